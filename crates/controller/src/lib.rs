@@ -1,0 +1,1 @@
+//! What is wanted: configuration, transactions, routes.

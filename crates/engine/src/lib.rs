@@ -1,0 +1,1 @@
+//! How packets move: buffers, vectors, nodes, graph, workers.

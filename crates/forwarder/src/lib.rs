@@ -1,0 +1,1 @@
+//! What is done to packets: one folder per capability.

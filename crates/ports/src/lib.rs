@@ -1,0 +1,1 @@
+//! How packets enter and leave: one folder per driver.

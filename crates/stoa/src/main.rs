@@ -1,0 +1,3 @@
+//! The binary: wiring and command line, no logic.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! What is known: longest-prefix match, next hops, token buckets.

@@ -1,0 +1,1 @@
+//! Benchmarks that drive the graph, and their reports.

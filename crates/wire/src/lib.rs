@@ -1,0 +1,1 @@
+//! What bytes mean: headers and messages, parsed, checked and built.
