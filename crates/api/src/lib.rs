@@ -1,8 +1,14 @@
 //! The contract between the halves, versioned and additive.
 //!
 //! `v1` is generated from `proto/stoa/v1`. The controller states what is wanted
-//! as one [`v1::Desired`]; the forwarder answers with what is.
+//! as one [`v1::Desired`]; the forwarder answers with what is. Around it: how
+//! both sides reach each other ([`unix`]), how a refusal carries its reasons
+//! ([`refusal`]) and the words that operators read ([`text`]).
 #![forbid(unsafe_code)]
+
+pub mod refusal;
+pub mod text;
+pub mod unix;
 
 /// Version 1 of the contract.
 #[allow(missing_docs, clippy::all)]
@@ -12,3 +18,7 @@ pub mod v1 {
 
 /// The version that [`v1::HelloReply::contract`] carries.
 pub const CONTRACT: u32 = 1;
+
+/// Largest message of the contract in bytes, on both sides: a wanted state of
+/// some million routes. Pass it to `max_decoding_message_size`.
+pub const MESSAGE_LIMIT_BYTES: usize = 512 << 20;

@@ -1,0 +1,125 @@
+//! The words for addresses and states that operators read, the same everywhere.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::v1;
+
+/// The IP address in 4 or 16 bytes, `None` for any other length.
+pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+        return Some(IpAddr::V4(Ipv4Addr::from(octets)));
+    }
+    let octets = <[u8; 16]>::try_from(bytes).ok()?;
+    Some(IpAddr::V6(Ipv6Addr::from(octets)))
+}
+
+/// The bytes of an IP address as the contract carries them.
+pub fn ip_bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// An IP address for people; "-" when there is none.
+pub fn ip_text(bytes: &[u8]) -> String {
+    ip(bytes).map_or_else(|| "-".to_owned(), |address| address.to_string())
+}
+
+/// A MAC address for people; "-" when there is none.
+pub fn mac_text(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "-".to_owned();
+    }
+    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    pairs.join(":")
+}
+
+impl fmt::Display for v1::Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", ip_text(&self.address), self.length)
+    }
+}
+
+impl fmt::Display for v1::Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", ip_text(&self.address), self.prefix_length)
+    }
+}
+
+/// "100" for a customer tag, "s100" for a service tag (0x88a8).
+impl fmt::Display for v1::Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let service = if self.tpid == 0x88a8 { "s" } else { "" };
+        write!(f, "{service}{}", self.vid)
+    }
+}
+
+/// The state of a route as one word of the configuration's language.
+impl fmt::Display for v1::Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            v1::Protocol::Direct => "direct",
+            v1::Protocol::Static => "static",
+        })
+    }
+}
+
+impl fmt::Display for v1::Special {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            v1::Special::Local => "local",
+            v1::Special::Blackhole => "blackhole",
+            v1::Special::Unreachable => "unreachable",
+            v1::Special::Prohibit => "prohibit",
+        })
+    }
+}
+
+/// "via 10.0.0.2 dev wan0 weight 2", or "dev lan0" for what is on the link.
+impl fmt::Display for v1::Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.next_hop.is_empty() {
+            write!(f, "via {} ", ip_text(&self.next_hop))?;
+        }
+        write!(f, "dev {}", self.interface)?;
+        if self.weight > 1 {
+            write!(f, " weight {}", self.weight)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for v1::Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n  why:  {}\n  mend: {}", self.path, self.why, self.mend)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_read_as_people_write_them() {
+        assert_eq!(ip_text(&[10, 0, 0, 1]), "10.0.0.1");
+        assert_eq!(ip_text(&[]), "-");
+        assert_eq!(ip_text(&[1, 2, 3]), "-");
+        let six: IpAddr = "fd00::1".parse().unwrap();
+        assert_eq!(ip(&ip_bytes(six)), Some(six));
+        assert_eq!(mac_text(&[2, 0, 0, 0, 0xab, 1]), "02:00:00:00:ab:01");
+        assert_eq!(mac_text(&[]), "-");
+        let prefix = v1::Prefix { address: vec![10, 0, 0, 0], length: 8 };
+        assert_eq!(prefix.to_string(), "10.0.0.0/8");
+        assert_eq!(v1::Tag { tpid: 0x88a8, vid: 5 }.to_string(), "s5");
+    }
+
+    #[test]
+    fn paths_read_like_a_route() {
+        let on_link = v1::Path { interface: "a".into(), next_hop: vec![], weight: 0 };
+        assert_eq!(on_link.to_string(), "dev a");
+        let far = v1::Path { interface: "b".into(), next_hop: vec![10, 0, 0, 2], weight: 2 };
+        assert_eq!(far.to_string(), "via 10.0.0.2 dev b weight 2");
+    }
+}
