@@ -1,1 +1,33 @@
-//! Hosts in network namespaces for the demo and the scenarios.
+//! Hosts in network namespaces for the demo and the scenarios: the world around the router, made of the kernel's own parts.
+//!
+//! Everything made here is unmade again: by `Drop`, after a panic, after Ctrl-C, and, should this process be killed
+//! outright, by the next one that starts ([`sweep`]). Every command has a deadline; nothing here can hang.
+
+mod address;
+mod bpf;
+mod command;
+
+mod error;
+mod host;
+mod interrupt;
+mod namespace;
+mod process;
+mod router;
+mod scratch;
+mod tool;
+mod vlan;
+mod wait;
+
+pub use address::Address;
+pub use command::{Command, Output};
+pub use error::LabError;
+pub use host::{Host, Linux, Side, Tag, Topology};
+pub use namespace::{Namespace, sweep};
+pub use process::Background;
+pub use router::{Router, stoa_binary};
+pub use scratch::Scratch;
+pub use tool::Tool;
+pub use wait::wait_until;
+
+/// What everything here returns.
+pub type Result<T> = std::result::Result<T, LabError>;

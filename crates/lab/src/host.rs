@@ -1,0 +1,249 @@
+//! Hosts around a router: each in a namespace of its own, joined to the router's namespace by a veth pair.
+
+use std::net::IpAddr;
+
+use crate::vlan::{self, Tagged};
+use crate::{Address, Command, LabError, Namespace, Result, Tool};
+
+pub use crate::vlan::Tag;
+
+/// The host's end of every link.
+const ETH: &str = "eth0";
+
+/// One side of the router: a host and the link to it.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// Name of the host and of the router's device towards it; at most 9 bytes, so that a VLAN device's name fits too.
+    pub label: String,
+    /// Tags of the frames on the link, outermost first; the host puts them on and takes them off.
+    pub tags: Vec<Tag>,
+    /// Addresses of the host and, for each, the router's address in the same prefix: the host's default gateway.
+    pub addresses: Vec<(Address, Address)>,
+    /// MTU of both ends of the link, bytes of the IP packet.
+    pub mtu: u16,
+}
+
+impl Side {
+    /// An untagged side with MTU 1500; `addresses` as `("198.18.1.2/24", "198.18.1.1/24")`, host's first.
+    ///
+    /// # Errors
+    /// When an address is not one.
+    pub fn new(label: &str, addresses: &[(&str, &str)]) -> Result<Self> {
+        let addresses = addresses
+            .iter()
+            .map(|(host, router)| Ok((host.parse()?, router.parse()?)))
+            .collect::<Result<_>>()?;
+        Ok(Self { label: label.to_owned(), tags: Vec::new(), addresses, mtu: 1500 })
+    }
+
+    /// The same side with these tags on the wire, outermost first.
+    #[must_use]
+    pub fn tagged(mut self, tags: &[Tag]) -> Self {
+        self.tags = tags.to_vec();
+        self
+    }
+
+    /// The same side with this MTU.
+    #[must_use]
+    pub fn mtu(mut self, mtu: u16) -> Self {
+        self.mtu = mtu;
+        self
+    }
+}
+
+/// A host: a namespace with one interface, `eth0`.
+#[derive(Debug)]
+pub struct Host {
+    side: Side,
+    // Before the namespace: BPF programs leave while their device is still there.
+    _tagged: Option<Tagged>,
+    namespace: Namespace,
+}
+
+impl Host {
+    /// Its namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Its name, which is that of the router's device towards it.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.side.label
+    }
+
+    /// The side of the router that it stands on.
+    #[must_use]
+    pub fn side(&self) -> &Side {
+        &self.side
+    }
+
+    /// Its first address of a family.
+    ///
+    /// # Errors
+    /// [`LabError::NotUnderstood`] when it has none.
+    pub fn address(&self, six: bool) -> Result<IpAddr> {
+        self.pair(six).map(|(host, _)| host.ip)
+    }
+
+    /// The router's address on its link, of a family.
+    ///
+    /// # Errors
+    /// [`LabError::NotUnderstood`] when there is none.
+    pub fn gateway(&self, six: bool) -> Result<IpAddr> {
+        self.pair(six).map(|(_, router)| router.ip)
+    }
+
+    fn pair(&self, six: bool) -> Result<(Address, Address)> {
+        let found = self.side.addresses.iter().find(|(host, _)| host.ip.is_ipv6() == six);
+        found.copied().ok_or_else(|| LabError::NotUnderstood {
+            what: format!("the IPv{} address of {}", if six { 6 } else { 4 }, self.side.label),
+            why: "it has none".to_owned(),
+        })
+    }
+
+    /// A command that will run on this host.
+    ///
+    /// # Errors
+    /// [`LabError::ToolMissing`] when the tool is not installed.
+    pub fn command(&self, tool: Tool) -> Result<Command> {
+        self.namespace.command(tool)
+    }
+
+    /// The MAC address of its interface, as text.
+    ///
+    /// # Errors
+    /// When the interface is gone.
+    pub fn mac(&self) -> Result<String> {
+        mac(&self.namespace, ETH)
+    }
+
+    fn new(side: &Side, router: &Namespace) -> Result<Self> {
+        let namespace = Namespace::new(&side.label)?;
+        let (label, mtu) = (side.label.as_str(), side.mtu.to_string());
+        router.ip(&[
+            "link",
+            "add",
+            label,
+            "mtu",
+            &mtu,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            ETH,
+            "mtu",
+            &mtu,
+            "netns",
+            namespace.name(),
+        ])?;
+        // The router's device must be silent by itself: no address, no neighbour discovery of the kernel's.
+        router.sysctl(&format!("ipv6/conf/{label}/disable_ipv6"), "1")?;
+        namespace.ip(&["link", "set", ETH, "up"])?;
+        router.ip(&["link", "set", label, "up"])?;
+        // Like a plain network card: whole checksums and frames of at most the MTU on the wire.
+        let offloads = ["-K", ETH, "tx", "off", "tso", "off", "gso", "off"];
+        namespace.command(Tool::ETHTOOL)?.args(offloads).run()?.ok()?;
+        let tagged = match side.tags.as_slice() {
+            [] => None,
+            tags => Some(vlan::tag(&namespace, ETH, tags)?),
+        };
+        for (host, gateway) in &side.addresses {
+            namespace.ip(&["addr", "add", &host.to_string(), "dev", ETH])?;
+            let family = if host.ip.is_ipv6() { "-6" } else { "-4" };
+            let via = gateway.ip.to_string();
+            namespace.ip(&[family, "route", "add", "default", "via", &via])?;
+        }
+        Ok(Self { side: side.clone(), _tagged: tagged, namespace })
+    }
+}
+
+/// A router's namespace and the hosts around it. The router itself is still to come.
+#[derive(Debug)]
+pub struct Topology {
+    hosts: Vec<Host>,
+    router: Namespace,
+}
+
+impl Topology {
+    /// Makes the namespaces and the links between them.
+    ///
+    /// # Errors
+    /// Without root, without the tools, or when the kernel refuses a part.
+    pub fn new(sides: &[Side]) -> Result<Self> {
+        let router = Namespace::new("router")?;
+        let hosts = sides.iter().map(|side| Host::new(side, &router)).collect::<Result<_>>()?;
+        Ok(Self { hosts, router })
+    }
+
+    /// The namespace for the router; its devices are called as the hosts.
+    #[must_use]
+    pub fn router(&self) -> &Namespace {
+        &self.router
+    }
+
+    /// The hosts in the order of the sides.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The host of this name.
+    ///
+    /// # Panics
+    /// When there is none: a mistake in the story that is being told.
+    #[must_use]
+    pub fn host(&self, label: &str) -> &Host {
+        let found = self.hosts.iter().find(|host| host.label() == label);
+        found.unwrap_or_else(|| panic!("this topology has no host `{label}`"))
+    }
+
+    /// The MAC address of the router's device towards a host, as text.
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn router_mac(&self, label: &str) -> Result<String> {
+        mac(&self.router, label)
+    }
+}
+
+/// The Linux kernel as the router of a topology: the baseline.
+#[derive(Debug)]
+pub struct Linux {
+    _tagged: Vec<Tagged>,
+}
+
+impl Linux {
+    /// Gives the router's namespace its addresses and tags and lets the kernel forward.
+    ///
+    /// # Errors
+    /// When the kernel refuses a part.
+    pub fn start(topology: &Topology) -> Result<Self> {
+        let router = topology.router();
+        let mut tagged = Vec::new();
+        for host in topology.hosts() {
+            let label = host.label();
+            router.sysctl(&format!("ipv6/conf/{label}/disable_ipv6"), "0")?;
+            if !host.side.tags.is_empty() {
+                tagged.push(vlan::tag(router, label, &host.side.tags)?);
+            }
+            for (_, address) in &host.side.addresses {
+                router.ip(&["addr", "add", &address.to_string(), "dev", label])?;
+            }
+        }
+        router.sysctl("ipv4/ip_forward", "1")?;
+        router.sysctl("ipv6/conf/all/forwarding", "1")?;
+        Ok(Self { _tagged: tagged })
+    }
+}
+
+fn mac(namespace: &Namespace, device: &str) -> Result<String> {
+    let said = namespace.ip(&["-o", "link", "show", "dev", device])?;
+    let mut words = said.split_whitespace();
+    let found = words.by_ref().find(|word| *word == "link/ether").and_then(|_| words.next());
+    found.map(str::to_owned).ok_or_else(|| LabError::NotUnderstood {
+        what: format!("the MAC address of {device}"),
+        why: said.clone(),
+    })
+}

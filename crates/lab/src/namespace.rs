@@ -1,0 +1,159 @@
+//! Network namespaces with a name of their own, gone when dropped.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::{Command, LabError, Result, Tool, interrupt};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+static SWEPT: Once = Once::new();
+
+/// What every namespace of a lab is called: `stoa-PID-NUMBER-LABEL`.
+const PREFIX: &str = "stoa-";
+
+/// Settings of every new namespace: no waiting for duplicate address detection, no router solicitations, no addresses
+/// by advertisement; packets seen are packets meant.
+const QUIET: [(&str, &str); 8] = [
+    ("ipv6/conf/all/accept_dad", "0"),
+    ("ipv6/conf/default/accept_dad", "0"),
+    ("ipv6/conf/all/accept_ra", "0"),
+    ("ipv6/conf/default/accept_ra", "0"),
+    ("ipv6/conf/all/router_solicitations", "0"),
+    ("ipv6/conf/default/router_solicitations", "0"),
+    ("ipv4/conf/all/rp_filter", "0"),
+    ("ipv4/conf/default/rp_filter", "0"),
+];
+
+/// A network namespace that `ip netns` knows by name. Dropping it ends what still runs inside and deletes it.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace whose name ends in `label`.
+    ///
+    /// # Errors
+    /// [`LabError::NotRoot`] without the rights; [`LabError::ToolMissing`] without iproute2.
+    pub fn new(label: &str) -> Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(LabError::NotRoot("this user is not root".to_owned()));
+        }
+        interrupt::watch();
+        SWEPT.call_once(sweep);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}-{label}", std::process::id());
+        let output = Command::tool(Tool::IP)?.args(["netns", "add", &name]).run()?;
+        if !output.success() {
+            return Err(LabError::NotRoot(output.stderr.trim().to_owned()));
+        }
+        let made = Self { name };
+        made.ip(&["link", "set", "lo", "up"])?;
+        for (key, value) in QUIET {
+            made.sysctl(key, value)?;
+        }
+        Ok(made)
+    }
+
+    /// Its name, for `ip netns exec NAME`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run inside.
+    ///
+    /// # Errors
+    /// [`LabError::ToolMissing`] when the tool is not installed.
+    pub fn command(&self, tool: Tool) -> Result<Command> {
+        Ok(Command::tool(tool)?.inside(&self.name))
+    }
+
+    /// Calls `ip` on this namespace and gives its output.
+    ///
+    /// # Errors
+    /// [`LabError::CommandFailed`] when it refuses.
+    pub fn ip(&self, arguments: &[&str]) -> Result<String> {
+        let command = Command::tool(Tool::IP)?.args(["-n", &self.name]).args(arguments);
+        Ok(command.run()?.ok()?.stdout)
+    }
+
+    /// Sets the kernel parameter `net/KEY` of this namespace.
+    ///
+    /// # Errors
+    /// When there is no such parameter or it cannot be written.
+    pub fn sysctl(&self, key: &str, value: &str) -> Result<()> {
+        let file = format!("/proc/sys/net/{key}");
+        let content = value.to_owned();
+        self.enter(move || {
+            std::fs::write(&file, &content)
+                .map_err(|error| LabError::system(format!("set {file} to {content}"), error))
+        })?
+    }
+
+    /// Does `work` on a thread of its own inside this namespace.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn enter<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send,
+        F: FnOnce() -> T + Send,
+    {
+        let path = PathBuf::from("/run/netns").join(&self.name);
+        let file = File::open(&path)
+            .map_err(|error| LabError::system(format!("open {}", path.display()), error))?;
+        std::thread::scope(|scope| {
+            // Only this short-lived thread changes its namespace; nothing has to be changed back.
+            let inside =
+                scope.spawn(move || setns(file, CloneFlags::CLONE_NEWNET).map(|()| work()));
+            match inside.join() {
+                Ok(done) => done.map_err(|errno| LabError::system("enter a namespace", errno)),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        remove(&self.name);
+    }
+}
+
+/// Removes what labs of processes that are gone have left behind: their namespaces and what runs inside.
+pub fn sweep() {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let Some(pid) = owner.and_then(|owner| owner.parse::<i32>().ok()) else { continue };
+        if matches!(kill(Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH)) {
+            remove(&name);
+        }
+    }
+}
+
+/// Ends what runs inside and deletes the namespace. Goes on whatever fails: it runs while unwinding and after Ctrl-C,
+/// when the bounded commands of this crate no longer start.
+fn remove(name: &str) {
+    let Ok(ip) = Tool::IP.find() else { return };
+    let call = |arguments: &[&str]| {
+        std::process::Command::new(&ip).args(arguments).stderr(std::process::Stdio::null()).output()
+    };
+    if let Ok(output) = call(&["netns", "pids", name]) {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        for pid in text.lines().filter_map(|line| line.trim().parse::<i32>().ok()) {
+            // Inside a namespace that we made runs only what we started.
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+    // A namespace that is already gone is what we want.
+    let _ = call(&["netns", "delete", name]);
+}

@@ -1,0 +1,154 @@
+//! Background processes: servers, captures, the router. They end when dropped.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::command::Running;
+use crate::{Command, LabError, Result, wait_until};
+
+/// How long a process has to end by itself after SIGTERM.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// A process in the background. Dropping it sends SIGTERM, waits at most 3 s, then kills its process group.
+#[derive(Debug)]
+pub struct Background {
+    running: Running,
+    line: String,
+}
+
+impl Command {
+    /// Starts it in the background; its deadline plays no part.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn(self) -> Result<Background> {
+        Ok(Background { running: self.start()?, line: self.line() })
+    }
+}
+
+impl Background {
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.running.pid()
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.running.has_ended()
+    }
+
+    /// What it said so far, standard output before standard error.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let (stdout, stderr) = self.running.said();
+        format!("{stdout}{stderr}")
+    }
+
+    /// What it said so far on its standard output.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        self.running.said().0
+    }
+
+    /// Waits until it has said `text`.
+    ///
+    /// # Errors
+    /// [`LabError::WaitDeadline`] with its log when it does not, or has ended without.
+    pub fn wait_for(&self, text: &str, deadline: Duration) -> Result<()> {
+        wait_until(&format!("`{}` says `{text}`", self.line), deadline, || {
+            let ended = self.running.has_ended();
+            let log = self.log();
+            if log.contains(text) {
+                return Ok(());
+            }
+            let state = if ended { "it has ended: " } else { "" };
+            Err(format!("{state}{}", crate::error::last_words(&log, 4)))
+        })
+    }
+
+    /// Waits until it ends by itself and says what it said: standard output, standard error, and whether it ended with 0.
+    ///
+    /// # Errors
+    /// [`LabError::CommandDeadline`] when it does not end in time; it was killed then.
+    pub fn finish(mut self, deadline: Duration) -> Result<(String, String, bool)> {
+        let end = Instant::now() + deadline;
+        while !self.running.has_ended() {
+            crate::interrupt::check()?;
+            if Instant::now() >= end {
+                let said = crate::error::last_words(&self.log(), 4);
+                return Err(LabError::CommandDeadline {
+                    command: self.line.clone(),
+                    deadline,
+                    said,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = self.running.finish()?;
+        let (stdout, stderr) = self.running.said();
+        Ok((stdout, stderr, status.success()))
+    }
+
+    /// Sends a signal by name: `INT`, `HUP`, `TERM`, `KILL`, `STOP`, `CONT`.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.running.signal(signal);
+    }
+
+    /// Ends it as [`Drop`] does and says what it said and how it ended.
+    ///
+    /// # Errors
+    /// When the system cannot say how it ended.
+    pub fn stop(mut self) -> Result<(String, String, std::process::ExitStatus)> {
+        let status = self.end()?;
+        let (stdout, stderr) = self.running.said();
+        Ok((stdout, stderr, status))
+    }
+
+    fn end(&mut self) -> Result<std::process::ExitStatus> {
+        self.running.signal(Signal::SIGTERM);
+        let end = Instant::now() + GRACE;
+        while !self.running.has_ended() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(4));
+        }
+        self.running.finish()
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Nothing better can be done while unwinding.
+        let _ = self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_it_hears_and_ends_when_stopped() {
+        let process = Command::program("/bin/sh")
+            .args(["-c", "echo ready; exec sleep 60"])
+            .spawn()
+            .expect("it starts");
+        process.wait_for("ready", Duration::from_secs(10)).expect("it says so");
+        assert!(process.is_running());
+        let (stdout, _, status) = process.stop().expect("it ends");
+        assert_eq!(stdout, "ready\n");
+        assert!(!status.success());
+    }
+
+    #[test]
+    fn a_process_that_ended_early_is_told_apart() {
+        let process = Command::program("/bin/sh")
+            .args(["-c", "echo no >&2; exit 1"])
+            .spawn()
+            .expect("started");
+        let said =
+            process.wait_for("yes", Duration::from_millis(300)).expect_err("never").to_string();
+        assert!(said.contains("it has ended: no"), "{said}");
+    }
+}

@@ -1,0 +1,188 @@
+//! Stoa itself, started inside a namespace with a private socket and a configuration of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::error::last_words;
+use crate::{Background, Command, LabError, Namespace, Output, Result, Scratch, wait_until};
+
+/// How long the router may take until it forwards.
+const START: Duration = Duration::from_secs(30);
+/// How long the books may take to balance once traffic has ended.
+const BALANCE: Duration = Duration::from_secs(5);
+
+/// The router binary: `STOA_BIN`, or `target/release/stoa` of this workspace.
+///
+/// # Errors
+/// [`LabError::NoBinary`] when there is none.
+pub fn stoa_binary() -> Result<PathBuf> {
+    let path = match std::env::var_os("STOA_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/release/stoa"),
+    };
+    path.canonicalize().map_err(|_| LabError::NoBinary(path.display().to_string()))
+}
+
+/// A running router. Dropping it ends it.
+#[derive(Debug)]
+pub struct Router {
+    process: Background,
+    binary: PathBuf,
+    scratch: Scratch,
+}
+
+impl Router {
+    /// Starts `binary run` inside `namespace` with `configuration` and waits until it forwards what is wanted.
+    ///
+    /// # Errors
+    /// [`LabError::RouterEnded`] with its words when it refuses; [`LabError::WaitDeadline`] after 30 s.
+    pub fn start(binary: &Path, namespace: &Namespace, configuration: &Value) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let file = scratch.write("stoa.json", pretty(configuration))?;
+        let process = Command::program(binary)
+            .args(["run", "--config", &file.to_string_lossy()])
+            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()])
+            .inside(namespace.name())
+            .spawn()?;
+        let router = Self { process, binary: binary.to_owned(), scratch };
+        router.wait_in_sync()?;
+        Ok(router)
+    }
+
+    fn wait_in_sync(&self) -> Result<()> {
+        let outcome = wait_until("the router forwards what is wanted", START, || {
+            if !self.process.is_running() {
+                return Ok(false);
+            }
+            let output = self.call(&["status", "--json"]).map_err(|error| error.to_string())?;
+            let status: Value = serde_json::from_str(&output.stdout)
+                .map_err(|_| last_words(&format!("{}\n{}", output.stdout, output.stderr), 2))?;
+            match status["in_sync"].as_bool().or_else(|| status["in-sync"].as_bool()) {
+                Some(true) => Ok(true),
+                _ => Err(status.to_string()),
+            }
+        });
+        match outcome {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(LabError::RouterEnded {
+                status: "before it forwarded".to_owned(),
+                said: last_words(&self.process.log(), 6),
+            }),
+            Err(LabError::WaitDeadline { what, deadline, last }) => Err(LabError::WaitDeadline {
+                what,
+                deadline,
+                last: format!("{last}; its log: {}", last_words(&self.process.log(), 6)),
+            }),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Calls `stoa ARGUMENTS --socket ITS-SOCKET`.
+    ///
+    /// # Errors
+    /// When the command cannot be started or does not end in time.
+    pub fn call(&self, arguments: &[&str]) -> Result<Output> {
+        let socket = self.socket().to_string_lossy().into_owned();
+        Command::program(&self.binary).args(arguments).args(["--socket", &socket]).run()
+    }
+
+    /// What `stoa show WHAT --json` says.
+    ///
+    /// # Errors
+    /// When it fails or does not say JSON.
+    pub fn show(&self, what: &str) -> Result<Value> {
+        let output = self.call(&["show", what, "--json"])?.ok()?;
+        serde_json::from_str(&output.stdout).map_err(|error| LabError::NotUnderstood {
+            what: output.command.clone(),
+            why: format!("{error}: {}", last_words(&output.stdout, 2)),
+        })
+    }
+
+    /// Writes a new configuration and asks the router to take it; what it answered is in the output.
+    ///
+    /// # Errors
+    /// When the command cannot be run; a refusal is a status in the output.
+    pub fn reload(&self, configuration: &Value) -> Result<Output> {
+        self.scratch.write("stoa.json", pretty(configuration))?;
+        self.call(&["reload"])
+    }
+
+    /// Writes a new configuration without saying so, for SIGHUP.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_configuration(&self, configuration: &Value) -> Result<PathBuf> {
+        self.scratch.write("stoa.json", pretty(configuration))
+    }
+
+    /// Sends SIGHUP: read the configuration again.
+    pub fn hang_up(&self) {
+        self.process.signal(Signal::SIGHUP);
+    }
+
+    /// Checks the conservation of packets: waits until received + generated = sent + consumed + dropped with nothing
+    /// held on the way but packets that wait for a neighbour, and gives the books.
+    ///
+    /// # Errors
+    /// [`LabError::WaitDeadline`] with the books when they do not balance within 5 s.
+    pub fn conservation(&self) -> Result<Value> {
+        wait_until("the books of packets balance", BALANCE, || {
+            let books = self.show("conservation").map_err(|error| error.to_string())?;
+            if books["balanced"].as_bool() == Some(true) {
+                Ok(books)
+            } else {
+                Err(books.to_string())
+            }
+        })
+    }
+
+    /// Its socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.scratch.file("stoa.sock")
+    }
+
+    /// Its folder, for further files of the story.
+    #[must_use]
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// The process id of the supervisor.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.process.is_running()
+    }
+
+    /// What it logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// Ends it as an operator would, by SIGTERM.
+    ///
+    /// # Errors
+    /// [`LabError::RouterEnded`] when it does not end well.
+    pub fn stop(self) -> Result<()> {
+        let (stdout, stderr, status) = self.process.stop()?;
+        if status.success() {
+            return Ok(());
+        }
+        let said = last_words(&format!("{stdout}{stderr}"), 6);
+        Err(LabError::RouterEnded { status: status.to_string(), said })
+    }
+}
+
+fn pretty(configuration: &Value) -> String {
+    format!("{configuration:#}\n")
+}

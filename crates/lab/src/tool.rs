@@ -1,0 +1,70 @@
+//! The programs the lab calls, and which package has each.
+
+use std::path::PathBuf;
+
+use crate::{LabError, Result};
+
+/// A program that the demo or a scenario needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name.
+    pub program: &'static str,
+    /// The Debian and Ubuntu package that has it.
+    pub package: &'static str,
+    /// The group of `scripts/setup` that installs it: `run` or `test`.
+    pub group: &'static str,
+}
+
+impl Tool {
+    /// iproute2's `ip`: namespaces, links, addresses, routes.
+    pub const IP: Self = Self { program: "ip", package: "iproute2", group: "run" };
+    /// iputils' `ping`, both families.
+    pub const PING: Self = Self { program: "ping", package: "iputils-ping", group: "run" };
+    /// `traceroute`, both families.
+    pub const TRACEROUTE: Self =
+        Self { program: "traceroute", package: "traceroute", group: "run" };
+    /// `iperf3`, version 3.9 or newer (for `--json` on errors).
+    pub const IPERF3: Self = Self { program: "iperf3", package: "iperf3", group: "run" };
+    /// `ethtool`: offload settings.
+    pub const ETHTOOL: Self = Self { program: "ethtool", package: "ethtool", group: "run" };
+    /// iputils' `arping`.
+    pub const ARPING: Self = Self { program: "arping", package: "iputils-arping", group: "test" };
+    /// `tcpdump`.
+    pub const TCPDUMP: Self = Self { program: "tcpdump", package: "tcpdump", group: "test" };
+    /// DPDK's `dpdk-testpmd`.
+    pub const TESTPMD: Self = Self { program: "dpdk-testpmd", package: "dpdk-dev", group: "test" };
+    /// The system's Python, which sees Debian's scapy.
+    pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
+
+    /// Where the program is. System folders come before `PATH`, so that a private Python does not hide Debian's.
+    ///
+    /// # Errors
+    /// [`LabError::ToolMissing`] names the package to install.
+    pub fn find(self) -> Result<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
+        system
+            .into_iter()
+            .chain(std::env::split_paths(&path))
+            .map(|folder| folder.join(self.program))
+            .find(|file| file.is_file())
+            .ok_or(LabError::ToolMissing {
+                program: self.program,
+                package: self.package,
+                group: self.group,
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_names_its_package() {
+        let tool = Tool { program: "no-such-program-here", package: "some-package", group: "run" };
+        let said = tool.find().expect_err("it is not there").to_string();
+        assert!(said.contains("apt-get install some-package"), "{said}");
+        assert!(said.contains("scripts/setup run"), "{said}");
+    }
+}

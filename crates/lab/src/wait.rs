@@ -1,0 +1,55 @@
+//! Waiting for a condition with a deadline: never sleep and hope.
+
+use std::time::{Duration, Instant};
+
+use crate::{LabError, Result, interrupt};
+
+/// How often a condition is looked at.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Waits until `condition` says `Ok`, at most `deadline`. An `Err` of the condition says what was seen instead; the last
+/// one is part of the error.
+///
+/// # Errors
+/// [`LabError::WaitDeadline`] when the time is over, [`LabError::Interrupted`] after Ctrl-C.
+pub fn wait_until<T, F>(what: &str, deadline: Duration, mut condition: F) -> Result<T>
+where
+    F: FnMut() -> std::result::Result<T, String>,
+{
+    let end = Instant::now() + deadline;
+    loop {
+        interrupt::check()?;
+        let seen = match condition() {
+            Ok(value) => return Ok(value),
+            Err(seen) => seen,
+        };
+        if Instant::now() >= end {
+            let last = if seen.is_empty() { String::new() } else { format!("; last seen: {seen}") };
+            return Err(LabError::WaitDeadline { what: what.to_owned(), deadline, last });
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_until_it_is_so() {
+        let mut turns = 0;
+        let value = wait_until("three turns", Duration::from_secs(5), || {
+            turns += 1;
+            if turns == 3 { Ok(turns) } else { Err(String::new()) }
+        });
+        assert_eq!(value.expect("it comes true"), 3);
+    }
+
+    #[test]
+    fn says_what_was_seen_last() {
+        let outcome: Result<()> =
+            wait_until("it rains", Duration::from_millis(1), || Err("sunshine".to_owned()));
+        let said = outcome.expect_err("it never does").to_string();
+        assert!(said.contains("it rains") && said.contains("sunshine"), "{said}");
+    }
+}
