@@ -1,1 +1,46 @@
-//! How packets move: buffers, vectors, nodes, graph, workers.
+//! How packets move: buffers, vectors, nodes, the graph, workers.
+//!
+//! A [`Vector`] is a table of up to 256 packets: one column per field. A [`Node`]
+//! looks at a vector and says for each lane where it goes next; the [`graph`]
+//! moves the lanes. A [`worker`] runs to completion: it receives a burst, walks
+//! the graph until nothing is pending, transmits, and passes a quiescent point.
+//!
+//! This crate knows no protocol. It is one of the rooms that may use `unsafe`
+//! (see ARCHITECTURE.md): each block says why it is sound.
+
+pub mod arc;
+pub mod clock;
+pub mod counters;
+pub mod drops;
+pub mod free_stack;
+pub mod graph;
+pub mod node;
+pub mod output;
+pub mod packet;
+pub mod picture;
+pub mod pool;
+pub mod port;
+pub mod quiescence;
+pub mod vector;
+pub mod worker;
+
+pub use drops::Reason;
+pub use node::{Context, Next, Node, NodeSpec};
+pub use packet::Packet;
+pub use pool::{Pool, PoolCache};
+pub use port::{Doze, Port, PortEvent, Queues, RxQueue, TxQueue};
+pub use vector::Vector;
+
+/// Packets in a vector at most (see `docs/decisions` for the measurement).
+pub const VECTOR: usize = 256;
+
+/// Interfaces that one forwarder can hold, sub-interfaces included.
+pub const INTERFACES: usize = 4096;
+
+mod sync {
+    //! One façade for atomics, so that loom can take their place.
+    #[cfg(loom)]
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+    #[cfg(not(loom))]
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}

@@ -1,0 +1,147 @@
+//! Counters: plain memory that one worker writes and anybody reads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use zerocopy::FromZeros;
+
+use crate::INTERFACES;
+
+/// A counter with a single writer: an increment is a load, an add and a store,
+/// without a locked instruction.
+#[derive(Default, FromZeros)]
+#[repr(transparent)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`; only the worker that owns the counter may call this.
+    #[inline(always)]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Replaces the value; only the owner may call this.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a node did on one worker.
+#[derive(Default, FromZeros)]
+#[repr(C, align(64))]
+pub struct NodeCounters {
+    /// Times that the node ran.
+    pub calls: Counter,
+    /// Packets that it saw.
+    pub packets: Counter,
+    /// Cycles that it took, dispatch included.
+    pub cycles: Counter,
+}
+
+/// What an interface did on one worker.
+#[derive(Default, FromZeros)]
+#[repr(C, align(64))]
+pub struct InterfaceCounters {
+    /// Packets received.
+    pub rx_packets: Counter,
+    /// Bytes received, without FCS.
+    pub rx_bytes: Counter,
+    /// Packets sent.
+    pub tx_packets: Counter,
+    /// Bytes sent, without FCS.
+    pub tx_bytes: Counter,
+    /// Packets dropped after this interface received them.
+    pub rx_drops: Counter,
+    /// Packets that its port did not take.
+    pub tx_drops: Counter,
+}
+
+/// Packets and bytes through one adjacency on one worker.
+#[derive(Default, FromZeros)]
+#[repr(C, align(16))]
+pub struct AdjacencyCounters {
+    /// Packets.
+    pub packets: Counter,
+    /// Bytes of the IP packets.
+    pub bytes: Counter,
+}
+
+/// The books of one worker: `received + generated = sent + consumed + dropped + held`.
+#[derive(Default, FromZeros)]
+#[repr(C, align(64))]
+pub struct Ledger {
+    /// Packets received from ports.
+    pub received: Counter,
+    /// Packets that entered the graph from us (emitted or injected).
+    pub generated: Counter,
+    /// Packets that ports took.
+    pub sent: Counter,
+    /// Packets that left the graph to us (punted or kept).
+    pub consumed: Counter,
+    /// Packets handed to another worker.
+    pub handed_out: Counter,
+    /// Packets received from another worker.
+    pub handed_in: Counter,
+}
+
+/// What the loop of one worker did.
+#[derive(Default, FromZeros)]
+#[repr(C, align(64))]
+pub struct LoopCounters {
+    /// Turns of the loop.
+    pub turns: Counter,
+    /// Turns with packets.
+    pub busy_turns: Counter,
+    /// Cycles of turns with packets.
+    pub busy_cycles: Counter,
+    /// Times that the worker slept.
+    pub sleeps: Counter,
+    /// Buffers in the worker's own cache.
+    pub cached: Counter,
+    /// Times that no buffer was free.
+    pub exhausted: Counter,
+}
+
+/// All counters of one worker.
+pub struct WorkerCounters {
+    /// By node.
+    pub nodes: Box<[NodeCounters]>,
+    /// By drop reason.
+    pub drops: Box<[Counter]>,
+    /// By interface.
+    pub interfaces: Box<[InterfaceCounters]>,
+    /// By adjacency.
+    pub adjacencies: Box<[AdjacencyCounters]>,
+    /// The books.
+    pub ledger: Ledger,
+    /// The loop.
+    pub turns: LoopCounters,
+}
+
+fn zeroed<T: FromZeros>(count: usize) -> Box<[T]> {
+    // Zeroed memory is mapped lazily: what is never counted costs nothing.
+    T::new_vec_zeroed(count).unwrap_or_default().into_boxed_slice()
+}
+
+impl WorkerCounters {
+    /// Counters for so many nodes, drop reasons and adjacencies.
+    pub fn new(nodes: usize, drops: usize, adjacencies: usize) -> Self {
+        Self {
+            nodes: zeroed(nodes),
+            drops: zeroed(drops),
+            interfaces: zeroed(INTERFACES),
+            adjacencies: zeroed(adjacencies),
+            ledger: Ledger::default(),
+            turns: LoopCounters::default(),
+        }
+    }
+
+    /// Packets dropped for any reason.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().map(Counter::get).sum()
+    }
+}

@@ -1,0 +1,34 @@
+//! Drop reasons: there is no anonymous drop.
+
+/// Why a packet was dropped: an index into the forwarder's list of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reason(pub u16);
+
+/// Name and sentence of a reason, for `stoa show drops`.
+#[derive(Clone, Copy, Debug)]
+pub struct ReasonSpec {
+    /// Short name with dashes, layer first.
+    pub name: &'static str,
+    /// What happened, for an operator.
+    pub sentence: &'static str,
+}
+
+/// The port took fewer packets than it was given.
+pub const TX_FULL: Reason = Reason(0);
+/// The packet's interface has no port that sends now.
+pub const TX_NO_PORT: Reason = Reason(1);
+/// The ring to the worker that owns the port was full.
+pub const HANDOFF_FULL: Reason = Reason(2);
+/// The graph had no vector left for the packet.
+pub const GRAPH_FULL: Reason = Reason(3);
+/// The ring towards the control thread was full.
+pub const PUNT_FULL: Reason = Reason(4);
+
+/// The engine's own reasons; a forwarder's reasons follow after them.
+pub const ENGINE: &[ReasonSpec] = &[
+    ReasonSpec { name: "tx-full", sentence: "the port's transmit queue was full" },
+    ReasonSpec { name: "tx-no-port", sentence: "the interface has no port that sends now" },
+    ReasonSpec { name: "handoff-full", sentence: "the worker that owns the port is overloaded" },
+    ReasonSpec { name: "graph-full", sentence: "the graph had no vector left" },
+    ReasonSpec { name: "punt-full", sentence: "the control thread is overloaded" },
+];

@@ -1,0 +1,315 @@
+//! The graph of one worker: nodes, the vectors that wait before each, and the
+//! dispatch that moves every lane to exactly one place.
+//!
+//! Nodes run in list order (lowest first), so a list in the order of a packet's
+//! way gathers the fullest vectors; `port-output` is the last.
+
+use crate::counters::{NodeCounters, WorkerCounters};
+use crate::drops::{self, Reason};
+use crate::node::{Context, EMIT, Next, Node, NodeSpec, Punt};
+use crate::output::Output;
+use crate::packet::Packet;
+use crate::pool::{Pool, PoolCache};
+use crate::quiescence::Reader;
+use crate::vector::{DROP, TAKEN, Vector, flags};
+use crate::{VECTOR, clock};
+
+/// The name of the last node: the engine's own, which transmits.
+pub const OUTPUT: &str = "port-output";
+
+/// Vectors that may wait before one node.
+const QUEUE: usize = 8;
+
+/// Why a list of nodes is no graph.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum GraphError {
+    /// An edge names no node.
+    #[error("node {node} has an edge to {edge}, which is not in the list of nodes")]
+    UnknownEdge {
+        /// The node.
+        node: &'static str,
+        /// The name that is not there.
+        edge: &'static str,
+    },
+    /// Two nodes have one name.
+    #[error("node {0} is twice in the list of nodes")]
+    Twice(&'static str),
+    /// More nodes than the scheduler holds.
+    #[error("{0} nodes; the scheduler holds 127")]
+    TooMany(usize),
+}
+
+struct Slot {
+    node: Box<dyn Node>,
+    edges: Box<[u16]>,
+    queue: Vec<Box<Vector>>,
+}
+
+/// What a walk needs besides the graph.
+pub struct Walk<'a> {
+    /// The worker that walks.
+    pub worker: usize,
+    /// Its counters.
+    pub counters: &'a WorkerCounters,
+    /// Its free buffers.
+    pub pool: &'a mut PoolCache,
+    /// Its ring to the main thread.
+    pub punts: &'a mut rtrb::Producer<Punt>,
+    /// Access to published values.
+    pub reader: &'a Reader,
+}
+
+/// The nodes of one worker.
+pub struct Graph {
+    slots: Vec<Slot>,
+    outgoing: Vec<Box<Vector>>,
+    pending: u128,
+    spare: Vec<Box<Vector>>,
+    emitted: Vec<(u16, Packet)>,
+    /// Where `port-output` sends.
+    pub output: Output,
+}
+
+/// The index of a node in its list; `port-output` follows after the last.
+pub fn index_of<S>(specs: &[NodeSpec<S>], name: &str) -> Option<u16> {
+    if name == OUTPUT {
+        return Some(specs.len() as u16);
+    }
+    specs.iter().position(|spec| spec.name == name).map(|at| at as u16)
+}
+
+impl Graph {
+    /// Builds the instances of worker `worker` from the list of nodes.
+    pub fn new<S>(
+        specs: &[NodeSpec<S>],
+        shared: &S,
+        worker: usize,
+        pool: &'static Pool,
+    ) -> Result<Self, GraphError> {
+        if specs.len() > 127 {
+            return Err(GraphError::TooMany(specs.len()));
+        }
+        let mut slots = Vec::with_capacity(specs.len());
+        for (at, spec) in specs.iter().enumerate() {
+            if specs[..at].iter().any(|other| other.name == spec.name) {
+                return Err(GraphError::Twice(spec.name));
+            }
+            let edge = |edge: &&'static str| {
+                index_of(specs, edge).ok_or(GraphError::UnknownEdge { node: spec.name, edge })
+            };
+            let edges = spec.edges.iter().map(edge).collect::<Result<_, _>>()?;
+            let queue = Vec::with_capacity(QUEUE);
+            slots.push(Slot { node: (spec.make)(shared, worker), edges, queue });
+        }
+        let spare = (0..specs.len() + 16).map(|_| Vector::new(pool)).collect();
+        let outgoing = Vec::with_capacity(QUEUE);
+        let emitted = Vec::with_capacity(EMIT);
+        Ok(Self { slots, outgoing, pending: 0, spare, emitted, output: Output::new(pool) })
+    }
+
+    /// Nodes, `port-output` included.
+    pub fn len(&self) -> usize {
+        self.slots.len() + 1
+    }
+
+    /// Whether there is no node but `port-output`.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// An empty vector to receive into.
+    pub fn vector(&mut self) -> Option<Box<Vector>> {
+        self.spare.pop()
+    }
+
+    /// Puts a vector before a node, to be processed by the next [`Self::walk`].
+    pub fn enqueue(&mut self, node: u16, vector: Box<Vector>, walk: &mut Walk<'_>) {
+        let mut vector = vector;
+        if vector.is_empty() {
+            return self.spare.push(vector);
+        }
+        let queue = match self.slots.get_mut(node as usize) {
+            Some(slot) => &mut slot.queue,
+            None => &mut self.outgoing,
+        };
+        if let Some(last) = queue.last_mut()
+            && last.room() >= vector.len()
+        {
+            vector.move_all(last);
+            return self.spare.push(vector);
+        }
+        if queue.len() < QUEUE {
+            queue.push(vector);
+            self.pending |= 1 << node;
+        } else {
+            drop_all(&mut vector, drops::GRAPH_FULL, walk);
+            self.spare.push(vector);
+        }
+    }
+
+    /// Puts one packet before a node.
+    pub fn enqueue_packet(&mut self, node: u16, packet: Packet, walk: &mut Walk<'_>) {
+        let Some(mut vector) = self.spare.pop() else {
+            walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1);
+            return drop(packet);
+        };
+        if vector.push(packet).is_err() {
+            walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1);
+        }
+        self.enqueue(node, vector, walk);
+    }
+
+    /// Runs nodes until nothing is pending.
+    pub fn walk(&mut self, walk: &mut Walk<'_>) {
+        let mut start = clock::tsc();
+        let began = start;
+        while self.pending != 0 {
+            let at = self.pending.trailing_zeros() as usize;
+            if at == self.slots.len() {
+                self.transmit(walk, &mut start);
+                continue;
+            }
+            let slot = &mut self.slots[at];
+            let Some(mut vector) = slot.queue.pop() else {
+                self.pending &= !(1 << at);
+                continue;
+            };
+            if slot.queue.is_empty() {
+                self.pending &= !(1 << at);
+            }
+            let packets = vector.len() as u64;
+            let mut cx = Context {
+                worker: walk.worker,
+                now: began,
+                reader: walk.reader,
+                counters: walk.counters,
+                pool: walk.pool,
+                emitted: &mut self.emitted,
+                punts: walk.punts,
+            };
+            let next = slot.node.process(&mut cx, &mut vector);
+            self.dispatch(at, vector, next, walk);
+            count(&walk.counters.nodes[at], packets, &mut start);
+        }
+    }
+
+    fn transmit(&mut self, walk: &mut Walk<'_>, start: &mut u64) {
+        let node = &walk.counters.nodes[self.slots.len()];
+        while let Some(mut vector) = self.outgoing.pop() {
+            let packets = vector.len() as u64;
+            self.output.send(&mut vector, walk);
+            self.spare.push(vector);
+            count(node, packets, start);
+        }
+        self.pending &= !(1 << self.slots.len());
+    }
+
+    fn dispatch(&mut self, from: usize, vector: Box<Vector>, next: Next, walk: &mut Walk<'_>) {
+        match next {
+            Next::All(edge) => self.move_whole(from, vector, edge, walk),
+            Next::Lanes => {
+                let lanes = &vector.next[..vector.len()];
+                let first = lanes.first().copied().unwrap_or(0);
+                // One branch-free pass: most vectors go to one place.
+                if lanes.iter().fold(0, |odd, next| odd | (next ^ first)) == 0 {
+                    self.move_whole(from, vector, first, walk);
+                } else {
+                    self.split(from, vector, walk);
+                }
+            }
+        }
+        while let Some((edge, packet)) = self.emitted.pop() {
+            walk.counters.ledger.generated.add(1);
+            match self.slots[from].edges.get(edge as usize) {
+                Some(node) => self.enqueue_packet(*node, packet, walk),
+                None => walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1),
+            }
+        }
+    }
+
+    fn move_whole(&mut self, from: usize, vector: Box<Vector>, next: u16, walk: &mut Walk<'_>) {
+        let mut vector = vector;
+        if let Some(node) = self.slots[from].edges.get(next as usize) {
+            return self.enqueue(*node, vector, walk);
+        }
+        if next == TAKEN {
+            walk.counters.ledger.consumed.add(vector.len() as u64);
+            walk.pool.free_from(&mut vector, 0);
+        } else {
+            drop_all(&mut vector, Reason(next & !DROP), walk);
+        }
+        self.spare.push(vector);
+    }
+
+    /// Sends lanes to several places.
+    fn split(&mut self, from: usize, vector: Box<Vector>, walk: &mut Walk<'_>) {
+        let mut vector = vector;
+        for lane in 0..vector.len() {
+            let next = vector.next[lane];
+            match self.slots[from].edges.get(next as usize) {
+                Some(node) => self.move_lane(*node, &mut vector, lane, walk),
+                None if next == TAKEN => walk.counters.ledger.consumed.add(1),
+                None => drop_lane(&mut vector, lane, Reason(next & !DROP), walk),
+            }
+        }
+        vector.forget_lanes();
+        self.spare.push(vector);
+    }
+
+    fn move_lane(&mut self, node: u16, from: &mut Vector, lane: usize, walk: &mut Walk<'_>) {
+        let queue = match self.slots.get_mut(node as usize) {
+            Some(slot) => &mut slot.queue,
+            None => &mut self.outgoing,
+        };
+        if queue.last().is_none_or(|last| last.len() == VECTOR) {
+            let fresh = if queue.len() < QUEUE { self.spare.pop() } else { None };
+            match fresh {
+                Some(fresh) => queue.push(fresh),
+                None => return drop_lane(from, lane, drops::GRAPH_FULL, walk),
+            }
+        }
+        if let Some(last) = queue.last_mut() {
+            from.move_lane(lane, last);
+            self.pending |= 1 << node;
+        }
+    }
+}
+
+fn count(node: &NodeCounters, packets: u64, start: &mut u64) {
+    let end = clock::tsc();
+    node.calls.add(1);
+    node.packets.add(packets);
+    node.cycles.add(end - *start);
+    *start = end;
+}
+
+/// The counter of a reason; an unknown reason counts as the graph's own fault.
+fn reason_counter<'a>(reason: Reason, walk: &'a Walk<'_>) -> &'a crate::counters::Counter {
+    let drops = &walk.counters.drops;
+    drops.get(reason.0 as usize).unwrap_or(&drops[drops::GRAPH_FULL.0 as usize])
+}
+
+fn drop_all(vector: &mut Vector, reason: Reason, walk: &mut Walk<'_>) {
+    reason_counter(reason, walk).add(vector.len() as u64);
+    for lane in 0..vector.len() {
+        blame(vector, lane, walk);
+    }
+    walk.pool.free_from(vector, 0);
+}
+
+fn drop_lane(vector: &mut Vector, lane: usize, reason: Reason, walk: &mut Walk<'_>) {
+    reason_counter(reason, walk).add(1);
+    blame(vector, lane, walk);
+    if let Some(id) = vector.release_lane(lane) {
+        walk.pool.give(&[id]);
+    }
+}
+
+/// Counts a drop at the interface that received the packet.
+fn blame(vector: &Vector, lane: usize, walk: &Walk<'_>) {
+    if vector.flags[lane] & flags::OWN == 0
+        && let Some(interface) = walk.counters.interfaces.get(vector.rx_if[lane] as usize)
+    {
+        interface.rx_drops.add(1);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a node is: one step of a packet's way, on a whole vector.
+
+use crate::counters::WorkerCounters;
+use crate::packet::Packet;
+use crate::pool::PoolCache;
+use crate::quiescence::Reader;
+use crate::vector::Vector;
+
+/// Where the lanes go after [`Node::process`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// All lanes take this edge (or, with [`crate::vector::DROP`], this drop reason).
+    All(u16),
+    /// Each lane goes where the `next` column says.
+    Lanes,
+}
+
+/// One step of a packet's way. `process` never allocates, locks, logs, calls the
+/// system, or panics, whatever a packet holds.
+pub trait Node: Send {
+    /// Looks at the vector, changes packets and columns, and says where they go.
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next;
+}
+
+/// A node in the list of nodes.
+pub struct NodeSpec<S> {
+    /// Name, layer first, with dashes.
+    pub name: &'static str,
+    /// What it does, for `stoa show nodes` and the picture.
+    pub sentence: &'static str,
+    /// The nodes that it sends to, by name; an edge is an index into this list.
+    pub edges: &'static [&'static str],
+    /// Makes the instance of one worker.
+    pub make: fn(shared: &S, worker: usize) -> Box<dyn Node>,
+}
+
+/// A packet for the main thread.
+pub struct Punt {
+    /// The packet.
+    pub packet: Packet,
+    /// Why it is punted: the forwarder's own code.
+    pub cause: u16,
+}
+
+/// Room for packets that nodes make in one call.
+pub(crate) const EMIT: usize = 512;
+
+/// What a node may use while it processes.
+pub struct Context<'a> {
+    /// The worker that runs the node.
+    pub worker: usize,
+    /// The time stamp counter at the beginning of this walk.
+    pub now: u64,
+    /// Access to published values, for this call.
+    pub reader: &'a Reader,
+    /// The worker's counters.
+    pub counters: &'a WorkerCounters,
+    pub(crate) pool: &'a mut PoolCache,
+    pub(crate) emitted: &'a mut Vec<(u16, Packet)>,
+    pub(crate) punts: &'a mut rtrb::Producer<Punt>,
+}
+
+impl Context<'_> {
+    /// A fresh packet of our own, or `None` when buffers ran out (counted).
+    pub fn packet(&mut self) -> Option<Packet> {
+        let mut packet = self.pool.packet()?;
+        packet.set_own();
+        Some(packet)
+    }
+
+    /// Sends a packet along an edge of this node, after the vector; gives it back
+    /// when too many were made in this call.
+    pub fn emit(&mut self, edge: u16, packet: Packet) -> Result<(), Packet> {
+        if self.emitted.len() == EMIT {
+            return Err(packet);
+        }
+        self.emitted.push((edge, packet));
+        Ok(())
+    }
+
+    /// Hands a lane to the main thread. Afterwards the lane is taken, or dropped
+    /// as [`crate::drops::PUNT_FULL`] when the ring is full.
+    pub fn punt(&mut self, vector: &mut Vector, lane: usize, cause: u16) {
+        if self.punts.is_full() {
+            return vector.drop_lane(lane, crate::drops::PUNT_FULL);
+        }
+        if let Some(packet) = vector.take(lane) {
+            // Room was checked above, and this thread is the only producer.
+            let _ = self.punts.push(Punt { packet, cause });
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! `port-output`: the end of the graph. It counts what each interface sends and
+//! gives the lanes to the port's transmit queue, or to the worker that owns it.
+
+use crate::INTERFACES;
+use crate::drops;
+use crate::graph::Walk;
+use crate::packet::Packet;
+use crate::pool::Pool;
+use crate::port::TxQueue;
+use crate::vector::Vector;
+
+/// No interface.
+pub const NO_INTERFACE: u32 = u32::MAX;
+
+/// How this worker reaches a port.
+#[derive(Default)]
+pub enum TxSlot {
+    /// The port does not send now.
+    #[default]
+    Closed,
+    /// By a queue of its own.
+    Own(Box<dyn TxQueue>),
+    /// Through another worker.
+    Via(usize),
+}
+
+/// What one worker knows of the ports it sends to.
+pub struct Output {
+    /// By interface: the interface of its port.
+    base: Box<[u32]>,
+    /// By the port's interface.
+    slots: Vec<TxSlot>,
+    /// Rings to the other workers, by worker; the own place is empty.
+    pub(crate) handoff: Vec<Option<rtrb::Producer<Packet>>>,
+    /// Workers that got packets in this walk, one bit each: their bells must ring.
+    pub(crate) handed: u64,
+    scratch: Option<Box<Vector>>,
+}
+
+impl Output {
+    pub(crate) fn new(pool: &'static Pool) -> Self {
+        Self {
+            base: vec![NO_INTERFACE; INTERFACES].into_boxed_slice(),
+            slots: (0..INTERFACES).map(|_| TxSlot::Closed).collect(),
+            handoff: Vec::new(),
+            handed: 0,
+            scratch: Some(Vector::new(pool)),
+        }
+    }
+
+    /// Says which port carries an interface; [`NO_INTERFACE`]: none any more.
+    pub fn map(&mut self, interface: u32, base: u32) {
+        if let Some(cell) = self.base.get_mut(interface as usize) {
+            *cell = base;
+        }
+    }
+
+    /// Replaces the way to a port and returns the old one.
+    pub fn set(&mut self, base: u32, slot: TxSlot) -> TxSlot {
+        match self.slots.get_mut(base as usize) {
+            Some(old) => std::mem::replace(old, slot),
+            None => slot,
+        }
+    }
+
+    /// Sends all lanes, each by its `tx_if`; the vector is empty afterwards.
+    pub(crate) fn send(&mut self, vector: &mut Vector, walk: &mut Walk<'_>) {
+        while !vector.is_empty() {
+            let lanes = &vector.tx_if[..vector.len()];
+            let interface = lanes[0];
+            if lanes.iter().fold(0, |odd, tx_if| odd | (tx_if ^ interface)) == 0 {
+                return self.send_one(interface, vector, walk);
+            }
+            let Some(mut scratch) = self.scratch.take() else { return };
+            vector.move_equal(interface, &mut scratch);
+            self.send_one(interface, &mut scratch, walk);
+            self.scratch = Some(scratch);
+        }
+    }
+
+    /// Sends all lanes through one interface.
+    fn send_one(&mut self, interface: u32, vector: &mut Vector, walk: &mut Walk<'_>) {
+        let packets = vector.len();
+        let base = self.base.get(interface as usize).copied().unwrap_or(NO_INTERFACE);
+        let sent = match self.slots.get_mut(base as usize) {
+            Some(TxSlot::Own(queue)) => {
+                let sent = queue.transmit(vector, walk.pool).min(packets);
+                count(interface, base, sent, total(vector, sent), packets - sent, walk);
+                (sent, drops::TX_FULL)
+            }
+            Some(TxSlot::Via(worker)) => {
+                let worker = *worker;
+                return self.hand_over(worker, vector, walk);
+            }
+            _ => {
+                count(interface, base, 0, 0, packets, walk);
+                (0, drops::TX_NO_PORT)
+            }
+        };
+        walk.counters.ledger.sent.add(sent.0 as u64);
+        if sent.0 < packets {
+            walk.counters.drops[sent.1.0 as usize].add((packets - sent.0) as u64);
+        }
+        walk.pool.free_from(vector, 0);
+    }
+
+    fn hand_over(&mut self, worker: usize, vector: &mut Vector, walk: &mut Walk<'_>) {
+        let Some(Some(ring)) = self.handoff.get_mut(worker) else {
+            walk.counters.drops[drops::TX_NO_PORT.0 as usize].add(vector.len() as u64);
+            return walk.pool.free_from(vector, 0);
+        };
+        let room = ring.slots().min(vector.len());
+        for lane in 0..room {
+            if let Some(packet) = vector.take(lane) {
+                // Room was checked, and this thread is the only producer.
+                let _ = ring.push(packet);
+            }
+        }
+        let left = vector.len() - room;
+        walk.counters.ledger.handed_out.add(room as u64);
+        walk.counters.drops[drops::HANDOFF_FULL.0 as usize].add(left as u64);
+        self.handed |= 1 << worker;
+        walk.pool.free_from(vector, 0);
+    }
+}
+
+fn total(vector: &Vector, lanes: usize) -> u64 {
+    vector.length[..lanes].iter().map(|length| u32::from(*length)).sum::<u32>().into()
+}
+
+fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: &Walk<'_>) {
+    let add = |at: u32| {
+        if let Some(counters) = walk.counters.interfaces.get(at as usize) {
+            counters.tx_packets.add(sent as u64);
+            counters.tx_bytes.add(bytes);
+            counters.tx_drops.add(lost as u64);
+        }
+    };
+    add(interface);
+    if base != interface {
+        add(base);
+    }
+}

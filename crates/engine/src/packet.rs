@@ -1,0 +1,142 @@
+//! One owned packet outside a vector: on its way between threads, waiting for a
+//! neighbour, or made by us.
+
+use crate::pool::{HEADROOM, Pool, SLOT};
+use crate::vector::flags;
+
+/// A packet that belongs to whoever holds it. Dropping it frees the buffer.
+#[derive(Debug)]
+pub struct Packet {
+    pool: &'static Pool,
+    buffer: u32,
+    offset: u16,
+    length: u16,
+    /// Interface that received it, or that it belongs to when we made it.
+    pub rx_if: u32,
+    /// Interface that sends it.
+    pub tx_if: u32,
+    /// Adjacency that sends it.
+    pub adjacency: u32,
+    /// Flow hash.
+    pub hash: u32,
+    /// See [`flags`].
+    pub flags: u16,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pool({} buffers)", self.count())
+    }
+}
+
+impl Packet {
+    pub(crate) fn fresh(pool: &'static Pool, buffer: u32) -> Self {
+        let (offset, length) = (HEADROOM as u16, 0);
+        Self { pool, buffer, offset, length, rx_if: 0, tx_if: 0, adjacency: 0, hash: 0, flags: 0 }
+    }
+
+    pub(crate) fn of_lane(
+        pool: &'static Pool,
+        buffer: u32,
+        span: (usize, usize),
+        columns: [u32; 4],
+        flags: u16,
+    ) -> Self {
+        let [rx_if, tx_if, adjacency, hash] = columns;
+        let (offset, length) = (span.0 as u16, span.1 as u16);
+        Self { pool, buffer, offset, length, rx_if, tx_if, adjacency, hash, flags }
+    }
+
+    /// The pool that the buffer belongs to.
+    pub fn pool(&self) -> &'static Pool {
+        self.pool
+    }
+
+    /// Where the data begins in the buffer.
+    pub fn offset(&self) -> u16 {
+        self.offset
+    }
+
+    /// The data.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the slot belongs to this packet alone; offset + length <= SLOT always.
+        unsafe {
+            let start = self.pool.slot(self.buffer).add(self.offset as usize);
+            std::slice::from_raw_parts(start.as_ptr(), self.length as usize)
+        }
+    }
+
+    /// The data, to change.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `self` is borrowed mutably.
+        unsafe {
+            let start = self.pool.slot(self.buffer).add(self.offset as usize);
+            std::slice::from_raw_parts_mut(start.as_ptr(), self.length as usize)
+        }
+    }
+
+    /// Sets the data to `offset..offset + length` of the buffer; `false` and no
+    /// change when it does not fit.
+    #[must_use]
+    pub fn set_span(&mut self, offset: usize, length: usize) -> bool {
+        if offset + length > SLOT {
+            return false;
+        }
+        (self.offset, self.length) = (offset as u16, length as u16);
+        true
+    }
+
+    /// Replaces the data by `data`, with the usual headroom; `false` and no change
+    /// when it is longer than a buffer.
+    #[must_use]
+    pub fn set_bytes(&mut self, data: &[u8]) -> bool {
+        if !self.set_span(HEADROOM, data.len()) {
+            return false;
+        }
+        self.bytes_mut().copy_from_slice(data);
+        true
+    }
+
+    /// Marks a packet that we made ourselves.
+    pub fn set_own(&mut self) {
+        self.flags |= flags::OWN;
+    }
+
+    /// Gives up ownership of the buffer without freeing it.
+    pub(crate) fn into_buffer(self) -> u32 {
+        let id = self.buffer;
+        std::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for Packet {
+    fn drop(&mut self) {
+        self.pool.give_back(&[self.buffer]);
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use crate::pool::{HugePages, Pool};
+
+    #[test]
+    fn a_dropped_packet_frees_its_buffer() {
+        let pool = Pool::leak(512, HugePages::Never).unwrap();
+        let mut packet = pool.packet().unwrap();
+        assert_eq!(pool.free(), 511);
+        assert!(packet.set_bytes(b"hello"));
+        assert_eq!(packet.bytes(), b"hello");
+        assert!(!packet.set_span(2000, 400));
+        assert!(!packet.set_bytes(&[0; 4000]));
+        assert_eq!(packet.bytes(), b"hello");
+        drop(packet);
+        assert_eq!(pool.free(), 512);
+    }
+
+    #[test]
+    fn a_pool_refuses_senseless_sizes() {
+        assert!(Pool::leak(0, HugePages::Never).is_err());
+        assert!(Pool::leak(1 << 25, HugePages::Never).is_err());
+    }
+}

@@ -1,0 +1,97 @@
+//! What a port driver is: queues that workers own, and a control side that the
+//! forwarder's main thread owns.
+
+use std::os::fd::BorrowedFd;
+
+use crate::pool::PoolCache;
+use crate::vector::Vector;
+
+/// A receive queue; belongs to one worker at a time.
+pub trait RxQueue: Send {
+    /// Appends received frames to `vector`, at most as many as it has room for, and
+    /// returns how many. Lanes come from [`PoolCache::fill`]; the driver writes the
+    /// frame (from the destination MAC on, tags included, without FCS) and sets
+    /// `length`. It must not block.
+    fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
+
+    /// The worker has seen no packets and would like to sleep: ask the peer for
+    /// interrupts and say how the worker learns of new packets.
+    fn doze(&mut self) -> Doze;
+
+    /// The worker polls again.
+    fn wake(&mut self) {}
+
+    /// What to sleep on after [`Doze::OnDescriptor`]; readable means packets.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// How a sleeping worker learns of packets of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doze {
+    /// Packets wait already, or may come unannounced: do not sleep.
+    Awake,
+    /// The queue's descriptor becomes readable.
+    OnDescriptor,
+    /// Nothing tells: look again after so many microseconds.
+    After(u32),
+    /// Nothing will ever come.
+    Never,
+}
+
+/// A transmit queue; belongs to one worker at a time.
+pub trait TxQueue: Send {
+    /// Sends the first lanes of `vector` in order and returns how many were taken;
+    /// the worker drops the rest with a reason. Lanes whose buffer the driver did
+    /// not [`Vector::take`] are freed by the worker. It must not block.
+    fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
+}
+
+/// The queues of a port that came up.
+#[derive(Default)]
+pub struct Queues {
+    /// Receive queues, spread over the workers.
+    pub rx: Vec<Box<dyn RxQueue>>,
+    /// Transmit queues; workers beyond their number hand packets over.
+    pub tx: Vec<Box<dyn TxQueue>>,
+}
+
+/// What a port tells the forwarder's main thread.
+pub enum PortEvent {
+    /// The link is up; these queues replace all earlier ones.
+    Up(Queues),
+    /// The link is down; the workers' queues are taken away and dropped.
+    Down(String),
+}
+
+/// The control side of a port.
+pub trait Port: Send {
+    /// The driver's name, as in `stoa show interfaces`.
+    fn driver(&self) -> &'static str;
+
+    /// The port's own MAC address.
+    fn mac(&self) -> [u8; 6];
+
+    /// Bytes that one IP packet may have (the frame less 14 bytes).
+    fn mtu(&self) -> u32;
+
+    /// Descriptors that the main thread watches for this port.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    /// Called when a descriptor is readable and about ten times a second. Must not
+    /// block. The first call usually answers [`PortEvent::Up`].
+    fn service(&mut self) -> Vec<PortEvent>;
+
+    /// Frames that the port shed before we could see them, since it was opened.
+    fn missed(&self) -> u64 {
+        0
+    }
+
+    /// The driver's own words on its state: peer, rings, modes.
+    fn detail(&self) -> String {
+        String::new()
+    }
+}

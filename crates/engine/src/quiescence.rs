@@ -1,0 +1,244 @@
+//! Publication without locks: a writer swaps a pointer, and frees the old value
+//! after every worker has passed a quiescent point.
+//!
+//! A worker passes one per loop turn, for the price of one load and one store.
+//! While it sleeps it is *offline* and nobody waits for it.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::AtomicPtr;
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Ordering, fence};
+
+const OFFLINE: u64 = u64::MAX;
+
+/// The epochs of one writer and its workers.
+pub struct Quiescence {
+    epoch: AtomicU64,
+    seen: Box<[CachePadded<AtomicU64>]>,
+}
+
+impl Quiescence {
+    /// For so many workers, all offline at first.
+    pub fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            epoch: AtomicU64::new(1),
+            seen: (0..workers).map(|_| CachePadded::new(AtomicU64::new(OFFLINE))).collect(),
+        })
+    }
+
+    /// Worker `worker` holds no reference to anything published.
+    #[inline(always)]
+    pub fn pass(&self, worker: usize) {
+        // Acquire: what was unpublished before the epoch rose is seen as gone after this.
+        let now = self.epoch.load(Ordering::Acquire);
+        self.seen[worker].store(now, Ordering::Release);
+    }
+
+    /// The worker begins to read.
+    pub fn online(&self, worker: usize) {
+        let now = self.epoch.load(Ordering::Acquire);
+        self.seen[worker].store(now, Ordering::SeqCst);
+        // Either the writer sees us online, or we see what it published: see `safe`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The worker reads nothing until it is online again.
+    pub fn offline(&self, worker: usize) {
+        self.seen[worker].store(OFFLINE, Ordering::Release);
+    }
+
+    /// Opens a new epoch, to be called after something was unpublished. It may be
+    /// freed when [`Self::safe`] has reached the returned epoch.
+    pub fn advance(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The epoch that every worker has reached.
+    pub fn safe(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        self.seen.iter().map(|seen| seen.load(Ordering::Acquire)).min().unwrap_or(OFFLINE)
+    }
+}
+
+/// Proof that the bearer is between two quiescent points of its worker.
+pub struct Reader(PhantomData<*const ()>);
+
+impl Reader {
+    /// # Safety
+    /// The bearer's worker is online, and the value does not live on when the
+    /// worker passes its next quiescent point.
+    pub(crate) unsafe fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+/// A value that workers read and one writer replaces.
+pub struct Published<T> {
+    current: AtomicPtr<T>,
+}
+
+// SAFETY: readers on other threads get `&T` (T: Sync); the value is freed by the writer (T: Send).
+unsafe impl<T: Send + Sync> Sync for Published<T> {}
+// SAFETY: owns a `T` behind the pointer.
+unsafe impl<T: Send> Send for Published<T> {}
+
+impl<T: Send + Sync + 'static> Published<T> {
+    /// Publishes the first value.
+    pub fn new(value: T) -> Self {
+        Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))) }
+    }
+
+    /// The value now, until the reader's next quiescent point.
+    #[inline(always)]
+    pub fn read<'r>(&'r self, _: &'r Reader) -> &'r T {
+        // SAFETY: the pointer came from a box. The writer frees it only after every
+        // worker passed a quiescent point, and `Reader` does not outlive this one's.
+        unsafe { &*self.current.load(Ordering::Acquire) }
+    }
+
+    /// Replaces the value; the old one goes to `graveyard` until it is safe to free.
+    pub fn publish(&self, value: T, graveyard: &mut Graveyard) {
+        let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        // SAFETY: `old` came from a box and is reachable no more.
+        graveyard.bury(unsafe { Box::from_raw(old) });
+    }
+}
+
+impl<T> Drop for Published<T> {
+    fn drop(&mut self) {
+        // SAFETY: `&mut self`: there are no readers; the pointer came from a box.
+        drop(unsafe { Box::from_raw(*self.current.get_mut()) });
+    }
+}
+
+/// What was unpublished and waits until no worker can see it.
+pub struct Graveyard {
+    quiescence: Arc<Quiescence>,
+    buried: VecDeque<(u64, Box<dyn Send>)>,
+}
+
+impl Graveyard {
+    /// An empty one.
+    pub fn new(quiescence: Arc<Quiescence>) -> Self {
+        Self { quiescence, buried: VecDeque::new() }
+    }
+
+    /// Keeps `value`, already unpublished, until it is safe to drop.
+    pub fn bury(&mut self, value: Box<impl Send + 'static>) {
+        self.buried.push_back((self.quiescence.advance(), value));
+    }
+
+    /// Drops what no worker can see any more; returns how much is left.
+    pub fn sweep(&mut self) -> usize {
+        let safe = self.quiescence.safe();
+        while self.buried.front().is_some_and(|(epoch, _)| *epoch <= safe) {
+            self.buried.pop_front();
+        }
+        self.buried.len()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    #[test]
+    fn a_value_lives_until_the_worker_passes() {
+        let quiescence = Quiescence::new(1);
+        let published = Published::new(vec![1]);
+        let mut graveyard = Graveyard::new(quiescence.clone());
+        quiescence.online(0);
+        // SAFETY: worker 0 is online and passes no quiescent point while `reader` lives.
+        let reader = unsafe { Reader::new() };
+        let seen = published.read(&reader);
+        published.publish(vec![2], &mut graveyard);
+        assert_eq!(graveyard.sweep(), 1);
+        assert_eq!(seen, &[1]);
+        quiescence.pass(0);
+        assert_eq!(graveyard.sweep(), 0);
+        published.publish(vec![3], &mut graveyard);
+        assert_eq!(graveyard.sweep(), 1);
+        quiescence.offline(0);
+        assert_eq!(graveyard.sweep(), 0);
+    }
+
+    #[test]
+    fn readers_never_see_a_freed_value() {
+        let rounds = if cfg!(miri) { 30 } else { 20_000 };
+        let quiescence = Quiescence::new(2);
+        let published = Arc::new(Published::new([0u64; 4]));
+        let stop = Arc::new(AtomicBool::new(false));
+        let readers: Vec<_> = (0..2)
+            .map(|worker| {
+                let (quiescence, published, stop) =
+                    (quiescence.clone(), published.clone(), stop.clone());
+                std::thread::spawn(move || {
+                    quiescence.online(worker);
+                    while !stop.load(Ordering::Relaxed) {
+                        // SAFETY: dropped before `pass` below.
+                        let reader = unsafe { Reader::new() };
+                        let value = published.read(&reader);
+                        assert!(value.iter().all(|word| *word == value[0]));
+                        quiescence.pass(worker);
+                    }
+                    quiescence.offline(worker);
+                })
+            })
+            .collect();
+        let mut graveyard = Graveyard::new(quiescence);
+        for round in 0..rounds {
+            published.publish([round; 4], &mut graveyard);
+            graveyard.sweep();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+        assert_eq!(graveyard.sweep(), 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::sync::AtomicU32;
+    use loom::sync::Arc;
+
+    /// The value 1 is freed (set to 0) by the writer when it is safe; the reader,
+    /// which picks it through the published index, must never see it freed.
+    #[test]
+    fn nothing_is_freed_under_a_reader() {
+        loom::model(|| {
+            let quiescence = Arc::new(Quiescence {
+                epoch: AtomicU64::new(1),
+                seen: Box::new([CachePadded::new(AtomicU64::new(OFFLINE))]),
+            });
+            let cells = Arc::new([AtomicU32::new(1), AtomicU32::new(1)]);
+            let current = Arc::new(AtomicU32::new(0));
+            let reader = {
+                let (quiescence, cells, current) =
+                    (quiescence.clone(), cells.clone(), current.clone());
+                loom::thread::spawn(move || {
+                    quiescence.online(0);
+                    let at = current.load(Ordering::Acquire) as usize;
+                    assert_eq!(cells[at].load(Ordering::Relaxed), 1);
+                    quiescence.pass(0);
+                    let at = current.load(Ordering::Acquire) as usize;
+                    assert_eq!(cells[at].load(Ordering::Relaxed), 1);
+                    quiescence.offline(0);
+                })
+            };
+            current.store(1, Ordering::Release);
+            let epoch = quiescence.advance();
+            if quiescence.safe() >= epoch {
+                cells[0].store(0, Ordering::Relaxed);
+            }
+            reader.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,339 @@
+//! A vector: up to 256 packets as a table with one column per field.
+//!
+//! A lane *owns* its buffer. Lanes come in by receiving ([`crate::PoolCache::fill`])
+//! or from a [`Packet`], and leave by the graph's dispatch, which sends every lane
+//! to exactly one place. That is why packets are conserved by construction.
+
+use std::ops::{Deref, DerefMut};
+
+use crate::VECTOR;
+use crate::drops::Reason;
+use crate::packet::Packet;
+use crate::pool::{HEADROOM, Pool, SLOT};
+
+/// No buffer: the lane was taken.
+pub const NONE: u32 = u32::MAX;
+
+/// What `next` says of a lane that left as a [`Packet`].
+pub const TAKEN: u16 = 0x7fff;
+/// `DROP | reason`: the lane is dropped for that reason.
+pub const DROP: u16 = 0x8000;
+
+/// Bits of the `flags` column.
+pub mod flags {
+    /// The frame's destination was a multicast address (broadcast included).
+    pub const MULTICAST: u16 = 1;
+    /// We made this packet: its TTL is not ours to decrement, and a failure is
+    /// not answered by ICMP.
+    pub const OWN: u16 = 2;
+    /// The frame's destination was the broadcast address.
+    pub const BROADCAST: u16 = 4;
+}
+
+/// One field of all lanes.
+#[derive(Clone)]
+#[repr(C, align(64))]
+pub struct Column<T>([T; VECTOR]);
+
+impl<T> Deref for Column<T> {
+    type Target = [T; VECTOR];
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Column<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// Up to [`VECTOR`] packets in columns.
+pub struct Vector {
+    len: usize,
+    pool: &'static Pool,
+    buffer: Column<u32>,
+    /// Where the data begins, in bytes from the start of the buffer.
+    pub offset: Column<u16>,
+    /// Bytes of data.
+    pub length: Column<u16>,
+    /// Where the lane goes: an edge of the node, [`TAKEN`], or [`DROP`] with a reason.
+    pub next: Column<u16>,
+    /// See [`flags`].
+    pub flags: Column<u16>,
+    /// The interface that received it.
+    pub rx_if: Column<u32>,
+    /// The interface that sends it.
+    pub tx_if: Column<u32>,
+    /// The adjacency that sends it.
+    pub adjacency: Column<u32>,
+    /// Hash of the flow.
+    pub hash: Column<u32>,
+}
+
+impl Vector {
+    /// An empty vector for packets of `pool`.
+    pub fn new(pool: &'static Pool) -> Box<Self> {
+        Box::new(Self {
+            len: 0,
+            pool,
+            buffer: Column([NONE; VECTOR]),
+            offset: Column([0; VECTOR]),
+            length: Column([0; VECTOR]),
+            next: Column([0; VECTOR]),
+            flags: Column([0; VECTOR]),
+            rx_if: Column([0; VECTOR]),
+            tx_if: Column([0; VECTOR]),
+            adjacency: Column([0; VECTOR]),
+            hash: Column([0; VECTOR]),
+        })
+    }
+
+    /// Lanes in use.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no lane is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Lanes that are still free.
+    pub fn room(&self) -> usize {
+        VECTOR - self.len
+    }
+
+    /// The pool of all lanes.
+    pub fn pool(&self) -> &'static Pool {
+        self.pool
+    }
+
+    /// The buffer ids, for kernels that compute addresses in lanes. All lanes
+    /// beyond `len` hold ids that are not this vector's.
+    pub fn buffers(&self) -> &[u32; VECTOR] {
+        &self.buffer
+    }
+
+    /// Offset and length of a lane, cut to the buffer whatever the columns say.
+    #[inline(always)]
+    fn span(&self, lane: usize) -> (usize, usize) {
+        assert!(lane < self.len);
+        let offset = (self.offset[lane] as usize).min(SLOT);
+        (offset, (self.length[lane] as usize).min(SLOT - offset))
+    }
+
+    /// The data of a lane.
+    ///
+    /// # Panics
+    /// When the lane is not in use: an error of the caller, never of a packet.
+    #[inline(always)]
+    pub fn bytes(&self, lane: usize) -> &[u8] {
+        let (offset, length) = self.span(lane);
+        // SAFETY: the lane owns its slot, `slot` checks the id (NONE is refused),
+        // and `span` lies inside the slot.
+        unsafe {
+            let start = self.pool.slot(self.buffer[lane]).add(offset);
+            std::slice::from_raw_parts(start.as_ptr(), length)
+        }
+    }
+
+    /// The data of a lane, to change.
+    ///
+    /// # Panics
+    /// As [`Self::bytes`].
+    #[inline(always)]
+    pub fn bytes_mut(&mut self, lane: usize) -> &mut [u8] {
+        let (offset, length) = self.span(lane);
+        // SAFETY: as in `bytes`; `self` is borrowed mutably.
+        unsafe {
+            let start = self.pool.slot(self.buffer[lane]).add(offset);
+            std::slice::from_raw_parts_mut(start.as_ptr(), length)
+        }
+    }
+
+    /// The whole buffer of a lane, headroom included, to write a received frame into.
+    ///
+    /// # Panics
+    /// As [`Self::bytes`].
+    #[inline(always)]
+    pub fn slot_mut(&mut self, lane: usize) -> &mut [u8; SLOT] {
+        assert!(lane < self.len);
+        // SAFETY: the lane owns its slot of SLOT bytes; `slot` checks the id.
+        unsafe { &mut *self.pool.slot(self.buffer[lane]).as_ptr().cast::<[u8; SLOT]>() }
+    }
+
+    /// Asks the cache for the first line of a lane's data. Harmless beyond `len`.
+    #[inline(always)]
+    pub fn prefetch(&self, lane: usize) {
+        if lane >= self.len || self.buffer[lane] == NONE {
+            return;
+        }
+        let (offset, _) = self.span(lane);
+        prefetch(self.pool.slot(self.buffer[lane]).as_ptr().wrapping_add(offset));
+    }
+
+    /// Moves the start of a lane's data forward by `by` bytes (backward when
+    /// negative); `false` and no change when that leaves the buffer or the data.
+    #[inline(always)]
+    #[must_use]
+    pub fn advance(&mut self, lane: usize, by: i32) -> bool {
+        let (offset, length) = self.span(lane);
+        let (start, rest) = (offset as i32 + by, length as i32 - by);
+        if start < 0 || rest < 0 {
+            return false;
+        }
+        self.offset[lane] = start as u16;
+        self.length[lane] = rest as u16;
+        true
+    }
+
+    /// Marks a lane as dropped for `reason`.
+    #[inline(always)]
+    pub fn drop_lane(&mut self, lane: usize, reason: Reason) {
+        self.next[lane] = DROP | reason.0;
+    }
+
+    /// Takes a lane out as an owned packet; the lane is then done with.
+    pub fn take(&mut self, lane: usize) -> Option<Packet> {
+        let span = self.span(lane);
+        let buffer = std::mem::replace(&mut self.buffer[lane], NONE);
+        self.next[lane] = TAKEN;
+        let columns = [self.rx_if[lane], self.tx_if[lane], self.adjacency[lane], self.hash[lane]];
+        (buffer != NONE)
+            .then(|| Packet::of_lane(self.pool, buffer, span, columns, self.flags[lane]))
+    }
+
+    /// Appends a packet; gives it back when the vector is full or of another pool.
+    pub fn push(&mut self, packet: Packet) -> Result<(), Packet> {
+        if self.len == VECTOR || !std::ptr::eq(packet.pool(), self.pool) {
+            return Err(packet);
+        }
+        let lane = self.len;
+        self.offset[lane] = packet.offset();
+        self.length[lane] = packet.bytes().len() as u16;
+        self.rx_if[lane] = packet.rx_if;
+        self.tx_if[lane] = packet.tx_if;
+        self.adjacency[lane] = packet.adjacency;
+        self.hash[lane] = packet.hash;
+        self.flags[lane] = packet.flags;
+        self.buffer[lane] = packet.into_buffer();
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Appends lanes with fresh buffers; the caller has checked the room.
+    #[inline]
+    pub(crate) fn append_fresh(&mut self, ids: &[u32]) {
+        let lanes = self.len..self.len + ids.len();
+        self.buffer[lanes.clone()].copy_from_slice(ids);
+        self.offset[lanes.clone()].fill(HEADROOM as u16);
+        self.length[lanes.clone()].fill(0);
+        self.flags[lanes.clone()].fill(0);
+        self.len = lanes.end;
+    }
+
+    /// Cuts the vector at `from` and hands out the ids of the lanes cut off:
+    /// the caller owns them now.
+    pub(crate) fn cut(&mut self, from: usize) -> &[u32] {
+        let end = self.len;
+        self.len = from.min(end);
+        &self.buffer[self.len..end]
+    }
+
+    /// Moves one lane to the end of `to`, which has room.
+    #[inline(always)]
+    pub(crate) fn move_lane(&mut self, lane: usize, to: &mut Vector) {
+        let end = to.len;
+        to.buffer[end] = std::mem::replace(&mut self.buffer[lane], NONE);
+        to.offset[end] = self.offset[lane];
+        to.length[end] = self.length[lane];
+        to.flags[end] = self.flags[lane];
+        to.rx_if[end] = self.rx_if[lane];
+        to.tx_if[end] = self.tx_if[lane];
+        to.adjacency[end] = self.adjacency[lane];
+        to.hash[end] = self.hash[lane];
+        to.len += 1;
+    }
+
+    /// Moves all lanes to the end of `to`, which has room for them.
+    pub(crate) fn move_all(&mut self, to: &mut Vector) {
+        fn append<T: Copy>(from: &[T], to: &mut [T], at: usize) {
+            to[at..at + from.len()].copy_from_slice(from);
+        }
+        let (n, at) = (self.len, to.len);
+        append(&self.buffer[..n], &mut to.buffer[..], at);
+        append(&self.offset[..n], &mut to.offset[..], at);
+        append(&self.length[..n], &mut to.length[..], at);
+        append(&self.flags[..n], &mut to.flags[..], at);
+        append(&self.rx_if[..n], &mut to.rx_if[..], at);
+        append(&self.tx_if[..n], &mut to.tx_if[..], at);
+        append(&self.adjacency[..n], &mut to.adjacency[..], at);
+        append(&self.hash[..n], &mut to.hash[..], at);
+        to.len = at + n;
+        self.len = 0;
+    }
+
+    /// Moves all lanes that leave by `interface` to `to`, which is empty, and closes
+    /// the gaps.
+    pub(crate) fn move_equal(&mut self, interface: u32, to: &mut Vector) {
+        let mut kept = 0;
+        for lane in 0..self.len {
+            if self.tx_if[lane] == interface {
+                self.move_lane(lane, to);
+                continue;
+            }
+            if kept != lane {
+                self.buffer[kept] = std::mem::replace(&mut self.buffer[lane], NONE);
+                self.offset[kept] = self.offset[lane];
+                self.length[kept] = self.length[lane];
+                self.flags[kept] = self.flags[lane];
+                self.rx_if[kept] = self.rx_if[lane];
+                self.tx_if[kept] = self.tx_if[lane];
+                self.adjacency[kept] = self.adjacency[lane];
+                self.hash[kept] = self.hash[lane];
+            }
+            kept += 1;
+        }
+        self.len = kept;
+    }
+
+    /// Frees one lane's id into `ids` for the caller to own; `None` when taken.
+    #[inline(always)]
+    pub(crate) fn release_lane(&mut self, lane: usize) -> Option<u32> {
+        let id = std::mem::replace(&mut self.buffer[lane], NONE);
+        (id != NONE).then_some(id)
+    }
+
+    /// Forgets all lanes; each was moved, released or taken before.
+    pub(crate) fn forget_lanes(&mut self) {
+        debug_assert!(self.buffer[..self.len].iter().all(|id| *id == NONE));
+        self.len = 0;
+    }
+}
+
+impl Drop for Vector {
+    fn drop(&mut self) {
+        for lane in 0..self.len {
+            if self.buffer[lane] != NONE {
+                self.pool.give_back(&[self.buffer[lane]]);
+            }
+        }
+    }
+}
+
+/// Asks the cache for the line at `address`; any address will do.
+#[inline(always)]
+pub fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address is harmless; SSE is part of x86-64.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}

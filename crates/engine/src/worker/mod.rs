@@ -1,0 +1,97 @@
+//! Workers: threads that run to completion, from receive to transmit.
+//!
+//! A worker owns its queues. The main thread talks to it through bounded rings
+//! only: commands, packets to inject, packets punted.
+
+mod bell;
+mod polling;
+mod spawn;
+mod turn;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+pub use bell::Bell;
+pub use polling::Polling;
+pub use spawn::{Crew, Plan, SpawnError, WorkerHandle};
+
+use crate::packet::Packet;
+use crate::port::{RxQueue, TxQueue};
+
+/// Commands that may wait for one worker.
+pub(crate) const COMMANDS: usize = 1024;
+/// Packets that may wait on one ring (inject, punt, hand-off).
+pub(crate) const RING: usize = 1024;
+
+/// What the main thread tells a worker.
+pub enum Command {
+    /// Receive from this queue.
+    AddRx {
+        /// The port's interface.
+        interface: u32,
+        /// Which driver, as an index into the list of inputs, for the counters.
+        input: u16,
+        /// The node that received packets go to.
+        node: u16,
+        /// The queue.
+        queue: Box<dyn RxQueue>,
+    },
+    /// Send the port's packets through this queue.
+    AddTx {
+        /// The port's interface.
+        base: u32,
+        /// The queue.
+        queue: Box<dyn TxQueue>,
+    },
+    /// Hand the port's packets to another worker.
+    TxVia {
+        /// The port's interface.
+        base: u32,
+        /// The worker that owns a queue.
+        worker: usize,
+    },
+    /// Drop all queues of a port.
+    RemovePort {
+        /// The port's interface.
+        base: u32,
+    },
+    /// Say which port carries an interface.
+    Map {
+        /// The interface.
+        interface: u32,
+        /// The port's interface, or [`crate::output::NO_INTERFACE`].
+        base: u32,
+    },
+    /// End the thread.
+    Stop,
+}
+
+/// A packet that enters the graph from the main thread.
+pub struct Inject {
+    /// The packet.
+    pub packet: Packet,
+    /// The node that it goes to.
+    pub node: u16,
+}
+
+/// What a worker shows of itself.
+#[derive(Default)]
+pub struct WorkerShown {
+    /// Commands done so far.
+    pub done: AtomicU64,
+    /// How the worker waits: a [`Polling`] as a number.
+    pub polling: AtomicU32,
+}
+
+impl WorkerShown {
+    /// How the worker waits.
+    pub fn polling(&self) -> Polling {
+        Polling::from_number(self.polling.load(Ordering::Relaxed))
+    }
+}
+
+/// Shared by a worker and its handle.
+pub(crate) struct Line {
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) shown: Arc<WorkerShown>,
+}

@@ -1,0 +1,275 @@
+//! Making workers, and what the main thread holds of them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::counters::WorkerCounters;
+use crate::graph::{Graph, GraphError};
+use crate::node::{NodeSpec, Punt};
+use crate::pool::{Pool, PoolCache};
+use crate::quiescence::Quiescence;
+use crate::worker::turn::Worker;
+use crate::worker::{Bell, COMMANDS, Command, Inject, Line, Polling, RING, WorkerShown};
+
+/// The most workers: hand-off keeps one bit for each.
+pub const WORKERS_MAX: usize = 64;
+
+/// How many workers, where, and how they wait.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Workers, 1 to 64.
+    pub count: usize,
+    /// Worker `i` runs on `cpus[i]`; empty: the kernel places them.
+    pub cpus: Vec<usize>,
+    /// How they wait.
+    pub polling: Polling,
+    /// Adjacencies to count for.
+    pub adjacencies: usize,
+}
+
+/// Why workers could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The number is out of range.
+    #[error("{0} workers asked for: give 1 to 64")]
+    Count(usize),
+    /// Pinning needs one CPU for each worker.
+    #[error(
+        "{workers} workers but {cpus} CPUs to pin them to: give one CPU for each worker, or none"
+    )]
+    Cpus {
+        /// Workers.
+        workers: usize,
+        /// CPUs given.
+        cpus: usize,
+    },
+    /// The CPU is not there or not ours.
+    #[error(
+        "worker {worker} cannot run on CPU {cpu}: {source}; `nproc` and `taskset -p $$` show what is there"
+    )]
+    Pin {
+        /// The worker.
+        worker: usize,
+        /// The CPU.
+        cpu: usize,
+        /// The system's answer.
+        source: nix::Error,
+    },
+    /// The list of nodes is no graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The system refused.
+    #[error("no worker thread: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// The main thread's end of one worker.
+pub struct WorkerHandle {
+    /// The worker's counters.
+    pub counters: Arc<WorkerCounters>,
+    /// What it shows of itself.
+    pub shown: Arc<WorkerShown>,
+    /// The CPU that it is pinned to.
+    pub cpu: Option<usize>,
+    bell: Arc<Bell>,
+    commands: rtrb::Producer<Command>,
+    sent: u64,
+    injected: rtrb::Producer<Inject>,
+    punts: rtrb::Consumer<Punt>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WorkerHandle {
+    /// Tells the worker; waits a moment when its ring is full.
+    pub fn tell(&mut self, command: Command) {
+        let mut command = command;
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
+            command = back;
+            self.bell.ring();
+            if Instant::now() > deadline {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        self.sent += 1;
+        self.bell.ring();
+    }
+
+    /// Waits until the worker has done all it was told; `false` after `patience`.
+    #[must_use]
+    pub fn settle(&self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        while self.shown.done.load(Ordering::Acquire) < self.sent {
+            if Instant::now() > deadline {
+                return false;
+            }
+            self.bell.ring();
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        true
+    }
+
+    /// Puts a packet into the worker's graph; gives it back when the ring is full.
+    pub fn inject(&mut self, inject: Inject) -> Result<(), Inject> {
+        self.injected.push(inject).map_err(|rtrb::PushError::Full(back)| back)?;
+        self.bell.ring();
+        Ok(())
+    }
+
+    /// A packet that the worker punted.
+    pub fn punted(&mut self) -> Option<Punt> {
+        self.punts.pop().ok()
+    }
+
+    /// Changes how the worker waits.
+    pub fn set_polling(&self, polling: Polling) {
+        self.shown.polling.store(polling.number(), Ordering::Relaxed);
+        self.bell.ring();
+    }
+}
+
+/// All workers of a forwarder. Dropping it stops them.
+pub struct Crew {
+    /// One handle for each worker.
+    pub workers: Vec<WorkerHandle>,
+    /// Rings when a worker has punted something.
+    pub punt_bell: Arc<Bell>,
+    /// The workers' epochs.
+    pub quiescence: Arc<Quiescence>,
+}
+
+impl Crew {
+    /// Starts the workers. `inputs` are counted like nodes, after `port-output`.
+    pub fn start<S>(
+        plan: &Plan,
+        specs: &[NodeSpec<S>],
+        shared: &S,
+        pool: &'static Pool,
+        quiescence: Arc<Quiescence>,
+        (inputs, reasons): (usize, usize),
+    ) -> Result<Self, SpawnError> {
+        if !(1..=WORKERS_MAX).contains(&plan.count) {
+            return Err(SpawnError::Count(plan.count));
+        }
+        if !plan.cpus.is_empty() && plan.cpus.len() != plan.count {
+            return Err(SpawnError::Cpus { workers: plan.count, cpus: plan.cpus.len() });
+        }
+        let bells = (0..plan.count)
+            .map(|_| Bell::new().map(Arc::new).map_err(std::io::Error::from))
+            .collect::<Result<Vec<_>, _>>()?;
+        let punt_bell = Arc::new(Bell::new().map_err(std::io::Error::from)?);
+        let (mut to, mut from) = handoff_rings(plan.count);
+        let mut crew = Self { workers: Vec::new(), punt_bell, quiescence };
+        for index in 0..plan.count {
+            let mut graph = Graph::new(specs, shared, index, pool)?;
+            graph.output.handoff = std::mem::take(&mut to[index]);
+            let handed = std::mem::take(&mut from[index]);
+            let counters = graph.len() + inputs;
+            let counters = Arc::new(WorkerCounters::new(counters, reasons, plan.adjacencies));
+            let cpu = plan.cpus.get(index).copied();
+            let parts = (graph, PoolCache::new(pool), counters);
+            crew.add(index, parts, &bells, handed, (plan.polling, cpu))?;
+        }
+        Ok(crew)
+    }
+
+    fn add(
+        &mut self,
+        index: usize,
+        (graph, pool, counters): (Graph, PoolCache, Arc<WorkerCounters>),
+        bells: &[Arc<Bell>],
+        handed: Vec<rtrb::Consumer<crate::Packet>>,
+        (polling, cpu): (Polling, Option<usize>),
+    ) -> Result<(), SpawnError> {
+        let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
+        let (injected, inject) = rtrb::RingBuffer::new(RING);
+        let (punts, punted) = rtrb::RingBuffer::new(RING);
+        let shown = Arc::new(WorkerShown::default());
+        shown.polling.store(polling.number(), Ordering::Relaxed);
+        let bell = bells[index].clone();
+        let worker = Worker {
+            index,
+            graph,
+            pool,
+            counters: counters.clone(),
+            quiescence: self.quiescence.clone(),
+            line: Line { bell: bell.clone(), shown: shown.clone() },
+            commands: told,
+            injected: inject,
+            punts,
+            punt_bell: self.punt_bell.clone(),
+            handed,
+            colleagues: bells.to_vec(),
+            rx: Vec::new(),
+        };
+        let (pinned, answer) = std::sync::mpsc::sync_channel(1);
+        let start = move || {
+            let pin = pin(cpu);
+            let go = pin.is_ok();
+            // The starter waits for this answer, so the channel is open.
+            let _ = pinned.send(pin);
+            if go {
+                worker.run();
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(start)?;
+        if let (Ok(Err(source)), Some(cpu)) = (answer.recv(), cpu) {
+            return Err(SpawnError::Pin { worker: index, cpu, source });
+        }
+        let thread = Some(thread);
+        let (punts, sent) = (punted, 0);
+        let handle =
+            WorkerHandle { counters, shown, cpu, bell, commands, sent, injected, punts, thread };
+        self.workers.push(handle);
+        Ok(())
+    }
+}
+
+/// Pins the calling thread.
+fn pin(cpu: Option<usize>) -> nix::Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+}
+
+type HandoffTo = Vec<Option<rtrb::Producer<crate::Packet>>>;
+type HandoffFrom = Vec<rtrb::Consumer<crate::Packet>>;
+
+/// One ring for each ordered pair of workers.
+fn handoff_rings(count: usize) -> (Vec<HandoffTo>, Vec<HandoffFrom>) {
+    let mut to: Vec<HandoffTo> = Vec::new();
+    let mut from: Vec<HandoffFrom> = (0..count).map(|_| Vec::new()).collect();
+    for sender in 0..count {
+        let mut row = Vec::new();
+        for (receiver, inbox) in from.iter_mut().enumerate() {
+            row.push((sender != receiver).then(|| {
+                let (producer, consumer) = rtrb::RingBuffer::new(RING);
+                inbox.push(consumer);
+                producer
+            }));
+        }
+        to.push(row);
+    }
+    (to, from)
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        for worker in &mut self.workers {
+            worker.tell(Command::Stop);
+        }
+        for worker in &mut self.workers {
+            if let Some(thread) = worker.thread.take() {
+                // A worker that panicked has said so on stderr.
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The loop of a worker: one turn receives, walks, transmits and passes a
+//! quiescent point.
+
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+
+use crate::VECTOR;
+use crate::clock;
+use crate::counters::WorkerCounters;
+use crate::graph::{Graph, Walk};
+use crate::node::Punt;
+use crate::output::TxSlot;
+use crate::packet::Packet;
+use crate::pool::PoolCache;
+use crate::port::{Doze, RxQueue};
+use crate::quiescence::{Quiescence, Reader};
+use crate::worker::{Bell, Command, Inject, Line};
+
+/// The longest sleep: a worker looks around at least this often.
+const NAP: Duration = Duration::from_millis(100);
+
+/// A receive queue and what the worker knows of it.
+pub(crate) struct Rx {
+    interface: u32,
+    input: u16,
+    node: u16,
+    queue: Box<dyn RxQueue>,
+}
+
+/// A worker thread's own state.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) graph: Graph,
+    pub(crate) pool: PoolCache,
+    pub(crate) counters: Arc<WorkerCounters>,
+    pub(crate) quiescence: Arc<Quiescence>,
+    pub(crate) line: Line,
+    pub(crate) commands: rtrb::Consumer<Command>,
+    pub(crate) injected: rtrb::Consumer<Inject>,
+    pub(crate) punts: rtrb::Producer<Punt>,
+    pub(crate) punt_bell: Arc<Bell>,
+    pub(crate) handed: Vec<rtrb::Consumer<Packet>>,
+    pub(crate) colleagues: Vec<Arc<Bell>>,
+    pub(crate) rx: Vec<Rx>,
+}
+
+impl Worker {
+    /// Runs until [`Command::Stop`].
+    pub(crate) fn run(mut self) {
+        self.quiescence.online(self.index);
+        let mut idle_since = clock::tsc();
+        let per_us = (clock::tsc_hz() / 1_000_000).max(1);
+        loop {
+            let start = clock::tsc();
+            if !self.obey() {
+                break;
+            }
+            let packets = self.turn();
+            self.counters.turns.turns.add(1);
+            if packets > 0 {
+                idle_since = clock::tsc();
+                self.counters.turns.busy_turns.add(1);
+                self.counters.turns.busy_cycles.add(idle_since - start);
+            } else if self.has_patience(start.saturating_sub(idle_since) / per_us) {
+                std::hint::spin_loop();
+            } else {
+                self.sleep();
+                idle_since = clock::tsc();
+            }
+            self.quiescence.pass(self.index);
+        }
+        self.quiescence.offline(self.index);
+    }
+
+    fn has_patience(&self, idle_us: u64) -> bool {
+        self.line.shown.polling().patience_us().is_none_or(|patience| idle_us < patience)
+    }
+
+    /// Does what the main thread said; `false` means stop.
+    fn obey(&mut self) -> bool {
+        while let Ok(command) = self.commands.pop() {
+            let go_on = !matches!(command, Command::Stop);
+            match command {
+                Command::AddRx { interface, input, node, queue } => {
+                    self.rx.push(Rx { interface, input, node, queue });
+                }
+                Command::AddTx { base, queue } => {
+                    self.graph.output.set(base, TxSlot::Own(queue));
+                }
+                Command::TxVia { base, worker } => {
+                    self.graph.output.set(base, TxSlot::Via(worker));
+                }
+                Command::RemovePort { base } => {
+                    self.rx.retain(|rx| rx.interface != base);
+                    self.graph.output.set(base, TxSlot::Closed);
+                }
+                Command::Map { interface, base } => self.graph.output.map(interface, base),
+                Command::Stop => {}
+            }
+            self.line.shown.done.fetch_add(1, Ordering::Release);
+            if !go_on {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Receives from every queue once and walks the graph; returns packets moved.
+    fn turn(&mut self) -> usize {
+        // SAFETY: this worker is online from `run` on, passes its quiescent point
+        // only after `turn`, and sleeps (offline) only after `turn`.
+        let reader = unsafe { Reader::new() };
+        let mut walk = Walk {
+            worker: self.index,
+            counters: &self.counters,
+            pool: &mut self.pool,
+            punts: &mut self.punts,
+            reader: &reader,
+        };
+        let mut packets = 0;
+        let mut waiting = 0;
+        for rx in &mut self.rx {
+            let received = receive(rx, &mut self.graph, &mut walk);
+            packets += received;
+            waiting += received;
+            // Walk before a second full burst comes: the vectors are still in L1.
+            if waiting > VECTOR / 2 {
+                self.graph.walk(&mut walk);
+                waiting = 0;
+            }
+        }
+        packets += take_in(&mut self.injected, &mut self.handed, &mut self.graph, &mut walk);
+        self.graph.walk(&mut walk);
+        if packets > 0 {
+            self.after_walk();
+        }
+        packets
+    }
+
+    /// Rings the bells of those who got something from this turn.
+    fn after_walk(&mut self) {
+        let handed = std::mem::take(&mut self.graph.output.handed);
+        for (worker, bell) in self.colleagues.iter().enumerate() {
+            if handed & 1 << worker != 0 {
+                bell.ring();
+            }
+        }
+        if self.punts.slots() < crate::worker::RING {
+            self.punt_bell.ring();
+        }
+        self.counters.turns.cached.set(self.pool.len() as u64);
+        self.counters.turns.exhausted.set(self.pool.exhausted);
+    }
+
+    /// Sleeps until a queue, the main thread or a colleague has work.
+    fn sleep(&mut self) {
+        self.line.bell.lie_down();
+        let mut nap = NAP;
+        let mut awake = !self.commands.is_empty()
+            || !self.injected.is_empty()
+            || self.handed.iter().any(|ring| !ring.is_empty());
+        let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(self.rx.len() + 1);
+        let mut dozing = 0;
+        while !awake && dozing < self.rx.len() {
+            match self.rx[dozing].queue.doze() {
+                Doze::Awake => awake = true,
+                Doze::After(us) => nap = nap.min(Duration::from_micros(us.into())),
+                Doze::OnDescriptor | Doze::Never => {}
+            }
+            dozing += 1;
+        }
+        if !awake {
+            watched.push(PollFd::new(self.line.bell.descriptor(), PollFlags::POLLIN));
+            for rx in &self.rx {
+                if let Some(descriptor) = rx.queue.descriptor()
+                    && descriptor.as_raw_fd() >= 0
+                {
+                    watched.push(PollFd::new(descriptor, PollFlags::POLLIN));
+                }
+            }
+            self.quiescence.offline(self.index);
+            // An interrupted or failed wait is a short one.
+            let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(nap)), None);
+            self.quiescence.online(self.index);
+            self.counters.turns.sleeps.add(1);
+        }
+        drop(watched);
+        for rx in &mut self.rx[..dozing] {
+            rx.queue.wake();
+        }
+        self.line.bell.get_up();
+    }
+}
+
+fn receive(rx: &mut Rx, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
+    let start = clock::tsc();
+    let Some(mut vector) = graph.vector() else { return 0 };
+    let received = rx.queue.receive(&mut vector, walk.pool).min(vector.len());
+    if received == 0 {
+        walk.pool.free_from(&mut vector, 0);
+        graph.enqueue(rx.node, vector, walk);
+        return 0;
+    }
+    vector.rx_if[..received].fill(rx.interface);
+    let bytes: u32 = vector.length[..received].iter().map(|length| u32::from(*length)).sum();
+    if let Some(interface) = walk.counters.interfaces.get(rx.interface as usize) {
+        interface.rx_packets.add(received as u64);
+        interface.rx_bytes.add(bytes.into());
+    }
+    walk.counters.ledger.received.add(received as u64);
+    if let Some(node) = walk.counters.nodes.get(rx.input as usize) {
+        node.calls.add(1);
+        node.packets.add(received as u64);
+        node.cycles.add(clock::tsc() - start);
+    }
+    graph.enqueue(rx.node, vector, walk);
+    received
+}
+
+/// Takes in packets from the main thread and from colleagues.
+fn take_in(
+    injected: &mut rtrb::Consumer<Inject>,
+    handed: &mut [rtrb::Consumer<Packet>],
+    graph: &mut Graph,
+    walk: &mut Walk<'_>,
+) -> usize {
+    let mut packets = 0;
+    while packets < VECTOR
+        && let Ok(Inject { packet, node }) = injected.pop()
+    {
+        walk.counters.ledger.generated.add(1);
+        graph.enqueue_packet(node, packet, walk);
+        packets += 1;
+    }
+    let output = (graph.len() - 1) as u16;
+    for ring in handed {
+        let mut taken = 0;
+        while taken < VECTOR
+            && let Ok(packet) = ring.pop()
+        {
+            walk.counters.ledger.handed_in.add(1);
+            graph.enqueue_packet(output, packet, walk);
+            taken += 1;
+        }
+        packets += taken;
+    }
+    packets
+}
