@@ -3,6 +3,8 @@
 //! Everything made here is unmade again: by `Drop`, after a panic, after Ctrl-C, and, should this process be killed
 //! outright, by the next one that starts ([`sweep`]). Every command has a deadline; nothing here can hang.
 
+#![deny(unsafe_code)]
+
 mod address;
 mod bpf;
 mod command;

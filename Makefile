@@ -1,0 +1,41 @@
+# Stoa: every target installs what it needs (Debian 12, Ubuntu 24.04) and builds what it calls.
+# Needs Rust (https://rustup.rs) and root or sudo.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help build run test check bench fuzz clean
+
+# Arguments of `make run` and `make bench`, e.g. `make run ARGS="--once --json"`.
+ARGS ?=
+# Under sudo the PATH is the system's: look where rustup puts cargo, too.
+CARGO ?= $(shell scripts/find-cargo)
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+STOA := target/release/stoa
+
+help: ## What there is to do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+build: ## The router, as target/release/stoa
+	@scripts/setup build >&2
+	@scripts/fetch-yang >&2
+	@$(CARGO) build --release --locked --package stoa >&2
+
+run: build ## Two hosts joined by Stoa: real ping, traceroute and iperf3, then live counters until Ctrl-C
+	@scripts/setup run >&2
+	@$(SUDO) $(STOA) demo $(ARGS)
+
+test: build ## Everything: format, lints, unit and property tests, floors, scenarios with real tools
+	@CARGO="$(CARGO)" scripts/test all
+
+check: build ## The quick part of test, without scenarios
+	@CARGO="$(CARGO)" scripts/test quick
+
+bench: build ## Cycles per packet of the forwarding graph on this machine
+	@scripts/bench $(STOA) $(ARGS)
+
+fuzz: ## Every fuzz target for FUZZ_SECONDS (60) each; needs the nightly toolchain
+	@scripts/setup build >&2
+	@CARGO="$(CARGO)" scripts/fuzz
+
+clean: ## Remove what was built
+	@$(CARGO) clean
