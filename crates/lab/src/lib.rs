@@ -8,26 +8,31 @@
 mod address;
 mod bpf;
 mod command;
-
+mod configuration;
+pub mod demo;
 mod error;
 mod host;
 mod interrupt;
+pub mod measure;
 mod namespace;
 mod process;
 mod router;
 mod scratch;
+mod seen;
 mod tool;
 mod vlan;
 mod wait;
 
 pub use address::Address;
 pub use command::{Command, Output};
+pub use configuration::{Configuration, NextHop, interface_name};
 pub use error::LabError;
 pub use host::{Host, Linux, Side, Tag, Topology};
 pub use namespace::{Namespace, sweep};
 pub use process::Background;
 pub use router::{Router, stoa_binary};
 pub use scratch::Scratch;
+pub use seen::{Dropped, Interface, Neighbor};
 pub use tool::Tool;
 pub use wait::wait_until;
 

@@ -1,0 +1,123 @@
+//! The demo after its steps: live counters once a second, and how to play with it, until Ctrl-C.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+use std::time::{Duration, Instant};
+
+use super::report::Report;
+use crate::seen::Interface;
+use crate::{LabError, Router, Topology, interrupt};
+
+/// Between two tables.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Reasons of drops shown, the most frequent.
+const REASONS: usize = 6;
+
+/// Shows counters until Ctrl-C or until the router ends.
+pub(crate) fn show(report: &Report, topology: &Topology, router: &Router) {
+    report.say(&how_to_play(topology, router));
+    let terminal = std::io::stdout().is_terminal();
+    let mut before: Option<(Instant, Vec<Interface>)> = None;
+    let mut drawn = 0;
+    while !interrupt::came() {
+        let now = Instant::now();
+        match table(router, before.as_ref()) {
+            Ok((text, list)) => {
+                if terminal && drawn > 0 {
+                    // Back up over the last table and write over it.
+                    print!("\x1b[{drawn}A\x1b[J");
+                }
+                print!("{text}");
+                // A reader that went away is not a reason to end before the clean-up.
+                let _ = std::io::stdout().flush();
+                drawn = text.lines().count();
+                before = Some((now, list));
+            }
+            Err(LabError::Interrupted) => break,
+            Err(error) => {
+                report.say(&format!("The counters cannot be read any more: {error}"));
+                break;
+            }
+        }
+        pause(now + PERIOD);
+    }
+    report.say("\nStopping; everything that was made is removed ...");
+}
+
+fn pause(until: Instant) {
+    while Instant::now() < until && !interrupt::came() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn how_to_play(topology: &Topology, router: &Router) -> String {
+    let mut text = String::from("\nThe router goes on. In another terminal, as root, try:\n");
+    if let [a, b] = topology.hosts() {
+        let (from, to) = (a.namespace().name(), b.namespace().name());
+        let addresses = b.address(false).and_then(|four| Ok((four, b.address(true)?)));
+        if let Ok((four, six)) = addresses {
+            // Writing to a String cannot fail.
+            let _ = write!(
+                text,
+                "  ip netns exec {from} ping {four}\n  ip netns exec {from} ping {six}\n  \
+                 ip netns exec {to} iperf3 -s -1 &\n  ip netns exec {from} iperf3 -c {four} -t 30\n"
+            );
+        }
+    }
+    let socket = router.socket().display().to_string();
+    let _ = write!(
+        text,
+        "  stoa show interfaces --socket {socket}\n  stoa show drops --socket {socket}\n\
+         Ctrl-C ends it and cleans up.\n"
+    );
+    text
+}
+
+fn table(
+    router: &Router,
+    before: Option<&(Instant, Vec<Interface>)>,
+) -> crate::Result<(String, Vec<Interface>)> {
+    let list = router.interfaces()?;
+    let mut drops = router.drops()?;
+    let seconds = before.map_or(1.0, |(then, _)| then.elapsed().as_secs_f64().max(0.001));
+    let mut text = format!(
+        "\n{:<14} {:>12} {:>11} {:>11} {:>12} {:>11} {:>11} {:>9}\n",
+        "interface",
+        "in packets",
+        "in pps",
+        "in Mbit/s",
+        "out packets",
+        "out pps",
+        "out Mbit/s",
+        "drops"
+    );
+    for one in &list {
+        let then = before.and_then(|(_, list)| list.iter().find(|other| other.name == one.name));
+        #[allow(clippy::cast_precision_loss, reason = "rates for people, not for the books")]
+        let rate = |now: u64, then: Option<u64>| match then {
+            Some(then) => now.saturating_sub(then) as f64 / seconds,
+            None => 0.0,
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{:<14} {:>12} {:>11.0} {:>11.1} {:>12} {:>11.0} {:>11.1} {:>9}",
+            one.name,
+            one.rx_packets,
+            rate(one.rx_packets, then.map(|then| then.rx_packets)),
+            rate(one.rx_bytes, then.map(|then| then.rx_bytes)) * 8e-6,
+            one.tx_packets,
+            rate(one.tx_packets, then.map(|then| then.tx_packets)),
+            rate(one.tx_bytes, then.map(|then| then.tx_bytes)) * 8e-6,
+            one.rx_drops + one.rx_missed + one.tx_drops,
+        );
+    }
+    drops.retain(|one| one.packets > 0);
+    drops.sort_by_key(|one| std::cmp::Reverse(one.packets));
+    let reasons: Vec<String> =
+        drops.iter().take(REASONS).map(|one| format!("{} {}", one.reason, one.packets)).collect();
+    if !reasons.is_empty() {
+        let _ = writeln!(text, "drops: {}", reasons.join(", "));
+    }
+    Ok((text, list))
+}

@@ -1,0 +1,154 @@
+//! The steps of the demo between the start of the router and its end: each asks one thing of real tools.
+
+use serde_json::Value;
+
+use crate::measure::{Load, Rate, iperf, ping, traceroute};
+use crate::{Host, Result, Router, Topology};
+
+/// Seconds of each iperf3 run.
+const SECONDS: u32 = 3;
+/// Rate of the UDP run; a busy machine with two processors still makes it.
+const UDP_BITS_PER_SECOND: u64 = 300_000_000;
+/// Datagrams a busy machine may lose before it counts as a fault of the router.
+const LOST_PERCENT: f64 = 10.0;
+
+/// What a step saw, or why it failed.
+pub(crate) type Outcome = std::result::Result<String, String>;
+
+/// Turns an error of the lab into the detail of a failed step.
+pub(crate) fn outcome(result: Result<Outcome>) -> Outcome {
+    result.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+const fn four_or_six(six: bool) -> char {
+    if six { '6' } else { '4' }
+}
+
+/// Pings with no loss.
+pub(crate) fn pings(from: &Host, to: std::net::IpAddr) -> Outcome {
+    outcome(ping(from, to, 5, &[]).map(|pings| {
+        let said = format!("{} of {} came back", pings.received, pings.sent);
+        if pings.all() {
+            Ok(format!("{said}, {:.2} ms", pings.mean_ms))
+        } else {
+            Err(format!("{said} from {to}; look at `stoa show drops` and `stoa show neighbors`"))
+        }
+    }))
+}
+
+/// The pings of the demo: each host to the router and to the other host, both families.
+pub(crate) fn all_pings(topology: &Topology) -> Vec<(String, Outcome)> {
+    let mut steps = Vec::new();
+    let [a, b] = topology.hosts() else { return steps };
+    for six in [false, true] {
+        for host in [a, b] {
+            let name = format!("ping{} {} -> router", four_or_six(six), host.label());
+            steps.push((name, outcome(host.gateway(six).map(|to| pings(host, to)))));
+        }
+    }
+    for six in [false, true] {
+        for (from, to) in [(a, b), (b, a)] {
+            let name = format!("ping{} {} -> {}", four_or_six(six), from.label(), to.label());
+            steps.push((name, outcome(to.address(six).map(|to| pings(from, to)))));
+        }
+    }
+    steps
+}
+
+/// The first hop is the router, the second the other host.
+pub(crate) fn route_traced(topology: &Topology, six: bool) -> Outcome {
+    let [a, b] = topology.hosts() else { return Err("there are no two hosts".to_owned()) };
+    let traced = || -> Result<Outcome> {
+        let (gateway, target) = (a.gateway(six)?, b.address(six)?);
+        let hops = traceroute(a, target, &[])?;
+        let said: Vec<String> = hops
+            .iter()
+            .map(|hop| hop.address.map_or_else(|| "*".to_owned(), |address| address.to_string()))
+            .collect();
+        let way = said.join(", ");
+        if said == [gateway.to_string(), target.to_string()] {
+            Ok(Ok(format!("hops: {way} (the first is Stoa)")))
+        } else {
+            Ok(Err(format!("hops: {way}; expected {gateway}, {target}")))
+        }
+    };
+    outcome(traced())
+}
+
+/// iperf3 from the first host to the second.
+pub(crate) fn rate(topology: &Topology, six: bool, load: Load) -> Result<Rate> {
+    let [a, b] = topology.hosts() else {
+        return Err(crate::LabError::NotUnderstood {
+            what: "the topology".to_owned(),
+            why: "there are no two hosts".to_owned(),
+        });
+    };
+    iperf(a, b, six, load, SECONDS)
+}
+
+/// TCP: any rate will do, it is shown.
+pub(crate) fn tcp(rate: &Result<Rate>) -> Outcome {
+    match rate {
+        Err(error) => Err(error.to_string()),
+        Ok(rate) if rate.bits_per_second > 0.0 => Ok(format!(
+            "{:.2} Gbit/s, {} segments sent again",
+            rate.bits_per_second / 1e9,
+            rate.retransmits
+        )),
+        Ok(_) => Err("connected, but nothing got through; look at `stoa show drops`".to_owned()),
+    }
+}
+
+/// UDP at a fixed rate: next to nothing may be lost.
+pub(crate) fn udp(topology: &Topology) -> Outcome {
+    outcome(rate(topology, false, Load::Udp { bits_per_second: UDP_BITS_PER_SECOND }).map(|rate| {
+        let said = format!(
+            "{:.0} Mbit/s got through, {:.2} % lost",
+            rate.bits_per_second / 1e6,
+            rate.lost_percent
+        );
+        if rate.lost_percent <= LOST_PERCENT {
+            Ok(said)
+        } else {
+            Err(format!("{said}; look at `stoa show interfaces` (missed) and `stoa show drops`"))
+        }
+    }))
+}
+
+/// Every interface with an address received and sent packets.
+pub(crate) fn counters_moved(router: &Router, interfaces: &[String]) -> Outcome {
+    let look = || -> Result<Outcome> {
+        let list = router.interfaces()?;
+        let mut said = Vec::new();
+        for name in interfaces {
+            let Some(one) = list.iter().find(|one| one.name == *name) else {
+                return Ok(Err(format!("interface {name} is not listed")));
+            };
+            if one.rx_packets == 0 || one.tx_packets == 0 {
+                return Ok(Err(format!(
+                    "{name} counts {} received and {} sent",
+                    one.rx_packets, one.tx_packets
+                )));
+            }
+            said.push(format!("{name} {} in, {} out", one.rx_packets, one.tx_packets));
+        }
+        Ok(Ok(said.join("; ")))
+    };
+    outcome(look())
+}
+
+/// Received + generated = sent + consumed + dropped + held.
+pub(crate) fn books(router: &Router) -> Outcome {
+    let number = |books: &Value, key: &str| books[key].as_u64().unwrap_or_default();
+    outcome(router.conservation().map(|books| {
+        Ok(format!(
+            "{} received + {} generated = {} sent + {} consumed + {} dropped + {} held",
+            number(&books, "received"),
+            number(&books, "generated"),
+            number(&books, "sent"),
+            number(&books, "consumed"),
+            number(&books, "dropped"),
+            number(&books, "held"),
+        ))
+    }))
+}
