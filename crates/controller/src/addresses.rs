@@ -1,0 +1,270 @@
+//! Addresses of interfaces, the subnets that they connect, and static neighbours.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+
+use crate::finding::Findings;
+use crate::mac;
+use crate::model::{Family, ReversePath};
+
+/// Everything that the addresses of all interfaces make known.
+#[derive(Debug, Default)]
+pub struct Addressing {
+    /// Our own addresses and the interface of each; link-local ones left out.
+    pub own: BTreeMap<IpAddr, String>,
+    /// Subnets on a link, and the interface.
+    pub connected: BTreeMap<IpNet, String>,
+    /// Static neighbours, with their places.
+    pub neighbors: Vec<v1::Neighbor>,
+    /// Prefix lengths in `connected`: (is IPv6, length).
+    lengths: BTreeSet<(bool, u8)>,
+    /// Families that are on: (interface, is IPv6).
+    active: HashMap<(String, bool), Vec<IpNet>>,
+}
+
+impl Addressing {
+    /// The interface and subnet that reach `address` without a gateway: the
+    /// longest connected subnet.
+    pub fn on_link(&self, address: IpAddr) -> Option<(&str, IpNet)> {
+        let six = address.is_ipv6();
+        let lengths = self.lengths.range((six, 0)..=(six, 128)).rev();
+        lengths.filter_map(|(_, length)| IpNet::new(address, *length).ok()).find_map(|net| {
+            let net = net.trunc();
+            self.connected.get(&net).map(|interface| (interface.as_str(), net))
+        })
+    }
+
+    /// Subnets of `interface` in one family; `None` when the family is off there.
+    pub fn subnets(&self, interface: &str, six: bool) -> Option<&[IpNet]> {
+        self.active.get(&(interface.to_owned(), six)).map(Vec::as_slice)
+    }
+
+    /// Some of the connected subnets of a family, for a hint.
+    pub fn some_subnets(&self, six: bool) -> String {
+        let nets = self.connected.iter().filter(|(net, _)| net.addr().is_ipv6() == six);
+        let mut texts: Vec<String> =
+            nets.take(5).map(|(net, interface)| format!("{net} ({interface})")).collect();
+        if texts.is_empty() {
+            texts.push("none is configured".to_owned());
+        }
+        texts.join(", ")
+    }
+}
+
+/// Whether the address is good on one link only.
+pub fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
+/// Why no host can have this address, or `None` when one can.
+pub fn not_a_host(address: IpAddr) -> Option<&'static str> {
+    match address {
+        _ if address.is_unspecified() => Some("is the unspecified address"),
+        _ if address.is_loopback() => Some("is a loopback address"),
+        _ if address.is_multicast() => Some("is a multicast address"),
+        IpAddr::V4(four) if four.is_broadcast() => Some("is the broadcast address"),
+        IpAddr::V4(four) if four.octets()[0] == 0 => {
+            Some("is in 0.0.0.0/8, which is \"this network\"")
+        }
+        IpAddr::V4(four) if four.octets()[0] >= 240 => Some("is in 240.0.0.0/4, which is reserved"),
+        _ => None,
+    }
+}
+
+/// Why `address` cannot be a host's inside `net`, or `None` when it can
+/// (RFC 3021 for /31; RFC 4291 section 2.6.1 and RFC 6164 for IPv6).
+pub fn not_in_subnet(address: IpAddr, net: &IpNet) -> Option<String> {
+    let host_bits = net.max_prefix_len() - net.prefix_len();
+    if host_bits < 2 {
+        return None;
+    }
+    let net = net.trunc();
+    if address == net.network() {
+        return Some(if address.is_ipv4() {
+            format!("is the address of the network {net} itself")
+        } else {
+            format!("is the anycast address of all routers of {net}")
+        });
+    }
+    (address.is_ipv4() && address == net.broadcast())
+        .then(|| format!("is the broadcast address of {net}"))
+}
+
+/// The wanted family of `interface`; `place` is that of the family.
+pub fn wanted(
+    interface: &str,
+    place: &str,
+    family: &Family,
+    addressing: &mut Addressing,
+    findings: &mut Findings,
+) -> v1::Family {
+    let six = place.ends_with("ipv6");
+    if family.enabled {
+        addressing.active.insert((interface.to_owned(), six), Vec::new());
+    }
+    let mut addresses = Vec::new();
+    for given in &family.address {
+        let place = format!("{place}/address[ip='{}']", given.ip);
+        let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
+        let Ok(net) = IpNet::new(ip, given.prefix_length) else { continue };
+        check(ip, &net, &place, findings);
+        if family.enabled {
+            connect(interface, six, ip, net.trunc(), &place, addressing, findings);
+        }
+        let prefix_length = u32::from(given.prefix_length);
+        addresses.push(v1::Address { address: ip_bytes(ip), prefix_length });
+    }
+    if family.enabled {
+        neighbors(interface, place, six, family, addressing, findings);
+    }
+    v1::Family {
+        enabled: family.enabled,
+        forwarding: family.forwarding,
+        mtu: family.mtu,
+        addresses,
+        reverse_path: match family.reverse_path {
+            ReversePath::Off => v1::ReversePath::Off,
+            ReversePath::Strict => v1::ReversePath::Strict,
+            ReversePath::Loose => v1::ReversePath::Loose,
+        }
+        .into(),
+    }
+}
+
+fn check(ip: IpAddr, net: &IpNet, place: &str, findings: &mut Findings) {
+    if let Some(why) = not_a_host(ip) {
+        findings.add(place, format!("{ip} {why}"), "Give the address of a host.");
+    } else if let Some(why) = not_in_subnet(ip, net) {
+        findings.add(place, format!("{ip} {why}"), "Give another address of that subnet.");
+    }
+    if net.prefix_len() == 0 {
+        findings.add(
+            format!("{place}/prefix-length"),
+            "a prefix length of 0 puts every address of the world on this link",
+            "Give the length of the subnet's prefix; for a default route see static-routes.",
+        );
+    }
+}
+
+fn connect(
+    interface: &str,
+    six: bool,
+    ip: IpAddr,
+    net: IpNet,
+    place: &str,
+    addressing: &mut Addressing,
+    findings: &mut Findings,
+) {
+    if let Some(subnets) = addressing.active.get_mut(&(interface.to_owned(), six)) {
+        subnets.push(net);
+    }
+    // fe80::/64 is on every link; the forwarder knows that by itself.
+    if six && is_link_local(ip) {
+        return;
+    }
+    if let Some(other) = addressing.own.get(&ip) {
+        findings.add(
+            place,
+            format!("interface \"{other}\" has the address {ip} already"),
+            "Give each interface addresses of its own.",
+        );
+        return;
+    }
+    addressing.own.insert(ip, interface.to_owned());
+    if net.prefix_len() == net.max_prefix_len() {
+        return;
+    }
+    match addressing.connected.get(&net) {
+        Some(other) if other != interface => findings.add(
+            place,
+            format!("the subnet {net} is on interface \"{other}\" already"),
+            "Give each interface a subnet of its own: a packet to it can leave by one only.",
+        ),
+        _ => {
+            addressing.connected.insert(net, interface.to_owned());
+            addressing.lengths.insert((six, net.prefix_len()));
+        }
+    }
+}
+
+fn neighbors(
+    interface: &str,
+    place: &str,
+    six: bool,
+    family: &Family,
+    addressing: &mut Addressing,
+    findings: &mut Findings,
+) {
+    for given in &family.neighbor {
+        let place = format!("{place}/neighbor[ip='{}']", given.ip);
+        let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
+        let subnets = addressing.subnets(interface, six).unwrap_or_default();
+        let near = six && is_link_local(ip) || subnets.iter().any(|net| net.contains(&ip));
+        if !near {
+            findings.add(
+                &place,
+                format!("{ip} is in no subnet of \"{interface}\""),
+                "Give a neighbour of this link, or the interface an address of that subnet.",
+            );
+        } else if addressing.own.get(&ip).is_some_and(|owner| owner == interface) {
+            findings.add(
+                &place,
+                format!("{ip} is our own address"),
+                "Give the address of the neighbour.",
+            );
+        }
+        match mac::station(&given.link_layer_address) {
+            Some(mac) => addressing.neighbors.push(v1::Neighbor {
+                interface: interface.to_owned(),
+                address: ip_bytes(ip),
+                mac,
+            }),
+            None => findings.add(
+                format!("{place}/link-layer-address"),
+                format!("{} is not the MAC address of a station", given.link_layer_address),
+                "Give six bytes of a unicast address, for example 02:00:00:00:00:01.",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_subnet_wins() {
+        let mut addressing = Addressing::default();
+        let mut findings = Findings::default();
+        for (interface, net) in [("a", "10.0.0.1/8"), ("b", "10.1.0.1/16"), ("c", "fd00::1/64")] {
+            let net: IpNet = net.parse().unwrap();
+            let six = net.addr().is_ipv6();
+            connect(interface, six, net.addr(), net.trunc(), "/", &mut addressing, &mut findings);
+        }
+        let on_link = |text: &str| addressing.on_link(text.parse().unwrap()).map(|(name, _)| name);
+        assert_eq!(on_link("10.1.2.3"), Some("b"));
+        assert_eq!(on_link("10.2.2.3"), Some("a"));
+        assert_eq!(on_link("fd00::2"), Some("c"));
+        assert_eq!(on_link("11.0.0.1"), None);
+        assert!(findings.is_empty());
+    }
+
+    #[test]
+    fn edges_of_a_subnet_are_no_hosts() {
+        let why = |ip: &str, net: &str| not_in_subnet(ip.parse().unwrap(), &net.parse().unwrap());
+        assert!(why("10.0.0.0", "10.0.0.0/24").is_some());
+        assert!(why("10.0.0.255", "10.0.0.0/24").is_some());
+        assert!(why("10.0.0.1", "10.0.0.0/24").is_none());
+        assert!(why("10.0.0.0", "10.0.0.0/31").is_none());
+        assert!(why("10.0.0.1", "10.0.0.1/32").is_none());
+        assert!(why("fd00::", "fd00::/64").is_some());
+        assert!(why("fd00::", "fd00::/127").is_none());
+    }
+}

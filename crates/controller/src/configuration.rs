@@ -1,0 +1,179 @@
+//! A configuration: from the text of a file to the whole wanted state.
+//!
+//! Three steps, and all findings of a step come at once: the text is JSON, it
+//! is valid against the YANG modules, and the capabilities can do what it says.
+
+use std::path::{Path, PathBuf};
+
+use stoa_api::v1;
+
+use crate::finding::{Finding, Findings, one};
+use crate::model::Model;
+use crate::{interfaces, rib, routes, unsupported, workers, yang};
+
+/// Largest configuration file, in bytes.
+pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
+
+/// Deepest nesting of arrays and objects.
+const DEPTH_LIMIT: usize = 64;
+
+/// A configuration that was found good.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Configuration {
+    /// The file it came from.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+    /// What the forwarder shall do.
+    pub desired: v1::Desired,
+}
+
+impl Configuration {
+    /// Reads and checks the file at `path`.
+    ///
+    /// # Errors
+    /// Findings, each with its place, why it is wrong and how to mend it.
+    pub fn read(path: &Path) -> Result<Configuration, Vec<Finding>> {
+        let place = path.display().to_string();
+        let size = std::fs::metadata(path).map(|data| data.len());
+        if let Ok(size) = size
+            && size > SIZE_LIMIT_BYTES
+        {
+            return Err(one(
+                place,
+                format!("the file has {size} bytes, more than {SIZE_LIMIT_BYTES}"),
+                "Give a smaller configuration.",
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(|error| {
+            let mend = match error.kind() {
+                std::io::ErrorKind::NotFound => "Check the path; examples stand in examples/.",
+                std::io::ErrorKind::PermissionDenied => "Make it readable for this user.",
+                _ => "Check that it is a file and can be read.",
+            };
+            one(&place, format!("cannot be read: {error}"), mend)
+        })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            one(&place, format!("byte {at} is not UTF-8 text"), "Save the file as UTF-8.")
+        })?;
+        Configuration::parse(path, text)
+    }
+
+    /// Checks a configuration that was read from `path`.
+    ///
+    /// # Errors
+    /// As [`Configuration::read`].
+    pub fn parse(path: &Path, text: String) -> Result<Configuration, Vec<Finding>> {
+        json(path, &text)?;
+        let valid = yang::schema().validate(&text)?;
+        let model: Model = serde_json::from_str(&valid.text).map_err(|error| {
+            one(
+                "/",
+                format!("the validated configuration does not fit the model: {error}"),
+                "Report this with the configuration: it is a fault of the program.",
+            )
+        })?;
+        let mut findings = Findings::default();
+        unsupported::check(&valid.given, &mut findings);
+        let desired = desired(&model, &mut findings);
+        if !findings.is_empty() {
+            return Err(findings.into_vec());
+        }
+        Ok(Configuration { path: path.to_owned(), text, desired })
+    }
+
+    /// What is configured, in one line for people.
+    pub fn summary(&self) -> String {
+        let desired = &self.desired;
+        let ports = desired.ports.len();
+        let subs = desired.interfaces.len() - ports;
+        let fixed = v1::Protocol::Static as i32;
+        let routes = desired.routes.iter().filter(|route| route.protocol == fixed).count();
+        let workers = desired.workers.as_ref().map_or(1, |workers| workers.count);
+        format!(
+            "{}, {}, {}, {}",
+            counted(ports, "port"),
+            counted(subs, "sub-interface"),
+            counted(routes, "static route"),
+            counted(workers as usize, "worker"),
+        )
+    }
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Checks that the text is one JSON object of bounded depth before libyang sees
+/// it: serde_json knows line and column of a fault.
+fn json(path: &Path, text: &str) -> Result<(), Vec<Finding>> {
+    let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
+    let place = |line, column| format!("{}:{line}:{column}", path.display());
+    if let Err(error) = parsed {
+        return Err(one(
+            place(error.line(), error.column()),
+            format!("not JSON: {error}"),
+            "Look for a missing or extra comma, quote or brace just before that place.",
+        ));
+    }
+    let zero = text.find('\0').or_else(|| text.find("\\u0000"));
+    if let Some(offset) = zero {
+        let before = &text[..offset];
+        let line = before.matches('\n').count() + 1;
+        let column = before.len() - before.rfind('\n').map_or(0, |end| end + 1) + 1;
+        return Err(one(
+            place(line, column),
+            "the text holds a zero character",
+            "Remove it: no value of a configuration may have one.",
+        ));
+    }
+    if depth(text) > DEPTH_LIMIT {
+        return Err(one(
+            place(1, 1),
+            format!("values are nested more than {DEPTH_LIMIT} deep"),
+            "Compare it with examples/: no configuration is that deep.",
+        ));
+    }
+    if !text.trim_start().starts_with('{') {
+        return Err(one(
+            place(1, 1),
+            "the configuration is not a JSON object",
+            "Put it in braces, as in examples/two-hosts.json.",
+        ));
+    }
+    Ok(())
+}
+
+/// How deep arrays and objects are nested in a text that is JSON.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' | b'{' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn desired(model: &Model, findings: &mut Findings) -> v1::Desired {
+    let wanted = interfaces::wanted(&model.interfaces.interface, findings);
+    let routes = routes::wanted(&model.routing, &wanted.addressing, findings);
+    v1::Desired {
+        workers: Some(workers::wanted(&model.system.workers, findings)),
+        ports: wanted.ports,
+        interfaces: wanted.interfaces,
+        routes: rib::routes(&wanted.addressing, routes),
+        neighbors: wanted.addressing.neighbors,
+    }
+}

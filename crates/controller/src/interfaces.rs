@@ -1,0 +1,173 @@
+//! Interfaces: the room behind each port, and the sub-interfaces of its VLANs.
+
+use std::collections::HashMap;
+
+use stoa_api::v1;
+
+use crate::addresses::{self, Addressing};
+use crate::finding::Findings;
+use crate::mac;
+use crate::model::{Interface, SubInterface, Tag, Tpid};
+use crate::ports::{self, Claims};
+
+const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
+const VLAN: &str = "iana-if-type:l2vlan";
+
+/// Longest name of an interface, in bytes.
+const NAME_LIMIT: usize = 63;
+
+/// Ports, interfaces, and what their addresses make known.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub ports: Vec<v1::Port>,
+    pub interfaces: Vec<v1::Interface>,
+    pub addressing: Addressing,
+}
+
+/// Where an interface stands in the configuration.
+pub fn place(name: &str) -> String {
+    let quote = if name.contains('\'') { '"' } else { '\'' };
+    format!("/ietf-interfaces:interfaces/interface[name={quote}{name}{quote}]")
+}
+
+/// The wanted ports and interfaces; parents stand before their sub-interfaces.
+pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
+    let by_name: HashMap<&str, &Interface> =
+        interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
+    let mut wanted = Wanted::default();
+    let mut claims = Claims::default();
+    let mut tags = HashMap::new();
+    for interface in interfaces {
+        let place = place(&interface.name);
+        check_name(interface, &place, findings);
+        if let Some(port) = &interface.port {
+            check_type(interface, ETHERNET, "the interface of a port", &place, findings);
+            let port = ports::wanted(&interface.name, &place, port, &mut claims, findings);
+            wanted.ports.push(port);
+        } else if let Some(sub) = &interface.sub_interface {
+            check_type(interface, VLAN, "a sub-interface", &place, findings);
+            check_sub(interface, sub, &by_name, &mut tags, &place, findings);
+        } else {
+            findings.add(
+                &place,
+                "the interface stands on nothing: it has no port and is no sub-interface",
+                "Give it stoa-interfaces:port with a driver (af-packet, tap, memif, pcap, \
+                 generator, null), or stoa-interfaces:sub-interface with parent and outer.",
+            );
+        }
+        let one = one(interface, &place, &mut wanted.addressing, findings);
+        wanted.interfaces.push(one);
+    }
+    wanted.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
+    wanted
+}
+
+fn one(
+    interface: &Interface,
+    place: &str,
+    addressing: &mut Addressing,
+    findings: &mut Findings,
+) -> v1::Interface {
+    let mut mac = Vec::new();
+    if let Some(text) = &interface.mac {
+        match mac::station(text) {
+            Some(bytes) => mac = bytes,
+            None => findings.add(
+                format!("{place}/stoa-interfaces:mac-address"),
+                format!("{text} is not the MAC address of a station"),
+                "Give a unicast address that is not all zero; 02:xx:xx:xx:xx:xx is free for own \
+                 use.",
+            ),
+        }
+    }
+    let sub = interface.sub_interface.as_ref();
+    let mut family = |family: &Option<_>, name: &str| {
+        family.as_ref().map(|family| {
+            let place = format!("{place}/ietf-ip:{name}");
+            addresses::wanted(&interface.name, &place, family, addressing, findings)
+        })
+    };
+    v1::Interface {
+        name: interface.name.clone(),
+        parent: sub.map(|sub| sub.parent.clone()).unwrap_or_default(),
+        outer: sub.map(|sub| tag(sub.outer)),
+        inner: sub.and_then(|sub| sub.inner).map(tag),
+        enabled: interface.enabled,
+        mac,
+        description: interface.description.clone(),
+        ip4: family(&interface.ip4, "ipv4"),
+        ip6: family(&interface.ip6, "ipv6"),
+    }
+}
+
+fn tag(tag: Tag) -> v1::Tag {
+    let tpid = match tag.tpid {
+        Tpid::CVlan => 0x8100,
+        Tpid::SVlan => 0x88a8,
+    };
+    v1::Tag { tpid, vid: tag.vid }
+}
+
+fn check_name(interface: &Interface, place: &str, findings: &mut Findings) {
+    let name = &interface.name;
+    let odd = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '/';
+    if name.is_empty() || name.len() > NAME_LIMIT || name.contains(odd) {
+        findings.add(
+            format!("{place}/name"),
+            format!("\"{}\" cannot be the name of an interface", name.escape_debug()),
+            format!("Give 1 to {NAME_LIMIT} bytes without white space and slash."),
+        );
+    }
+}
+
+fn check_type(
+    interface: &Interface,
+    right: &str,
+    what: &str,
+    place: &str,
+    findings: &mut Findings,
+) {
+    if interface.kind != right {
+        findings.add(
+            format!("{place}/type"),
+            format!("{what} is not of type {}", interface.kind),
+            format!("Set type to {right}."),
+        );
+    }
+}
+
+/// The tags of a sub-interface, as a key that two may not share.
+type Tags = (String, (bool, u32), Option<(bool, u32)>);
+
+fn check_sub<'a>(
+    interface: &'a Interface,
+    sub: &SubInterface,
+    by_name: &HashMap<&str, &Interface>,
+    tags: &mut HashMap<Tags, &'a str>,
+    place: &str,
+    findings: &mut Findings,
+) {
+    let place = format!("{place}/stoa-interfaces:sub-interface");
+    match by_name.get(sub.parent.as_str()) {
+        Some(parent) if parent.sub_interface.is_some() => findings.add(
+            format!("{place}/parent"),
+            format!("\"{}\" is a sub-interface itself", sub.parent),
+            "Name the interface of a port as parent; for two tags give outer and inner.",
+        ),
+        Some(_) => {}
+        None => findings.add(
+            format!("{place}/parent"),
+            format!("there is no interface \"{}\"", sub.parent),
+            "Define the parent, or name one that is defined.",
+        ),
+    }
+    let key = |tag: Tag| (matches!(tag.tpid, Tpid::SVlan), tag.vid);
+    let both = (sub.parent.clone(), key(sub.outer), sub.inner.map(key));
+    if let Some(other) = tags.insert(both, &interface.name) {
+        findings.add(
+            format!("{place}/outer"),
+            format!("\"{other}\" takes the same VLAN of \"{}\" already", sub.parent),
+            "Give each sub-interface of a parent tags of its own.",
+        );
+    }
+}

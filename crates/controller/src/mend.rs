@@ -1,0 +1,316 @@
+//! What libyang complains about, in words that say what to do.
+
+use yang5::schema::{SchemaNode, SchemaPathFormat};
+
+use crate::finding::{Finding, Findings};
+use crate::yang::{Complaint, Schema, source};
+
+/// Turns the complaints of one look into findings, in their order.
+pub fn findings(schema: &Schema, complaints: &[Complaint]) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    for (index, complaint) in complaints.iter().enumerate() {
+        if !follows(complaint, &complaints[..index]) {
+            findings.add(path(complaint), why(complaint), mend(schema, complaint));
+        }
+    }
+    findings.into_vec()
+}
+
+/// Whether a node is only missing because its value was refused before.
+fn follows(complaint: &Complaint, before: &[Complaint]) -> bool {
+    let message = &complaint.message;
+    let missing = message.starts_with("Mandatory node") || message.contains("missing its key");
+    let Some(name) = quoted(message).first().copied().filter(|_| missing) else { return false };
+    before.iter().any(|earlier| match earlier.data_path.rsplit_once('/') {
+        Some((parent, leaf)) => parent == complaint.data_path && leaf == name,
+        None => false,
+    })
+}
+
+fn why(complaint: &Complaint) -> String {
+    let message = complaint.message.trim_end_matches('.');
+    if message.contains("Invalid leafref value") && message.contains("/if:interface/if:name") {
+        let name = quoted(message).first().copied().unwrap_or_default();
+        return format!("there is no interface \"{name}\"");
+    }
+    message.to_owned()
+}
+
+fn path(complaint: &Complaint) -> String {
+    let place = match (&complaint.data_path, &complaint.schema_path) {
+        (data, _) if !data.is_empty() => data.clone(),
+        (_, schema) if !schema.is_empty() => schema.clone(),
+        _ => "/".to_owned(),
+    };
+    match complaint.line {
+        0 | 1 => place,
+        line => format!("{place} (line {line})"),
+    }
+}
+
+/// The first `"quoted"` words of a message.
+fn quoted(message: &str) -> Vec<&str> {
+    message.split('"').skip(1).step_by(2).collect()
+}
+
+fn mend(schema: &Schema, complaint: &Complaint) -> String {
+    let message = complaint.message.as_str();
+    let words = quoted(message);
+    let first = words.first().copied().unwrap_or_default();
+    if message.contains("not found as a child") || message.contains("not found in the") {
+        return unknown(schema, first, words.get(1).copied());
+    }
+    if message.starts_with("Mandatory node") {
+        return format!("Add \"{first}\" there.{}", describe(schema, complaint, Some(first)));
+    }
+    if message.starts_with("Mandatory choice") {
+        return format!("Give one of the alternatives of \"{first}\": {}.", cases(schema, first));
+    }
+    if message.starts_with("List instance is missing its key") {
+        return format!("Give every entry of the list its \"{first}\".");
+    }
+    if message.starts_with("Duplicate instance") {
+        return "Remove or rename one of the two: entries of a list differ in their keys.".into();
+    }
+    if message.starts_with("Data for both cases") {
+        return format!("Keep one of them: {}.", words.join(" or "));
+    }
+    if message.contains("Invalid leafref value") {
+        return format!("Define \"{first}\", or name one that is defined.");
+    }
+    if message.contains("Invalid identityref") {
+        return "Write MODULE:NAME of an identity that the module defines, for example \
+                iana-if-type:ethernetCsmacd or iana-if-type:l2vlan."
+            .into();
+    }
+    if message.starts_with("When condition") {
+        return "Remove it: it has no meaning where it stands.".into();
+    }
+    if message.contains("state") && message.starts_with("Unexpected data") {
+        return format!("Remove \"{first}\": it is state, read by `stoa show`, not configuration.");
+    }
+    if let Some(mend) = must(schema, complaint) {
+        return mend;
+    }
+    let known = describe(schema, complaint, None);
+    if known.is_empty() {
+        return "Change it so that the statement above holds.".into();
+    }
+    format!("Give a value that fits.{known}")
+}
+
+/// What to do about a name that does not exist: the same name in another
+/// module, else the nearest name among the siblings, else the list of them.
+fn unknown(schema: &Schema, name: &str, parent: Option<&str>) -> String {
+    let bare = name.rsplit(':').next().unwrap_or(name);
+    let mut near: Vec<(usize, String)> = Vec::new();
+    let mut children: Vec<String> = Vec::new();
+    for node in schema.context().traverse().filter(SchemaNode::is_config) {
+        let Some(above) = node.ancestors().find(|node| !node.is_schema_only()) else {
+            if parent.is_none() {
+                children.push(format!("{}:{}", node.module().name(), node.name()));
+            }
+            continue;
+        };
+        if parent.is_some_and(|parent| above.name() == parent) && !node.is_schema_only() {
+            let text = if node.module().name() == above.module().name() {
+                node.name().to_owned()
+            } else {
+                format!("{}:{}", node.module().name(), node.name())
+            };
+            near.push((distance(bare, node.name()), text.clone()));
+            children.push(text);
+        }
+    }
+    near.sort();
+    children.sort();
+    children.dedup();
+    match near.first() {
+        Some((steps, best)) if *steps <= 2 && *steps < bare.len() => {
+            format!("Did you mean \"{best}\"?")
+        }
+        _ if children.is_empty() => format!("Remove \"{name}\"."),
+        _ => format!("Remove it. Known there: {}.", children.join(", ")),
+    }
+}
+
+/// The alternatives of a choice, by name.
+fn cases(schema: &Schema, choice: &str) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for node in schema.context().traverse().filter(SchemaNode::is_config) {
+        let mut above = node.ancestors();
+        let Some(case) = above.next() else { continue };
+        let holder = above.next().map(|node| node.name().to_owned());
+        if !node.is_schema_only()
+            && (case.name() == choice || holder.as_deref() == Some(choice))
+            && case.is_schema_only()
+        {
+            names.push(node.name().to_owned());
+        }
+    }
+    names.sort();
+    names.dedup();
+    names.join(", ")
+}
+
+/// The mend of a `must` that failed: our modules state it as its description.
+fn must(schema: &Schema, complaint: &Complaint) -> Option<String> {
+    let node = find(schema, &without_keys(&complaint.data_path))?;
+    let musts = node.musts()?;
+    let failed = musts.into_iter().find(|must| must.error_msg() == Some(&complaint.message))?;
+    failed.description().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn find<'a>(schema: &'a Schema, path: &str) -> Option<SchemaNode<'a>> {
+    let formats = [SchemaPathFormat::DATA, SchemaPathFormat::LOG];
+    let is_it = |node: &SchemaNode<'_>| formats.iter().any(|format| node.path(*format) == path);
+    schema.context().traverse().find(is_it)
+}
+
+/// What the schema says about a node: the values it takes and what it is.
+fn describe(schema: &Schema, complaint: &Complaint, child: Option<&str>) -> String {
+    let steps = if complaint.schema_path.is_empty() {
+        without_keys(&complaint.data_path)
+    } else {
+        complaint.schema_path.clone()
+    };
+    let path = match child {
+        Some(child) if !steps.ends_with(&format!("/{child}")) => format!("{steps}/{child}"),
+        _ => steps,
+    };
+    let Some(node) = find(schema, &path) else {
+        return String::new();
+    };
+    let mut text = String::new();
+    if let Some(allowed) = allowed_values(&node) {
+        text.push_str(&format!(" Allowed: {allowed}."));
+    }
+    if let Some(units) = node.units() {
+        text.push_str(&format!(" Units: {units}."));
+    }
+    if let Some(description) = node.description() {
+        let words: Vec<&str> = description.split_whitespace().collect();
+        let words = words.join(" ");
+        let sentence = words.split_inclusive(". ").next().unwrap_or(&words).trim();
+        text.push_str(&format!(" {sentence}"));
+    }
+    text
+}
+
+/// A data path without the `[key='value']` of its lists.
+fn without_keys(path: &str) -> String {
+    let mut text = String::new();
+    let mut depth = 0_usize;
+    let mut quote = None;
+    for letter in path.chars() {
+        match (quote, letter) {
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') if depth > 0 => quote = Some(letter),
+            (None, '[') => depth += 1,
+            (None, ']') => depth = depth.saturating_sub(1),
+            (None, _) if depth == 0 => text.push(letter),
+            (None, _) => {}
+        }
+    }
+    text
+}
+
+/// The range or the words that a leaf takes, read from its module's text
+/// (the binding of libyang keeps them to itself).
+fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
+    let text = source(node.module().name())?;
+    let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
+    around.reverse();
+    // The same name may stand in several containers: look into the right one.
+    let text_around = around.iter().fold(text, |text, name| {
+        let inside = ["container", "list"].iter().find_map(|kind| block(text, kind, name));
+        inside.unwrap_or(text)
+    });
+    let own = ["leaf", "leaf-list"].iter().find_map(|kind| block(text_around, kind, node.name()));
+    if let Some(values) = own.and_then(values) {
+        return Some(values);
+    }
+    let named = node.leaf_type()?.typedef_name()?;
+    let named = named.rsplit(':').next()?;
+    values(block(text, "typedef", named)?)
+}
+
+/// The statement `kind name { ... }`.
+fn block<'a>(text: &'a str, kind: &str, name: &str) -> Option<&'a str> {
+    let start = text.find(&format!("{kind} {name} {{"))?;
+    let mut depth = 0_i32;
+    for (offset, letter) in text[start..].char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 1 => return Some(&text[start..=start + offset]),
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn values(block: &str) -> Option<String> {
+    let mut enums = Vec::new();
+    for line in block.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("enum ") {
+            enums.push(rest.trim_end_matches(['{', ';']).trim().trim_matches('"'));
+        }
+    }
+    if !enums.is_empty() {
+        return Some(enums.join(", "));
+    }
+    for keyword in ["range", "length"] {
+        let Some(start) = block.find(&format!("{keyword} \"")) else { continue };
+        let rest = &block[start + keyword.len() + 2..];
+        let range: Vec<&str> = rest[..rest.find('"')?].split_whitespace().collect();
+        let range = range.join(" ").replace("..", " to ").replace('|', "or");
+        let what = if keyword == "length" { " characters" } else { "" };
+        return Some(format!("{range}{what}"));
+    }
+    None
+}
+
+/// Letters to change, add or drop to get from one name to another.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, letter) in from.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = line + 1;
+        for (column, other) in to.iter().enumerate() {
+            let change = corner + usize::from(letter != *other);
+            corner = row[column + 1];
+            row[column + 1] = change.min(row[column] + 1).min(corner + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_by_letters() {
+        assert_eq!(distance("adress", "address"), 1);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+    }
+
+    #[test]
+    fn values_come_from_the_text_of_the_module() {
+        let text = source("stoa-system").unwrap();
+        let count = block(text, "leaf", "count").unwrap();
+        assert_eq!(values(count).as_deref(), Some("1 to 64"));
+        let polling = block(text, "leaf", "polling").unwrap();
+        assert_eq!(values(polling).as_deref(), Some("adaptive, polling, interrupt"));
+        assert!(block(text, "leaf", "nothing").is_none());
+    }
+
+    #[test]
+    fn keys_leave_a_path() {
+        assert_eq!(without_keys("/a:b/c[name='x]/y']/d"), "/a:b/c/d");
+    }
+}

@@ -1,0 +1,293 @@
+//! A valid configuration as plain values, in the words of the YANG modules.
+//!
+//! Read from the text that libyang prints, so every default is there and no
+//! value is out of the range that its module states.
+
+use serde::{Deserialize, Deserializer};
+
+/// The whole configuration.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Model {
+    #[serde(rename = "ietf-interfaces:interfaces")]
+    pub interfaces: Interfaces,
+    #[serde(rename = "ietf-routing:routing")]
+    pub routing: Routing,
+    #[serde(rename = "stoa-system:system")]
+    pub system: System,
+}
+
+// ===== system =====
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct System {
+    pub workers: Workers,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Workers {
+    pub count: Option<u32>,
+    pub cpus: Vec<u32>,
+    pub polling: Polling,
+    pub buffers: u32,
+    pub huge_pages: HugePages,
+    pub kernel: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Polling {
+    #[default]
+    Adaptive,
+    #[serde(rename = "polling")]
+    Always,
+    Interrupt,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HugePages {
+    #[default]
+    WhenThere,
+    Never,
+    Required,
+}
+
+// ===== interfaces =====
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Interfaces {
+    pub interface: Vec<Interface>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Interface {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub enabled: bool,
+    #[serde(rename = "stoa-interfaces:mac-address")]
+    pub mac: Option<String>,
+    #[serde(rename = "stoa-interfaces:port")]
+    pub port: Option<Port>,
+    #[serde(rename = "stoa-interfaces:sub-interface")]
+    pub sub_interface: Option<SubInterface>,
+    #[serde(rename = "ietf-ip:ipv4")]
+    pub ip4: Option<Family>,
+    #[serde(rename = "ietf-ip:ipv6")]
+    pub ip6: Option<Family>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Port {
+    pub rx_queues: u32,
+    #[serde(default)]
+    pub tx_queues: u32,
+    pub af_packet: Option<KernelDevice>,
+    pub tap: Option<KernelDevice>,
+    pub memif: Option<Memif>,
+    pub pcap: Option<Pcap>,
+    pub generator: Option<Generator>,
+    pub null: Option<Null>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct KernelDevice {
+    pub device: Option<String>,
+    pub netns: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Memif {
+    pub socket: String,
+    pub id: u32,
+    pub role: Role,
+    #[serde(default)]
+    pub secret: String,
+    pub ring_size: u32,
+    pub buffer_size: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    Master,
+    Slave,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pcap {
+    pub input: String,
+    pub output: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Generator {
+    pub frame: u32,
+    #[serde(deserialize_with = "number_in_text")]
+    pub count: u64,
+    #[serde(deserialize_with = "number_in_text")]
+    pub rate: u64,
+    pub destination_mac: Option<String>,
+    pub source: String,
+    pub destination: String,
+    #[serde(deserialize_with = "number_in_text")]
+    pub destinations: u64,
+    #[serde(default)]
+    pub vlan: u32,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Null {}
+
+#[derive(Debug, Deserialize)]
+pub struct SubInterface {
+    pub parent: String,
+    pub outer: Tag,
+    pub inner: Option<Tag>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Tag {
+    pub tpid: Tpid,
+    pub vid: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tpid {
+    CVlan,
+    SVlan,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Family {
+    pub enabled: bool,
+    pub forwarding: bool,
+    #[serde(default)]
+    pub mtu: u32,
+    #[serde(default)]
+    pub address: Vec<Address>,
+    #[serde(default)]
+    pub neighbor: Vec<Neighbor>,
+    #[serde(rename = "stoa-interfaces:reverse-path")]
+    pub reverse_path: ReversePath,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Address {
+    pub ip: String,
+    pub prefix_length: u8,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Neighbor {
+    pub ip: String,
+    pub link_layer_address: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReversePath {
+    Off,
+    Strict,
+    Loose,
+}
+
+// ===== routing =====
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Routing {
+    pub control_plane_protocols: Protocols,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Protocols {
+    pub control_plane_protocol: Vec<Protocol>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Protocol {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub name: String,
+    #[serde(default)]
+    pub static_routes: StaticRoutes,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StaticRoutes {
+    #[serde(rename = "ietf-ipv4-unicast-routing:ipv4")]
+    pub ip4: Routes,
+    #[serde(rename = "ietf-ipv6-unicast-routing:ipv6")]
+    pub ip6: Routes,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Routes {
+    pub route: Vec<Route>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Route {
+    pub destination_prefix: String,
+    pub next_hop: NextHop,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct NextHop {
+    pub outgoing_interface: Option<String>,
+    pub next_hop_address: Option<String>,
+    pub special_next_hop: Option<Special>,
+    pub next_hop_list: Option<NextHopList>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Special {
+    Blackhole,
+    Unreachable,
+    Prohibit,
+    Receive,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct NextHopList {
+    pub next_hop: Vec<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Entry {
+    pub index: String,
+    pub outgoing_interface: Option<String>,
+    pub next_hop_address: Option<String>,
+    #[serde(rename = "stoa-routing:weight")]
+    pub weight: u32,
+}
+
+/// RFC 7951 section 6.1: numbers of 64 bits are strings.
+fn number_in_text<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(serde::de::Error::custom)
+}

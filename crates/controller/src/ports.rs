@@ -1,0 +1,218 @@
+//! Ports: which door stands behind an interface, and that no two claim the same.
+
+use std::collections::HashMap;
+
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+use stoa_api::v1::port::Driver;
+
+use crate::finding::Findings;
+use crate::mac;
+use crate::model::{Generator, KernelDevice, Memif, Pcap, Port};
+
+/// Longest name of a network device of Linux, in bytes.
+const DEVICE_NAME_LIMIT: usize = 15;
+
+/// What ports have claimed so far, and by which interface.
+#[derive(Debug, Default)]
+pub struct Claims {
+    taken: HashMap<String, String>,
+}
+
+impl Claims {
+    /// Claims `what` for `interface`; says who has it when it is taken.
+    fn claim(&mut self, what: String, interface: &str) -> Result<(), String> {
+        match self.taken.get(&what) {
+            Some(owner) => Err(owner.clone()),
+            None => {
+                self.taken.insert(what, interface.to_owned());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The wanted port of `interface`, whose place in the configuration is `place`.
+pub fn wanted(
+    interface: &str,
+    place: &str,
+    port: &Port,
+    claims: &mut Claims,
+    findings: &mut Findings,
+) -> v1::Port {
+    let mut at = At { interface, place: format!("{place}/stoa-interfaces:port"), claims, findings };
+    let driver = if let Some(device) = &port.af_packet {
+        let (device, netns) = at.device("af-packet", device);
+        Some(Driver::AfPacket(v1::AfPacket { device, netns }))
+    } else if let Some(device) = &port.tap {
+        let (device, netns) = at.device("tap", device);
+        Some(Driver::Tap(v1::Tap { device, netns }))
+    } else if let Some(memif) = &port.memif {
+        Some(Driver::Memif(at.memif(memif)))
+    } else if let Some(pcap) = &port.pcap {
+        Some(Driver::Pcap(at.pcap(pcap)))
+    } else if let Some(generator) = &port.generator {
+        at.generator(generator).map(Driver::Generator)
+    } else {
+        port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
+    };
+    v1::Port {
+        interface: interface.to_owned(),
+        rx_queues: port.rx_queues,
+        tx_queues: port.tx_queues,
+        driver,
+    }
+}
+
+struct At<'a> {
+    interface: &'a str,
+    place: String,
+    claims: &'a mut Claims,
+    findings: &'a mut Findings,
+}
+
+impl At<'_> {
+    fn device(&mut self, driver: &str, given: &KernelDevice) -> (String, String) {
+        let place = format!("{}/{driver}", self.place);
+        let name = given.device.clone().unwrap_or_else(|| self.interface.to_owned());
+        if given.device.is_none() && !is_device_name(&name) {
+            self.findings.add(
+                &place,
+                format!("\"{name}\" cannot be the name of a network device"),
+                format!(
+                    "Give device: a name of at most {DEVICE_NAME_LIMIT} bytes without white \
+                     space, slash or colon."
+                ),
+            );
+        }
+        let what = format!("device {name} netns {}", given.netns);
+        if let Err(owner) = self.claims.claim(what, self.interface) {
+            self.findings.add(
+                place,
+                format!("the device \"{name}\" is behind interface \"{owner}\" already"),
+                "Give each port a device of its own; for several networks on one device make \
+                 sub-interfaces.",
+            );
+        }
+        (name, given.netns.clone())
+    }
+
+    fn memif(&mut self, given: &Memif) -> v1::Memif {
+        let what = format!("memif {} {} {:?}", given.socket, given.id, given.role);
+        if let Err(owner) = self.claims.claim(what, self.interface) {
+            self.findings.add(
+                format!("{}/memif", self.place),
+                format!(
+                    "socket \"{}\" with id {} is taken by interface \"{owner}\"",
+                    given.socket, given.id
+                ),
+                "Give this one another id, or another socket.",
+            );
+        }
+        v1::Memif {
+            socket: given.socket.clone(),
+            id: given.id,
+            master: given.role == crate::model::Role::Master,
+            secret: given.secret.clone(),
+            ring_size: given.ring_size,
+            buffer_size: given.buffer_size,
+        }
+    }
+
+    fn pcap(&mut self, given: &Pcap) -> v1::Pcap {
+        let place = format!("{}/pcap/output", self.place);
+        if !given.output.is_empty() {
+            if given.input == given.output {
+                self.findings.add(
+                    &place,
+                    "input and output are the same file, and the output is replaced at start",
+                    "Give the output a name of its own.",
+                );
+            }
+            let what = format!("pcap output {}", given.output);
+            if let Err(owner) = self.claims.claim(what, self.interface) {
+                self.findings.add(
+                    place,
+                    format!("interface \"{owner}\" writes to \"{}\" already", given.output),
+                    "Give each port an output of its own.",
+                );
+            }
+        }
+        v1::Pcap { input: given.input.clone(), output: given.output.clone() }
+    }
+
+    fn generator(&mut self, given: &Generator) -> Option<v1::Generator> {
+        let place = format!("{}/generator", self.place);
+        // libyang has checked both; a zone is not allowed by their type.
+        let source = given.source.parse::<std::net::IpAddr>().ok()?;
+        let destination = given.destination.parse::<std::net::IpAddr>().ok()?;
+        if source.is_ipv4() != destination.is_ipv4() {
+            self.findings.add(
+                format!("{place}/destination"),
+                format!("{source} and {destination} are of different families"),
+                "Give both as IPv4 or both as IPv6.",
+            );
+        }
+        // Ethernet 14, one tag 4, IPv6 40, UDP 8.
+        let least =
+            if destination.is_ipv6() { 62 } else { 42 } + if given.vlan > 0 { 4 } else { 0 };
+        if given.frame < least {
+            self.findings.add(
+                format!("{place}/frame"),
+                format!(
+                    "{} bytes are too few for the headers of a {destination} packet",
+                    given.frame
+                ),
+                format!("Give at least {least}."),
+            );
+        }
+        let mut destination_mac = Vec::new();
+        if let Some(text) = &given.destination_mac {
+            match mac::station(text) {
+                Some(bytes) => destination_mac = bytes,
+                None => self.findings.add(
+                    format!("{place}/destination-mac"),
+                    format!("{text} is not the MAC address of a station"),
+                    "Give a unicast address that is not all zero, or none: then it is the \
+                     interface's own.",
+                ),
+            }
+        }
+        Some(v1::Generator {
+            frame: given.frame,
+            count: given.count,
+            rate: given.rate,
+            destination_mac,
+            source: ip_bytes(source),
+            destination: ip_bytes(destination),
+            destinations: given.destinations,
+            vlan: given.vlan,
+        })
+    }
+}
+
+fn is_device_name(name: &str) -> bool {
+    let wrong = |letter: char| letter.is_whitespace() || letter == '/' || letter == ':';
+    !name.is_empty() && name.len() <= DEVICE_NAME_LIMIT && !name.contains(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_names_are_those_of_linux() {
+        assert!(is_device_name("eth0.100"));
+        for wrong in ["", "a b", "a/b", "a:b", "sixteen-letters-"] {
+            assert!(!is_device_name(wrong), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_claim_holds() {
+        let mut claims = Claims::default();
+        assert_eq!(claims.claim("device a".into(), "one"), Ok(()));
+        assert_eq!(claims.claim("device a".into(), "two"), Err("one".into()));
+        assert_eq!(claims.claim("device b".into(), "two"), Ok(()));
+    }
+}

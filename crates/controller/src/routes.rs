@@ -1,0 +1,279 @@
+//! Static routes: every next hop is found a link before it is asked for.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+use stoa_api::v1::route::Action;
+
+use crate::addresses::{self, Addressing};
+use crate::finding::Findings;
+use crate::model::{NextHop, Protocol, Route, Routing, Special};
+
+/// Next hops of one route.
+pub const PATH_LIMIT: usize = 64;
+
+/// The module of the protocols; libyang leaves it out inside the same module.
+const MODULE: &str = "ietf-routing:";
+
+/// Static routes by prefix.
+pub type Static = BTreeMap<IpNet, Action>;
+
+/// The wanted static routes of every protocol instance.
+pub fn wanted(routing: &Routing, addressing: &Addressing, findings: &mut Findings) -> Static {
+    let mut wanted = Static::new();
+    let mut owners: BTreeMap<IpNet, &str> = BTreeMap::new();
+    for protocol in &routing.control_plane_protocols.control_plane_protocol {
+        let place = place(protocol);
+        if bare(&protocol.kind) != "static" {
+            findings.add(
+                format!("{place}/type"),
+                format!("{MODULE}{} cannot be configured", bare(&protocol.kind)),
+                format!("Set type to {MODULE}static; connected routes come from the addresses."),
+            );
+            continue;
+        }
+        let routes = &protocol.static_routes;
+        for (family, route) in
+            routes.ip4.route.iter().map(|route| ("ietf-ipv4-unicast-routing:ipv4", route)).chain(
+                routes.ip6.route.iter().map(|route| ("ietf-ipv6-unicast-routing:ipv6", route)),
+            )
+        {
+            let place = format!(
+                "{place}/static-routes/{family}/route[destination-prefix='{}']",
+                route.destination_prefix
+            );
+            let Ok(prefix) = route.destination_prefix.parse::<IpNet>() else { continue };
+            let prefix = prefix.trunc();
+            if let Some(other) = owners.insert(prefix, &protocol.name) {
+                findings.add(
+                    &place,
+                    format!("\"{other}\" has a route to {prefix} already"),
+                    "Keep one; for several next hops use next-hop-list.",
+                );
+            }
+            let mut at = At { place, prefix, addressing, findings };
+            at.check_destination();
+            if let Some(action) = at.action(route) {
+                wanted.insert(prefix, action);
+            }
+        }
+    }
+    wanted
+}
+
+fn bare(kind: &str) -> &str {
+    kind.strip_prefix(MODULE).unwrap_or(kind)
+}
+
+fn place(protocol: &Protocol) -> String {
+    format!(
+        "/ietf-routing:routing/control-plane-protocols\
+         /control-plane-protocol[type='{MODULE}{}'][name='{}']",
+        bare(&protocol.kind),
+        protocol.name
+    )
+}
+
+struct At<'a> {
+    place: String,
+    prefix: IpNet,
+    addressing: &'a Addressing,
+    findings: &'a mut Findings,
+}
+
+impl At<'_> {
+    fn find(&mut self, below: &str, why: impl Into<String>, mend: impl Into<String>) {
+        self.findings.add(format!("{}{below}", self.place), why, mend);
+    }
+
+    fn check_destination(&mut self) {
+        let prefix = self.prefix;
+        let address = prefix.addr();
+        if prefix.prefix_len() > 0 && (address.is_multicast() || address.is_loopback())
+            || addresses::is_link_local(address) && prefix.prefix_len() >= 10
+        {
+            self.find(
+                "",
+                format!("{prefix} holds no address that can be routed"),
+                "Give a unicast prefix that is not local to a link or host.",
+            );
+        } else if let Some(interface) = self.addressing.connected.get(&prefix).cloned() {
+            self.find(
+                "",
+                format!("{prefix} is connected on \"{interface}\", which always wins"),
+                "Remove the route, or the address that connects the subnet.",
+            );
+        } else if prefix.prefix_len() == prefix.max_prefix_len()
+            && let Some(interface) = self.addressing.own.get(&address).cloned()
+        {
+            self.find(
+                "",
+                format!("{address} is our own address, on \"{interface}\""),
+                "Remove the route.",
+            );
+        }
+    }
+
+    fn action(&mut self, route: &Route) -> Option<Action> {
+        let hop = &route.next_hop;
+        if let Some(special) = hop.special_next_hop {
+            return self.special(special);
+        }
+        if let Some(list) = &hop.next_hop_list {
+            if list.next_hop.is_empty() || list.next_hop.len() > PATH_LIMIT {
+                self.find(
+                    "/next-hop/next-hop-list",
+                    format!("{} next hops", list.next_hop.len()),
+                    format!("Give 1 to {PATH_LIMIT}."),
+                );
+                return None;
+            }
+            let mut seen = HashSet::new();
+            let mut paths = Vec::new();
+            for entry in &list.next_hop {
+                let below = format!("/next-hop/next-hop-list/next-hop[index='{}']", entry.index);
+                let interface = entry.outgoing_interface.as_deref();
+                let address = entry.next_hop_address.as_deref();
+                let Some(path) = self.path(&below, interface, address, entry.weight) else {
+                    continue;
+                };
+                if seen.insert((path.interface.clone(), path.next_hop.clone())) {
+                    paths.push(path);
+                } else {
+                    self.find(
+                        &below,
+                        format!("the next hop \"{path}\" stands in the list twice"),
+                        "Remove one; for a greater share give it a weight.",
+                    );
+                }
+            }
+            return Some(Action::Paths(v1::Paths { paths }));
+        }
+        let NextHop { outgoing_interface, next_hop_address, .. } = hop;
+        let interface = outgoing_interface.as_deref();
+        let path = self.path("/next-hop", interface, next_hop_address.as_deref(), 1)?;
+        Some(Action::Paths(v1::Paths { paths: vec![path] }))
+    }
+
+    fn special(&mut self, special: Special) -> Option<Action> {
+        let special = match special {
+            Special::Blackhole => v1::Special::Blackhole,
+            Special::Unreachable => v1::Special::Unreachable,
+            Special::Prohibit => v1::Special::Prohibit,
+            Special::Receive => {
+                self.find(
+                    "/next-hop/special-next-hop",
+                    "a static route cannot make an address our own",
+                    "Give an interface the address instead, with prefix length 32 or 128.",
+                );
+                return None;
+            }
+        };
+        Some(Action::Special(special.into()))
+    }
+
+    fn path(
+        &mut self,
+        below: &str,
+        interface: Option<&str>,
+        address: Option<&str>,
+        weight: u32,
+    ) -> Option<v1::Path> {
+        let six = self.prefix.addr().is_ipv6();
+        if let Some(interface) = interface
+            && self.addressing.subnets(interface, six).is_none()
+        {
+            let family = if six { "IPv6" } else { "IPv4" };
+            self.find(
+                &format!("{below}/outgoing-interface"),
+                format!("{family} is off on \"{interface}\""),
+                format!(
+                    "Switch {family} on there (ietf-ip:ipv{}), or name another.",
+                    if six { 6 } else { 4 }
+                ),
+            );
+            return None;
+        }
+        let Some(text) = address else {
+            let Some(interface) = interface else {
+                self.find(
+                    below,
+                    "the next hop has neither address nor interface",
+                    "Give next-hop-address, outgoing-interface or both.",
+                );
+                return None;
+            };
+            return Some(v1::Path { interface: interface.to_owned(), next_hop: vec![], weight });
+        };
+        let place = format!("{below}/next-hop-address");
+        let Ok(address) = text.parse::<IpAddr>() else {
+            self.find(
+                &place,
+                format!("{text} carries a zone"),
+                "Give the address alone, and the interface as outgoing-interface.",
+            );
+            return None;
+        };
+        let interface = self.link(&place, address, interface)?;
+        Some(v1::Path { interface, next_hop: ip_bytes(address), weight })
+    }
+
+    /// The interface on whose link the gateway is.
+    fn link(&mut self, place: &str, address: IpAddr, interface: Option<&str>) -> Option<String> {
+        if let Some(why) = addresses::not_a_host(address) {
+            self.find(place, format!("{address} {why}"), "Give the address of the gateway.");
+            return None;
+        }
+        if let Some(owner) = self.addressing.own.get(&address).cloned() {
+            self.find(
+                place,
+                format!("{address} is our own address, on \"{owner}\""),
+                "Give the address of the gateway on the other side of the link.",
+            );
+            return None;
+        }
+        let six = address.is_ipv6();
+        if six && addresses::is_link_local(address) {
+            if interface.is_none() {
+                self.find(
+                    place,
+                    format!("{address} is a link-local address: it may be on any link"),
+                    "Say which one with outgoing-interface.",
+                );
+            }
+            return interface.map(str::to_owned);
+        }
+        let found = match interface {
+            None => {
+                let found = self.addressing.on_link(address);
+                found.map(|(interface, net)| (interface.to_owned(), net))
+            }
+            Some(interface) => self
+                .addressing
+                .subnets(interface, six)
+                .and_then(|nets| nets.iter().find(|net| net.contains(&address)))
+                .map(|net| (interface.to_owned(), *net)),
+        };
+        let Some((interface, net)) = found else {
+            let mend = match interface {
+                Some(interface) => format!(
+                    "Give a gateway in a subnet of \"{interface}\", or remove outgoing-interface."
+                ),
+                None => format!(
+                    "Give a gateway in a connected subnet: {}.",
+                    self.addressing.some_subnets(six)
+                ),
+            };
+            self.find(place, format!("{address} is in no connected subnet"), mend);
+            return None;
+        };
+        if let Some(why) = addresses::not_in_subnet(address, &net) {
+            self.find(place, format!("{address} {why}"), "Give the address of the gateway.");
+            return None;
+        }
+        Some(interface)
+    }
+}

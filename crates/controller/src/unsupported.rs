@@ -1,0 +1,37 @@
+//! What the standard modules offer and Stoa does not do yet: said, not ignored.
+
+use crate::finding::Findings;
+
+/// Schema path of a node, and why it is refused. What stands below is meant too.
+const NODES: &[(&str, &str)] = &[
+    ("/ietf-routing:routing/ribs/rib", "there is one routing table, and it has no settings"),
+    (
+        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
+        "a router does not configure its own addresses from advertisements",
+    ),
+    (
+        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/dup-addr-detect-transmits",
+        "duplicate address detection has no settings yet",
+    ),
+    (
+        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/ietf-ipv6-unicast-routing:ipv6-router-advertisements",
+        "router advertisements are not sent yet",
+    ),
+];
+
+/// Finds the given nodes (data path, schema path) that are not supported.
+pub fn check(given: &[(String, String)], findings: &mut Findings) {
+    let mut last = String::new();
+    for (data, schema) in given {
+        if !last.is_empty() && data.starts_with(&last) {
+            continue;
+        }
+        let refused = NODES.iter().find(|(node, _)| {
+            schema.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        if let Some((_, why)) = refused {
+            findings.add(data, *why, "Remove it.");
+            last = format!("{data}/");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The schema: the standard modules and our own, compiled once by libyang.
+//!
+//! First door of an intention: a text that gets through here has the right
+//! shape, types and references. What YANG cannot say is checked after it.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::OnceLock;
+
+use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
+use yang5::data::{
+    Data, DataFormat, DataParserFlags, DataPrinterFlags, DataTree, DataValidationFlags,
+};
+use yang5::logging::LogCallback;
+
+use crate::finding::Finding;
+use crate::mend;
+
+include!(concat!(env!("OUT_DIR"), "/sources.rs"));
+
+/// The modules that are implemented; what they import comes by itself.
+const MODULES: &[&str] = &[
+    "ietf-interfaces",
+    "ietf-ip",
+    "iana-if-type",
+    "ietf-routing",
+    "ietf-ipv4-unicast-routing",
+    "ietf-ipv6-unicast-routing",
+    "stoa-interfaces",
+    "stoa-routing",
+    "stoa-system",
+];
+
+/// Submodules and the module that they belong to.
+const SUBMODULES: &[(&str, &str)] =
+    &[("ietf-ipv6-router-advertisements", "ietf-ipv6-unicast-routing")];
+
+/// Complaints of libyang that one look keeps.
+const COMPLAINT_LIMIT: usize = 1_000;
+
+/// The compiled schema. There is one in a process.
+#[derive(Debug)]
+pub struct Schema {
+    context: Context,
+}
+
+/// A configuration of valid shape.
+#[derive(Debug)]
+pub struct Valid {
+    /// RFC 7951 encoding with every default filled in and every value in its
+    /// canonical form.
+    pub text: String,
+    /// Data path and schema path of each node that was given, not defaulted.
+    pub given: Vec<(String, String)>,
+}
+
+/// What libyang says about one fault.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Complaint {
+    /// In libyang's words.
+    pub message: String,
+    /// Where in the data; may be empty.
+    pub data_path: String,
+    /// Where in the schema; may be empty.
+    pub schema_path: String,
+    /// Line of the text; 0 when unknown.
+    pub line: u64,
+}
+
+thread_local! {
+    /// Complaints on this thread since the last look. libyang calls back on the
+    /// thread that parses, so one look never sees another's.
+    static COMPLAINTS: RefCell<Vec<Complaint>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Listener;
+
+impl LogCallback for Listener {
+    fn log<'a>(
+        &'a self,
+        level: yang5::ffi::LY_LOG_LEVEL::Type,
+        message: Option<Cow<'a, str>>,
+        data_path: Option<Cow<'a, str>>,
+        schema_path: Option<Cow<'a, str>>,
+        line: u64,
+    ) {
+        if level != yang5::ffi::LY_LOG_LEVEL::LY_LLERR {
+            return;
+        }
+        COMPLAINTS.with_borrow_mut(|complaints| {
+            if complaints.len() < COMPLAINT_LIMIT {
+                complaints.push(Complaint {
+                    message: message.unwrap_or_default().into_owned(),
+                    data_path: data_path.unwrap_or_default().into_owned(),
+                    schema_path: schema_path.unwrap_or_default().into_owned(),
+                    line,
+                });
+            }
+        });
+    }
+}
+
+/// The schema of this program.
+///
+/// # Panics
+/// When the modules that were built in do not compile: a test of the build
+/// catches that before an operator can.
+pub fn schema() -> &'static Schema {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    SCHEMA.get_or_init(|| Schema::compile().expect("the YANG modules built in compile"))
+}
+
+/// The text of a module that was built in.
+pub fn source(module: &str) -> Option<&'static str> {
+    SOURCES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
+}
+
+fn embedded() -> &'static EmbeddedModules {
+    static EMBEDDED: OnceLock<EmbeddedModules> = OnceLock::new();
+    EMBEDDED.get_or_init(|| {
+        let key = |name: &'static str| {
+            let revision = source(name).and_then(revision);
+            match SUBMODULES.iter().find(|(submodule, _)| *submodule == name) {
+                Some((_, module)) => EmbeddedModuleKey::new(module, None, Some(name), revision),
+                None => EmbeddedModuleKey::new(name, revision, None, None),
+            }
+        };
+        SOURCES.iter().map(|(name, text)| (key(name), *text)).collect()
+    })
+}
+
+/// The newest revision that a module states; they stand newest first.
+fn revision(text: &'static str) -> Option<&'static str> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("revision "))?;
+    let date = line.split_whitespace().next()?;
+    Some(date.trim_matches(|letter| matches!(letter, '"' | '\'' | '{' | ';')))
+}
+
+impl Schema {
+    fn compile() -> Result<Schema, yang5::Error> {
+        let flags = ContextFlags::NO_YANGLIBRARY
+            | ContextFlags::DISABLE_SEARCHDIRS
+            | ContextFlags::DISABLE_SEARCHDIR_CWD;
+        let mut context = Context::new(flags)?;
+        // Somebody else in the process may listen already; then only the last
+        // complaint of a look is known, which is still a finding.
+        let _ = context.init_logger(Listener);
+        context.set_embedded_modules(embedded());
+        let modules: Vec<_> = MODULES.iter().map(|name| (*name, None, &[][..])).collect();
+        context.load_modules(&modules)?;
+        Ok(Schema { context })
+    }
+
+    /// The compiled modules, for look-ups by path.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Validates a configuration in RFC 7951 encoding.
+    ///
+    /// # Errors
+    /// Every fault that libyang can see in one look, each with its mend.
+    pub fn validate(&self, text: &str) -> Result<Valid, Vec<Finding>> {
+        COMPLAINTS.with_borrow_mut(Vec::clear);
+        let parser = DataParserFlags::STRICT | DataParserFlags::NO_STATE;
+        let every_fault =
+            DataValidationFlags::from_bits_retain(yang5::ffi::LYD_VALIDATE_MULTI_ERROR);
+        let validation = DataValidationFlags::NO_STATE | every_fault;
+        let parsed =
+            DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
+        let mut complaints = COMPLAINTS.with_borrow_mut(std::mem::take);
+        match parsed {
+            Ok(tree) if complaints.is_empty() => {
+                Ok(Valid { text: self.print(&tree)?, given: given(&tree) })
+            }
+            Ok(_) => Err(mend::findings(self, &complaints)),
+            Err(error) => {
+                if complaints.is_empty() {
+                    complaints.push(Complaint {
+                        message: error.msg.clone().unwrap_or_else(|| error.to_string()),
+                        data_path: error.path.clone().unwrap_or_default(),
+                        ..Complaint::default()
+                    });
+                }
+                Err(mend::findings(self, &complaints))
+            }
+        }
+    }
+
+    fn print(&self, tree: &DataTree<'_>) -> Result<String, Vec<Finding>> {
+        let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::WD_ALL;
+        match tree.print_string(DataFormat::JSON, flags) {
+            Ok(text) if text.is_empty() => Ok("{}".to_owned()),
+            Ok(text) => Ok(text),
+            Err(error) => Err(crate::finding::one(
+                "/",
+                format!("the configuration cannot be printed again: {error}"),
+                "Report this with the configuration: it is a fault of the program.",
+            )),
+        }
+    }
+}
+
+fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
+    tree.traverse()
+        .filter(|node| !node.is_default() && !node.schema().is_np_container())
+        .map(|node| {
+            let schema = node.schema().path(yang5::schema::SchemaPathFormat::DATA);
+            (node.path(), schema)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_compile_and_defaults_are_filled_in() {
+        let valid = schema().validate("{}").unwrap();
+        assert!(valid.text.contains("\"polling\""), "{}", valid.text);
+        assert!(valid.given.is_empty(), "{:?}", valid.given);
+        assert_eq!(source("ietf-ip").and_then(revision), Some("2018-02-22"));
+    }
+
+    #[test]
+    fn faults_come_all_at_once() {
+        let text = r#"{"stoa-system:system": {"workers": {"count": 0, "polling": "often"}}}"#;
+        let findings = schema().validate(text).unwrap_err();
+        assert_eq!(findings.len(), 2, "{findings:#?}");
+        assert_eq!(findings[0].path, "/stoa-system:system/workers/count");
+        assert_eq!(findings[1].path, "/stoa-system:system/workers/polling");
+    }
+}

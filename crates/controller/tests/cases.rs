@@ -1,0 +1,175 @@
+//! Recorded cases: a configuration in, the wanted state or the findings out.
+//!
+//! `tests/cases/<name>/config.json` -> `desired.json` or `findings.json`. To
+//! record again after a change that is meant: `STOA_RECORD=1 cargo test`, and
+//! read the difference before it is committed.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use stoa_api::text::{ip_text, mac_text};
+use stoa_api::v1;
+use stoa_api::v1::port::Driver;
+use stoa_api::v1::route::Action;
+use stoa_controller::configuration::Configuration;
+use stoa_controller::finding::Finding;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn recorded_cases() {
+    let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let record = std::env::var_os("STOA_RECORD").is_some();
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
+    folders.sort();
+    assert!(folders.len() >= 20, "cases got lost: {}", folders.len());
+    let mut wrong = Vec::new();
+    for folder in folders {
+        let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
+        let (name, other, got) = match Configuration::parse(Path::new("config.json"), text) {
+            Ok(configuration) => ("desired.json", "findings.json", desired(&configuration.desired)),
+            Err(findings) => ("findings.json", "desired.json", found(&findings)),
+        };
+        let got = serde_json::to_string_pretty(&got).unwrap() + "\n";
+        let expected = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+        if record {
+            std::fs::write(folder.join(name), &got).unwrap();
+            let _ = std::fs::remove_file(folder.join(other));
+        } else if got != expected || folder.join(other).exists() {
+            wrong.push(format!("{}/{name} is now:\n{got}", folder.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_example_is_good() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let configuration = Configuration::read(&path).unwrap_or_else(|findings| {
+                panic!("{}: {findings:#?}", path.display());
+            });
+            assert!(!configuration.desired.ports.is_empty());
+            assert!(!configuration.summary().is_empty());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 4);
+}
+
+/// Cut anywhere, or with a byte changed, a text is refused or read, never a panic.
+#[test]
+fn mangled_texts_are_refused_in_peace() {
+    let text = std::fs::read_to_string(root().join("examples/ecmp.json")).unwrap();
+    for cut in (0..text.len()).step_by(37) {
+        let half = text[..cut].to_owned();
+        let findings = Configuration::parse(Path::new("cut"), half).unwrap_err();
+        assert!(!findings.is_empty());
+        let mut bytes = text.clone().into_bytes();
+        for letter in [b'"', b'{', b'9', b' '] {
+            bytes[cut] = letter;
+            let changed = String::from_utf8(bytes.clone()).unwrap();
+            let _ = Configuration::parse(Path::new("changed"), changed);
+        }
+    }
+}
+
+fn found(findings: &[Finding]) -> Value {
+    findings
+        .iter()
+        .map(|finding| json!({"path": finding.path, "why": finding.why, "mend": finding.mend}))
+        .collect()
+}
+
+// ===== the wanted state, for eyes =====
+
+fn desired(desired: &v1::Desired) -> Value {
+    let workers = desired.workers.as_ref().unwrap();
+    json!({
+        "workers": {
+            "count": workers.count,
+            "cpus": workers.cpus,
+            "polling": workers.polling().as_str_name(),
+            "buffers": workers.buffers,
+            "huge_pages": workers.huge_pages().as_str_name(),
+            "kernel": workers.kernel,
+        },
+        "ports": desired.ports.iter().map(port).collect::<Vec<_>>(),
+        "interfaces": desired.interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "routes": desired.routes.iter().map(route).collect::<Vec<_>>(),
+        "neighbors": desired.neighbors.iter().map(|neighbor| format!(
+            "{} dev {} mac {}",
+            ip_text(&neighbor.address), neighbor.interface, mac_text(&neighbor.mac)
+        )).collect::<Vec<_>>(),
+    })
+}
+
+fn port(port: &v1::Port) -> Value {
+    let driver = match port.driver.as_ref().unwrap() {
+        Driver::AfPacket(af) => format!("af-packet {} netns {:?}", af.device, af.netns),
+        Driver::Tap(tap) => format!("tap {} netns {:?}", tap.device, tap.netns),
+        Driver::Memif(memif) => format!(
+            "memif {} id {} master {} secret {:?} ring {} buffer {}",
+            memif.socket, memif.id, memif.master, memif.secret, memif.ring_size, memif.buffer_size
+        ),
+        Driver::Pcap(pcap) => format!("pcap in {:?} out {:?}", pcap.input, pcap.output),
+        Driver::Generator(made) => format!(
+            "generator frame {} count {} rate {} mac {} from {} to {} x {} vlan {}",
+            made.frame,
+            made.count,
+            made.rate,
+            mac_text(&made.destination_mac),
+            ip_text(&made.source),
+            ip_text(&made.destination),
+            made.destinations,
+            made.vlan
+        ),
+        Driver::Null(_) => "null".to_owned(),
+    };
+    json!({
+        "interface": port.interface,
+        "rx_queues": port.rx_queues,
+        "tx_queues": port.tx_queues,
+        "driver": driver,
+    })
+}
+
+fn interface(interface: &v1::Interface) -> Value {
+    let tag = |tag: &Option<v1::Tag>| tag.as_ref().map(|tag| tag.to_string());
+    let family = |family: &v1::Family| {
+        json!({
+            "enabled": family.enabled,
+            "forwarding": family.forwarding,
+            "mtu": family.mtu,
+            "addresses": family.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "reverse_path": family.reverse_path().as_str_name(),
+        })
+    };
+    json!({
+        "name": interface.name,
+        "parent": interface.parent,
+        "outer": tag(&interface.outer),
+        "inner": tag(&interface.inner),
+        "enabled": interface.enabled,
+        "mac": mac_text(&interface.mac),
+        "description": interface.description,
+        "ip4": interface.ip4.as_ref().map(family),
+        "ip6": interface.ip6.as_ref().map(family),
+    })
+}
+
+fn route(route: &v1::Route) -> String {
+    let action = match route.action.as_ref().unwrap() {
+        Action::Paths(paths) => {
+            let paths: Vec<String> = paths.paths.iter().map(ToString::to_string).collect();
+            paths.join(", ")
+        }
+        Action::Special(special) => v1::Special::try_from(*special).unwrap().to_string(),
+    };
+    format!("{} {} {action}", route.prefix.as_ref().unwrap(), route.protocol())
+}
