@@ -1,1 +1,37 @@
-//! What bytes mean: headers and messages, parsed, checked and built.
+//! What bytes mean: one file per header or message, parsed, checked and built; no state, no I/O.
+//!
+//! Every format follows one plan:
+//!
+//! - a `Header` (or `Packet`) laid over the bytes without a copy, its integers big-endian;
+//! - `check(bytes)`, which looks at everything once and hands back a view that needs no further
+//!   check, or says with one named cause what is wrong;
+//! - `build(...)`, which writes into `&mut [u8]` and returns the length, or a [`BuildError`].
+//!
+//! Nothing here allocates, and no input makes it panic. The cause enums have no fields, so a
+//! counter per cause is an array indexed by `cause as usize`; see `ALL` and `name()` of each.
+//!
+//! A header in the packet is changed in place through [`zerocopy::FromBytes::mut_from_prefix`].
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod cause;
+mod build_error;
+
+pub mod arp;
+pub mod checksum;
+pub mod ethernet;
+pub mod icmp4;
+pub mod icmp6;
+pub mod ipv4;
+pub mod ipv4_options;
+pub mod ipv6;
+pub mod ipv6_extensions;
+pub mod ndp;
+pub mod ndp_options;
+pub mod protocol;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
+
+pub use build_error::BuildError;
+pub use zerocopy;

@@ -1,0 +1,387 @@
+//! ICMP for IPv4 (RFC 792, RFC 1812 section 4.3): echo and the errors that a router sends.
+
+use crate::{BuildError, build_error::room};
+use crate::{checksum, ipv4, protocol};
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of the header.
+pub const LENGTH: usize = 8;
+/// Most bytes of the refused packet that an error quotes, so that the answer stays within 576
+/// bytes (RFC 1812 section 4.3.2.3).
+pub const MOST_QUOTED: usize = 576 - ipv4::LENGTH - LENGTH;
+
+/// Values of the type field.
+pub mod kind {
+    /// Echo reply.
+    pub const ECHO_REPLY: u8 = 0;
+    /// Destination unreachable.
+    pub const UNREACHABLE: u8 = 3;
+    /// Source quench (deprecated: RFC 6633).
+    pub const SOURCE_QUENCH: u8 = 4;
+    /// Redirect.
+    pub const REDIRECT: u8 = 5;
+    /// Echo request.
+    pub const ECHO_REQUEST: u8 = 8;
+    /// Time exceeded.
+    pub const TIME_EXCEEDED: u8 = 11;
+    /// Parameter problem.
+    pub const PARAMETER_PROBLEM: u8 = 12;
+}
+
+causes! {
+    /// Why an ICMP message is refused.
+    Icmp4Error {
+        Truncated = "icmp4-truncated", "the message is shorter than an ICMP header";
+        BadChecksum = "icmp4-bad-checksum", "the ICMP checksum is wrong";
+    }
+}
+
+/// The ICMP header as it lies in the packet.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct Header {
+    /// Type: a number of [`kind`].
+    pub kind: u8,
+    /// Code: what the type leaves open.
+    pub code: u8,
+    /// Checksum of the message.
+    pub checksum: U16,
+    /// Echo: identifier; parameter problem: pointer in the high byte; else 0.
+    pub high: U16,
+    /// Echo: sequence number; fragmentation needed: MTU of the next hop; else 0.
+    pub low: U16,
+}
+
+/// Identifier, sequence number and data of an echo request or reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo<'a> {
+    /// Which of the sender's series.
+    pub identifier: u16,
+    /// Place in the series.
+    pub sequence: u16,
+    /// What the reply repeats.
+    pub data: &'a [u8],
+}
+
+/// A message that [`check`] has accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    header: &'a Header,
+    message: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// The header.
+    pub const fn header(&self) -> &'a Header {
+        self.header
+    }
+
+    /// All of the message.
+    pub const fn message(&self) -> &'a [u8] {
+        self.message
+    }
+
+    /// What follows the header.
+    pub fn payload(&self) -> &'a [u8] {
+        &self.message[LENGTH..]
+    }
+
+    /// What an echo request or reply says; `None` for other types.
+    pub fn echo(&self) -> Option<Echo<'a>> {
+        let echo = matches!(self.header.kind, kind::ECHO_REQUEST | kind::ECHO_REPLY);
+        echo.then(|| Echo {
+            identifier: self.header.high.get(),
+            sequence: self.header.low.get(),
+            data: self.payload(),
+        })
+    }
+
+    /// The packet, cut, that an error is about; `None` when this is no error.
+    pub fn quoted(&self) -> Option<&'a [u8]> {
+        is_error(self.header.kind).then(|| self.payload())
+    }
+
+    /// The next hop's MTU, in bytes, of "fragmentation needed" (RFC 1191 section 4); 0 from
+    /// routers that do not say.
+    pub fn next_hop_mtu(&self) -> Option<u16> {
+        let needed = (self.header.kind, self.header.code) == (kind::UNREACHABLE, 4);
+        needed.then(|| self.header.low.get())
+    }
+}
+
+/// Checks a message. `bytes` must end where the IP packet ends.
+///
+/// # Errors
+/// The header is cut, or the checksum wrong.
+#[inline]
+pub fn check(bytes: &[u8]) -> Result<View<'_>, Icmp4Error> {
+    let (header, _) = Header::ref_from_prefix(bytes).map_err(|_| Icmp4Error::Truncated)?;
+    if !checksum::is_valid(checksum::sum(bytes)) {
+        return Err(Icmp4Error::BadChecksum);
+    }
+    Ok(View { header, message: bytes })
+}
+
+/// Whether messages of this type are errors, about which no error is ever sent
+/// (RFC 1812 section 4.3.2.7).
+#[inline]
+pub const fn is_error(kind: u8) -> bool {
+    matches!(
+        kind,
+        kind::UNREACHABLE
+            | kind::SOURCE_QUENCH
+            | kind::REDIRECT
+            | kind::TIME_EXCEEDED
+            | kind::PARAMETER_PROBLEM
+    )
+}
+
+/// Whether an error about this packet may be sent (RFC 1812 section 4.3.2.7): it is no ICMP
+/// error, no later fragment, goes to one host and comes from one host.
+///
+/// Whether it came as a link-layer broadcast, or went to a directed broadcast address, is for
+/// the caller, who knows the link.
+pub fn may_answer(refused: &ipv4::View<'_>) -> bool {
+    let header = refused.header();
+    let (source, destination) = (refused.source(), refused.destination());
+    if header.fragment_offset() != 0
+        || ipv4::is_martian_source(source)
+        || destination.is_multicast()
+        || destination.is_broadcast()
+    {
+        return false;
+    }
+    // An unreadable type counts as an error, so that no two nodes answer each other for ever.
+    header.protocol != protocol::ICMP4
+        || refused.payload().first().is_some_and(|kind| !is_error(*kind))
+}
+
+/// Why a destination is unreachable; the discriminant is the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Unreachable {
+    /// No route.
+    Network = 0,
+    /// The host on the last link does not answer.
+    Host = 1,
+    /// Nobody here takes the protocol.
+    Protocol = 2,
+    /// Nobody here takes the port.
+    Port = 3,
+    /// The source route cannot be followed.
+    SourceRoute = 5,
+    /// The network is not known.
+    NetworkUnknown = 6,
+    /// The host is not known.
+    HostUnknown = 7,
+    /// The network is prohibited by an administrator.
+    NetworkProhibited = 9,
+    /// The host is prohibited by an administrator.
+    HostProhibited = 10,
+    /// A filter refuses the packet.
+    Prohibited = 13,
+}
+
+/// An error to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The destination cannot be reached.
+    Unreachable(Unreachable),
+    /// The packet is longer than the next link takes and must not be fragmented (RFC 1191).
+    FragmentationNeeded {
+        /// MTU of the next hop, in bytes.
+        mtu: u16,
+    },
+    /// The time to live went to 0 on the way.
+    TimeExceeded,
+    /// Fragments did not all arrive in time.
+    ReassemblyTimeExceeded,
+    /// The header makes no sense.
+    ParameterProblem {
+        /// The byte of the packet that is wrong.
+        pointer: u8,
+    },
+}
+
+impl Error {
+    /// Type, code, and the two halves of the word behind the checksum.
+    const fn fields(self) -> (u8, u8, u16, u16) {
+        match self {
+            Self::Unreachable(why) => (kind::UNREACHABLE, why as u8, 0, 0),
+            Self::FragmentationNeeded { mtu } => (kind::UNREACHABLE, 4, 0, mtu),
+            Self::TimeExceeded => (kind::TIME_EXCEEDED, 0, 0, 0),
+            Self::ReassemblyTimeExceeded => (kind::TIME_EXCEEDED, 1, 0, 0),
+            Self::ParameterProblem { pointer } => {
+                (kind::PARAMETER_PROBLEM, 0, (pointer as u16) << 8, 0)
+            }
+        }
+    }
+}
+
+fn build(
+    out: &mut [u8],
+    (kind, code, high, low): (u8, u8, u16, u16),
+    payload: &[u8],
+) -> Result<usize, BuildError> {
+    let length = LENGTH + payload.len();
+    let out = room(out, length)?;
+    let header =
+        Header { kind, code, checksum: U16::ZERO, high: U16::new(high), low: U16::new(low) };
+    out[..LENGTH].copy_from_slice(header.as_bytes());
+    out[LENGTH..].copy_from_slice(payload);
+    let checksum = checksum::ones_complement(out);
+    out[2..4].copy_from_slice(&checksum.to_be_bytes());
+    Ok(length)
+}
+
+/// Writes `error` about the packet `refused` (from its IPv4 header on), of which at most
+/// [`MOST_QUOTED`] bytes are quoted; returns the message's length.
+///
+/// Ask [`may_answer`] before, and quote the packet as it arrived.
+///
+/// # Errors
+/// [`BuildError::NoRoom`]; 556 bytes are always enough.
+pub fn build_error(out: &mut [u8], error: Error, refused: &[u8]) -> Result<usize, BuildError> {
+    let quoted = refused.get(..MOST_QUOTED).unwrap_or(refused);
+    build(out, error.fields(), quoted)
+}
+
+/// Writes an echo request; returns the message's length.
+///
+/// # Errors
+/// [`BuildError::NoRoom`].
+pub fn build_echo_request(out: &mut [u8], echo: &Echo<'_>) -> Result<usize, BuildError> {
+    build(out, (kind::ECHO_REQUEST, 0, echo.identifier, echo.sequence), echo.data)
+}
+
+/// Writes an echo reply; returns the message's length.
+///
+/// # Errors
+/// [`BuildError::NoRoom`].
+pub fn build_echo_reply(out: &mut [u8], echo: &Echo<'_>) -> Result<usize, BuildError> {
+    build(out, (kind::ECHO_REPLY, 0, echo.identifier, echo.sequence), echo.data)
+}
+
+/// Turns the echo request in `message` into its reply, checksum included; `false` and no change
+/// when it is none. The caller swaps the addresses.
+pub fn reply_in_place(message: &mut [u8]) -> bool {
+    let Ok((header, _)) = Header::mut_from_prefix(message) else { return false };
+    if header.kind != kind::ECHO_REQUEST {
+        return false;
+    }
+    let code = u16::from(header.code);
+    let (old, new) = (u16::from(header.kind) << 8 | code, u16::from(kind::ECHO_REPLY) << 8 | code);
+    header.kind = kind::ECHO_REPLY;
+    header.checksum.set(checksum::update16(header.checksum.get(), old, new));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+    use proptest::prelude::*;
+
+    /// Echo request, identifier 0x1234, sequence 1, "abc".
+    const REQUEST: [u8; 11] = [8, 0, 0x21, 0x68, 0x12, 0x34, 0, 1, b'a', b'b', b'c'];
+
+    #[test]
+    fn answers_an_echo() {
+        let view = check(&REQUEST).unwrap();
+        let echo = view.echo().unwrap();
+        assert_eq!(echo, Echo { identifier: 0x1234, sequence: 1, data: b"abc" });
+        assert_eq!((view.quoted(), view.next_hop_mtu()), (None, None));
+        let (mut built, mut turned) = ([0; 11], REQUEST);
+        assert_eq!(build_echo_request(&mut built, &echo), Ok(11));
+        assert_eq!(built, REQUEST);
+        assert_eq!(build_echo_reply(&mut built, &echo), Ok(11));
+        assert!(reply_in_place(&mut turned));
+        assert_eq!(turned, built);
+        assert_eq!(check(&turned).unwrap().echo(), Some(echo));
+        assert!(!reply_in_place(&mut turned));
+        assert!(!reply_in_place(&mut turned[..7]));
+    }
+
+    #[test]
+    fn refuses_every_truncation() {
+        for length in 0..REQUEST.len() {
+            let cause = if length < 8 { Icmp4Error::Truncated } else { Icmp4Error::BadChecksum };
+            assert_eq!(check(&REQUEST[..length]).unwrap_err(), cause);
+        }
+        let echo = Echo { identifier: 1, sequence: 2, data: &[] };
+        assert!(build_echo_reply(&mut [0; 7], &echo).is_err());
+    }
+
+    #[test]
+    fn builds_each_error() {
+        let cases = [
+            (Error::Unreachable(Unreachable::Network), [3, 0, 0, 0, 0, 0]),
+            (Error::Unreachable(Unreachable::Prohibited), [3, 13, 0, 0, 0, 0]),
+            (Error::FragmentationNeeded { mtu: 1400 }, [3, 4, 0, 0, 5, 0x78]),
+            (Error::TimeExceeded, [11, 0, 0, 0, 0, 0]),
+            (Error::ReassemblyTimeExceeded, [11, 1, 0, 0, 0, 0]),
+            (Error::ParameterProblem { pointer: 20 }, [12, 0, 20, 0, 0, 0]),
+        ];
+        let refused = [0x45; 1500];
+        for (error, expected) in cases {
+            let mut out = [0; 600];
+            let length = build_error(&mut out, error, &refused).unwrap();
+            assert_eq!(length, 556);
+            let view = check(&out[..length]).unwrap();
+            assert_eq!([&out[..2], &out[4..8]].concat(), expected);
+            assert_eq!(view.quoted(), Some(&refused[..MOST_QUOTED]));
+            let mtu = matches!(error, Error::FragmentationNeeded { .. }).then_some(1400);
+            assert_eq!(view.next_hop_mtu(), mtu);
+            assert_eq!(build_error(&mut out, error, &refused[..28]), Ok(36));
+            let oracle = etherparse::Icmpv4Slice::from_slice(&out[..36]).unwrap();
+            assert_eq!([oracle.type_u8(), oracle.code_u8()], expected[..2]);
+        }
+    }
+
+    #[test]
+    fn never_answers_errors_groups_or_fragments() {
+        let good = ipv4::Builder::new([192, 0, 2, 1].into(), [192, 0, 2, 2].into(), 17);
+        let answered = |builder: ipv4::Builder<'_>, payload: &[u8]| {
+            let mut packet = [0; 64];
+            let length = builder.build(&mut packet, payload.len()).unwrap();
+            packet[length..length + payload.len()].copy_from_slice(payload);
+            may_answer(&ipv4::check(&packet).unwrap())
+        };
+        assert!(answered(good, &[0; 8]));
+        assert!(answered(ipv4::Builder { flags_fragment: ipv4::MORE_FRAGMENTS, ..good }, &[0; 8]));
+        assert!(!answered(ipv4::Builder { flags_fragment: 1, ..good }, &[0; 8]));
+        for source in [[0, 0, 0, 0], [127, 0, 0, 1], [224, 0, 0, 1], [255; 4]] {
+            assert!(!answered(ipv4::Builder { source: source.into(), ..good }, &[0; 8]));
+        }
+        for destination in [Ipv4Addr::BROADCAST, Ipv4Addr::new(224, 0, 0, 5)] {
+            assert!(!answered(ipv4::Builder { destination, ..good }, &[0; 8]));
+        }
+        let icmp = ipv4::Builder { protocol: protocol::ICMP4, ..good };
+        assert!(answered(icmp, &REQUEST));
+        assert!(!answered(icmp, &[]));
+        for kind in [3, 4, 5, 11, 12] {
+            assert!(!answered(icmp, &[kind, 0, 0, 0, 0, 0, 0, 0]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn echo_round_trip(
+            identifier: u16, sequence: u16, data in prop::collection::vec(any::<u8>(), 0..64),
+        ) {
+            let echo = Echo { identifier, sequence, data: &data };
+            let mut out = [0; 128];
+            let length = build_echo_request(&mut out, &echo).unwrap();
+            prop_assert_eq!(check(&out[..length]).unwrap().echo(), Some(echo));
+            let oracle = etherparse::Icmpv4Slice::from_slice(&out[..length]).unwrap();
+            let header = oracle.header();
+            let header = header.icmp_type.calc_checksum(&data);
+            prop_assert_eq!(header, check(&out[..length]).unwrap().header().checksum.get());
+            prop_assert!(reply_in_place(&mut out[..length]));
+            prop_assert_eq!(check(&out[..length]).unwrap().echo(), Some(echo));
+        }
+    }
+}
