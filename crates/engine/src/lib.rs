@@ -21,6 +21,7 @@ pub mod picture;
 pub mod pool;
 pub mod port;
 pub mod quiescence;
+pub mod shelf;
 pub mod vector;
 pub mod worker;
 
@@ -29,6 +30,7 @@ pub use node::{Context, Next, Node, NodeSpec};
 pub use packet::Packet;
 pub use pool::{Pool, PoolCache};
 pub use port::{Doze, Port, PortEvent, Queues, RxQueue, TxQueue};
+pub use shelf::Shelf;
 pub use vector::Vector;
 
 /// Packets in a vector at most (see `docs/decisions` for the measurement).

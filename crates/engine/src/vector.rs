@@ -126,6 +126,13 @@ impl Vector {
         (offset, (self.length[lane] as usize).min(SLOT - offset))
     }
 
+    /// Offset and length of a lane, as a packet outside a vector keeps them.
+    #[inline(always)]
+    pub(crate) fn span_of(&self, lane: usize) -> (u16, u16) {
+        let (offset, length) = self.span(lane);
+        (offset as u16, length as u16)
+    }
+
     /// The data of a lane.
     ///
     /// # Panics

@@ -1,0 +1,173 @@
+//! Packets that wait outside a vector in order: what a packet is, without the
+//! columns that only the graph needs. Eight bytes each, moved in runs.
+
+use crate::packet::Packet;
+use crate::pool::Pool;
+use crate::vector::{NONE, Vector};
+
+/// A bounded first-in, first-out row of packets that belong to it.
+pub struct Shelf {
+    pool: &'static Pool,
+    ids: Box<[u32]>,
+    spans: Box<[(u16, u16)]>,
+    first: usize,
+    len: usize,
+}
+
+impl Shelf {
+    /// An empty shelf for up to `capacity` packets of `pool`, at least one.
+    pub fn new(pool: &'static Pool, capacity: usize) -> Self {
+        let capacity = capacity.max(1);
+        let ids = vec![NONE; capacity].into_boxed_slice();
+        let spans = vec![(0, 0); capacity].into_boxed_slice();
+        Self { pool, ids, spans, first: 0, len: 0 }
+    }
+
+    /// Packets that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Packets that still fit.
+    pub fn room(&self) -> usize {
+        self.ids.len() - self.len
+    }
+
+    /// Moves the last lanes of `vector` here, in order, beginning with lane `from`;
+    /// returns how many came. Lanes that do not fit are not moved; lanes that were
+    /// taken are left out.
+    ///
+    /// The moved lanes leave the vector, which ends where they began or, when
+    /// nothing fits, as it was.
+    pub fn put(&mut self, vector: &mut Vector, from: usize) -> usize {
+        let lanes = vector.len().saturating_sub(from);
+        if lanes > self.room() || !std::ptr::eq(vector.pool(), self.pool) {
+            return 0;
+        }
+        let mut end = (self.first + self.len) % self.ids.len();
+        let mut came = 0;
+        for lane in from..vector.len() {
+            let (offset, length) = vector.span_of(lane);
+            let Some(id) = vector.release_lane(lane) else { continue };
+            self.ids[end] = id;
+            self.spans[end] = (offset, length);
+            end += 1;
+            if end == self.ids.len() {
+                end = 0;
+            }
+            came += 1;
+        }
+        self.len += came;
+        vector.cut(from);
+        came
+    }
+
+    /// Moves the oldest packets, `want` at most, to the end of `vector`; returns how
+    /// many. Their other columns are those of a packet just received.
+    #[inline]
+    pub fn hand_out(&mut self, vector: &mut Vector, want: usize) -> usize {
+        if !std::ptr::eq(vector.pool(), self.pool) {
+            return 0;
+        }
+        let want = want.min(self.len).min(vector.room());
+        let mut moved = 0;
+        while moved < want {
+            let run = (want - moved).min(self.ids.len() - self.first);
+            let at = self.first..self.first + run;
+            let lane = vector.len();
+            vector.append_fresh(&self.ids[at.clone()]);
+            for (lane, (offset, length)) in (lane..).zip(&self.spans[at]) {
+                vector.offset[lane] = *offset;
+                vector.length[lane] = *length;
+            }
+            moved += run;
+            self.first += run;
+            if self.first == self.ids.len() {
+                self.first = 0;
+            }
+            self.len -= run;
+        }
+        moved
+    }
+
+    /// The oldest packet.
+    pub fn take(&mut self) -> Option<Packet> {
+        if self.len == 0 {
+            return None;
+        }
+        let (id, (offset, length)) = (self.ids[self.first], self.spans[self.first]);
+        self.first = (self.first + 1) % self.ids.len();
+        self.len -= 1;
+        Some(Packet::of_lane(self.pool, id, (offset.into(), length.into()), [0; 4], 0))
+    }
+}
+
+impl Drop for Shelf {
+    fn drop(&mut self) {
+        while self.take().is_some() {}
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use crate::pool::{HugePages, PoolCache};
+
+    fn numbered(cache: &mut PoolCache, vector: &mut Vector, numbers: std::ops::Range<u16>) {
+        let first = vector.len();
+        assert_eq!(cache.fill(vector, numbers.len()), numbers.len());
+        for (lane, number) in (first..).zip(numbers) {
+            vector.length[lane] = 2;
+            vector.bytes_mut(lane).copy_from_slice(&number.to_be_bytes());
+        }
+    }
+
+    #[test]
+    fn keeps_order_across_the_end_and_owns_what_it_holds() {
+        let pool = Pool::leak(512, HugePages::Never).unwrap();
+        let mut cache = PoolCache::new(pool);
+        let mut shelf = Shelf::new(pool, 10);
+        let (mut from, mut to) = (Vector::new(pool), Vector::new(pool));
+        let mut expected = 0;
+        for round in 0..20_u16 {
+            numbered(&mut cache, &mut from, round * 7..round * 7 + 7);
+            assert_eq!(shelf.put(&mut from, 0), 7);
+            assert!(from.is_empty());
+            assert_eq!(shelf.hand_out(&mut to, 7), 7);
+            for lane in 0..7 {
+                assert_eq!(to.bytes(lane), u16::to_be_bytes(expected));
+                expected += 1;
+            }
+            cache.free_from(&mut to, 0);
+        }
+        numbered(&mut cache, &mut from, 0..6);
+        assert_eq!(shelf.put(&mut from, 0), 6);
+        numbered(&mut cache, &mut from, 0..6);
+        assert_eq!(shelf.put(&mut from, 0), 0, "does not fit");
+        assert_eq!(from.len(), 6);
+        assert_eq!(shelf.put(&mut from, 4), 2);
+        assert_eq!(from.len(), 4);
+        drop((shelf, from, to, cache));
+        assert_eq!(pool.free(), 512);
+    }
+
+    #[test]
+    fn leaves_out_lanes_that_were_taken() {
+        let pool = Pool::leak(512, HugePages::Never).unwrap();
+        let mut cache = PoolCache::new(pool);
+        let (mut shelf, mut from) = (Shelf::new(pool, 4), Vector::new(pool));
+        numbered(&mut cache, &mut from, 0..3);
+        let taken = from.take(1);
+        assert_eq!(shelf.put(&mut from, 0), 2);
+        assert_eq!(shelf.take().unwrap().bytes(), [0, 0]);
+        assert_eq!(shelf.take().unwrap().bytes(), [0, 2]);
+        assert!(shelf.take().is_none());
+        drop((taken, shelf, from, cache));
+        assert_eq!(pool.free(), 512);
+    }
+}
