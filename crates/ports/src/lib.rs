@@ -1,1 +1,58 @@
 //! How packets enter and leave: one folder per driver.
+//!
+//! A driver gives the forwarder a [`stoa_engine::Port`]: a control side that the
+//! main thread services, and queues that workers own. Everything that a peer can
+//! write (rings, control messages, files, packets) is read once, checked, then
+//! used: a lying peer loses its own packets or its link, nothing else.
+//!
+//! This crate is one of the rooms that may use `unsafe`: each block says why it is sound.
+
+mod config;
+mod error;
+pub mod generator;
+mod link;
+pub mod null;
+
+pub use config::{
+    AfPacketConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
+    PortConfig, TapConfig,
+};
+pub use error::OpenError;
+
+use stoa_engine::{Pool, Port};
+
+/// The drivers by name, in the order of [`INPUTS`].
+pub const DRIVERS: &[&str] = &["af-packet", "tap", "memif", "pcap", "generator", "null"];
+
+/// The graph's name for what each driver receives, in the order of [`DRIVERS`].
+pub const INPUTS: &[&str] =
+    &["af-packet-input", "tap-input", "memif-input", "pcap-input", "generator-input", "null-input"];
+
+/// Opens a port. Its queues come with the first [`Port::service`] that finds the link up.
+///
+/// # Errors
+/// What is wrong with the configuration or the system, and what to do about it.
+pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, OpenError> {
+    let missing = |driver| Err(OpenError::NotBuilt { driver });
+    match config {
+        PortConfig::AfPacket(_) => missing("af-packet"),
+        PortConfig::Tap(_) => missing("tap"),
+        PortConfig::Memif(_) => missing("memif"),
+        PortConfig::Pcap(_) => missing("pcap"),
+        PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
+        PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_driver_has_one_input() {
+        assert_eq!(DRIVERS.len(), INPUTS.len());
+        for (driver, input) in DRIVERS.iter().zip(INPUTS) {
+            assert_eq!(format!("{driver}-input"), *input);
+        }
+    }
+}

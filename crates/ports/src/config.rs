@@ -1,0 +1,185 @@
+//! What a port is asked to be: plain values that the forwarder fills in.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::{DRIVERS, INPUTS};
+
+/// A driver and what it is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortConfig {
+    /// A network device of this machine.
+    AfPacket(AfPacketConfig),
+    /// A TAP device that the port makes.
+    Tap(TapConfig),
+    /// Shared memory with another program.
+    Memif(MemifConfig),
+    /// Capture files.
+    Pcap(PcapConfig),
+    /// Packets made in memory.
+    Generator(GeneratorConfig),
+    /// Nothing.
+    Null(NullConfig),
+}
+
+impl PortConfig {
+    /// The driver as an index into [`DRIVERS`] and [`INPUTS`].
+    pub fn index(&self) -> usize {
+        match self {
+            Self::AfPacket(_) => 0,
+            Self::Tap(_) => 1,
+            Self::Memif(_) => 2,
+            Self::Pcap(_) => 3,
+            Self::Generator(_) => 4,
+            Self::Null(_) => 5,
+        }
+    }
+
+    /// The driver's name.
+    pub fn driver(&self) -> &'static str {
+        DRIVERS[self.index()]
+    }
+
+    /// The graph's name for what the driver receives.
+    pub fn input(&self) -> &'static str {
+        INPUTS[self.index()]
+    }
+}
+
+/// A network device of this machine, over AF_PACKET.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AfPacketConfig {
+    /// The device's name.
+    pub device: String,
+    /// The network namespace: a name below `/run/netns` or a path. `None`: our own.
+    pub netns: Option<String>,
+    /// Receive queues, 1 to 64; 0: one.
+    pub rx_queues: u16,
+    /// Transmit queues, 1 to 64; 0: one.
+    pub tx_queues: u16,
+}
+
+/// A TAP device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TapConfig {
+    /// The device's name.
+    pub device: String,
+    /// The network namespace: a name below `/run/netns` or a path. `None`: our own.
+    pub netns: Option<String>,
+    /// Queues in each direction, 1 to 64; 0: one.
+    pub queues: u16,
+}
+
+/// Who listens and who owns the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemifRole {
+    /// Listens on the socket; maps the peer's memory.
+    #[default]
+    Master,
+    /// Connects to the socket; owns the memory.
+    Slave,
+}
+
+/// A shared-memory link, memif 2.0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemifConfig {
+    /// The Unix socket; a name that begins with `@` is an abstract one.
+    pub socket: String,
+    /// Tells links apart that share a socket.
+    pub id: u32,
+    /// Who listens and who owns the memory.
+    pub role: MemifRole,
+    /// What both ends must know, 24 bytes at most.
+    pub secret: Option<String>,
+    /// Descriptors of each ring: a power of two, 64 to 16,384; 0: 1,024. Slave only.
+    pub ring_size: u32,
+    /// Bytes of each buffer, 256 to 65,536, a multiple of 64; 0: 2,048. Slave only.
+    pub buffer_size: u32,
+    /// Queues towards us, 1 to 16; 0: one. The master takes what the slave brings, up to this.
+    pub rx_queues: u16,
+    /// Queues towards the peer, 1 to 16; 0: one. As `rx_queues`.
+    pub tx_queues: u16,
+    /// The port's own MAC address. `None`: one made from random.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// Capture files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PcapConfig {
+    /// A pcap or pcapng file whose frames are received once. `None`: nothing comes.
+    pub input: Option<PathBuf>,
+    /// A pcap file, made anew, for what is sent. `None`: what is sent is gone.
+    pub output: Option<PathBuf>,
+    /// The port's own MAC address. `None`: one made from random.
+    pub mac: Option<[u8; 6]>,
+}
+
+/// Where generated packets go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destinations {
+    /// So many addresses from `destination` on; at least one.
+    Range(u64),
+    /// IPv4 addresses from a list.
+    List4(Arc<[u32]>),
+    /// IPv6 addresses from a list.
+    List6(Arc<[u128]>),
+}
+
+/// Packets made in memory: UDP over IPv4 or IPv6 from one host to one or many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GeneratorConfig {
+    /// Bytes of a frame without FCS: headers (42; IPv6: 62; VLAN: 4 more) to 2,112.
+    pub frame: u16,
+    /// Packets in all; 0: for ever.
+    pub count: u64,
+    /// Packets per second; 0: as fast as they are taken.
+    pub rate: u64,
+    /// The next hop's MAC address. `None`: the port's own.
+    pub destination_mac: Option<[u8; 6]>,
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The first receiver's address, of the same family.
+    pub destination: IpAddr,
+    /// All receivers.
+    pub destinations: Destinations,
+    /// VLAN of the frames, 1 to 4,094; 0: untagged.
+    pub vlan: u16,
+    /// Visit the receivers in a pseudo-random order, not in turn.
+    pub random: bool,
+    /// Receive queues, 1 to 64; 0: one. Count and rate are shared between them.
+    pub queues: u16,
+    /// Packets that lie prepared in each queue; 0: 8,192. Needs as many buffers.
+    pub prepared: u32,
+    /// The port's own MAC address. `None`: one made from random.
+    pub mac: Option<[u8; 6]>,
+}
+
+impl Default for GeneratorConfig {
+    fn default() -> Self {
+        Self {
+            frame: 60,
+            count: 0,
+            rate: 0,
+            destination_mac: None,
+            // RFC 2544, appendix C.2.2: addresses for benchmarks.
+            source: IpAddr::from([198, 18, 0, 1]),
+            destination: IpAddr::from([198, 19, 0, 1]),
+            destinations: Destinations::Range(1),
+            vlan: 0,
+            random: false,
+            queues: 0,
+            prepared: 0,
+            mac: None,
+        }
+    }
+}
+
+/// A port that nothing comes from and that swallows what is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NullConfig {
+    /// Transmit queues, 1 to 64; 0: one.
+    pub tx_queues: u16,
+    /// The port's own MAC address. `None`: one made from random.
+    pub mac: Option<[u8; 6]>,
+}

@@ -1,0 +1,86 @@
+//! Why a port could not be opened, and what to do about it.
+
+use std::path::PathBuf;
+
+/// Why a port could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// A value that the driver cannot work with.
+    #[error("{field}: {reason}")]
+    Config {
+        /// The field of the configuration.
+        field: &'static str,
+        /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// This program has no such driver.
+    #[error("this build has no {driver} driver: choose another")]
+    NotBuilt {
+        /// The driver.
+        driver: &'static str,
+    },
+    /// The system wants a right that we lack.
+    #[error("{what} needs {capability}: run as root or give the program that capability")]
+    Permission {
+        /// What was tried.
+        what: String,
+        /// The capability that it needs.
+        capability: &'static str,
+    },
+    /// There is no such network device.
+    #[error("no device {device}{}: create it first, or mend the name", in_netns(netns))]
+    NoDevice {
+        /// The device.
+        device: String,
+        /// Where it was looked for.
+        netns: Option<String>,
+    },
+    /// There is no such network namespace.
+    #[error("no network namespace {netns}: create it first, or mend the name")]
+    NoNamespace {
+        /// Name or path.
+        netns: String,
+    },
+    /// Another program holds it.
+    #[error("{what} is in use: stop the other user or choose another")]
+    Busy {
+        /// The device, socket or file.
+        what: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {reason}", path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// The pool has too few buffers for this port.
+    #[error("the port wants {wanted} packet buffers, {buffers} are there: give the workers more")]
+    Buffers {
+        /// Buffers that the port would hold.
+        wanted: u64,
+        /// Buffers of the pool.
+        buffers: u32,
+    },
+    /// The system refused.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+fn in_netns(netns: &Option<String>) -> String {
+    netns.as_ref().map(|name| format!(" in network namespace {name}")).unwrap_or_default()
+}

@@ -1,0 +1,123 @@
+//! The receive queue of a generator: hands out the oldest prepared packets and
+//! writes as many new ones, so that what the graph gets was written long ago.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stoa_engine::pool::SLOT;
+use stoa_engine::{Doze, Pool, PoolCache, RxQueue, Shelf, VECTOR, Vector, clock};
+
+use super::pace::Pace;
+use super::receivers::{Order, Receivers};
+use super::template::Template;
+
+/// A receive queue whose packets are made in memory.
+pub(crate) struct GeneratorRx {
+    template: Template,
+    receivers: Receivers,
+    order: Order,
+    /// Packets still to be written.
+    unwritten: u64,
+    shelf: Shelf,
+    scratch: Box<Vector>,
+    pace: Pace,
+    missed: Arc<AtomicU64>,
+}
+
+impl GeneratorRx {
+    /// A queue with `prepared` packets ready, fewer when the pool has no more. It
+    /// gives `count` packets in all at `rate` per second (0: without limit).
+    pub(crate) fn new(
+        pool: &'static Pool,
+        template: Template,
+        (receivers, order): (Receivers, Order),
+        (count, rate): (u64, u64),
+        prepared: usize,
+        missed: Arc<AtomicU64>,
+    ) -> Self {
+        let mut queue = Self {
+            template,
+            receivers,
+            order,
+            unwritten: count,
+            shelf: Shelf::new(pool, prepared),
+            scratch: Vector::new(pool),
+            pace: Pace::new(rate, prepared as u64),
+            missed,
+        };
+        let mut cache = PoolCache::new(pool);
+        while queue.restock(&mut cache) > 0 {}
+        queue
+    }
+
+    /// Writes as many packets as the shelf has room for, one vector at most.
+    fn restock(&mut self, pool: &mut PoolCache) -> usize {
+        let want = self.shelf.room().min(VECTOR).min(self.unwritten as usize);
+        if want == 0 {
+            return 0;
+        }
+        let lanes = pool.fill(&mut self.scratch, want);
+        let (template, order) = (&self.template, &mut self.order);
+        let frames = &mut self.scratch;
+        // One loop for each order, so that no packet pays for the choice.
+        match &self.receivers {
+            Receivers::Range4(first) => write(frames, order, |slot, number| {
+                template.write_ip4(slot, first.wrapping_add(number as u32));
+            }),
+            Receivers::List4(list) => write(frames, order, |slot, number| {
+                template.write_ip4(slot, list[number as usize]);
+            }),
+            Receivers::Range6(first) => write(frames, order, |slot, number| {
+                template.write_ip6(slot, first.wrapping_add(number.into()));
+            }),
+            Receivers::List6(list) => write(frames, order, |slot, number| {
+                template.write_ip6(slot, list[number as usize]);
+            }),
+        }
+        frames.length[..lanes].fill(template.size() as u16);
+        self.unwritten -= lanes as u64;
+        self.shelf.put(frames, 0)
+    }
+}
+
+#[inline(always)]
+fn write(frames: &mut Vector, order: &mut Order, put: impl Fn(&mut [u8; SLOT], u64)) {
+    let lanes = frames.len();
+    if order.is_single() {
+        (0..lanes).for_each(|lane| put(frames.slot_mut(lane), 0));
+    } else if order.in_turn() {
+        (0..lanes).for_each(|lane| put(frames.slot_mut(lane), order.turn()));
+    } else {
+        (0..lanes).for_each(|lane| put(frames.slot_mut(lane), order.random()));
+    }
+}
+
+impl RxQueue for GeneratorRx {
+    fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
+        let mut want = vector.room();
+        if !self.pace.is_free() {
+            let (due, shed) = self.pace.due(clock::tsc());
+            if shed > 0 {
+                self.missed.fetch_add(shed, Ordering::Relaxed);
+            }
+            want = want.min(due as usize);
+            if want == 0 {
+                return 0;
+            }
+        }
+        let got = self.shelf.hand_out(vector, want);
+        self.pace.taken(got as u64);
+        self.restock(pool);
+        got
+    }
+
+    fn doze(&mut self) -> Doze {
+        if self.shelf.is_empty() && self.unwritten == 0 {
+            return Doze::Never;
+        }
+        match self.pace.pause_us(clock::tsc()) {
+            0 => Doze::Awake,
+            pause => Doze::After(pause),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The frame that a generator writes: made once, then copied and patched with
+//! destination and checksum for each packet.
+//!
+//! ```text
+//! Ethernet 14 | VLAN 4? | IPv4 20 or IPv6 40 | UDP 8 | zeros
+//! ```
+
+use std::net::IpAddr;
+
+use stoa_engine::pool::{FRAME_MAX, HEADROOM, SLOT};
+
+use crate::config::GeneratorConfig;
+use crate::error::OpenError;
+
+/// Bytes that are copied at once: a cache line, which holds all headers of the small frames.
+const LINE: usize = 64;
+/// UDP source port: the first dynamic one (RFC 6335, section 6).
+const SOURCE_PORT: u16 = 49_152;
+/// UDP destination port: discard (RFC 863).
+const DESTINATION_PORT: u16 = 9;
+/// Initial TTL and hop limit.
+const TTL: u8 = 64;
+
+/// A frame without its destination.
+pub(crate) struct Template {
+    line: [u8; LINE],
+    frame: Vec<u8>,
+    destination_at: usize,
+    checksum_at: usize,
+    /// Ones' complement sum of what the checksum covers, destination left out, in native order.
+    sum: u64,
+}
+
+impl Template {
+    /// Makes the frame that `config` asks for; `mac` is the receiver when none is given.
+    pub(crate) fn new(config: &GeneratorConfig, mac: [u8; 6]) -> Result<Self, OpenError> {
+        let tag = if config.vlan == 0 { 0 } else { 4 };
+        let ip = 14 + tag;
+        let headers = ip + 8 + if config.source.is_ipv4() { 20 } else { 40 };
+        let size = usize::from(config.frame);
+        if size < headers || size > FRAME_MAX {
+            let reason = format!("{size} bytes: give {headers} to {FRAME_MAX}");
+            return Err(OpenError::Config { field: "frame", reason });
+        }
+        if config.vlan > 4094 {
+            let reason = format!("{}: give 1 to 4094, or 0 for untagged", config.vlan);
+            return Err(OpenError::Config { field: "vlan", reason });
+        }
+        let mut frame = vec![0; size.max(LINE)];
+        frame[..6].copy_from_slice(&config.destination_mac.unwrap_or(mac));
+        frame[6..12].copy_from_slice(&sender(mac));
+        if tag != 0 {
+            frame[12..14].copy_from_slice(&[0x81, 0x00]);
+            frame[14..16].copy_from_slice(&config.vlan.to_be_bytes());
+        }
+        let udp = (size - headers + 8) as u16;
+        let (destination_at, checksum_at, sum) = match config.source {
+            IpAddr::V4(source) => {
+                frame[ip - 2..ip].copy_from_slice(&[0x08, 0x00]);
+                ip4(&mut frame[ip..], source.octets(), udp);
+                // UDP over IPv4 may go without a checksum (RFC 768).
+                write_udp(&mut frame[ip + 20..], udp);
+                (ip + 16, ip + 10, sum(&frame[ip..ip + 20]))
+            }
+            IpAddr::V6(source) => {
+                frame[ip - 2..ip].copy_from_slice(&[0x86, 0xdd]);
+                ip6(&mut frame[ip..], source.octets(), udp);
+                write_udp(&mut frame[ip + 40..], udp);
+                // Source, payload and the pseudo-header of RFC 8200, section 8.1.
+                let pseudo = u64::from(17_u16.to_be()) + u64::from(udp.to_be());
+                let covered = sum(&frame[ip + 8..ip + 24]) + sum(&frame[ip + 40..size]);
+                (ip + 24, ip + 46, covered + pseudo)
+            }
+        };
+        let mut line = [0; LINE];
+        line.copy_from_slice(&frame[..LINE]);
+        frame.truncate(size);
+        Ok(Self { line, frame, destination_at, checksum_at, sum })
+    }
+
+    /// Bytes of a frame.
+    pub(crate) fn size(&self) -> usize {
+        self.frame.len()
+    }
+
+    #[inline(always)]
+    fn copy(&self, slot: &mut [u8; SLOT]) {
+        if self.frame.len() <= LINE {
+            slot[HEADROOM..HEADROOM + LINE].copy_from_slice(&self.line);
+        } else {
+            slot[HEADROOM..HEADROOM + self.frame.len()].copy_from_slice(&self.frame);
+        }
+    }
+
+    /// Writes a frame to an IPv4 destination into a buffer, after the headroom.
+    #[inline(always)]
+    pub(crate) fn write_ip4(&self, slot: &mut [u8; SLOT], destination: u32) {
+        self.copy(slot);
+        let destination = destination.to_be();
+        let checksum = !fold(self.sum + u64::from(destination));
+        put(slot, self.destination_at, destination.to_ne_bytes());
+        put(slot, self.checksum_at, checksum.to_ne_bytes());
+    }
+
+    /// Writes a frame to an IPv6 destination into a buffer, after the headroom.
+    #[inline(always)]
+    pub(crate) fn write_ip6(&self, slot: &mut [u8; SLOT], destination: u128) {
+        self.copy(slot);
+        let destination = destination.to_be();
+        let words = [0, 32, 64, 96].map(|shift| u64::from((destination >> shift) as u32));
+        let checksum = match !fold(self.sum + words.iter().sum::<u64>()) {
+            // Zero would say that there is none (RFC 8200, section 8.1).
+            0 => 0xffff,
+            checksum => checksum,
+        };
+        put(slot, self.destination_at, destination.to_ne_bytes());
+        put(slot, self.checksum_at, checksum.to_ne_bytes());
+    }
+}
+
+#[inline(always)]
+fn put<const N: usize>(slot: &mut [u8; SLOT], at: usize, bytes: [u8; N]) {
+    slot[HEADROOM + at..][..N].copy_from_slice(&bytes);
+}
+
+/// The host that seems to send: the port's address with another last byte.
+fn sender(mut mac: [u8; 6]) -> [u8; 6] {
+    mac[5] ^= 1;
+    mac
+}
+
+fn ip4(header: &mut [u8], source: [u8; 4], udp: u16) {
+    header[0] = 0x45;
+    header[2..4].copy_from_slice(&(20 + udp).to_be_bytes());
+    // An atomic datagram: identification 0 and "don't fragment" (RFC 6864, section 4).
+    header[6] = 0x40;
+    header[8] = TTL;
+    header[9] = 17;
+    header[12..16].copy_from_slice(&source);
+}
+
+fn ip6(header: &mut [u8], source: [u8; 16], udp: u16) {
+    header[0] = 0x60;
+    header[4..6].copy_from_slice(&udp.to_be_bytes());
+    header[6] = 17;
+    header[7] = TTL;
+    header[8..24].copy_from_slice(&source);
+}
+
+fn write_udp(header: &mut [u8], length: u16) {
+    header[..2].copy_from_slice(&SOURCE_PORT.to_be_bytes());
+    header[2..4].copy_from_slice(&DESTINATION_PORT.to_be_bytes());
+    header[4..6].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Sum of 16-bit words in native order (RFC 1071, section 2(B): the order does not matter).
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.chunks(2).map(|w| u64::from(u16::from_ne_bytes([w[0], *w.get(1).unwrap_or(&0)]))).sum()
+}
+
+#[inline(always)]
+fn fold(sum: u64) -> u16 {
+    let sum = (sum >> 32) + (sum & 0xffff_ffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}

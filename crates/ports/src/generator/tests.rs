@@ -1,0 +1,189 @@
+//! What a generator writes, and how much.
+
+use std::net::IpAddr;
+
+use stoa_engine::pool::HugePages;
+use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector, clock};
+
+use super::open;
+use crate::config::{Destinations, GeneratorConfig};
+
+fn up(config: &GeneratorConfig, pool: &'static Pool) -> Queues {
+    let mut port = open(config, pool).unwrap();
+    let Some(PortEvent::Up(queues)) = port.service().pop() else { panic!("no queues") };
+    assert!(port.service().is_empty());
+    queues
+}
+
+/// All frames that come, at most `most`.
+fn frames(queues: &mut Queues, pool: &'static Pool, most: usize) -> Vec<Vec<u8>> {
+    let mut cache = PoolCache::new(pool);
+    let mut vector = Vector::new(pool);
+    let mut all = Vec::new();
+    for rx in &mut queues.rx {
+        while all.len() < most && rx.receive(&mut vector, &mut cache) > 0 {
+            all.extend((0..vector.len()).map(|lane| vector.bytes(lane).to_vec()));
+            cache.free_from(&mut vector, 0);
+        }
+    }
+    all
+}
+
+/// The ones' complement sum of RFC 1071, the slow and plain way.
+fn sum(parts: &[&[u8]]) -> u16 {
+    let words = parts.concat();
+    let mut sum = 0_u32;
+    for word in words.chunks(2) {
+        sum += u32::from(u16::from_be_bytes([word[0], *word.get(1).unwrap_or(&0)]));
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    sum as u16
+}
+
+#[test]
+fn ip4_frames_are_whole_and_visit_all_in_turn() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    for (frame, vlan) in [(42, 0), (60, 0), (64, 7), (65, 0), (1514, 4094)] {
+        let config = GeneratorConfig {
+            frame,
+            vlan,
+            count: 600,
+            prepared: 300,
+            destination_mac: Some([2, 0, 0, 0, 0, 9]),
+            destinations: Destinations::Range(7),
+            ..GeneratorConfig::default()
+        };
+        if vlan != 0 && frame < 46 {
+            continue;
+        }
+        let mut queues = up(&config, pool);
+        let all = frames(&mut queues, pool, 1000);
+        assert_eq!(all.len(), 600);
+        assert_eq!(queues.rx[0].doze(), Doze::Never);
+        for (number, bytes) in all.iter().enumerate() {
+            assert_eq!(bytes.len(), usize::from(frame));
+            assert_eq!(bytes[..6], [2, 0, 0, 0, 0, 9]);
+            let ip = if vlan == 0 { &bytes[14..] } else { &bytes[18..] };
+            assert_eq!(sum(&[&ip[..20]]), 0xffff);
+            assert_eq!(usize::from(u16::from_be_bytes([ip[2], ip[3]])), ip.len());
+            assert_eq!(ip[16..20], [198, 19, 0, 1 + (number % 7) as u8]);
+        }
+        drop(queues);
+        assert_eq!(pool.free(), 1024);
+    }
+}
+
+#[test]
+fn ip6_checksums_hold_for_every_destination() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let list: Vec<u128> =
+        (0..50).map(|n: u128| n.wrapping_mul(0x1234_5678_9abc_def1) << 60 | n).collect();
+    let config = GeneratorConfig {
+        frame: 79,
+        count: 200,
+        source: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+        destination: IpAddr::from([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1]),
+        destinations: Destinations::List6(list.clone().into()),
+        random: true,
+        ..GeneratorConfig::default()
+    };
+    let mut seen = std::collections::HashSet::new();
+    for bytes in frames(&mut up(&config, pool), pool, 1000) {
+        let (ip, udp) = (&bytes[14..54], &bytes[54..]);
+        let length = (udp.len() as u32).to_be_bytes();
+        assert_eq!(sum(&[&ip[8..40], &length, &[0, 0, 0, 17], udp]), 0xffff);
+        let destination = u128::from_be_bytes(ip[24..40].try_into().unwrap());
+        assert!(list.contains(&destination));
+        seen.insert(destination);
+    }
+    assert!(seen.len() > 40, "{} of 50", seen.len());
+}
+
+#[test]
+fn count_and_destinations_are_shared_between_queues() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let config = GeneratorConfig {
+        count: 11,
+        queues: 3,
+        destinations: Destinations::Range(9),
+        ..GeneratorConfig::default()
+    };
+    let mut queues = up(&config, pool);
+    assert_eq!((queues.rx.len(), queues.tx.len()), (3, 3));
+    let all = frames(&mut queues, pool, 100);
+    assert_eq!(all.len(), 11);
+    let firsts: Vec<u8> = [0, 4, 8].iter().map(|first: &usize| all[*first][33]).collect();
+    assert_eq!(firsts, [1, 4, 7]);
+}
+
+#[test]
+fn a_rate_is_kept() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let config = GeneratorConfig { rate: 200, count: 100, ..GeneratorConfig::default() };
+    let mut queues = up(&config, pool);
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    let start = clock::tsc();
+    assert!(matches!(queues.rx[0].doze(), Doze::After(1..=5001)));
+    let mut got = 0;
+    while got < 10 {
+        got += queues.rx[0].receive(&mut vector, &mut cache);
+    }
+    // Never faster; how much slower is the machine's affair.
+    assert!((clock::tsc() - start) as f64 / clock::tsc_hz() as f64 > 0.045);
+}
+
+#[test]
+fn nonsense_is_refused() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let good = GeneratorConfig { count: 1, ..GeneratorConfig::default() };
+    assert!(open(&good, pool).is_ok());
+    let bad = [
+        GeneratorConfig { frame: 41, ..good.clone() },
+        GeneratorConfig { frame: 2113, ..good.clone() },
+        GeneratorConfig { vlan: 4095, ..good.clone() },
+        GeneratorConfig { queues: 65, ..good.clone() },
+        GeneratorConfig { destinations: Destinations::Range(0), ..good.clone() },
+        GeneratorConfig { destinations: Destinations::Range(1 << 33), ..good.clone() },
+        GeneratorConfig { destinations: Destinations::List4([].into()), ..good.clone() },
+        GeneratorConfig { destinations: Destinations::List6([1].into()), ..good.clone() },
+        GeneratorConfig { prepared: u32::MAX, ..good.clone() },
+        GeneratorConfig { count: 0, ..good.clone() },
+    ];
+    for config in bad {
+        assert!(open(&config, pool).is_err(), "{config:?}");
+    }
+    assert_eq!(pool.free(), 1024);
+}
+
+/// `cargo test -p stoa-ports --release -- --ignored --nocapture cost`
+#[test]
+#[ignore = "a measurement"]
+fn cost() {
+    let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
+    let list: std::sync::Arc<[u32]> =
+        (0..1 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761)).collect();
+    let cases = [
+        ("one", 60, Destinations::Range(1), false),
+        ("range in turn", 60, Destinations::Range(1 << 20), false),
+        ("range random", 60, Destinations::Range(1 << 20), true),
+        ("list random", 60, Destinations::List4(list), true),
+        ("one, 1514 B", 1514, Destinations::Range(1), false),
+    ];
+    for (name, frame, destinations, random) in cases {
+        let config = GeneratorConfig { frame, destinations, random, ..GeneratorConfig::default() };
+        let mut queues = up(&config, pool);
+        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+        let mut best = f64::MAX;
+        for _ in 0..20 {
+            let (mut cycles, mut packets) = (0, 0);
+            while packets < 200_000 {
+                let start = clock::tsc();
+                packets += queues.rx[0].receive(&mut vector, &mut cache);
+                cycles += clock::tsc() - start;
+                cache.free_from(&mut vector, 0);
+            }
+            best = best.min(cycles as f64 / packets as f64);
+        }
+        println!("generator, {name}: {best:.1} cycles per packet");
+    }
+}
