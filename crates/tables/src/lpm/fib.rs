@@ -1,0 +1,258 @@
+//! The shared side of a longest-prefix match: root array, chunks, and look-ups in them.
+
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use zerocopy::FromZeros;
+
+use super::key::{Key, STRIDE};
+
+/// Set in a word that leads to a chunk; the rest is the chunk's position in the arena.
+pub(crate) const CHILD: u32 = 1 << 31;
+/// Words of an arena so that `2 * position + slot` stays within 31 bits (SIMD gathers).
+pub(crate) const MAX_LOOKUP_WORDS: usize = 1 << 30;
+const LINE_BYTES: usize = 64;
+const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
+/// Words after the last page, so that reading a chunk at any position stays inside.
+pub(crate) const SLACK_WORDS: usize = 40;
+/// Addresses that walk down together, so that their cache misses overlap.
+pub(crate) const LANES: usize = 16;
+
+/// A stretch of a table's memory, for whoever wants to advise the system about huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its first byte.
+    pub start: *const u8,
+    /// Its length in bytes, including what is not used yet.
+    pub bytes: usize,
+}
+
+/// How a batch is looked up; all kernels give the same answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Plain code for any machine.
+    Scalar,
+    /// The same code with the x86-64 instructions for bit counting and shifting.
+    Bits,
+    /// 16 lanes of AVX-512 (F, DQ, VL, VPOPCNTDQ); IPv4 only, IPv6 uses `Bits`.
+    Avx512,
+}
+
+impl Kernel {
+    /// The fastest kernel that this machine has.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            if super::kernel::has_avx512() {
+                return Self::Avx512;
+            }
+            if super::kernel::has_bits() {
+                return Self::Bits;
+            }
+        }
+        Self::Scalar
+    }
+
+    /// Whether this machine can run it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Bits => super::kernel::has_bits(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => super::kernel::has_avx512(),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+}
+
+/// Root array and chunk arena; written by one [`Lpm`](super::Lpm), read by all.
+#[derive(Debug)]
+pub(crate) struct Fib {
+    root: Box<[AtomicU32]>,
+    arena: Box<[AtomicU64]>,
+    /// Words to skip so that the first page begins on a cache line. (Asking the allocator for the
+    /// alignment would make it clear, and so touch, the whole arena.)
+    skew: usize,
+}
+
+impl Fib {
+    /// `None` when the system refuses the address space.
+    pub(crate) fn new(root_bits: u8, words: usize) -> Option<Self> {
+        let root = <[AtomicU32]>::new_box_zeroed_with_elems(1 << root_bits).ok()?;
+        let arena = <[AtomicU64]>::new_box_zeroed_with_elems(words + SLACK_WORDS).ok()?;
+        let skew = (LINE_BYTES - arena.as_ptr().addr() % LINE_BYTES) / size_of::<u64>();
+        Some(Self { root, arena, skew: skew % LINE_WORDS })
+    }
+
+    #[inline(always)]
+    pub(crate) fn root(&self) -> &[AtomicU32] {
+        &self.root
+    }
+
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        self.arena.get(self.skew..).unwrap_or(&[])
+    }
+
+    pub(crate) fn regions(&self) -> [Region; 2] {
+        [
+            Region { start: self.root.as_ptr().cast(), bytes: size_of_val(&*self.root) },
+            Region { start: self.arena.as_ptr().cast(), bytes: size_of_val(&*self.arena) },
+        ]
+    }
+
+    /// Writes a chunk that no reader can reach yet.
+    pub(crate) fn write_chunk(&self, at: u32, bitmap: u64, runs: &[u32]) {
+        let words = &self.words()[at as usize..];
+        words[0].store(bitmap, Ordering::Relaxed);
+        for (word, pair) in words[1..].iter().zip(runs.chunks(2)) {
+            let high = pair.get(1).copied().unwrap_or(0);
+            word.store(u64::from(pair[0]) | u64::from(high) << 32, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn bitmap(&self, at: u32) -> u64 {
+        self.words()[at as usize].load(Ordering::Relaxed)
+    }
+
+    /// Stores the runs of a chunk that readers may be using: each word at once, only what differs.
+    pub(crate) fn rewrite_runs(&self, at: u32, runs: &[u32]) {
+        for (word, pair) in self.words()[at as usize + 1..].iter().zip(runs.chunks(2)) {
+            let high = pair.get(1).copied().unwrap_or(0);
+            let new = u64::from(pair[0]) | u64::from(high) << 32;
+            if word.load(Ordering::Relaxed) != new {
+                word.store(new, Ordering::Release);
+            }
+        }
+    }
+
+    pub(crate) fn store_root(&self, block: usize, word: u32) {
+        if self.root[block].load(Ordering::Relaxed) != word {
+            self.root[block].store(word, Ordering::Release);
+        }
+    }
+}
+
+/// Words of a chunk with `runs` runs: its bitmap and two runs per word.
+pub(crate) fn chunk_words(runs: u32) -> usize {
+    1 + (runs as usize).div_ceil(2)
+}
+
+/// One step down: the run of chunk `word` for the next six bits. A leaf stays what it is.
+#[inline(always)]
+fn step(words: &[AtomicU64], word: u32, six: usize) -> u32 {
+    let is_child = word & CHILD != 0;
+    // A leaf reads the arena's first words, always in cache, and throws them away: cheaper than
+    // a branch that is wrong every other time.
+    let at = if is_child { (word & !CHILD) as usize } else { 0 };
+    let Some(bitmap) = words.get(at) else { return 0 };
+    let through = bitmap.load(Ordering::Relaxed) & (u64::MAX >> (63 - six));
+    let half = 1 + through.count_ones() as usize;
+    let Some(pair) = words.get(at + half / 2) else { return 0 };
+    let run = (pair.load(Ordering::Acquire) >> (32 * (half & 1))) as u32;
+    if is_child { run } else { word }
+}
+
+/// Looks up to [`LANES`] addresses up, all lanes one level at a time.
+#[inline(always)]
+pub(crate) fn lookup_lanes<K: Key>(
+    root: &[AtomicU32],
+    words: &[AtomicU64],
+    keys: &[K],
+    out: &mut [u32],
+) {
+    let mut any = 0;
+    for (out, key) in out.iter_mut().zip(keys) {
+        *out = root.get(key.root()).map_or(0, |word| word.load(Ordering::Acquire));
+        any |= *out;
+    }
+    let mut depth = K::ROOT_BITS;
+    while any & CHILD != 0 && depth < K::BITS {
+        any = 0;
+        for (out, key) in out.iter_mut().zip(keys) {
+            *out = step(words, *out, key.six(depth));
+            any |= *out;
+        }
+        depth += STRIDE;
+    }
+}
+
+/// The scalar kernel.
+#[inline(always)]
+pub(crate) fn lookup_scalar<K: Key>(
+    root: &[AtomicU32],
+    words: &[AtomicU64],
+    keys: &[K],
+    out: &mut [u32],
+) {
+    for (keys, out) in keys.chunks(LANES).zip(out.chunks_mut(LANES)) {
+        lookup_lanes(root, words, keys, out);
+    }
+}
+
+/// Look-ups in a table while its writer changes it. Cheap to clone; give one to each worker.
+///
+/// A worker may use a value until its next quiescent point; see [`crate::grace`].
+#[derive(Debug)]
+pub struct LpmReader<K> {
+    fib: Arc<Fib>,
+    kernel: Kernel,
+    key: PhantomData<K>,
+}
+
+impl<K> Clone for LpmReader<K> {
+    fn clone(&self) -> Self {
+        Self { fib: Arc::clone(&self.fib), kernel: self.kernel, key: PhantomData }
+    }
+}
+
+impl<K: Key> LpmReader<K> {
+    pub(crate) fn new(fib: Arc<Fib>) -> Self {
+        Self { fib, kernel: Kernel::detect(), key: PhantomData }
+    }
+
+    /// This reader with another kernel, for tests and benches; `None` when the machine lacks it.
+    pub fn with_kernel(mut self, kernel: Kernel) -> Option<Self> {
+        self.kernel = kernel;
+        kernel.is_available().then_some(self)
+    }
+
+    /// The kernel in use.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// The value of the longest prefix that covers `key`; 0 when there is none.
+    #[inline]
+    pub fn lookup(&self, key: K) -> u32 {
+        let mut out = [0];
+        lookup_lanes(self.fib.root(), self.fib.words(), &[key], &mut out);
+        out[0]
+    }
+
+    /// Looks 16 addresses (host byte order) up together.
+    #[inline]
+    pub fn lookup16(&self, keys: &[K; LANES]) -> [u32; LANES] {
+        let mut out = [0; LANES];
+        self.lookup_batch(keys, &mut out);
+        out
+    }
+
+    /// Looks any number of addresses (host byte order) up: `out[i]` belongs to `keys[i]`. The
+    /// longer the batch, the more cache misses overlap; whole vectors are best. Works on the
+    /// shorter of the two slices.
+    #[inline]
+    pub fn lookup_batch(&self, keys: &[K], out: &mut [u32]) {
+        let (root, words) = (self.fib.root(), self.fib.words());
+        match self.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => K::lookup_avx512(root, words, keys, out),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Bits => super::kernel::lookup_bits(root, words, keys, out),
+            _ => lookup_scalar(root, words, keys, out),
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Next hops: the shared objects that prefixes point to.
+//!
+//! A route's value is the id of a next hop, and a next hop is one 64-bit word, so changing that
+//! word redirects every prefix that points to it, at once and whatever their number. Workers
+//! resolve an id and a flow hash to an adjacency (for a group through one of its buckets) or to
+//! something special, whose code (drop kinds, local delivery, punt) is the owner's.
+//!
+//! ```text
+//! bits 56..64 kind | 48..56 code, or shift of the hash | 0..32 argument, adjacency or first bucket
+//! ```
+
+mod group;
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerocopy::FromZeros;
+
+use crate::grace::{Reclaim, Retired};
+pub use group::MAX_MEMBERS;
+use group::{Range, Room};
+
+const KIND_SHIFT: u32 = 56;
+const CODE_SHIFT: u32 = 48;
+const SPECIAL: u64 = 1;
+const ADJACENCY: u64 = 2;
+const GROUP: u64 = 3;
+
+/// A member of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Id in [`Adjacencies`](crate::adjacency::Adjacencies); each at most once in a group.
+    pub adjacency: u32,
+    /// Share of the flows, relative to the other members; not 0.
+    pub weight: u16,
+}
+
+/// A next hop as it is given to the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextHop {
+    /// No sending: dropped, delivered locally, punted. Both numbers are the owner's.
+    Special {
+        /// What to do.
+        code: u8,
+        /// With what.
+        argument: u32,
+    },
+    /// One adjacency.
+    Adjacency(u32),
+    /// One of 1 to [`MAX_MEMBERS`] adjacencies, by flow hash.
+    Group(Vec<Member>),
+}
+
+/// What a worker does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// The id is 0 (no route), unknown or removed.
+    Missing,
+    /// See [`NextHop::Special`].
+    Special {
+        /// What to do.
+        code: u8,
+        /// With what.
+        argument: u32,
+    },
+    /// Send by this adjacency.
+    Adjacency(u32),
+}
+
+/// The limits of a [`NextHops`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NextHopCapacity {
+    /// Next hops (8 bytes each for workers, 4 for the writer).
+    pub objects: usize,
+    /// Buckets of all groups together (4 bytes each); a group takes 16 or more per member, at
+    /// least 16 and at most 4,096 in all, a power of two.
+    pub buckets: usize,
+}
+
+/// Why a table of next hops refused; nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NextHopError {
+    /// Every id is in use or waits for its grace period.
+    #[error("no room: all {0} next hops are in use; raise the table's capacity")]
+    Full(usize),
+    /// Not enough buckets in one run.
+    #[error("no room for {0} buckets of a multipath group; raise the table's capacity")]
+    BucketsFull(usize),
+    /// No members, or more than [`MAX_MEMBERS`].
+    #[error("a multipath group has {0} members; give 1 to {MAX_MEMBERS}")]
+    MemberCount(usize),
+    /// A member without weight.
+    #[error("adjacency {0} has weight 0 in a multipath group; leave it out or give it a weight")]
+    ZeroWeight(u32),
+    /// A member twice.
+    #[error("adjacency {0} is twice in a multipath group; give it a higher weight instead")]
+    DuplicateMember(u32),
+    /// No next hop has this id.
+    #[error("there is no next hop {0}")]
+    Absent(u32),
+    /// To be removed, but still referred to.
+    #[error("next hop {id} is still used {references} times; remove its users first")]
+    InUse {
+        /// The next hop.
+        id: u32,
+        /// How often it is used.
+        references: u32,
+    },
+    /// Released more often than retained.
+    #[error("next hop {0} is not in use")]
+    NotInUse(u32),
+}
+
+#[derive(Debug)]
+struct Shared {
+    objects: Box<[AtomicU64]>,
+    buckets: Box<[AtomicU32]>,
+}
+
+impl Shared {
+    #[inline(always)]
+    fn resolve(&self, id: u32, flow_hash: u32) -> Resolved {
+        let Some(object) = self.objects.get(id as usize) else { return Resolved::Missing };
+        let word = object.load(Ordering::Acquire);
+        let code = (word >> CODE_SHIFT) as u8;
+        match word >> KIND_SHIFT {
+            ADJACENCY => Resolved::Adjacency(word as u32),
+            GROUP => {
+                let bucket = (word as u32).wrapping_add(flow_hash >> (code & 31));
+                match self.buckets.get(bucket as usize) {
+                    Some(bucket) => Resolved::Adjacency(bucket.load(Ordering::Acquire)),
+                    None => Resolved::Missing,
+                }
+            }
+            SPECIAL => Resolved::Special { code, argument: word as u32 },
+            _ => Resolved::Missing,
+        }
+    }
+}
+
+/// Next hops as workers read them. Cheap to clone; give one to each worker.
+#[derive(Clone, Debug)]
+pub struct NextHopReader(Arc<Shared>);
+
+impl NextHopReader {
+    /// What to do with a packet of this flow whose route has this value. Groups use the upper
+    /// bits of the hash. The answer holds until the next quiescent point.
+    #[inline(always)]
+    pub fn resolve(&self, id: u32, flow_hash: u32) -> Resolved {
+        self.0.resolve(id, flow_hash)
+    }
+
+    /// Whether the flow hash matters for this id: spares its computation.
+    #[inline(always)]
+    pub fn is_group(&self, id: u32) -> bool {
+        let object = self.0.objects.get(id as usize);
+        object.is_some_and(|object| object.load(Ordering::Relaxed) >> KIND_SHIFT == GROUP)
+    }
+}
+
+#[derive(Debug)]
+struct Group {
+    members: Vec<Member>,
+    range: Range,
+}
+
+#[derive(Debug)]
+enum Freed {
+    Id(u32),
+    Buckets(Range),
+}
+
+/// All next hops: the writer's side. Ids begin with 1; 0 stands for "no route".
+#[derive(Debug)]
+pub struct NextHops {
+    shared: Arc<Shared>,
+    references: Vec<u32>,
+    groups: BTreeMap<u32, Group>,
+    room: Room,
+    used: usize,
+    fresh: u32,
+    free: Vec<u32>,
+    retired: Retired<Freed>,
+}
+
+impl NextHops {
+    /// An empty table. `None` when the system has not the address space.
+    pub fn new(capacity: NextHopCapacity) -> Option<Self> {
+        let objects = capacity.objects.min(u32::MAX as usize - 1) + 1;
+        let buckets = capacity.buckets.min(u32::MAX as usize);
+        let shared = Shared {
+            objects: <[AtomicU64]>::new_box_zeroed_with_elems(objects).ok()?,
+            buckets: <[AtomicU32]>::new_box_zeroed_with_elems(buckets).ok()?,
+        };
+        Some(Self {
+            shared: Arc::new(shared),
+            references: vec![0; objects],
+            groups: BTreeMap::new(),
+            room: Room::new(buckets),
+            used: 0,
+            fresh: 1,
+            free: Vec::new(),
+            retired: Retired::new(),
+        })
+    }
+
+    /// A reader for a worker.
+    pub fn reader(&self) -> NextHopReader {
+        NextHopReader(Arc::clone(&self.shared))
+    }
+
+    /// Next hops in use.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// The greatest number of next hops.
+    pub fn capacity(&self) -> usize {
+        self.references.len() - 1
+    }
+
+    /// What a worker would get.
+    pub fn resolve(&self, id: u32, flow_hash: u32) -> Resolved {
+        self.shared.resolve(id, flow_hash)
+    }
+
+    /// Adds a next hop, not referred to yet, and gives its id.
+    ///
+    /// # Errors
+    /// [`NextHopError::Full`], [`NextHopError::BucketsFull`] and those about members.
+    pub fn add(&mut self, next_hop: &NextHop) -> Result<u32, NextHopError> {
+        let id = self.free.last().copied().unwrap_or(self.fresh);
+        if id as usize >= self.references.len() {
+            return Err(NextHopError::Full(self.capacity()));
+        }
+        self.write(id, next_hop)?;
+        if self.free.pop().is_none() {
+            self.fresh += 1;
+        }
+        self.used += 1;
+        Ok(id)
+    }
+
+    /// Changes a next hop, and with it the way of every prefix that points to it. A group that
+    /// stays one keeps its flows where it can.
+    ///
+    /// # Errors
+    /// [`NextHopError::Absent`], [`NextHopError::BucketsFull`] and those about members.
+    pub fn set(&mut self, id: u32, next_hop: &NextHop) -> Result<(), NextHopError> {
+        self.word(id)?;
+        self.write(id, next_hop)
+    }
+
+    /// The next hop of an id.
+    ///
+    /// # Errors
+    /// [`NextHopError::Absent`].
+    pub fn get(&self, id: u32) -> Result<NextHop, NextHopError> {
+        let word = self.word(id)?;
+        Ok(match self.groups.get(&id) {
+            Some(group) => NextHop::Group(group.members.clone()),
+            None if word >> KIND_SHIFT == ADJACENCY => NextHop::Adjacency(word as u32),
+            None => NextHop::Special { code: (word >> CODE_SHIFT) as u8, argument: word as u32 },
+        })
+    }
+
+    /// Counts one more user (a prefix).
+    ///
+    /// # Errors
+    /// [`NextHopError::Absent`].
+    pub fn retain(&mut self, id: u32) -> Result<(), NextHopError> {
+        self.word(id)?;
+        self.references[id as usize] += 1;
+        Ok(())
+    }
+
+    /// Counts one user less and gives how many are left.
+    ///
+    /// # Errors
+    /// [`NextHopError::Absent`], [`NextHopError::NotInUse`].
+    pub fn release(&mut self, id: u32) -> Result<u32, NextHopError> {
+        self.word(id)?;
+        let references = &mut self.references[id as usize];
+        *references = references.checked_sub(1).ok_or(NextHopError::NotInUse(id))?;
+        Ok(*references)
+    }
+
+    /// Removes a next hop without users. Its id is given out again only after a grace period.
+    ///
+    /// # Errors
+    /// [`NextHopError::Absent`], [`NextHopError::InUse`].
+    pub fn remove(&mut self, id: u32) -> Result<(), NextHopError> {
+        self.word(id)?;
+        let references = self.references[id as usize];
+        if references > 0 {
+            return Err(NextHopError::InUse { id, references });
+        }
+        self.shared.objects[id as usize].store(0, Ordering::Release);
+        self.drop_group(id);
+        self.retired.push(Freed::Id(id));
+        self.used -= 1;
+        Ok(())
+    }
+
+    /// Turns everything that uses adjacency `old` to `new`, each word at once, and gives how many
+    /// next hops changed: what a neighbour's new address does. `old` may then be retired. A group
+    /// that has both already loses `old`; its flows go to `new`.
+    pub fn replace_adjacency(&mut self, old: u32, new: u32) -> usize {
+        let word = |adjacency: u32| ADJACENCY << KIND_SHIFT | u64::from(adjacency);
+        let mut changed = 0;
+        if old == new {
+            return changed;
+        }
+        for object in &self.shared.objects[1..self.fresh as usize] {
+            if object.load(Ordering::Relaxed) == word(old) {
+                object.store(word(new), Ordering::Release);
+                changed += 1;
+            }
+        }
+        for group in self.groups.values_mut() {
+            let Some(at) = group.members.iter().position(|member| member.adjacency == old) else {
+                continue;
+            };
+            match group.members.iter().position(|member| member.adjacency == new) {
+                Some(other) => {
+                    let weight = group.members[at].weight;
+                    let other = &mut group.members[other].weight;
+                    *other = other.saturating_add(weight);
+                    group.members.remove(at);
+                }
+                None => group.members[at].adjacency = new,
+            }
+            let start = group.range.start as usize;
+            for bucket in &self.shared.buckets[start..start + group.range.len()] {
+                if bucket.load(Ordering::Relaxed) == old {
+                    bucket.store(new, Ordering::Release);
+                }
+            }
+            changed += 1;
+        }
+        changed
+    }
+
+    fn word(&self, id: u32) -> Result<u64, NextHopError> {
+        let object = self.shared.objects.get(id as usize);
+        let word = object.map_or(0, |object| object.load(Ordering::Relaxed));
+        if word == 0 { Err(NextHopError::Absent(id)) } else { Ok(word) }
+    }
+
+    fn write(&mut self, id: u32, next_hop: &NextHop) -> Result<(), NextHopError> {
+        let word = match next_hop {
+            &NextHop::Special { code, argument } => {
+                SPECIAL << KIND_SHIFT | u64::from(code) << CODE_SHIFT | u64::from(argument)
+            }
+            &NextHop::Adjacency(adjacency) => ADJACENCY << KIND_SHIFT | u64::from(adjacency),
+            NextHop::Group(members) => return self.write_group(id, members),
+        };
+        self.shared.objects[id as usize].store(word, Ordering::Release);
+        self.drop_group(id);
+        Ok(())
+    }
+
+    fn write_group(&mut self, id: u32, members: &[Member]) -> Result<(), NextHopError> {
+        let wanted = group::check(members)?;
+        let before = self.groups.get(&id).map(|group| group.range);
+        let log2 = before.map_or(wanted, |range| range.log2.max(wanted));
+        let range = match before {
+            Some(range) if range.log2 == log2 => range,
+            _ => self.room.take(log2).ok_or(NextHopError::BucketsFull(1 << log2))?,
+        };
+        let buckets = &self.shared.buckets;
+        let old: Vec<u32> = before.map_or(Vec::new(), |range| {
+            let start = range.start as usize;
+            let old = &buckets[start..start + range.len()];
+            old.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect()
+        });
+        for (bucket, owner) in
+            buckets[range.start as usize..].iter().zip(group::assign(&old, members, log2))
+        {
+            bucket.store(owner, Ordering::Release);
+        }
+        let shift = u64::from(32 - log2);
+        let word = GROUP << KIND_SHIFT | shift << CODE_SHIFT | u64::from(range.start);
+        self.shared.objects[id as usize].store(word, Ordering::Release);
+        if let Some(before) = before.filter(|&before| before != range) {
+            self.retired.push(Freed::Buckets(before));
+        }
+        self.groups.insert(id, Group { members: members.to_vec(), range });
+        Ok(())
+    }
+
+    fn drop_group(&mut self, id: u32) {
+        if let Some(group) = self.groups.remove(&id) {
+            self.retired.push(Freed::Buckets(group.range));
+        }
+    }
+}
+
+impl Reclaim for NextHops {
+    fn retire_mark(&mut self, epoch: u64) {
+        self.retired.mark(epoch);
+    }
+
+    fn reclaim(&mut self, safe_epoch: u64) {
+        while let Some(freed) = self.retired.pop_safe(safe_epoch) {
+            match freed {
+                Freed::Id(id) => self.free.push(id),
+                Freed::Buckets(range) => self.room.give(range),
+            }
+        }
+    }
+
+    fn pending(&self) -> usize {
+        self.retired.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! Longest-prefix match against a plain map of prefixes, over random changes and look-ups.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use stoa_tables::Reclaim;
+use stoa_tables::lpm::{Kernel, Key, Lpm, LpmCapacity, LpmError};
+
+#[derive(Clone, Debug)]
+enum Change<K> {
+    Insert(K, u8, u32),
+    Remove(K, u8),
+    RemoveNth(usize),
+    Reader,
+    Grace,
+}
+
+trait Family: Key + 'static {
+    fn cut(self, len: u8) -> Self;
+    fn near(self, bits: u32) -> Self;
+    fn addresses() -> BoxedStrategy<Self>;
+}
+
+impl Family for u32 {
+    fn cut(self, len: u8) -> Self {
+        if len == 0 { 0 } else { self >> (32 - len) << (32 - len) }
+    }
+    fn near(self, bits: u32) -> Self {
+        self ^ bits
+    }
+    fn addresses() -> BoxedStrategy<Self> {
+        // Few distinct values in every byte, so that prefixes nest and touch.
+        let byte =
+            || prop_oneof![Just(0u8), Just(1), Just(0x80), Just(0xc0), Just(0xff), any::<u8>()];
+        (prop_oneof![Just(10u8), Just(11), any::<u8>()], byte(), byte(), byte())
+            .prop_map(|(a, b, c, d)| u32::from_be_bytes([a, b, c, d]))
+            .boxed()
+    }
+}
+
+impl Family for u128 {
+    fn cut(self, len: u8) -> Self {
+        if len == 0 { 0 } else { self >> (128 - len) << (128 - len) }
+    }
+    fn near(self, bits: u32) -> Self {
+        self ^ u128::from(bits) << (bits % 97)
+    }
+    fn addresses() -> BoxedStrategy<Self> {
+        let part = || {
+            prop_oneof![
+                3 => Just(0u32), 1 => Just(u32::MAX), 2 => u32::addresses(),
+            ]
+        };
+        (
+            prop_oneof![Just(0x2001_0db8u32), Just(0x2001_0db9), u32::addresses()],
+            part(),
+            part(),
+            part(),
+        )
+            .prop_map(|(a, b, c, d)| {
+                u128::from(a) << 96 | u128::from(b) << 64 | u128::from(c) << 32 | u128::from(d)
+            })
+            .boxed()
+    }
+}
+
+fn changes<K: Family>(count: usize) -> impl Strategy<Value = Vec<Change<K>>> {
+    let change = prop_oneof![
+        // Few values, so that neighbours are often equal and runs join.
+        8 => (K::addresses(), 0..=K::BITS, 1u32..5)
+            .prop_map(|(address, len, value)| Change::Insert(address.cut(len), len, value)),
+        1 => (K::addresses(), 0..=K::BITS)
+            .prop_map(|(address, len)| Change::Remove(address.cut(len), len)),
+        4 => any::<usize>().prop_map(Change::RemoveNth),
+        1 => Just(Change::Reader),
+        1 => Just(Change::Grace),
+    ];
+    prop::collection::vec(change, 1..count)
+}
+
+type Model<K> = BTreeMap<(u8, K), u32>;
+
+fn longest<K: Family>(model: &Model<K>, address: K) -> u32 {
+    (0..=K::BITS).rev().find_map(|len| model.get(&(len, address.cut(len))).copied()).unwrap_or(0)
+}
+
+fn agree<K: Family>(lpm: &Lpm<K>, model: &Model<K>, more: &[K]) -> Result<(), TestCaseError> {
+    let mut routes: Vec<_> =
+        lpm.iter().map(|(prefix, len, value)| ((len, prefix), value)).collect();
+    routes.sort_unstable();
+    let expected: Vec<_> = model.iter().map(|(&key, &value)| (key, value)).collect();
+    prop_assert_eq!(routes, expected);
+    prop_assert_eq!(lpm.len(), model.len());
+    // First and last address of each prefix, their neighbours, and some strangers.
+    let mut keys: Vec<K> = more.to_vec();
+    for &(_, prefix) in model.keys() {
+        keys.extend([0, 1, 2, 3, 0x3f, 0x40, 0xff, 0x100, 0xffff].map(|bits| prefix.near(bits)));
+    }
+    let wanted: Vec<u32> = keys.iter().map(|&key| longest(model, key)).collect();
+    for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx512] {
+        let Some(reader) = lpm.reader().with_kernel(kernel) else { continue };
+        let mut found = vec![u32::MAX; keys.len()];
+        reader.lookup_batch(&keys, &mut found);
+        prop_assert_eq!(&found, &wanted, "{:?}", kernel);
+    }
+    for (&key, &wanted) in keys.iter().zip(&wanted).take(20) {
+        prop_assert_eq!(lpm.lookup(key), wanted);
+        prop_assert_eq!(lpm.reader().lookup(key), wanted);
+    }
+    Ok(())
+}
+
+fn run<K: Family>(
+    capacity: LpmCapacity,
+    changes: Vec<Change<K>>,
+    strangers: Vec<K>,
+) -> Result<(), TestCaseError> {
+    let mut lpm = Lpm::<K>::new(capacity).unwrap();
+    let mut model = Model::new();
+    let mut readers = Vec::new();
+    let mut epoch = 0;
+    for change in changes {
+        match change {
+            Change::Insert(prefix, len, value) => match lpm.insert(prefix, len, value) {
+                Ok(old) => prop_assert_eq!(old, model.insert((len, prefix), value)),
+                Err(LpmError::Full(_)) => {
+                    prop_assert_ne!(model.get(&(len, prefix)), Some(&value));
+                    // Full must change nothing; checked at the end and by later steps.
+                    prop_assert_eq!(
+                        lpm.get_exact(prefix, len).ok(),
+                        model.get(&(len, prefix)).copied()
+                    );
+                }
+                Err(other) => prop_assert!(false, "{other}"),
+            },
+            Change::Remove(prefix, len) => remove(&mut lpm, &mut model, prefix, len)?,
+            Change::RemoveNth(nth) => {
+                if let Some((&(len, prefix), _)) = model.iter().nth(nth % model.len().max(1)) {
+                    remove(&mut lpm, &mut model, prefix, len)?;
+                }
+            }
+            Change::Reader => readers.push(lpm.reader()),
+            Change::Grace => {
+                epoch += 1;
+                lpm.retire_mark(epoch);
+                lpm.reclaim(epoch);
+                prop_assert_eq!(lpm.pending(), 0);
+            }
+        }
+    }
+    agree(&lpm, &model, &strangers)?;
+    // Half of the routes away, then all: nothing is left behind.
+    drop(readers);
+    let keys: Vec<_> = model.keys().copied().collect();
+    for half in [keys.iter().step_by(2).copied().collect::<Vec<_>>(), keys] {
+        for (len, prefix) in half {
+            if model.contains_key(&(len, prefix)) {
+                lpm.retire_mark(epoch + 1);
+                lpm.reclaim(epoch + 1);
+                remove(&mut lpm, &mut model, prefix, len)?;
+            }
+        }
+        agree(&lpm, &model, &strangers)?;
+    }
+    lpm.retire_mark(epoch + 1);
+    lpm.reclaim(epoch + 1);
+    prop_assert_eq!(lpm.lookup_words_used(), 0);
+    Ok(())
+}
+
+fn remove<K: Family>(
+    lpm: &mut Lpm<K>,
+    model: &mut Model<K>,
+    prefix: K,
+    len: u8,
+) -> Result<(), TestCaseError> {
+    match lpm.remove(prefix, len) {
+        Err(LpmError::Full(_)) => prop_assert!(lpm.pending() > 0),
+        done => prop_assert_eq!(done, model.remove(&(len, prefix)).ok_or(LpmError::Absent)),
+    }
+    Ok(())
+}
+
+fn cases() -> ProptestConfig {
+    ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 200 })
+}
+
+const COUNT: usize = if cfg!(miri) { 8 } else { 150 };
+const AMPLE: LpmCapacity = LpmCapacity::for_routes(1000);
+/// So small that every limit is met.
+const TIGHT: LpmCapacity =
+    LpmCapacity { routes: 60, lookup_words: 64 * 6, nodes: 50, bookkeeping_words: 64 * 2 };
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn ip4_agrees(changes in changes::<u32>(COUNT), more in prop::collection::vec(any::<u32>(), 40)) {
+        run(AMPLE, changes, more)?;
+    }
+
+    #[test]
+    fn ip4_agrees_when_full(changes in changes::<u32>(COUNT)) {
+        run(TIGHT, changes, Vec::new())?;
+    }
+
+    #[test]
+    fn ip6_agrees(changes in changes::<u128>(COUNT), more in prop::collection::vec(any::<u128>(), 40)) {
+        run(AMPLE, changes, more)?;
+    }
+
+    #[test]
+    fn ip6_agrees_when_full(changes in changes::<u128>(COUNT)) {
+        run(TIGHT, changes, Vec::new())?;
+    }
+}
+
+#[test]
+fn wrong_requests_are_refused_by_name() {
+    let mut lpm = Lpm::<u32>::new(LpmCapacity::for_routes(1)).unwrap();
+    assert_eq!(lpm.insert(0x0a00_0001, 24, 1), Err(LpmError::HostBitsSet));
+    assert_eq!(lpm.insert(0, 33, 1), Err(LpmError::LengthOutOfRange { len: 33, max: 32 }));
+    assert_eq!(lpm.insert(0, 0, 0), Err(LpmError::ValueOutOfRange(0)));
+    assert_eq!(lpm.insert(0, 0, 1 << 31), Err(LpmError::ValueOutOfRange(1 << 31)));
+    assert_eq!(lpm.remove(0x0a00_0001, 24), Err(LpmError::HostBitsSet));
+    assert_eq!(lpm.remove(0x0a00_0000, 24), Err(LpmError::Absent));
+    assert_eq!(lpm.get_exact(0, 200), Err(LpmError::LengthOutOfRange { len: 200, max: 32 }));
+    assert_eq!(lpm.insert(0x0a00_0000, 24, 7), Ok(None));
+    let full = lpm.insert(0x0a00_0100, 24, 7).unwrap_err();
+    assert_eq!(
+        full.to_string(),
+        "no room: the limit of routes is reached; remove routes or raise the table's capacity"
+    );
+    assert_eq!(lpm.insert(0x0a00_0000, 24, 8), Ok(Some(7)), "replacing needs no room");
+}
