@@ -47,7 +47,7 @@ const NOT_BELOW: [(&str, &[&str]); 6] = [
 const FORBID: [&str; 7] = ["wire", "tables", "api", "controller", "traffic", "stoa", "scenarios"];
 /// Crates in which it is denied and allowed again in named files only.
 const NAMED: [(&str, &[&str]); 2] =
-    [("lab", &["bpf.rs"]), ("forwarder", &["avx2.rs", "avx512.rs", "simd.rs"])];
+    [("lab", &["bpf.rs"]), ("forwarder", &["avx2.rs", "avx512.rs"])];
 
 /// Lines of a source file at most.
 const LINES: usize = 400;
@@ -153,7 +153,8 @@ fn unsafe_is_where_it_may_be() {
             faults.push(format!("{} lacks #![deny(unsafe_code)]", first.display()));
         }
         for file in files {
-            let known = file.file_name().is_some_and(|name| named.iter().any(|one| name == *one));
+            // By the end of the name: the vector kernels of the trunk are called `NODE_avx512.rs`.
+            let known = named.iter().any(|one| file.to_string_lossy().ends_with(one));
             let text = std::fs::read_to_string(&file).expect("it is there");
             if !known && text.contains("allow(unsafe_code)") {
                 faults.push(format!("{} allows unsafe code but is not named here", file.display()));

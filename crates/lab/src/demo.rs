@@ -92,13 +92,14 @@ fn tell(options: &Options, report: &mut Report) -> Made {
         }
     };
     let begun = Instant::now();
-    let router = match Router::start(&options.binary, topology.router(), &configuration.json()) {
-        Ok(router) => router,
-        Err(error) => {
-            report.step("router started", Err(error.to_string()));
-            return made;
-        }
-    };
+    let router =
+        match Router::start(&options.binary, Some(topology.router()), &configuration.json()) {
+            Ok(router) => router,
+            Err(error) => {
+                report.step("router started", Err(error.to_string()));
+                return made;
+            }
+        };
     made.folder = Some(router.scratch().path().to_owned());
     made.router = Some(router.pid());
     let started = format!("forwards after {} ms", begun.elapsed().as_millis());

@@ -35,18 +35,37 @@ pub struct Router {
 }
 
 impl Router {
-    /// Starts `binary run` inside `namespace` with `configuration` and waits until it forwards what is wanted.
+    /// Starts `binary run` with `configuration`, inside `namespace` or, for ports that need no device, outside of all,
+    /// and waits until it forwards what is wanted.
     ///
     /// # Errors
     /// [`LabError::RouterEnded`] with its words when it refuses; [`LabError::WaitDeadline`] after 30 s.
-    pub fn start(binary: &Path, namespace: &Namespace, configuration: &Value) -> Result<Self> {
-        let scratch = Scratch::new()?;
+    pub fn start(
+        binary: &Path,
+        namespace: Option<&Namespace>,
+        configuration: &Value,
+    ) -> Result<Self> {
+        Self::start_in(Scratch::new()?, binary, namespace, configuration)
+    }
+
+    /// As [`Router::start`], with a folder that the story has put files into.
+    ///
+    /// # Errors
+    /// As [`Router::start`].
+    pub fn start_in(
+        scratch: Scratch,
+        binary: &Path,
+        namespace: Option<&Namespace>,
+        configuration: &Value,
+    ) -> Result<Self> {
         let file = scratch.write("stoa.json", pretty(configuration))?;
-        let process = Command::program(binary)
+        let mut command = Command::program(binary)
             .args(["run", "--config", &file.to_string_lossy()])
-            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()])
-            .inside(namespace.name())
-            .spawn()?;
+            .args(["--socket", &scratch.file("stoa.sock").to_string_lossy()]);
+        if let Some(namespace) = namespace {
+            command = command.inside(namespace.name());
+        }
+        let process = command.spawn()?;
         let router = Self { process, binary: binary.to_owned(), scratch };
         router.wait_in_sync()?;
         Ok(router)
