@@ -9,7 +9,8 @@ use crate::vector::{NONE, Vector};
 pub struct Shelf {
     pool: &'static Pool,
     ids: Box<[u32]>,
-    spans: Box<[(u16, u16)]>,
+    offsets: Box<[u16]>,
+    lengths: Box<[u16]>,
     first: usize,
     len: usize,
 }
@@ -19,8 +20,9 @@ impl Shelf {
     pub fn new(pool: &'static Pool, capacity: usize) -> Self {
         let capacity = capacity.max(1);
         let ids = vec![NONE; capacity].into_boxed_slice();
-        let spans = vec![(0, 0); capacity].into_boxed_slice();
-        Self { pool, ids, spans, first: 0, len: 0 }
+        let offsets = vec![0; capacity].into_boxed_slice();
+        let lengths = offsets.clone();
+        Self { pool, ids, offsets, lengths, first: 0, len: 0 }
     }
 
     /// Packets that wait.
@@ -38,31 +40,29 @@ impl Shelf {
         self.ids.len() - self.len
     }
 
-    /// Moves the last lanes of `vector` here, in order, beginning with lane `from`;
-    /// returns how many came. Lanes that do not fit are not moved; lanes that were
-    /// taken are left out.
-    ///
-    /// The moved lanes leave the vector, which ends where they began or, when
-    /// nothing fits, as it was.
+    /// Moves the lanes of `vector` from lane `from` on here, in order, and ends the
+    /// vector there; returns how many came. When not all of them fit, none moves.
+    /// Lanes that were taken are left out.
+    #[inline]
     pub fn put(&mut self, vector: &mut Vector, from: usize) -> usize {
         let lanes = vector.len().saturating_sub(from);
-        if lanes > self.room() || !std::ptr::eq(vector.pool(), self.pool) {
+        if lanes == 0 || lanes > self.room() || !std::ptr::eq(vector.pool(), self.pool) {
             return 0;
         }
-        let mut end = (self.first + self.len) % self.ids.len();
-        let mut came = 0;
-        for lane in from..vector.len() {
-            let (offset, length) = vector.span_of(lane);
-            let Some(id) = vector.release_lane(lane) else { continue };
-            self.ids[end] = id;
-            self.spans[end] = (offset, length);
-            end += 1;
-            if end == self.ids.len() {
-                end = 0;
-            }
-            came += 1;
+        vector.close_gaps(from);
+        let came = vector.len() - from;
+        let mut lane = from;
+        while lane < vector.len() {
+            let end = self.wrap(self.first + self.len);
+            let run = (vector.len() - lane).min(self.ids.len() - end);
+            let (to, lanes) = (end..end + run, lane..lane + run);
+            self.ids[to.clone()].copy_from_slice(&vector.buffers()[lanes.clone()]);
+            self.offsets[to.clone()].copy_from_slice(&vector.offset[lanes.clone()]);
+            self.lengths[to].copy_from_slice(&vector.length[lanes]);
+            self.len += run;
+            lane += run;
         }
-        self.len += came;
+        // The shelf owns them now; `cut` makes the vector forget them.
         vector.cut(from);
         came
     }
@@ -78,19 +78,14 @@ impl Shelf {
         let mut moved = 0;
         while moved < want {
             let run = (want - moved).min(self.ids.len() - self.first);
-            let at = self.first..self.first + run;
-            let lane = vector.len();
-            vector.append_fresh(&self.ids[at.clone()]);
-            for (lane, (offset, length)) in (lane..).zip(&self.spans[at]) {
-                vector.offset[lane] = *offset;
-                vector.length[lane] = *length;
-            }
-            moved += run;
-            self.first += run;
-            if self.first == self.ids.len() {
-                self.first = 0;
-            }
+            let from = self.first..self.first + run;
+            let lanes = vector.len()..vector.len() + run;
+            vector.append_fresh(&self.ids[from.clone()]);
+            vector.offset[lanes.clone()].copy_from_slice(&self.offsets[from.clone()]);
+            vector.length[lanes].copy_from_slice(&self.lengths[from]);
+            self.first = self.wrap(self.first + run);
             self.len -= run;
+            moved += run;
         }
         moved
     }
@@ -100,10 +95,15 @@ impl Shelf {
         if self.len == 0 {
             return None;
         }
-        let (id, (offset, length)) = (self.ids[self.first], self.spans[self.first]);
-        self.first = (self.first + 1) % self.ids.len();
+        let at = self.first;
+        self.first = self.wrap(at + 1);
         self.len -= 1;
-        Some(Packet::of_lane(self.pool, id, (offset.into(), length.into()), [0; 4], 0))
+        let span = (self.offsets[at].into(), self.lengths[at].into());
+        Some(Packet::of_lane(self.pool, self.ids[at], span, [0; 4], 0))
+    }
+
+    fn wrap(&self, at: usize) -> usize {
+        if at >= self.ids.len() { at - self.ids.len() } else { at }
     }
 }
 

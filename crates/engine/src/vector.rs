@@ -126,13 +126,6 @@ impl Vector {
         (offset, (self.length[lane] as usize).min(SLOT - offset))
     }
 
-    /// Offset and length of a lane, as a packet outside a vector keeps them.
-    #[inline(always)]
-    pub(crate) fn span_of(&self, lane: usize) -> (u16, u16) {
-        let (offset, length) = self.span(lane);
-        (offset as u16, length as u16)
-    }
-
     /// The data of a lane.
     ///
     /// # Panics
@@ -241,6 +234,32 @@ impl Vector {
         self.length[lanes.clone()].fill(0);
         self.flags[lanes.clone()].fill(0);
         self.len = lanes.end;
+    }
+
+    /// Makes offset and length true and moves lanes from `from` on together where
+    /// some were taken.
+    #[inline]
+    pub(crate) fn close_gaps(&mut self, from: usize) {
+        let lanes = from..self.len;
+        let spans = self.offset[lanes.clone()].iter().zip(&self.length[lanes.clone()]);
+        let odd_spans = spans.fold(false, |odd, (offset, length)| {
+            odd | (offset.saturating_add(*length) > SLOT as u16)
+        });
+        // Without a branch per lane: taken lanes are rare.
+        if !self.buffer[lanes].iter().fold(odd_spans, |odd, id| odd | (*id == NONE)) {
+            return;
+        }
+        let mut kept = from;
+        for lane in from..self.len {
+            let (offset, length) = self.span(lane);
+            let id = std::mem::replace(&mut self.buffer[lane], NONE);
+            if id != NONE {
+                self.buffer[kept] = id;
+                (self.offset[kept], self.length[kept]) = (offset as u16, length as u16);
+                kept += 1;
+            }
+        }
+        self.len = kept;
     }
 
     /// Cuts the vector at `from` and hands out the ids of the lanes cut off:
