@@ -12,6 +12,7 @@ mod error;
 pub mod generator;
 mod link;
 pub mod null;
+pub mod pcap;
 
 pub use config::{
     AfPacketConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
@@ -38,7 +39,7 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
         PortConfig::AfPacket(_) => missing("af-packet"),
         PortConfig::Tap(_) => missing("tap"),
         PortConfig::Memif(_) => missing("memif"),
-        PortConfig::Pcap(_) => missing("pcap"),
+        PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
         PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),
     }

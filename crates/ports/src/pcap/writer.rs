@@ -1,0 +1,176 @@
+//! The capture file that is written. A disk may stall for seconds, a worker may not
+//! stall at all: the worker puts records into a bounded ring of bytes, and a thread
+//! of the port writes them. When the ring is full, frames are dropped and counted.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use stoa_engine::worker::Bell;
+use stoa_engine::{PoolCache, TxQueue, Vector};
+
+use crate::error::OpenError;
+
+/// Bytes that may wait for the disk.
+const RING: usize = 8 << 20;
+/// Bytes of a record's header (draft-ietf-opsawg-pcap, section 5).
+const RECORD: usize = 16;
+/// Milliseconds after which the thread looks around even when no bell rang.
+const LOOK_MS: u16 = 200;
+
+/// What port, worker and thread share.
+struct Shared {
+    bell: Bell,
+    stop: AtomicBool,
+    /// Why the thread gave up.
+    failed: OnceLock<String>,
+}
+
+/// The thread that writes; dropping it writes what waits and closes the file.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The transmit queue.
+pub(crate) struct PcapTx {
+    ring: rtrb::Producer<u8>,
+    shared: Arc<Shared>,
+}
+
+impl Writer {
+    /// Makes the file anew and starts the thread.
+    pub(crate) fn create(path: &Path) -> Result<(Self, PcapTx), OpenError> {
+        let refused = |source| OpenError::File { path: path.to_owned(), source };
+        let mut file = File::create(path).map_err(refused)?;
+        file.write_all(&file_header()).map_err(refused)?;
+        let bell = Bell::new().map_err(|errno| refused(errno.into()))?;
+        let shared =
+            Arc::new(Shared { bell, stop: AtomicBool::new(false), failed: OnceLock::new() });
+        let (producer, consumer) = rtrb::RingBuffer::new(RING);
+        let theirs = shared.clone();
+        let name = path.display().to_string();
+        let thread = std::thread::Builder::new()
+            .name("stoa-pcap".into())
+            .spawn(move || {
+                if let Err(error) = run(file, consumer, &theirs) {
+                    let _ = theirs.failed.set(format!("{name}: {error}"));
+                }
+            })
+            .map_err(refused)?;
+        let tx = PcapTx { ring: producer, shared: shared.clone() };
+        Ok((Self { shared, thread: Some(thread) }, tx))
+    }
+
+    /// Why writing ended, when it did.
+    pub(crate) fn failed(&self) -> Option<&str> {
+        self.shared.failed.get().map(String::as_str)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was its own; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io::Result<()> {
+    loop {
+        // Read before the ring, so that all that came before the stop is written.
+        let stop = shared.stop.load(Ordering::Acquire);
+        let waiting = ring.slots();
+        if let Ok(chunk) = ring.read_chunk(waiting)
+            && waiting > 0
+        {
+            let (first, second) = chunk.as_slices();
+            file.write_all(first)?;
+            file.write_all(second)?;
+            chunk.commit_all();
+        } else if stop {
+            return Ok(());
+        } else {
+            shared.bell.lie_down();
+            if ring.is_empty() && !shared.stop.load(Ordering::Acquire) {
+                let mut watched = [PollFd::new(shared.bell.descriptor(), PollFlags::POLLIN)];
+                // An interrupted wait is a short one.
+                let _ = poll(&mut watched, PollTimeout::from(LOOK_MS));
+            }
+            shared.bell.get_up();
+        }
+    }
+}
+
+/// Nanosecond magic, version 2.4, Ethernet (draft-ietf-opsawg-pcap, section 4).
+fn file_header() -> [u8; 24] {
+    let mut header = [0; 24];
+    header[..4].copy_from_slice(&0xa1b2_3c4d_u32.to_ne_bytes());
+    header[4..6].copy_from_slice(&2_u16.to_ne_bytes());
+    header[6..8].copy_from_slice(&4_u16.to_ne_bytes());
+    header[16..20].copy_from_slice(&65_535_u32.to_ne_bytes());
+    header[20..24].copy_from_slice(&1_u32.to_ne_bytes());
+    header
+}
+
+impl TxQueue for PcapTx {
+    fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
+        if self.ring.is_abandoned() {
+            return 0;
+        }
+        let room = self.ring.slots();
+        let (mut lanes, mut bytes) = (0, 0);
+        while lanes < vector.len() {
+            let more = RECORD + vector.bytes(lanes).len();
+            if bytes + more > room {
+                break;
+            }
+            bytes += more;
+            lanes += 1;
+        }
+        let Ok(mut chunk) = self.ring.write_chunk(bytes) else { return 0 };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (first, second) = chunk.as_mut_slices();
+        let mut out = Halves { first, second };
+        for lane in 0..lanes {
+            let frame = vector.bytes(lane);
+            let length = frame.len() as u32;
+            // Seconds have 32 bits in this format, until 2106.
+            for word in [now.as_secs() as u32, now.subsec_nanos(), length, length] {
+                out.put(&word.to_ne_bytes());
+            }
+            out.put(frame);
+        }
+        chunk.commit_all();
+        self.shared.bell.ring();
+        lanes
+    }
+}
+
+/// The free part of a ring: two pieces that are filled one after the other.
+struct Halves<'a> {
+    first: &'a mut [u8],
+    second: &'a mut [u8],
+}
+
+impl Halves<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let now = bytes.len().min(self.first.len());
+        let (head, tail) = bytes.split_at(now);
+        let (to, rest) = std::mem::take(&mut self.first).split_at_mut(now);
+        to.copy_from_slice(head);
+        self.first = rest;
+        if !tail.is_empty() {
+            self.first = std::mem::take(&mut self.second);
+            self.put(tail);
+        }
+    }
+}
