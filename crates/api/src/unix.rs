@@ -117,8 +117,7 @@ fn fresh_name(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Connects to whoever listens on `path`. The channel does not reconnect to a
-/// peer that was started anew under another socket; connect again then.
+/// Connects to whoever listens on `path`.
 ///
 /// # Errors
 /// When nobody listens there, the path is too long, or the system refuses.
@@ -126,8 +125,7 @@ pub async fn connect(path: &Path) -> Result<Channel, Error> {
     if path.as_os_str().len() > PATH_LIMIT_BYTES {
         return Err(Error::PathTooLong(path.to_owned()));
     }
-    let probe = tokio::net::UnixStream::connect(path).await;
-    if let Err(error) = probe {
+    if let Err(error) = tokio::net::UnixStream::connect(path).await {
         return Err(match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                 Error::NobodyThere(path.to_owned())
@@ -135,16 +133,21 @@ pub async fn connect(path: &Path) -> Result<Channel, Error> {
             _ => Error::System(path.to_owned(), error),
         });
     }
+    Ok(connect_lazily(path))
+}
+
+/// A channel that connects to `path` when it is first used, and again after
+/// the peer was started anew. Calls fail as unavailable while nobody is there.
+///
+/// Must be called inside a Tokio runtime.
+pub fn connect_lazily(path: &Path) -> Channel {
     let target = path.to_owned();
     let connector = service_fn(move |_| {
         let target = target.clone();
         async move { tokio::net::UnixStream::connect(target).await.map(TokioIo::new) }
     });
     // The authority is never resolved: the connector knows where to go.
-    Endpoint::from_static("http://stoa.invalid")
-        .connect_with_connector(connector)
-        .await
-        .map_err(|error| Error::System(path.to_owned(), io::Error::other(error)))
+    Endpoint::from_static("http://stoa.invalid").connect_with_connector_lazy(connector)
 }
 
 #[cfg(test)]

@@ -2,9 +2,12 @@
 //!
 //! An intention comes in as text and goes to the forwarder as one wanted state:
 //! `configuration` (JSON, YANG, one file per capability) -> `rib` -> `apply`.
+//! Around it: `operator` is the door for people and programs, `service` the
+//! process, `supervise` the parent of both halves.
 #![forbid(unsafe_code)]
 
 mod addresses;
+pub mod apply;
 pub mod configuration;
 pub mod finding;
 mod interfaces;
@@ -12,9 +15,14 @@ mod mac;
 mod mend;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 mod model;
+pub mod operator;
 mod ports;
+pub mod privileges;
 mod rib;
 mod routes;
+pub mod running;
+pub mod service;
+pub mod supervise;
 mod unsupported;
 mod workers;
 pub mod yang;

@@ -1,0 +1,221 @@
+//! The line to the forwarder: the wanted state goes down as one transaction,
+//! and goes down again whenever the forwarder was started anew.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use stoa_api::v1::forwarder_client::ForwarderClient;
+use stoa_api::v1::{self, HelloReply, HelloRequest};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
+
+use crate::configuration::Configuration;
+use crate::finding::Finding;
+
+/// How often the forwarder is asked who it is.
+const HELLO_EVERY: Duration = Duration::from_millis(300);
+/// How long it may take to answer that.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a transaction may take: millions of routes.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long to wait after a refusal before the same state is sent again.
+const REFUSED_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a wanted state did not take effect.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The forwarder says why it cannot do it. Nothing was changed.
+    #[error("the forwarder refused the configuration")]
+    Refused(Vec<Finding>),
+    /// The forwarder could not be asked, or did not answer.
+    #[error("the forwarder does not answer: {}", .0.message())]
+    Unreachable(Status),
+    /// The forwarder is of another version.
+    #[error("the forwarder speaks version {0} of the contract, this controller version {CONTRACT}")]
+    Contract(u32),
+}
+
+/// What is known about the forwarder and what it holds.
+#[derive(Debug, Default)]
+struct Facts {
+    /// The last configuration that took effect, or the one to begin with.
+    wanted: Option<Configuration>,
+    hello: Option<HelloReply>,
+    /// The forwarder that holds `wanted`.
+    synced: Option<u64>,
+}
+
+/// The line to one forwarder.
+#[derive(Debug)]
+pub struct Line {
+    client: ForwarderClient<Channel>,
+    facts: Mutex<Facts>,
+    /// One transaction at a time.
+    transaction: tokio::sync::Mutex<()>,
+}
+
+impl Line {
+    /// A line over `channel` that brings `wanted` to the forwarder.
+    pub fn new(channel: Channel, wanted: Configuration) -> Line {
+        let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+        let facts = Facts { wanted: Some(wanted), ..Facts::default() };
+        Line { client, facts: Mutex::new(facts), transaction: tokio::sync::Mutex::new(()) }
+    }
+
+    /// A client for calls that only look.
+    pub fn client(&self) -> ForwarderClient<Channel> {
+        self.client.clone()
+    }
+
+    /// The configuration in force.
+    pub fn configuration(&self) -> Option<Configuration> {
+        self.facts().wanted.clone()
+    }
+
+    /// What the forwarder last said of itself; `None` while it does not answer.
+    pub fn forwarder(&self) -> Option<HelloReply> {
+        self.facts().hello.clone()
+    }
+
+    /// Whether the forwarder holds the configuration in force.
+    pub fn in_sync(&self) -> bool {
+        let facts = self.facts();
+        facts.hello.as_ref().is_some_and(|hello| facts.synced == Some(hello.boot_id))
+    }
+
+    fn facts(&self) -> std::sync::MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings a new configuration into force: all of it or none of it.
+    ///
+    /// # Errors
+    /// When the forwarder refuses or does not answer; then the configuration
+    /// before stays in force.
+    pub async fn commit(&self, configuration: Configuration) -> Result<v1::Applied, Error> {
+        let _one = self.transaction.lock().await;
+        let hello = self.hello().await?;
+        let applied = self.apply(&configuration.desired).await;
+        let mut facts = self.facts();
+        match applied {
+            Ok(applied) => {
+                facts.wanted = Some(configuration);
+                facts.synced = Some(hello.boot_id);
+                Ok(applied)
+            }
+            Err(error) => {
+                if let Error::Unreachable(_) = error {
+                    // Nobody knows whether it took effect: state the old one again.
+                    facts.synced = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends the configuration in force when the forwarder does not hold it.
+    /// Gives what changed, or `None` when it held it already.
+    ///
+    /// # Errors
+    /// When the forwarder refuses or does not answer.
+    pub async fn sync(&self) -> Result<Option<v1::Applied>, Error> {
+        let _one = self.transaction.lock().await;
+        let hello = self.hello().await?;
+        let wanted = {
+            let facts = self.facts();
+            match &facts.wanted {
+                Some(wanted) if facts.synced != Some(hello.boot_id) => wanted.desired.clone(),
+                _ => return Ok(None),
+            }
+        };
+        let applied = self.apply(&wanted).await?;
+        self.facts().synced = Some(hello.boot_id);
+        Ok(Some(applied))
+    }
+
+    async fn hello(&self) -> Result<HelloReply, Error> {
+        let mut request = Request::new(HelloRequest {});
+        request.set_timeout(HELLO_TIMEOUT);
+        match self.client().hello(request).await {
+            Ok(reply) => {
+                let hello = reply.into_inner();
+                self.facts().hello = Some(hello.clone());
+                if hello.contract == CONTRACT {
+                    Ok(hello)
+                } else {
+                    Err(Error::Contract(hello.contract))
+                }
+            }
+            Err(status) => {
+                self.facts().hello = None;
+                Err(Error::Unreachable(status))
+            }
+        }
+    }
+
+    async fn apply(&self, desired: &v1::Desired) -> Result<v1::Applied, Error> {
+        let mut request = Request::new(desired.clone());
+        request.set_timeout(APPLY_TIMEOUT);
+        match self.client().apply(request).await {
+            Ok(applied) => Ok(applied.into_inner()),
+            Err(status) => Err(match refusal::reasons(&status) {
+                Some(reasons) => Error::Refused(reasons.into_iter().map(finding).collect()),
+                None => Error::Unreachable(status),
+            }),
+        }
+    }
+
+    /// Keeps the forwarder in sync for ever. With `first`, a refusal before the
+    /// configuration was ever in force ends it: there is nothing to go back to.
+    ///
+    /// `in_force` is called after each time the state was sent.
+    ///
+    /// # Errors
+    /// The findings of that refusal.
+    pub async fn keep(&self, first: bool, in_force: impl Fn(&Line)) -> Vec<Finding> {
+        let mut was_there = true;
+        let mut held_before = !first;
+        loop {
+            match self.sync().await {
+                Ok(Some(applied)) => {
+                    was_there = true;
+                    held_before = true;
+                    tracing::info!(
+                        ports = applied.ports_opened,
+                        routes = applied.routes_added,
+                        "the forwarder holds the configuration"
+                    );
+                    in_force(self);
+                }
+                Ok(None) => was_there = true,
+                Err(Error::Refused(findings)) => {
+                    if !held_before {
+                        return findings;
+                    }
+                    for finding in &findings {
+                        tracing::error!(
+                            place = finding.path,
+                            mend = finding.mend,
+                            "{}",
+                            finding.why
+                        );
+                    }
+                    tracing::error!("the forwarder refused the configuration; trying again in 5 s");
+                    tokio::time::sleep(REFUSED_WAIT).await;
+                }
+                Err(error) => {
+                    if was_there {
+                        tracing::warn!("{error}; waiting for it");
+                    }
+                    was_there = false;
+                }
+            }
+            tokio::time::sleep(HELLO_EVERY).await;
+        }
+    }
+}
+
+fn finding(reason: v1::Reason) -> Finding {
+    Finding { path: reason.place, why: reason.why, mend: reason.mend }
+}

@@ -1,0 +1,161 @@
+//! The operator's door: status, reload, and every look at the forwarder.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stoa_api::v1;
+use stoa_api::v1::operator_server::Operator;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::apply::{Error, Line};
+use crate::configuration::Configuration;
+use crate::running::Running;
+
+/// The Operator service of the contract.
+#[derive(Clone, Debug)]
+pub struct Service {
+    line: Arc<Line>,
+    /// The file that Stoa was started with.
+    config: PathBuf,
+    running: Running,
+    started_unix_s: u64,
+}
+
+impl Service {
+    /// The service over `line`; `config` is what a reload without a path reads.
+    pub fn new(line: Arc<Line>, config: PathBuf, running: Running) -> Service {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Service { line, config, running, started_unix_s: since.as_secs() }
+    }
+
+    /// Reads `path` (the file that Stoa was started with, when there is none)
+    /// and brings it into force as one transaction.
+    ///
+    /// # Errors
+    /// `Unavailable` when the forwarder does not answer. What is wrong with the
+    /// configuration is not an error of the call: see the reply's findings.
+    pub async fn reload(&self, path: Option<PathBuf>) -> Result<v1::ReloadReply, Status> {
+        let path = path.unwrap_or_else(|| self.config.clone());
+        let read = tokio::task::spawn_blocking(move || Configuration::read(&path));
+        let configuration = match read.await {
+            Ok(Ok(configuration)) => configuration,
+            Ok(Err(findings)) => return Ok(refused(findings)),
+            Err(error) => return Err(Status::internal(format!("cannot read: {error}"))),
+        };
+        let path = configuration.path.display().to_string();
+        match self.line.commit(configuration).await {
+            Ok(applied) => {
+                self.running.keep(&self.line);
+                tracing::info!(path, changed = applied.changed, "configuration reloaded");
+                Ok(v1::ReloadReply { applied: true, what: Some(applied), findings: vec![] })
+            }
+            Err(Error::Refused(findings)) => Ok(refused(findings)),
+            Err(error) => Err(Status::unavailable(format!(
+                "{error}. The configuration in force stays; look at the log, then try again."
+            ))),
+        }
+    }
+}
+
+fn refused(findings: Vec<v1::Finding>) -> v1::ReloadReply {
+    tracing::warn!(findings = findings.len(), "reload refused; what runs is untouched");
+    v1::ReloadReply { applied: false, what: None, findings }
+}
+
+/// A failure of the forwarder, in words for the one who asked the controller.
+fn failed(status: Status) -> Status {
+    match status.code() {
+        tonic::Code::Unavailable => Status::unavailable(
+            "the forwarder does not answer; it is started again by itself: try again in a moment",
+        ),
+        _ => status,
+    }
+}
+
+#[tonic::async_trait]
+impl Operator for Service {
+    type ShowRoutesStream = Streaming<v1::RouteState>;
+    type ShowNeighborsStream = Streaming<v1::NeighborState>;
+
+    async fn status(
+        &self,
+        _: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        let forwarder = self.line.forwarder();
+        let configuration = self.line.configuration();
+        Ok(Response::new(v1::StatusReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            configuration: configuration
+                .map(|configuration| configuration.path.display().to_string())
+                .unwrap_or_default(),
+            controller_pid: u64::from(std::process::id()),
+            forwarder_pid: forwarder.as_ref().map_or(0, |hello| hello.pid),
+            in_sync: self.line.in_sync(),
+            forwarder,
+            started_unix_s: self.started_unix_s,
+        }))
+    }
+
+    async fn reload(
+        &self,
+        request: Request<v1::ReloadRequest>,
+    ) -> Result<Response<v1::ReloadReply>, Status> {
+        let path = request.into_inner().path;
+        let path = (!path.is_empty()).then(|| PathBuf::from(path));
+        // A task of its own: an operator who hangs up does not cut it in half.
+        let service = self.clone();
+        let reload = tokio::spawn(async move { Service::reload(&service, path).await });
+        let reply = reload.await.map_err(|error| Status::internal(error.to_string()))?;
+        reply.map(Response::new)
+    }
+
+    async fn show_interfaces(
+        &self,
+        request: Request<v1::ListInterfacesRequest>,
+    ) -> Result<Response<v1::ListInterfacesReply>, Status> {
+        self.line.client().list_interfaces(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_routes(
+        &self,
+        request: Request<v1::ListRoutesRequest>,
+    ) -> Result<Response<Self::ShowRoutesStream>, Status> {
+        self.line.client().list_routes(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_neighbors(
+        &self,
+        request: Request<v1::ListNeighborsRequest>,
+    ) -> Result<Response<Self::ShowNeighborsStream>, Status> {
+        self.line.client().list_neighbors(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_nodes(
+        &self,
+        request: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<v1::ListNodesReply>, Status> {
+        self.line.client().list_nodes(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_drops(
+        &self,
+        request: Request<v1::ListDropsRequest>,
+    ) -> Result<Response<v1::ListDropsReply>, Status> {
+        self.line.client().list_drops(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_workers(
+        &self,
+        request: Request<v1::ListWorkersRequest>,
+    ) -> Result<Response<v1::ListWorkersReply>, Status> {
+        self.line.client().list_workers(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_conservation(
+        &self,
+        request: Request<v1::GetConservationRequest>,
+    ) -> Result<Response<v1::Conservation>, Status> {
+        self.line.client().get_conservation(request.into_inner()).await.map_err(failed)
+    }
+}

@@ -1,0 +1,105 @@
+//! The controller as a process: serves the operator, keeps the forwarder in sync.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stoa_api::unix;
+use stoa_api::v1::operator_server::OperatorServer;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+
+use crate::apply::Line;
+use crate::configuration::Configuration;
+use crate::finding::Finding;
+use crate::operator::Service;
+use crate::running::Running;
+
+/// How long open calls may take to end when the controller ends.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// How the controller is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration file.
+    pub config: PathBuf,
+    /// Socket for operators.
+    pub socket: PathBuf,
+    /// Socket of the forwarder.
+    pub forwarder_socket: PathBuf,
+}
+
+/// Why the controller ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration is wrong, or the forwarder refused it at the start.
+    #[error("the configuration is refused")]
+    Refused(Vec<Finding>),
+    /// The operator's socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] unix::Error),
+    /// Serving operators failed.
+    #[error("cannot serve operators: {0}")]
+    Serve(#[from] tonic::transport::Error),
+    /// The system refused something at the start.
+    #[error("cannot listen for signals: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Runs the controller until SIGTERM or SIGINT. SIGHUP reads the configuration
+/// file again.
+///
+/// # Errors
+/// When the configuration is refused before it was ever in force, or the
+/// operator's socket cannot be served.
+pub async fn run(options: Options) -> Result<(), Error> {
+    let running = Running::beside(&options.socket);
+    let resumed = running.read();
+    let first = resumed.is_none();
+    let configuration = match resumed {
+        Some(configuration) => configuration,
+        None => Configuration::read(&options.config).map_err(Error::Refused)?,
+    };
+    let listener = unix::listen(&options.socket)?;
+    let line = Arc::new(Line::new(unix::connect_lazily(&options.forwarder_socket), configuration));
+    let service = Service::new(Arc::clone(&line), options.config.clone(), running.clone());
+
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let hang_up = signal(SignalKind::hangup())?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let server = Server::builder()
+        .add_service(OperatorServer::new(service.clone()))
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), async {
+            let _ = stopped.await;
+        });
+    tokio::pin!(server);
+    let ended = tokio::select! {
+        served = &mut server => served.map_err(Error::from),
+        findings = line.keep(first, |line| running.keep(line)) => Err(Error::Refused(findings)),
+        () = reload_on(hang_up, service) => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    };
+    let _ = stop.send(());
+    let _ = tokio::time::timeout(GOODBYE, server).await;
+    let _ = std::fs::remove_file(&options.socket);
+    ended
+}
+
+/// Reads the configuration again at each signal.
+async fn reload_on(mut signal: tokio::signal::unix::Signal, service: Service) {
+    while signal.recv().await.is_some() {
+        match service.reload(None).await {
+            Ok(reply) => {
+                for finding in reply.findings {
+                    tracing::error!(place = finding.path, mend = finding.mend, "{}", finding.why);
+                }
+            }
+            Err(status) => tracing::error!("{}", status.message()),
+        }
+    }
+    // No more signals can come: never end the others for it.
+    std::future::pending::<()>().await;
+}

@@ -1,0 +1,186 @@
+//! A forwarder without packets: it records what it is told, holds it, answers
+//! from it, and refuses or dies when a test wants that.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use stoa_api::v1::forwarder_server::{Forwarder, ForwarderServer};
+use stoa_api::v1::{self, Desired};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Code, Request, Response, Status};
+
+/// What all lives of one fake share: the record of a test.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Every wanted state that took effect, in order.
+    pub applied: Arc<Mutex<Vec<Desired>>>,
+    /// When set, the next states are refused for these reasons.
+    pub refuse: Arc<Mutex<Vec<v1::Reason>>>,
+    lives: Arc<AtomicU64>,
+}
+
+/// A fake forwarder that serves a socket until it is dropped.
+///
+/// It has a runtime of its own: when that goes, open connections go with it, as
+/// they do when a process dies.
+pub struct Fake {
+    runtime: Option<tokio::runtime::Runtime>,
+    socket: PathBuf,
+}
+
+impl Fake {
+    /// Starts a new life on `socket`, with nothing held.
+    pub fn start(socket: &Path, record: &Record) -> Fake {
+        let life = Life {
+            boot_id: record.lives.fetch_add(1, Ordering::Relaxed) + 1,
+            held: Arc::default(),
+            record: record.clone(),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        let inside = runtime.enter();
+        let listener = unix::listen(socket).expect("the fake's socket");
+        let service = ForwarderServer::new(life).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+        let served = tonic::transport::Server::builder()
+            .add_service(service)
+            .serve_with_incoming(UnixListenerStream::new(listener));
+        runtime.spawn(served);
+        drop(inside);
+        Fake { runtime: Some(runtime), socket: socket.to_owned() }
+    }
+}
+
+impl Drop for Fake {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+struct Life {
+    boot_id: u64,
+    held: Arc<Mutex<Desired>>,
+    record: Record,
+}
+
+type Answers<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+fn answers<T: Send + 'static>(list: Vec<T>) -> Response<Answers<T>> {
+    Response::new(Box::pin(tokio_stream::iter(list.into_iter().map(Ok))))
+}
+
+#[tonic::async_trait]
+impl Forwarder for Life {
+    type ListRoutesStream = Answers<v1::RouteState>;
+    type ListNeighborsStream = Answers<v1::NeighborState>;
+
+    async fn hello(
+        &self,
+        _: Request<v1::HelloRequest>,
+    ) -> Result<Response<v1::HelloReply>, Status> {
+        Ok(Response::new(v1::HelloReply {
+            contract: CONTRACT,
+            version: "fake".into(),
+            boot_id: self.boot_id,
+            drivers: vec!["null".into()],
+            kernel: "scalar".into(),
+            memory: "none".into(),
+            tsc_hz: 1_000_000_000,
+            pid: u64::from(std::process::id()),
+        }))
+    }
+
+    async fn apply(&self, request: Request<Desired>) -> Result<Response<v1::Applied>, Status> {
+        let desired = request.into_inner();
+        let reasons = self.record.refuse.lock().unwrap().clone();
+        if !reasons.is_empty() {
+            return Err(refusal::refuse(Code::FailedPrecondition, reasons));
+        }
+        let mut held = self.held.lock().unwrap();
+        let changed = *held != desired;
+        *held = desired.clone();
+        self.record.applied.lock().unwrap().push(desired);
+        Ok(Response::new(v1::Applied { changed, ..v1::Applied::default() }))
+    }
+
+    async fn list_interfaces(
+        &self,
+        _: Request<v1::ListInterfacesRequest>,
+    ) -> Result<Response<v1::ListInterfacesReply>, Status> {
+        let held = self.held.lock().unwrap();
+        let state = |interface: &v1::Interface| v1::InterfaceState {
+            name: interface.name.clone(),
+            ..v1::InterfaceState::default()
+        };
+        let interfaces = held.interfaces.iter().map(state).collect();
+        Ok(Response::new(v1::ListInterfacesReply { interfaces }))
+    }
+
+    async fn list_routes(
+        &self,
+        _: Request<v1::ListRoutesRequest>,
+    ) -> Result<Response<Self::ListRoutesStream>, Status> {
+        let held = self.held.lock().unwrap();
+        let state = |route: &v1::Route| v1::RouteState {
+            route: Some(route.clone()),
+            state: "active".into(),
+            ..v1::RouteState::default()
+        };
+        Ok(answers(held.routes.iter().map(state).collect()))
+    }
+
+    async fn list_neighbors(
+        &self,
+        _: Request<v1::ListNeighborsRequest>,
+    ) -> Result<Response<Self::ListNeighborsStream>, Status> {
+        let held = self.held.lock().unwrap();
+        let state = |neighbor: &v1::Neighbor| v1::NeighborState {
+            interface: neighbor.interface.clone(),
+            address: neighbor.address.clone(),
+            mac: neighbor.mac.clone(),
+            state: "permanent".into(),
+            ..v1::NeighborState::default()
+        };
+        Ok(answers(held.neighbors.iter().map(state).collect()))
+    }
+
+    async fn list_nodes(
+        &self,
+        _: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<v1::ListNodesReply>, Status> {
+        let node =
+            v1::NodeState { name: "ip4-lookup".into(), calls: 1, ..v1::NodeState::default() };
+        Ok(Response::new(v1::ListNodesReply { nodes: vec![node], tsc_hz: 1_000_000_000 }))
+    }
+
+    async fn list_drops(
+        &self,
+        _: Request<v1::ListDropsRequest>,
+    ) -> Result<Response<v1::ListDropsReply>, Status> {
+        let drop = v1::DropState { reason: "no-route".into(), ..v1::DropState::default() };
+        Ok(Response::new(v1::ListDropsReply { drops: vec![drop] }))
+    }
+
+    async fn list_workers(
+        &self,
+        _: Request<v1::ListWorkersRequest>,
+    ) -> Result<Response<v1::ListWorkersReply>, Status> {
+        let worker = v1::WorkerState { cpu: -1, ..v1::WorkerState::default() };
+        Ok(Response::new(v1::ListWorkersReply { workers: vec![worker] }))
+    }
+
+    async fn get_conservation(
+        &self,
+        _: Request<v1::GetConservationRequest>,
+    ) -> Result<Response<v1::Conservation>, Status> {
+        Ok(Response::new(v1::Conservation { balanced: true, ..v1::Conservation::default() }))
+    }
+}

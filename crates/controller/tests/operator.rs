@@ -1,0 +1,249 @@
+//! The controller between an operator and a fake forwarder, over real sockets.
+
+mod fake;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fake::{Fake, Record};
+use stoa_api::unix;
+use stoa_api::v1::operator_client::OperatorClient;
+use stoa_api::v1::{self, StatusReply};
+use stoa_controller::finding::Finding;
+use stoa_controller::service::{self, Error, Options};
+use tokio::task::JoinHandle;
+use tonic::transport::Channel;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// A controller in a folder of its own.
+struct Story {
+    folder: tempfile::TempDir,
+    record: Record,
+    controller: Option<JoinHandle<Result<(), Error>>>,
+}
+
+impl Story {
+    fn new(config: &str) -> Story {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("stoa.json"), config).unwrap();
+        Story { folder, record: Record::default(), controller: None }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn forwarder(&self) -> Fake {
+        Fake::start(&self.path("forwarder.sock"), &self.record)
+    }
+
+    fn start(&mut self) {
+        let options = Options {
+            config: self.path("stoa.json"),
+            socket: self.path("stoa.sock"),
+            forwarder_socket: self.path("forwarder.sock"),
+        };
+        self.controller = Some(tokio::spawn(service::run(options)));
+    }
+
+    /// Ends the controller as a kill would.
+    async fn kill(&mut self) {
+        let controller = self.controller.take().unwrap();
+        controller.abort();
+        let _ = controller.await;
+    }
+
+    async fn operator(&self) -> OperatorClient<Channel> {
+        let socket = self.path("stoa.sock");
+        let connected =
+            until("the operator's socket answers", async || unix::connect(&socket).await.ok());
+        OperatorClient::new(connected.await)
+    }
+
+    async fn in_sync(&self) -> StatusReply {
+        let operator = self.operator().await;
+        until("the forwarder holds the configuration", async || {
+            let status = operator.clone().status(v1::StatusRequest {}).await.ok()?.into_inner();
+            status.in_sync.then_some(status)
+        })
+        .await
+    }
+
+    async fn reload(&self, config: &str) -> v1::ReloadReply {
+        std::fs::write(self.path("stoa.json"), config).unwrap();
+        let request = v1::ReloadRequest { path: String::new() };
+        self.operator().await.reload(request).await.unwrap().into_inner()
+    }
+
+    fn applied(&self) -> Vec<v1::Desired> {
+        self.record.applied.lock().unwrap().clone()
+    }
+}
+
+async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let wait = async {
+        loop {
+            if let Some(found) = probe().await {
+                return found;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    match tokio::time::timeout(DEADLINE, wait).await {
+        Ok(found) => found,
+        Err(_) => panic!("never came true: {what}"),
+    }
+}
+
+fn config(addresses: &[&str]) -> String {
+    let interfaces: Vec<String> = addresses
+        .iter()
+        .enumerate()
+        .map(|(number, address)| {
+            format!(
+                r#"{{"name": "if{number}", "type": "iana-if-type:ethernetCsmacd",
+                     "stoa-interfaces:port": {{"null": {{}}}},
+                     "ietf-ip:ipv4": {{"address": [{{"ip": "{address}", "prefix-length": 24}}]}}}}"#
+            )
+        })
+        .collect();
+    format!(r#"{{"ietf-interfaces:interfaces": {{"interface": [{}]}}}}"#, interfaces.join(","))
+}
+
+#[tokio::test]
+async fn what_is_wanted_arrives_and_can_be_seen() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let status = story.in_sync().await;
+    assert_eq!(status.configuration, story.path("stoa.json").display().to_string());
+    assert_eq!(status.forwarder.unwrap().version, "fake");
+    let mut operator = story.operator().await;
+    let interfaces = operator.show_interfaces(v1::ListInterfacesRequest {}).await.unwrap();
+    assert_eq!(interfaces.into_inner().interfaces[0].name, "if0");
+    let mut routes =
+        operator.show_routes(v1::ListRoutesRequest::default()).await.unwrap().into_inner();
+    let mut seen = Vec::new();
+    while let Some(route) = routes.message().await.unwrap() {
+        seen.push(route.route.unwrap().prefix.unwrap().to_string());
+    }
+    assert_eq!(seen, ["10.0.0.0/24", "10.0.0.1/32"]);
+    assert!(operator.show_nodes(v1::ListNodesRequest {}).await.is_ok());
+    assert!(operator.show_drops(v1::ListDropsRequest {}).await.is_ok());
+    assert!(operator.show_workers(v1::ListWorkersRequest {}).await.is_ok());
+    assert!(operator.show_neighbors(v1::ListNeighborsRequest {}).await.is_ok());
+    assert!(operator.show_conservation(v1::GetConservationRequest {}).await.is_ok());
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_refused_reload_leaves_what_runs_untouched() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    story.in_sync().await;
+
+    let reply = story.reload(&config(&["10.0.0.1", "10.0.0.2"])).await;
+    assert!(!reply.applied);
+    assert!(reply.findings[0].why.contains("10.0.0.0/24"), "{:?}", reply.findings);
+    let reply = story.reload("{ not json").await;
+    assert!(!reply.applied && reply.what.is_none());
+
+    let reason =
+        v1::Reason { place: "port \"if1\"".into(), why: "no buffers".into(), mend: "add".into() };
+    story.record.refuse.lock().unwrap().push(reason);
+    let reply = story.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
+    assert!(!reply.applied);
+    assert_eq!(reply.findings[0].path, "port \"if1\"");
+    assert_eq!(story.applied().len(), 1, "nothing new took effect");
+    assert!(story.in_sync().await.in_sync);
+
+    story.record.refuse.lock().unwrap().clear();
+    let reply = story.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
+    assert!(reply.applied && reply.what.unwrap().changed);
+    assert_eq!(story.applied().last().unwrap().interfaces.len(), 2);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_forwarder_that_comes_back_is_told_all() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let forwarder = story.forwarder();
+    story.start();
+    let first = story.in_sync().await.forwarder.unwrap().boot_id;
+    assert!(story.reload(&config(&["10.0.9.1"])).await.applied);
+    drop(forwarder);
+    let _again = story.forwarder();
+    let record = story.record.clone();
+    until("the state is sent again", async || {
+        (record.applied.lock().unwrap().len() == 3).then_some(())
+    })
+    .await;
+    assert_ne!(story.in_sync().await.forwarder.unwrap().boot_id, first);
+    let applied = story.applied();
+    assert_eq!(applied[2], applied[1], "what was reloaded, not what was at the start");
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_controller_that_comes_back_wants_what_was_in_force() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    story.in_sync().await;
+    // Edited meanwhile, and wrong: nobody asked to reload it.
+    std::fs::write(story.path("stoa.json"), "{ half an ed").unwrap();
+    story.kill().await;
+    story.start();
+    story.in_sync().await;
+    let applied = story.applied();
+    assert_eq!(applied.len(), 2);
+    assert_eq!(applied[0], applied[1]);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_first_configuration_that_is_refused_ends_the_controller() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let reason =
+        v1::Reason { place: "port \"if0\"".into(), why: "no device".into(), mend: "make".into() };
+    story.record.refuse.lock().unwrap().push(reason);
+    let _forwarder = story.forwarder();
+    story.start();
+    let ended = tokio::time::timeout(DEADLINE, story.controller.take().unwrap()).await;
+    assert_eq!(refused(ended.unwrap().unwrap())[0].why, "no device");
+
+    let mut story = Story::new("{}x");
+    story.start();
+    let ended = tokio::time::timeout(DEADLINE, story.controller.take().unwrap()).await;
+    assert!(refused(ended.unwrap().unwrap())[0].why.starts_with("not JSON"));
+}
+
+#[tokio::test]
+async fn without_a_forwarder_the_controller_says_so_and_waits() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    story.start();
+    let mut operator = story.operator().await;
+    let status = operator.status(v1::StatusRequest {}).await.unwrap().into_inner();
+    assert!(!status.in_sync && status.forwarder.is_none());
+    let error = operator.show_drops(v1::ListDropsRequest {}).await.unwrap_err();
+    assert_eq!(error.code(), tonic::Code::Unavailable);
+    let request = v1::ReloadRequest { path: path_text(&story.path("stoa.json")) };
+    let error = operator.reload(request).await.unwrap_err();
+    assert!(error.message().contains("stays"), "{error}");
+    let _forwarder = story.forwarder();
+    story.in_sync().await;
+    story.kill().await;
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn refused(ended: Result<(), Error>) -> Vec<Finding> {
+    match ended {
+        Err(Error::Refused(findings)) => findings,
+        other => panic!("not refused: {other:?}"),
+    }
+}
