@@ -84,8 +84,8 @@ pub const fn is_valid(sum: u32) -> bool {
 
 /// The checksum after the 16-bit word `old` became `new` (RFC 1624 section 3, equation 3).
 ///
-/// Equal to recomputing it, but for data that becomes all zeroes, which no header with a version
-/// or protocol number is.
+/// Equal to recomputing it, but for data that becomes all zeroes: that gives 0 where 0xffff is
+/// right. No header with a version is so, nor a message with a pseudo-header.
 #[inline]
 pub const fn update16(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u32 + !old as u32 + new as u32)

@@ -275,7 +275,13 @@ pub fn reply_in_place(message: &mut [u8]) -> bool {
     let code = u16::from(header.code);
     let (old, new) = (u16::from(header.kind) << 8 | code, u16::from(kind::ECHO_REPLY) << 8 | code);
     header.kind = kind::ECHO_REPLY;
-    header.checksum.set(checksum::update16(header.checksum.get(), old, new));
+    let checksum = checksum::update16(header.checksum.get(), old, new);
+    header.checksum.set(checksum);
+    if checksum == 0 {
+        // A reply of nothing but zeroes needs 0xffff, which no update can tell.
+        let checksum = checksum::ones_complement(message);
+        message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    }
     true
 }
 
@@ -303,6 +309,16 @@ mod tests {
         assert_eq!(check(&turned).unwrap().echo(), Some(echo));
         assert!(!reply_in_place(&mut turned));
         assert!(!reply_in_place(&mut turned[..7]));
+    }
+
+    #[test]
+    fn answers_an_echo_of_zeroes() {
+        let echo = Echo { identifier: 0, sequence: 0, data: &[0; 4] };
+        let mut message = [0; 12];
+        assert_eq!(build_echo_request(&mut message, &echo), Ok(12));
+        assert!(reply_in_place(&mut message));
+        assert_eq!(message, [0, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(check(&message).unwrap().echo(), Some(echo));
     }
 
     #[test]
