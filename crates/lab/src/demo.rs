@@ -125,9 +125,7 @@ fn remember(made: &mut Made, topology: &Topology) {
 
 /// Every step that needs the router; ends early only after Ctrl-C.
 fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut Made) {
-    for (name, outcome) in steps::all_pings(topology) {
-        report.step(&name, outcome);
-    }
+    steps::all_pings(topology, report);
     for (name, six) in [("traceroute4", false), ("traceroute6", true)] {
         report.step(name, steps::route_traced(topology, six));
     }

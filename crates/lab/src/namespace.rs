@@ -1,10 +1,11 @@
 //! Network namespaces with a name of their own, gone when dropped.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -127,17 +128,29 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes what labs of processes that are gone have left behind: their namespaces and what runs inside.
+/// Removes what labs of processes that are gone have left behind: their namespaces with what runs inside, their folders.
 pub fn sweep() {
-    let Ok(entries) = std::fs::read_dir("/run/netns") else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let owner = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
-        let Some(pid) = owner.and_then(|owner| owner.parse::<i32>().ok()) else { continue };
-        if matches!(kill(Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH)) {
-            remove(&name);
-        }
+    for name in orphans(Path::new("/run/netns")) {
+        remove(&name);
     }
+    let folders = std::env::temp_dir();
+    for name in orphans(&folders) {
+        // Another user's folder stays: it cannot be removed, and that is well.
+        let _ = std::fs::remove_dir_all(folders.join(name));
+    }
+}
+
+/// Entries of a folder that are called `stoa-PID-...` after a process that is gone.
+fn orphans(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names
+        .filter(|name| {
+            let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+            let pid = rest.and_then(|(pid, _)| pid.parse::<i32>().ok()).filter(|pid| *pid > 0);
+            pid.is_some_and(|pid| kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH))
+        })
+        .collect()
 }
 
 /// Ends what runs inside and deletes the namespace. Goes on whatever fails: it runs while unwinding and after Ctrl-C,

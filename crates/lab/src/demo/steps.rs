@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::report::Report;
 use crate::measure::{Load, Rate, iperf, ping, traceroute};
 use crate::{Host, Result, Router, Topology};
 
@@ -37,22 +38,20 @@ pub(crate) fn pings(from: &Host, to: std::net::IpAddr) -> Outcome {
 }
 
 /// The pings of the demo: each host to the router and to the other host, both families.
-pub(crate) fn all_pings(topology: &Topology) -> Vec<(String, Outcome)> {
-    let mut steps = Vec::new();
-    let [a, b] = topology.hosts() else { return steps };
+pub(crate) fn all_pings(topology: &Topology, report: &mut Report) {
+    let [a, b] = topology.hosts() else { return };
     for six in [false, true] {
         for host in [a, b] {
             let name = format!("ping{} {} -> router", four_or_six(six), host.label());
-            steps.push((name, outcome(host.gateway(six).map(|to| pings(host, to)))));
+            report.step(&name, outcome(host.gateway(six).map(|to| pings(host, to))));
         }
     }
     for six in [false, true] {
         for (from, to) in [(a, b), (b, a)] {
             let name = format!("ping{} {} -> {}", four_or_six(six), from.label(), to.label());
-            steps.push((name, outcome(to.address(six).map(|to| pings(from, to)))));
+            report.step(&name, outcome(to.address(six).map(|to| pings(from, to))));
         }
     }
-    steps
 }
 
 /// The first hop is the router, the second the other host.
