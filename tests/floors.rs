@@ -185,3 +185,17 @@ fn a_file_is_one_idea() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+#[test]
+fn every_story_is_told() {
+    let manifest = std::fs::read_to_string(root().join("tests/Cargo.toml")).expect("it is there");
+    let mut faults = Vec::new();
+    for entry in std::fs::read_dir(root().join("tests")).expect("the folder is there").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let told = manifest.contains(&format!("path = \"{name}\""));
+        if name.ends_with(".rs") && !told {
+            faults.push(format!("tests/{name} has no [[test]] in tests/Cargo.toml"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

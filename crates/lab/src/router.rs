@@ -76,13 +76,8 @@ impl Router {
             if !self.process.is_running() {
                 return Ok(false);
             }
-            let output = self.call(&["status", "--json"]).map_err(|error| error.to_string())?;
-            let status: Value = serde_json::from_str(&output.stdout)
-                .map_err(|_| last_words(&format!("{}\n{}", output.stdout, output.stderr), 2))?;
-            match status["in_sync"].as_bool().or_else(|| status["in-sync"].as_bool()) {
-                Some(true) => Ok(true),
-                _ => Err(status.to_string()),
-            }
+            let status = self.status().map_err(|error| error.to_string())?;
+            if status["in_sync"] == true { Ok(true) } else { Err(status.to_string()) }
         });
         match outcome {
             Ok(true) => Ok(()),
@@ -113,7 +108,19 @@ impl Router {
     /// # Errors
     /// When it fails or does not say JSON.
     pub fn show(&self, what: &str) -> Result<Value> {
-        let output = self.call(&["show", what, "--json"])?.ok()?;
+        self.json(&["show", what, "--json"])
+    }
+
+    /// What `stoa status --json` says.
+    ///
+    /// # Errors
+    /// When it fails or does not say JSON.
+    pub fn status(&self) -> Result<Value> {
+        self.json(&["status", "--json"])
+    }
+
+    fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let output = self.call(arguments)?.ok()?;
         serde_json::from_str(&output.stdout).map_err(|error| LabError::NotUnderstood {
             what: output.command.clone(),
             why: format!("{error}: {}", last_words(&output.stdout, 2)),
