@@ -82,7 +82,8 @@ impl Fib {
     /// `None` when the system refuses the address space.
     pub(crate) fn new(root_bits: u8, words: usize) -> Option<Self> {
         let root = <[AtomicU32]>::new_box_zeroed_with_elems(1 << root_bits).ok()?;
-        let arena = <[AtomicU64]>::new_box_zeroed_with_elems(words + SLACK_WORDS).ok()?;
+        let arena =
+            <[AtomicU64]>::new_box_zeroed_with_elems(words + SLACK_WORDS + LINE_WORDS).ok()?;
         let skew = (LINE_BYTES - arena.as_ptr().addr() % LINE_BYTES) / size_of::<u64>();
         Some(Self { root, arena, skew: skew % LINE_WORDS })
     }

@@ -10,6 +10,7 @@
 //! ```
 
 mod group;
+mod reader;
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::collections::BTreeMap;
@@ -20,12 +21,8 @@ use zerocopy::FromZeros;
 use crate::grace::{Reclaim, Retired};
 pub use group::MAX_MEMBERS;
 use group::{Range, Room};
-
-const KIND_SHIFT: u32 = 56;
-const CODE_SHIFT: u32 = 48;
-const SPECIAL: u64 = 1;
-const ADJACENCY: u64 = 2;
-const GROUP: u64 = 3;
+use reader::{ADJACENCY, CODE_SHIFT, GROUP, KIND_SHIFT, SPECIAL, Shared};
+pub use reader::{NextHopReader, Resolved};
 
 /// A member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,22 +47,6 @@ pub enum NextHop {
     Adjacency(u32),
     /// One of 1 to [`MAX_MEMBERS`] adjacencies, by flow hash.
     Group(Vec<Member>),
-}
-
-/// What a worker does with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolved {
-    /// The id is 0 (no route), unknown or removed.
-    Missing,
-    /// See [`NextHop::Special`].
-    Special {
-        /// What to do.
-        code: u8,
-        /// With what.
-        argument: u32,
-    },
-    /// Send by this adjacency.
-    Adjacency(u32),
 }
 
 /// The limits of a [`NextHops`].
@@ -110,53 +91,6 @@ pub enum NextHopError {
     /// Released more often than retained.
     #[error("next hop {0} is not in use")]
     NotInUse(u32),
-}
-
-#[derive(Debug)]
-struct Shared {
-    objects: Box<[AtomicU64]>,
-    buckets: Box<[AtomicU32]>,
-}
-
-impl Shared {
-    #[inline(always)]
-    fn resolve(&self, id: u32, flow_hash: u32) -> Resolved {
-        let Some(object) = self.objects.get(id as usize) else { return Resolved::Missing };
-        let word = object.load(Ordering::Acquire);
-        let code = (word >> CODE_SHIFT) as u8;
-        match word >> KIND_SHIFT {
-            ADJACENCY => Resolved::Adjacency(word as u32),
-            GROUP => {
-                let bucket = (word as u32).wrapping_add(flow_hash >> (code & 31));
-                match self.buckets.get(bucket as usize) {
-                    Some(bucket) => Resolved::Adjacency(bucket.load(Ordering::Acquire)),
-                    None => Resolved::Missing,
-                }
-            }
-            SPECIAL => Resolved::Special { code, argument: word as u32 },
-            _ => Resolved::Missing,
-        }
-    }
-}
-
-/// Next hops as workers read them. Cheap to clone; give one to each worker.
-#[derive(Clone, Debug)]
-pub struct NextHopReader(Arc<Shared>);
-
-impl NextHopReader {
-    /// What to do with a packet of this flow whose route has this value. Groups use the upper
-    /// bits of the hash. The answer holds until the next quiescent point.
-    #[inline(always)]
-    pub fn resolve(&self, id: u32, flow_hash: u32) -> Resolved {
-        self.0.resolve(id, flow_hash)
-    }
-
-    /// Whether the flow hash matters for this id: spares its computation.
-    #[inline(always)]
-    pub fn is_group(&self, id: u32) -> bool {
-        let object = self.0.objects.get(id as usize);
-        object.is_some_and(|object| object.load(Ordering::Relaxed) >> KIND_SHIFT == GROUP)
-    }
 }
 
 #[derive(Debug)]
