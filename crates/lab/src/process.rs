@@ -8,9 +8,9 @@ use crate::command::Running;
 use crate::{Command, LabError, Result, wait_until};
 
 /// How long a process has to end by itself after SIGTERM.
-const GRACE: Duration = Duration::from_secs(3);
+const GRACE: Duration = Duration::from_secs(12);
 
-/// A process in the background. Dropping it sends SIGTERM, waits at most 3 s, then kills its process group.
+/// A process in the background. Dropping it sends SIGTERM, waits at most 12 s, then kills its process group.
 #[derive(Debug)]
 pub struct Background {
     running: Running,
