@@ -7,11 +7,14 @@
 //!
 //! This crate is one of the rooms that may use `unsafe`: each block says why it is sound.
 
+pub mod af_packet;
 mod config;
 mod error;
 pub mod generator;
 mod link;
+mod netns;
 pub mod null;
+pub mod offload;
 pub mod pcap;
 
 pub use config::{
@@ -36,7 +39,7 @@ pub const INPUTS: &[&str] =
 pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, OpenError> {
     let missing = |driver| Err(OpenError::NotBuilt { driver });
     match config {
-        PortConfig::AfPacket(_) => missing("af-packet"),
+        PortConfig::AfPacket(config) => Ok(Box::new(af_packet::open(config)?)),
         PortConfig::Tap(_) => missing("tap"),
         PortConfig::Memif(_) => missing("memif"),
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),

@@ -1,0 +1,283 @@
+//! `af-packet`: any Linux network device, ours alone while the port is open.
+//!
+//! ```text
+//! device -> TPACKET_V2 ring -------------------------> packets
+//!           too long for a slot: recvmsg -> Staging -> packets
+//! packets -> coalesce -> sendmmsg -> device
+//! ```
+//! The port follows the device: down, up, deleted, made anew. Frames that the driver sends
+//! itself are not seen; what the kernel sends by the same device is none of ours either.
+
+mod ring;
+mod rx;
+mod sys;
+mod tx;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stoa_engine::pool::FRAME_MAX;
+use stoa_engine::{Port, PortEvent, Queues};
+
+use crate::config::AfPacketConfig;
+use crate::error::OpenError;
+use crate::{link, netns};
+use ring::Ring;
+use rx::Receiver;
+use sys::Device;
+use tx::Sender;
+
+/// Bytes of a socket's own queues: super-frames wait here.
+const SOCKET_BUFFER: i32 = 32 << 20;
+/// How often a namespace is looked up again while the device is not there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Ethernet header and two tags: what a frame has besides IP.
+const LINK_HEADER: usize = 14 + 8;
+
+/// What queues tell the port.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Received frames that could not become packets.
+    missed: AtomicU64,
+    /// Frames that the device refused to send.
+    refused: AtomicU64,
+}
+
+impl Shared {
+    fn miss(&self, frames: u64) {
+        if frames > 0 {
+            self.missed.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A port on a Linux network device.
+pub struct AfPacket {
+    device: String,
+    netns: Option<String>,
+    rx_queues: u16,
+    tx_queues: u16,
+    /// Asks for the device and hears of changes.
+    watch: OwnedFd,
+    looked: Instant,
+    last: Device,
+    /// The device's number while the port is up.
+    up: Option<i32>,
+    /// Why the port is down, as it was told.
+    down: Option<String>,
+    /// The receiving sockets, for the kernel's own count of what it shed.
+    sockets: Vec<Arc<OwnedFd>>,
+    shared: Arc<Shared>,
+}
+
+/// Opens a port on the device that the configuration names.
+///
+/// # Errors
+/// No such device or namespace; no CAP_NET_RAW; not an Ethernet device; more than 64 queues.
+pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
+    let rx_queues = link::queues("rx-queues", config.rx_queues, link::QUEUES_MAX)?;
+    let tx_queues = link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
+    let name = &config.device;
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
+        let reason = format!("`{name}` is not a device name: give 1 to 15 characters");
+        return Err(OpenError::Config { field: "device", reason });
+    }
+    let netns = config.netns.as_deref();
+    let (watch, socket) = netns::within(netns, || (sys::watch(), sys::packet_socket()))?;
+    let watch = watch.map_err(system("watch network devices"))?;
+    if let Err(error) = socket {
+        return Err(match error.kind() {
+            std::io::ErrorKind::PermissionDenied => OpenError::Permission {
+                what: format!("a packet socket on {name}"),
+                capability: "CAP_NET_RAW",
+            },
+            _ => system("open a packet socket")(error),
+        });
+    }
+    let last = sys::device(&watch, name).map_err(system("ask for a network device"))?;
+    let Some(last) = last else {
+        return Err(OpenError::NoDevice { device: name.clone(), netns: config.netns.clone() });
+    };
+    if !last.ethernet {
+        let reason = format!("{name} is not an Ethernet device: choose one that is");
+        return Err(OpenError::Config { field: "device", reason });
+    }
+    Ok(AfPacket {
+        device: name.clone(),
+        netns: config.netns.clone(),
+        rx_queues,
+        tx_queues,
+        watch,
+        looked: Instant::now(),
+        last,
+        up: None,
+        down: None,
+        sockets: Vec::new(),
+        shared: Arc::default(),
+    })
+}
+
+fn system(doing: &'static str) -> impl Fn(std::io::Error) -> OpenError {
+    move |source| OpenError::System { doing, source }
+}
+
+impl AfPacket {
+    /// What is true of the device now, looked up in a new namespace of the same name when the
+    /// old one has lost it.
+    fn look(&mut self) -> Option<Device> {
+        if let Ok(Some(device)) = sys::device(&self.watch, &self.device) {
+            return Some(device);
+        }
+        if self.netns.is_none() || self.looked.elapsed() < LOOK_AGAIN {
+            return None;
+        }
+        self.looked = Instant::now();
+        let watch = netns::within(self.netns.as_deref(), sys::watch).ok()?.ok()?;
+        let device = sys::device(&watch, &self.device).ok()??;
+        self.watch = watch;
+        Some(device)
+    }
+
+    /// Why the port cannot be up now; `None`: it can.
+    fn obstacle(&self, device: Option<&Device>) -> Option<String> {
+        let name = &self.device;
+        match device {
+            None => Some(format!("device {name} is gone")),
+            Some(device) if !device.admin_up => {
+                Some(format!("device {name} is down: ip link set {name} up"))
+            }
+            Some(device) if !device.running => Some(format!("device {name} has no carrier")),
+            Some(_) => None,
+        }
+    }
+
+    fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
+        self.settle();
+        self.sockets.clear();
+        self.up = None;
+        if self.down.as_ref() != Some(&reason) {
+            self.down = Some(reason.clone());
+            events.push(PortEvent::Down(reason));
+        }
+    }
+
+    /// Opens the queues in the namespace of the device.
+    fn go_up(&mut self, device: Device, events: &mut Vec<PortEvent>) {
+        let opened = netns::within(self.netns.as_deref(), || self.queues(device.index));
+        match opened {
+            Ok(Ok((queues, sockets))) => {
+                self.sockets = sockets;
+                self.up = Some(device.index);
+                self.down = None;
+                events.push(PortEvent::Up(queues));
+            }
+            Ok(Err(error)) => {
+                self.go_down(format!("cannot open {}: {error}", self.device), events);
+            }
+            Err(error) => self.go_down(error.to_string(), events),
+        }
+    }
+
+    fn queues(&self, index: i32) -> std::io::Result<(Queues, Vec<Arc<OwnedFd>>)> {
+        let mut queues = Queues::default();
+        let mut sockets = Vec::new();
+        let mut group = None;
+        for number in 0..self.rx_queues {
+            let socket = Arc::new(sys::packet_socket()?);
+            sys::enlarge(&socket, SOCKET_BUFFER);
+            for option in
+                [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING]
+            {
+                sys::set(&socket, option, &1i32)?;
+            }
+            let ring = Ring::new(&socket)?;
+            sys::bind(&socket, index, true)?;
+            if number == 0 {
+                sys::promiscuous(&socket, index)?;
+            }
+            if self.rx_queues > 1 {
+                group = Some(sys::fan_out(&socket, group)?);
+            }
+            sockets.push(socket.clone());
+            queues.rx.push(Box::new(Receiver::new(socket, ring, self.shared.clone())));
+        }
+        for _ in 0..self.tx_queues {
+            let socket = sys::packet_socket()?;
+            sys::enlarge(&socket, SOCKET_BUFFER);
+            sys::set(&socket, libc::PACKET_VNET_HDR, &1i32)?;
+            // Where the kernel cannot bypass its queueing, it is only slower.
+            let _ = sys::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32);
+            sys::bind(&socket, index, false)?;
+            queues.tx.push(Box::new(Sender::new(socket, self.shared.clone())));
+        }
+        Ok((queues, sockets))
+    }
+
+    /// Adds up what the kernel counted since the last time.
+    fn settle(&self) {
+        self.shared.miss(self.sockets.iter().map(|socket| sys::drops(socket)).sum());
+    }
+}
+
+impl Port for AfPacket {
+    fn driver(&self) -> &'static str {
+        "af-packet"
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.last.mac
+    }
+
+    /// The device's, as far as one buffer holds it.
+    fn mtu(&self) -> u32 {
+        self.last.mtu.min((FRAME_MAX - LINK_HEADER) as u32)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.watch.as_fd()]
+    }
+
+    fn service(&mut self) -> Vec<PortEvent> {
+        sys::hush(&self.watch);
+        let mut events = Vec::new();
+        let device = self.look();
+        if let Some(device) = device {
+            self.last = device;
+        }
+        let index = device.map(|device| device.index);
+        if let Some(reason) = self.obstacle(device.as_ref()) {
+            if self.up.is_some() || self.down.is_none() || self.down.as_ref() != Some(&reason) {
+                self.go_down(reason, &mut events);
+            }
+        } else if self.up != index {
+            if self.up.is_some() {
+                self.go_down(format!("device {} was made anew", self.device), &mut events);
+            }
+            if let Some(device) = device {
+                self.go_up(device, &mut events);
+            }
+        }
+        events
+    }
+
+    fn missed(&self) -> u64 {
+        self.settle();
+        self.shared.missed.load(Ordering::Relaxed)
+    }
+
+    fn detail(&self) -> String {
+        let place = self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+        let state = match &self.down {
+            Some(reason) => reason.clone(),
+            None => format!("index {}", self.last.index),
+        };
+        let refused = self.shared.refused.load(Ordering::Relaxed);
+        let refused = match refused {
+            0 => String::new(),
+            frames => format!(", {frames} frames too long for the device"),
+        };
+        format!("{}{place}: {state}, ring of {} frames{refused}", self.device, ring::SLOTS)
+    }
+}

@@ -1,0 +1,329 @@
+//! System calls of the AF_PACKET driver, made safe: packet(7), netdevice(7), rtnetlink(7).
+
+use std::ffi::{c_int, c_void};
+use std::io::{Error, Result};
+use std::mem::{size_of, size_of_val, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::offload::VNET_HEADER;
+
+/// A network device as the kernel describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Device {
+    /// Its number in its namespace; a device made anew has another.
+    pub index: c_int,
+    /// It has Ethernet frames.
+    pub ethernet: bool,
+    /// It was set up and its link has carrier.
+    pub running: bool,
+    /// It was set up.
+    pub admin_up: bool,
+    /// Bytes of its IP packets.
+    pub mtu: u32,
+    /// Its address.
+    pub mac: [u8; 6],
+}
+
+fn check(answer: c_int) -> Result<c_int> {
+    if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
+}
+
+fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<OwnedFd> {
+    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes no pointers.
+    let fd = check(unsafe { libc::socket(domain, kind, protocol) })?;
+    // SAFETY: the descriptor is new, so nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A socket that becomes readable when a device of this namespace changes.
+pub(super) fn watch() -> Result<OwnedFd> {
+    let watch = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    // SAFETY: all-zero is a valid sockaddr_nl.
+    let mut address: libc::sockaddr_nl = unsafe { zeroed() };
+    address.nl_family = libc::AF_NETLINK as u16;
+    address.nl_groups = libc::RTMGRP_LINK as u32;
+    bind_to(&watch, &address)?;
+    Ok(watch)
+}
+
+fn bind_to<T>(socket: &OwnedFd, address: &T) -> Result<()> {
+    let length = size_of::<T>() as u32;
+    // SAFETY: the address lives through the call and is as long as said.
+    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), length) })?;
+    Ok(())
+}
+
+/// Throws away what [`watch`] has heard, up to 64 messages: only that it spoke matters.
+pub(super) fn hush(watch: &OwnedFd) {
+    let mut message = [0u8; 64];
+    for _ in 0..64 {
+        // SAFETY: the kernel writes at most as many bytes as the array has.
+        let got = unsafe {
+            let into: *mut c_void = message.as_mut_ptr().cast();
+            libc::recv(watch.as_raw_fd(), into, message.len(), libc::MSG_DONTWAIT)
+        };
+        // A full socket (ENOBUFS) reports once and goes on.
+        if got < 0 && Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
+            return;
+        }
+    }
+}
+
+/// What the kernel says of the device `name` in the namespace of `watch`; `None`: there is none.
+pub(super) fn device(watch: &OwnedFd, name: &str) -> Result<Option<Device>> {
+    match describe(watch, name) {
+        Ok(device) => Ok(Some(device)),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn describe(watch: &OwnedFd, name: &str) -> Result<Device> {
+    // SAFETY: all-zero is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    // One byte stays zero and ends the name.
+    for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
+        *to = from as _;
+    }
+    let mut ask = |what| {
+        // SAFETY: these requests write an ifreq and nothing else.
+        check(unsafe { libc::ioctl(watch.as_raw_fd(), what, &raw mut request) })?;
+        Ok::<_, Error>(request.ifr_ifru)
+    };
+    // SAFETY: SIOCGIFINDEX, -FLAGS and -MTU each fill the member that is read.
+    let (index, flags, mtu) = unsafe {
+        (
+            ask(libc::SIOCGIFINDEX)?.ifru_ifindex,
+            c_int::from(ask(libc::SIOCGIFFLAGS)?.ifru_flags),
+            ask(libc::SIOCGIFMTU)?.ifru_mtu,
+        )
+    };
+    // SAFETY: SIOCGIFHWADDR fills this member.
+    let address = unsafe { ask(libc::SIOCGIFHWADDR)?.ifru_hwaddr };
+    let up = flags & libc::IFF_UP != 0;
+    Ok(Device {
+        index,
+        ethernet: address.sa_family == libc::ARPHRD_ETHER,
+        running: up && flags & libc::IFF_RUNNING != 0,
+        admin_up: up,
+        mtu: mtu.try_into().unwrap_or(0),
+        mac: std::array::from_fn(|at| address.sa_data[at] as u8),
+    })
+}
+
+/// A packet socket of this namespace that hears nothing yet.
+pub(super) fn packet_socket() -> Result<OwnedFd> {
+    socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
+}
+
+/// Sets an option of the packet level.
+pub(super) fn set<T>(socket: &OwnedFd, option: c_int, value: &T) -> Result<()> {
+    set_at(socket, libc::SOL_PACKET, option, value)
+}
+
+fn set_at<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result<()> {
+    let length = size_of_val(value) as u32;
+    let value: *const c_void = (&raw const *value).cast();
+    // SAFETY: the value lives through the call and is as long as said.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, length) })?;
+    Ok(())
+}
+
+/// Asks for socket buffers of `bytes` in both directions; what the system grants is fine.
+pub(super) fn enlarge(socket: &OwnedFd, bytes: c_int) {
+    for (force, ask) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        if set_at(socket, libc::SOL_SOCKET, force, &bytes).is_err() {
+            // Without CAP_NET_ADMIN the limit of the system holds.
+            let _ = set_at(socket, libc::SOL_SOCKET, ask, &bytes);
+        }
+    }
+}
+
+/// Binds to a device; a socket with `receive` hears its frames from now on.
+pub(super) fn bind(socket: &OwnedFd, index: c_int, receive: bool) -> Result<()> {
+    // SAFETY: all-zero is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = if receive { (libc::ETH_P_ALL as u16).to_be() } else { 0 };
+    address.sll_ifindex = index;
+    bind_to(socket, &address)
+}
+
+/// Makes the device take frames for every address, as long as the socket is open.
+pub(super) fn promiscuous(socket: &OwnedFd, index: c_int) -> Result<()> {
+    // SAFETY: all-zero is a valid packet_mreq.
+    let mut member: libc::packet_mreq = unsafe { zeroed() };
+    member.mr_ifindex = index;
+    member.mr_type = libc::PACKET_MR_PROMISC as u16;
+    set(socket, libc::PACKET_ADD_MEMBERSHIP, &member)
+}
+
+/// Joins the sockets that share a device's frames by flow; the first one, with `None`, founds
+/// the group. Returns the group.
+pub(super) fn fan_out(socket: &OwnedFd, group: Option<u16>) -> Result<u16> {
+    let kind = libc::PACKET_FANOUT_HASH;
+    let asked = match group {
+        Some(group) => u32::from(group) | kind << 16,
+        None => (kind | libc::PACKET_FANOUT_FLAG_UNIQUEID) << 16,
+    };
+    set(socket, libc::PACKET_FANOUT, &asked)?;
+    let is: u32 = get(socket, libc::PACKET_FANOUT)?;
+    Ok(is as u16)
+}
+
+fn get<T: Copy + Default>(socket: &OwnedFd, option: c_int) -> Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as u32;
+    // SAFETY: the kernel writes at most `length` bytes of a plain number or struct of numbers.
+    check(unsafe {
+        let into: *mut c_void = (&raw mut value).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, option, into, &raw mut length)
+    })?;
+    Ok(value)
+}
+
+/// Frames that the kernel had no place for since the last question.
+pub(super) fn drops(socket: &OwnedFd) -> u64 {
+    // struct tpacket_stats: packets, drops.
+    let [_, drops]: [u32; 2] = get(socket, libc::PACKET_STATISTICS).unwrap_or_default();
+    drops.into()
+}
+
+/// A frame that [`receive`] brought.
+pub(super) struct Received {
+    /// Bytes written.
+    pub length: usize,
+    /// It was longer.
+    pub cut: bool,
+    /// The tag that the kernel took off.
+    pub tag: Option<[u8; 4]>,
+}
+
+/// A tag as four bytes for the wire.
+pub(super) fn tag(status: u32, tci: u16, tpid: u16) -> Option<[u8; 4]> {
+    if status & libc::TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let [a, b] = if known { tpid.to_be_bytes() } else { [0x81, 0x00] };
+    let [c, d] = tci.to_be_bytes();
+    Some([a, b, c, d])
+}
+
+/// Fetches one frame from the socket's queue; `None`: it is empty.
+pub(super) fn receive(
+    socket: BorrowedFd<'_>,
+    header: &mut [u8; VNET_HEADER],
+    space: &mut [u8],
+) -> Result<Option<Received>> {
+    let mut parts = [
+        libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: header.len() },
+        libc::iovec { iov_base: space.as_mut_ptr().cast(), iov_len: space.len() },
+    ];
+    // Room for one control message, aligned as such.
+    let mut control = [0u64; 8];
+    // SAFETY: all-zero is a valid msghdr.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len();
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control);
+    // SAFETY: all that the message points to lives through the call, with the lengths said.
+    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    if got < 0 {
+        let error = Error::last_os_error();
+        let empty = error.kind() == std::io::ErrorKind::WouldBlock;
+        return if empty { Ok(None) } else { Err(error) };
+    }
+    let cut = message.msg_flags & libc::MSG_TRUNC != 0;
+    let length = (got as usize).saturating_sub(VNET_HEADER).min(space.len());
+    Ok(Some(Received { length, cut, tag: auxiliary(&message) }))
+}
+
+/// The tag that a message's auxiliary data names.
+fn auxiliary(message: &libc::msghdr) -> Option<[u8; 4]> {
+    // SAFETY: the kernel has filled in the control data of this message and its length.
+    unsafe {
+        let control = libc::CMSG_FIRSTHDR(&raw const *message);
+        if control.is_null()
+            || (*control).cmsg_level != libc::SOL_PACKET
+            || (*control).cmsg_type != libc::PACKET_AUXDATA
+            || (*control).cmsg_len < libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32) as _
+        {
+            return None;
+        }
+        let data = libc::CMSG_DATA(control).cast::<libc::tpacket_auxdata>().read_unaligned();
+        tag(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid)
+    }
+}
+
+/// Sends the first messages; returns how many were taken, or why not even the first.
+pub(super) fn send(socket: BorrowedFd<'_>, messages: &mut Messages, from: usize) -> Result<usize> {
+    let rest = &mut messages.heads[from..messages.used];
+    // SAFETY: `Messages` keeps heads that point to its own parts, each part to memory that
+    // its filler promised to keep until `clear`.
+    let sent = check(unsafe {
+        let heads = rest.as_mut_ptr();
+        libc::sendmmsg(socket.as_raw_fd(), heads, rest.len() as u32, libc::MSG_DONTWAIT)
+    })?;
+    Ok(sent as usize)
+}
+
+/// Messages for one [`send`], each of several parts.
+pub(super) struct Messages {
+    heads: Box<[libc::mmsghdr]>,
+    parts: Box<[libc::iovec]>,
+    used: usize,
+    used_parts: usize,
+}
+
+// SAFETY: the pointers inside are followed by the kernel only, within `send`, after the owner
+// of the queue has filled them in on the same thread.
+unsafe impl Send for Messages {}
+
+impl Messages {
+    /// Room for `messages` with `parts` in all.
+    pub fn new(messages: usize, parts: usize) -> Self {
+        // SAFETY: all-zero is a valid mmsghdr and a valid iovec.
+        let (head, part): (libc::mmsghdr, libc::iovec) = unsafe { (zeroed(), zeroed()) };
+        Self {
+            heads: vec![head; messages].into_boxed_slice(),
+            parts: vec![part; parts].into_boxed_slice(),
+            used: 0,
+            used_parts: 0,
+        }
+    }
+
+    /// Forgets all messages.
+    pub fn clear(&mut self) {
+        (self.used, self.used_parts) = (0, 0);
+    }
+
+    /// Messages that wait.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// Begins a message without parts.
+    pub fn begin(&mut self) {
+        let first = self.parts[self.used_parts..].as_mut_ptr();
+        let head = &mut self.heads[self.used].msg_hdr;
+        head.msg_iov = first;
+        head.msg_iovlen = 0;
+        self.used += 1;
+    }
+
+    /// Adds a part to the message that was begun last.
+    ///
+    /// # Safety
+    /// `bytes` stay where they are and unchanged until the last [`send`] before [`Self::clear`].
+    pub unsafe fn add(&mut self, bytes: &[u8]) {
+        let part = &mut self.parts[self.used_parts];
+        *part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        self.used_parts += 1;
+        self.heads[self.used - 1].msg_hdr.msg_iovlen += 1;
+    }
+}

@@ -1,0 +1,7 @@
+//! The drivers of Linux devices against the real kernel, in network namespaces of their own.
+//! Needs root; says so and passes when this user is not.
+
+mod af_packet;
+mod offload;
+mod peer;
+mod side;
