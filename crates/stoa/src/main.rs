@@ -1,3 +1,55 @@
 //! The binary: wiring and command line, no logic.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod commands;
+mod failure;
+mod operator;
+mod show;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::Command;
+
+/// Stoa, a packet router: packets walk through in columns.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    propagate_version = true,
+    after_help = "Examples:
+  stoa check examples/two-hosts.json        Is it a good configuration?
+  sudo stoa run --config examples/two-hosts.json
+  sudo stoa show interfaces                 What is there, and what passed?
+  sudo stoa reload                          Take the edited file into force
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.
+Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level (info)."
+)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+fn main() -> ExitCode {
+    let line = Line::parse();
+    log();
+    match line.command.execute() {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Logs to standard error, for people.
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("STOA_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}

@@ -1,0 +1,59 @@
+//! `stoa check`: is a configuration good, without touching anything.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::json;
+use stoa_controller::configuration::Configuration;
+use stoa_controller::privileges;
+
+use crate::failure::{Failure, Outcome, counted};
+use crate::show;
+
+/// Check a configuration file: what is wrong, where, and how to mend it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stoa check /etc/stoa/stoa.json
+  stoa check --json examples/two-hosts.json
+
+Needs no privilege and no running router. Exit code 1 when something is wrong.")]
+pub struct Arguments {
+    /// Configuration file, JSON in RFC 7951 encoding
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Answer with one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Checks and says what was found.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let file = arguments.file.display().to_string();
+    match Configuration::read(&arguments.file) {
+        Ok(configuration) => {
+            let needs: Vec<String> = privileges::needed(&configuration.desired)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let summary = configuration.summary();
+            if arguments.json {
+                let answer = json!({ "ok": true, "summary": summary, "needs": needs });
+                show::print(&answer.to_string())?;
+            } else {
+                show::print(&format!("{file} is good: {summary}."))?;
+                if !needs.is_empty() {
+                    show::print(&format!("To run it: {}.", needs.join(", ")))?;
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(findings) if arguments.json => {
+            let answer = json!({ "ok": false, "findings": show::findings(&findings) });
+            show::print(&answer.to_string())?;
+            Err(Failure::Said(ExitCode::FAILURE))
+        }
+        Err(findings) => {
+            Err(Failure::Findings(format!("{file} has {}:", counted(&findings)), findings))
+        }
+    }
+}

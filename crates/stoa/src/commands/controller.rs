@@ -1,0 +1,47 @@
+//! `stoa controller`: the half that knows what is wanted, started by `stoa run`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use stoa_controller::service::{self, Error, Options};
+use stoa_controller::supervise::{self, EXIT_REFUSED};
+
+use crate::failure::{Failure, Outcome, counted};
+use crate::operator::block_on;
+
+/// The controller alone (started by `stoa run`)
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Configuration file
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Socket to serve operators on
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// Socket of the forwarder
+    #[arg(long, value_name = "PATH")]
+    forwarder_socket: PathBuf,
+}
+
+/// Serves until it is told to end.
+pub fn execute(arguments: Arguments) -> Outcome {
+    supervise::end_with_supervisor()
+        .map_err(|error| Failure::because("the controller cannot start", error))?;
+    let options = Options {
+        config: arguments.config,
+        socket: arguments.socket,
+        forwarder_socket: arguments.forwarder_socket,
+    };
+    let file = options.config.display().to_string();
+    block_on(async {
+        match service::run(options).await {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(Error::Refused(findings)) => {
+                let headline = format!("{file} is refused with {}:", counted(&findings));
+                Failure::Findings(headline, findings).report();
+                Err(Failure::Said(ExitCode::from(EXIT_REFUSED)))
+            }
+            Err(other) => Err(Failure::because("the controller ended", other)),
+        }
+    })
+}

@@ -1,0 +1,41 @@
+//! The commands: one file each, one line each in the list below.
+
+mod check;
+mod completions;
+mod controller;
+mod reload;
+mod run;
+mod show;
+mod status;
+
+use crate::failure::Outcome;
+
+macro_rules! commands {
+    ($($(#[$attribute:meta])* $variant:ident $module:ident,)*) => {
+        /// What is asked of the program.
+        #[derive(Debug, clap::Subcommand)]
+        pub enum Command {
+            $($(#[$attribute])* $variant($module::Arguments),)*
+        }
+
+        impl Command {
+            /// Does it.
+            pub fn execute(self) -> Outcome {
+                match self {
+                    $(Command::$variant(arguments) => $module::execute(arguments),)*
+                }
+            }
+        }
+    };
+}
+
+// A command is `Arguments` (its doc comment is the help) and `execute`.
+commands! {
+    Run run,
+    Check check,
+    Reload reload,
+    Status status,
+    Show show,
+    Completions completions,
+    #[command(hide = true)] Controller controller,
+}

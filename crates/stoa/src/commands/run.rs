@@ -1,0 +1,45 @@
+//! `stoa run`: starts the router and keeps it up.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use stoa_controller::supervise::{self, Error, Options};
+
+use crate::failure::{Failure, Outcome, counted};
+use crate::operator::{SocketArgument, block_on};
+
+/// Run the router: both halves, started again when one dies
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo stoa run --config /etc/stoa/stoa.json
+  stoa run --config examples/pcap.json --socket ./stoa.sock     Without root
+
+SIGHUP or `stoa reload` takes the edited file into force, whole or not at all.
+SIGTERM or Ctrl-C ends it. Ports on network devices (af-packet, tap) need
+CAP_NET_RAW and CAP_NET_ADMIN; memif, pcap, generator and null need nothing.")]
+pub struct Arguments {
+    /// Configuration file, JSON in RFC 7951 encoding
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    #[command(flatten)]
+    socket: SocketArgument,
+}
+
+/// Runs until it is told to end.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let file = arguments.config.display().to_string();
+    let options = Options { config: arguments.config, socket: arguments.socket.path() };
+    block_on(async {
+        supervise::run(options).await.map_err(|error| match error {
+            Error::Refused(findings) => {
+                Failure::Findings(format!("{file} has {}:", counted(&findings)), findings)
+            }
+            Error::Privileges(findings) => {
+                Failure::Findings("the ports need more than this process may do:".into(), findings)
+            }
+            Error::Said => Failure::Said(ExitCode::FAILURE),
+            other => Failure::Words(other.to_string()),
+        })
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

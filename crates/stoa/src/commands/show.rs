@@ -1,0 +1,113 @@
+//! `stoa show`: every look at the running router, as tables or as JSON.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::failure::{Failure, Outcome};
+use crate::operator::{Client, SocketArgument, block_on};
+use crate::show::{conservation, drops, interfaces, neighbors, nodes, routes, workers};
+
+/// Show what the router holds and what passed through it
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stoa show interfaces                        Ports, VLANs, addresses, counters
+  stoa show routes --longest-match 10.2.0.9   Which route takes this address?
+  stoa show nodes --watch                     Cycles per packet, every second
+  stoa show drops --json | jq '.drops[] | select(.packets > 0)'")]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+    /// Answer with JSON, one object on one line
+    #[arg(long, global = true)]
+    json: bool,
+    /// Show again every so many seconds, until Ctrl-C
+    #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    watch: Option<u64>,
+    #[command(flatten)]
+    socket: GlobalSocket,
+}
+
+/// The socket, allowed before and after the name of what is shown.
+#[derive(Debug, clap::Args)]
+struct GlobalSocket {
+    /// Socket of the operator [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
+    #[arg(long, global = true, value_name = "PATH")]
+    socket: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Ports and sub-interfaces: state, addresses, counters
+    Interfaces,
+    /// Routes, with what passed on each
+    Routes {
+        /// Only the route that takes this address
+        #[arg(long, value_name = "ADDRESS")]
+        longest_match: Option<IpAddr>,
+        /// Only IPv4 (4) or IPv6 (6)
+        #[arg(long, value_parser = clap::value_parser!(u32).range(4..=6))]
+        family: Option<u32>,
+    },
+    /// Neighbours: ARP and neighbour discovery
+    Neighbors,
+    /// Nodes of the packet graph: packets and cycles
+    Nodes {
+        /// Nodes that no packet passed, too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Drops by reason
+    Drops {
+        /// Reasons that never came, too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Workers: where they run and how busy they are
+    Workers,
+    /// The books: every packet received is accounted for
+    Conservation,
+}
+
+/// Asks and shows, once or again and again.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let socket = SocketArgument::new(arguments.socket.socket.clone());
+    block_on(async {
+        let mut client = socket.connect().await?;
+        loop {
+            let mut screen = Vec::new();
+            if arguments.watch.is_some() && !arguments.json {
+                // Home, and clear what is below: less flicker than a clear.
+                screen.extend_from_slice(b"\x1b[H\x1b[J");
+            }
+            let mut out = std::io::stdout().lock();
+            out.write_all(&screen)?;
+            look(&arguments, &mut client, &mut out).await?;
+            out.flush()?;
+            drop(out);
+            let Some(seconds) = arguments.watch else { return Ok(ExitCode::SUCCESS) };
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+        }
+    })
+}
+
+async fn look(
+    arguments: &Arguments,
+    client: &mut Client,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let json = arguments.json;
+    match &arguments.what {
+        What::Interfaces => interfaces::show(client, json, out).await,
+        What::Routes { longest_match, family } => {
+            routes::show(client, *longest_match, family.unwrap_or(0), json, out).await
+        }
+        What::Neighbors => neighbors::show(client, json, out).await,
+        What::Nodes { all } => nodes::show(client, *all, json, out).await,
+        What::Drops { all } => drops::show(client, *all, json, out).await,
+        What::Workers => workers::show(client, json, out).await,
+        What::Conservation => conservation::show(client, json, out).await,
+    }
+}

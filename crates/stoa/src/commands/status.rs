@@ -1,0 +1,36 @@
+//! `stoa status`: does the router run, and is it as it should be.
+
+use std::process::ExitCode;
+
+use stoa_api::v1::StatusRequest;
+
+use crate::failure::Outcome;
+use crate::operator::{SocketArgument, block_on};
+use crate::show;
+
+/// Show whether the router runs and holds its configuration
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  stoa status
+  stoa status --json | jq .in_sync")]
+pub struct Arguments {
+    /// Answer with one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    socket: SocketArgument,
+}
+
+/// Asks and says.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let status = block_on(async {
+        let mut client = arguments.socket.connect().await?;
+        Ok(client.status(StatusRequest {}).await?.into_inner())
+    })?;
+    show::print(&if arguments.json {
+        show::status::json(&status).to_string()
+    } else {
+        show::status::text(&status)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

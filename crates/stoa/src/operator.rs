@@ -1,0 +1,59 @@
+//! The way from the command line to the running router: the operator's socket.
+
+use std::path::PathBuf;
+
+use stoa_api::v1::operator_client::OperatorClient;
+use stoa_api::{MESSAGE_LIMIT_BYTES, unix};
+use stoa_controller::supervise::DEFAULT_SOCKET;
+use tonic::transport::Channel;
+
+use crate::failure::Failure;
+
+/// A client of the running router.
+pub type Client = OperatorClient<Channel>;
+
+/// Where the running router is found.
+#[derive(Debug, clap::Args)]
+pub struct SocketArgument {
+    /// Socket of the operator [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl SocketArgument {
+    /// The argument as it was given.
+    pub fn new(socket: Option<PathBuf>) -> SocketArgument {
+        SocketArgument { socket }
+    }
+
+    /// The argument, else the environment, else the default.
+    pub fn path(&self) -> PathBuf {
+        let given = self.socket.clone();
+        given
+            .or_else(|| std::env::var_os("STOA_SOCKET").map(PathBuf::from))
+            .unwrap_or_else(|| PathBuf::from(DEFAULT_SOCKET))
+    }
+
+    /// Connects to the running router.
+    pub async fn connect(&self) -> Result<Client, Failure> {
+        let path = self.path();
+        let channel = unix::connect(&path).await.map_err(|error| match error {
+            unix::Error::NobodyThere(_) => Failure::Words(format!(
+                "no router runs on {}: start one with `stoa run --config FILE`, or name its \
+                 socket with --socket",
+                path.display()
+            )),
+            other => Failure::Words(other.to_string()),
+        })?;
+        Ok(OperatorClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES))
+    }
+}
+
+/// Runs one conversation to its end.
+pub fn block_on<T>(talk: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::because("cannot start", error))?;
+    runtime.block_on(talk)
+}

@@ -1,0 +1,140 @@
+//! Interfaces: state, addresses, counters.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::text::mac_text;
+use stoa_api::v1::{InterfaceState, ListInterfacesRequest, Tag};
+
+use super::{count, table, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let reply = client.show_interfaces(ListInterfacesRequest {}).await?.into_inner();
+    if as_json {
+        let list: Vec<Value> = reply.interfaces.iter().map(json).collect();
+        writeln!(out, "{}", json!({ "interfaces": list }))?;
+    } else {
+        write(&made(&reply.interfaces), out)?;
+    }
+    Ok(())
+}
+
+fn made(interfaces: &[InterfaceState]) -> Table {
+    let mut table = table(&[
+        "name",
+        "state",
+        "on",
+        "address",
+        ">mtu",
+        ">rx packets",
+        ">rx bytes",
+        ">tx packets",
+        ">tx bytes",
+        ">drops",
+    ]);
+    for interface in interfaces {
+        let addresses: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
+        let drops = interface.rx_drops + interface.rx_missed + interface.tx_drops;
+        table.add_row(vec![
+            Cell::new(&interface.name),
+            Cell::new(state(interface)),
+            Cell::new(on(interface)),
+            Cell::new(if addresses.is_empty() { "-".to_owned() } else { addresses.join("\n") }),
+            Cell::new(interface.mtu),
+            count(interface.rx_packets),
+            count(interface.rx_bytes),
+            count(interface.tx_packets),
+            count(interface.tx_bytes),
+            count(drops),
+        ]);
+    }
+    table
+}
+
+fn state(interface: &InterfaceState) -> &'static str {
+    match (interface.enabled, interface.up) {
+        (false, _) => "disabled",
+        (true, true) => "up",
+        (true, false) => "down",
+    }
+}
+
+/// The driver of a port, or the tags and parent of a sub-interface.
+fn on(interface: &InterfaceState) -> String {
+    if interface.parent.is_empty() {
+        return interface.driver.clone();
+    }
+    let tags: Vec<String> =
+        [&interface.outer, &interface.inner].into_iter().flatten().map(Tag::to_string).collect();
+    format!("vlan {} on {}", tags.join("."), interface.parent)
+}
+
+fn json(interface: &InterfaceState) -> Value {
+    let tag = |tag: &Option<Tag>| {
+        tag.as_ref().map(|tag| json!({ "tpid": format!("{:#06x}", tag.tpid), "vid": tag.vid }))
+    };
+    json!({
+        "name": interface.name,
+        "index": interface.index,
+        "driver": interface.driver,
+        "parent": interface.parent,
+        "outer": tag(&interface.outer),
+        "inner": tag(&interface.inner),
+        "enabled": interface.enabled,
+        "up": interface.up,
+        "mac": mac_text(&interface.mac),
+        "mtu": interface.mtu,
+        "addresses": interface.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "rx_packets": interface.rx_packets,
+        "rx_bytes": interface.rx_bytes,
+        "tx_packets": interface.tx_packets,
+        "tx_bytes": interface.tx_bytes,
+        "rx_drops": interface.rx_drops,
+        "rx_missed": interface.rx_missed,
+        "tx_drops": interface.tx_drops,
+        "detail": interface.detail,
+        "rx_queues": interface.rx_queues,
+        "tx_queues": interface.tx_queues,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1::Address;
+
+    use super::*;
+
+    #[test]
+    fn ports_and_sub_interfaces_say_what_they_stand_on() {
+        let port = InterfaceState {
+            name: "host-b".into(),
+            driver: "af-packet".into(),
+            enabled: true,
+            up: true,
+            mtu: 1500,
+            rx_packets: 1234,
+            ..InterfaceState::default()
+        };
+        let sub = InterfaceState {
+            name: "host-b.100".into(),
+            parent: "host-b".into(),
+            outer: Some(Tag { tpid: 0x88a8, vid: 5 }),
+            inner: Some(Tag { tpid: 0x8100, vid: 100 }),
+            enabled: true,
+            addresses: vec![Address { address: vec![10, 2, 0, 1], prefix_length: 24 }],
+            rx_missed: 2,
+            tx_drops: 3,
+            ..InterfaceState::default()
+        };
+        assert_eq!(on(&sub), "vlan s5.100 on host-b");
+        assert_eq!(json(&sub)["outer"]["tpid"], "0x88a8");
+        let text = made(&[port, sub]).to_string();
+        for word in ["af-packet", "1,234", "10.2.0.1/24", "up", "down"] {
+            assert!(text.contains(word), "{word} in\n{text}");
+        }
+    }
+}

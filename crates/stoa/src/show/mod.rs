@@ -1,0 +1,108 @@
+//! How answers look: one file for each thing that is shown, as a table for eyes
+//! and as JSON (the contract's field names) for programs.
+
+pub mod conservation;
+pub mod drops;
+pub mod interfaces;
+pub mod neighbors;
+pub mod nodes;
+pub mod routes;
+pub mod status;
+pub mod workers;
+
+use std::io::{self, Write};
+
+use comfy_table::{Cell, CellAlignment, Table};
+use serde_json::{Value, json};
+use stoa_controller::finding::Finding;
+
+/// Prints one line or block to standard output.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}
+
+/// Findings for programs.
+pub fn findings(findings: &[Finding]) -> Value {
+    findings
+        .iter()
+        .map(|finding| json!({ "path": finding.path, "why": finding.why, "mend": finding.mend }))
+        .collect()
+}
+
+/// An empty table with a headline. Columns whose name starts with ">" are
+/// numbers, to the right.
+fn table(columns: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset("     ──            ");
+    table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_uppercase()));
+    for (index, name) in columns.iter().enumerate() {
+        if let Some(column) = table.column_mut(index) {
+            column.set_padding((0, 2));
+            if name.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    table
+}
+
+/// Writes a table without white space at the ends of its lines.
+fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
+}
+
+/// "1,234,567".
+fn number(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number in a cell.
+fn count(value: u64) -> Cell {
+    Cell::new(number(value))
+}
+
+/// How many there are of one for each of the other; `None` for none at all.
+#[allow(clippy::cast_precision_loss)] // a ratio for eyes
+fn ratio(many: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| many as f64 / of as f64)
+}
+
+/// A ratio in a cell.
+fn ratio_cell(value: Option<f64>) -> Cell {
+    Cell::new(value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(number(0), "0");
+        assert_eq!(number(999), "999");
+        assert_eq!(number(1_000), "1,000");
+        assert_eq!(number(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn tables_are_plain() {
+        let mut made = table(&["name", ">packets"]);
+        made.add_row(vec![Cell::new("a"), count(12_345)]);
+        made.add_row(vec![Cell::new("longer"), count(7)]);
+        let mut out = Vec::new();
+        write(&made, &mut out).unwrap();
+        let expected = "NAME     PACKETS\n──────────────────\n\
+                        a         12,345\nlonger         7\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+}

@@ -1,0 +1,74 @@
+//! Neighbours: who answers on which link.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::text::{ip_text, mac_text};
+use stoa_api::v1::{ListNeighborsRequest, NeighborState};
+
+use super::{table, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut stream = client.show_neighbors(ListNeighborsRequest {}).await?.into_inner();
+    let mut neighbors = Vec::new();
+    while let Some(neighbor) = stream.message().await? {
+        neighbors.push(neighbor);
+    }
+    if as_json {
+        let list: Vec<Value> = neighbors.iter().map(json).collect();
+        writeln!(out, "{}", json!({ "neighbors": list }))?;
+    } else if neighbors.is_empty() {
+        writeln!(out, "No neighbours yet: they are learned when packets go to them.")?;
+    } else {
+        write(&made(&neighbors), out)?;
+    }
+    Ok(())
+}
+
+fn made(neighbors: &[NeighborState]) -> Table {
+    let mut table = table(&["interface", "address", "mac", "state", ">age s", ">queued"]);
+    for neighbor in neighbors {
+        table.add_row(vec![
+            Cell::new(&neighbor.interface),
+            Cell::new(ip_text(&neighbor.address)),
+            Cell::new(mac_text(&neighbor.mac)),
+            Cell::new(&neighbor.state),
+            Cell::new(neighbor.age_s),
+            Cell::new(neighbor.queued),
+        ]);
+    }
+    table
+}
+
+fn json(neighbor: &NeighborState) -> Value {
+    let mac = if neighbor.mac.is_empty() { String::new() } else { mac_text(&neighbor.mac) };
+    json!({
+        "interface": neighbor.interface,
+        "address": ip_text(&neighbor.address),
+        "mac": mac,
+        "state": neighbor.state,
+        "age_s": neighbor.age_s,
+        "queued": neighbor.queued,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unresolved_neighbor_has_no_mac() {
+        let neighbor = NeighborState {
+            interface: "host-a".into(),
+            address: vec![10, 1, 0, 9],
+            state: "incomplete".into(),
+            ..NeighborState::default()
+        };
+        assert_eq!(json(&neighbor)["mac"], "");
+        assert!(made(&[neighbor]).to_string().contains("incomplete"));
+    }
+}

@@ -1,0 +1,84 @@
+//! The router as a whole.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use stoa_api::v1::StatusReply;
+
+/// For eyes.
+pub fn text(status: &StatusReply) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let up_s = now.saturating_sub(status.started_unix_s);
+    let mut lines = vec![
+        format!("Stoa {}", status.version),
+        format!("  configuration  {}", status.configuration),
+        format!("  in force       {}", if status.in_sync { "yes" } else { "no, not yet" }),
+        format!("  controller     process {}, up {}", status.controller_pid, duration(up_s)),
+    ];
+    match &status.forwarder {
+        Some(forwarder) => {
+            lines.push(format!("  forwarder      process {}", forwarder.pid));
+            lines.push(format!("  kernel         {}", forwarder.kernel));
+            lines.push(format!("  memory         {}", forwarder.memory));
+            lines.push(format!("  drivers        {}", forwarder.drivers.join(", ")));
+        }
+        None => lines.push("  forwarder      does not answer".to_owned()),
+    }
+    lines.join("\n")
+}
+
+/// For programs.
+pub fn json(status: &StatusReply) -> Value {
+    let forwarder = status.forwarder.as_ref().map(|forwarder| {
+        json!({
+            "contract": forwarder.contract,
+            "version": forwarder.version,
+            "boot_id": forwarder.boot_id,
+            "drivers": forwarder.drivers,
+            "kernel": forwarder.kernel,
+            "memory": forwarder.memory,
+            "tsc_hz": forwarder.tsc_hz,
+            "pid": forwarder.pid,
+        })
+    });
+    json!({
+        "version": status.version,
+        "configuration": status.configuration,
+        "controller_pid": status.controller_pid,
+        "forwarder_pid": status.forwarder_pid,
+        "in_sync": status.in_sync,
+        "started_unix_s": status.started_unix_s,
+        "forwarder": forwarder,
+    })
+}
+
+/// "2 d 3 h", "5 min 7 s".
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units() {
+        assert_eq!(duration(59), "59 s");
+        assert_eq!(duration(61), "1 min 1 s");
+        assert_eq!(duration(3_660), "1 h 1 min");
+        assert_eq!(duration(90_000), "1 d 1 h");
+    }
+
+    #[test]
+    fn a_missing_forwarder_is_said() {
+        let status = StatusReply { version: "0.1.0".into(), ..StatusReply::default() };
+        assert!(text(&status).contains("does not answer"));
+        assert_eq!(json(&status)["in_sync"], false);
+        assert!(json(&status)["forwarder"].is_null());
+    }
+}

@@ -1,0 +1,77 @@
+//! Workers: where they run, what they serve, how busy they are.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::v1::{ListWorkersRequest, WorkerState};
+
+use super::{count, table, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let workers = client.show_workers(ListWorkersRequest {}).await?.into_inner().workers;
+    if as_json {
+        let list: Vec<Value> = workers.iter().map(json).collect();
+        writeln!(out, "{}", json!({ "workers": list }))?;
+    } else {
+        write(&made(&workers), out)?;
+    }
+    Ok(())
+}
+
+fn made(workers: &[WorkerState]) -> Table {
+    let mut table = table(&[
+        ">worker", ">cpu", "polling", ">busy", ">packets", ">vector", ">turns", ">sleeps", "queues",
+    ]);
+    for worker in workers {
+        let cpu = if worker.cpu < 0 { "any".to_owned() } else { worker.cpu.to_string() };
+        table.add_row(vec![
+            Cell::new(worker.index),
+            Cell::new(cpu),
+            Cell::new(&worker.polling),
+            Cell::new(format!("{:.1} %", worker.busy * 100.0)),
+            count(worker.packets),
+            Cell::new(format!("{:.1}", worker.vector)),
+            count(worker.turns),
+            count(worker.sleeps),
+            Cell::new(worker.queues.join(" ")),
+        ]);
+    }
+    table
+}
+
+fn json(worker: &WorkerState) -> Value {
+    json!({
+        "index": worker.index,
+        "cpu": worker.cpu,
+        "polling": worker.polling,
+        "turns": worker.turns,
+        "sleeps": worker.sleeps,
+        "busy": worker.busy,
+        "queues": worker.queues,
+        "packets": worker.packets,
+        "vector": worker.vector,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_is_not_pinned_may_run_anywhere() {
+        let worker = WorkerState {
+            cpu: -1,
+            busy: 0.25,
+            queues: vec!["host-a:0".into(), "host-b:0".into()],
+            ..WorkerState::default()
+        };
+        assert_eq!(json(&worker)["cpu"], -1);
+        let text = made(&[worker]).to_string();
+        assert!(text.contains("any") && text.contains("25.0 %"), "{text}");
+        assert!(text.contains("host-a:0 host-b:0"), "{text}");
+    }
+}
