@@ -32,6 +32,14 @@ fn tcp_and_udp_get_through_one_worker() -> Result<()> {
 }
 
 #[test]
+fn tcp_and_udp_get_through_without_offloads() -> Result<()> {
+    let sides = two_sides(&[Tag::customer(100)])?.map(stoa_lab::Side::without_offloads);
+    let story = Story::begin(&sides)?;
+    all_loads(&story, "without offloads")?;
+    story.end()
+}
+
+#[test]
 fn tcp_and_udp_get_through_two_workers() -> Result<()> {
     let sides = two_sides(&[Tag::customer(100)])?;
     let configuration = Configuration::new(&sides).workers(json!({ "count": 2 }));

@@ -40,7 +40,9 @@ fn configuration(scratch: &Scratch, role: &str) -> Result<Configuration> {
 }
 
 fn story(ours: &str, theirs: &str) -> Result<()> {
-    let topology = Topology::new(&two_sides(&[])?)?;
+    let [a, b] = two_sides(&[])?;
+    // testpmd's packet socket knows nothing of unfinished checksums.
+    let topology = Topology::new(&[a, b.without_offloads()])?;
     // Made before and dropped after the router's own folder: testpmd keeps its files here.
     let scratch = Scratch::new()?;
     let json = configuration(&scratch, ours)?.json();
