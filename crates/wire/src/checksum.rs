@@ -284,7 +284,9 @@ mod tests {
             prop_assert_eq!(fold(pseudo.sum(protocol, length)), naive(&bytes));
             prop_assert!(!pseudo.is_ip6());
 
-            let bytes = [&source[..], &destination, &[0, 0], &length16, &[0, 0, 0, protocol]].concat();
+            let length = length * 3;
+            let length32 = (length as u32).to_be_bytes();
+            let bytes = [&source[..], &destination, &length32, &[0, 0, 0, protocol]].concat();
             let pseudo = Pseudo::Ip6 { source: source.into(), destination: destination.into() };
             prop_assert_eq!(fold(pseudo.sum(protocol, length)), naive(&bytes));
             prop_assert!(pseudo.is_ip6());

@@ -300,6 +300,7 @@ mod tests {
         assert_eq!(Mac::of_solicited_node(target), Mac([0x33, 0x33, 0xff, 0x12, 0x34, 0x56]));
         let mac: Mac = "00:00:5e:00:53:01".parse().unwrap();
         assert_eq!(mac.link_local(), "fe80::200:5eff:fe00:5301".parse::<Ipv6Addr>().unwrap());
+        assert_eq!(station.link_local(), "fe80::ff:fe00:1".parse::<Ipv6Addr>().unwrap());
     }
 
     #[test]

@@ -327,7 +327,8 @@ mod tests {
         assert_eq!(view.maximum_segment_size(), None);
         let mut builder = Builder::default();
         assert!(builder.build(&mut [0; 19], &LOCAL, &[]).is_err());
-        assert!(builder.build(&mut [0; 20], &LOCAL, &[0; 65_536]).is_err());
+        let refused = builder.build(&mut [0; 65_600], &LOCAL, &[0; 65_516]);
+        assert_eq!(refused, Err(BuildError::TooLong { length: 65_536, limit: 65_535 }));
         builder.options = &[1; 3];
         assert!(builder.build(&mut [0; 40], &LOCAL, &[]).is_err());
     }

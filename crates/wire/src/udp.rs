@@ -178,6 +178,17 @@ mod tests {
         assert!(build(&mut [0; 10], &LOCAL4, 1, 2, &[0; 65_528]).is_err());
     }
 
+    #[test]
+    fn a_checksum_of_zero_goes_out_as_all_ones() {
+        let mut out = [0; 10];
+        assert_eq!(build(&mut out, &LOCAL6, 68, 67, &[0, 0]), Ok(10));
+        // Data equal to the checksum without it brings the sum to 0xffff, the checksum to 0.
+        let data = [out[6], out[7]];
+        assert_eq!(build(&mut out, &LOCAL6, 68, 67, &data), Ok(10));
+        assert_eq!(out[6..8], [0xff, 0xff]);
+        assert!(check(&out, &LOCAL6).is_ok());
+    }
+
     proptest! {
         #[test]
         fn round_trip_and_oracle(

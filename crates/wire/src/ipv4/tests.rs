@@ -60,6 +60,20 @@ fn each_cause_has_its_packet() {
 }
 
 #[test]
+fn the_total_length_covers_the_options() {
+    let mut bytes = with(0, 0x46);
+    for total in 20..28 {
+        bytes[3] = total;
+        bytes[10..12].fill(0);
+        let checksum = checksum::ones_complement(&bytes[..24]);
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        let payload = check(&bytes).map(|view| view.payload().len());
+        let expected = usize::from(total).checked_sub(24).ok_or(Ip4Error::BadTotalLength);
+        assert_eq!(payload, expected);
+    }
+}
+
+#[test]
 fn cuts_padding_off() {
     let bytes = with(3, 30);
     let view = check(&bytes).unwrap();

@@ -107,6 +107,7 @@ fn rules_for_neighbor_solicitations() {
     assert_eq!(checked("fe80::1", GROUP, &asking("fe80::2", &SOURCE_OPTION)), Ok(()));
     assert_eq!(checked("fe80::1", GROUP, &asking("ff02::1", &[])), Err(NdpError::BadTarget));
     assert_eq!(checked("::", "fe80::2", &asking("fe80::2", &[])), Err(NdpError::BadDestination));
+    assert_eq!(checked("::", "ff02::1", &asking("fe80::2", &[])), Err(NdpError::BadDestination));
     let from_nobody = checked("::", GROUP, &asking("fe80::2", &SOURCE_OPTION));
     assert_eq!(from_nobody, Err(NdpError::MacFromNobody));
     // A source link-layer option counts even when its length is not Ethernet's.
