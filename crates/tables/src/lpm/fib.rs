@@ -35,7 +35,7 @@ pub enum Kernel {
     Scalar,
     /// The same code with the x86-64 instructions for bit counting and shifting.
     Bits,
-    /// 16 lanes of AVX-512 (F, DQ, VL, VPOPCNTDQ); IPv4 only, IPv6 uses `Bits`.
+    /// 16 lanes of AVX-512 (F, DQ, VL, VPOPCNTDQ).
     Avx512,
 }
 

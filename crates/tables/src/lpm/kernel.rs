@@ -1,4 +1,4 @@
-//! Look-up kernels for x86-64: bit-counting instructions, and 16 lanes of AVX-512 for IPv4.
+//! Look-up kernels for x86-64: bit-counting instructions, and 16 lanes of AVX-512.
 //!
 //! The only unsafe code of this crate. Each entry point checks the CPU itself and falls back to
 //! the scalar kernel, so calling it is always sound.
@@ -54,6 +54,11 @@ pub(crate) fn lookup_bits<K: Key>(
     }
 }
 
+/// Whether the arrays are as the AVX-512 kernels want them and the CPU can run them.
+fn fits_avx512<K: Key>(root: &[AtomicU32], words: &[AtomicU64]) -> bool {
+    root.len() == 1 << K::ROOT_BITS && words.len() > SLACK_WORDS && has_avx512()
+}
+
 /// IPv4, 16 lanes at a time with gathers.
 pub(crate) fn lookup_ip4_avx512(
     root: &[AtomicU32],
@@ -61,30 +66,51 @@ pub(crate) fn lookup_ip4_avx512(
     keys: &[u32],
     out: &mut [u32],
 ) {
-    let whole = root.len() == 1 << u32::ROOT_BITS && words.len() > SLACK_WORDS;
-    if !(whole && has_avx512()) {
+    if !fits_avx512::<u32>(root, words) {
         return lookup_scalar(root, words, keys, out);
     }
     let lanes = keys.len().min(out.len());
-    let (keys, out) = (&keys[..lanes], &mut out[..lanes]);
-    // SAFETY: the CPU has the features, checked just now; the sizes are as `ip4_avx512` wants.
-    unsafe { ip4_avx512(root, words, keys, out) }
+    // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
+    unsafe { ip4_avx512(root, words, &keys[..lanes], &mut out[..lanes]) }
+}
+
+/// IPv6, 16 lanes at a time with gathers; prefixes longer than 62 bits are finished one by one.
+pub(crate) fn lookup_ip6_avx512(
+    root: &[AtomicU32],
+    words: &[AtomicU64],
+    keys: &[u128],
+    out: &mut [u32],
+) {
+    if !fits_avx512::<u128>(root, words) {
+        return lookup_scalar(root, words, keys, out);
+    }
+    let lanes = keys.len().min(out.len());
+    let (keys16, keys_rest) = keys[..lanes].as_chunks::<LANES>();
+    let (out16, out_rest) = out[..lanes].as_chunks_mut::<LANES>();
+    for (keys, out) in keys16.iter().zip(out16) {
+        // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
+        unsafe { ip6_avx512(root, words, keys, out) }
+    }
+    if !keys_rest.is_empty() {
+        let (mut keys, mut found) = ([0; LANES], [0; LANES]);
+        keys[..keys_rest.len()].copy_from_slice(keys_rest);
+        // SAFETY: as above.
+        unsafe { ip6_avx512(root, words, &keys, &mut found) }
+        out_rest.copy_from_slice(&found[..out_rest.len()]);
+    }
 }
 
 /// # Safety
 /// `root` has 2^18 words, `words` more than `SLACK_WORDS`, `keys` is as long as `out`.
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out: &mut [u32]) {
-    // A chunk's bitmap and runs end before the slack does, wherever up to here it begins.
-    let last = _mm512_set1_epi32((words.len() - SLACK_WORDS).min(1 << 30) as i32);
     let (keys16, keys_rest) = keys.as_chunks::<LANES>();
     let (out16, out_rest) = out.as_chunks_mut::<LANES>();
     for (keys, out) in keys16.iter().zip(out16) {
         // SAFETY: both are arrays of 64 bytes; `ip4_lanes` as above.
         unsafe {
             let keys = _mm512_loadu_si512(keys.as_ptr().cast());
-            let found = ip4_lanes(root, words, last, keys);
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), ip4_lanes(root, words, keys));
         }
     }
     if !keys_rest.is_empty() {
@@ -92,66 +118,124 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
         // SAFETY: the mask keeps load and store within the slices; `ip4_lanes` as above.
         unsafe {
             let keys = _mm512_maskz_loadu_epi32(lanes, keys_rest.as_ptr().cast());
-            let found = ip4_lanes(root, words, last, keys);
+            let found = ip4_lanes(root, words, keys);
             _mm512_mask_storeu_epi32(out_rest.as_mut_ptr().cast(), lanes, found);
         }
     }
 }
 
 /// # Safety
-/// As [`ip4_avx512`]; `last` is at most `words.len() - SLACK_WORDS` and 2^30 in each lane.
+/// As [`ip4_avx512`].
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn ip4_lanes(
-    root: &[AtomicU32],
-    words: &[AtomicU64],
-    last: __m512i,
-    keys: __m512i,
-) -> __m512i {
+unsafe fn ip4_lanes(root: &[AtomicU32], words: &[AtomicU64], keys: __m512i) -> __m512i {
     // SAFETY: an index is the upper 18 bits of a key and the array has 2^18 words. Writers store
     // these words atomically while we gather: each lane is one aligned load of 4 (below: 8) bytes,
-    // which x86-64 performs whole, and dependent loads are not reordered before it.
+    // which x86-64 performs whole, and a load is not done before the one that it depends on.
     let mut found =
         unsafe { _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<14>(keys), root.as_ptr().cast()) };
-    let six = _mm512_set1_epi32(63);
-    let mut children = _mm512_movepi32_mask(found);
-    // SAFETY: `last` is what `step16` wants.
-    unsafe {
-        found = step16(words, last, found, children, _mm512_srli_epi32::<8>(keys), six);
-        children = _mm512_movepi32_mask(found);
-        if children != 0 {
-            found = step16(words, last, found, children, _mm512_srli_epi32::<2>(keys), six);
-            children = _mm512_movepi32_mask(found);
-            if children != 0 {
-                found = step16(words, last, found, children, _mm512_slli_epi32::<4>(keys), six);
-            }
+    // Bits 18..24, 24..30 and 30..36 of an address, as shifts to the right and to the left.
+    for (right, left) in [(8, 0), (2, 0), (0, 4)] {
+        let children = _mm512_movepi32_mask(found);
+        if children == 0 {
+            break;
         }
+        let six = _mm512_srl_epi32(keys, _mm_cvtsi32_si128(right));
+        let six = _mm512_sll_epi32(six, _mm_cvtsi32_si128(left));
+        let beyond = _mm512_andnot_si512(six, _mm512_set1_epi32(63));
+        let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
+        let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
+        // SAFETY: as wanted of the caller.
+        found = unsafe { step16(words, found, children, low, high) };
     }
     found
 }
 
-/// One step down in the lanes of `children`; `shifted & mask` are their next six bits.
+/// # Safety
+/// `root` has 2^20 words, `words` more than `SLACK_WORDS`.
+#[inline]
+#[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
+unsafe fn ip6_avx512(
+    root: &[AtomicU32],
+    words: &[AtomicU64],
+    keys: &[u128; LANES],
+    out: &mut [u32; LANES],
+) {
+    // Every second 64-bit word of two vectors: the upper halves of eight addresses.
+    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    let from = keys.as_ptr().cast::<__m512i>();
+    // SAFETY: 16 keys are four vectors.
+    let (low, high) = unsafe {
+        (
+            _mm512_permutex2var_epi64(
+                _mm512_loadu_si512(from),
+                upper,
+                _mm512_loadu_si512(from.add(1)),
+            ),
+            _mm512_permutex2var_epi64(
+                _mm512_loadu_si512(from.add(2)),
+                upper,
+                _mm512_loadu_si512(from.add(3)),
+            ),
+        )
+    };
+    let index = join(_mm512_srli_epi64::<44>(low), _mm512_srli_epi64::<44>(high));
+    // SAFETY: an index is the upper 20 bits of a key and the array has 2^20 words; see `ip4_lanes`
+    // about writers.
+    let mut found = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
+    let mut children = _mm512_movepi32_mask(found);
+    // Bits 20..26 to 56..62 of the addresses, all in their upper halves.
+    for right in [38, 32, 26, 20, 14, 8, 2] {
+        if children == 0 {
+            break;
+        }
+        let right = _mm_cvtsi32_si128(right);
+        let six = _mm512_set1_epi64(63);
+        let low = _mm512_andnot_si512(_mm512_srl_epi64(low, right), six);
+        let high = _mm512_andnot_si512(_mm512_srl_epi64(high, right), six);
+        // SAFETY: as wanted of the caller.
+        found = unsafe { step16(words, found, children, low, high) };
+        children = _mm512_movepi32_mask(found);
+    }
+    // SAFETY: `out` is one vector.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), found) };
+    while children != 0 {
+        let lane = children.trailing_zeros() as usize;
+        lookup_lanes(root, words, &keys[lane..=lane], &mut out[lane..=lane]);
+        children &= children - 1;
+    }
+}
+
+/// Sixteen lanes of 32 bits from the lower halves of twice eight lanes of 64.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+fn join(low: __m512i, high: __m512i) -> __m512i {
+    let low = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(low));
+    _mm512_inserti64x4::<1>(low, _mm512_cvtepi64_epi32(high))
+}
+
+/// One step down in the lanes of `children`, whose next six bits are 63 less `low_beyond` (lanes
+/// 0 to 7) and `high_beyond` (8 to 15).
 ///
 /// # Safety
-/// `last` is at most `words.len() - SLACK_WORDS` and 2^30 in each lane.
+/// `words` has more than `SLACK_WORDS` words.
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
 unsafe fn step16(
     words: &[AtomicU64],
-    last: __m512i,
     found: __m512i,
     children: __mmask16,
-    shifted: __m512i,
-    mask: __m512i,
+    low_beyond: __m512i,
+    high_beyond: __m512i,
 ) -> __m512i {
+    // A chunk's bitmap and runs end before the slack does, wherever up to here it begins. Right
+    // chunks do; this is for the sake of soundness alone.
+    let last = _mm512_set1_epi32((words.len() - SLACK_WORDS).min(1 << 30) as i32);
     let at = _mm512_and_si512(found, _mm512_set1_epi32(i32::MAX));
     let at = _mm512_min_epu32(at, last);
-    // 63 - six, in 32 bits.
-    let beyond = _mm512_andnot_si512(shifted, mask);
-    let low = (children & 0xff) as __mmask8;
-    let high = (children >> 8) as __mmask8;
     let zero = _mm512_setzero_si512();
-    // SAFETY: `at` was clamped to `last`, so word `at` is in the arena.
+    let (low, high) = ((children & 0xff) as __mmask8, (children >> 8) as __mmask8);
+    // SAFETY: `at` is at most `last`, so word `at` is in the arena.
     let (low_bits, high_bits) = unsafe {
         let low_at = _mm512_castsi512_si256(at);
         let high_at = _mm512_extracti64x4_epi64::<1>(at);
@@ -161,16 +245,9 @@ unsafe fn step16(
         )
     };
     let all = _mm512_set1_epi64(-1);
-    let low_beyond = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
-    let high_beyond = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
-    let low_count =
-        _mm512_popcnt_epi64(_mm512_and_si512(low_bits, _mm512_srlv_epi64(all, low_beyond)));
-    let high_count =
-        _mm512_popcnt_epi64(_mm512_and_si512(high_bits, _mm512_srlv_epi64(all, high_beyond)));
-    let count = _mm512_inserti64x4::<1>(
-        _mm512_castsi256_si512(_mm512_cvtepi64_epi32(low_count)),
-        _mm512_cvtepi64_epi32(high_count),
-    );
+    let low_bits = _mm512_and_si512(low_bits, _mm512_srlv_epi64(all, low_beyond));
+    let high_bits = _mm512_and_si512(high_bits, _mm512_srlv_epi64(all, high_beyond));
+    let count = join(_mm512_popcnt_epi64(low_bits), _mm512_popcnt_epi64(high_bits));
     // Half-word 2 * at + 1 + count: two halves of bitmap, then the runs, counted from one.
     let half = _mm512_add_epi32(_mm512_slli_epi32::<1>(at), count);
     let half = _mm512_add_epi32(half, _mm512_set1_epi32(1));

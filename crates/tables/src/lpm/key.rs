@@ -100,7 +100,7 @@ impl Key for u128 {
     }
     #[cfg(target_arch = "x86_64")]
     fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]) {
-        super::kernel::lookup_bits(root, words, keys, out);
+        super::kernel::lookup_ip6_avx512(root, words, keys, out);
     }
 }
 
