@@ -5,10 +5,14 @@
 #![allow(unsafe_code)]
 
 use core::arch::x86_64::*;
+use core::array;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
 use super::key::Key;
+
+/// Groups of 16 addresses that walk down together.
+const GROUPS: usize = 4;
 
 pub(crate) fn has_bits() -> bool {
     !cfg!(miri)
@@ -87,16 +91,22 @@ pub(crate) fn lookup_ip6_avx512(
     let lanes = keys.len().min(out.len());
     let (keys16, keys_rest) = keys[..lanes].as_chunks::<LANES>();
     let (out16, out_rest) = out[..lanes].as_chunks_mut::<LANES>();
-    for (keys, out) in keys16.iter().zip(out16) {
+    let (keys_groups, keys16) = keys16.as_chunks::<GROUPS>();
+    let (out_groups, out16) = out16.as_chunks_mut::<GROUPS>();
+    for (keys, out) in keys_groups.iter().zip(out_groups) {
         // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
         unsafe { ip6_avx512(root, words, keys, out) }
     }
+    for (keys, out) in keys16.iter().zip(out16) {
+        // SAFETY: as above.
+        unsafe { ip6_avx512(root, words, &[*keys], array::from_mut(out)) }
+    }
     if !keys_rest.is_empty() {
-        let (mut keys, mut found) = ([0; LANES], [0; LANES]);
-        keys[..keys_rest.len()].copy_from_slice(keys_rest);
+        let (mut keys, mut found) = ([[0; LANES]], [[0; LANES]]);
+        keys[0][..keys_rest.len()].copy_from_slice(keys_rest);
         // SAFETY: as above.
         unsafe { ip6_avx512(root, words, &keys, &mut found) }
-        out_rest.copy_from_slice(&found[..out_rest.len()]);
+        out_rest.copy_from_slice(&found[0][..out_rest.len()]);
     }
 }
 
@@ -106,11 +116,24 @@ pub(crate) fn lookup_ip6_avx512(
 unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out: &mut [u32]) {
     let (keys16, keys_rest) = keys.as_chunks::<LANES>();
     let (out16, out_rest) = out.as_chunks_mut::<LANES>();
+    let (keys_groups, keys16) = keys16.as_chunks::<GROUPS>();
+    let (out_groups, out16) = out16.as_chunks_mut::<GROUPS>();
+    for (keys, out) in keys_groups.iter().zip(out_groups) {
+        // SAFETY: groups are arrays of 64 bytes; `ip4_lanes` as above.
+        unsafe {
+            let keys = keys.each_ref().map(|keys| _mm512_loadu_si512(keys.as_ptr().cast()));
+            let found = ip4_lanes(root, words, keys);
+            for (out, found) in out.iter_mut().zip(found) {
+                _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
+            }
+        }
+    }
     for (keys, out) in keys16.iter().zip(out16) {
         // SAFETY: both are arrays of 64 bytes; `ip4_lanes` as above.
         unsafe {
             let keys = _mm512_loadu_si512(keys.as_ptr().cast());
-            _mm512_storeu_si512(out.as_mut_ptr().cast(), ip4_lanes(root, words, keys));
+            let [found] = ip4_lanes(root, words, [keys]);
+            _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
         }
     }
     if !keys_rest.is_empty() {
@@ -118,7 +141,7 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
         // SAFETY: the mask keeps load and store within the slices; `ip4_lanes` as above.
         unsafe {
             let keys = _mm512_maskz_loadu_epi32(lanes, keys_rest.as_ptr().cast());
-            let found = ip4_lanes(root, words, keys);
+            let [found] = ip4_lanes(root, words, [keys]);
             _mm512_mask_storeu_epi32(out_rest.as_mut_ptr().cast(), lanes, found);
         }
     }
@@ -128,82 +151,109 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
 /// As [`ip4_avx512`].
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn ip4_lanes(root: &[AtomicU32], words: &[AtomicU64], keys: __m512i) -> __m512i {
-    // SAFETY: an index is the upper 18 bits of a key and the array has 2^18 words. Writers store
-    // these words atomically while we gather: each lane is one aligned load of 4 (below: 8) bytes,
-    // which x86-64 performs whole, and a load is not done before the one that it depends on.
-    let mut found =
-        unsafe { _mm512_i32gather_epi32::<4>(_mm512_srli_epi32::<14>(keys), root.as_ptr().cast()) };
+unsafe fn ip4_lanes<const N: usize>(
+    root: &[AtomicU32],
+    words: &[AtomicU64],
+    keys: [__m512i; N],
+) -> [__m512i; N] {
+    let mut found = keys;
+    for group in 0..N {
+        let index = _mm512_srli_epi32::<14>(keys[group]);
+        // SAFETY: an index is the upper 18 bits of a key and the array has 2^18 words. Writers
+        // store these words atomically while we gather: each lane is one aligned load of 4 (below:
+        // 8) bytes, which x86-64 performs whole, and never before the load that it depends on.
+        found[group] = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
+    }
     // Bits 18..24, 24..30 and 30..36 of an address, as shifts to the right and to the left.
     for (right, left) in [(8, 0), (2, 0), (0, 4)] {
-        let children = _mm512_movepi32_mask(found);
-        if children == 0 {
+        let children = found.map(|found| _mm512_movepi32_mask(found));
+        if children.iter().all(|&children| children == 0) {
             break;
         }
-        let six = _mm512_srl_epi32(keys, _mm_cvtsi32_si128(right));
-        let six = _mm512_sll_epi32(six, _mm_cvtsi32_si128(left));
-        let beyond = _mm512_andnot_si512(six, _mm512_set1_epi32(63));
-        let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
-        let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
-        // SAFETY: as wanted of the caller.
-        found = unsafe { step16(words, found, children, low, high) };
+        for group in 0..N {
+            let six = _mm512_srl_epi32(keys[group], _mm_cvtsi32_si128(right));
+            let six = _mm512_sll_epi32(six, _mm_cvtsi32_si128(left));
+            let beyond = _mm512_andnot_si512(six, _mm512_set1_epi32(63));
+            let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
+            let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
+            // SAFETY: as wanted of the caller.
+            found[group] = unsafe { step16(words, found[group], children[group], low, high) };
+        }
     }
     found
 }
 
+/// Walks `N` times 16 addresses down together. A level is two gathers of which the second waits
+/// for the first, and IPv6 has many levels: other groups fill the time.
+///
 /// # Safety
 /// `root` has 2^20 words, `words` more than `SLACK_WORDS`.
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn ip6_avx512(
+unsafe fn ip6_avx512<const N: usize>(
     root: &[AtomicU32],
     words: &[AtomicU64],
-    keys: &[u128; LANES],
-    out: &mut [u32; LANES],
+    keys: &[[u128; LANES]; N],
+    out: &mut [[u32; LANES]; N],
 ) {
-    // Every second 64-bit word of two vectors: the upper halves of eight addresses.
-    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
-    let from = keys.as_ptr().cast::<__m512i>();
-    // SAFETY: 16 keys are four vectors.
-    let (low, high) = unsafe {
-        (
-            _mm512_permutex2var_epi64(
-                _mm512_loadu_si512(from),
-                upper,
-                _mm512_loadu_si512(from.add(1)),
-            ),
-            _mm512_permutex2var_epi64(
-                _mm512_loadu_si512(from.add(2)),
-                upper,
-                _mm512_loadu_si512(from.add(3)),
-            ),
-        )
-    };
-    let index = join(_mm512_srli_epi64::<44>(low), _mm512_srli_epi64::<44>(high));
-    // SAFETY: an index is the upper 20 bits of a key and the array has 2^20 words; see `ip4_lanes`
-    // about writers.
-    let mut found = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
-    let mut children = _mm512_movepi32_mask(found);
+    let zero = _mm512_setzero_si512();
+    let (mut low, mut high, mut found) = ([zero; N], [zero; N], [zero; N]);
+    let mut children = [0; N];
+    for group in 0..N {
+        (low[group], high[group]) = upper_halves(&keys[group]);
+        let index = join(_mm512_srli_epi64::<44>(low[group]), _mm512_srli_epi64::<44>(high[group]));
+        // SAFETY: an index is the upper 20 bits of a key and the array has 2^20 words; see
+        // `ip4_lanes` about writers.
+        found[group] = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
+    }
     // Bits 20..26 to 56..62 of the addresses, all in their upper halves.
     for right in [38, 32, 26, 20, 14, 8, 2] {
-        if children == 0 {
+        let mut any = 0;
+        for group in 0..N {
+            children[group] = _mm512_movepi32_mask(found[group]);
+            any |= children[group];
+        }
+        if any == 0 {
             break;
         }
         let right = _mm_cvtsi32_si128(right);
         let six = _mm512_set1_epi64(63);
-        let low = _mm512_andnot_si512(_mm512_srl_epi64(low, right), six);
-        let high = _mm512_andnot_si512(_mm512_srl_epi64(high, right), six);
-        // SAFETY: as wanted of the caller.
-        found = unsafe { step16(words, found, children, low, high) };
-        children = _mm512_movepi32_mask(found);
+        for group in 0..N {
+            let low = _mm512_andnot_si512(_mm512_srl_epi64(low[group], right), six);
+            let high = _mm512_andnot_si512(_mm512_srl_epi64(high[group], right), six);
+            // SAFETY: as wanted of the caller.
+            found[group] = unsafe { step16(words, found[group], children[group], low, high) };
+        }
     }
-    // SAFETY: `out` is one vector.
-    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), found) };
-    while children != 0 {
-        let lane = children.trailing_zeros() as usize;
-        lookup_lanes(root, words, &keys[lane..=lane], &mut out[lane..=lane]);
-        children &= children - 1;
+    for group in 0..N {
+        // SAFETY: each group of `out` is one vector.
+        unsafe { _mm512_storeu_si512(out[group].as_mut_ptr().cast(), found[group]) };
+        let mut children = _mm512_movepi32_mask(found[group]);
+        while children != 0 {
+            let lane = children.trailing_zeros() as usize;
+            let (keys, out) = (&keys[group][lane..=lane], &mut out[group][lane..=lane]);
+            lookup_lanes(root, words, keys, out);
+            children &= children - 1;
+        }
     }
+}
+
+/// The upper 64 bits of sixteen addresses, in order.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl")]
+fn upper_halves(keys: &[u128; LANES]) -> (__m512i, __m512i) {
+    let upper = _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15);
+    let from = keys.as_ptr().cast::<__m512i>();
+    // SAFETY: 16 keys are four vectors.
+    let [a, b, c, d] = unsafe {
+        [
+            _mm512_loadu_si512(from),
+            _mm512_loadu_si512(from.add(1)),
+            _mm512_loadu_si512(from.add(2)),
+            _mm512_loadu_si512(from.add(3)),
+        ]
+    };
+    (_mm512_permutex2var_epi64(a, upper, b), _mm512_permutex2var_epi64(c, upper, d))
 }
 
 /// Sixteen lanes of 32 bits from the lower halves of twice eight lanes of 64.
