@@ -1,0 +1,102 @@
+//! The command line as an operator meets it: words, exit codes, JSON.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn stoa(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_stoa"))
+        .args(arguments)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .env_remove("STOA_SOCKET")
+        .output()
+        .expect("the binary starts")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const GOOD: &str = "examples/two-hosts.json";
+const BAD: &str = "crates/controller/tests/cases/wrong-gateways/config.json";
+
+#[test]
+fn a_good_configuration_is_told_in_a_line() {
+    let output = stoa(&["check", GOOD]);
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    assert!(out(&output).starts_with("examples/two-hosts.json is good: 2 ports, 1 sub-interface"));
+    assert!(out(&output).contains("CAP_NET_RAW"));
+    let answer: Value = serde_json::from_slice(&stoa(&["check", GOOD, "--json"]).stdout).unwrap();
+    assert_eq!(answer["ok"], true);
+}
+
+#[test]
+fn a_bad_configuration_has_place_why_and_mend() {
+    let output = stoa(&["check", BAD]);
+    assert_eq!(output.status.code(), Some(1));
+    for word in ["destination-prefix='10.20.0.0/16'", "why:", "mend:", "10.9.0.1"] {
+        assert!(err(&output).contains(word), "{word} in {}", err(&output));
+    }
+    let output = stoa(&["check", BAD, "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["ok"], false);
+    assert!(answer["findings"].as_array().unwrap().len() > 5);
+    assert!(answer["findings"][0]["mend"].is_string());
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    for arguments in [&["check", "nowhere.json"][..], &["run", "--config", "nowhere.json"]] {
+        let output = stoa(arguments);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(err(&output).contains("nowhere.json"), "{}", err(&output));
+    }
+}
+
+#[test]
+fn without_a_router_the_next_step_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("stoa.sock").display().to_string();
+    for what in [&["status"][..], &["reload"], &["show", "interfaces"], &["show", "routes"]] {
+        let output = stoa(&[what, &["--socket", &socket]].concat());
+        assert_eq!(output.status.code(), Some(1), "{what:?}");
+        assert!(err(&output).contains("stoa run --config"), "{}", err(&output));
+        assert!(err(&output).contains(&socket), "{}", err(&output));
+    }
+}
+
+#[test]
+fn wrong_usage_is_code_2() {
+    for wrong in
+        [&["fly"][..], &["check"], &["show", "nothing"], &["show", "nodes", "--watch", "0"]]
+    {
+        assert_eq!(stoa(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn help_teaches_with_examples() {
+    for command in ["run", "check", "reload", "status", "show", "completions"] {
+        let output = stoa(&[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(out(&output).contains("Examples:\n"), "{command}: {}", out(&output));
+    }
+    let output = stoa(&["--help"]);
+    assert!(out(&output).contains("Exit codes"));
+    assert!(!out(&output).contains("--forwarder-socket"), "halves are hidden");
+}
+
+#[test]
+fn shells_get_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = stoa(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0));
+        assert!(out(&output).contains("interfaces"), "{shell}");
+    }
+}
