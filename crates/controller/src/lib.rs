@@ -11,6 +11,7 @@ pub mod apply;
 pub mod configuration;
 pub mod finding;
 mod interfaces;
+mod lock;
 mod mac;
 mod mend;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there

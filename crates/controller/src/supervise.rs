@@ -5,15 +5,10 @@
 //! told all it needs by the controller.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, File};
-use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::process::{Child, Command};
@@ -22,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::configuration::Configuration;
 use crate::finding::Finding;
+use crate::lock::Lock;
 use crate::privileges;
 use crate::running::Running;
 
@@ -47,6 +43,9 @@ const GOODBYE: Duration = Duration::from_secs(5);
 /// How Stoa is started.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The program that is both halves: its first argument is "forwarder" or
+    /// "controller".
+    pub program: PathBuf,
     /// The configuration file.
     pub config: PathBuf,
     /// Socket for operators.
@@ -98,7 +97,7 @@ fn hint(error: &std::io::Error) -> &'static str {
     }
 }
 
-fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+pub(crate) fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     |error| Error::System { what: what.into(), error }
 }
 
@@ -137,6 +136,22 @@ pub fn end_with_supervisor() -> std::io::Result<()> {
 /// # Errors
 /// When Stoa cannot be started or does not stay up.
 pub async fn run(options: Options) -> Result<(), Error> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(system("signals"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(system("signals"))?;
+    let told = async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    run_until(options, told).await
+}
+
+/// As [`run`], until `told` to end.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_until(options: Options, told: impl Future<Output = ()>) -> Result<(), Error> {
     let configuration = Configuration::read(&options.config).map_err(Error::Refused)?;
     let missing = privileges::missing(&configuration.desired);
     if !missing.is_empty() {
@@ -151,20 +166,26 @@ pub async fn run(options: Options) -> Result<(), Error> {
         "starting: {}", configuration.summary()
     );
     drop(configuration);
-    let ended = keep_up(&options, &running).await;
+    let ended = keep_up(&options, &running, told).await;
     running.forget();
     drop(lock);
     ended
 }
 
-async fn keep_up(options: &Options, running: &Running) -> Result<(), Error> {
+async fn keep_up(
+    options: &Options,
+    running: &Running,
+    told: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let forwarder_socket = forwarder_socket(&options.socket);
-    let mut terminate = signal(SignalKind::terminate()).map_err(system("signals"))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(system("signals"))?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(system("signals"))?;
-    let mut forwarder =
-        Half::new("forwarder", vec!["--socket".into(), forwarder_socket.clone().into()]);
+    let mut forwarder = Half::new(
+        options.program.clone(),
+        "forwarder",
+        vec!["--socket".into(), forwarder_socket.clone().into()],
+    );
     let mut controller = Half::new(
+        options.program.clone(),
         "controller",
         vec![
             "--config".into(),
@@ -177,10 +198,10 @@ async fn keep_up(options: &Options, running: &Running) -> Result<(), Error> {
     );
     forwarder.start()?;
     controller.start()?;
+    tokio::pin!(told);
     let ended = loop {
         tokio::select! {
-            _ = terminate.recv() => break Ok(()),
-            _ = interrupt.recv() => break Ok(()),
+            () = &mut told => break Ok(()),
             _ = hang_up.recv() => controller.signal(Signal::SIGHUP),
             turn = forwarder.turn(running.is_there()) => if let Err(error) = turn { break Err(error) },
             turn = controller.turn(running.is_there()) => if let Err(error) = turn { break Err(error) },
@@ -197,6 +218,7 @@ async fn keep_up(options: &Options, running: &Running) -> Result<(), Error> {
 
 /// One half as a child process.
 struct Half {
+    program: PathBuf,
     name: &'static str,
     arguments: Vec<OsString>,
     child: Option<Child>,
@@ -206,14 +228,21 @@ struct Half {
 }
 
 impl Half {
-    fn new(name: &'static str, arguments: Vec<OsString>) -> Half {
-        Half { name, arguments, child: None, since: Instant::now(), wait: WAIT_FIRST, deaths: 0 }
+    fn new(program: PathBuf, name: &'static str, arguments: Vec<OsString>) -> Half {
+        Half {
+            program,
+            name,
+            arguments,
+            child: None,
+            since: Instant::now(),
+            wait: WAIT_FIRST,
+            deaths: 0,
+        }
     }
 
     fn start(&mut self) -> Result<(), Error> {
         let failed = || system(format!("cannot start the {}", self.name));
-        let program = std::env::current_exe().map_err(failed())?;
-        let child = Command::new(program)
+        let child = Command::new(&self.program)
             .arg(self.name)
             .args(&self.arguments)
             .env(SUPERVISOR, std::process::id().to_string())
@@ -278,62 +307,6 @@ impl Half {
     }
 }
 
-/// The lock that one Stoa on a socket holds; the file holds its process id.
-struct Lock {
-    path: PathBuf,
-    _file: Flock<File>,
-}
-
-impl Lock {
-    fn take(socket: &Path) -> Result<Lock, Error> {
-        let folder = socket.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder {
-            let made = DirBuilder::new().recursive(true).mode(0o755).create(folder);
-            made.map_err(system(format!("cannot make {}", folder.display())))?;
-        }
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".lock");
-        let path = PathBuf::from(path);
-        let failed = || system(format!("cannot lock {}", path.display()));
-        loop {
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-                .map_err(failed())?;
-            let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(file) => file,
-                Err((mut file, Errno::EWOULDBLOCK)) => {
-                    let mut pid = String::new();
-                    let _ = file.read_to_string(&mut pid);
-                    return Err(Error::Runs { socket: socket.to_owned(), pid });
-                }
-                Err((_, errno)) => return Err(failed()(errno.into())),
-            };
-            // The one before may have removed the file between open and lock:
-            // then what is locked is not what the next one would find.
-            let here = file.metadata().map_err(failed())?.ino();
-            if !std::fs::metadata(&path).is_ok_and(|there| there.ino() == here) {
-                continue;
-            }
-            let pid = std::process::id().to_string();
-            file.set_len(0).map_err(failed())?;
-            file.rewind().map_err(failed())?;
-            file.write_all(pid.as_bytes()).map_err(failed())?;
-            return Ok(Lock { path, _file: file });
-        }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // While the lock is still held: who waits for it sees that it is gone.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -343,18 +316,5 @@ mod tests {
         let socket = |path: &str| forwarder_socket(Path::new(path)).display().to_string();
         assert_eq!(socket("/run/stoa/stoa.sock"), "/run/stoa/forwarder.sock");
         assert_eq!(socket("/tmp/lab.sock"), "/tmp/lab-forwarder.sock");
-    }
-
-    #[test]
-    fn one_socket_has_one_stoa() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("deep/stoa.sock");
-        let lock = Lock::take(&socket).unwrap();
-        match Lock::take(&socket) {
-            Err(Error::Runs { pid, .. }) => assert_eq!(pid, std::process::id().to_string()),
-            _ => panic!("two locks on one socket"),
-        }
-        drop(lock);
-        drop(Lock::take(&socket).unwrap());
     }
 }

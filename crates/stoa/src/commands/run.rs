@@ -28,7 +28,9 @@ pub struct Arguments {
 /// Runs until it is told to end.
 pub fn execute(arguments: Arguments) -> Outcome {
     let file = arguments.config.display().to_string();
-    let options = Options { config: arguments.config, socket: arguments.socket.path() };
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::because("cannot find the program itself", error))?;
+    let options = Options { program, config: arguments.config, socket: arguments.socket.path() };
     block_on(async {
         supervise::run(options).await.map_err(|error| match error {
             Error::Refused(findings) => {

@@ -1,0 +1,121 @@
+//! The supervisor over halves that are shell scripts: who dies comes back, and
+//! nothing is left behind.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use stoa_controller::supervise::{Error, Options, run_until};
+use tokio::sync::oneshot;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Lives until it is told to end.
+const LIVE: &str = "trap 'exit 0' TERM\nwhile :; do sleep 0.02; done";
+
+struct Story {
+    folder: tempfile::TempDir,
+}
+
+impl Story {
+    /// Halves that do what these lines of shell say.
+    fn new(forwarder: &str, controller: &str) -> Story {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("forwarder"), forwarder).unwrap();
+        std::fs::write(folder.path().join("controller"), controller).unwrap();
+        std::fs::write(folder.path().join("stoa.json"), "{}").unwrap();
+        Story { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            program: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/halves"),
+            config: self.path("stoa.json"),
+            socket: self.path("stoa.sock"),
+        }
+    }
+
+    /// Process ids of a half so far, in the order of its lives.
+    fn lives(&self, half: &str) -> Vec<i32> {
+        let log = std::fs::read_to_string(self.path("log")).unwrap_or_default();
+        let words = log.lines().filter_map(|line| line.split_once(' '));
+        words.filter(|(name, _)| *name == half).filter_map(|(_, pid)| pid.parse().ok()).collect()
+    }
+
+    async fn wait_for_lives(&self, half: &str, number: usize) -> Vec<i32> {
+        let wait = async {
+            while self.lives(half).len() < number {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(DEADLINE, wait).await;
+        assert!(waited.is_ok(), "the {half} had {:?} lives only", self.lives(half));
+        self.lives(half)
+    }
+}
+
+fn is_alive(pid: i32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+#[tokio::test]
+async fn a_half_that_is_killed_comes_back_and_the_other_stays() {
+    let story = Story::new(LIVE, LIVE);
+    let (tell, told) = oneshot::channel::<()>();
+    let told = async {
+        let _ = told.await;
+    };
+    let drive = async {
+        let first = story.wait_for_lives("forwarder", 1).await[0];
+        story.wait_for_lives("controller", 1).await;
+        match run_until(story.options(), async {}).await {
+            Err(Error::Runs { pid, .. }) => assert_eq!(pid, std::process::id().to_string()),
+            other => panic!("a second one on the same socket: {other:?}"),
+        }
+        kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+        story.wait_for_lives("forwarder", 2).await;
+        assert_eq!(story.lives("controller").len(), 1);
+        tell.send(()).unwrap();
+    };
+    let (ended, ()) = tokio::join!(run_until(story.options(), told), drive);
+    ended.unwrap();
+    for pid in [story.lives("forwarder"), story.lives("controller")].concat() {
+        assert!(!is_alive(pid), "process {pid} is left behind");
+    }
+    assert!(!story.path("stoa.sock.lock").exists());
+}
+
+#[tokio::test]
+async fn a_refused_start_is_not_tried_again() {
+    let story = Story::new(LIVE, "exit 78");
+    let ended = tokio::time::timeout(DEADLINE, run_until(story.options(), pending())).await;
+    assert!(matches!(ended, Ok(Err(Error::Said))), "{ended:?}");
+    assert_eq!(story.lives("controller").len(), 1);
+    assert!(!is_alive(story.lives("forwarder")[0]));
+}
+
+#[tokio::test]
+async fn a_half_that_never_comes_up_ends_the_start() {
+    let story = Story::new("exit 1", LIVE);
+    let ended = tokio::time::timeout(DEADLINE, run_until(story.options(), pending())).await;
+    assert!(matches!(ended, Ok(Err(Error::NotUp("forwarder")))), "{ended:?}");
+    assert_eq!(story.lives("forwarder").len(), 5);
+}
+
+#[tokio::test]
+async fn a_wrong_configuration_starts_nothing() {
+    let story = Story::new(LIVE, LIVE);
+    std::fs::write(story.path("stoa.json"), "{").unwrap();
+    let ended = run_until(story.options(), pending()).await;
+    assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
+    assert!(!story.path("log").exists());
+}
+
+fn pending() -> impl Future<Output = ()> {
+    std::future::pending()
+}
