@@ -1,1 +1,18 @@
 //! What is done to packets: one folder per capability.
+//!
+//! The forwarder is the user plane: [`nodes`] that workers run, the tables that
+//! they [share](shared), and a [`control`] thread that obeys the contract.
+#![deny(unsafe_code)]
+
+pub mod control;
+pub mod drops;
+pub mod ethernet;
+pub mod flow;
+pub mod icmp;
+pub mod ip;
+pub mod kernel;
+pub mod neighbor;
+pub mod nodes;
+pub mod shared;
+
+pub use control::{Error, Options, run};

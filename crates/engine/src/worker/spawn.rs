@@ -127,6 +127,11 @@ impl WorkerHandle {
         self.punts.pop().ok()
     }
 
+    /// Whether the worker has punted something.
+    pub fn has_punts(&self) -> bool {
+        !self.punts.is_empty()
+    }
+
     /// Changes how the worker waits.
     pub fn set_polling(&self, polling: Polling) {
         self.shown.polling.store(polling.number(), Ordering::Relaxed);

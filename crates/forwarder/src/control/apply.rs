@@ -1,0 +1,310 @@
+//! Applying a wanted state as one transaction: all of it or none of it.
+
+use std::collections::BTreeMap;
+
+use stoa_api::v1;
+use stoa_ports::OpenError;
+
+use super::fib::{Full, Limits};
+use super::plane::{Plane, StartError};
+use super::routes::broadcasts;
+use super::wanted::{Interface, Prefix, Route, Wanted};
+
+/// Why a wanted state was refused: reasons, and whether it was for lack of room.
+#[derive(Debug)]
+pub struct Refused {
+    /// Every reason.
+    pub reasons: Vec<v1::Reason>,
+    /// Whether a limit was reached.
+    pub is_full: bool,
+}
+
+impl Refused {
+    fn one(place: impl Into<String>, why: impl ToString, mend: &str) -> Self {
+        let reason =
+            v1::Reason { place: place.into(), why: why.to_string(), mend: mend.to_owned() };
+        Self { reasons: vec![reason], is_full: false }
+    }
+
+    fn full(place: impl Into<String>, full: &Full) -> Self {
+        let mend = "Ask for less, or raise the limit.";
+        Self { is_full: true, ..Self::one(place, full, mend) }
+    }
+
+    fn port(name: &str, error: &OpenError) -> Self {
+        let mend = "Mend the port, or take it out of the configuration.";
+        Self::one(format!("port {name:?}"), error, mend)
+    }
+}
+
+/// A forwarder: nothing runs before the first state is wanted.
+#[derive(Default)]
+pub struct Forwarder {
+    wanted: Option<Wanted>,
+    plane: Option<Plane>,
+    limits: Limits,
+}
+
+impl Forwarder {
+    /// What runs, once something was wanted.
+    pub fn plane(&mut self) -> Option<&mut Plane> {
+        self.plane.as_mut()
+    }
+
+    /// The state that is in effect.
+    pub fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
+    }
+
+    /// Makes `wanted` the state in effect, or leaves everything as it is.
+    ///
+    /// # Errors
+    /// Every reason that is known.
+    pub fn apply(&mut self, wanted: Wanted) -> Result<v1::Applied, Refused> {
+        if self.wanted.as_ref() == Some(&wanted) {
+            return Ok(v1::Applied::default());
+        }
+        self.admit(&wanted)?;
+        let mut plane = match self.plane.take() {
+            Some(plane) => plane,
+            None => Plane::start(&wanted.workers, self.limits).map_err(|error| start(&error))?,
+        };
+        let result = plane.converge(&wanted);
+        if result.is_err()
+            && let Some(old) = &self.wanted
+            && let Err(again) = plane.converge(old)
+        {
+            tracing::error!(reasons = ?again.reasons, "the former state could not be restored whole");
+        }
+        plane.set_polling(result.as_ref().map_or(self.wanted.as_ref(), |_| Some(&wanted)));
+        self.plane = Some(plane);
+        let applied = result?;
+        self.wanted = Some(wanted);
+        Ok(applied)
+    }
+
+    /// Checks what cannot be changed while running, and whether it fits.
+    fn admit(&self, wanted: &Wanted) -> Result<(), Refused> {
+        if let Some(running) = &self.wanted {
+            let polling = wanted.workers.polling;
+            let mut fixed = running.workers.clone();
+            fixed.polling = polling;
+            if fixed != wanted.workers {
+                let why = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
+                return Err(Refused::one("workers", why, "Restart Stoa to change them."));
+            }
+        }
+        let count = |is_ip4: bool| {
+            let of = |prefix: &&Prefix| prefix.0.is_ipv4() == is_ip4;
+            wanted.routes.keys().filter(of).count()
+        };
+        for (is_ip4, limit) in [(true, self.limits.routes4), (false, self.limits.routes6)] {
+            let routes = count(is_ip4);
+            if routes > limit {
+                let why = format!("{routes} routes are more than the {limit} that fit");
+                return Err(Refused {
+                    is_full: true,
+                    ..Refused::one("routes", why, "Ask for less.")
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn start(error: &StartError) -> Refused {
+    Refused::one("workers", error, "Mend the workers of the configuration.")
+}
+
+impl Plane {
+    fn set_polling(&self, wanted: Option<&Wanted>) {
+        if let Some(wanted) = wanted {
+            for worker in &self.crew.workers {
+                worker.set_polling(wanted.workers.polling);
+            }
+        }
+    }
+
+    /// Moves from what is to what is wanted; on an error it stops half-way, and the
+    /// caller goes back by converging on the former state.
+    fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
+        let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
+        self.open_added(wanted, &mut applied)?;
+        let routes = whole_table(&wanted.routes);
+        applied.routes_removed = self.remove_stale_routes(&routes);
+        self.remove_stale_interfaces(wanted);
+        self.reopen_changed(wanted, &mut applied)?;
+        self.close_stale(wanted, &mut applied);
+        self.set_interfaces(wanted)?;
+        self.publish_interfaces();
+        self.set_neighbors(wanted)?;
+        applied.routes_added = self.add_routes(&routes)?;
+        self.fib.settle();
+        self.graveyard.sweep();
+        self.service_ports();
+        Ok(applied)
+    }
+
+    /// Opens ports whose names are new: when one fails, nothing was touched.
+    fn open_added(&mut self, wanted: &Wanted, applied: &mut v1::Applied) -> Result<(), Refused> {
+        let mut opened = Vec::new();
+        let mut reasons = Vec::new();
+        for (name, config) in &wanted.ports {
+            if self.ports.contains_key(name) {
+                continue;
+            }
+            let index = self.free_index().map_err(|full| Refused::full("interfaces", &full))?;
+            match self.open_port(config, index) {
+                Ok(state) => {
+                    // The place is taken now, so that the next port gets another.
+                    opened.push((name.clone(), state));
+                    self.reserve(index, name);
+                }
+                Err(error) => reasons.extend(Refused::port(name, &error).reasons),
+            }
+        }
+        if !reasons.is_empty() {
+            for (_, state) in opened {
+                self.interfaces[state.interface as usize] = None;
+            }
+            return Err(Refused { reasons, is_full: false });
+        }
+        applied.ports_opened += opened.len() as u32;
+        self.ports.extend(opened);
+        Ok(())
+    }
+
+    /// Opens ports anew whose driver's configuration changed. The old one must be
+    /// closed first: both may want the same device.
+    fn reopen_changed(
+        &mut self,
+        wanted: &Wanted,
+        applied: &mut v1::Applied,
+    ) -> Result<(), Refused> {
+        for (name, config) in &wanted.ports {
+            let Some(state) = self.ports.get(name).filter(|state| state.config != *config) else {
+                continue;
+            };
+            let index = state.interface;
+            self.close_port(name);
+            applied.ports_closed += 1;
+            let state =
+                self.open_port(config, index).map_err(|error| Refused::port(name, &error))?;
+            self.ports.insert(name.clone(), state);
+            applied.ports_opened += 1;
+        }
+        Ok(())
+    }
+
+    fn close_stale(&mut self, wanted: &Wanted, applied: &mut v1::Applied) {
+        let stale: Vec<String> =
+            self.ports.keys().filter(|name| !wanted.ports.contains_key(*name)).cloned().collect();
+        for name in stale {
+            self.close_port(&name);
+            applied.ports_closed += 1;
+        }
+    }
+
+    fn remove_stale_routes(&mut self, wanted: &BTreeMap<Prefix, Route>) -> u32 {
+        let stale: Vec<Prefix> =
+            self.routes.keys().filter(|prefix| !wanted.contains_key(*prefix)).copied().collect();
+        for prefix in &stale {
+            self.remove_route(*prefix);
+        }
+        stale.len() as u32
+    }
+
+    /// Takes interfaces out that are not wanted, or that moved to another parent.
+    fn remove_stale_interfaces(&mut self, wanted: &Wanted) {
+        for index in 0..self.interfaces.len() as u32 {
+            let Some(state) = self.interface(index) else { continue };
+            let stays = wanted.interfaces.get(&state.name).is_some_and(|interface| {
+                interface.parent == state.wanted.parent && interface.tags == state.wanted.tags
+            });
+            if !stays {
+                self.drop_routes_through(index);
+                self.remove_interface(index);
+            }
+        }
+    }
+
+    /// Routes through an interface that goes are taken out; the wanted ones among
+    /// them come back when routes are added.
+    fn drop_routes_through(&mut self, index: u32) {
+        let through = |keys: &Vec<super::fib::PathKey>| keys.iter().any(|k| k.interface == index);
+        let prefixes: Vec<Prefix> = self
+            .routes
+            .iter()
+            .filter(|(_, installed)| installed.set.as_ref().is_some_and(through))
+            .map(|(prefix, _)| *prefix)
+            .collect();
+        for prefix in prefixes {
+            self.remove_route(prefix);
+        }
+    }
+
+    /// Ports' interfaces first: sub-interfaces take MAC and MTU from them.
+    fn set_interfaces(&mut self, wanted: &Wanted) -> Result<(), Refused> {
+        let by_rank = |parents: bool| {
+            move |(_, interface): &(&String, &Interface)| interface.parent.is_none() == parents
+        };
+        let first = wanted.interfaces.iter().filter(by_rank(true));
+        for (name, interface) in first.chain(wanted.interfaces.iter().filter(by_rank(false))) {
+            let port = self.ports.get(name).map(|port| port.interface);
+            let index = match port.or_else(|| self.index_of(name)) {
+                Some(index) => index,
+                None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
+            };
+            self.set_interface(index, name, interface)
+                .map_err(|full| Refused::full(format!("interface {name:?}"), &full))?;
+        }
+        Ok(())
+    }
+
+    fn set_neighbors(&mut self, wanted: &Wanted) -> Result<(), Refused> {
+        let mut fixed = BTreeMap::new();
+        for ((name, address), mac) in &wanted.neighbors {
+            if let Some(index) = self.index_of(name) {
+                fixed.insert((index, *address), *mac);
+            }
+        }
+        for key in self.permanent.keys().copied().collect::<Vec<_>>() {
+            if !fixed.contains_key(&key) {
+                self.unset_permanent(key);
+            }
+        }
+        for (key, mac) in &fixed {
+            let is_set = self.permanent.get(key) == Some(mac) && self.cache.get(key).is_some();
+            if !is_set {
+                let place = format!("neighbor {}", key.1);
+                self.set_permanent(*key, *mac).map_err(|full| Refused::full(place, &full))?;
+            }
+        }
+        self.permanent = fixed;
+        Ok(())
+    }
+
+    fn add_routes(&mut self, wanted: &BTreeMap<Prefix, Route>) -> Result<u32, Refused> {
+        let mut added = 0;
+        for (prefix, route) in wanted {
+            if self.routes.get(prefix).is_some_and(|installed| installed.route == *route) {
+                continue;
+            }
+            let place = || format!("route {}/{}", prefix.0, prefix.1);
+            self.set_route(*prefix, route).map_err(|full| Refused::full(place(), &full))?;
+            added += 1;
+        }
+        Ok(added)
+    }
+}
+
+/// The wanted routes and the refusals that directly connected networks bring.
+fn whole_table(wanted: &BTreeMap<Prefix, Route>) -> BTreeMap<Prefix, Route> {
+    let mut table = wanted.clone();
+    for (prefix, route) in wanted {
+        for (prefix, refusal) in broadcasts(*prefix, route) {
+            table.entry(prefix).or_insert(refusal);
+        }
+    }
+    table
+}

@@ -1,0 +1,278 @@
+//! Facts: what the forwarder tells of itself.
+
+use std::time::Instant;
+
+use stoa_api::v1;
+use stoa_engine::{clock, graph};
+use stoa_tables::adjacency::AdjacencyKind;
+
+use super::plane::{InterfaceState, Plane};
+use super::wanted::{Action, Prefix};
+use crate::drops;
+use crate::nodes::NODES;
+use crate::shared::Verdict;
+
+/// How busy one worker was over the last second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Busy {
+    cycles: u64,
+    at: Option<Instant>,
+    share: f64,
+}
+
+fn octets(address: std::net::IpAddr) -> Vec<u8> {
+    match address {
+        std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
+        std::net::IpAddr::V6(ip) => ip.octets().to_vec(),
+    }
+}
+
+impl Plane {
+    /// Measures how busy the workers are; called about once a second.
+    pub fn sample(&mut self) {
+        let hz = clock::tsc_hz() as f64;
+        for (worker, busy) in self.crew.workers.iter().zip(&mut self.busy) {
+            let cycles = worker.counters.turns.busy_cycles.get();
+            if let Some(at) = busy.at {
+                let elapsed = at.elapsed().as_secs_f64() * hz;
+                busy.share = ((cycles - busy.cycles) as f64 / elapsed.max(1.0)).min(1.0);
+            }
+            (busy.cycles, busy.at) = (cycles, Some(Instant::now()));
+        }
+    }
+
+    /// All interfaces.
+    pub fn list_interfaces(&self) -> Vec<v1::InterfaceState> {
+        let known = self.interfaces.iter().enumerate();
+        known.filter_map(|(at, state)| Some(self.show(at as u32, state.as_ref()?))).collect()
+    }
+
+    fn show(&self, index: u32, state: &InterfaceState) -> v1::InterfaceState {
+        let port = self.ports.get(&state.name).filter(|_| state.base == index);
+        let figures = self.figures(index).since(&state.before);
+        let tag = |at: usize| {
+            let (tpid, vid) = state.wanted.tags.get(at)?;
+            Some(v1::Tag { tpid: (*tpid).into(), vid: (*vid).into() })
+        };
+        let families = [&state.wanted.ip4, &state.wanted.ip6];
+        let addresses = families.iter().flat_map(|family| &family.addresses);
+        let detail = port.map(|port| match port.is_up {
+            true => port.port.detail(),
+            false => port.why_down.clone(),
+        });
+        v1::InterfaceState {
+            name: state.name.clone(),
+            index,
+            driver: port.map(|port| port.port.driver().to_owned()).unwrap_or_default(),
+            parent: state.wanted.parent.clone().unwrap_or_default(),
+            outer: tag(0),
+            inner: tag(1),
+            enabled: state.wanted.enabled,
+            up: state.is_up,
+            mac: state.link.mac.to_vec(),
+            mtu: state.mtu.0.max(state.mtu.1).into(),
+            addresses: addresses
+                .map(|(address, length)| v1::Address {
+                    address: octets(*address),
+                    prefix_length: (*length).into(),
+                })
+                .collect(),
+            rx_packets: figures.rx_packets,
+            rx_bytes: figures.rx_bytes,
+            tx_packets: figures.tx_packets,
+            tx_bytes: figures.tx_bytes,
+            rx_drops: figures.rx_drops,
+            tx_drops: figures.tx_drops,
+            rx_missed: port.map_or(0, |port| port.port.missed()),
+            detail: detail.unwrap_or_default(),
+            rx_queues: port.map_or(0, |port| port.queues.0),
+            tx_queues: port.map_or(0, |port| port.queues.1),
+        }
+    }
+
+    /// Routes of a family (4, 6, or 0 for both), or the one that covers an address.
+    pub fn list_routes(&self, request: &v1::ListRoutesRequest) -> Vec<v1::RouteState> {
+        if let Some(wanted) = &request.longest_match {
+            let Some(address) = super::wanted::address(&wanted.address) else { return Vec::new() };
+            let covering = (0..=super::wanted::bits(address)).rev().find_map(|length| {
+                let prefix = (super::wanted::network(address, length), length);
+                self.routes.contains_key(&prefix).then_some(prefix)
+            });
+            return covering.and_then(|prefix| self.route(&prefix)).into_iter().collect();
+        }
+        let is_asked = |prefix: &&Prefix| match request.family {
+            4 => prefix.0.is_ipv4(),
+            6 => prefix.0.is_ipv6(),
+            _ => true,
+        };
+        self.routes.keys().filter(is_asked).filter_map(|prefix| self.route(prefix)).collect()
+    }
+
+    fn route(&self, prefix: &Prefix) -> Option<v1::RouteState> {
+        let installed = self.routes.get(prefix)?;
+        let action = match &installed.route.action {
+            // A network's broadcast addresses come with it and are not listed.
+            Action::Verdict(Verdict::Broadcast) => return None,
+            Action::Verdict(verdict) => v1::route::Action::Special(match verdict {
+                Verdict::Local => v1::Special::Local,
+                Verdict::Unreachable => v1::Special::Unreachable,
+                Verdict::Prohibited => v1::Special::Prohibit,
+                _ => v1::Special::Blackhole,
+            } as i32),
+            Action::Paths(paths) => v1::route::Action::Paths(v1::Paths {
+                paths: paths
+                    .iter()
+                    .map(|path| v1::Path {
+                        interface: path.interface.clone(),
+                        next_hop: path.next_hop.map(octets).unwrap_or_default(),
+                        weight: path.weight.into(),
+                    })
+                    .collect(),
+            }),
+        };
+        let route = v1::Route {
+            prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
+            protocol: installed.route.protocol,
+            action: Some(action),
+        };
+        let (state, packets, bytes) = self.route_state(installed.set.as_deref());
+        Some(v1::RouteState { route: Some(route), state: state.to_owned(), packets, bytes })
+    }
+
+    /// How the paths of a set do, and what went over them. Prefixes that share a set
+    /// share its figures.
+    fn route_state(&self, set: Option<&[super::fib::PathKey]>) -> (&'static str, u64, u64) {
+        let Some(keys) = set else { return ("active", 0, 0) };
+        let (mut up, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0);
+        for key in keys {
+            up += usize::from(self.interface(key.interface).is_some_and(|state| state.is_up));
+            let Some(next_hop) = key.next_hop else {
+                resolved += 1;
+                continue;
+            };
+            let Some(entry) = self.cache.get(&(key.interface, next_hop)) else { continue };
+            resolved += usize::from(entry.state.is_resolved());
+            for worker in &self.crew.workers {
+                if let Some(counters) = worker.counters.adjacencies.get(entry.adjacency as usize) {
+                    packets += counters.packets.get();
+                    bytes += counters.bytes.get();
+                }
+            }
+        }
+        let state = match (up, resolved) {
+            (0, _) => "link down",
+            (_, 0) => "next hop unresolved",
+            _ if up < keys.len() || resolved < keys.len() => "partly active",
+            _ => "active",
+        };
+        (state, packets, bytes)
+    }
+
+    /// All neighbours.
+    pub fn list_neighbors(&self) -> Vec<v1::NeighborState> {
+        let now = self.now();
+        let show =
+            |(key, entry): (&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
+                Some(v1::NeighborState {
+                    interface: self.interface(key.0)?.name.clone(),
+                    address: octets(key.1),
+                    mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
+                    state: entry.state.name().to_owned(),
+                    age_s: ((now - entry.confirmed) / 1000) as u32,
+                    queued: entry.queue.len() as u32,
+                })
+            };
+        self.cache.iter().filter_map(show).collect()
+    }
+
+    /// All nodes, worker by worker: inputs, the graph, `port-output`.
+    pub fn list_nodes(&self) -> Vec<v1::NodeState> {
+        let graph = NODES.iter().map(|spec| (spec.name, spec.sentence));
+        let output = (graph::OUTPUT, "gives packets to the ports");
+        let inputs = stoa_ports::INPUTS.iter().map(|name| (*name, "receives from a port"));
+        let names: Vec<_> = graph.chain([output]).chain(inputs).collect();
+        let mut nodes = Vec::new();
+        for (worker, handle) in self.crew.workers.iter().enumerate() {
+            for ((name, sentence), counters) in names.iter().zip(&handle.counters.nodes) {
+                nodes.push(v1::NodeState {
+                    name: (*name).to_owned(),
+                    worker: worker as u32,
+                    calls: counters.calls.get(),
+                    packets: counters.packets.get(),
+                    cycles: counters.cycles.get(),
+                    sentence: (*sentence).to_owned(),
+                });
+            }
+        }
+        nodes
+    }
+
+    /// All drop reasons with what they have cost so far.
+    pub fn list_drops(&self) -> Vec<v1::DropState> {
+        let count = |at: usize| {
+            let workers = self.crew.workers.iter().map(|worker| worker.counters.drops[at].get());
+            workers.sum::<u64>() + self.dropped[at]
+        };
+        drops::all()
+            .enumerate()
+            .map(|(at, reason)| v1::DropState {
+                reason: reason.name.to_owned(),
+                sentence: reason.sentence.to_owned(),
+                packets: count(at),
+            })
+            .collect()
+    }
+
+    /// All workers.
+    pub fn list_workers(&self) -> Vec<v1::WorkerState> {
+        let show = |(at, worker): (usize, &stoa_engine::worker::WorkerHandle)| {
+            let turns = &worker.counters.turns;
+            let packets = worker.counters.ledger.received.get();
+            v1::WorkerState {
+                index: at as u32,
+                cpu: worker.cpu.map_or(-1, |cpu| cpu as i32),
+                polling: worker.shown.polling().name().to_owned(),
+                turns: turns.turns.get(),
+                sleeps: turns.sleeps.get(),
+                busy: self.busy[at].share,
+                queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
+                packets,
+                vector: packets as f64 / (turns.busy_turns.get().max(1) as f64),
+            }
+        };
+        self.crew.workers.iter().enumerate().map(show).collect()
+    }
+
+    /// The books of all workers together.
+    pub fn conservation(&self) -> v1::Conservation {
+        let mut sum = v1::Conservation::default();
+        let (mut out, mut back) = (0, 0);
+        for worker in &self.crew.workers {
+            let ledger = &worker.counters.ledger;
+            sum.received += ledger.received.get();
+            sum.generated += ledger.generated.get();
+            sum.sent += ledger.sent.get();
+            sum.consumed += ledger.consumed.get();
+            sum.dropped += worker.counters.dropped();
+            sum.buffers_free += worker.counters.turns.cached.get();
+            out += ledger.handed_out.get();
+            back += ledger.handed_in.get();
+        }
+        sum.held = out.saturating_sub(back);
+        let gone = sum.sent + sum.consumed + sum.dropped + sum.held;
+        sum.balanced = sum.received + sum.generated == gone;
+        sum.buffers = self.pool.count().into();
+        sum.buffers_free += self.pool.free();
+        sum.buffers_ports =
+            sum.buffers.saturating_sub(sum.buffers_free + self.cache.waiting() as u64);
+        sum
+    }
+
+    /// Whether every next hop of routes is resolved: for benches and tests.
+    pub fn is_resolved(&self) -> bool {
+        self.cache.iter().all(|(_, entry)| {
+            let adjacency = self.fib.adjacency(entry.adjacency);
+            adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Complete)
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Interfaces and sub-interfaces: their place in the tables, their addresses, and
+//! what a link that comes or goes means for routes and neighbours.
+
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+
+use stoa_engine::INTERFACES;
+use stoa_engine::output::NO_INTERFACE;
+use stoa_engine::worker::Command;
+use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
+use stoa_wire::ethernet::Mac;
+
+use super::fib::Full;
+use super::plane::{InterfaceFigures, InterfaceState, Plane};
+use super::wanted;
+use crate::ethernet::interface_flags::{FORWARD4, FORWARD6, IP4, IP6, UP};
+use crate::ethernet::vlan_table::VlanTables;
+use crate::neighbor::messages::Link;
+use crate::shared::InterfaceAddresses;
+
+impl Plane {
+    /// A place for a new interface.
+    pub(super) fn free_index(&mut self) -> Result<u32, Full> {
+        let free = self.interfaces.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.interfaces.len());
+        if at >= INTERFACES {
+            return Err(Full::of(format!("all {INTERFACES} interfaces are in use")));
+        }
+        if at == self.interfaces.len() {
+            self.interfaces.push(None);
+        }
+        Ok(at as u32)
+    }
+
+    /// Takes a place for the interface of a port that was just opened.
+    pub(super) fn reserve(&mut self, index: u32, name: &str) {
+        self.interfaces[index as usize] = Some(InterfaceState::reserved(name, index));
+    }
+
+    /// Puts an interface in its place, or changes it there.
+    pub(super) fn set_interface(
+        &mut self,
+        index: u32,
+        name: &str,
+        wanted: &wanted::Interface,
+    ) -> Result<(), Full> {
+        let base = match &wanted.parent {
+            Some(parent) => self.index_of(parent).unwrap_or(index),
+            None => index,
+        };
+        let owner = wanted.parent.as_deref().unwrap_or(name);
+        let Some(port) = self.ports.get(owner) else {
+            return Err(Full::of(format!("{owner} has no port")));
+        };
+        let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
+        let mac = wanted.mac.or(parent_mac).unwrap_or_else(|| port.port.mac());
+        let most = port.port.mtu().min(u16::MAX.into()) as u16;
+        let mtu =
+            |family: &wanted::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
+        let parent_up = base == index || self.interface(base).is_some_and(|p| p.wanted.enabled);
+        let is_up = wanted.enabled && parent_up && port.is_up;
+        let link = Link { mac, tags: wanted.tags.clone() };
+        let mtu = (mtu(&wanted.ip4), mtu(&wanted.ip6));
+        let gleans = (self.glean(index, mtu.0)?, self.glean(index, mtu.1)?);
+        let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
+        let old = here.filter(|old| old.gleans.0 != old.gleans.1);
+        let before = match &old {
+            Some(old) => {
+                self.fib.replace_adjacency(old.gleans.0, gleans.0);
+                self.fib.replace_adjacency(old.gleans.1, gleans.1);
+                old.before
+            }
+            None => self.figures(index),
+        };
+        let wanted = wanted.clone();
+        let name = name.to_owned();
+        let state = InterfaceState { name, wanted, base, link, is_up, mtu, gleans, before };
+        self.interfaces[index as usize] = Some(state);
+        self.write_line(index);
+        self.tell(|| Command::Map { interface: index, base });
+        if old.is_some() {
+            self.forget_off_link(index);
+            self.refresh_neighbors(index);
+            self.refresh_sets(index);
+        }
+        Ok(())
+    }
+
+    fn glean(&mut self, interface: u32, mtu: u16) -> Result<u32, Full> {
+        let (kind, rewrite) = (AdjacencyKind::Glean, Vec::new());
+        self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
+    }
+
+    /// Takes an interface out; its routes are gone already.
+    pub(super) fn remove_interface(&mut self, index: u32) {
+        self.forget_interface(index);
+        let Some(state) = self.interfaces[index as usize].take() else { return };
+        self.shared.interface(index).set(&[0; 6], 0, 0);
+        self.shared.features4.set(index, 0, false);
+        self.shared.features6.set(index, 0, false);
+        self.tell(|| Command::Map { interface: index, base: NO_INTERFACE });
+        if state.gleans.0 != state.gleans.1 {
+            self.fib.retire_adjacency(state.gleans.0);
+            self.fib.retire_adjacency(state.gleans.1);
+        }
+    }
+
+    /// Writes what workers see of an interface.
+    fn write_line(&self, index: u32) {
+        let Some(state) = self.interface(index) else { return };
+        let wanted = &state.wanted;
+        let bit = |on: bool, bit: u32| if on { bit } else { 0 };
+        let parent_enabled =
+            state.base == index || self.interface(state.base).is_some_and(|p| p.wanted.enabled);
+        let flags = bit(wanted.enabled && parent_enabled, UP)
+            | bit(wanted.ip4.enabled, IP4)
+            | bit(wanted.ip6.enabled, IP6)
+            | bit(wanted.ip4.forwarding, FORWARD4)
+            | bit(wanted.ip6.forwarding, FORWARD6);
+        let reverse_path = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
+        self.shared.interface(index).set(&state.link.mac, flags, reverse_path);
+        self.shared.features4.set(index, 0, wanted.ip4.reverse_path != 0);
+        self.shared.features6.set(index, 0, wanted.ip6.reverse_path != 0);
+    }
+
+    /// Publishes tags and addresses anew, after interfaces have changed.
+    pub(super) fn publish_interfaces(&mut self) {
+        let mut vlans = VlanTables::default();
+        let mut addresses = vec![InterfaceAddresses::default(); self.interfaces.len()];
+        let mut all_forward = true;
+        for (index, state) in self.interfaces.iter().enumerate() {
+            let Some(state) = state else { continue };
+            if let Some((outer, inner)) = state.wanted.tag_keys().split_first() {
+                vlans.insert(state.base, *outer, inner.first().copied(), index as u32);
+            }
+            all_forward &= state.wanted.ip4.forwarding && state.wanted.ip6.forwarding;
+            addresses[index] = addresses_of(state);
+        }
+        self.addresses.by_interface = addresses;
+        self.shared.partly_forwarding.store(!all_forward, Ordering::Relaxed);
+        self.shared.vlans.publish(vlans, &mut self.graveyard);
+        self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
+    }
+
+    /// A port's link came or went: its interfaces follow.
+    pub(super) fn link_changed(&mut self, base: u32, is_up: bool) {
+        let family: Vec<u32> = (0..self.interfaces.len() as u32)
+            .filter(|index| self.interface(*index).is_some_and(|state| state.base == base))
+            .collect();
+        for index in family {
+            let parent_enabled = self.interface(base).is_some_and(|p| p.wanted.enabled);
+            let Some(Some(state)) = self.interfaces.get_mut(index as usize) else { continue };
+            let now = is_up && state.wanted.enabled && parent_enabled;
+            if state.is_up == now {
+                continue;
+            }
+            state.is_up = now;
+            if !now {
+                self.forget_learnt(index);
+            }
+            self.refresh_sets(index);
+            if now {
+                self.announce(index);
+            }
+        }
+        self.fib.settle();
+    }
+
+    /// Tells the link which addresses are ours (RFC 5227 3, RFC 4861 7.2.6).
+    fn announce(&mut self, index: u32) {
+        let Some(state) = self.interface(index) else { return };
+        let mut frames: Vec<Vec<u8>> = Vec::new();
+        for (address, _) in &state.wanted.ip4.addresses {
+            if let IpAddr::V4(ip) = address {
+                frames.push(state.link.announce(*ip));
+            }
+        }
+        for (address, _) in &state.wanted.ip6.addresses {
+            if let IpAddr::V6(ip) = address {
+                let all = std::net::Ipv6Addr::UNSPECIFIED;
+                frames.push(state.link.advertise(*ip, all, [0; 6]));
+            }
+        }
+        for frame in frames {
+            self.send_frame(index, &frame);
+        }
+    }
+
+    /// Counters of an interface, all workers together.
+    pub(super) fn figures(&self, index: u32) -> InterfaceFigures {
+        let mut figures = InterfaceFigures::default();
+        for worker in &self.crew.workers {
+            if let Some(counters) = worker.counters.interfaces.get(index as usize) {
+                figures.add(counters);
+            }
+        }
+        figures
+    }
+}
+
+impl InterfaceState {
+    /// The place of a port's interface that has not been set yet: no gleans.
+    fn reserved(name: &str, index: u32) -> Self {
+        Self {
+            name: name.to_owned(),
+            wanted: wanted::Interface::default(),
+            base: index,
+            link: Link { mac: [0; 6], tags: Vec::new() },
+            is_up: false,
+            mtu: (0, 0),
+            gleans: (0, 0),
+            before: InterfaceFigures::default(),
+        }
+    }
+}
+
+fn addresses_of(state: &InterfaceState) -> InterfaceAddresses {
+    let mut addresses = InterfaceAddresses::default();
+    for (address, length) in state.wanted.ip4.addresses.iter().chain(&state.wanted.ip6.addresses) {
+        match address {
+            IpAddr::V4(ip) => addresses.ip4.push((*ip, *length)),
+            IpAddr::V6(ip) => addresses.ip6.push((*ip, *length)),
+        }
+    }
+    if state.wanted.ip6.enabled {
+        addresses.link_local = Some(Mac(state.link.mac).link_local());
+    }
+    addresses
+}

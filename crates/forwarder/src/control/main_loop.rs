@@ -1,0 +1,142 @@
+//! The loop of the control thread: requests, punted packets, ports, time.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::apply::Forwarder;
+
+/// How long the loop sleeps at most: ports and neighbours are looked at this often.
+const TICK: Duration = Duration::from_millis(100);
+/// Requests that may wait.
+const REQUESTS: usize = 256;
+
+/// Something to do on the control thread.
+pub type Request = Box<dyn FnOnce(&mut Forwarder) + Send>;
+
+enum Message {
+    Do(Request),
+    Stop,
+}
+
+/// The way to the control thread.
+#[derive(Clone)]
+pub struct Requests {
+    sender: SyncSender<Message>,
+    bell: Arc<EventFd>,
+}
+
+impl Requests {
+    /// Asks the control thread to do something; `false` when too much waits already.
+    #[must_use]
+    pub fn ask(&self, request: Request) -> bool {
+        let sent = self.sender.try_send(Message::Do(request));
+        // Fails only when the counter is full, and then the loop wakes anyway.
+        let _ = self.bell.write(1);
+        !matches!(sent, Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+    }
+
+    /// Ends the control thread.
+    pub fn stop(&self) {
+        // It has ended already when nobody receives.
+        let _ = self.sender.send(Message::Stop);
+        let _ = self.bell.write(1);
+    }
+}
+
+/// The control thread's own state.
+pub struct Steward {
+    forwarder: Forwarder,
+    requests: Receiver<Message>,
+    bell: Arc<EventFd>,
+}
+
+impl Steward {
+    /// A control thread that is not running yet, and the way to it.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> std::io::Result<(Requests, Self)> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let bell = Arc::new(EventFd::from_value_and_flags(0, flags)?);
+        let (sender, requests) = sync_channel(REQUESTS);
+        let steward = Self { forwarder: Forwarder::default(), requests, bell: bell.clone() };
+        Ok((Requests { sender, bell }, steward))
+    }
+
+    /// Runs until told to stop.
+    pub fn run(mut self) {
+        let mut ticked = Instant::now();
+        let mut sampled = Instant::now();
+        loop {
+            while let Ok(message) = self.requests.try_recv() {
+                match message {
+                    Message::Do(request) => request(&mut self.forwarder),
+                    Message::Stop => return,
+                }
+            }
+            if let Some(plane) = self.forwarder.plane() {
+                plane.attend();
+                if ticked.elapsed() >= TICK {
+                    ticked = Instant::now();
+                    plane.tick();
+                }
+                if sampled.elapsed() >= Duration::from_secs(1) {
+                    sampled = Instant::now();
+                    plane.sample();
+                }
+            }
+            self.sleep();
+        }
+    }
+
+    fn sleep(&mut self) {
+        let mut watched = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
+        let mut timeout = TICK;
+        let plane = self.forwarder.plane();
+        if let Some(plane) = plane {
+            plane.crew.punt_bell.lie_down();
+            // What was punted before the bell was set rings no bell.
+            if plane.has_punts() {
+                timeout = Duration::ZERO;
+            }
+            let plane = &*plane;
+            watched.push(PollFd::new(plane.crew.punt_bell.descriptor(), PollFlags::POLLIN));
+            for state in plane.ports.values() {
+                let ports = state.port.descriptors().into_iter();
+                watched.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
+            }
+            let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
+            // An interrupted or failed wait is a short one.
+            let _ = poll(&mut watched, timeout);
+            plane.crew.punt_bell.get_up();
+        } else {
+            let _ = poll(&mut watched, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO));
+        }
+        // Empty already when something else woke the loop.
+        let _ = self.bell.read();
+    }
+}
+
+impl super::Plane {
+    /// Takes in punted packets and lets the ports work.
+    pub fn attend(&mut self) {
+        self.service_ports();
+        self.take_punts();
+    }
+
+    /// Does what time demands.
+    pub fn tick(&mut self) {
+        self.tick_neighbors();
+        self.fib.settle();
+        self.graveyard.sweep();
+    }
+
+    fn has_punts(&self) -> bool {
+        self.crew.workers.iter().any(stoa_engine::worker::WorkerHandle::has_punts)
+    }
+}

@@ -1,0 +1,62 @@
+//! The control thread: it obeys the contract, writes the tables, and looks after
+//! ports and neighbours. Workers never wait for it.
+
+mod apply;
+mod facts;
+mod fib;
+mod interfaces;
+mod main_loop;
+mod neighbors;
+mod plane;
+mod ports;
+mod routes;
+mod service;
+pub mod wanted;
+mod wanted_port;
+
+use std::path::PathBuf;
+
+pub use apply::{Forwarder, Refused};
+pub use fib::{Full, Limits};
+pub use main_loop::{Request, Steward};
+pub use plane::{InterfaceFigures, Plane, StartError};
+
+/// How to run the forwarder.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The Unix socket where the contract is served.
+    pub socket: PathBuf,
+}
+
+/// Why the forwarder ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The socket cannot be had.
+    #[error(transparent)]
+    Socket(#[from] stoa_api::unix::Error),
+    /// The service broke off.
+    #[error("the contract's service ended: {0}")]
+    Service(#[from] tonic::transport::Error),
+    /// The system refused a thread, a descriptor or a signal handler.
+    #[error("the system refused: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Runs the forwarder until SIGTERM or SIGINT.
+///
+/// # Errors
+/// The socket is in use, or the system refuses.
+pub fn run(options: Options) -> Result<(), Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .thread_name("contract")
+        .build()?;
+    let (requests, steward) = Steward::new()?;
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(|| steward.run())?;
+    let served = runtime.block_on(service::serve(&options, requests.clone()));
+    requests.stop();
+    // A control thread that panicked has said so on stderr.
+    let _ = thread.join();
+    served
+}

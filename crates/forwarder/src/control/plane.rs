@@ -1,0 +1,220 @@
+//! The forwarder's state on the control thread: workers, ports, interfaces,
+//! tables and neighbours. The files beside this one each do one part of it.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use stoa_engine::counters::InterfaceCounters;
+use stoa_engine::quiescence::{Graveyard, Quiescence};
+use stoa_engine::worker::{Command, Crew, Inject, Plan};
+use stoa_engine::{Pool, Port, graph};
+use stoa_ports::PortConfig;
+
+use super::fib::{Fib, Limits};
+use super::wanted::{self, Prefix, Route, Workers};
+use crate::drops::{self, Drop};
+use crate::neighbor::cache::Cache;
+use crate::neighbor::entry::Millis;
+use crate::neighbor::messages::Link;
+use crate::nodes::{ENTRY, NODES};
+use crate::shared::{Addresses, Shared};
+
+/// An open port.
+pub(super) struct PortState {
+    pub(super) port: Box<dyn Port>,
+    pub(super) config: PortConfig,
+    pub(super) interface: u32,
+    pub(super) is_up: bool,
+    pub(super) queues: (u32, u32),
+    pub(super) why_down: String,
+}
+
+/// An interface in its place.
+pub(super) struct InterfaceState {
+    pub(super) name: String,
+    pub(super) wanted: wanted::Interface,
+    /// The interface of its port; its own index unless it is a sub-interface.
+    pub(super) base: u32,
+    pub(super) link: Link,
+    pub(super) is_up: bool,
+    /// IP MTU of IPv4 and IPv6.
+    pub(super) mtu: (u16, u16),
+    /// Glean adjacencies of IPv4 and IPv6.
+    pub(super) gleans: (u32, u32),
+    /// What its counters said when it came into being.
+    pub(super) before: InterfaceFigures,
+}
+
+/// Counters of one interface, summed over the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceFigures {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Packets dropped after they were received.
+    pub rx_drops: u64,
+    /// Packets that the port did not take.
+    pub tx_drops: u64,
+}
+
+impl InterfaceFigures {
+    pub(super) fn add(&mut self, counters: &InterfaceCounters) {
+        self.rx_packets += counters.rx_packets.get();
+        self.rx_bytes += counters.rx_bytes.get();
+        self.tx_packets += counters.tx_packets.get();
+        self.tx_bytes += counters.tx_bytes.get();
+        self.rx_drops += counters.rx_drops.get();
+        self.tx_drops += counters.tx_drops.get();
+    }
+
+    pub(super) fn since(&self, before: &Self) -> Self {
+        Self {
+            rx_packets: self.rx_packets - before.rx_packets,
+            rx_bytes: self.rx_bytes - before.rx_bytes,
+            tx_packets: self.tx_packets - before.tx_packets,
+            tx_bytes: self.tx_bytes - before.tx_bytes,
+            rx_drops: self.rx_drops - before.rx_drops,
+            tx_drops: self.tx_drops - before.tx_drops,
+        }
+    }
+}
+
+/// A route as it stands in the table.
+pub(super) struct Installed {
+    pub(super) route: Route,
+    /// The set of paths, when it has one.
+    pub(super) set: Option<Vec<super::fib::PathKey>>,
+}
+
+/// Why the plane could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No packet memory.
+    #[error(transparent)]
+    Pool(#[from] stoa_engine::pool::PoolError),
+    /// No workers.
+    #[error(transparent)]
+    Crew(#[from] stoa_engine::worker::SpawnError),
+    /// No tables.
+    #[error(transparent)]
+    Fib(#[from] super::fib::Full),
+}
+
+/// Everything that runs once the first state was wanted.
+pub struct Plane {
+    pub(super) pool: &'static Pool,
+    pub(super) crew: Crew,
+    pub(super) shared: Arc<Shared>,
+    pub(super) graveyard: Graveyard,
+    pub(super) fib: Fib,
+    pub(super) ports: BTreeMap<String, PortState>,
+    pub(super) interfaces: Vec<Option<InterfaceState>>,
+    pub(super) routes: BTreeMap<Prefix, Installed>,
+    pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
+    pub(super) cache: Cache,
+    pub(super) addresses: Addresses,
+    /// Drops on this thread, by reason.
+    pub(super) dropped: Vec<u64>,
+    pub(super) began: Instant,
+    pub(super) next_queue: usize,
+    /// Receive queues by name, and the worker that owns each.
+    pub(super) queues: Vec<(String, usize)>,
+    pub(super) busy: Vec<super::facts::Busy>,
+}
+
+impl Plane {
+    /// Starts workers with nothing to do.
+    pub fn start(workers: &Workers, limits: Limits) -> Result<Self, StartError> {
+        let pool = Pool::leak(workers.buffers, workers.huge_pages)?;
+        let quiescence = Quiescence::new(workers.count);
+        let fib = Fib::new(limits, quiescence.clone())?;
+        let shared = Arc::new(Shared::new(fib.readers(), workers.kernel));
+        let plan = Plan {
+            count: workers.count,
+            cpus: workers.cpus.clone(),
+            polling: workers.polling,
+            adjacencies: limits.adjacencies,
+        };
+        let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
+        let crew = Crew::start(&plan, NODES, &shared, pool, quiescence.clone(), counted)?;
+        Ok(Self {
+            pool,
+            busy: vec![super::facts::Busy::default(); workers.count],
+            crew,
+            shared,
+            graveyard: Graveyard::new(quiescence),
+            fib,
+            ports: BTreeMap::new(),
+            interfaces: Vec::new(),
+            routes: BTreeMap::new(),
+            permanent: BTreeMap::new(),
+            cache: Cache::new(limits.neighbors),
+            addresses: Addresses::default(),
+            dropped: vec![0; drops::COUNT],
+            began: Instant::now(),
+            next_queue: 0,
+            queues: Vec::new(),
+        })
+    }
+
+    /// Milliseconds since the start.
+    pub(super) fn now(&self) -> Millis {
+        self.began.elapsed().as_millis() as Millis
+    }
+
+    /// The interface of that name.
+    pub(super) fn index_of(&self, name: &str) -> Option<u32> {
+        let is_it = |state: &Option<InterfaceState>| state.as_ref().is_some_and(|s| s.name == name);
+        self.interfaces.iter().position(is_it).map(|at| at as u32)
+    }
+
+    /// The interface with that index.
+    pub(super) fn interface(&self, index: u32) -> Option<&InterfaceState> {
+        self.interfaces.get(index as usize)?.as_ref()
+    }
+
+    /// Tells all workers.
+    pub(super) fn tell(&mut self, command: impl Fn() -> Command) {
+        for worker in &mut self.crew.workers {
+            worker.tell(command());
+        }
+    }
+
+    /// Counts a packet that this thread dropped.
+    pub(super) fn drop_here(&mut self, reason: Drop) {
+        self.dropped[reason.reason().0 as usize] += 1;
+    }
+
+    /// Sends a whole frame through an interface.
+    pub(super) fn send_frame(&mut self, interface: u32, frame: &[u8]) {
+        let Some(mut packet) = self.pool.packet() else { return };
+        if frame.is_empty() || !packet.set_bytes(frame) {
+            return;
+        }
+        packet.set_own();
+        packet.tx_if = interface;
+        self.inject(packet, graph::OUTPUT);
+    }
+
+    /// Puts a packet before a node of the first worker.
+    pub(super) fn inject(&mut self, packet: stoa_engine::Packet, node: &str) {
+        let Some(node) = graph::index_of(NODES, node) else { return };
+        if let Some(worker) = self.crew.workers.first_mut()
+            && worker.inject(Inject { packet, node }).is_err()
+        {
+            self.dropped[stoa_engine::drops::HANDOFF_FULL.0 as usize] += 1;
+        }
+    }
+
+    /// The node that received frames go to.
+    pub(super) fn entry() -> u16 {
+        graph::index_of(NODES, ENTRY).unwrap_or(0)
+    }
+}

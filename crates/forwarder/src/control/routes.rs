@@ -1,0 +1,148 @@
+//! Routes: from what is wanted to prefixes, sets of paths and next hops.
+
+use std::net::IpAddr;
+
+use super::fib::{Full, PathKey, PathSet, hop_of};
+use super::plane::{Installed, Plane};
+use super::wanted::{Action, Path, Prefix, Route, bits, network};
+use crate::shared::Verdict;
+
+impl Plane {
+    /// Puts a route in, or changes it. Nothing is changed when it does not fit.
+    pub(super) fn set_route(&mut self, prefix: Prefix, route: &Route) -> Result<(), Full> {
+        let (hop, set) = match &route.action {
+            Action::Verdict(verdict) => (self.fib.verdict(*verdict), None),
+            Action::Paths(paths) => {
+                let keys = self.keys_of(paths, prefix.0.is_ipv4());
+                (self.use_set(&keys)?, Some(keys))
+            }
+        };
+        // A host route of a neighbour gives way to one that is wanted.
+        if let Err(full) = self.fib.insert(prefix, hop) {
+            if let Some(keys) = set {
+                self.release_set(&keys);
+            }
+            return Err(full);
+        }
+        let installed = Installed { route: route.clone(), set };
+        if let Some(Installed { set: Some(keys), .. }) = self.routes.insert(prefix, installed) {
+            self.release_set(&keys);
+        }
+        Ok(())
+    }
+
+    /// Takes a route out. A neighbour's host route comes back in its place.
+    pub(super) fn remove_route(&mut self, prefix: Prefix) {
+        let Some(installed) = self.routes.remove(&prefix) else { return };
+        self.fib.remove(prefix);
+        if let Some(keys) = installed.set {
+            self.release_set(&keys);
+        }
+        if prefix.1 == bits(prefix.0) {
+            for interface in 0..self.interfaces.len() as u32 {
+                self.add_host_route((interface, prefix.0));
+            }
+        }
+    }
+
+    fn keys_of(&self, paths: &[Path], is_ip4: bool) -> Vec<PathKey> {
+        let key = |path: &Path| {
+            let interface = self.index_of(&path.interface)?;
+            Some(PathKey { interface, next_hop: path.next_hop, is_ip4, weight: path.weight })
+        };
+        let mut keys: Vec<_> = paths.iter().filter_map(key).collect();
+        keys.sort();
+        keys
+    }
+
+    /// The next hop of a set of paths, made when it is not there.
+    fn use_set(&mut self, keys: &[PathKey]) -> Result<u32, Full> {
+        if let Some(set) = self.fib.sets.get_mut(keys) {
+            set.users += 1;
+            return Ok(set.hop);
+        }
+        for key in keys {
+            if let Some(next_hop) = key.next_hop {
+                self.pin(key.interface, next_hop)?;
+            }
+        }
+        let hop = self.usable(keys);
+        match self.fib.add_hop(&hop_of(&hop)) {
+            Ok(hop) => {
+                self.fib.sets.insert(keys.to_vec(), PathSet { hop, users: 1 });
+                Ok(hop)
+            }
+            Err(full) => {
+                self.unpin_all(keys);
+                Err(full)
+            }
+        }
+    }
+
+    fn release_set(&mut self, keys: &[PathKey]) {
+        let Some(set) = self.fib.sets.get_mut(keys) else { return };
+        set.users -= 1;
+        if set.users > 0 {
+            return;
+        }
+        let hop = set.hop;
+        self.fib.sets.remove(keys);
+        self.fib.remove_hop(hop);
+        self.unpin_all(keys);
+    }
+
+    fn unpin_all(&mut self, keys: &[PathKey]) {
+        for key in keys {
+            if let Some(next_hop) = key.next_hop {
+                self.unpin(key.interface, next_hop);
+            }
+        }
+    }
+
+    /// The paths that can be used now, as adjacencies with weights.
+    fn usable(&self, keys: &[PathKey]) -> Vec<(u32, u16)> {
+        let way = |key: &PathKey| {
+            let interface = self.interface(key.interface).filter(|state| state.is_up)?;
+            let adjacency = match key.next_hop {
+                Some(next_hop) => self.cache.get(&(key.interface, next_hop))?.adjacency,
+                None if key.is_ip4 => interface.gleans.0,
+                None => interface.gleans.1,
+            };
+            Some((adjacency, key.weight))
+        };
+        keys.iter().filter_map(way).collect()
+    }
+
+    /// Looks at all sets of paths through an interface again: what a link that comes
+    /// or goes costs does not grow with the number of prefixes.
+    pub(super) fn refresh_sets(&mut self, interface: u32) {
+        let through = |keys: &&Vec<PathKey>| keys.iter().any(|key| key.interface == interface);
+        let sets: Vec<Vec<PathKey>> = self.fib.sets.keys().filter(through).cloned().collect();
+        for keys in sets {
+            let hop = hop_of(&self.usable(&keys));
+            let Some(id) = self.fib.sets.get(&keys).map(|set| set.hop) else { continue };
+            if let Err(full) = self.fib.set_hop(id, &hop) {
+                tracing::error!(%full, "a set of paths could not be changed");
+            }
+        }
+    }
+}
+
+/// Routes that a directly connected IPv4 network brings with it: its broadcast
+/// addresses, which are never forwarded (RFC 2644, RFC 1812 4.2.2.11).
+pub(super) fn broadcasts((address, length): Prefix, route: &Route) -> Vec<(Prefix, Route)> {
+    let on_link = |paths: &Vec<Path>| paths.iter().any(|path| path.next_hop.is_none());
+    let IpAddr::V4(first) = network(address, length) else { return Vec::new() };
+    match &route.action {
+        Action::Paths(paths) if on_link(paths) && (1..=30).contains(&length) => {
+            let last = u32::from(first) | u32::MAX >> length;
+            let refuse = |ip: u32| {
+                let route =
+                    Route { protocol: route.protocol, action: Action::Verdict(Verdict::Broadcast) };
+                ((IpAddr::V4(ip.into()), 32), route)
+            };
+            vec![refuse(first.into()), refuse(last)]
+        }
+        _ => Vec::new(),
+    }
+}

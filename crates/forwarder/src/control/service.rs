@@ -1,0 +1,200 @@
+//! The contract as a gRPC service on a Unix socket.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_api::v1::forwarder_server::{Forwarder as Contract, ForwarderServer};
+use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal, unix};
+use stoa_engine::clock;
+use stoa_engine::pool::Backing;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::{Code, Response, Status};
+
+use super::main_loop::Requests;
+use super::wanted::Wanted;
+use super::{Error, Forwarder, Options, Plane};
+use crate::kernel::Kernel;
+
+/// How long a request may take on the control thread.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+type Answer<T> = Result<Response<T>, Status>;
+type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
+
+/// Serves the contract until SIGTERM or SIGINT.
+pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), Error> {
+    let listener = unix::listen(&options.socket)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let end = async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    let service =
+        ForwarderServer::new(Service { requests }).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+    tracing::info!(socket = %options.socket.display(), "the forwarder listens");
+    let incoming = UnixListenerStream::new(listener);
+    let server = tonic::transport::Server::builder().add_service(service);
+    // A stream that a client holds open must not keep the forwarder from ending.
+    tokio::select! {
+        served = server.serve_with_incoming(incoming) => served?,
+        () = end => {}
+    }
+    // Somebody may have removed it already.
+    let _ = std::fs::remove_file(&options.socket);
+    Ok(())
+}
+
+struct Service {
+    requests: Requests,
+}
+
+impl Service {
+    /// Does something on the control thread and waits for what it says.
+    async fn on_control<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Forwarder) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let (answer, answered) = oneshot::channel();
+        let request = Box::new(move |forwarder: &mut Forwarder| {
+            // Nobody waits any more when the client went away.
+            let _ = answer.send(act(forwarder));
+        });
+        if !self.requests.ask(request) {
+            return Err(Status::resource_exhausted("too many requests wait: try again"));
+        }
+        match tokio::time::timeout(PATIENCE, answered).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) => Err(Status::unavailable("the forwarder ends")),
+            Err(_) => Err(Status::deadline_exceeded("the forwarder is busy: try again")),
+        }
+    }
+
+    /// Reads facts; nothing when nothing runs yet.
+    async fn read<T: Default + Send + 'static>(
+        &self,
+        read: impl FnOnce(&Plane) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        self.on_control(|forwarder| {
+            Ok(forwarder.plane().map(|plane| read(plane)).unwrap_or_default())
+        })
+        .await
+    }
+}
+
+fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
+    let items: Vec<Result<T, Status>> = items.into_iter().map(Ok).collect();
+    Response::new(tokio_stream::iter(items))
+}
+
+/// Differs from forwarder to forwarder: time and process.
+fn boot_id() -> u64 {
+    static BOOT: OnceLock<u64> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 40
+    })
+}
+
+fn memory(plane: &Plane) -> String {
+    let mib = (u64::from(plane.pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
+    match plane.pool.backing() {
+        Backing::Huge => format!("{mib} MiB of packet buffers on 2 MiB huge pages"),
+        Backing::Plain => format!("{mib} MiB of packet buffers on plain pages"),
+    }
+}
+
+#[tonic::async_trait]
+impl Contract for Service {
+    async fn hello(&self, _: tonic::Request<v1::HelloRequest>) -> Answer<v1::HelloReply> {
+        let (kernel, memory) = self
+            .on_control(|forwarder| {
+                let kernel = forwarder.wanted().map_or(Kernel::detect(), |w| w.workers.kernel);
+                Ok((kernel, forwarder.plane().map(|plane| memory(plane)).unwrap_or_default()))
+            })
+            .await?;
+        Ok(Response::new(v1::HelloReply {
+            contract: CONTRACT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_id: boot_id(),
+            drivers: stoa_ports::DRIVERS.iter().map(|name| (*name).to_owned()).collect(),
+            kernel: kernel.name().to_owned(),
+            memory,
+            tsc_hz: clock::tsc_hz(),
+            pid: std::process::id().into(),
+        }))
+    }
+
+    async fn apply(&self, request: tonic::Request<v1::Desired>) -> Answer<v1::Applied> {
+        let wanted = Wanted::parse(request.get_ref());
+        let wanted = wanted.map_err(|reasons| refusal::refuse(Code::InvalidArgument, reasons))?;
+        let applied = self.on_control(move |forwarder| {
+            forwarder.apply(wanted).map_err(|refused| {
+                let full = Code::ResourceExhausted;
+                let code = if refused.is_full { full } else { Code::FailedPrecondition };
+                refusal::refuse(code, refused.reasons)
+            })
+        });
+        Ok(Response::new(applied.await?))
+    }
+
+    async fn list_interfaces(
+        &self,
+        _: tonic::Request<v1::ListInterfacesRequest>,
+    ) -> Answer<v1::ListInterfacesReply> {
+        let interfaces = self.read(Plane::list_interfaces).await?;
+        Ok(Response::new(v1::ListInterfacesReply { interfaces }))
+    }
+
+    type ListRoutesStream = Stream<v1::RouteState>;
+
+    async fn list_routes(
+        &self,
+        request: tonic::Request<v1::ListRoutesRequest>,
+    ) -> Answer<Self::ListRoutesStream> {
+        let request = request.into_inner();
+        Ok(stream(self.read(move |plane| plane.list_routes(&request)).await?))
+    }
+
+    type ListNeighborsStream = Stream<v1::NeighborState>;
+
+    async fn list_neighbors(
+        &self,
+        _: tonic::Request<v1::ListNeighborsRequest>,
+    ) -> Answer<Self::ListNeighborsStream> {
+        Ok(stream(self.read(Plane::list_neighbors).await?))
+    }
+
+    async fn list_nodes(
+        &self,
+        _: tonic::Request<v1::ListNodesRequest>,
+    ) -> Answer<v1::ListNodesReply> {
+        let nodes = self.read(Plane::list_nodes).await?;
+        Ok(Response::new(v1::ListNodesReply { nodes, tsc_hz: clock::tsc_hz() }))
+    }
+
+    async fn list_drops(
+        &self,
+        _: tonic::Request<v1::ListDropsRequest>,
+    ) -> Answer<v1::ListDropsReply> {
+        let drops = self.read(Plane::list_drops).await?;
+        Ok(Response::new(v1::ListDropsReply { drops }))
+    }
+
+    async fn list_workers(
+        &self,
+        _: tonic::Request<v1::ListWorkersRequest>,
+    ) -> Answer<v1::ListWorkersReply> {
+        let workers = self.read(Plane::list_workers).await?;
+        Ok(Response::new(v1::ListWorkersReply { workers }))
+    }
+
+    async fn get_conservation(
+        &self,
+        _: tonic::Request<v1::GetConservationRequest>,
+    ) -> Answer<v1::Conservation> {
+        Ok(Response::new(self.read(Plane::conservation).await?))
+    }
+}

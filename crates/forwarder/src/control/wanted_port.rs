@@ -1,0 +1,93 @@
+//! From the contract's port to the driver's configuration.
+
+use stoa_api::v1;
+use stoa_api::v1::port::Driver;
+use stoa_ports::{
+    AfPacketConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
+    PortConfig, TapConfig,
+};
+
+use super::wanted::{Reasons, address};
+
+fn text(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// The driver's configuration, or reasons why there is none.
+pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig> {
+    let (rx, tx) = (queues(port.rx_queues), queues(port.tx_queues));
+    let place = || format!("port {:?}", port.interface);
+    let Some(driver) = &port.driver else {
+        reasons.add(
+            place(),
+            "has no driver",
+            "Choose one: af-packet, tap, memif, pcap, generator or null.",
+        );
+        return None;
+    };
+    Some(match driver {
+        Driver::AfPacket(given) => PortConfig::AfPacket(AfPacketConfig {
+            device: given.device.clone(),
+            netns: text(&given.netns),
+            rx_queues: rx,
+            tx_queues: tx,
+        }),
+        Driver::Tap(given) => PortConfig::Tap(TapConfig {
+            device: given.device.clone(),
+            netns: text(&given.netns),
+            queues: rx.max(tx),
+        }),
+        Driver::Memif(given) => PortConfig::Memif(MemifConfig {
+            socket: given.socket.clone(),
+            id: given.id,
+            role: if given.master { MemifRole::Master } else { MemifRole::Slave },
+            secret: text(&given.secret),
+            ring_size: given.ring_size,
+            buffer_size: given.buffer_size,
+            rx_queues: rx,
+            tx_queues: tx,
+            mac: None,
+        }),
+        Driver::Pcap(given) => PortConfig::Pcap(PcapConfig {
+            input: text(&given.input).map(Into::into),
+            output: text(&given.output).map(Into::into),
+            mac: None,
+        }),
+        Driver::Generator(given) => PortConfig::Generator(generator(given, rx, reasons, &place)?),
+        Driver::Null(_) => PortConfig::Null(NullConfig { tx_queues: tx, mac: None }),
+    })
+}
+
+fn queues(count: u32) -> u16 {
+    count.min(u16::MAX.into()) as u16
+}
+
+fn generator(
+    given: &v1::Generator,
+    queues: u16,
+    reasons: &mut Reasons,
+    place: &dyn Fn() -> String,
+) -> Option<GeneratorConfig> {
+    let usual = GeneratorConfig::default();
+    let mac = <[u8; 6]>::try_from(given.destination_mac.as_slice()).ok();
+    if mac.is_none() && !given.destination_mac.is_empty() {
+        reasons.add(
+            place(),
+            "has a destination MAC that is not six bytes",
+            "Give six bytes or none.",
+        );
+        return None;
+    }
+    Some(GeneratorConfig {
+        frame: if given.frame == 0 { usual.frame } else { given.frame.min(u16::MAX.into()) as u16 },
+        count: given.count,
+        rate: given.rate,
+        destination_mac: mac,
+        source: address(&given.source).unwrap_or(usual.source),
+        destination: address(&given.destination).unwrap_or(usual.destination),
+        destinations: Destinations::Range(given.destinations.max(1)),
+        vlan: given.vlan.min(4095) as u16,
+        queues,
+        ..usual
+    })
+}

@@ -1,0 +1,124 @@
+//! Drop reasons of the forwarder, each with the sentence that an operator reads.
+
+use stoa_engine::Reason;
+use stoa_engine::drops::{ENGINE, ReasonSpec};
+
+macro_rules! reasons {
+    ($($name:ident $text:literal $sentence:literal;)*) => {
+        /// Why the forwarder dropped a packet.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Drop { $(#[doc = $sentence] $name,)* }
+
+        /// All reasons of the forwarder, in the order of [`Drop`].
+        pub const REASONS: &[ReasonSpec] = &[$(ReasonSpec { name: $text, sentence: $sentence },)*];
+    };
+}
+
+reasons! {
+    EthernetTruncated "ethernet-truncated" "the frame is shorter than its headers";
+    EthernetNotForUs "ethernet-not-for-us" "the destination MAC address is neither ours nor a group";
+    EthernetUnknownType "ethernet-unknown-type" "the ethertype is none that is handled here";
+    VlanUnknown "vlan-unknown" "no sub-interface has these VLAN tags";
+    InterfaceDown "interface-down" "the interface is administratively down";
+    ArpMalformed "arp-malformed" "an ARP packet that is cut short or not Ethernet over IPv4";
+    ArpLimited "arp-limited" "more ARP packets than the control budget allows";
+    Ip4Disabled "ip4-disabled" "IPv4 is not enabled on the interface";
+    Ip4Truncated "ip4-truncated" "shorter than an IPv4 header";
+    Ip4Version "ip4-version" "the version is not 4";
+    Ip4HeaderLength "ip4-header-length" "the header length is below 20 bytes or beyond the packet";
+    Ip4TotalLength "ip4-total-length" "the total length is below the header or beyond the frame";
+    Ip4Checksum "ip4-checksum" "the header checksum is wrong";
+    Ip4MartianSource "ip4-martian-source" "a source address that no host may use (RFC 1812 5.3.7)";
+    Ip4MartianDestination "ip4-martian-destination" "a destination that may not be forwarded (RFC 1812 5.3.7)";
+    Ip4LinkBroadcast "ip4-link-broadcast" "unicast IPv4 in a broadcast or multicast frame (RFC 1812 5.3.4)";
+    Ip4Multicast "ip4-multicast" "a multicast group that nobody here has joined";
+    Ip4Broadcast "ip4-broadcast" "a broadcast: limited, or directed at one of our networks (RFC 2644)";
+    Ip4SourceRoute "ip4-source-route" "source routing is refused (RFC 1812 5.3.13.4, RFC 7126)";
+    Ip4Options "ip4-options" "an option whose length is wrong";
+    Ip4NoRoute "ip4-no-route" "no route to the destination";
+    Ip4Blackhole "ip4-blackhole" "a blackhole route";
+    Ip4Unreachable "ip4-unreachable" "an unreachable route";
+    Ip4Prohibited "ip4-prohibited" "a prohibit route";
+    Ip4TtlExpired "ip4-ttl-expired" "the time to live ran out";
+    Ip4TooBig "ip4-too-big" "larger than the MTU and not to be fragmented";
+    Ip4NotForwarding "ip4-not-forwarding" "forwarding is switched off on the interface";
+    Ip4LocalFragment "ip4-local-fragment" "a fragment for ourselves";
+    Ip4LocalProtocol "ip4-local-protocol" "a protocol that nothing here speaks";
+    Ip4LocalPort "ip4-local-port" "a port that nothing here listens on";
+    Icmp4Malformed "icmp4-malformed" "an ICMP message for us that is cut short or has a wrong checksum";
+    Icmp4Ignored "icmp4-ignored" "an ICMP message for us that needs no answer";
+    Ip6Disabled "ip6-disabled" "IPv6 is not enabled on the interface";
+    Ip6Truncated "ip6-truncated" "shorter than an IPv6 header";
+    Ip6Version "ip6-version" "the version is not 6";
+    Ip6PayloadLength "ip6-payload-length" "the payload length is beyond the frame";
+    Ip6MartianSource "ip6-martian-source" "a source address that may not be on a link";
+    Ip6MartianDestination "ip6-martian-destination" "a destination that may not be forwarded";
+    Ip6LinkMulticast "ip6-link-multicast" "unicast IPv6 in a multicast frame";
+    Ip6Multicast "ip6-multicast" "a multicast group that nobody here has joined";
+    Ip6LinkLocal "ip6-link-local" "a link-local address that is not ours: never forwarded (RFC 4291 2.5.6)";
+    Ip6NoRoute "ip6-no-route" "no route to the destination";
+    Ip6Blackhole "ip6-blackhole" "a blackhole route";
+    Ip6Unreachable "ip6-unreachable" "an unreachable route";
+    Ip6Prohibited "ip6-prohibited" "a prohibit route";
+    Ip6HopLimit "ip6-hop-limit" "the hop limit ran out";
+    Ip6TooBig "ip6-too-big" "larger than the MTU";
+    Ip6NotForwarding "ip6-not-forwarding" "forwarding is switched off on the interface";
+    Ip6Extension "ip6-extension" "an extension header chain that is malformed or too long";
+    Ip6LocalFragment "ip6-local-fragment" "a fragment for ourselves";
+    Ip6LocalProtocol "ip6-local-protocol" "a protocol that nothing here speaks";
+    Ip6LocalPort "ip6-local-port" "a port that nothing here listens on";
+    Icmp6Malformed "icmp6-malformed" "an ICMPv6 message for us that is cut short or has a wrong checksum";
+    Icmp6Ignored "icmp6-ignored" "an ICMPv6 message for us that needs no answer";
+    NdMalformed "nd-malformed" "a neighbour discovery message that fails its checks (RFC 4861 7.1)";
+    NdLimited "nd-limited" "more neighbour discovery than the control budget allows";
+    TcpNoListener "tcp-no-listener" "a TCP segment for ourselves: nothing listens";
+    ReversePath "reverse-path" "the source is not reachable through this interface (uRPF, RFC 3704)";
+    IcmpLimited "icmp-limited" "an ICMP answer beyond the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
+    IcmpNotAllowed "icmp-not-allowed" "an error about an ICMP error, a group, or a later fragment: never answered";
+    NeighborLimited "neighbor-limited" "more packets to unresolved neighbours than the control budget allows";
+    NeighborQueue "neighbor-queue" "too many packets wait for this neighbour already";
+    NeighborFailed "neighbor-failed" "the neighbour does not answer";
+    NeighborTable "neighbor-table" "the neighbour table is full";
+    NoAddress "no-address" "we have no address to answer from on this interface";
+    LinkDown "link-down" "the port of the next hop is down";
+}
+
+impl Drop {
+    /// The engine's index of this reason.
+    #[inline(always)]
+    pub const fn reason(self) -> Reason {
+        Reason(ENGINE.len() as u16 + self as u16)
+    }
+
+    /// What a node writes into the `next` column.
+    #[inline(always)]
+    pub const fn next(self) -> u16 {
+        stoa_engine::vector::DROP | self.reason().0
+    }
+}
+
+/// Name and sentence of every reason, the engine's first: index as in [`Reason`].
+pub fn all() -> impl Iterator<Item = &'static ReasonSpec> {
+    ENGINE.iter().chain(REASONS)
+}
+
+/// How many reasons there are.
+pub const COUNT: usize = ENGINE.len() + REASONS.len();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sentences_said() {
+        let mut names: Vec<_> = all().map(|reason| reason.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), COUNT);
+        assert!(all().all(|reason| !reason.sentence.is_empty()));
+        let last = REASONS.last().map(|reason| reason.name);
+        assert_eq!(last, Some("link-down"));
+        assert_eq!(Drop::LinkDown.reason().0 as usize, COUNT - 1);
+    }
+}

@@ -1,0 +1,150 @@
+//! `ethernet-input`: the first node after the ports. It finds the interface (by
+//! VLAN tags), looks at the destination MAC, moves the data to the payload and
+//! sends the lane on by its ethertype (IEEE 802.3, 802.1Q, 802.1ad).
+
+use std::sync::Arc;
+
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Vector};
+
+use super::InterfaceLine;
+use super::interface_flags::UP;
+use super::vlan_table::{Outer, VlanTables, tag_key};
+use crate::drops::Drop;
+use crate::shared::Shared;
+
+/// Where frames go from here.
+pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "arp-input"];
+const IP4: u16 = 0;
+const IP6: u16 = 1;
+const ARP: u16 = 2;
+
+/// How many lanes ahead headers are fetched into the cache.
+const AHEAD: usize = 12;
+
+const MAC_MASK: u64 = 0xffff_ffff_ffff;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(EthernetInput { shared: shared.clone() })
+}
+
+struct EthernetInput {
+    shared: Arc<Shared>,
+}
+
+impl Node for EthernetInput {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let vlans = self.shared.vlans.read(cx.reader);
+        for lane in 0..AHEAD.min(vector.len()) {
+            vector.prefetch(lane);
+        }
+        for lane in 0..vector.len() {
+            vector.prefetch(lane + AHEAD);
+            let next = match self.lane(vector, lane) {
+                Some(next) => next,
+                None => self.tagged(vector, lane, vlans, cx),
+            };
+            vector.next[lane] = next;
+        }
+        Next::Lanes
+    }
+}
+
+impl EthernetInput {
+    /// An untagged frame; `None` when there is a tag.
+    #[inline(always)]
+    fn lane(&self, vector: &mut Vector, lane: usize) -> Option<u16> {
+        let Some((header, _)) = vector.bytes(lane).split_first_chunk::<14>() else {
+            return Some(Drop::EthernetTruncated.next());
+        };
+        let ethertype = u16::from_be_bytes([header[12], header[13]]);
+        if matches!(ethertype, 0x8100 | 0x88a8) {
+            return None;
+        }
+        let head = u64::from_le_bytes([
+            header[0], header[1], header[2], header[3], header[4], header[5], header[6], header[7],
+        ]);
+        let line = self.shared.interface(vector.rx_if[lane]);
+        Some(finish(vector, lane, (head & MAC_MASK, ethertype, 14), line))
+    }
+
+    /// A frame with one or two tags.
+    #[cold]
+    #[inline(never)]
+    fn tagged(
+        &self,
+        vector: &mut Vector,
+        lane: usize,
+        vlans: &VlanTables,
+        cx: &Context<'_>,
+    ) -> u16 {
+        let frame = vector.bytes(lane);
+        let port = vector.rx_if[lane];
+        let Some((head, outer, rest)) = split_tag(frame, 12) else {
+            return Drop::EthernetTruncated.next();
+        };
+        let (interface, ethertype, length) = match vlans.outer(port, outer) {
+            Outer::Interface(interface) => (interface, rest, 18),
+            Outer::Unknown => return Drop::VlanUnknown.next(),
+            Outer::Row(row) => {
+                let Some((_, inner, rest)) = split_tag(frame, 16) else {
+                    return Drop::VlanUnknown.next();
+                };
+                match vlans.inner(row, inner) {
+                    Some(interface) => (interface, rest, 22),
+                    None => return Drop::VlanUnknown.next(),
+                }
+            }
+        };
+        if matches!(ethertype, 0x8100 | 0x88a8) {
+            return Drop::VlanUnknown.next();
+        }
+        let bytes = frame.len() as u64;
+        vector.rx_if[lane] = interface;
+        if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
+            counters.rx_packets.add(1);
+            counters.rx_bytes.add(bytes);
+        }
+        finish(vector, lane, (head, ethertype, length), self.shared.interface(interface))
+    }
+}
+
+/// The destination MAC, the key of the tag at `at`, and the ethertype behind it.
+fn split_tag(frame: &[u8], at: usize) -> Option<(u64, u16, u16)> {
+    let tag = frame.get(at..at + 6)?;
+    let head = frame.first_chunk::<6>()?;
+    let word = |i: usize| u16::from_be_bytes([tag[i], tag[i + 1]]);
+    Some((super::mac_word(head), tag_key(word(0), word(2))?, word(4)))
+}
+
+/// Checks the destination against the interface and picks the edge.
+#[inline(always)]
+fn finish(
+    vector: &mut Vector,
+    lane: usize,
+    (destination, ethertype, length): (u64, u16, i32),
+    line: &InterfaceLine,
+) -> u16 {
+    if line.flags() & UP == 0 {
+        return Drop::InterfaceDown.next();
+    }
+    if destination != line.mac() {
+        if destination & 1 == 0 {
+            return Drop::EthernetNotForUs.next();
+        }
+        vector.flags[lane] |= flags::MULTICAST;
+        if destination == MAC_MASK {
+            vector.flags[lane] |= flags::BROADCAST;
+        }
+    }
+    if !vector.advance(lane, length) {
+        return Drop::EthernetTruncated.next();
+    }
+    match ethertype {
+        0x0800 => IP4,
+        0x86dd => IP6,
+        0x0806 => ARP,
+        _ => Drop::EthernetUnknownType.next(),
+    }
+}

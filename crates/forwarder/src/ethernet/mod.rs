@@ -1,0 +1,65 @@
+//! Ethernet: which interface a frame belongs to, and what it carries.
+
+mod ethernet_input;
+pub mod vlan_table;
+
+pub use ethernet_input::{EDGES, make};
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bits of [`InterfaceLine::flags`].
+pub mod interface_flags {
+    /// Administratively up.
+    pub const UP: u32 = 1;
+    /// IPv4 is enabled.
+    pub const IP4: u32 = 2;
+    /// IPv6 is enabled.
+    pub const IP6: u32 = 4;
+    /// Forwards IPv4 packets that it receives.
+    pub const FORWARD4: u32 = 8;
+    /// Forwards IPv6 packets that it receives.
+    pub const FORWARD6: u32 = 16;
+}
+
+/// What workers need to know of an interface: one cache line, written by the main
+/// thread word by word.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub struct InterfaceLine {
+    mac: AtomicU64,
+    flags: AtomicU32,
+    reverse_path: AtomicU32,
+}
+
+/// A MAC address as the first six bytes of a little-endian word.
+#[inline(always)]
+pub fn mac_word(mac: &[u8; 6]) -> u64 {
+    u64::from_le_bytes([mac[0], mac[1], mac[2], mac[3], mac[4], mac[5], 0, 0])
+}
+
+impl InterfaceLine {
+    /// The interface's MAC address, see [`mac_word`].
+    #[inline(always)]
+    pub fn mac(&self) -> u64 {
+        self.mac.load(Ordering::Relaxed)
+    }
+
+    /// See [`interface_flags`].
+    #[inline(always)]
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// uRPF of IPv4 (bits 0 and 1) and IPv6 (bits 2 and 3): 0 off, 1 strict, 2 loose.
+    #[inline(always)]
+    pub fn reverse_path(&self) -> u32 {
+        self.reverse_path.load(Ordering::Relaxed)
+    }
+
+    /// Changes the line; only the main thread calls this.
+    pub fn set(&self, mac: &[u8; 6], flags: u32, reverse_path: u32) {
+        self.mac.store(mac_word(mac), Ordering::Relaxed);
+        self.reverse_path.store(reverse_path, Ordering::Relaxed);
+        self.flags.store(flags, Ordering::Release);
+    }
+}

@@ -1,0 +1,88 @@
+//! The flow hash of a packet, made when a route has several paths (RFC 2992,
+//! RFC 6438): addresses, protocol, and ports unless it is a fragment.
+
+use stoa_tables::flow_hash::Flow;
+use stoa_wire::{ipv6, protocol};
+
+/// Seed of all flow hashes of this forwarder.
+const SEED: u32 = 0x5704_a001;
+
+fn be32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).map_or(0, |word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+fn ports(upper: &[u8], protocol: u8) -> (u16, u16) {
+    let has_ports = matches!(protocol, protocol::TCP | protocol::UDP | 132);
+    let word = if has_ports { be32(upper, 0) } else { 0 };
+    ((word >> 16) as u16, word as u16)
+}
+
+/// Hash of an IPv4 packet that was validated.
+pub fn hash4(bytes: &[u8]) -> u32 {
+    let header_length = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
+    let protocol = bytes.get(9).copied().unwrap_or(0);
+    let is_fragment = be32(bytes, 4) & 0x3fff != 0;
+    let upper = bytes.get(header_length..).filter(|_| !is_fragment).unwrap_or(&[]);
+    let (source_port, destination_port) = ports(upper, protocol);
+    let (source, destination) = (be32(bytes, 12), be32(bytes, 16));
+    Flow { source, destination, source_port, destination_port, protocol }.hash(SEED)
+}
+
+/// Hash of an IPv6 packet that was validated: with the flow label instead of ports
+/// when it has extension headers (RFC 6438).
+pub fn hash6(bytes: &[u8]) -> u32 {
+    let Some((header, upper)) = bytes.split_first_chunk::<{ ipv6::LENGTH }>() else { return 0 };
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        u128::from_be_bytes(octets)
+    };
+    let protocol = header[6];
+    let (source_port, destination_port) = match ports(upper, protocol) {
+        (0, 0) => {
+            let label = be32(header, 0) & 0xf_ffff;
+            ((label >> 16) as u16, label as u16)
+        }
+        ports => ports,
+    };
+    let (source, destination) = (address(8), address(24));
+    Flow { source, destination, source_port, destination_port, protocol }.hash(SEED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_of_a_packet_share_a_hash() {
+        let mut first = [0u8; 28];
+        first[0] = 0x45;
+        first[9] = protocol::UDP;
+        first[12..20].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+        first[20..24].copy_from_slice(&[0, 53, 0, 54]);
+        let whole = hash4(&first);
+        first[6] = 0x20;
+        let mut later = first;
+        later[7] = 3;
+        later[20..24].copy_from_slice(&[9, 9, 9, 9]);
+        assert_eq!(hash4(&first), hash4(&later));
+        assert_ne!(hash4(&first), whole);
+        assert_eq!(hash4(&[]), hash4(&[]));
+    }
+
+    #[test]
+    fn ports_or_labels_tell_flows_apart() {
+        let mut packet = [0u8; 48];
+        packet[0] = 0x60;
+        packet[6] = protocol::TCP;
+        packet[41] = 80;
+        let one = hash6(&packet);
+        packet[41] = 81;
+        assert_ne!(one, hash6(&packet));
+        packet[6] = protocol::FRAGMENT;
+        let one = hash6(&packet);
+        packet[3] = 7;
+        assert_ne!(one, hash6(&packet));
+        assert_eq!(hash6(&packet[..20]), 0);
+    }
+}

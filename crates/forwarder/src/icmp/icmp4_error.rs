@@ -1,0 +1,106 @@
+//! `icmp4-error`: turns a packet that cannot go on into an ICMP error to its
+//! sender, where that is allowed (RFC 1812 4.3.2, RFC 1191).
+
+use std::sync::Arc;
+
+use stoa_engine::pool::HEADROOM;
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Vector, clock};
+use stoa_tables::token_bucket::TokenBucket;
+use stoa_wire::icmp4::{self, Error, Unreachable};
+use stoa_wire::{ipv4, protocol};
+
+use super::{ERROR_BURST, ERRORS_PER_SECOND, Trouble};
+use crate::drops::Drop;
+use crate::shared::{Addresses, Shared};
+
+/// Where the error goes.
+pub const EDGES: &[&str] = &["ip4-lookup"];
+const LOOKUP: u16 = 0;
+
+/// The longest error: RFC 1812 4.3.2.3.
+const LONGEST: usize = 576;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    let limit = TokenBucket::new(ERRORS_PER_SECOND, ERROR_BURST, clock::tsc_hz(), clock::tsc());
+    Box::new(Icmp4Error { shared: shared.clone(), limit })
+}
+
+struct Icmp4Error {
+    shared: Arc<Shared>,
+    limit: TokenBucket,
+}
+
+impl Node for Icmp4Error {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let Self { shared, limit } = self;
+        let addresses = shared.addresses.read(cx.reader);
+        for lane in 0..vector.len() {
+            let trouble = Trouble::of(vector.adjacency[lane]);
+            vector.next[lane] =
+                match answer(vector, lane, trouble, addresses, || limit.take(cx.now, 1)) {
+                    Ok(()) => LOOKUP,
+                    Err(reason) => reason.next(),
+                };
+        }
+        Next::Lanes
+    }
+}
+
+/// Replaces the packet by the error about it.
+fn answer(
+    vector: &mut Vector,
+    lane: usize,
+    trouble: Trouble,
+    addresses: &Addresses,
+    may_send: impl FnOnce() -> bool,
+) -> Result<(), Drop> {
+    let view = ipv4::check(vector.bytes(lane)).map_err(|_| trouble.drop(true))?;
+    let is_ours = vector.flags[lane] & flags::OWN != 0;
+    let is_group = vector.flags[lane] & flags::MULTICAST != 0;
+    if is_ours || is_group {
+        return Err(trouble.drop(true));
+    }
+    let too_big = matches!(trouble, Trouble::TooBig(_));
+    if too_big && !view.header().dont_fragment() {
+        return Err(trouble.drop(true));
+    }
+    if !icmp4::may_answer(&view) {
+        return Err(Drop::IcmpNotAllowed);
+    }
+    if !may_send() {
+        return Err(Drop::IcmpLimited);
+    }
+    let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
+    let mut message = [0; LONGEST];
+    let (head, body) = message.split_at_mut(ipv4::LENGTH);
+    let body_length = icmp4::build_error(body, error(trouble), view.packet());
+    let body_length = body_length.map_err(|_| trouble.drop(true))?;
+    // RFC 1812 4.3.2.5: errors carry precedence 6.
+    let header = ipv4::Builder {
+        dscp_ecn: 0xc0,
+        ..ipv4::Builder::new(source, view.source(), protocol::ICMP4)
+    };
+    header.build(head, body_length).map_err(|_| trouble.drop(true))?;
+    let length = ipv4::LENGTH + body_length;
+    vector.slot_mut(lane)[HEADROOM..HEADROOM + length].copy_from_slice(&message[..length]);
+    vector.offset[lane] = HEADROOM as u16;
+    vector.length[lane] = length as u16;
+    vector.flags[lane] = flags::OWN;
+    Ok(())
+}
+
+fn error(trouble: Trouble) -> Error {
+    match trouble {
+        Trouble::NoRoute => Error::Unreachable(Unreachable::Network),
+        Trouble::Unreachable | Trouble::LinkDown | Trouble::Neighbor => {
+            Error::Unreachable(Unreachable::Host)
+        }
+        Trouble::Prohibited => Error::Unreachable(Unreachable::Prohibited),
+        Trouble::Expired => Error::TimeExceeded,
+        Trouble::TooBig(mtu) => Error::FragmentationNeeded { mtu },
+        Trouble::Protocol => Error::Unreachable(Unreachable::Protocol),
+        Trouble::Port => Error::Unreachable(Unreachable::Port),
+    }
+}

@@ -1,0 +1,72 @@
+//! `icmp6-echo`: answers pings to our own addresses (RFC 4443 4.2).
+
+use std::net::Ipv6Addr;
+use std::sync::Arc;
+
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::{icmp6, ipv6};
+
+use crate::drops::Drop;
+use crate::shared::Shared;
+
+/// Where replies go.
+pub const EDGES: &[&str] = &["ip6-lookup"];
+const LOOKUP: u16 = 0;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Icmp6Echo { shared: shared.clone() })
+}
+
+struct Icmp6Echo {
+    shared: Arc<Shared>,
+}
+
+impl Node for Icmp6Echo {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let addresses = self.shared.addresses.read(cx.reader);
+        for lane in 0..vector.len() {
+            let own = addresses.of(vector.rx_if[lane]);
+            let link_local = own.and_then(|own| own.link_local);
+            vector.next[lane] = match reply(vector.bytes_mut(lane), link_local) {
+                Ok(()) => {
+                    vector.flags[lane] = flags::OWN;
+                    LOOKUP
+                }
+                Err(reason) => reason.next(),
+            };
+        }
+        Next::Lanes
+    }
+}
+
+/// Turns an echo request into its reply, in place. A request to a group is
+/// answered from `link_local`.
+fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<(), Drop> {
+    let view = ipv6::check(bytes).map_err(|_| Drop::Ip6Truncated)?;
+    let asked = view.destination();
+    let source = if asked.is_multicast() { link_local } else { Some(asked) };
+    let source = source.ok_or(Drop::NoAddress)?;
+    let length = view.payload().len();
+    let answer = ipv6::Builder {
+        source,
+        destination: view.source(),
+        hop_limit: 64,
+        ..ipv6::Builder::of(&view)
+    };
+    let pseudo = Pseudo::Ip6 { source, destination: view.source() };
+    answer.build(bytes, length).map_err(|_| Drop::Icmp6Malformed)?;
+    let message = bytes.get_mut(ipv6::LENGTH..).ok_or(Drop::Icmp6Malformed)?;
+    if !icmp6::reply_in_place(message) {
+        return Err(Drop::Icmp6Ignored);
+    }
+    if asked.is_multicast() {
+        message[2..4].fill(0);
+        let length = message.len();
+        let sum = stoa_wire::checksum::sum(message) + pseudo.sum(58, length);
+        message[2..4].copy_from_slice(&stoa_wire::checksum::finish(sum).to_be_bytes());
+    }
+    Ok(())
+}

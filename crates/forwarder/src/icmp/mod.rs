@@ -1,0 +1,110 @@
+//! ICMP and ICMPv6: answers to echo requests, and errors about packets that
+//! cannot be forwarded (RFC 792, RFC 1812 4.3, RFC 4443).
+
+pub mod icmp4_echo;
+pub mod icmp4_error;
+pub mod icmp6_echo;
+pub mod icmp6_error;
+
+use crate::drops::Drop;
+
+/// What is wrong with a packet, as it travels in the `adjacency` column to the
+/// error node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// No route.
+    NoRoute,
+    /// The route says unreachable, or the neighbour does not answer.
+    Unreachable,
+    /// The route says prohibited.
+    Prohibited,
+    /// All ports towards the destination are down.
+    LinkDown,
+    /// TTL or hop limit ran out.
+    Expired,
+    /// Larger than this MTU.
+    TooBig(u16),
+    /// Nothing here speaks the protocol.
+    Protocol,
+    /// Nothing here listens on the port.
+    Port,
+    /// The neighbour does not answer.
+    Neighbor,
+}
+
+impl Trouble {
+    /// As a column holds it.
+    #[inline]
+    pub fn code(self) -> u32 {
+        match self {
+            Self::NoRoute => 0,
+            Self::Unreachable => 1,
+            Self::Prohibited => 2,
+            Self::LinkDown => 3,
+            Self::Expired => 4,
+            Self::TooBig(mtu) => 5 | u32::from(mtu) << 16,
+            Self::Protocol => 6,
+            Self::Port => 7,
+            Self::Neighbor => 8,
+        }
+    }
+
+    /// The inverse of [`Self::code`].
+    pub fn of(code: u32) -> Self {
+        match code & 0xff {
+            1 => Self::Unreachable,
+            2 => Self::Prohibited,
+            3 => Self::LinkDown,
+            4 => Self::Expired,
+            5 => Self::TooBig((code >> 16) as u16),
+            6 => Self::Protocol,
+            7 => Self::Port,
+            8 => Self::Neighbor,
+            _ => Self::NoRoute,
+        }
+    }
+
+    /// Why the packet is dropped when no error may be sent about it.
+    pub fn drop(self, is_ip4: bool) -> Drop {
+        let pick = |ip4, ip6| if is_ip4 { ip4 } else { ip6 };
+        match self {
+            Self::NoRoute => pick(Drop::Ip4NoRoute, Drop::Ip6NoRoute),
+            Self::Unreachable => pick(Drop::Ip4Unreachable, Drop::Ip6Unreachable),
+            Self::Prohibited => pick(Drop::Ip4Prohibited, Drop::Ip6Prohibited),
+            Self::LinkDown => Drop::LinkDown,
+            Self::Expired => pick(Drop::Ip4TtlExpired, Drop::Ip6HopLimit),
+            Self::TooBig(_) => pick(Drop::Ip4TooBig, Drop::Ip6TooBig),
+            Self::Protocol => pick(Drop::Ip4LocalProtocol, Drop::Ip6LocalProtocol),
+            Self::Port => pick(Drop::Ip4LocalPort, Drop::Ip6LocalPort),
+            Self::Neighbor => Drop::NeighborFailed,
+        }
+    }
+}
+
+/// Errors that one worker sends per second at most, and in one burst.
+pub const ERRORS_PER_SECOND: u64 = 1000;
+/// See [`ERRORS_PER_SECOND`].
+pub const ERROR_BURST: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_survives_its_column() {
+        let all = [
+            Trouble::NoRoute,
+            Trouble::Unreachable,
+            Trouble::Prohibited,
+            Trouble::LinkDown,
+            Trouble::Expired,
+            Trouble::TooBig(1280),
+            Trouble::Protocol,
+            Trouble::Port,
+            Trouble::Neighbor,
+        ];
+        for trouble in all {
+            assert_eq!(Trouble::of(trouble.code()), trouble);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `ip4-input`: checks IPv4 packets and, where no feature is on, looks them up:
+//! the first half of the trunk (RFC 1812 5.2).
+
+use std::sync::Arc;
+
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_wire::ipv4_options;
+
+use super::ip4_validate::{self, Validated};
+use super::{ERROR, LOCAL, REWRITE, follow, uniform};
+use crate::drops::Drop;
+use crate::ethernet::interface_flags::{FORWARD4, IP4};
+use crate::flow;
+use crate::shared::Shared;
+
+/// Where packets go from here; features last, in the order of the arc.
+pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-reverse-path"];
+const FIRST_FEATURE: u16 = 3;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip4Input { shared: shared.clone(), found: Validated::new(), values: [0; VECTOR] })
+}
+
+struct Ip4Input {
+    shared: Arc<Shared>,
+    found: Validated,
+    values: [u32; VECTOR],
+}
+
+impl Node for Ip4Input {
+    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let shared = &*self.shared;
+        ip4_validate::validate(shared.kernel, vector, &mut self.found);
+        shared.ip4.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
+        if self.found.is_clean() && is_trunk(shared, vector) {
+            if let Some(value) = uniform(&self.values[..lanes])
+                && !shared.next_hops.is_group(value)
+            {
+                let next = follow(shared, vector, 0, value);
+                let adjacency = vector.adjacency[0];
+                vector.adjacency[..lanes].fill(adjacency);
+                return Next::All(next);
+            }
+            for lane in 0..lanes {
+                vector.next[lane] = route(shared, vector, lane, self.values[lane]);
+            }
+            return Next::Lanes;
+        }
+        for lane in 0..lanes {
+            vector.next[lane] = self.closer(vector, lane);
+        }
+        Next::Lanes
+    }
+}
+
+/// Whether nothing but routing concerns these lanes: one interface that forwards,
+/// unicast frames, no features.
+#[inline(always)]
+fn is_trunk(shared: &Shared, vector: &Vector) -> bool {
+    let lanes = vector.len();
+    let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
+    any == 0
+        && shared.features4.is_idle()
+        && uniform(&vector.rx_if[..lanes]).is_some_and(|interface| {
+            shared.interface(interface).flags() & (IP4 | FORWARD4) == IP4 | FORWARD4
+        })
+}
+
+/// Follows the route of a lane; the flow hash is made only for groups.
+#[inline(always)]
+pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+    if shared.next_hops.is_group(value) {
+        vector.hash[lane] = flow::hash4(vector.bytes(lane));
+    }
+    follow(shared, vector, lane, value)
+}
+
+impl Ip4Input {
+    /// A lane of a vector that is not all plain.
+    #[cold]
+    #[inline(never)]
+    fn closer(&self, vector: &mut Vector, lane: usize) -> u16 {
+        let shared = &*self.shared;
+        let interface = vector.rx_if[lane];
+        let line = shared.interface(interface).flags();
+        if line & IP4 == 0 {
+            return Drop::Ip4Disabled.next();
+        }
+        let mut value = self.values[lane];
+        if self.found.odd[lane / 16] & 1 << (lane % 16) != 0 {
+            let packet = match ip4_validate::check(vector.bytes(lane)) {
+                Ok(packet) => packet,
+                Err(reason) => return reason.next(),
+            };
+            vector.length[lane] = packet.length;
+            if let Err(reason) = check_options(vector.bytes(lane)) {
+                return reason.next();
+            }
+            value = shared.ip4.lookup(packet.destination);
+        }
+        if vector.flags[lane] & flags::MULTICAST != 0 {
+            return Drop::Ip4LinkBroadcast.next();
+        }
+        if let Some(feature) = shared.features4.next(interface, 0) {
+            return FIRST_FEATURE + feature as u16;
+        }
+        forwardable(route(shared, vector, lane, value), line & FORWARD4 != 0)
+    }
+}
+
+/// Packets for others stop at an interface that does not forward.
+pub(super) fn forwardable(next: u16, forwards: bool) -> u16 {
+    if forwards || next == LOCAL || !matches!(next, REWRITE | ERROR) {
+        next
+    } else {
+        Drop::Ip4NotForwarding.next()
+    }
+}
+
+/// Options pass unless they are malformed or ask for source routing.
+fn check_options(bytes: &[u8]) -> Result<(), Drop> {
+    let header_length = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
+    let Some(options) = bytes.get(20..header_length) else { return Ok(()) };
+    match ipv4_options::inspect(options) {
+        Ok(seen) if seen.source_route => Err(Drop::Ip4SourceRoute),
+        Ok(_) => Ok(()),
+        Err(_) => Err(Drop::Ip4Options),
+    }
+}

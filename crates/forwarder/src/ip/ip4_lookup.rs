@@ -1,0 +1,42 @@
+//! `ip4-lookup`: routes packets that come from features or from ourselves.
+
+use std::sync::Arc;
+
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Vector};
+
+use super::ip4_input::{forwardable, route};
+use crate::drops::Drop;
+use crate::ethernet::interface_flags::FORWARD4;
+use crate::shared::Shared;
+
+/// As the first of `ip4-input`.
+pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error"];
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip4Lookup { shared: shared.clone() })
+}
+
+struct Ip4Lookup {
+    shared: Arc<Shared>,
+}
+
+impl Node for Ip4Lookup {
+    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let shared = &*self.shared;
+        for lane in 0..vector.len() {
+            let Some(&[a, b, c, d]) = vector.bytes(lane).get(16..20).and_then(<[u8]>::first_chunk)
+            else {
+                vector.next[lane] = Drop::Ip4Truncated.next();
+                continue;
+            };
+            let value = shared.ip4.lookup(u32::from_be_bytes([a, b, c, d]));
+            let next = route(shared, vector, lane, value);
+            let own = vector.flags[lane] & flags::OWN != 0;
+            let line = shared.interface(vector.rx_if[lane]).flags();
+            vector.next[lane] = forwardable(next, own || line & FORWARD4 != 0);
+        }
+        Next::Lanes
+    }
+}

@@ -1,0 +1,203 @@
+//! IPv4 header checks (RFC 1812 5.2.2 and 5.3): the scalar reference, and the
+//! choice of the kernel that does 16 lanes at once.
+
+use stoa_engine::{VECTOR, Vector};
+use stoa_wire::checksum;
+
+use crate::drops::Drop;
+use crate::kernel::Kernel;
+
+/// What validation found: a destination per lane, and the lanes that are no plain,
+/// valid unicast packet.
+pub struct Validated {
+    /// Destination address in host order; 0 where `odd`.
+    pub destination: [u32; VECTOR],
+    /// One bit per lane that the kernel did not pass: look closer.
+    pub odd: [u16; VECTOR / 16],
+}
+
+impl Validated {
+    /// Nothing known.
+    pub fn new() -> Self {
+        Self { destination: [0; VECTOR], odd: [0; VECTOR / 16] }
+    }
+
+    /// Whether all lanes are plain and valid.
+    pub fn is_clean(&self) -> bool {
+        self.odd.iter().fold(0, |any, odd| any | odd) == 0
+    }
+}
+
+impl Default for Validated {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Checks all lanes; cuts the length of valid ones to the packet (Ethernet pads).
+#[inline(always)]
+pub fn validate(kernel: Kernel, vector: &mut Vector, found: &mut Validated) {
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => super::ip4_validate_avx512::validate(vector, found),
+        _ => validate_scalar(vector, found),
+    }
+}
+
+/// The reference: passes exactly the lanes that the kernels pass.
+pub fn validate_scalar(vector: &mut Vector, found: &mut Validated) {
+    found.odd = [0; VECTOR / 16];
+    for lane in 0..vector.len() {
+        match check(vector.bytes(lane)) {
+            Ok(packet) if packet.is_plain => {
+                found.destination[lane] = packet.destination;
+                vector.length[lane] = packet.length;
+            }
+            _ => {
+                found.destination[lane] = 0;
+                found.odd[lane / 16] |= 1 << (lane % 16);
+            }
+        }
+    }
+}
+
+/// A valid packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Destination in host order.
+    pub destination: u32,
+    /// Total length.
+    pub length: u16,
+    /// Whether the header has no options.
+    pub is_plain: bool,
+}
+
+/// Checks one packet; the error says the first thing that is wrong.
+pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
+    let header: &[u8; 20] = bytes.first_chunk().ok_or(Drop::Ip4Truncated)?;
+    if header[0] >> 4 != 4 {
+        return Err(Drop::Ip4Version);
+    }
+    let header_length = usize::from(header[0] & 0xf) * 4;
+    let Some(whole) = bytes.get(..header_length).filter(|_| header_length >= 20) else {
+        return Err(Drop::Ip4HeaderLength);
+    };
+    let length = u16::from_be_bytes([header[2], header[3]]);
+    if usize::from(length) < header_length || usize::from(length) > bytes.len() {
+        return Err(Drop::Ip4TotalLength);
+    }
+    if !checksum::is_valid(checksum::sum(whole)) {
+        return Err(Drop::Ip4Checksum);
+    }
+    let source = header[12];
+    if matches!(source, 0 | 127 | 224..) {
+        return Err(Drop::Ip4MartianSource);
+    }
+    let destination = u32::from_be_bytes([header[16], header[17], header[18], header[19]]);
+    match header[16] {
+        0 | 127 => Err(Drop::Ip4MartianDestination),
+        224..=239 => Err(Drop::Ip4Multicast),
+        240.. if destination == u32::MAX => Err(Drop::Ip4Broadcast),
+        240.. => Err(Drop::Ip4MartianDestination),
+        _ => Ok(Packet { destination, length, is_plain: header_length == 20 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::OnceLock;
+    use stoa_engine::PoolCache;
+    use stoa_engine::pool::{HugePages, Pool};
+
+    fn pool() -> &'static Pool {
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::leak(4096, HugePages::Never).unwrap())
+    }
+
+    /// A header that is valid but for what `spoil` does to it.
+    fn header(options: usize, addresses: (u32, u32), payload: usize, ttl: u8) -> Vec<u8> {
+        let header_length = 20 + 4 * options;
+        let mut bytes = vec![1; header_length + payload];
+        bytes[0] = 0x40 | (header_length / 4) as u8;
+        let total = (bytes.len() as u16).to_be_bytes();
+        bytes[2..4].copy_from_slice(&total);
+        bytes[8] = ttl;
+        bytes[12..16].copy_from_slice(&addresses.0.to_be_bytes());
+        bytes[16..20].copy_from_slice(&addresses.1.to_be_bytes());
+        bytes[10..12].fill(0);
+        let sum = checksum::ones_complement(&bytes[..header_length]);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        bytes
+    }
+
+    fn packets() -> impl Strategy<Value = Vec<u8>> {
+        let valid = (0..11usize, any::<(u32, u32)>(), 0..60usize, any::<u8>());
+        (valid, 0..4u8, any::<(u16, u8)>(), 0..30usize).prop_map(|(valid, how, (at, by), cut)| {
+            let mut bytes = header(valid.0.saturating_sub(5), valid.1, valid.2, valid.3);
+            match how {
+                0 => {
+                    let at = usize::from(at) % bytes.len();
+                    bytes[at] ^= by;
+                }
+                1 => bytes.truncate(bytes.len().saturating_sub(cut)),
+                2 => bytes.extend(vec![0; cut]),
+                _ => {}
+            }
+            bytes
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn kernels_agree_with_the_reference(
+            packets in proptest::collection::vec(packets(), 1..40),
+            shift in 0..100u16,
+        ) {
+            let mut results = Vec::new();
+            for kernel in [Kernel::Scalar, Kernel::detect()] {
+                let mut cache = PoolCache::new(pool());
+                let mut vector = Vector::new(pool());
+                cache.fill(&mut vector, packets.len());
+                for (lane, packet) in packets.iter().enumerate() {
+                    let at = usize::from(vector.offset[lane] + shift);
+                    vector.slot_mut(lane)[at..at + packet.len()].copy_from_slice(packet);
+                    vector.offset[lane] += shift;
+                    vector.length[lane] = packet.len() as u16;
+                }
+                let mut found = Validated::new();
+                validate(kernel, &mut vector, &mut found);
+                let lengths = vector.length[..packets.len()].to_vec();
+                results.push((found.destination[..packets.len()].to_vec(), found.odd, lengths));
+                cache.free_from(&mut vector, 0);
+            }
+            prop_assert_eq!(&results[0], &results[1]);
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_reason() {
+        let good = header(0, (0x0a00_0001, 0x0a00_0002), 8, 64);
+        assert_eq!(check(&good).map(|packet| packet.length), Ok(28));
+        for cut in 0..20 {
+            assert_eq!(check(&good[..cut]), Err(Drop::Ip4Truncated));
+        }
+        let with = |at: usize, value: u8| {
+            let mut bad = good.clone();
+            bad[at] = value;
+            check(&bad)
+        };
+        assert_eq!(with(0, 0x65), Err(Drop::Ip4Version));
+        assert_eq!(with(0, 0x44), Err(Drop::Ip4HeaderLength));
+        assert_eq!(with(3, 200), Err(Drop::Ip4TotalLength));
+        assert_eq!(with(8, 1), Err(Drop::Ip4Checksum));
+        let of = |source, destination| check(&header(0, (source, destination), 0, 64)).unwrap_err();
+        assert_eq!(of(0x7f00_0001, 0x0a00_0002), Drop::Ip4MartianSource);
+        assert_eq!(of(0xe000_0001, 0x0a00_0002), Drop::Ip4MartianSource);
+        assert_eq!(of(0x0a00_0001, 0x7f00_0002), Drop::Ip4MartianDestination);
+        assert_eq!(of(0x0a00_0001, 0xe000_0005), Drop::Ip4Multicast);
+        assert_eq!(of(0x0a00_0001, u32::MAX), Drop::Ip4Broadcast);
+    }
+}

@@ -1,0 +1,111 @@
+//! IPv4 header checks, 8 lanes a step with AVX-512: gather the header as three
+//! words of eight bytes, and do checksum, version, lengths and addresses as masks.
+
+use std::arch::x86_64::*;
+
+use stoa_engine::pool::SLOT;
+use stoa_engine::{VECTOR, Vector};
+
+use super::ip4_validate::Validated;
+
+/// As [`super::ip4_validate::validate_scalar`].
+pub fn validate(vector: &mut Vector, found: &mut Validated) {
+    debug_assert!(crate::kernel::Kernel::detect() == crate::kernel::Kernel::Avx512);
+    // SAFETY: this kernel is chosen only on processors that have AVX-512 F, BW, DQ and VL.
+    unsafe { validate_all(vector, found) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn validate_all(vector: &mut Vector, found: &mut Validated) {
+    found.odd = [0; VECTOR / 16];
+    for step in 0..vector.len().div_ceil(8) {
+        let at = step * 8;
+        let lanes = (vector.len() - at).min(8);
+        let in_use = ((1u16 << lanes) - 1) as __mmask8;
+        let ok = validate_8(vector, found, at, in_use);
+        let odd = u16::from(in_use & !ok);
+        found.odd[at / 16] |= odd << (at % 16);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __mmask8) -> __mmask8 {
+    let pool = vector.pool();
+    // SAFETY: `at` is a multiple of 8 below VECTOR: 8 elements of each column follow it.
+    let (ids, offsets, lengths) = unsafe {
+        (
+            _mm256_loadu_si256(vector.buffers().as_ptr().add(at).cast()),
+            _mm_loadu_si128(vector.offset.as_ptr().add(at).cast()),
+            _mm_loadu_si128(vector.length.as_ptr().add(at).cast()),
+        )
+    };
+    let ids = _mm512_cvtepu32_epi64(ids);
+    let offsets = _mm512_cvtepu16_epi64(offsets);
+    let lengths = _mm512_cvtepu16_epi64(lengths);
+    let word = |value: i64| _mm512_set1_epi64(value);
+
+    // What may be read: a buffer of this pool, and a header inside the slot.
+    let inside = _mm512_mask_cmplt_epu64_mask(in_use, ids, word(i64::from(pool.count())));
+    let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, word(SLOT as i64 - 20));
+    let inside = _mm512_mask_cmpge_epu64_mask(inside, lengths, word(20));
+    // A length beyond the slot is cut to it, as `Vector::bytes` does.
+    let lengths = _mm512_min_epu64(lengths, _mm512_sub_epi64(word(SLOT as i64), offsets));
+    let place = _mm512_add_epi64(_mm512_mullo_epi64(ids, word(SLOT as i64)), offsets);
+    let base = pool.base().as_ptr().cast_const();
+    // SAFETY: lanes in `inside` own a slot of the pool and read 20 bytes within it;
+    // other lanes are not loaded.
+    let (head, middle, tail) = unsafe {
+        let zero = _mm512_setzero_si512();
+        (
+            _mm512_mask_i64gather_epi64::<1>(zero, inside, place, base.cast()),
+            _mm512_mask_i64gather_epi64::<1>(zero, inside, place, base.add(8).cast()),
+            _mm512_mask_i64gather_epi64::<1>(zero, inside, place, base.add(12).cast()),
+        )
+    };
+    let destination = _mm512_srli_epi64::<32>(tail);
+
+    // The ones' complement sum does not care for byte order: add 16-bit words as they lie.
+    let halves = word(0x0000_ffff_0000_ffff);
+    let pairs = |value| {
+        let high = _mm512_and_si512(_mm512_srli_epi64::<16>(value), halves);
+        _mm512_add_epi64(_mm512_and_si512(value, halves), high)
+    };
+    let sum = _mm512_add_epi64(_mm512_add_epi64(pairs(head), pairs(middle)), pairs(destination));
+    let low32 = word(0xffff_ffff);
+    let sum = _mm512_add_epi64(_mm512_and_si512(sum, low32), _mm512_srli_epi64::<32>(sum));
+    let low16 = word(0xffff);
+    let fold = |sum| _mm512_add_epi64(_mm512_and_si512(sum, low16), _mm512_srli_epi64::<16>(sum));
+    let sum = fold(fold(sum));
+    let ok = _mm512_mask_cmpeq_epi64_mask(inside, sum, low16);
+
+    let byte = |value| _mm512_and_si512(value, word(0xff));
+    let ok = _mm512_mask_cmpeq_epi64_mask(ok, byte(head), word(0x45));
+    let total = _mm512_or_si512(
+        _mm512_slli_epi64::<8>(byte(_mm512_srli_epi64::<16>(head))),
+        byte(_mm512_srli_epi64::<24>(head)),
+    );
+    let ok = _mm512_mask_cmpge_epu64_mask(ok, total, word(20));
+    let ok = _mm512_mask_cmple_epu64_mask(ok, total, lengths);
+
+    // First octets: not 0, not 127, below 224 (RFC 1812 5.3.7).
+    let plain = |ok, octet| {
+        let ok = _mm512_mask_cmplt_epu64_mask(ok, _mm512_sub_epi64(octet, word(1)), word(223));
+        _mm512_mask_cmpneq_epi64_mask(ok, octet, word(127))
+    };
+    let ok = plain(ok, byte(_mm512_srli_epi64::<32>(middle)));
+    let ok = plain(ok, byte(destination));
+
+    // Bytes 3, 2, 1, 0 of each lane: host order. The shuffle counts within 16 bytes.
+    let (even, odd) = (0x8080_8080_0001_0203_u64 as i64, 0x8080_8080_0809_0a0b_u64 as i64);
+    let swap = _mm512_set4_epi64(odd, even, odd, even);
+    let host =
+        _mm512_cvtepi64_epi32(_mm512_maskz_mov_epi64(ok, _mm512_shuffle_epi8(destination, swap)));
+    // SAFETY: as for the loads above.
+    unsafe {
+        _mm256_storeu_si256(found.destination.as_mut_ptr().add(at).cast(), host);
+        let cut = _mm512_cvtepi64_epi16(total);
+        _mm_mask_storeu_epi16(vector.length.as_mut_ptr().add(at).cast(), ok, cut);
+    }
+    ok
+}

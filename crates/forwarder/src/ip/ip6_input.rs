@@ -1,0 +1,154 @@
+//! `ip6-input`: checks IPv6 packets and, where no feature is on, looks them up:
+//! the first half of the trunk (RFC 8200).
+
+use std::sync::Arc;
+
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_wire::ipv6;
+
+use super::ip6_validate::{Scope, check};
+use super::{ERROR, LOCAL, REWRITE, follow, uniform};
+use crate::drops::Drop;
+use crate::ethernet::interface_flags::{FORWARD6, IP6};
+use crate::flow;
+use crate::shared::{Addresses, Shared};
+
+/// Where packets go from here; features last, in the order of the arc.
+pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-reverse-path"];
+const FIRST_FEATURE: u16 = 3;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip6Input { shared: shared.clone(), destinations: [0; VECTOR], values: [0; VECTOR] })
+}
+
+struct Ip6Input {
+    shared: Arc<Shared>,
+    destinations: [u128; VECTOR],
+    values: [u32; VECTOR],
+}
+
+/// Says in the `next` column that a lane is plain and waits for its route.
+const PLAIN: u16 = 0;
+
+impl Node for Ip6Input {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let shared = &*self.shared;
+        let addresses = shared.addresses.read(cx.reader);
+        let mut odd = 0;
+        for lane in 0..lanes {
+            let next = examine(shared, addresses, vector, lane, &mut self.destinations[lane]);
+            vector.next[lane] = next;
+            odd |= next;
+        }
+        shared.ip6.lookup_batch(&self.destinations[..lanes], &mut self.values[..lanes]);
+        if odd == PLAIN
+            && let Some(value) = uniform(&self.values[..lanes])
+            && !shared.next_hops.is_group(value)
+        {
+            let next = follow(shared, vector, 0, value);
+            let adjacency = vector.adjacency[0];
+            vector.adjacency[..lanes].fill(adjacency);
+            return Next::All(next);
+        }
+        for lane in 0..lanes {
+            if vector.next[lane] == PLAIN {
+                vector.next[lane] = route(shared, vector, lane, self.values[lane]);
+            }
+        }
+        Next::Lanes
+    }
+}
+
+/// Checks one lane: its next node, or [`PLAIN`].
+#[inline(always)]
+fn examine(
+    shared: &Shared,
+    addresses: &Addresses,
+    vector: &mut Vector,
+    lane: usize,
+    destination: &mut u128,
+) -> u16 {
+    let packet = match check(vector.bytes(lane)) {
+        Ok(packet) => packet,
+        Err(reason) => return reason.next(),
+    };
+    vector.length[lane] = packet.length;
+    *destination = packet.destination;
+    let line = shared.interface(vector.rx_if[lane]).flags();
+    let trunk = vector.flags[lane] == 0
+        && packet.scope == Scope::Global
+        && line & (IP6 | FORWARD6) == IP6 | FORWARD6
+        && shared.features6.is_idle();
+    if trunk { PLAIN } else { closer(shared, addresses, vector, lane, (packet.scope, line)) }
+}
+
+/// A lane that is not plain.
+#[cold]
+#[inline(never)]
+fn closer(
+    shared: &Shared,
+    addresses: &Addresses,
+    vector: &mut Vector,
+    lane: usize,
+    (scope, line): (Scope, u32),
+) -> u16 {
+    if line & IP6 == 0 {
+        return Drop::Ip6Disabled.next();
+    }
+    let destination = destination_of(vector.bytes(lane));
+    let interface = vector.rx_if[lane];
+    match scope {
+        Scope::Group if has_joined(addresses, interface, destination) => return LOCAL,
+        Scope::Group => return Drop::Ip6Multicast.next(),
+        _ if vector.flags[lane] & flags::MULTICAST != 0 => return Drop::Ip6LinkMulticast.next(),
+        Scope::ToLink => {
+            let own = addresses.of(interface).and_then(|own| own.link_local);
+            return if own.is_some_and(|own| u128::from(own) == destination) {
+                LOCAL
+            } else {
+                Drop::Ip6LinkLocal.next()
+            };
+        }
+        Scope::Global | Scope::FromLink => {}
+    }
+    if let Some(feature) = shared.features6.next(interface, 0)
+        && scope == Scope::Global
+    {
+        return FIRST_FEATURE + feature as u16;
+    }
+    let value = shared.ip6.lookup(destination);
+    match route(shared, vector, lane, value) {
+        REWRITE | ERROR if scope == Scope::FromLink => Drop::Ip6LinkLocal.next(),
+        REWRITE | ERROR if line & FORWARD6 == 0 => Drop::Ip6NotForwarding.next(),
+        // `REWRITE` is `PLAIN` as well: it is routed once more with the others.
+        next => next,
+    }
+}
+
+fn destination_of(bytes: &[u8]) -> u128 {
+    let octets = bytes.get(24..ipv6::LENGTH).and_then(<[u8]>::first_chunk::<16>);
+    octets.map_or(0, |octets| u128::from_be_bytes(*octets))
+}
+
+/// Whether the group is all nodes, all routers, or the solicited node of an
+/// address of the interface (RFC 4291 2.8).
+fn has_joined(addresses: &Addresses, interface: u32, group: u128) -> bool {
+    if group == u128::from(ipv6::ALL_NODES) || group == u128::from(ipv6::ALL_ROUTERS) {
+        return true;
+    }
+    let Some(own) = addresses.of(interface) else { return false };
+    let mut all = own.ip6.iter().map(|(address, _)| *address).chain(own.link_local);
+    all.any(|address| u128::from(ipv6::solicited_node(address)) == group)
+}
+
+/// Follows the route of a lane; the flow hash is made only for groups.
+#[inline(always)]
+pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+    if shared.next_hops.is_group(value) {
+        vector.hash[lane] = flow::hash6(vector.bytes(lane));
+    }
+    follow(shared, vector, lane, value)
+}

@@ -1,0 +1,70 @@
+//! IP unicast: validate, look up, rewrite. IPv4 and IPv6 have the same steps in
+//! files of their own.
+
+pub mod ip4_input;
+pub mod ip4_local;
+pub mod ip4_lookup;
+pub mod ip4_rewrite;
+pub mod ip4_validate;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ip4_validate_avx512;
+pub mod ip6_input;
+pub mod ip6_local;
+pub mod ip6_lookup;
+pub mod ip6_rewrite;
+pub mod ip6_validate;
+pub mod reverse_path;
+
+use stoa_engine::Vector;
+use stoa_tables::next_hop::Resolved;
+
+use crate::drops::Drop;
+use crate::icmp::Trouble;
+use crate::shared::{Shared, Verdict};
+
+/// The first edges of `ip4-input`, `ip4-lookup` and their IPv6 sisters.
+pub const REWRITE: u16 = 0;
+/// See [`REWRITE`].
+pub const LOCAL: u16 = 1;
+/// See [`REWRITE`].
+pub const ERROR: u16 = 2;
+
+/// The value of all elements, when they are equal.
+#[inline(always)]
+pub(crate) fn uniform(column: &[u32]) -> Option<u32> {
+    let first = *column.first()?;
+    (column.iter().fold(0, |odd, value| odd | (value ^ first)) == 0).then_some(first)
+}
+
+/// Follows the next hop of a lane: sets its adjacency and says its edge.
+#[inline(always)]
+pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+    match shared.next_hops.resolve(value, vector.hash[lane]) {
+        Resolved::Adjacency(adjacency) => {
+            vector.adjacency[lane] = adjacency;
+            REWRITE
+        }
+        Resolved::Special { code, .. } => verdict(vector, lane, Verdict::of(code)),
+        Resolved::Missing => verdict(vector, lane, Verdict::NoRoute),
+    }
+}
+
+/// What a next hop that is no adjacency does with a lane.
+#[cold]
+#[inline(never)]
+fn verdict(vector: &mut Vector, lane: usize, verdict: Verdict) -> u16 {
+    let is_ip4 = vector.bytes(lane).first().is_some_and(|byte| byte >> 4 == 4);
+    let pick = |ip4: Drop, ip6: Drop| if is_ip4 { ip4.next() } else { ip6.next() };
+    let trouble = match verdict {
+        Verdict::Local => return LOCAL,
+        Verdict::Blackhole => return pick(Drop::Ip4Blackhole, Drop::Ip6Blackhole),
+        Verdict::Broadcast => return Drop::Ip4Broadcast.next(),
+        Verdict::NoRoute => Trouble::NoRoute,
+        Verdict::Unreachable => Trouble::Unreachable,
+        Verdict::Prohibited => Trouble::Prohibited,
+        Verdict::LinkDown => Trouble::LinkDown,
+    };
+    vector.adjacency[lane] = trouble.code();
+    ERROR
+}

@@ -1,0 +1,130 @@
+//! One neighbour and its states (RFC 4861 7.3.2; ARP neighbours follow the same).
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use stoa_engine::Packet;
+
+/// An interface and an address on its link.
+pub type Key = (u32, IpAddr);
+
+/// Milliseconds since the forwarder began.
+pub type Millis = u64;
+
+/// Packets that wait for one neighbour at most.
+pub const QUEUE: usize = 16;
+/// Time between two questions: RETRANS_TIMER.
+pub const RETRANSMIT_MS: Millis = 1000;
+/// Questions before giving up: MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT.
+pub const SOLICITS: u8 = 3;
+/// How long an answer is trusted: REACHABLE_TIME.
+pub const REACHABLE_MS: Millis = 30_000;
+/// How long traffic may show that a stale neighbour lives: DELAY_FIRST_PROBE_TIME.
+pub const DELAY_MS: Millis = 5000;
+/// How long a neighbour that does not answer is left alone.
+pub const FAILED_MS: Millis = 3000;
+/// How long an unused neighbour is remembered.
+pub const FORGET_MS: Millis = 600_000;
+
+/// What is known of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Asked for, no answer yet.
+    Incomplete,
+    /// Confirmed of late.
+    Reachable,
+    /// Known, not confirmed of late, not used since.
+    Stale,
+    /// Used while stale: about to be asked again.
+    Delay,
+    /// Asked again, directly.
+    Probe,
+    /// Does not answer.
+    Failed,
+    /// Configured.
+    Permanent,
+}
+
+impl State {
+    /// The name in `stoa show neighbors`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Incomplete => "incomplete",
+            Self::Reachable => "reachable",
+            Self::Stale => "stale",
+            Self::Delay => "delay",
+            Self::Probe => "probe",
+            Self::Failed => "failed",
+            Self::Permanent => "permanent",
+        }
+    }
+
+    /// Whether packets can be sent to it.
+    pub fn is_resolved(self) -> bool {
+        !matches!(self, Self::Incomplete | Self::Failed)
+    }
+}
+
+/// A neighbour.
+#[derive(Debug)]
+pub struct Entry {
+    /// The state.
+    pub state: State,
+    /// Its MAC address, when resolved.
+    pub mac: [u8; 6],
+    /// When it was last confirmed, or came into being.
+    pub confirmed: Millis,
+    /// When something is to be done about it.
+    pub deadline: Millis,
+    /// Questions asked in this state.
+    pub tries: u8,
+    /// Packets that wait.
+    pub queue: VecDeque<Packet>,
+    /// Routes that lead through it: it is kept while there are any.
+    pub pins: u32,
+    /// Names the neighbour in the adjacencies made for it.
+    pub serial: u64,
+    /// The adjacency of the forwarding table.
+    pub adjacency: u32,
+    /// The next hop that stands for it.
+    pub next_hop: u32,
+    /// Whether a host route leads to it.
+    pub has_route: bool,
+    /// Packets sent to it when last looked at.
+    pub used: u64,
+}
+
+impl Entry {
+    /// A neighbour that nothing is known of.
+    pub fn new(now: Millis) -> Self {
+        Self {
+            state: State::Incomplete,
+            mac: [0; 6],
+            confirmed: now,
+            deadline: now,
+            tries: 0,
+            queue: VecDeque::new(),
+            pins: 0,
+            serial: 0,
+            adjacency: 0,
+            next_hop: 0,
+            has_route: false,
+            used: 0,
+        }
+    }
+
+    /// Takes in that the neighbour has this MAC address.
+    pub fn confirm(&mut self, mac: [u8; 6], now: Millis) {
+        (self.mac, self.state) = (mac, State::Reachable);
+        (self.confirmed, self.deadline, self.tries) = (now, now + REACHABLE_MS, 0);
+    }
+
+    /// Takes in a hint of a MAC address that nobody has confirmed (RFC 4861 7.2.3).
+    pub fn hint(&mut self, mac: [u8; 6], now: Millis) {
+        if self.state.is_resolved() && self.mac == mac {
+            return;
+        }
+        (self.mac, self.state) = (mac, State::Stale);
+        (self.deadline, self.tries) = (now + FORGET_MS, 0);
+    }
+}

@@ -1,0 +1,143 @@
+//! Frames that the main thread sends about neighbours: ARP (RFC 826) and
+//! neighbour solicitations and advertisements (RFC 4861).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::ethernet::Mac;
+use stoa_wire::{arp, ethernet::ethertype, ipv6, ndp, protocol};
+
+/// How frames of an interface begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The interface's MAC address.
+    pub mac: [u8; 6],
+    /// VLAN tags, outer first: ethertype and id.
+    pub tags: Vec<(u16, u16)>,
+}
+
+impl Link {
+    /// The link-layer header of frames to `destination`.
+    pub fn header(&self, destination: [u8; 6], ethertype: u16) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(22);
+        bytes.extend(destination);
+        bytes.extend(self.mac);
+        for (tpid, vid) in &self.tags {
+            bytes.extend(tpid.to_be_bytes());
+            bytes.extend(vid.to_be_bytes());
+        }
+        bytes.extend(ethertype.to_be_bytes());
+        bytes
+    }
+
+    fn frame(&self, destination: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = self.header(destination, ethertype);
+        bytes.extend(payload);
+        bytes
+    }
+
+    fn arp(&self, destination: [u8; 6], packet: &arp::Packet) -> Vec<u8> {
+        let mut payload = [0; arp::LENGTH];
+        // The buffer has exactly the length of a packet.
+        let _ = packet.build(&mut payload);
+        self.frame(destination, ethertype::ARP, &payload)
+    }
+
+    /// Asks who has `target`: the whole link, or `known` alone.
+    pub fn solicit(&self, source: IpAddr, target: IpAddr, known: Option<[u8; 6]>) -> Vec<u8> {
+        match (source, target) {
+            (IpAddr::V4(source), IpAddr::V4(target)) => {
+                let packet = arp::Packet::request(Mac(self.mac), source, target);
+                self.arp(known.unwrap_or(Mac::BROADCAST.0), &packet)
+            }
+            (IpAddr::V6(source), IpAddr::V6(target)) => self.solicit6(source, target, known),
+            _ => Vec::new(),
+        }
+    }
+
+    fn solicit6(&self, source: Ipv6Addr, target: Ipv6Addr, known: Option<[u8; 6]>) -> Vec<u8> {
+        let group = ipv6::solicited_node(target);
+        let destination = if known.is_some() { target } else { group };
+        let mac = known.unwrap_or(Mac::of_ip6_group(group).0);
+        self.nd(mac, (source, destination), |out, pseudo| {
+            ndp::build_solicitation(out, pseudo, target, Some(Mac(self.mac))).unwrap_or(0)
+        })
+    }
+
+    /// Answers an ARP request.
+    pub fn arp_reply(&self, request: &arp::Packet) -> Vec<u8> {
+        let reply = arp::Packet::reply(request, Mac(self.mac));
+        self.arp(request.sender_mac.0, &reply)
+    }
+
+    /// Announces one of our IPv4 addresses (RFC 5227 3).
+    pub fn announce(&self, address: Ipv4Addr) -> Vec<u8> {
+        self.arp(Mac::BROADCAST.0, &arp::Packet::announcement(Mac(self.mac), address))
+    }
+
+    /// Tells `to` that we have `target`; with `to` unspecified, tells all nodes.
+    pub fn advertise(&self, target: Ipv6Addr, to: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
+        let is_all = to.is_unspecified();
+        let to = if is_all { ipv6::ALL_NODES } else { to };
+        let mac = if is_all { Mac::of_ip6_group(to).0 } else { mac };
+        let solicited = if is_all { 0 } else { ndp::flag::SOLICITED };
+        let flags = ndp::flag::ROUTER | ndp::flag::OVERRIDE | solicited;
+        self.nd(mac, (target, to), |out, pseudo| {
+            ndp::build_advertisement(out, pseudo, target, flags, Some(Mac(self.mac))).unwrap_or(0)
+        })
+    }
+
+    fn nd(
+        &self,
+        mac: [u8; 6],
+        (source, destination): (Ipv6Addr, Ipv6Addr),
+        build: impl Fn(&mut [u8], &Pseudo) -> usize,
+    ) -> Vec<u8> {
+        let mut packet = [0; ipv6::LENGTH + ndp::LENGTH_WITH_MAC];
+        let (head, body) = packet.split_at_mut(ipv6::LENGTH);
+        let length = build(body, &Pseudo::Ip6 { source, destination });
+        let header = ipv6::Builder {
+            hop_limit: ndp::HOP_LIMIT,
+            ..ipv6::Builder::new(source, destination, protocol::ICMP6)
+        };
+        // The header always fits: the buffer begins with its length.
+        let _ = header.build(head, length);
+        self.frame(mac, ethertype::IP6, &packet[..ipv6::LENGTH + length])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        Link { mac: [2, 0, 0, 0, 0, 1], tags: vec![(0x8100, 100)] }
+    }
+
+    #[test]
+    fn arp_goes_out_with_its_tag() {
+        let frame = link().solicit("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), None);
+        assert_eq!(frame[..6], [0xff; 6]);
+        assert_eq!(frame[12..18], [0x81, 0, 0, 100, 8, 6]);
+        let packet = arp::check(&frame[18..]).unwrap();
+        assert!(packet.is_request());
+        let reply = link().arp_reply(packet);
+        assert!(arp::check(&reply[18..]).unwrap().is_reply());
+        assert_eq!(reply[..6], link().mac);
+    }
+
+    #[test]
+    fn neighbor_discovery_passes_its_own_checks() {
+        let (ours, theirs) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
+        for frame in [
+            link().solicit(IpAddr::V6(ours), IpAddr::V6(theirs), None),
+            link().solicit(IpAddr::V6(ours), IpAddr::V6(theirs), Some([2, 0, 0, 0, 0, 2])),
+            link().advertise(ours, theirs, [2, 0, 0, 0, 0, 2]),
+            link().advertise(ours, Ipv6Addr::UNSPECIFIED, [0; 6]),
+        ] {
+            let view = ipv6::check(&frame[18..]).unwrap();
+            let upper = view.upper().unwrap();
+            ndp::check(view.header(), upper.payload).unwrap();
+        }
+    }
+}

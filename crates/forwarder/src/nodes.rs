@@ -1,0 +1,63 @@
+//! The list of nodes, in the order of a packet's way, and the port inputs.
+
+use std::sync::Arc;
+
+use stoa_engine::NodeSpec;
+
+use crate::ethernet;
+use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
+use crate::ip::{
+    ip4_input, ip4_local, ip4_lookup, ip4_rewrite, ip6_input, ip6_local, ip6_lookup, ip6_rewrite,
+    reverse_path,
+};
+use crate::neighbor::{arp_input, nd_input, neighbor_resolve};
+use crate::shared::Shared;
+
+/// The node that received frames go to.
+pub const ENTRY: &str = "ethernet-input";
+
+macro_rules! nodes {
+    ($($name:literal $sentence:literal $edges:expr, $make:expr;)*) => {
+        /// All nodes. `port-output` follows after the last.
+        pub const NODES: &[NodeSpec<Arc<Shared>>] = &[$(NodeSpec {
+            name: $name,
+            sentence: $sentence,
+            edges: $edges,
+            make: $make,
+        },)*];
+    };
+}
+
+nodes! {
+    "ethernet-input" "finds the interface by VLAN tags and MAC, and the protocol by ethertype"
+        ethernet::EDGES, ethernet::make;
+    "arp-input" "hands ARP to the main thread" arp_input::EDGES, arp_input::make;
+    "ip4-input" "checks IPv4 packets and routes them" ip4_input::EDGES, ip4_input::make;
+    "ip6-input" "checks IPv6 packets and routes them" ip6_input::EDGES, ip6_input::make;
+    "ip4-reverse-path" "refuses IPv4 sources that are not reachable this way (uRPF)"
+        reverse_path::EDGES4, reverse_path::make4;
+    "ip6-reverse-path" "refuses IPv6 sources that are not reachable this way (uRPF)"
+        reverse_path::EDGES6, reverse_path::make6;
+    "ip4-local" "delivers IPv4 packets for our own addresses" ip4_local::EDGES, ip4_local::make;
+    "ip6-local" "delivers IPv6 packets for our own addresses" ip6_local::EDGES, ip6_local::make;
+    "icmp4-echo" "answers pings" icmp4_echo::EDGES, icmp4_echo::make;
+    "icmp6-echo" "answers IPv6 pings" icmp6_echo::EDGES, icmp6_echo::make;
+    "nd-input" "hands neighbour discovery to the main thread" nd_input::EDGES, nd_input::make;
+    "icmp4-error" "tells senders why their packet cannot go on" icmp4_error::EDGES, icmp4_error::make;
+    "icmp6-error" "tells IPv6 senders why their packet cannot go on"
+        icmp6_error::EDGES, icmp6_error::make;
+    "ip4-lookup" "routes IPv4 packets of features and of our own" ip4_lookup::EDGES, ip4_lookup::make;
+    "ip6-lookup" "routes IPv6 packets of features and of our own" ip6_lookup::EDGES, ip6_lookup::make;
+    "ip4-rewrite" "counts down the TTL and writes the link-layer header"
+        ip4_rewrite::EDGES, ip4_rewrite::make;
+    "ip6-rewrite" "counts down the hop limit and writes the link-layer header"
+        ip6_rewrite::EDGES, ip6_rewrite::make;
+    "neighbor-resolve" "hands packets to unresolved neighbours to the main thread"
+        neighbor_resolve::EDGES, neighbor_resolve::make;
+}
+
+/// The graph as the documentation shows it.
+pub fn picture() -> String {
+    let inputs: Vec<_> = stoa_ports::INPUTS.iter().map(|input| (*input, ENTRY)).collect();
+    stoa_engine::picture::mermaid(NODES, &inputs)
+}

@@ -1,0 +1,167 @@
+//! What all workers of a forwarder share. Everything here is read without locks:
+//! it is atomic words, tables that change in place, or published as a whole.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stoa_engine::INTERFACES;
+use stoa_engine::arc::FeatureArc;
+use stoa_engine::quiescence::Published;
+use stoa_tables::adjacency::AdjacencyReader;
+use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
+use stoa_tables::next_hop::NextHopReader;
+
+use crate::ethernet::InterfaceLine;
+use crate::ethernet::vlan_table::VlanTables;
+use crate::kernel::Kernel;
+
+/// What a next hop says when it is no adjacency: the code in its drop kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verdict {
+    /// No route; also what an id that was never published means.
+    NoRoute = 0,
+    /// One of our own addresses.
+    Local = 1,
+    /// Drop silently.
+    Blackhole = 2,
+    /// Drop, and say that the host is unreachable.
+    Unreachable = 3,
+    /// Drop, and say that it is prohibited.
+    Prohibited = 4,
+    /// The broadcast address of one of our networks.
+    Broadcast = 5,
+    /// All paths are down.
+    LinkDown = 6,
+}
+
+impl Verdict {
+    /// The inverse of `as u8`; what is unknown is no route.
+    #[inline(always)]
+    pub fn of(code: u8) -> Self {
+        match code {
+            1 => Self::Local,
+            2 => Self::Blackhole,
+            3 => Self::Unreachable,
+            4 => Self::Prohibited,
+            5 => Self::Broadcast,
+            6 => Self::LinkDown,
+            _ => Self::NoRoute,
+        }
+    }
+}
+
+/// The addresses of one interface that answers are sent from.
+#[derive(Clone, Debug, Default)]
+pub struct InterfaceAddresses {
+    /// IPv4 addresses with prefix lengths, the primary first.
+    pub ip4: Vec<(Ipv4Addr, u8)>,
+    /// IPv6 addresses with prefix lengths, link-local not among them.
+    pub ip6: Vec<(Ipv6Addr, u8)>,
+    /// The link-local address.
+    pub link_local: Option<Ipv6Addr>,
+}
+
+/// The addresses of all interfaces.
+#[derive(Clone, Debug, Default)]
+pub struct Addresses {
+    /// By interface index.
+    pub by_interface: Vec<InterfaceAddresses>,
+}
+
+impl Addresses {
+    /// The addresses of an interface; nothing when it has none.
+    pub fn of(&self, interface: u32) -> Option<&InterfaceAddresses> {
+        self.by_interface.get(interface as usize)
+    }
+
+    /// The IPv4 address to answer from: the interface's own, else any of ours.
+    pub fn source4(&self, interface: u32) -> Option<Ipv4Addr> {
+        let own = self.of(interface).and_then(|addresses| addresses.ip4.first());
+        let any = || self.by_interface.iter().find_map(|addresses| addresses.ip4.first());
+        own.or_else(any).map(|(address, _)| *address)
+    }
+
+    /// The IPv6 address to answer from: the interface's own, else any global one
+    /// of ours, else the link-local one.
+    pub fn source6(&self, interface: u32) -> Option<Ipv6Addr> {
+        let own = self.of(interface).and_then(|addresses| addresses.ip6.first());
+        let any = || self.by_interface.iter().find_map(|addresses| addresses.ip6.first());
+        let link_local = || self.of(interface).and_then(|addresses| addresses.link_local);
+        own.or_else(any).map(|(address, _)| *address).or_else(link_local)
+    }
+}
+
+/// What all workers share.
+pub struct Shared {
+    interfaces: Box<[InterfaceLine]>,
+    /// From VLAN tags to sub-interfaces.
+    pub vlans: Published<VlanTables>,
+    /// Addresses to answer from.
+    pub addresses: Published<Addresses>,
+    /// IPv4 routes.
+    pub ip4: Ip4LpmReader,
+    /// IPv6 routes.
+    pub ip6: Ip6LpmReader,
+    /// What routes lead to.
+    pub next_hops: NextHopReader,
+    /// How packets leave.
+    pub adjacencies: AdjacencyReader,
+    /// Features between `ip4-input` and `ip4-lookup`.
+    pub features4: FeatureArc,
+    /// Features between `ip6-input` and `ip6-lookup`.
+    pub features6: FeatureArc,
+    /// The SIMD kernel in use.
+    pub kernel: Kernel,
+    /// Whether some interface does not forward, so that forwarding has to be looked up.
+    pub partly_forwarding: AtomicBool,
+}
+
+/// The tables that a forwarder was made with.
+pub struct Readers {
+    /// IPv4 routes.
+    pub ip4: Ip4LpmReader,
+    /// IPv6 routes.
+    pub ip6: Ip6LpmReader,
+    /// Next hops.
+    pub next_hops: NextHopReader,
+    /// Adjacencies.
+    pub adjacencies: AdjacencyReader,
+}
+
+/// Features of the IPv4 unicast arc in order.
+pub const FEATURES4: &[&str] = &["ip4-reverse-path"];
+/// Features of the IPv6 unicast arc in order.
+pub const FEATURES6: &[&str] = &["ip6-reverse-path"];
+
+impl Shared {
+    /// Without interfaces and addresses.
+    pub fn new(readers: Readers, kernel: Kernel) -> Self {
+        let Readers { ip4, ip6, next_hops, adjacencies } = readers;
+        Self {
+            interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
+            vlans: Published::new(VlanTables::default()),
+            addresses: Published::new(Addresses::default()),
+            ip4,
+            ip6,
+            next_hops,
+            adjacencies,
+            features4: FeatureArc::new(FEATURES4),
+            features6: FeatureArc::new(FEATURES6),
+            kernel,
+            partly_forwarding: AtomicBool::new(false),
+        }
+    }
+
+    /// What workers know of an interface.
+    #[inline(always)]
+    pub fn interface(&self, index: u32) -> &InterfaceLine {
+        &self.interfaces[index as usize % INTERFACES]
+    }
+
+    /// Whether some interface does not forward.
+    #[inline(always)]
+    pub fn is_partly_forwarding(&self) -> bool {
+        self.partly_forwarding.load(Ordering::Relaxed)
+    }
+}
