@@ -96,10 +96,13 @@ pub struct MemifConfig {
     pub ring_size: u32,
     /// Bytes of each buffer, 256 to 65,536, a multiple of 64; 0: 2,048. Slave only.
     pub buffer_size: u32,
-    /// Queues towards us, 1 to 16; 0: one. The master takes what the slave brings, up to this.
+    /// Queues towards us, 1 to 16; 0: one. Slave only: the master takes what the slave brings.
     pub rx_queues: u16,
-    /// Queues towards the peer, 1 to 16; 0: one. As `rx_queues`.
+    /// Queues towards the peer, 1 to 16; 0: one. Slave only.
     pub tx_queues: u16,
+    /// Accept memory that the peer could take away (a DPDK zero-copy client cannot
+    /// seal its huge pages); such a peer can end this program. Master only.
+    pub trust_memory: bool,
     /// The port's own MAC address. `None`: one made from random.
     pub mac: Option<[u8; 6]>,
 }

@@ -9,9 +9,11 @@
 
 pub mod af_packet;
 mod config;
+mod cursor;
 mod error;
 pub mod generator;
 mod link;
+pub mod memif;
 mod netns;
 pub mod null;
 pub mod offload;
@@ -41,7 +43,7 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
     match config {
         PortConfig::AfPacket(config) => Ok(Box::new(af_packet::open(config)?)),
         PortConfig::Tap(_) => missing("tap"),
-        PortConfig::Memif(_) => missing("memif"),
+        PortConfig::Memif(config) => Ok(Box::new(memif::open(config)?)),
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
         PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),

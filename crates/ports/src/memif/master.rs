@@ -1,0 +1,158 @@
+//! The master's part of the handshake: it maps what the slave shares and checks it.
+//!
+//! ```text
+//! master                slave
+//!   HELLO  --------------->          (in the lobby)
+//!          <---------------  INIT    (in the lobby)
+//!   ACK    --------------->
+//!          <---------------  ADD_REGION + file    } each answered by ACK
+//!          <---------------  ADD_RING + eventfd   }
+//!          <---------------  CONNECT
+//!   CONNECTED ------------>
+//! ```
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use stoa_engine::Queues;
+
+use super::lobby::Arrival;
+use super::messages::{AddRing, Init, Message, VERSION};
+use super::region::Region;
+use super::ring::{Link, Place, Ring};
+use super::rx::MemifRx;
+use super::socket::{Channel, Ended};
+use super::tx::MemifTx;
+use super::{Established, NAME, QUEUES_MAX, REGIONS_MAX, Settings};
+use crate::cursor::Side;
+
+/// A ring that the slave described.
+struct Offer {
+    place: Place,
+    doorbell: OwnedFd,
+}
+
+/// What the slave has said so far.
+pub(crate) struct Handshake {
+    pub(crate) channel: Channel,
+    trust_memory: bool,
+    peer: String,
+    regions: Vec<Region>,
+    s2m: Vec<Offer>,
+    m2s: Vec<Offer>,
+}
+
+impl Handshake {
+    /// Checks who came; on success the slave is told to go on.
+    pub(crate) fn begin(arrival: Arrival, settings: &Settings) -> Result<Self, Ended> {
+        let Arrival { channel, init } = arrival;
+        let accepted = check(&init, settings).and_then(|()| channel.send(&Message::Ack, None));
+        if let Err(Ended::Refused(reason)) = &accepted {
+            channel.say_goodbye(reason);
+        }
+        accepted?;
+        let trust_memory = settings.trust_memory;
+        let (regions, s2m, m2s) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { channel, trust_memory, peer: init.name, regions, s2m, m2s })
+    }
+
+    /// Hears one message; `None` until the link is up.
+    pub(crate) fn hear(
+        &mut self,
+        message: Message,
+        file: Option<OwnedFd>,
+    ) -> Result<Option<Established>, Ended> {
+        match (message, file) {
+            (Message::AddRegion { index, size }, Some(file)) => {
+                if usize::from(index) != self.regions.len() || index >= REGIONS_MAX {
+                    return Err(Ended::refused(format!("region {index} is out of order")));
+                }
+                let region = Region::map(&file, size, self.trust_memory).map_err(Ended::refused)?;
+                self.regions.push(region);
+            }
+            (Message::AddRing(ring), Some(doorbell)) => self.add_ring(&ring, doorbell)?,
+            (Message::Connect { .. }, None) => {
+                let established = self.establish()?;
+                self.channel.send(&Message::Connected { name: NAME.into() }, None)?;
+                return Ok(Some(established));
+            }
+            (message, _) => {
+                let kind = format!("{message:?}");
+                let kind = kind.split([' ', '(']).next().unwrap_or_default();
+                return Err(Ended::refused(format!("unexpected {kind}, or its file is missing")));
+            }
+        }
+        self.channel.send(&Message::Ack, None)?;
+        Ok(None)
+    }
+
+    fn add_ring(&mut self, ring: &AddRing, doorbell: OwnedFd) -> Result<(), Ended> {
+        let offers = if ring.s2m { &mut self.s2m } else { &mut self.m2s };
+        if usize::from(ring.index) != offers.len() || ring.index >= QUEUES_MAX {
+            return Err(Ended::refused(format!("ring {} is out of order", ring.index)));
+        }
+        check_doorbell(&doorbell)?;
+        let AddRing { region, offset, log2_size, .. } = *ring;
+        offers.push(Offer { place: Place { region, offset, log2_size }, doorbell });
+        Ok(())
+    }
+
+    fn establish(&mut self) -> Result<Established, Ended> {
+        let regions: Arc<[Region]> = std::mem::take(&mut self.regions).into();
+        let link = Arc::new(Link::default());
+        let open = |offer: Offer| {
+            Ring::new(&regions, offer.place, Side::Taker, offer.doorbell, &link)
+                .map_err(Ended::refused)
+        };
+        let bytes: usize = regions.iter().map(Region::length).sum();
+        let (s2m, m2s) = (std::mem::take(&mut self.s2m), std::mem::take(&mut self.m2s));
+        let detail = format!(
+            "master of {}: {} rings in, {} out, {bytes} bytes shared",
+            self.peer,
+            s2m.len(),
+            m2s.len(),
+        );
+        let mut queues = Queues::default();
+        for offer in s2m {
+            queues.rx.push(Box::new(MemifRx::new(open(offer)?, None)));
+        }
+        for offer in m2s {
+            queues.tx.push(Box::new(MemifTx::new(open(offer)?, None)));
+        }
+        Ok(Established { queues, link, detail })
+    }
+}
+
+fn check(init: &Init, settings: &Settings) -> Result<(), Ended> {
+    if init.version != VERSION {
+        return Err(Ended::refused(format!(
+            "memif version {:#06x}: 2.0 is spoken here",
+            init.version
+        )));
+    }
+    if init.mode != 0 {
+        return Err(Ended::refused(format!(
+            "mode {}: only Ethernet (0) is spoken here",
+            init.mode
+        )));
+    }
+    // In constant time: how much of a guess is right stays unknown.
+    let pairs = init.secret.iter().zip(&settings.secret);
+    if pairs.fold(0, |odd, (theirs, ours)| odd | (theirs ^ ours)) != 0 {
+        return Err(Ended::refused("wrong secret"));
+    }
+    Ok(())
+}
+
+/// A doorbell must be an eventfd, for a worker writes to it: a pipe or a file of the
+/// peer's own file system could hold the worker up.
+fn check_doorbell(doorbell: &OwnedFd) -> Result<(), Ended> {
+    let what = std::fs::read_link(format!("/proc/self/fd/{}", doorbell.as_raw_fd()));
+    if !what.is_ok_and(|what| what.to_string_lossy().contains("[eventfd]")) {
+        return Err(Ended::refused("a ring's descriptor is not an eventfd"));
+    }
+    let flags = OFlag::from_bits_retain(fcntl(doorbell, FcntlArg::F_GETFL)?);
+    fcntl(doorbell, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    Ok(())
+}

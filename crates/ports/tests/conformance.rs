@@ -1,0 +1,265 @@
+//! What every driver owes the forwarder, whatever lies behind it.
+//!
+//! A driver with two ends is tested as a [`Pair`]: two ports joined back to back.
+//! To add one, write a function that makes such a pair and one test that gives it
+//! to [`conform`].
+
+mod harness;
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use stoa_engine::pool::{FRAME_MAX, HugePages};
+use stoa_engine::{Doze, Pool};
+use stoa_ports::{GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig, PortConfig};
+
+use harness::{End, until};
+
+/// Two ports joined back to back, both up.
+struct Pair {
+    near: End,
+    far: End,
+    /// What must live as long as the pair: folders, namespaces.
+    _keep: Box<dyn Any>,
+}
+
+/// A frame that tells its number: Ethernet with a local experimental type, so that a
+/// kernel in between leaves it alone.
+fn frame(number: usize, length: usize) -> Vec<u8> {
+    let mut frame = vec![0; length.max(20)];
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame[14..18].copy_from_slice(&(number as u32).to_be_bytes());
+    for (at, byte) in frame.iter_mut().enumerate().skip(18) {
+        *byte = (at * 7 + number) as u8;
+    }
+    frame.truncate(length);
+    frame
+}
+
+fn is_ours(frame: &[u8]) -> bool {
+    frame.get(12..14) == Some(&[0x88, 0xb5])
+}
+
+/// Sends all frames from one end while receiving at the other; returns what came.
+fn carry(from: &mut End, to: &mut End, frames: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let (mut sent, mut got) = (0, Vec::new());
+    until("all frames", || {
+        sent += from.send(&frames[sent..]);
+        got.extend(to.receive().into_iter().filter(|frame| is_ours(frame)));
+        (got.len() >= frames.len()).then_some(())
+    });
+    assert_eq!(sent, frames.len());
+    got
+}
+
+/// Frames of every size come in order and whole, in both directions.
+fn frames_come_whole_and_in_order(pair: &mut Pair) {
+    let frames: Vec<Vec<u8>> = (60..=1514).map(|length| frame(length, length)).collect();
+    assert!(carry(&mut pair.near, &mut pair.far, &frames) == frames);
+    assert!(carry(&mut pair.far, &mut pair.near, &frames) == frames);
+}
+
+/// More frames than any ring holds: the driver takes what it can and says how much.
+fn a_full_ring_takes_fewer_and_loses_none(pair: &mut Pair) {
+    let frames: Vec<Vec<u8>> = (0..3000).map(|number| frame(number, 60)).collect();
+    // The far end does not receive until the near end is full, or takes it all.
+    let mut sent = 0;
+    while sent < 1500 {
+        let taken = pair.near.send(&frames[sent..1500.min(sent + 256)]);
+        assert!(taken <= 256);
+        if taken == 0 {
+            break;
+        }
+        sent += taken;
+    }
+    let mut got = Vec::new();
+    until("all frames", || {
+        got.extend(pair.far.receive().into_iter().filter(|frame| is_ours(frame)));
+        if got.len() + 256 > sent {
+            sent += pair.near.send(&frames[sent..]);
+        }
+        (got.len() == frames.len()).then_some(())
+    });
+    assert!(got == frames);
+}
+
+/// Runts and giants may be dropped, but what comes is whole and neighbours go on.
+fn odd_sizes_do_no_harm(pair: &mut Pair) {
+    for length in [14, 15, 20, 59, 1515, 2000, 2048, 2049, FRAME_MAX] {
+        let odd = frame(length, length);
+        let mut taken = pair.near.send(std::slice::from_ref(&odd));
+        let after = frame(1, 60);
+        let mut came = Vec::new();
+        until("the frame after", || {
+            if taken < 2 {
+                taken = 1 + pair.near.send(std::slice::from_ref(&after));
+            }
+            came.extend(pair.far.receive().into_iter().filter(|frame| is_ours(frame)));
+            came.contains(&after).then_some(())
+        });
+        // A link may fill short frames up to 60 bytes.
+        let is_odd = |frame: &Vec<u8>| frame.starts_with(&odd) && frame.len() <= odd.len().max(60);
+        assert!(came.iter().all(|frame| is_odd(frame) || *frame == after), "{length}");
+    }
+}
+
+/// A sleeper is woken by a frame, and not before.
+fn a_sleeper_is_woken(pair: &mut Pair) {
+    until("quiet", || pair.far.receive().is_empty().then_some(()));
+    let doze = pair.far.queues.rx[0].doze();
+    if doze == Doze::OnDescriptor {
+        let readable = |end: &End, milliseconds: u16| {
+            let Some(descriptor) = end.queues.rx[0].descriptor() else { return false };
+            let mut watched = [PollFd::new(descriptor, PollFlags::POLLIN)];
+            poll(&mut watched, PollTimeout::from(milliseconds)).unwrap() > 0
+        };
+        until("the frame is taken", || (pair.near.send(&[frame(1, 60)]) == 1).then_some(()));
+        assert!(readable(&pair.far, 10_000), "not woken");
+        pair.far.queues.rx[0].wake();
+        until("the frame", || (!pair.far.receive().is_empty()).then_some(()));
+        // What waits already is seen before sleeping, or wakes at once.
+        until("the frame is taken", || (pair.near.send(&[frame(2, 60)]) == 1).then_some(()));
+        match pair.far.queues.rx[0].doze() {
+            Doze::OnDescriptor => assert!(readable(&pair.far, 10_000), "overslept"),
+            other => assert_ne!(other, Doze::Never),
+        }
+    }
+    pair.far.queues.rx[0].wake();
+    until("the frame", || (!pair.far.receive().is_empty()).then_some(()));
+}
+
+/// One end goes away in the middle of traffic: the other one notes it or goes on.
+fn closing_does_no_harm(mut pair: Pair) {
+    let frames: Vec<Vec<u8>> = (0..256).map(|number| frame(number, 200)).collect();
+    pair.near.send(&frames);
+    let Pair { mut near, far, _keep } = pair;
+    drop(far);
+    for _ in 0..10 {
+        if !near.queues.tx.is_empty() {
+            near.send(&frames);
+            near.receive();
+        }
+        near.service();
+    }
+    drop(near);
+}
+
+/// All duties of a driver with two ends.
+fn conform(make: impl Fn(&'static Pool) -> Pair) {
+    type Case = (&'static str, fn(&mut Pair));
+    let cases: [Case; 4] = [
+        ("whole and in order", frames_come_whole_and_in_order),
+        ("full ring", a_full_ring_takes_fewer_and_loses_none),
+        ("odd sizes", odd_sizes_do_no_harm),
+        ("sleeper", a_sleeper_is_woken),
+    ];
+    for (name, case) in cases {
+        println!("{name}");
+        let pool = Pool::leak(4096, HugePages::Never).unwrap();
+        let mut pair = make(pool);
+        case(&mut pair);
+        drop(pair);
+        assert_eq!(pool.free(), 4096, "{name}: buffers leaked");
+    }
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    closing_does_no_harm(make(pool));
+    assert_eq!(pool.free(), 4096, "buffers leaked at close");
+}
+
+static SOCKETS: AtomicU32 = AtomicU32::new(0);
+
+fn memif(pool: &'static Pool, ring_size: u32, buffer_size: u32, master_is_near: bool) -> Pair {
+    let number = SOCKETS.fetch_add(1, Ordering::Relaxed);
+    // An abstract name leaves nothing behind.
+    let socket = format!("@stoa-conformance-{}-{number}", std::process::id());
+    let end = |role| {
+        let config = MemifConfig {
+            socket: socket.clone(),
+            role,
+            ring_size,
+            buffer_size,
+            secret: Some("open sesame".into()),
+            ..MemifConfig::default()
+        };
+        End::open(&PortConfig::Memif(config), pool)
+    };
+    let (mut master, mut slave) = (end(MemifRole::Master), end(MemifRole::Slave));
+    until("the link", || {
+        master.service();
+        slave.service();
+        let is_up = !master.queues.rx.is_empty() && !slave.queues.rx.is_empty();
+        is_up.then_some(())
+    });
+    let (near, far) = if master_is_near { (master, slave) } else { (slave, master) };
+    Pair { near, far, _keep: Box::new(()) }
+}
+
+#[test]
+fn memif_master_to_slave() {
+    conform(|pool| memif(pool, 0, 0, true));
+}
+
+#[test]
+fn memif_slave_to_master() {
+    conform(|pool| memif(pool, 0, 0, false));
+}
+
+#[test]
+fn memif_with_small_rings_and_chained_buffers() {
+    conform(|pool| memif(pool, 64, 256, true));
+    conform(|pool| memif(pool, 64, 256, false));
+}
+
+#[test]
+fn pcap_carries_frames_from_file_to_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| Some(folder.path().join(name));
+    let frames: Vec<Vec<u8>> = (60..=1514).map(|length| frame(length, length)).collect();
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let open = |input, output| {
+        let config = PcapConfig { input, output, mac: None };
+        let mut end = End::open(&PortConfig::Pcap(config), pool);
+        assert_eq!(end.service(), Some(true));
+        end
+    };
+    let mut writer = open(None, path("one.pcap"));
+    let mut sent = 0;
+    while sent < frames.len() {
+        sent += writer.send(&frames[sent..]);
+    }
+    assert!(writer.receive().is_empty());
+    drop(writer);
+    let mut reader = open(path("one.pcap"), None);
+    let mut got = Vec::new();
+    while got.len() < frames.len() {
+        got.extend(reader.receive());
+    }
+    assert!(got == frames);
+    assert_eq!(reader.queues.rx[0].doze(), Doze::Never);
+    drop(reader);
+    assert_eq!(pool.free(), 1024);
+}
+
+#[test]
+fn generator_and_null_keep_accounts() {
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let config = GeneratorConfig { count: 5000, prepared: 1000, ..GeneratorConfig::default() };
+    let mut generator = End::open(&PortConfig::Generator(config), pool);
+    let mut null = End::open(&PortConfig::Null(NullConfig::default()), pool);
+    assert_eq!((generator.service(), null.service()), (Some(true), Some(true)));
+    let mut got = 0;
+    while got < 5000 {
+        let frames = generator.receive();
+        assert!(!frames.is_empty());
+        got += frames.len();
+        assert_eq!(null.send(&frames), frames.len());
+        assert_eq!(generator.send(&frames), frames.len());
+    }
+    assert!(generator.receive().is_empty());
+    assert!(null.receive().is_empty());
+    assert_eq!(null.queues.rx[0].doze(), Doze::Never);
+    drop((generator, null));
+    assert_eq!(pool.free(), 4096);
+}
