@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod controller;
+mod demo;
 mod reload;
 mod run;
 mod show;
@@ -36,6 +37,7 @@ commands! {
     Reload reload,
     Status status,
     Show show,
+    Demo demo,
     Completions completions,
     #[command(hide = true)] Controller controller,
 }
