@@ -2,12 +2,14 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_json::json;
-use stoa_lab::{Command, Configuration, Output, Result, Scratch, stoa_binary};
-use stoa_scenarios::two_sides;
+use stoa_lab::{Command, Configuration, Output, Result, Router, Scratch, stoa_binary, wait_until};
 
 const NOBODY: &str = "65534";
+const AS_NOBODY: [&str; 6] =
+    ["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"];
 
 /// A folder and a binary that nobody may use.
 fn for_nobody() -> Result<(Scratch, PathBuf)> {
@@ -24,7 +26,7 @@ fn for_nobody() -> Result<(Scratch, PathBuf)> {
 
 fn as_nobody(binary: &std::path::Path, arguments: &[&str]) -> Result<Output> {
     Command::program("/usr/bin/setpriv")
-        .args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--inh-caps=-all"])
+        .args(AS_NOBODY)
         .args([&binary.to_string_lossy()])
         .args(arguments)
         .run()
@@ -33,12 +35,8 @@ fn as_nobody(binary: &std::path::Path, arguments: &[&str]) -> Result<Output> {
 #[test]
 fn a_packet_socket_without_root_names_the_capability() -> Result<()> {
     let (scratch, binary) = for_nobody()?;
-    let mut configuration = Configuration::new(&two_sides(&[])?);
     // A device that is there everywhere: only the right is missing.
-    for name in ["host-a", "host-b"] {
-        configuration.interface(name)["stoa-interfaces:port"] =
-            json!({ "af-packet": { "device": "lo" } });
-    }
+    let configuration = Configuration::new(&[]).port("lo", json!({ "af-packet": {} }));
     let file = scratch.write("stoa.json", configuration.json().to_string())?;
     let socket = scratch.file("stoa.sock");
     let run = ["run", "--config", &file.to_string_lossy(), "--socket", &socket.to_string_lossy()];
@@ -59,4 +57,38 @@ fn the_demo_without_root_says_how_to_call_it() -> Result<()> {
     assert_eq!(report["ok"], false);
     assert!(last.contains("sudo make run"), "{last}");
     Ok(())
+}
+
+#[test]
+fn ports_in_memory_need_no_root() -> Result<()> {
+    let (scratch, binary) = for_nobody()?;
+    // What is started as the router is this: itself, but as nobody.
+    let wrapper = scratch.file("as-nobody");
+    let line = format!(
+        "#!/bin/sh\nexec /usr/bin/setpriv {} {} \"$@\"\n",
+        AS_NOBODY.join(" "),
+        binary.display()
+    );
+    std::fs::write(&wrapper, line).expect("written");
+    std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).expect("opened");
+    let generator = json!({ "generator": {
+        "count": "1000", "rate": "20000", "source": "198.18.1.2", "destination": "198.18.2.2",
+    } });
+    let address = |text: &str| text.parse().expect("an address");
+    let mut configuration = Configuration::new(&[])
+        .port("in", generator)
+        .port("out", json!({ "null": {} }))
+        .addresses("in", &[address("198.18.1.1/24")])
+        .addresses("out", &[address("198.18.2.1/24")]);
+    configuration.interface("out")["ietf-ip:ipv4"]["neighbor"] =
+        json!([{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }]);
+    let router = Router::start_in(scratch, &wrapper, None, &configuration.json())?;
+    wait_until("a thousand packets are through", Duration::from_secs(10), || {
+        let list = router.interfaces().map_err(|error| error.to_string())?;
+        let out = list.iter().find(|one| one.name == "out").map_or(0, |one| one.tx_packets);
+        if out == 1000 { Ok(()) } else { Err(format!("{list:?}")) }
+    })?;
+    let books = router.conservation()?;
+    assert_eq!(books["generated"], 1000, "{books}");
+    router.stop()
 }
