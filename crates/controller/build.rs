@@ -36,7 +36,8 @@ fn main() {
     }
     files.extend(own_modules(&root));
 
-    let mut code = String::from("const SOURCES: &[(&str, &str)] = &[\n");
+    let mut code =
+        String::from("/// Every module, by name.\npub const SOURCES: &[(&str, &str)] = &[\n");
     for file in &files {
         println!("cargo:rerun-if-changed={}", file.display());
         let name = file.file_stem().expect("a module has a name").to_string_lossy();

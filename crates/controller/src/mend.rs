@@ -3,7 +3,7 @@
 use yang5::schema::{SchemaNode, SchemaPathFormat};
 
 use crate::finding::{Finding, Findings};
-use crate::yang::{Complaint, Schema, source};
+use crate::yang::{Complaint, SOURCES, Schema, source};
 
 /// Turns the complaints of one look into findings, in their order.
 pub fn findings(schema: &Schema, complaints: &[Complaint]) -> Vec<Finding> {
@@ -19,6 +19,14 @@ pub fn findings(schema: &Schema, complaints: &[Complaint]) -> Vec<Finding> {
 /// Whether a node is only missing because its value was refused before.
 fn follows(complaint: &Complaint, before: &[Complaint]) -> bool {
     let message = &complaint.message;
+    if message.starts_with("Mandatory choice") {
+        return before.iter().any(|earlier| {
+            match earlier.data_path.strip_prefix(&complaint.data_path) {
+                Some(rest) => rest.is_empty() || rest.starts_with('/'),
+                None => false,
+            }
+        });
+    }
     let missing = message.starts_with("Mandatory node") || message.contains("missing its key");
     let Some(name) = quoted(message).first().copied().filter(|_| missing) else { return false };
     before.iter().any(|earlier| match earlier.data_path.rsplit_once('/') {
@@ -32,6 +40,10 @@ fn why(complaint: &Complaint) -> String {
     if message.contains("Invalid leafref value") && message.contains("/if:interface/if:name") {
         let name = quoted(message).first().copied().unwrap_or_default();
         return format!("there is no interface \"{name}\"");
+    }
+    if message.starts_with("Unsatisfied pattern") {
+        let value = quoted(message).first().copied().unwrap_or_default();
+        return format!("\"{value}\" does not have the right form");
     }
     message.to_owned()
 }
@@ -83,6 +95,9 @@ fn mend(schema: &Schema, complaint: &Complaint) -> String {
                 iana-if-type:ethernetCsmacd or iana-if-type:l2vlan."
             .into();
     }
+    if let Some(example) = example(schema, complaint) {
+        return format!("Write {example}.");
+    }
     if message.starts_with("When condition") {
         return "Remove it: it has no meaning where it stands.".into();
     }
@@ -97,6 +112,30 @@ fn mend(schema: &Schema, complaint: &Complaint) -> String {
         return "Change it so that the statement above holds.".into();
     }
     format!("Give a value that fits.{known}")
+}
+
+/// Types whose values are best told by an example.
+const EXAMPLES: &[(&str, &str)] = &[
+    ("ipv4-address", "an IPv4 address such as 10.0.0.1"),
+    ("ipv4-address-no-zone", "an IPv4 address such as 10.0.0.1"),
+    ("ipv6-address", "an IPv6 address such as fd00::1"),
+    ("ipv6-address-no-zone", "an IPv6 address such as fd00::1"),
+    ("ip-address-no-zone", "an address such as 10.0.0.1 or fd00::1"),
+    ("ipv4-prefix", "an IPv4 prefix such as 10.0.0.0/8"),
+    ("ipv6-prefix", "an IPv6 prefix such as fd00::/64"),
+    ("mac-address", "a MAC address such as 02:00:00:00:00:01"),
+    ("phys-address", "a MAC address such as 02:00:00:00:00:01"),
+];
+
+/// An example of a value of the node whose value is of the wrong form.
+fn example(schema: &Schema, complaint: &Complaint) -> Option<&'static str> {
+    let message = &complaint.message;
+    if !message.starts_with("Unsatisfied pattern") && !message.starts_with("Failed to") {
+        return None;
+    }
+    let kind = find(schema, &without_keys(&complaint.data_path))?.leaf_type()?.typedef_name()?;
+    let kind = kind.rsplit(':').next()?;
+    EXAMPLES.iter().find(|(name, _)| *name == kind).map(|(_, example)| *example)
 }
 
 /// What to do about a name that does not exist: the same name in another
@@ -161,10 +200,20 @@ fn must(schema: &Schema, complaint: &Complaint) -> Option<String> {
     failed.description().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
+/// The node at a path without keys. A list entry that lacks its key is not in
+/// the tree yet: its path is "/module:list/leaf", and the end must do.
 fn find<'a>(schema: &'a Schema, path: &str) -> Option<SchemaNode<'a>> {
     let formats = [SchemaPathFormat::DATA, SchemaPathFormat::LOG];
     let is_it = |node: &SchemaNode<'_>| formats.iter().any(|format| node.path(*format) == path);
-    schema.context().traverse().find(is_it)
+    let whole = schema.context().traverse().find(is_it);
+    whole.or_else(|| {
+        let (module, end) = path.strip_prefix('/')?.split_once(':')?;
+        let ends = [format!("/{end}"), format!(":{end}")];
+        schema.context().traverse().find(|node| {
+            let there = node.path(SchemaPathFormat::DATA);
+            node.module().name() == module && ends.iter().any(|end| there.ends_with(end))
+        })
+    })
 }
 
 /// What the schema says about a node: the values it takes and what it is.
@@ -229,6 +278,13 @@ fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
     });
     let own = ["leaf", "leaf-list"].iter().find_map(|kind| block(text_around, kind, node.name()));
     if let Some(values) = own.and_then(values) {
+        return Some(values);
+    }
+    // A grouping of another module may have brought the leaf.
+    let mut texts = SOURCES.iter().map(|(_, text)| *text);
+    if own.is_none()
+        && let Some(values) = texts.find_map(|text| values(block(text, "leaf", node.name())?))
+    {
         return Some(values);
     }
     let named = node.leaf_type()?.typedef_name()?;

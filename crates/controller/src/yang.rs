@@ -50,7 +50,8 @@ pub struct Valid {
     /// RFC 7951 encoding with every default filled in and every value in its
     /// canonical form.
     pub text: String,
-    /// Data path and schema path of each node that was given, not defaulted.
+    /// Data path and schema path of each node that was given, not defaulted;
+    /// static routes left out.
     pub given: Vec<(String, String)>,
 }
 
@@ -201,14 +202,28 @@ impl Schema {
     }
 }
 
+/// Not walked: there may be a million nodes below, and each is supported.
+const MANY: &[&str] = &["static-routes"];
+
+/// Walks the tree without what is many.
 fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
-    tree.traverse()
-        .filter(|node| !node.is_default() && !node.schema().is_np_container())
-        .map(|node| {
-            let schema = node.schema().path(yang5::schema::SchemaPathFormat::DATA);
-            (node.path(), schema)
-        })
-        .collect()
+    let mut found = Vec::new();
+    let mut to_see: Vec<_> =
+        tree.reference().into_iter().flat_map(|first| first.inclusive_siblings()).collect();
+    to_see.reverse();
+    while let Some(node) = to_see.pop() {
+        let schema = node.schema();
+        if MANY.contains(&schema.name()) {
+            continue;
+        }
+        if !node.is_default() && !schema.is_np_container() {
+            found.push((node.path(), schema.path(yang5::schema::SchemaPathFormat::DATA)));
+        }
+        let first = to_see.len();
+        to_see.extend(node.children());
+        to_see[first..].reverse();
+    }
+    found
 }
 
 #[cfg(test)]
