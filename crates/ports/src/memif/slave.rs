@@ -27,7 +27,15 @@ pub(crate) struct Handshake {
     pub(crate) channel: Channel,
     settings: Settings,
     unsaid: VecDeque<(Message, Option<OwnedFd>)>,
-    ready: Option<Established>,
+    prepared: Option<Prepared>,
+}
+
+/// Rings that the master may use once it says so.
+struct Prepared {
+    link: Arc<Link>,
+    s2m: Vec<(Ring, Slots)>,
+    m2s: Vec<(Ring, Slots)>,
+    detail: String,
 }
 
 /// How rings and buffers lie in the region.
@@ -72,7 +80,7 @@ impl Layout {
 impl Handshake {
     /// Waits for the master's greeting.
     pub(crate) fn begin(channel: Channel, settings: &Settings) -> Self {
-        Self { channel, settings: settings.clone(), unsaid: VecDeque::new(), ready: None }
+        Self { channel, settings: settings.clone(), unsaid: VecDeque::new(), prepared: None }
     }
 
     /// Hears one message; `None` until the link is up.
@@ -82,7 +90,7 @@ impl Handshake {
         file: Option<OwnedFd>,
     ) -> Result<Option<Established>, Ended> {
         match message {
-            Message::Hello(hello) if self.ready.is_none() && file.is_none() => {
+            Message::Hello(hello) if self.prepared.is_none() && file.is_none() => {
                 self.prepare(&hello)?;
                 self.say_next()?;
                 Ok(None)
@@ -91,8 +99,8 @@ impl Handshake {
                 self.say_next()?;
                 Ok(None)
             }
-            Message::Connected { .. } if self.unsaid.is_empty() && self.ready.is_some() => {
-                Ok(self.ready.take())
+            Message::Connected { .. } if self.unsaid.is_empty() && self.prepared.is_some() => {
+                Ok(self.prepared.take().map(Prepared::establish))
             }
             message => {
                 let kind = format!("{message:?}");
@@ -132,7 +140,7 @@ impl Handshake {
         self.unsaid.push_back((Message::Init(init), None));
         let share = Message::AddRegion { index: 0, size: layout.total };
         self.unsaid.push_back((share, Some(file)));
-        let mut queues = Queues::default();
+        let (mut to_master, mut from_master) = (Vec::new(), Vec::new());
         for number in 0..s2m + m2s {
             let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
             let doorbell = OwnedFd::from(EventFd::from_value_and_flags(0, flags)?);
@@ -140,13 +148,9 @@ impl Handshake {
             let place = layout.place(number);
             let ring =
                 Ring::new(&regions, place, Side::Giver, doorbell, &link).map_err(Ended::refused)?;
-            let own = Some(layout.slots(number));
             let is_s2m = number < s2m;
-            if is_s2m {
-                queues.tx.push(Box::new(MemifTx::new(ring, own)));
-            } else {
-                queues.rx.push(Box::new(MemifRx::new(ring, own)));
-            }
+            let rings = if is_s2m { &mut to_master } else { &mut from_master };
+            rings.push((ring, layout.slots(number)));
             let described = Message::AddRing(AddRing {
                 s2m: is_s2m,
                 index: if is_s2m { number } else { number - s2m },
@@ -163,7 +167,22 @@ impl Handshake {
             "slave of {}: {m2s} rings in, {s2m} out, {size} buffers of {} bytes each",
             hello.name, settings.buffer_size,
         );
-        self.ready = Some(Established { queues, link, detail });
+        self.prepared = Some(Prepared { link, s2m: to_master, m2s: from_master, detail });
         Ok(())
+    }
+}
+
+impl Prepared {
+    /// Begins to use the rings. Not earlier: a master may set all indexes to zero
+    /// when it connects, and would forget what was offered before.
+    fn establish(self) -> Established {
+        let mut queues = Queues::default();
+        for (ring, slots) in self.s2m {
+            queues.tx.push(Box::new(MemifTx::new(ring, Some(slots))));
+        }
+        for (ring, slots) in self.m2s {
+            queues.rx.push(Box::new(MemifRx::new(ring, Some(slots))));
+        }
+        Established { queues, link: self.link, detail: self.detail }
     }
 }
