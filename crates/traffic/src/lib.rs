@@ -1,1 +1,4 @@
-//! Benchmarks that drive the graph, and their reports.
+//! Benchmarks that drive the very graph that serves real ports, and their reports.
+#![forbid(unsafe_code)]
+
+pub mod forward;

@@ -42,6 +42,7 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
             id: given.id,
             role: if given.master { MemifRole::Master } else { MemifRole::Slave },
             secret: text(&given.secret),
+            trust_memory: false,
             ring_size: given.ring_size,
             buffer_size: given.buffer_size,
             rx_queues: rx,

@@ -1,5 +1,6 @@
 //! The commands: one file each, one line each in the list below.
 
+mod bench;
 mod check;
 mod completions;
 mod controller;
@@ -38,6 +39,7 @@ commands! {
     Status status,
     Show show,
     Demo demo,
+    Bench bench,
     Completions completions,
     #[command(hide = true)] Controller controller,
 }
