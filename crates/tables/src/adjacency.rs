@@ -14,12 +14,11 @@
 //! word 4..8  32 bytes that end with the rewrite, in memory order
 //! ```
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use zerocopy::FromZeros;
-
 use crate::grace::{Reclaim, Retired};
+use crate::sync::AtomicU64;
 
 /// The longest rewrite, in bytes: Ethernet with two VLAN tags takes 22.
 pub const MAX_REWRITE: usize = 30;
@@ -89,10 +88,11 @@ pub enum AdjacencyError {
 }
 
 /// One adjacency in shared memory; see the [module](self) for the words.
-#[derive(Debug, FromZeros)]
+#[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct AdjacencyLine([AtomicU64; 8]);
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<AdjacencyLine>() == 64 && align_of::<AdjacencyLine>() == 64);
 
 /// The first word of a line, unpacked for free: all a node needs to decide.
@@ -227,7 +227,7 @@ impl Adjacencies {
     /// Room for `capacity` adjacencies (64 bytes each, touched at once); id 0 is one of them.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(u32::MAX as usize);
-        let lines = (0..capacity).map(|_| AdjacencyLine::new_zeroed()).collect();
+        let lines = (0..capacity).map(|_| AdjacencyLine::default()).collect();
         Self {
             lines,
             is_used: vec![false; capacity],
@@ -329,7 +329,7 @@ impl Reclaim for Adjacencies {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

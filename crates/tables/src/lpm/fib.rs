@@ -1,12 +1,11 @@
 //! The shared side of a longest-prefix match: root array, chunks, and look-ups in them.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use zerocopy::FromZeros;
-
 use super::key::{Key, STRIDE};
+use crate::sync::{AtomicU32, AtomicU64, zeroed};
 
 /// Set in a word that leads to a chunk; the rest is the chunk's position in the arena.
 pub(crate) const CHILD: u32 = 1 << 31;
@@ -42,7 +41,7 @@ pub enum Kernel {
 impl Kernel {
     /// The fastest kernel that this machine has.
     pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
         {
             if super::kernel::has_avx512() {
                 return Self::Avx512;
@@ -58,11 +57,11 @@ impl Kernel {
     pub fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Bits => super::kernel::has_bits(),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Avx512 => super::kernel::has_avx512(),
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(any(not(target_arch = "x86_64"), loom))]
             _ => false,
         }
     }
@@ -81,9 +80,8 @@ pub(crate) struct Fib {
 impl Fib {
     /// `None` when the system refuses the address space.
     pub(crate) fn new(root_bits: u8, words: usize) -> Option<Self> {
-        let root = <[AtomicU32]>::new_box_zeroed_with_elems(1 << root_bits).ok()?;
-        let arena =
-            <[AtomicU64]>::new_box_zeroed_with_elems(words + SLACK_WORDS + LINE_WORDS).ok()?;
+        let root: Box<[AtomicU32]> = zeroed(1 << root_bits)?;
+        let arena: Box<[AtomicU64]> = zeroed(words + SLACK_WORDS + LINE_WORDS)?;
         let skew = (LINE_BYTES - arena.as_ptr().addr() % LINE_BYTES) / size_of::<u64>();
         Some(Self { root, arena, skew: skew % LINE_WORDS })
     }
@@ -249,11 +247,37 @@ impl<K: Key> LpmReader<K> {
     pub fn lookup_batch(&self, keys: &[K], out: &mut [u32]) {
         let (root, words) = (self.fib.root(), self.fib.words());
         match self.kernel {
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
             Kernel::Avx512 => K::lookup_avx512(root, words, keys, out),
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
             Kernel::Bits => super::kernel::lookup_bits(root, words, keys, out),
             _ => lookup_scalar(root, words, keys, out),
         }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+
+    /// Root slot 0 goes from one leaf to a chunk, then the chunk changes in place.
+    #[test]
+    fn a_chunk_is_seen_whole_or_not_at_all() {
+        loom::model(|| {
+            let fib = Arc::new(Fib::new(0, 8).expect("memory"));
+            fib.store_root(0, 1);
+            let reader = Arc::clone(&fib);
+            let thread = loom::thread::spawn(move || {
+                let word = reader.root()[0].load(Ordering::Acquire);
+                let answers = [step(reader.words(), word, 5), step(reader.words(), word, 40)];
+                assert!(matches!(answers[0], 1 | 2), "{answers:?}");
+                assert!(matches!(answers[1], 1 | 3 | 4), "{answers:?}");
+                assert_eq!(answers[0] == 1, answers[1] == 1);
+            });
+            fib.write_chunk(2, 1 | 1 << 32, &[2, 3]);
+            fib.store_root(0, CHILD | 2);
+            fib.rewrite_runs(2, &[2, 4]);
+            thread.join().expect("no panic");
+        });
     }
 }

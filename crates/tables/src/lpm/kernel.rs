@@ -4,9 +4,9 @@
 //! the scalar kernel, so calling it is always sound.
 #![allow(unsafe_code)]
 
+use crate::sync::{AtomicU32, AtomicU64};
 use core::arch::x86_64::*;
 use core::array;
-use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
 use super::key::Key;

@@ -2,7 +2,9 @@
 
 use core::fmt::{Debug, LowerHex};
 use core::hash::Hash;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// Bits that one node below the root resolves.
 pub(crate) const STRIDE: u8 = 6;
@@ -40,7 +42,7 @@ pub trait Key: sealed::Sealed + Copy + Debug + Eq + Hash + LowerHex + Ord + Send
 
     /// The fastest look-up of this family with AVX-512.
     #[doc(hidden)]
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
     fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]);
 }
 
@@ -68,7 +70,7 @@ impl Key for u32 {
     fn with_bits(self, depth: u8, len: u8, bits: usize) -> Self {
         self | (((bits as u64) << (64 - depth - len)) >> 32) as u32
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
     fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]) {
         super::kernel::lookup_ip4_avx512(root, words, keys, out);
     }
@@ -98,7 +100,7 @@ impl Key for u128 {
     fn with_bits(self, depth: u8, len: u8, bits: usize) -> Self {
         self | ((bits as u128) << (128 - depth - len))
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
     fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]) {
         super::kernel::lookup_ip6_avx512(root, words, keys, out);
     }

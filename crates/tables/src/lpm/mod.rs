@@ -22,7 +22,7 @@
 
 mod fib;
 mod iter;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod kernel;
 mod key;
 mod rib;

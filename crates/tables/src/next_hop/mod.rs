@@ -12,13 +12,12 @@
 mod group;
 mod reader;
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerocopy::FromZeros;
-
 use crate::grace::{Reclaim, Retired};
+use crate::sync::zeroed;
 pub use group::MAX_MEMBERS;
 use group::{Range, Room};
 use reader::{ADJACENCY, CODE_SHIFT, GROUP, KIND_SHIFT, SPECIAL, Shared};
@@ -123,10 +122,7 @@ impl NextHops {
     pub fn new(capacity: NextHopCapacity) -> Option<Self> {
         let objects = capacity.objects.min(u32::MAX as usize - 1) + 1;
         let buckets = capacity.buckets.min(u32::MAX as usize);
-        let shared = Shared {
-            objects: <[AtomicU64]>::new_box_zeroed_with_elems(objects).ok()?,
-            buckets: <[AtomicU32]>::new_box_zeroed_with_elems(buckets).ok()?,
-        };
+        let shared = Shared { objects: zeroed(objects)?, buckets: zeroed(buckets)? };
         Some(Self {
             shared: Arc::new(shared),
             references: vec![0; objects],
@@ -355,5 +351,41 @@ impl Reclaim for NextHops {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::adjacency::{Adjacencies, Adjacency, AdjacencyKind};
+
+    /// Whoever meets a new adjacency through a next hop sees all of it.
+    #[test]
+    fn an_adjacency_is_published_whole() {
+        loom::model(|| {
+            let mut adjacencies = Adjacencies::new(1);
+            let mut next_hops =
+                NextHops::new(NextHopCapacity { objects: 1, buckets: 16 }).expect("memory");
+            let id = next_hops.add(&NextHop::Special { code: 1, argument: 0 }).expect("room");
+            let (lines, objects) = (adjacencies.reader(), next_hops.reader());
+            let thread = loom::thread::spawn(move || {
+                if let Resolved::Adjacency(found) = objects.resolve(id, 7) {
+                    let line = lines.get(found).expect("in the table");
+                    assert!(line.head().is_complete());
+                    assert_eq!(line.rewrite_bytes()[18..], [9; 14]);
+                }
+            });
+            let adjacency = Adjacency {
+                interface: 3,
+                mtu: 1500,
+                kind: AdjacencyKind::Complete,
+                context: 0,
+                rewrite: vec![9; 14],
+            };
+            let member =
+                Member { adjacency: adjacencies.add(&adjacency).expect("room"), weight: 1 };
+            next_hops.set(id, &NextHop::Group(vec![member])).expect("room");
+            thread.join().expect("no panic");
+        });
+    }
+}

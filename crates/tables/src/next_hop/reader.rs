@@ -1,7 +1,9 @@
 //! The shared side of next hops: from a route's value and a flow hash to an adjacency.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::sync::Arc;
+
+use crate::sync::{AtomicU32, AtomicU64};
 
 pub(super) const KIND_SHIFT: u32 = 56;
 pub(super) const CODE_SHIFT: u32 = 48;

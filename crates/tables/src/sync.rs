@@ -1,0 +1,25 @@
+//! The atomic cells of shared tables, and arenas of them.
+//!
+//! Built with `--cfg loom` they are loom's, which tries every order in which threads may see
+//! each other's stores.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64};
+
+#[cfg(not(loom))]
+use zerocopy::FromZeros;
+
+/// `len` zero cells that take no memory until they are used; `None` when the system has not the
+/// address space.
+#[cfg(not(loom))]
+pub(crate) fn zeroed<T: FromZeros>(len: usize) -> Option<Box<[T]>> {
+    <[T]>::new_box_zeroed_with_elems(len).ok()
+}
+
+/// `len` zero cells.
+#[cfg(loom)]
+pub(crate) fn zeroed<T: Default>(len: usize) -> Option<Box<[T]>> {
+    Some((0..len).map(|_| T::default()).collect())
+}
