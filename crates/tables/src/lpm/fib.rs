@@ -113,6 +113,16 @@ impl Fib {
         }
     }
 
+    /// Brings the chunk that a word leads to, if it does, on its way to the cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, word: u32) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        if word & CHILD != 0 {
+            super::kernel::prefetch(self.words(), (word & !CHILD) as usize);
+        }
+        let _ = word;
+    }
+
     pub(crate) fn bitmap(&self, at: u32) -> u64 {
         self.words()[at as usize].load(Ordering::Relaxed)
     }

@@ -14,6 +14,15 @@ use super::key::Key;
 /// Groups of 16 addresses that walk down together.
 const GROUPS: usize = 4;
 
+/// Brings the cache line of an element, if there is one, on its way.
+#[inline(always)]
+pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
+    if let Some(element) = slice.get(index) {
+        // SAFETY: a prefetch of any address is harmless, and every x86-64 CPU has SSE.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(element).cast()) };
+    }
+}
+
 pub(crate) fn has_bits() -> bool {
     !cfg!(miri)
         && is_x86_feature_detected!("popcnt")

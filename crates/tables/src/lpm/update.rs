@@ -139,6 +139,7 @@ impl<K: Key> Lpm<K> {
         }
         let old_word = self.rib.node(id).word;
         let word = self.plan_chunk(old_word, &slots, keep)?;
+        self.last_slots = slots;
         let node = self.rib.node_mut(id);
         self.plan.push(Step { id, old_cover: node.cover, old_word });
         node.cover = cover;
@@ -182,14 +183,20 @@ impl<K: Key> Lpm<K> {
         // No reader now means none later in this call: readers are made from `&self`.
         let is_shared = Arc::get_mut(&mut self.fib).is_none();
         let mut plan = core::mem::take(&mut self.plan);
-        for step in &plan {
+        let last = plan.len().wrapping_sub(1);
+        for (at_step, step) in plan.iter().enumerate() {
             let node = self.rib.node(step.id);
             if step.old_word & CHILD == 0 {
                 continue;
             }
             let at = step.old_word & !CHILD;
             if node.word == step.old_word {
-                self.rewrite_in_place(step.id, at);
+                // What was planned last needs no painting again; mostly it is all there is.
+                if at_step == last {
+                    self.rewrite_in_place(at, &self.last_slots);
+                } else {
+                    self.rewrite_in_place(at, &self.repaint(step.id));
+                }
                 continue;
             }
             let words = chunk_words(self.fib.bitmap(at).count_ones());
@@ -203,13 +210,17 @@ impl<K: Key> Lpm<K> {
         self.plan = plan;
     }
 
-    fn rewrite_in_place(&self, id: u32, at: u32) {
+    fn repaint(&self, id: u32) -> [u32; SLOTS] {
         let mut slots = [0; SLOTS];
         self.rib.paint(id, self.rib.node(id).cover, &mut slots);
         for (slot, kid) in self.rib.kids(id) {
             slots[slot] = self.rib.node(kid).word;
         }
-        let runs = Runs::with_bitmap(&slots, self.fib.bitmap(at));
+        slots
+    }
+
+    fn rewrite_in_place(&self, at: u32, slots: &[u32; SLOTS]) {
+        let runs = Runs::with_bitmap(slots, self.fib.bitmap(at));
         self.fib.rewrite_runs(at, runs.runs());
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::fib::{Fib, LpmReader, MAX_LOOKUP_WORDS, Region};
 use super::iter::Routes;
 use super::key::{Key, STRIDE};
-use super::rib::{NO_NODE, Rib, prefix_index};
+use super::rib::{NO_NODE, Rib, SLOTS, prefix_index};
 use super::update::Step;
 use super::{Limit, LpmCapacity, LpmError, MAX_VALUE};
 use crate::grace::{Reclaim, Retired};
@@ -44,6 +44,8 @@ pub struct Lpm<K> {
     pub(super) rib: Rib,
     /// The change in hand; empty between calls.
     pub(super) plan: Vec<Step>,
+    /// The slots of the node that was planned last.
+    pub(super) last_slots: [u32; SLOTS],
     routes: usize,
     route_limit: usize,
     key: PhantomData<K>,
@@ -81,6 +83,7 @@ impl<K: Key> Lpm<K> {
             blocks: vec![NO_NODE; 1 << K::ROOT_BITS],
             rib: Rib::new(capacity.nodes, capacity.bookkeeping_words),
             plan: Vec::new(),
+            last_slots: [0; SLOTS],
             routes: 0,
             route_limit: capacity.routes,
             key: PhantomData,
@@ -224,6 +227,9 @@ impl<K: Key> Lpm<K> {
         while id != NO_NODE {
             path.push(id);
             if len <= depth + STRIDE {
+                // Both are wanted soon, and each would be a wait of its own.
+                self.rib.prefetch_values(id);
+                self.fib.prefetch(self.rib.node(id).word);
                 return Some((path, depth));
             }
             id = self.rib.kid(id, prefix.six(depth));
