@@ -14,10 +14,12 @@ mod error;
 pub mod generator;
 mod link;
 pub mod memif;
+mod netdevice;
 mod netns;
 pub mod null;
 pub mod offload;
 pub mod pcap;
+pub mod tap;
 
 pub use config::{
     AfPacketConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
@@ -39,10 +41,9 @@ pub const INPUTS: &[&str] =
 /// # Errors
 /// What is wrong with the configuration or the system, and what to do about it.
 pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, OpenError> {
-    let missing = |driver| Err(OpenError::NotBuilt { driver });
     match config {
         PortConfig::AfPacket(config) => Ok(Box::new(af_packet::open(config)?)),
-        PortConfig::Tap(_) => missing("tap"),
+        PortConfig::Tap(config) => Ok(Box::new(tap::open(config)?)),
         PortConfig::Memif(config) => Ok(Box::new(memif::open(config)?)),
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),

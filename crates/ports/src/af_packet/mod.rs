@@ -23,19 +23,16 @@ use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::AfPacketConfig;
 use crate::error::OpenError;
+use crate::netdevice::{self, Device, LINK_HEADER, system};
 use crate::{link, netns};
 use ring::Ring;
 use rx::Receiver;
-use sys::Device;
 use tx::Sender;
 
 /// Bytes of a socket's own queues: super-frames wait here.
 const SOCKET_BUFFER: i32 = 32 << 20;
 /// How often a namespace is looked up again while the device is not there.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Ethernet header and two tags: what a frame has besides IP.
-const LINK_HEADER: usize = 14 + 8;
-
 /// What queues tell the port.
 #[derive(Debug, Default)]
 struct Shared {
@@ -80,12 +77,9 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
     let rx_queues = link::queues("rx-queues", config.rx_queues, link::QUEUES_MAX)?;
     let tx_queues = link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
     let name = &config.device;
-    if name.is_empty() || name.len() >= libc::IFNAMSIZ {
-        let reason = format!("`{name}` is not a device name: give 1 to 15 characters");
-        return Err(OpenError::Config { field: "device", reason });
-    }
+    netdevice::check_name(name)?;
     let netns = config.netns.as_deref();
-    let (watch, socket) = netns::within(netns, || (sys::watch(), sys::packet_socket()))?;
+    let (watch, socket) = netns::within(netns, || (netdevice::watch(), sys::packet_socket()))?;
     let watch = watch.map_err(system("watch network devices"))?;
     if let Err(error) = socket {
         return Err(match error.kind() {
@@ -96,7 +90,7 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
             _ => system("open a packet socket")(error),
         });
     }
-    let last = sys::device(&watch, name).map_err(system("ask for a network device"))?;
+    let last = netdevice::device(&watch, name).map_err(system("ask for a network device"))?;
     let Some(last) = last else {
         return Err(OpenError::NoDevice { device: name.clone(), netns: config.netns.clone() });
     };
@@ -119,38 +113,21 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
     })
 }
 
-fn system(doing: &'static str) -> impl Fn(std::io::Error) -> OpenError {
-    move |source| OpenError::System { doing, source }
-}
-
 impl AfPacket {
     /// What is true of the device now, looked up in a new namespace of the same name when the
     /// old one has lost it.
     fn look(&mut self) -> Option<Device> {
-        if let Ok(Some(device)) = sys::device(&self.watch, &self.device) {
+        if let Ok(Some(device)) = netdevice::device(&self.watch, &self.device) {
             return Some(device);
         }
         if self.netns.is_none() || self.looked.elapsed() < LOOK_AGAIN {
             return None;
         }
         self.looked = Instant::now();
-        let watch = netns::within(self.netns.as_deref(), sys::watch).ok()?.ok()?;
-        let device = sys::device(&watch, &self.device).ok()??;
+        let watch = netns::within(self.netns.as_deref(), netdevice::watch).ok()?.ok()?;
+        let device = netdevice::device(&watch, &self.device).ok()??;
         self.watch = watch;
         Some(device)
-    }
-
-    /// Why the port cannot be up now; `None`: it can.
-    fn obstacle(&self, device: Option<&Device>) -> Option<String> {
-        let name = &self.device;
-        match device {
-            None => Some(format!("device {name} is gone")),
-            Some(device) if !device.admin_up => {
-                Some(format!("device {name} is down: ip link set {name} up"))
-            }
-            Some(device) if !device.running => Some(format!("device {name} has no carrier")),
-            Some(_) => None,
-        }
     }
 
     fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
@@ -240,15 +217,15 @@ impl Port for AfPacket {
     }
 
     fn service(&mut self) -> Vec<PortEvent> {
-        sys::hush(&self.watch);
+        netdevice::hush(&self.watch);
         let mut events = Vec::new();
         let device = self.look();
         if let Some(device) = device {
             self.last = device;
         }
         let index = device.map(|device| device.index);
-        if let Some(reason) = self.obstacle(device.as_ref()) {
-            if self.up.is_some() || self.down.is_none() || self.down.as_ref() != Some(&reason) {
+        if let Some(reason) = netdevice::obstacle(&self.device, device.as_ref()) {
+            if self.up.is_some() || self.down.as_ref() != Some(&reason) {
                 self.go_down(reason, &mut events);
             }
         } else if self.up != index {

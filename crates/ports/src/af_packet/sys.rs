@@ -1,116 +1,12 @@
-//! System calls of the AF_PACKET driver, made safe: packet(7), netdevice(7), rtnetlink(7).
+//! System calls of the AF_PACKET driver, made safe: packet(7).
 
 use std::ffi::{c_int, c_void};
 use std::io::{Error, Result};
 use std::mem::{size_of, size_of_val, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
+use crate::netdevice::{bind_to, check, socket};
 use crate::offload::VNET_HEADER;
-
-/// A network device as the kernel describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Device {
-    /// Its number in its namespace; a device made anew has another.
-    pub index: c_int,
-    /// It has Ethernet frames.
-    pub ethernet: bool,
-    /// It was set up and its link has carrier.
-    pub running: bool,
-    /// It was set up.
-    pub admin_up: bool,
-    /// Bytes of its IP packets.
-    pub mtu: u32,
-    /// Its address.
-    pub mac: [u8; 6],
-}
-
-fn check(answer: c_int) -> Result<c_int> {
-    if answer < 0 { Err(Error::last_os_error()) } else { Ok(answer) }
-}
-
-fn socket(domain: c_int, kind: c_int, protocol: c_int) -> Result<OwnedFd> {
-    let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: takes no pointers.
-    let fd = check(unsafe { libc::socket(domain, kind, protocol) })?;
-    // SAFETY: the descriptor is new, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// A socket that becomes readable when a device of this namespace changes.
-pub(super) fn watch() -> Result<OwnedFd> {
-    let watch = socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
-    // SAFETY: all-zero is a valid sockaddr_nl.
-    let mut address: libc::sockaddr_nl = unsafe { zeroed() };
-    address.nl_family = libc::AF_NETLINK as u16;
-    address.nl_groups = libc::RTMGRP_LINK as u32;
-    bind_to(&watch, &address)?;
-    Ok(watch)
-}
-
-fn bind_to<T>(socket: &OwnedFd, address: &T) -> Result<()> {
-    let length = size_of::<T>() as u32;
-    // SAFETY: the address lives through the call and is as long as said.
-    check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const *address).cast(), length) })?;
-    Ok(())
-}
-
-/// Throws away what [`watch`] has heard, up to 64 messages: only that it spoke matters.
-pub(super) fn hush(watch: &OwnedFd) {
-    let mut message = [0u8; 64];
-    for _ in 0..64 {
-        // SAFETY: the kernel writes at most as many bytes as the array has.
-        let got = unsafe {
-            let into: *mut c_void = message.as_mut_ptr().cast();
-            libc::recv(watch.as_raw_fd(), into, message.len(), libc::MSG_DONTWAIT)
-        };
-        // A full socket (ENOBUFS) reports once and goes on.
-        if got < 0 && Error::last_os_error().raw_os_error() != Some(libc::ENOBUFS) {
-            return;
-        }
-    }
-}
-
-/// What the kernel says of the device `name` in the namespace of `watch`; `None`: there is none.
-pub(super) fn device(watch: &OwnedFd, name: &str) -> Result<Option<Device>> {
-    match describe(watch, name) {
-        Ok(device) => Ok(Some(device)),
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn describe(watch: &OwnedFd, name: &str) -> Result<Device> {
-    // SAFETY: all-zero is a valid ifreq.
-    let mut request: libc::ifreq = unsafe { zeroed() };
-    // One byte stays zero and ends the name.
-    for (to, from) in request.ifr_name[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
-        *to = from as _;
-    }
-    let mut ask = |what| {
-        // SAFETY: these requests write an ifreq and nothing else.
-        check(unsafe { libc::ioctl(watch.as_raw_fd(), what, &raw mut request) })?;
-        Ok::<_, Error>(request.ifr_ifru)
-    };
-    // SAFETY: SIOCGIFINDEX, -FLAGS and -MTU each fill the member that is read.
-    let (index, flags, mtu) = unsafe {
-        (
-            ask(libc::SIOCGIFINDEX)?.ifru_ifindex,
-            c_int::from(ask(libc::SIOCGIFFLAGS)?.ifru_flags),
-            ask(libc::SIOCGIFMTU)?.ifru_mtu,
-        )
-    };
-    // SAFETY: SIOCGIFHWADDR fills this member.
-    let address = unsafe { ask(libc::SIOCGIFHWADDR)?.ifru_hwaddr };
-    let up = flags & libc::IFF_UP != 0;
-    Ok(Device {
-        index,
-        ethernet: address.sa_family == libc::ARPHRD_ETHER,
-        running: up && flags & libc::IFF_RUNNING != 0,
-        admin_up: up,
-        mtu: mtu.try_into().unwrap_or(0),
-        mac: std::array::from_fn(|at| address.sa_data[at] as u8),
-    })
-}
 
 /// A packet socket of this namespace that hears nothing yet.
 pub(super) fn packet_socket() -> Result<OwnedFd> {

@@ -5,3 +5,4 @@ mod af_packet;
 mod offload;
 mod peer;
 mod side;
+mod tap;

@@ -50,8 +50,12 @@ fn super_frame(tags: &[[u8; 4]], six: bool, payload: &[u8]) -> ([u8; 10], Vec<u8
 fn a_super_frame_becomes_packets() {
     let Some(spaces) = namespaces("a_super_frame_becomes_packets") else { return };
     join(&spaces);
-    let mut near = Side::open(&config(&spaces[0], "near0"));
-    let raw = Raw::new(&spaces[1], "far0");
+    let near = Side::open(&config(&spaces[0], "near0"));
+    super_frames_become_packets(near, &Raw::new(&spaces[1], "far0"));
+}
+
+/// Sends super-frames by `raw`, of which `near` makes packets.
+pub fn super_frames_become_packets(mut near: Side, raw: &Raw) {
     let payload: Vec<u8> = (0..60_000u32).map(|at| ((at * 7) >> 3) as u8).collect();
     let tags: [&[[u8; 4]]; 3] =
         [&[], &[[0x81, 0, 0, 100]], &[[0x88, 0xa8, 0, 200], [0x81, 0, 0, 100]]];
@@ -158,9 +162,18 @@ fn reassemble(near: &mut Side, length: usize) -> Vec<u8> {
 fn joined_packets_arrive_as_they_were() {
     let Some(spaces) = namespaces("joined_packets_arrive_as_they_were") else { return };
     join(&spaces);
-    let mut near = Side::open(&config(&spaces[0], "near0"));
-    let mut far = Side::open(&config(&spaces[1], "far0"));
-    let raw = Raw::new(&spaces[1], "far0");
+    let near = Side::open(&config(&spaces[0], "near0"));
+    let far = Side::open(&config(&spaces[1], "far0"));
+    packets_come_back(near, far, &Raw::new(&spaces[1], "far0"));
+    // 44 packets went as one frame, as the kernel's counter of the device tells.
+    let shown = spaces[0].ip(&["-s", "-j", "link", "show", "near0"]).expect("shown");
+    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let frames = shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number");
+    assert!(frames < 100, "{frames} frames were sent for 264 packets");
+}
+
+/// Sends super-frames by `raw`, and sends the packets that `near` makes of them back to `far`.
+pub fn packets_come_back(mut near: Side, mut far: Side, raw: &Raw) {
     let tags: [&[[u8; 4]]; 3] =
         [&[], &[[0x81, 0, 0, 100]], &[[0x88, 0xa8, 0, 200], [0x81, 0, 0, 100]]];
     for (tags, six) in tags.into_iter().flat_map(|tags| [(tags, false), (tags, true)]) {
@@ -175,9 +188,4 @@ fn joined_packets_arrive_as_they_were() {
         let back = far.receive(44, from_far);
         assert_eq!(back, packets);
     }
-    // 44 packets went as one frame, as the kernel's counter of the device tells.
-    let shown = spaces[0].ip(&["-s", "-j", "link", "show", "near0"]).expect("shown");
-    let shown: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
-    let frames = shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number");
-    assert!(frames < 100, "{frames} frames were sent for 264 packets");
 }

@@ -1,0 +1,211 @@
+//! `tap`: a Linux network device that the port makes; what Linux sends to it, we receive.
+//!
+//! ```text
+//! Linux -> device -> readv: packet ------------------> packets
+//!                    readv: super-frame -> Staging --> packets
+//! packets -> coalesce -> writev -> device -> Linux
+//! ```
+//! The device lives as long as the port: addresses that Linux gives to it stay while it is
+//! set down and up. When someone deletes it, it is made anew.
+
+mod queue;
+mod sys;
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stoa_engine::pool::FRAME_MAX;
+use stoa_engine::{Port, PortEvent, Queues};
+
+use crate::config::TapConfig;
+use crate::error::OpenError;
+use crate::netdevice::{self, Device, LINK_HEADER, system};
+use crate::{link, netns};
+use queue::{Receiver, Sender};
+
+/// How often a device that was deleted is made anew.
+const MAKE_AGAIN: Duration = Duration::from_secs(1);
+
+/// What queues tell the port.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Received frames that could not become packets.
+    missed: AtomicU64,
+    /// Frames that the device refused.
+    refused: AtomicU64,
+}
+
+/// The device as we made it.
+struct Made {
+    /// Asks for the device and hears of changes.
+    watch: OwnedFd,
+    /// The queues; the device goes when the last one is closed.
+    queues: Vec<Arc<OwnedFd>>,
+    /// What it is.
+    device: Device,
+}
+
+/// A port on a TAP device.
+pub struct Tap {
+    name: String,
+    netns: Option<String>,
+    count: u16,
+    mac: [u8; 6],
+    made: Made,
+    made_at: Instant,
+    up: bool,
+    /// Why the port is down, as it was told.
+    down: Option<String>,
+    shared: Arc<Shared>,
+}
+
+/// Makes the device in its namespace, sets it up, and opens the port.
+///
+/// # Errors
+/// A device of that name is there; no CAP_NET_ADMIN; no such namespace; no `/dev/net/tun`; more
+/// than 64 queues.
+pub fn open(config: &TapConfig) -> Result<Tap, OpenError> {
+    let count = link::queues("queues", config.queues, link::QUEUES_MAX)?;
+    netdevice::check_name(&config.device)?;
+    let made = make(&config.device, config.netns.as_deref(), count)?;
+    // Linux's end has an address of its own.
+    let mut mac = link::mac(None);
+    if mac == made.device.mac {
+        mac[5] ^= 1;
+    }
+    Ok(Tap {
+        name: config.device.clone(),
+        netns: config.netns.clone(),
+        count,
+        mac,
+        made,
+        made_at: Instant::now(),
+        up: false,
+        down: None,
+        shared: Arc::default(),
+    })
+}
+
+fn make(name: &str, netns: Option<&str>, count: u16) -> Result<Made, OpenError> {
+    let refused = |source: std::io::Error| match source.raw_os_error() {
+        Some(libc::EBUSY) => OpenError::Busy { what: format!("device name {name}") },
+        Some(libc::EPERM | libc::EACCES) => OpenError::Permission {
+            what: format!("to make TAP device {name}"),
+            capability: "CAP_NET_ADMIN",
+        },
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
+            OpenError::File { path: sys::CLONE.into(), source }
+        }
+        _ => system("make a TAP device")(source),
+    };
+    netns::within(netns, || {
+        let watch = netdevice::watch().map_err(system("watch network devices"))?;
+        let mut queues = Vec::new();
+        for number in 0..count {
+            queues.push(Arc::new(sys::open(name, number == 0).map_err(refused)?));
+        }
+        netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
+        let device = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
+        let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
+        Ok(Made { watch, queues, device: device.ok_or_else(gone)? })
+    })?
+}
+
+impl Tap {
+    /// What is true of the device now; one that was deleted is made anew.
+    fn look(&mut self, events: &mut Vec<PortEvent>) -> Option<Device> {
+        let now = netdevice::device(&self.made.watch, &self.name).ok().flatten();
+        let ours = now.filter(|device| device.index == self.made.device.index);
+        if ours.is_some() {
+            return ours;
+        }
+        if self.up {
+            self.go_down(format!("device {} is gone", self.name), events);
+        }
+        if self.made_at.elapsed() < MAKE_AGAIN {
+            return None;
+        }
+        self.made_at = Instant::now();
+        match make(&self.name, self.netns.as_deref(), self.count) {
+            Ok(made) => {
+                self.made = made;
+                Some(self.made.device)
+            }
+            Err(error) => {
+                self.go_down(error.to_string(), events);
+                None
+            }
+        }
+    }
+
+    fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
+        self.up = false;
+        if self.down.as_ref() != Some(&reason) {
+            self.down = Some(reason.clone());
+            events.push(PortEvent::Down(reason));
+        }
+    }
+
+    fn queues(&self) -> Queues {
+        let mut queues = Queues::default();
+        for queue in &self.made.queues {
+            queues.rx.push(Box::new(Receiver::new(queue.clone(), self.shared.clone())));
+            queues.tx.push(Box::new(Sender::new(queue.clone(), self.shared.clone())));
+        }
+        queues
+    }
+}
+
+impl Port for Tap {
+    fn driver(&self) -> &'static str {
+        "tap"
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    /// The device's, as far as one buffer holds it.
+    fn mtu(&self) -> u32 {
+        self.made.device.mtu.min((FRAME_MAX - LINK_HEADER) as u32)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.made.watch.as_fd()]
+    }
+
+    fn service(&mut self) -> Vec<PortEvent> {
+        netdevice::hush(&self.made.watch);
+        let mut events = Vec::new();
+        let Some(device) = self.look(&mut events) else { return events };
+        self.made.device = device;
+        match netdevice::obstacle(&self.name, Some(&device)) {
+            Some(reason) => self.go_down(reason, &mut events),
+            None if !self.up => {
+                (self.up, self.down) = (true, None);
+                events.push(PortEvent::Up(self.queues()));
+            }
+            None => {}
+        }
+        events
+    }
+
+    fn missed(&self) -> u64 {
+        self.shared.missed.load(Ordering::Relaxed)
+    }
+
+    fn detail(&self) -> String {
+        let place = self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+        let state = match &self.down {
+            Some(reason) => reason.clone(),
+            None => format!("index {}", self.made.device.index),
+        };
+        let refused = match self.shared.refused.load(Ordering::Relaxed) {
+            0 => String::new(),
+            frames => format!(", {frames} frames refused by the device"),
+        };
+        format!("{}{place}: {state}, {} queues{refused}", self.name, self.count)
+    }
+}

@@ -1,0 +1,58 @@
+//! System calls of the TAP driver, made safe: the kernel's `Documentation/networking/tuntap.rst`.
+
+use std::ffi::c_int;
+use std::fs::{File, OpenOptions};
+use std::io::{IoSlice, IoSliceMut, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::netdevice::{check, request};
+
+/// Where TAP devices come from.
+pub(super) const CLONE: &str = "/dev/net/tun";
+/// Fail when there is a device of that name (linux/if_tun.h).
+const IFF_TUN_EXCL: c_int = 0x8000;
+
+/// Opens a queue of the TAP device `name`; the first one makes it, and fails when it is there.
+pub(super) fn open(name: &str, first: bool) -> Result<OwnedFd> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE)?;
+    let mut request = request(name);
+    let mut flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
+    if first {
+        flags |= IFF_TUN_EXCL;
+    }
+    request.ifr_ifru.ifru_flags = flags as i16;
+    // SAFETY: TUNSETIFF takes an ifreq.
+    check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) })?;
+    offer(&file)?;
+    Ok(file.into())
+}
+
+/// Says that we take unfinished checksums and super-frames: one system call brings 64 KiB then.
+fn offer(file: &File) -> Result<()> {
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    let set = |offload: u32| {
+        let offload = libc::c_ulong::from(offload);
+        // SAFETY: TUNSETOFFLOAD takes a number.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD, offload) })
+    };
+    // Linux before 6.2 does not know UDP segmentation here.
+    set(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6).or_else(|_| set(tcp))?;
+    Ok(())
+}
+
+/// Reads one message; `None`: nothing waits.
+pub(super) fn read(queue: &OwnedFd, parts: &mut [IoSliceMut<'_>]) -> Result<Option<usize>> {
+    match nix::sys::uio::readv(queue, parts) {
+        Ok(length) => Ok(Some(length)),
+        Err(nix::errno::Errno::EAGAIN) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Writes one message.
+pub(super) fn write(queue: &OwnedFd, parts: &[IoSlice<'_>]) -> Result<()> {
+    nix::sys::uio::writev(queue, parts)?;
+    Ok(())
+}
