@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod controller;
 mod demo;
+mod forwarder;
 mod reload;
 mod run;
 mod show;
@@ -42,4 +43,5 @@ commands! {
     Bench bench,
     Completions completions,
     #[command(hide = true)] Controller controller,
+    #[command(hide = true)] Forwarder forwarder,
 }
