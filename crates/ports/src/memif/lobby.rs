@@ -28,7 +28,6 @@ static LOBBIES: Mutex<BTreeMap<String, Weak<Lobby>>> = Mutex::new(BTreeMap::new(
 
 /// A listening socket and those who wait.
 struct Lobby {
-    name: String,
     socket: OwnedFd,
     /// The file to remove at the end.
     path: Option<PathBuf>,
@@ -64,6 +63,7 @@ impl Seat {
     /// Listens on `socket` for peers that want `id`.
     pub(crate) fn take(socket: &str, id: u32) -> Result<Self, OpenError> {
         let mut lobbies = lock(&LOBBIES);
+        lobbies.retain(|_, lobby| lobby.strong_count() > 0);
         let known = lobbies.get(socket).and_then(Weak::upgrade);
         let lobby = match known {
             Some(lobby) => lobby,
@@ -136,7 +136,7 @@ impl Lobby {
         listen(&socket, Backlog::new(16).map_err(system)?).map_err(system)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system)?;
         epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(system)?;
-        Ok(Self { name: name.into(), socket, path, epoll, inside: Mutex::default() })
+        Ok(Self { socket, path, epoll, inside: Mutex::default() })
     }
 
     /// Lets peers in, hears those who speak, and shows out those who do not.
@@ -198,7 +198,6 @@ impl Drop for Lobby {
             // Somebody may have removed it before us.
             let _ = std::fs::remove_file(path);
         }
-        lock(&LOBBIES).retain(|name, lobby| *name != self.name || lobby.strong_count() > 0);
     }
 }
 

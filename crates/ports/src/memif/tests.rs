@@ -1,1 +1,0 @@
-//! Peers that lie, cheat and die.

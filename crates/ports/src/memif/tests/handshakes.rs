@@ -1,0 +1,162 @@
+//! Handshakes that go wrong.
+
+use std::io::IoSlice;
+use std::os::fd::AsRawFd;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+
+use super::*;
+
+/// The reason that the hero gives when it ends the talk.
+fn reason(answer: Result<Message, Ended>) -> String {
+    match answer {
+        Err(Ended::Disconnected(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn changed(change: impl FnOnce(&mut Init)) -> Message {
+    let Message::Init(mut init) = init() else { unreachable!() };
+    change(&mut init);
+    Message::Init(init)
+}
+
+fn changed_ring(change: impl FnOnce(&mut AddRing)) -> Message {
+    let Message::AddRing(mut changed) = ring(true) else { unreachable!() };
+    change(&mut changed);
+    Message::AddRing(changed)
+}
+
+#[test]
+fn a_proper_peer_comes_up_and_is_described() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let villain = Villain::meet(&mut hero);
+    villain.behave(&mut hero);
+    assert!(hero.port.detail().contains("master of villain"), "{}", hero.port.detail());
+    drop(villain);
+    assert_eq!(hero.wait_down(), "the peer closed the link");
+}
+
+#[test]
+fn strangers_are_refused_with_the_reason() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let cases = [
+        (changed(|init| init.version = 0x0100), "version 0x0100"),
+        (changed(|init| init.mode = 1), "mode 1"),
+        (changed(|init| init.secret = [0; SECRET]), "wrong secret"),
+        (changed(|init| init.secret[4] = b'!'), "wrong secret"),
+        (changed(|init| init.id = 4), "nobody has id 4"),
+        (Message::Ack, "INIT was expected"),
+        (Message::Connect { name: String::new() }, "INIT was expected"),
+    ];
+    for (message, expected) in cases {
+        let villain = Villain::meet(&mut hero);
+        let reason = reason(villain.say(&mut hero, &message, None));
+        assert!(reason.contains(expected), "{reason}");
+    }
+    Villain::meet(&mut hero).behave(&mut hero);
+}
+
+#[test]
+fn bad_regions_are_refused() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let unsealable = memfd_create(c"test", MFdFlags::MFD_CLOEXEC).unwrap();
+    nix::unistd::ftruncate(&unsealable, MEMORY as i64).unwrap();
+    let (_, small) = Region::create(4096).unwrap();
+    let cases = [
+        (0, MEMORY, Some(&unsealable), "shrink"),
+        (0, MEMORY, Some(&small), "in a file of 4096"),
+        (0, 0, Some(&small), "0 bytes"),
+        (0, u64::MAX, Some(&small), "4 GiB"),
+        (1, 4096, Some(&small), "out of order"),
+        (0, 4096, None, "its file is missing"),
+    ];
+    for (index, size, file, expected) in cases {
+        let villain = Villain::meet(&mut hero);
+        villain.say(&mut hero, &init(), None).unwrap();
+        let region = Message::AddRegion { index, size };
+        let reason = reason(villain.say(&mut hero, &region, file));
+        assert!(reason.contains(expected), "{reason}");
+    }
+    Villain::meet(&mut hero).behave(&mut hero);
+}
+
+#[test]
+fn bad_rings_are_refused() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let connect = Message::Connect { name: "villain".into() };
+    let cases = [
+        (changed_ring(|ring| ring.log2_size = 0), "2^0"),
+        (changed_ring(|ring| ring.log2_size = 15), "2^15"),
+        (changed_ring(|ring| ring.log2_size = 255), "2^255"),
+        (changed_ring(|ring| ring.region = 1), "outside its region"),
+        (changed_ring(|ring| ring.offset = MEMORY as u32 - 1000), "outside its region"),
+        (changed_ring(|ring| ring.offset = u32::MAX), "outside its region"),
+        (changed_ring(|ring| ring.offset = 4), "multiple of 8"),
+        (changed_ring(|ring| ring.offset = 4096), "cookie"),
+        (changed_ring(|ring| ring.index = 1), "out of order"),
+    ];
+    for (message, expected) in cases {
+        let villain = Villain::meet(&mut hero);
+        villain.say(&mut hero, &init(), None).unwrap();
+        let region = Message::AddRegion { index: 0, size: MEMORY };
+        villain.say(&mut hero, &region, Some(&villain.file)).unwrap();
+        let answer = match villain.say(&mut hero, &message, Some(&doorbell())) {
+            Ok(Message::Ack) => villain.say(&mut hero, &connect, None),
+            answer => answer,
+        };
+        let reason = reason(answer);
+        assert!(reason.contains(expected), "{reason}");
+    }
+    let (pipe, _other) = nix::unistd::pipe().unwrap();
+    let villain = Villain::meet(&mut hero);
+    villain.say(&mut hero, &init(), None).unwrap();
+    let reason = reason(villain.say(&mut hero, &ring(true), Some(&pipe)));
+    assert!(reason.contains("not an eventfd"), "{reason}");
+    Villain::meet(&mut hero).behave(&mut hero);
+}
+
+#[test]
+fn bytes_that_are_no_message_end_the_talk() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let ack = Message::Ack.encode();
+    let raw = |bytes: &[u8], files: &[i32]| {
+        let villain = Villain::meet(&mut hero);
+        villain.say(&mut hero, &init(), None).unwrap();
+        let socket = villain.channel.descriptor().as_raw_fd();
+        let rights = [ControlMessage::ScmRights(files)];
+        let rights = if files.is_empty() { &[] } else { &rights[..] };
+        sendmsg::<()>(socket, &[IoSlice::new(bytes)], rights, MsgFlags::empty(), None).unwrap();
+        assert!(villain.hear(&mut hero).is_err());
+    };
+    let file = doorbell();
+    let fds = [file.as_raw_fd(); 9];
+    let cases: [(&[u8], &[i32]); 5] = [
+        (&ack[..127], &[]),
+        (&[0; 200], &[]),
+        (&[0xff; 128], &[]),
+        (&ack, &fds[..2]),
+        (&ack, &fds),
+    ];
+    let mut raw = raw;
+    for (bytes, files) in cases {
+        raw(bytes, files);
+    }
+    Villain::meet(&mut hero).behave(&mut hero);
+}
+
+#[test]
+fn the_silent_and_the_late_do_not_disturb() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let silent = Villain::meet(&mut hero);
+    let good = Villain::meet(&mut hero);
+    good.behave(&mut hero);
+    let late = Villain::meet(&mut hero);
+    assert!(reason(late.say(&mut hero, &init(), None)).contains("in use"));
+    assert!(reason(silent.hear(&mut hero)).contains("in time"));
+    assert!(hero.queues.is_some() && hero.down.is_none());
+    // A message after CONNECTED is none of the protocol.
+    assert!(reason(good.say(&mut hero, &init(), None)).contains("unexpected Init"));
+    hero.wait_down();
+}

@@ -1,0 +1,156 @@
+//! Rings whose other side lies.
+
+use stoa_engine::Doze;
+use stoa_engine::pool::FRAME_MAX;
+
+use super::*;
+use crate::memif::ring::NEXT;
+
+fn pair() -> (Hero, Villain) {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let villain = Villain::meet(&mut hero);
+    villain.behave(&mut hero);
+    (hero, villain)
+}
+
+#[test]
+fn spoiled_frames_are_lost_alone_and_counted() {
+    let (mut hero, villain) = pair();
+    let end = MEMORY as u32;
+    // flags, region, length, offset
+    let bad = [
+        (0, 1, 60, 4096),
+        (0, 65_535, 60, 4096),
+        (0, 0, 60, end - 59),
+        (0, 0, u32::MAX, 4096),
+        (0, 0, u32::MAX, u32::MAX),
+        (0, 0, 60, u32::MAX),
+        (0, 0, 0, 4096),
+        (0, 0, FRAME_MAX as u32 + 1, 4096),
+    ];
+    let mut head = 0_u16;
+    for (number, (flags, region, length, offset)) in bad.into_iter().enumerate() {
+        let slot = |ahead: u16| u64::from((head + ahead) % SIZE);
+        villain.good(slot(0), 60);
+        villain.describe(S2M, slot(1), flags, region, length, offset);
+        villain.good(slot(2), 61);
+        head += 3;
+        villain.head(S2M).store(head, Ordering::Release);
+        let lengths: Vec<usize> = hero.receive().iter().map(Vec::len).collect();
+        assert_eq!(lengths, [60, 61], "{number}");
+        assert_eq!(hero.port.missed(), number as u64 + 1);
+        assert_eq!(villain.tail(S2M).load(Ordering::Acquire), head);
+    }
+    hero.service();
+    assert!(hero.down.is_none());
+}
+
+#[test]
+fn chains_are_joined_when_they_fit() {
+    let (mut hero, villain) = pair();
+    for (slot, length, flags) in [(0, 100, NEXT), (1, 200, NEXT), (2, 300, 0)] {
+        villain.describe(S2M, slot, flags, 0, length, (BUFFERS + slot * 2048) as u32);
+    }
+    // Too long in all, and then one that ends.
+    for (slot, flags) in [(3, NEXT), (4, NEXT), (5, 0)] {
+        villain.describe(S2M, slot, flags, 0, 2048, (BUFFERS + slot * 2048) as u32);
+    }
+    villain.good(6, 64);
+    villain.head(S2M).store(7, Ordering::Release);
+    let lengths: Vec<usize> = hero.receive().iter().map(Vec::len).collect();
+    assert_eq!(lengths, [600, 64]);
+    assert_eq!(hero.port.missed(), 1);
+}
+
+#[test]
+fn a_chain_without_end_holds_nobody_up() {
+    let (mut hero, villain) = pair();
+    let mut head = 0_u16;
+    for slot in 0..u64::from(SIZE) {
+        villain.describe(S2M, slot, NEXT, 0, 60, 4096);
+    }
+    for _ in 0..5 {
+        head = head.wrapping_add(SIZE);
+        villain.head(S2M).store(head, Ordering::Release);
+        assert!(hero.receive().is_empty());
+        assert_eq!(villain.tail(S2M).load(Ordering::Acquire), head, "consumed");
+    }
+    assert_eq!(hero.port.missed(), 1, "one endless frame");
+    villain.good(0, 60);
+    villain.good(1, 61);
+    villain.head(S2M).store(head.wrapping_add(2), Ordering::Release);
+    // The first good descriptor is the end of the endless frame.
+    assert_eq!(hero.receive().len(), 1);
+}
+
+#[test]
+fn a_jumping_head_costs_the_link() {
+    for jump in [SIZE + 1, 30_000, 65_535] {
+        let (mut hero, villain) = pair();
+        villain.head(S2M).store(jump, Ordering::Release);
+        assert!(hero.receive().is_empty());
+        assert!(hero.wait_down().contains("jumped"));
+        assert_eq!(hero.send(60), 0);
+        Villain::meet(&mut hero).behave(&mut hero);
+        assert_eq!(hero.port.missed(), 0);
+    }
+}
+
+#[test]
+fn buffers_that_do_not_exist_cost_the_link() {
+    for (region, length, offset) in
+        [(1, 2048, 4096), (0, 2048, MEMORY as u32), (0, u32::MAX, 0), (0, 0, 0)]
+    {
+        let (mut hero, villain) = pair();
+        villain.describe(M2S, 0, 0, region, length, offset);
+        villain.head(M2S).store(1, Ordering::Release);
+        assert_eq!(hero.send(60), 0);
+        assert!(hero.wait_down().contains("outside its memory"));
+    }
+}
+
+#[test]
+fn a_frame_waits_for_enough_buffers() {
+    let (mut hero, villain) = pair();
+    assert_eq!(hero.send(60), 0, "nothing offered");
+    for slot in 0..4 {
+        villain.describe(M2S, slot, 0, 0, 32, (BUFFERS + slot * 2048) as u32);
+    }
+    villain.head(M2S).store(1, Ordering::Release);
+    assert_eq!(hero.send(60), 0, "half a frame fits");
+    villain.head(M2S).store(2, Ordering::Release);
+    assert_eq!(hero.send(60), 1);
+    assert_eq!(villain.tail(M2S).load(Ordering::Acquire), 2);
+    assert_eq!(villain.word(M2S + 128).load(Ordering::Relaxed), NEXT);
+    assert_eq!(villain.word(M2S + 144).load(Ordering::Relaxed), 0);
+    assert_eq!(villain.word(M2S + 148).load(Ordering::Relaxed), 28, "the rest");
+}
+
+#[test]
+fn a_sleeper_asks_for_interrupts() {
+    let (mut hero, villain) = pair();
+    let flags = || villain.word(S2M + 4).load(Ordering::Relaxed);
+    assert_eq!(flags(), 1, "polls");
+    let queues = hero.queues.as_mut().unwrap();
+    assert_eq!(queues.rx[0].doze(), Doze::OnDescriptor);
+    assert_eq!(flags(), 0, "sleeps");
+    queues.rx[0].wake();
+    assert_eq!(flags(), 1);
+    villain.good(0, 60);
+    villain.head(S2M).store(1, Ordering::Release);
+    assert_eq!(queues.rx[0].doze(), Doze::Awake);
+    villain.head(S2M).store(9999, Ordering::Release);
+    assert_eq!(queues.rx[0].doze(), Doze::Never);
+}
+
+#[test]
+fn memory_outlives_the_link_as_long_as_a_worker_uses_it() {
+    let (mut hero, villain) = pair();
+    let mut queues = hero.queues.take().unwrap();
+    villain.good(0, 60);
+    villain.head(S2M).store(1, Ordering::Release);
+    drop(villain);
+    hero.wait_down();
+    drop(hero.port);
+    assert_eq!(queues.rx[0].receive(&mut hero.vector, &mut hero.cache), 1);
+}

@@ -1,0 +1,187 @@
+//! Sockets: shared, stale, taken; and masters that lie to our slave.
+
+use nix::sys::socket::{Backlog, bind, listen};
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use super::*;
+use crate::error::OpenError;
+use crate::memif::messages::Hello;
+use crate::memif::socket::seqpacket;
+
+#[test]
+fn ids_share_a_socket_and_a_file_is_cleaned_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("memif.sock");
+    let socket = path.display().to_string();
+    let with = |id| MemifConfig { socket: socket.clone(), id, ..config(MemifRole::Master) };
+    let mut three = Hero::new(&with(3));
+    let four = Hero::new(&with(4));
+    assert!(matches!(open(&with(3)), Err(OpenError::Busy { .. })));
+    Villain::meet(&mut three).behave(&mut three);
+    assert!(four.queues.is_none());
+    drop((three, four));
+    assert!(!path.exists());
+    // Whoever died could not clean up: its socket is taken over.
+    let stale = seqpacket().unwrap();
+    bind(stale.as_raw_fd(), &address(&socket).unwrap()).unwrap();
+    drop(stale);
+    assert!(path.exists());
+    let mut again = Hero::new(&with(3));
+    Villain::meet(&mut again).behave(&mut again);
+    drop(again);
+    // What is not a socket is not ours to remove.
+    std::fs::write(&path, "precious").unwrap();
+    assert!(matches!(open(&with(3)), Err(OpenError::Busy { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+}
+
+#[test]
+fn a_socket_that_lives_is_busy() {
+    let config = config(MemifRole::Master);
+    let other = seqpacket().unwrap();
+    bind(other.as_raw_fd(), &address(&config.socket).unwrap()).unwrap();
+    listen(&other, Backlog::new(1).unwrap()).unwrap();
+    assert!(matches!(open(&config), Err(OpenError::Busy { .. })));
+}
+
+#[test]
+fn senseless_configurations_are_refused() {
+    let good = config(MemifRole::Slave);
+    let bad = [
+        MemifConfig { socket: String::new(), ..good.clone() },
+        MemifConfig { socket: "x".repeat(200), ..good.clone() },
+        MemifConfig { secret: Some("x".repeat(25)), ..good.clone() },
+        MemifConfig { ring_size: 1000, ..good.clone() },
+        MemifConfig { ring_size: 32_768, ..good.clone() },
+        MemifConfig { buffer_size: 2000, ..good.clone() },
+        MemifConfig { rx_queues: 17, ..good.clone() },
+        MemifConfig { ring_size: 16_384, buffer_size: 65_536, rx_queues: 16, ..good.clone() },
+    ];
+    for config in bad {
+        assert!(matches!(open(&config), Err(OpenError::Config { .. })), "{config:?}");
+    }
+    let nowhere =
+        MemifConfig { socket: "/no/such/folder/memif.sock".into(), ..config(MemifRole::Master) };
+    assert!(matches!(open(&nowhere), Err(OpenError::File { .. })));
+}
+
+/// A listening master whose every word the test chooses.
+struct Impostor {
+    listener: OwnedFd,
+}
+
+impl Impostor {
+    fn listen(socket: &str) -> Self {
+        let listener = seqpacket().unwrap();
+        bind(listener.as_raw_fd(), &address(socket).unwrap()).unwrap();
+        listen(&listener, Backlog::new(4).unwrap()).unwrap();
+        Self { listener }
+    }
+
+    fn accept(&self, hero: &mut Hero) -> Channel {
+        until("a slave", || {
+            hero.service();
+            let fd = nix::sys::socket::accept(self.listener.as_raw_fd()).ok()?;
+            // SAFETY: the kernel just made this descriptor for us alone.
+            Some(Channel::new(unsafe { OwnedFd::from_raw_fd(fd) }))
+        })
+    }
+}
+
+fn hello() -> Hello {
+    Hello {
+        name: "impostor".into(),
+        version_min: VERSION,
+        version_max: VERSION,
+        region_max: 0,
+        m2s_max: 0,
+        s2m_max: 0,
+        log2_size_max: 6,
+    }
+}
+
+/// What the slave says next, with its file.
+fn hear(hero: &mut Hero, channel: &Channel) -> Result<(Message, Option<OwnedFd>), Ended> {
+    until("a word", || {
+        hero.service();
+        channel.receive().transpose()
+    })
+}
+
+#[test]
+fn a_slave_ends_nonsense_and_tries_again() {
+    let config = config(MemifRole::Slave);
+    let mut hero = Hero::new(&config);
+    let impostor = Impostor::listen(&config.socket);
+    let openings = [
+        Message::Ack,
+        Message::Connected { name: String::new() },
+        Message::Hello(Hello { version_min: 0x0300, version_max: 0x0400, ..hello() }),
+        init(),
+    ];
+    for opening in openings {
+        let channel = impostor.accept(&mut hero);
+        channel.send(&opening, None).unwrap();
+        assert!(matches!(hear(&mut hero, &channel), Err(Ended::Disconnected(_))), "{opening:?}");
+    }
+    // CONNECTED before the slave has said all.
+    let channel = impostor.accept(&mut hero);
+    channel.send(&Message::Hello(hello()), None).unwrap();
+    assert!(matches!(hear(&mut hero, &channel), Ok((Message::Init(_), None))));
+    channel.send(&Message::Connected { name: String::new() }, None).unwrap();
+    assert!(matches!(hear(&mut hero, &channel), Err(Ended::Disconnected(_))));
+    assert!(hero.queues.is_none());
+}
+
+#[test]
+fn a_slave_survives_a_master_that_scribbles() {
+    let config = config(MemifRole::Slave);
+    let mut hero = Hero::new(&config);
+    let impostor = Impostor::listen(&config.socket);
+    for jump in [false, true] {
+        let channel = impostor.accept(&mut hero);
+        channel.send(&Message::Hello(hello()), None).unwrap();
+        let (mut memory, mut rings) = (None, Vec::new());
+        loop {
+            match hear(&mut hero, &channel).unwrap() {
+                (Message::AddRegion { size, .. }, Some(file)) => {
+                    memory = Some(Region::map(&file, size, false).unwrap());
+                }
+                (Message::AddRing(ring), Some(_)) => rings.push(ring),
+                (Message::Connect { .. }, None) => break,
+                (Message::Init(_), None) => {}
+                other => panic!("{other:?}"),
+            }
+            channel.send(&Message::Ack, None).unwrap();
+        }
+        channel.send(&Message::Connected { name: String::new() }, None).unwrap();
+        until("up", || {
+            hero.service();
+            hero.queues.is_some().then_some(())
+        });
+        assert_eq!(rings.len(), 2);
+        assert_eq!(rings[0].log2_size, 6, "the master's limit");
+        let memory = memory.unwrap();
+        // All descriptors and buffers become 0xff, the indexes stay.
+        for ring in &rings {
+            let at = memory.at(u64::from(ring.offset) + 128, 16 * 64).unwrap();
+            // SAFETY: 64 descriptors inside the mapping; the slave copes with any bytes.
+            unsafe { std::ptr::write_bytes(at.as_ptr(), 0xff, 16 * 64) };
+        }
+        let m2s = rings.iter().find(|ring| !ring.s2m).unwrap();
+        let tail = memory.at(u64::from(m2s.offset) + 64, 2).unwrap();
+        // SAFETY: an aligned word inside the mapping.
+        let tail = unsafe { AtomicU16::from_ptr(tail.as_ptr().cast()) };
+        tail.store(if jump { 999 } else { 64 }, Ordering::Release);
+        assert!(hero.receive().is_empty());
+        if jump {
+            assert!(hero.wait_down().contains("jumped"));
+            break;
+        }
+        // The slave's own descriptors are right again, and it still sends.
+        assert_eq!(hero.port.missed(), 1);
+        assert_eq!(hero.send(60), 1);
+        drop(channel);
+        hero.wait_down();
+    }
+}
