@@ -13,6 +13,9 @@ use crate::model::{Generator, KernelDevice, Memif, Pcap, Port};
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
 
+/// Buffers of a memif port fill whole cache lines.
+const MEMIF_BUFFER_STEP: u32 = 64;
+
 /// What ports have claimed so far, and by which interface.
 #[derive(Debug, Default)]
 pub struct Claims {
@@ -98,6 +101,13 @@ impl At<'_> {
     }
 
     fn memif(&mut self, given: &Memif) -> v1::Memif {
+        if !given.buffer_size.is_multiple_of(MEMIF_BUFFER_STEP) {
+            self.findings.add(
+                format!("{}/memif/buffer-size", self.place),
+                format!("{} is not a multiple of {MEMIF_BUFFER_STEP}", given.buffer_size),
+                format!("Give {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
+            );
+        }
         let what = format!("memif {} {} {:?}", given.socket, given.id, given.role);
         if let Err(owner) = self.claims.claim(what, self.interface) {
             self.findings.add(

@@ -30,7 +30,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let file = arguments.config.display().to_string();
     let program = std::env::current_exe()
         .map_err(|error| Failure::because("cannot find the program itself", error))?;
-    let options = Options { program, config: arguments.config, socket: arguments.socket.path() };
+    // The halves and `stoa status` name the file to people in other folders.
+    let config =
+        std::path::absolute(&arguments.config).map_err(|error| Failure::because(&file, error))?;
+    let options = Options { program, config, socket: arguments.socket.path() };
     block_on(async {
         supervise::run(options).await.map_err(|error| match error {
             Error::Refused(findings) => {

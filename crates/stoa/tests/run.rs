@@ -1,0 +1,200 @@
+//! The whole router as an operator runs it, over ports in memory: no privilege,
+//! no packets on a wire.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A router in a folder of its own, ended when the story ends.
+struct Router {
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Router {
+    /// Starts one and waits until it holds its configuration.
+    fn start(config: &str) -> Router {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("stoa.json"), config).unwrap();
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let child = stoa(&folder.path().join("stoa.sock"), &["run"])
+            .arg("--config")
+            .arg(folder.path().join("stoa.json"))
+            .stderr(log)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let router = Router { folder, child };
+        router.wait("the router is in sync", |status| status["in_sync"] == true);
+        router
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn call(&self, arguments: &[&str]) -> Output {
+        stoa(&self.path("stoa.sock"), arguments).output().unwrap()
+    }
+
+    fn show(&self, what: &str) -> Value {
+        let output = self.call(&["show", what, "--json"]);
+        assert!(output.status.success(), "{}", err(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn reload(&self, config: &str) -> Output {
+        std::fs::write(self.path("stoa.json"), config).unwrap();
+        self.call(&["reload"])
+    }
+
+    fn prefixes(&self) -> Vec<String> {
+        let routes = self.show("routes");
+        let routes = routes["routes"].as_array().unwrap().clone();
+        routes.iter().map(|route| route["prefix"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits for a status that fits, and gives it.
+    fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let begun = Instant::now();
+        while begun.elapsed() < DEADLINE {
+            let output = self.call(&["status", "--json"]);
+            if let Ok(status) = serde_json::from_slice::<Value>(&output.stdout)
+                && fits(&status)
+            {
+                return status;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let log = std::fs::read_to_string(self.path("log")).unwrap_or_default();
+        panic!("never came true: {what}\n{log}");
+    }
+
+    fn signal(&self, pid: u64, signal: &str) {
+        let done = Command::new("/bin/kill").args([signal, &pid.to_string()]).status().unwrap();
+        assert!(done.success());
+    }
+
+    /// Ends it as an operator would.
+    fn end(mut self) {
+        self.signal(u64::from(self.child.id()), "-TERM");
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+        for left in ["stoa.sock", "forwarder.sock", "stoa.sock.lock", "stoa.sock.running"] {
+            assert!(!self.path(left).exists(), "{left} is left behind");
+        }
+    }
+}
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        // The halves end with their supervisor.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn stoa(socket: &std::path::Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+    command.args(arguments).arg("--socket").arg(socket).stdin(Stdio::null());
+    command
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A generator that sends to a null port whose second address is given.
+fn config(address: &str, workers: u32) -> String {
+    let interface = |name: &str, port: &str, address: &str| {
+        format!(
+            r#"{{"name": "{name}", "type": "iana-if-type:ethernetCsmacd",
+                 "stoa-interfaces:port": {port},
+                 "ietf-ip:ipv4": {{"forwarding": true,
+                   "address": [{{"ip": "{address}", "prefix-length": 24}}]}}}}"#
+        )
+    };
+    let generator = r#"{"generator": {"source": "10.1.0.2", "destination": "10.1.0.1",
+                        "count": "100", "rate": "10000"}}"#;
+    format!(
+        r#"{{"stoa-system:system": {{"workers": {{"count": {workers}, "buffers": 8192}}}},
+            "ietf-interfaces:interfaces": {{"interface": [{}, {}]}}}}"#,
+        interface("gen", generator, "10.1.0.1"),
+        interface("sink", r#"{"null": {}}"#, address),
+    )
+}
+
+#[test]
+fn it_runs_reloads_and_ends() {
+    let router = Router::start(&config("10.2.0.1", 1));
+    let status = router.wait("a status", |_| true);
+    assert_eq!(status["configuration"], router.path("stoa.json").display().to_string());
+    for what in ["interfaces", "neighbors", "nodes", "drops", "workers", "conservation"] {
+        assert!(router.show(what).is_object(), "{what}");
+        let table = router.call(&["show", what]);
+        assert!(table.status.success() && !table.stdout.is_empty(), "{what}: {}", err(&table));
+    }
+    assert_eq!(router.prefixes(), ["10.1.0.0/24", "10.1.0.1/32", "10.2.0.0/24", "10.2.0.1/32"]);
+
+    assert!(router.reload(&config("10.3.0.1", 1)).status.success());
+    assert!(router.prefixes().contains(&"10.3.0.0/24".to_owned()));
+    let before = router.prefixes();
+    for (bad, word) in [
+        (config("10.1.0.9", 1), "10.1.0.0/24"),
+        (config("10.4.0.1", 2), "workers"),
+        ("{".to_owned(), "not JSON"),
+    ] {
+        let output = router.reload(&bad);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(err(&output).contains(word), "{word} in {}", err(&output));
+        assert!(err(&output).contains("untouched"));
+        assert_eq!(router.prefixes(), before);
+    }
+
+    std::fs::write(router.path("stoa.json"), config("10.5.0.1", 1)).unwrap();
+    router.signal(u64::from(router.child.id()), "-HUP");
+    let begun = Instant::now();
+    while !router.prefixes().contains(&"10.5.0.0/24".to_owned()) {
+        assert!(begun.elapsed() < DEADLINE, "SIGHUP reloads");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+
+    let again = router.call(&["run", "--config", &router.path("stoa.json").display().to_string()]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(err(&again).contains(&router.child.id().to_string()), "{}", err(&again));
+    router.end();
+}
+
+#[test]
+fn a_half_that_is_killed_comes_back() {
+    let router = Router::start(&config("10.2.0.1", 1));
+    assert!(router.reload(&config("10.6.0.1", 1)).status.success());
+    for half in ["controller_pid", "forwarder_pid"] {
+        let old =
+            router.wait("a status", |status| status["in_sync"] == true)[half].as_u64().unwrap();
+        router.signal(old, "-KILL");
+        router.wait(half, |status| status["in_sync"] == true && status[half] != old);
+        assert!(router.prefixes().contains(&"10.6.0.0/24".to_owned()), "what was reloaded");
+    }
+    router.end();
+}
+
+#[test]
+fn a_start_that_the_forwarder_refuses_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stoa.json");
+    let config = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "in",
+        "type": "iana-if-type:ethernetCsmacd",
+        "stoa-interfaces:port": {"pcap": {"input": "/nowhere/in.pcap"}}}]}}"#;
+    std::fs::write(&file, config).unwrap();
+    let socket = folder.path().join("stoa.sock");
+    let output = stoa(&socket, &["run", "--config", &file.display().to_string()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err(&output).contains("/nowhere/in.pcap"), "{}", err(&output));
+    assert!(err(&output).contains("mend:"), "{}", err(&output));
+    assert!(!socket.exists());
+}
