@@ -86,7 +86,9 @@ impl RxQueue for Receiver {
         let before = vector.len();
         // Each round uses up one slot at least, so that bad frames cannot hold a worker.
         for _ in 0..VECTOR {
-            self.staging.drain(vector, pool);
+            if !self.staging.is_empty() {
+                self.staging.drain(vector, pool);
+            }
             if !self.staging.is_empty() || vector.room() == 0 {
                 break;
             }

@@ -4,5 +4,6 @@
 mod af_packet;
 mod offload;
 mod peer;
+mod rights;
 mod side;
 mod tap;

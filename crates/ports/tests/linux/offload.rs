@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use stoa_lab::Namespace;
@@ -126,6 +127,37 @@ fn what_a_real_sender_sends_is_whole() {
         let stream = reassemble(&mut near, bytes.len());
         assert!(stream == bytes, "the stream is whole");
     });
+    assert_eq!(near.port.missed(), 0);
+}
+
+#[test]
+fn a_train_of_datagrams_becomes_datagrams() {
+    let Some(spaces) = namespaces("a_train_of_datagrams_becomes_datagrams") else { return };
+    join(&spaces);
+    address(&spaces);
+    let mut near = Side::open(&config(&spaces[0], "near0"));
+    let bytes: Vec<u8> = (0..10_500u32).map(|at| at as u8).collect();
+    spaces[1]
+        .enter(|| {
+            let socket = UdpSocket::bind("198.18.0.2:0").expect("a socket");
+            let size: libc::c_int = 1000;
+            let value = (&raw const size).cast();
+            // SAFETY: the value lives through the call and has the length that is said.
+            let set = unsafe {
+                let fd = socket.as_raw_fd();
+                libc::setsockopt(fd, libc::SOL_UDP, libc::UDP_SEGMENT, value, 4)
+            };
+            assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+            socket.send_to(&bytes, "198.18.0.1:9").expect("sent");
+        })
+        .expect("inside");
+    let is_udp = |frame: &[u8]| frame[12..14] == [8, 0] && frame[23] == 17;
+    let got = near.receive(11, is_udp);
+    for (got, sent) in got.iter().zip(bytes.chunks(1000)) {
+        let udp = checked(got);
+        assert_eq!(udp[4..6], (8 + sent.len() as u16).to_be_bytes());
+        assert_eq!(&udp[8..], sent);
+    }
     assert_eq!(near.port.missed(), 0);
 }
 

@@ -1,0 +1,130 @@
+//! TCP through two `af-packet` ports and nothing between them: what the driver leaves of the
+//! kernel's speed. One thread carries frames between two hosts in network namespaces; iperf3
+//! runs at both ends. Needs root and iperf3.
+//!
+//! `cargo run --release -p stoa-ports --example af_packet_relay [SECONDS]`
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, poll};
+use stoa_engine::pool::HugePages;
+use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector};
+use stoa_lab::{Namespace, Tool};
+use stoa_ports::{AfPacketConfig, PortConfig};
+
+/// How long to look for frames before a nap, as adaptive polling does.
+const PATIENCE: Duration = Duration::from_micros(50);
+
+/// What a relay has seen.
+#[derive(Default)]
+struct Seen {
+    bursts: u64,
+    packets: u64,
+    lost: u64,
+    naps: u64,
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let seconds = std::env::args().nth(1).unwrap_or_else(|| "3".into());
+    let (middle, hosts) = (Namespace::new("relay")?, [Namespace::new("a")?, Namespace::new("b")?]);
+    for (number, host) in hosts.iter().enumerate() {
+        let device = format!("to{number}");
+        let peer = ["peer", "name", "eth0", "netns", host.name()];
+        middle.ip(&[&["link", "add", &device, "type", "veth"][..], &peer].concat())?;
+        middle.ip(&["link", "set", &device, "up"])?;
+        host.ip(&["addr", "add", &format!("198.18.0.{}/24", number + 1), "dev", "eth0"])?;
+        host.ip(&["link", "set", "eth0", "up"])?;
+    }
+    let pool = Pool::leak(16_384, HugePages::WhenThere)?;
+    let (port0, queues0) = open(&middle, "to0", pool)?;
+    let (port1, queues1) = open(&middle, "to1", pool)?;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let relay = scope.spawn(|| relay([queues0, queues1], pool, &stop));
+        let rate = iperf(&hosts, &seconds);
+        stop.store(true, Ordering::Relaxed);
+        let seen = relay.join().map_err(|_| "the relay panicked")?;
+        println!("{:.2} Gbit/s", rate? / 1e9);
+        println!(
+            "{} packets in {} bursts, {} not sent, {} naps; missed {} and {}",
+            seen.packets,
+            seen.bursts,
+            seen.lost,
+            seen.naps,
+            port0.missed(),
+            port1.missed()
+        );
+        Ok(())
+    })
+}
+
+fn iperf(hosts: &[Namespace; 2], seconds: &str) -> Result<f64, String> {
+    let run = || {
+        let server = hosts[1].command(Tool::IPERF3)?.args(["-s", "-1", "--forceflush"]).spawn()?;
+        server.wait_for("listening", Duration::from_secs(10))?;
+        let client = ["-c", "198.18.0.2", "-t", seconds, "--json"];
+        hosts[0].command(Tool::IPERF3)?.args(client).deadline(Duration::from_secs(60)).run()?.ok()
+    };
+    let report = run().map_err(|error| error.to_string())?.stdout;
+    let report: serde_json::Value =
+        serde_json::from_str(&report).map_err(|error| error.to_string())?;
+    println!("retransmits {}", report["end"]["sum_sent"]["retransmits"]);
+    let cpu = &report["end"]["cpu_utilization_percent"];
+    println!("CPU: sender {} %, receiver {} %", cpu["host_total"], cpu["remote_total"]);
+    let rate = &report["end"]["sum_received"]["bits_per_second"];
+    rate.as_f64().ok_or_else(|| report.to_string())
+}
+
+fn open(
+    namespace: &Namespace,
+    device: &str,
+    pool: &'static Pool,
+) -> Result<(Box<dyn Port>, Queues), Box<dyn std::error::Error>> {
+    let netns = Some(namespace.name().to_owned());
+    let config = AfPacketConfig { device: device.into(), netns, ..AfPacketConfig::default() };
+    let mut port = stoa_ports::open(&PortConfig::AfPacket(config), pool)?;
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        for event in port.service() {
+            if let PortEvent::Up(queues) = event {
+                return Ok((port, queues));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(port.detail().into())
+}
+
+/// Carries frames both ways; naps when there are none.
+fn relay(mut ends: [Queues; 2], pool: &'static Pool, stop: &AtomicBool) -> Seen {
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    let mut seen = Seen::default();
+    let mut idle = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let before = seen.packets;
+        for (from, to) in [(0, 1), (1, 0)] {
+            let got = ends[from].rx[0].receive(&mut vector, &mut cache);
+            if got > 0 {
+                let sent = ends[to].tx[0].transmit(&mut vector, &mut cache);
+                cache.free_from(&mut vector, 0);
+                seen.bursts += 1;
+                seen.packets += got as u64;
+                seen.lost += (got - sent) as u64;
+            }
+        }
+        if seen.packets != before {
+            idle = Instant::now();
+        } else if idle.elapsed() >= PATIENCE
+            && ends.iter_mut().all(|end| end.rx[0].doze() == Doze::OnDescriptor)
+        {
+            let watched = ends.iter().filter_map(|end| end.rx[0].descriptor());
+            let mut watched: Vec<_> =
+                watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+            let _ = poll(&mut watched, 100u8);
+            drop(watched);
+            seen.naps += 1;
+        }
+    }
+    seen
+}
