@@ -6,13 +6,10 @@
 //! The odd number of lines is on purpose: with a power of two the first lines of
 //! all packets would fall into a few cache sets and evict each other.
 
-use std::ffi::CString;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
 
 use crate::free_stack::FreeStack;
 use crate::packet::Packet;
@@ -34,8 +31,10 @@ const _: () = assert!(SLOT.is_multiple_of(64) && (SLOT / 64) % 2 == 1);
 /// How packet memory is backed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// 2 MiB huge pages.
+    /// Reserved huge pages of 2 MiB.
     Huge,
+    /// Pages that the kernel joins to huge ones when it can.
+    Transparent,
     /// Plain pages.
     Plain,
 }
@@ -43,7 +42,7 @@ pub enum Backing {
 /// Whether to ask for huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum HugePages {
-    /// Use them when the machine has enough of them free.
+    /// Use reserved ones when enough are free, else ask the kernel to join pages.
     #[default]
     WhenThere,
     /// Plain pages always.
@@ -81,7 +80,6 @@ pub struct Pool {
     base: NonNull<u8>,
     count: u32,
     backing: Backing,
-    memory: OwnedFd,
     free: FreeStack,
 }
 
@@ -98,16 +96,16 @@ impl Pool {
             return Err(PoolError::Count(count));
         }
         let bytes = (count as usize * SLOT).next_multiple_of(2 << 20);
-        let (base, memory, backing) = match pages {
+        let (base, backing) = match pages {
             HugePages::Never => map(bytes, Backing::Plain),
             HugePages::Required => {
                 map(bytes, Backing::Huge).map_err(|_| PoolError::NoHugePages { bytes })
             }
             HugePages::WhenThere => {
-                map(bytes, Backing::Huge).or_else(|_| map(bytes, Backing::Plain))
+                map(bytes, Backing::Huge).or_else(|_| map(bytes, Backing::Transparent))
             }
         }?;
-        let pool = Pool { base, count, backing, memory, free: FreeStack::new(count) };
+        let pool = Pool { base, count, backing, free: FreeStack::new(count) };
         let ids: Vec<u32> = (0..count).collect();
         pool.free.give(&ids);
         Ok(Box::leak(Box::new(pool)))
@@ -126,11 +124,6 @@ impl Pool {
     /// How the memory is backed.
     pub fn backing(&self) -> Backing {
         self.backing
-    }
-
-    /// The memory as a file, for drivers that share it with a peer or the kernel.
-    pub fn memory(&self) -> BorrowedFd<'_> {
-        self.memory.as_fd()
     }
 
     /// The first byte of slot `id`.
@@ -161,21 +154,34 @@ impl Pool {
     }
 }
 
-fn map(bytes: usize, backing: Backing) -> Result<(NonNull<u8>, OwnedFd, Backing), PoolError> {
-    let flags = match backing {
-        Backing::Huge => MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_HUGETLB | MFdFlags::MFD_HUGE_2MB,
-        Backing::Plain => MFdFlags::MFD_CLOEXEC,
-    };
+const HUGE: usize = 2 << 20;
+
+fn map(bytes: usize, backing: Backing) -> Result<(NonNull<u8>, Backing), PoolError> {
     let refused = |source| PoolError::Memory { bytes, source };
-    let name = CString::new("stoa-packets").unwrap_or_default();
-    let memory = memfd_create(name.as_c_str(), flags).map_err(refused)?;
-    nix::unistd::ftruncate(&memory, bytes as i64).map_err(refused)?;
-    let length = NonZeroUsize::new(bytes).ok_or(PoolError::Count(0))?;
+    // Room to begin at a multiple of a huge page, which joined pages must.
+    let spare = if backing == Backing::Transparent { HUGE } else { 0 };
+    let length = NonZeroUsize::new(bytes + spare).ok_or(PoolError::Count(0))?;
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a new shared mapping of a file that only this process has; nothing
-    // else lives at the address that the kernel picks. It is never unmapped.
-    let base = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &memory, 0) };
-    Ok((base.map_err(refused)?.cast(), memory, backing))
+    let flags = match backing {
+        Backing::Huge => MapFlags::MAP_PRIVATE | MapFlags::MAP_HUGETLB | MapFlags::MAP_HUGE_2MB,
+        Backing::Transparent | Backing::Plain => MapFlags::MAP_PRIVATE,
+    };
+    // SAFETY: new anonymous memory; nothing else lives at the address that the
+    // kernel picks. It is never unmapped.
+    let base: NonNull<u8> =
+        unsafe { mmap_anonymous(None, length, access, flags) }.map_err(refused)?.cast();
+    let base = if spare > 0 {
+        let skip = base.as_ptr().align_offset(HUGE);
+        // SAFETY: `skip` < HUGE = `spare`, so that `bytes` follow inside the mapping.
+        let aligned = unsafe { base.add(skip) };
+        // SAFETY: the range lies in the mapping; advice changes no content. A kernel
+        // that does not join pages leaves plain ones, which is as good as can be.
+        let _ = unsafe { madvise(aligned.cast(), bytes, MmapAdvise::MADV_HUGEPAGE) };
+        aligned
+    } else {
+        base
+    };
+    Ok((base, backing))
 }
 
 /// A worker's own stock of free buffers.

@@ -102,6 +102,7 @@ fn memory(plane: &Plane) -> String {
     let mib = (u64::from(plane.pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
     match plane.pool.backing() {
         Backing::Huge => format!("{mib} MiB of packet buffers on 2 MiB huge pages"),
+        Backing::Transparent => format!("{mib} MiB of packet buffers on transparent huge pages"),
         Backing::Plain => format!("{mib} MiB of packet buffers on plain pages"),
     }
 }

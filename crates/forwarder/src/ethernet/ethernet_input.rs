@@ -11,6 +11,8 @@ use super::InterfaceLine;
 use super::interface_flags::UP;
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
+use crate::ip::uniform;
+use crate::kernel::Kernel;
 use crate::shared::Shared;
 
 /// Where frames go from here.
@@ -35,6 +37,9 @@ struct EthernetInput {
 
 impl Node for EthernetInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        if let Some(next) = self.all_plain(vector) {
+            return Next::All(next);
+        }
         let vlans = self.shared.vlans.read(cx.reader);
         for lane in 0..AHEAD.min(vector.len()) {
             vector.prefetch(lane);
@@ -52,6 +57,23 @@ impl Node for EthernetInput {
 }
 
 impl EthernetInput {
+    /// The whole vector at once, when all lanes are plain frames of one interface
+    /// and one ethertype to us.
+    #[inline(always)]
+    fn all_plain(&self, vector: &mut Vector) -> Option<u16> {
+        let interface = uniform(&vector.rx_if[..vector.len()])?;
+        let line = self.shared.interface(interface);
+        if line.flags() & UP == 0 {
+            return None;
+        }
+        let ethertype = match self.shared.kernel {
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => super::ethernet_kernel_avx512::all_plain(vector, line.mac())?,
+            _ => return None,
+        };
+        Some(if ethertype == 0x0800 { IP4 } else { IP6 })
+    }
+
     /// An untagged frame; `None` when there is a tag.
     #[inline(always)]
     fn lane(&self, vector: &mut Vector, lane: usize) -> Option<u16> {

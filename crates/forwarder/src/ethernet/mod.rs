@@ -1,6 +1,9 @@
 //! Ethernet: which interface a frame belongs to, and what it carries.
 
 mod ethernet_input;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ethernet_kernel_avx512;
 pub mod vlan_table;
 
 pub use ethernet_input::{EDGES, make};
