@@ -20,14 +20,7 @@ impl Router {
     fn start(config: &str) -> Router {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("stoa.json"), config).unwrap();
-        let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let child = stoa(&folder.path().join("stoa.sock"), &["run"])
-            .arg("--config")
-            .arg(folder.path().join("stoa.json"))
-            .stderr(log)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let child = run(&folder);
         let router = Router { folder, child };
         router.wait("the router is in sync", |status| status["in_sync"] == true);
         router
@@ -96,6 +89,19 @@ impl Drop for Router {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// `stoa run` with what stands in this folder.
+fn run(folder: &tempfile::TempDir) -> Child {
+    let path = |name: &str| folder.path().join(name);
+    let log = std::fs::File::create(path("log")).unwrap();
+    stoa(&path("stoa.sock"), &["run"])
+        .arg("--config")
+        .arg(path("stoa.json"))
+        .stderr(log)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 fn stoa(socket: &std::path::Path, arguments: &[&str]) -> Command {
@@ -180,6 +186,26 @@ fn a_half_that_is_killed_comes_back() {
         router.wait(half, |status| status["in_sync"] == true && status[half] != old);
         assert!(router.prefixes().contains(&"10.6.0.0/24".to_owned()), "what was reloaded");
     }
+    router.end();
+}
+
+#[test]
+fn a_killed_supervisor_takes_its_halves_along_and_leaves_no_obstacle() {
+    let mut router = Router::start(&config("10.2.0.1", 1));
+    let status = router.wait("a status", |status| status["in_sync"] == true);
+    router.child.kill().unwrap();
+    router.child.wait().unwrap();
+    let begun = Instant::now();
+    for half in ["controller_pid", "forwarder_pid"] {
+        while std::path::Path::new(&format!("/proc/{}", status[half])).exists() {
+            assert!(begun.elapsed() < DEADLINE, "{half} goes on without its supervisor");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    router.child = run(&router.folder);
+    router.wait("a new one is in sync", |now| {
+        now["in_sync"] == true && now["forwarder_pid"] != status["forwarder_pid"]
+    });
     router.end();
 }
 
