@@ -62,6 +62,20 @@ fn every_example_is_good() {
     assert!(seen >= 4);
 }
 
+#[test]
+fn every_configuration_of_the_guide_is_good() {
+    let guide = std::fs::read_to_string(root().join("docs/guide/configuration.md")).unwrap();
+    let mut seen = 0;
+    for block in guide.split("```json\n").skip(1) {
+        let text = block.split("```").next().unwrap().to_owned();
+        if let Err(findings) = Configuration::parse(Path::new("guide"), text.clone()) {
+            panic!("{text}\n{findings:#?}");
+        }
+        seen += 1;
+    }
+    assert!(seen >= 4);
+}
+
 /// Cut anywhere, or with a byte changed, a text is refused or read, never a panic.
 #[test]
 fn mangled_texts_are_refused_in_peace() {
