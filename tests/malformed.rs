@@ -14,7 +14,7 @@ const FRAMES: &str = r#"
 ETH = Ether(dst=MAC)
 A, B, R = '198.18.1.2', '198.18.2.2', '198.18.1.1'
 A6, B6, R6 = '2001:db8:1::2', '2001:db8:2::2', '2001:db8:1::1'
-UD = UDP(sport=7, dport=9) / b'x' * 26
+UD = UDP(sport=7, dport=9) / (b'x' * 26)
 def raw(packet, **patch):
     data = bytearray(bytes(packet))
     for place, value in patch.items():
@@ -22,6 +22,10 @@ def raw(packet, **patch):
     return Raw(bytes(data))
 def cut(packet, length):
     return Raw(bytes(packet)[:length])
+def optioned(options):
+    head = bytearray(bytes(IP(src=A, dst=B, ihl=6, len=24 + len(UD), chksum=0, proto=17))[:20]) + options
+    head[10:12] = checksum(bytes(head)).to_bytes(2, 'big')
+    return Ether(dst=MAC, type=0x800) / Raw(bytes(head) + bytes(UD))
 good = ETH / IP(src=A, dst=B) / UD
 good6 = ETH / IPv6(src=A6, dst=B6) / UD
 frames = {
@@ -40,15 +44,13 @@ frames = {
     'ip4-multicast': Ether(dst='01:00:5e:01:02:03') / IP(src=A, dst='239.1.2.3') / UD,
     'ip4-broadcast': Ether(dst='ff:ff:ff:ff:ff:ff') / IP(src=A, dst='255.255.255.255') / UD,
     'ip4-source-route': ETH / IP(src=A, dst=B, options=IPOption_LSRR(routers=[R])) / UD,
-    'ip4-options': ETH / IP(src=A, dst=B, options=IPOption(b'\x07\x28\x04\x00')) / UD,
-    'ip4-ttl-expired': ETH / IP(src=A, dst=B, ttl=1) / UD,
-    'icmp4-malformed': ETH / IP(src=A, dst=R) / ICMP(chksum=0x1234) / b'x' * 40,
+    'ip4-options': optioned(b'\x07\x28\x04\x00'),
+    'icmp4-malformed': ETH / IP(src=A, dst=R) / ICMP(chksum=0x1234) / (b'x' * 40),
     'ip6-truncated': cut(good6, 40),
     'ip6-version': raw(good6, b14=0x50),
     'ip6-payload-length': ETH / IPv6(src=A6, dst=B6, plen=1400) / UD,
     'ip6-martian-source': ETH / IPv6(src='::1', dst=B6) / UD,
     'ip6-martian-destination': ETH / IPv6(src=A6, dst='::1') / UD,
-    'ip6-hop-limit': ETH / IPv6(src=A6, dst=B6, hlim=1) / UD,
     'icmp6-malformed': ETH / IPv6(src=A6, dst=R6) / ICMPv6EchoRequest(cksum=0x1234, data=b'x' * 40),
     'nd-malformed': ETH / IPv6(src=A6, dst=R6, hlim=64) / ICMPv6ND_NS(tgt=R6),
 }

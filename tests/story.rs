@@ -54,6 +54,11 @@ impl Story {
         let binary = stoa_binary()?;
         let topology = Topology::new(sides)?;
         let router = Router::start(&binary, Some(topology.router()), &configuration.json())?;
+        let labels: Vec<&str> = sides.iter().map(|side| side.label.as_str()).collect();
+        let known = configuration.json().to_string();
+        let wanted: Vec<&str> =
+            labels.into_iter().filter(|label| known.contains(&format!("\"{label}\""))).collect();
+        router.wait_up(&wanted)?;
         Ok(Self { router, topology })
     }
 

@@ -131,7 +131,10 @@ impl Host {
 
     fn new(side: &Side, router: &Namespace) -> Result<Self> {
         let namespace = Namespace::new(&side.label)?;
-        let (label, mtu) = (side.label.as_str(), side.mtu.to_string());
+        // The kernel lets one customer tag pass on top of a device's MTU; for others room must be made.
+        let free = usize::from(side.tags.first().is_some_and(|tag| tag.tpid == 0x8100));
+        let room = 4 * u16::try_from(side.tags.len() - free).unwrap_or(0);
+        let (label, mtu) = (side.label.as_str(), (side.mtu + room).to_string());
         router.ip(&[
             "link",
             "add",
@@ -164,7 +167,8 @@ impl Host {
             namespace.ip(&["addr", "add", &host.to_string(), "dev", ETH])?;
             let family = if host.ip.is_ipv6() { "-6" } else { "-4" };
             let via = gateway.ip.to_string();
-            namespace.ip(&[family, "route", "add", "default", "via", &via])?;
+            let mtu = side.mtu.to_string();
+            namespace.ip(&[family, "route", "add", "default", "via", &via, "mtu", &mtu])?;
         }
         Ok(Self { side: side.clone(), _tagged: tagged, namespace })
     }

@@ -32,7 +32,7 @@ pub use namespace::{Namespace, sweep};
 pub use process::Background;
 pub use router::{Router, stoa_binary};
 pub use scratch::Scratch;
-pub use seen::{Dropped, Interface, Neighbor};
+pub use seen::{Dropped, Interface, Neighbor, NodeSeen};
 pub use tool::Tool;
 pub use wait::wait_until;
 

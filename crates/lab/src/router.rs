@@ -94,6 +94,19 @@ impl Router {
         }
     }
 
+    /// Waits until the interfaces of these names are up: a port opens its device after the router has taken its
+    /// configuration.
+    ///
+    /// # Errors
+    /// [`LabError::WaitDeadline`] with what they say of themselves after 10 s.
+    pub fn wait_up(&self, names: &[&str]) -> Result<()> {
+        wait_until(&format!("{} are up", names.join(" and ")), Duration::from_secs(10), || {
+            let list = self.interfaces().map_err(|error| error.to_string())?;
+            let is_up = |name: &&str| list.iter().any(|one| one.name == **name && one.up);
+            if names.iter().all(is_up) { Ok(()) } else { Err(format!("{list:?}")) }
+        })
+    }
+
     /// Calls `stoa ARGUMENTS --socket ITS-SOCKET`.
     ///
     /// # Errors

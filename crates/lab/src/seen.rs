@@ -27,6 +27,18 @@ pub struct Interface {
     pub rx_missed: u64,
     /// Dropped on the way out.
     pub tx_drops: u64,
+    /// The driver's own words.
+    pub detail: String,
+}
+
+/// What went through a node of the graph in one worker.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeSeen {
+    /// Its name, e.g. `icmp4-error`.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// A named reason for drops and how often it came.
@@ -85,6 +97,15 @@ impl Router {
     pub fn dropped(&self, reason: &str) -> Result<u64> {
         let drops = self.drops()?;
         Ok(drops.iter().filter(|one| one.reason == reason).map(|one| one.packets).sum())
+    }
+
+    /// Packets that went through the node of this name so far, in all workers.
+    ///
+    /// # Errors
+    /// When it cannot be asked or understood.
+    pub fn through(&self, node: &str) -> Result<u64> {
+        let nodes: Vec<NodeSeen> = self.list("nodes")?;
+        Ok(nodes.iter().filter(|one| one.name == node).map(|one| one.packets).sum())
     }
 
     fn list<T: DeserializeOwned>(&self, what: &str) -> Result<Vec<T>> {
