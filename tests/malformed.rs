@@ -120,6 +120,9 @@ print('done')
     assert!(story.router.is_running(), "{}", story.router.log());
     // What was garbled may have taught it a wrong neighbour for host-a, which host-a mends by speaking for itself.
     let a = story.host("host-a");
+    let router = a.gateway(false)?.to_string();
+    let arping = ["-I", "eth0", "-c", "1", "-w", "2", &router];
+    a.command(stoa_lab::Tool::ARPING)?.args(arping).run()?;
     wait_until("host-a is heard again", Duration::from_secs(10), || {
         let pings = stoa_lab::measure::ping(
             a,

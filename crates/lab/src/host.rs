@@ -1,9 +1,10 @@
 //! Hosts around a router: each in a namespace of its own, joined to the router's namespace by a veth pair.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::vlan::{self, Tagged};
-use crate::{Address, Command, LabError, Namespace, Result, Tool};
+use crate::{Address, Command, LabError, Namespace, Result, Tool, wait_until};
 
 pub use crate::vlan::Tag;
 
@@ -188,7 +189,14 @@ impl Topology {
     /// Without root, without the tools, or when the kernel refuses a part.
     pub fn new(sides: &[Side]) -> Result<Self> {
         let router = Namespace::new("router")?;
-        let hosts = sides.iter().map(|side| Host::new(side, &router)).collect::<Result<_>>()?;
+        let hosts: Vec<Host> =
+            sides.iter().map(|side| Host::new(side, &router)).collect::<Result<_>>()?;
+        // The kernel tells of a new link's carrier up to a second late.
+        wait_until("the links are up", Duration::from_secs(10), || {
+            let links = router.ip(&["-o", "link"]).map_err(|error| error.to_string())?;
+            let up = links.matches("state UP").count();
+            if up == hosts.len() { Ok(()) } else { Err(links) }
+        })?;
         Ok(Self { hosts, router })
     }
 
