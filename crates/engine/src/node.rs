@@ -1,6 +1,7 @@
 //! What a node is: one step of a packet's way, on a whole vector.
 
 use crate::counters::WorkerCounters;
+use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::PoolCache;
 use crate::quiescence::Reader;
@@ -76,6 +77,18 @@ impl Context<'_> {
         }
         self.emitted.push((edge, packet));
         Ok(())
+    }
+
+    /// The packet in a lane was dropped for a reason, and its buffer carries a packet
+    /// of our own now: an answer. Both are booked.
+    pub fn answered(&self, reason: Reason, vector: &Vector, lane: usize) {
+        if let Some(counter) = self.counters.drops.get(reason.0 as usize) {
+            counter.add(1);
+            self.counters.ledger.generated.add(1);
+        }
+        if let Some(counters) = self.counters.interfaces.get(vector.rx_if[lane] as usize) {
+            counters.rx_drops.add(1);
+        }
     }
 
     /// Hands a lane to the main thread. Afterwards the lane is taken, or dropped

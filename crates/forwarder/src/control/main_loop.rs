@@ -72,6 +72,7 @@ impl Steward {
     pub fn run(mut self) {
         let mut ticked = Instant::now();
         let mut sampled = Instant::now();
+        let mut ports_called = false;
         loop {
             while let Ok(message) = self.requests.try_recv() {
                 match message {
@@ -80,7 +81,10 @@ impl Steward {
                 }
             }
             if let Some(plane) = self.forwarder.plane() {
-                plane.attend();
+                plane.take_punts();
+                if ports_called || ticked.elapsed() >= TICK {
+                    plane.service_ports();
+                }
                 if ticked.elapsed() >= TICK {
                     ticked = Instant::now();
                     plane.tick();
@@ -90,15 +94,16 @@ impl Steward {
                     plane.sample();
                 }
             }
-            self.sleep();
+            ports_called = self.sleep();
         }
     }
 
-    fn sleep(&mut self) {
+    /// Waits for something to do; whether a port called.
+    fn sleep(&mut self) -> bool {
         let mut watched = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
         let mut timeout = TICK;
-        let plane = self.forwarder.plane();
-        if let Some(plane) = plane {
+        let mut ports_called = false;
+        if let Some(plane) = self.forwarder.plane() {
             plane.crew.punt_bell.lie_down();
             // What was punted before the bell was set rings no bell.
             if plane.has_punts() {
@@ -113,12 +118,14 @@ impl Steward {
             let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
             // An interrupted or failed wait is a short one.
             let _ = poll(&mut watched, timeout);
+            ports_called = watched[2..].iter().any(|port| port.any().unwrap_or(true));
             plane.crew.punt_bell.get_up();
         } else {
             let _ = poll(&mut watched, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO));
         }
         // Empty already when something else woke the loop.
         let _ = self.bell.read();
+        ports_called
     }
 }
 

@@ -47,6 +47,7 @@ pub enum Error {
 /// # Errors
 /// The socket is in use, or the system refuses.
 pub fn run(options: Options) -> Result<(), Error> {
+    end_on_panic();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -60,3 +61,16 @@ pub fn run(options: Options) -> Result<(), Error> {
     let _ = thread.join();
     served
 }
+
+/// A thread that panicked leaves a forwarder that looks alive and is not: end the
+/// process instead, so that the supervisor starts a whole one.
+fn end_on_panic() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        std::process::exit(EXIT_PANIC);
+    }));
+}
+
+/// What the process says after a panic.
+const EXIT_PANIC: i32 = 101;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stoa_engine::worker::Command;
-use stoa_engine::{PortEvent, Queues};
+use stoa_engine::{PortEvent, Queues, RxQueue, TxQueue};
 use stoa_ports::{OpenError, PortConfig};
 
 use super::plane::{Plane, PortState};
@@ -57,41 +57,52 @@ impl Plane {
         }
     }
 
-    /// Lets all ports do what they have to.
+    /// Lets all ports do what they have to. When several come up together, all of
+    /// them can send before the first one receives.
     pub fn service_ports(&mut self) {
         let names: Vec<String> = self.ports.keys().cloned().collect();
+        let mut receivers = Vec::new();
         for name in names {
             let Some(state) = self.ports.get_mut(&name) else { continue };
             for event in state.port.service() {
                 match event {
-                    PortEvent::Up(queues) => self.port_up(&name, queues),
-                    PortEvent::Down(why) => self.port_down(&name, why),
+                    PortEvent::Up(queues) => {
+                        let rx = self.port_up(&name, queues);
+                        receivers.retain(|(other, _)| *other != name);
+                        receivers.push((name.clone(), rx));
+                    }
+                    PortEvent::Down(why) => {
+                        receivers.retain(|(other, _)| *other != name);
+                        self.port_down(&name, why);
+                    }
                 }
             }
         }
+        for (name, rx) in receivers {
+            self.receive_from(&name, rx);
+        }
     }
 
-    fn port_up(&mut self, name: &str, queues: Queues) {
-        let Some(state) = self.ports.get_mut(name) else { return };
+    /// Gives a port's transmit queues to the workers, and its receive queues back.
+    fn port_up(&mut self, name: &str, queues: Queues) -> Vec<Box<dyn RxQueue>> {
+        let Some(state) = self.ports.get_mut(name) else { return Vec::new() };
         let was_up = std::mem::replace(&mut state.is_up, true);
         state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
-        let (base, input) = (state.interface, state.config.index());
-        let input = (crate::nodes::NODES.len() + 1 + input) as u16;
+        let base = state.interface;
         if was_up {
             self.withdraw(base);
         }
-        self.hand_out((name, base), input, queues);
+        self.send_through(base, queues.tx);
         tracing::info!(port = name, "up");
         self.link_changed(base, true);
+        queues.rx
     }
 
-    /// Spreads queues over the workers: receive queues in turn, transmit queues one
-    /// each; workers without one hand their packets over.
-    fn hand_out(&mut self, (name, base): (&str, u32), input: u16, queues: Queues) {
-        let node = Self::entry();
+    /// One transmit queue for each worker; workers without one hand packets over.
+    fn send_through(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
         let workers = self.crew.workers.len();
-        let senders = queues.tx.len().min(workers);
-        for (at, queue) in queues.tx.into_iter().take(senders).enumerate() {
+        let senders = tx.len().min(workers);
+        for (at, queue) in tx.into_iter().take(senders).enumerate() {
             self.crew.workers[at].tell(Command::AddTx { base, queue });
         }
         for at in senders..workers {
@@ -99,12 +110,19 @@ impl Plane {
                 self.crew.workers[at].tell(Command::TxVia { base, worker: at % senders });
             }
         }
+    }
+
+    /// Spreads receive queues over the workers in turn.
+    fn receive_from(&mut self, name: &str, rx: Vec<Box<dyn RxQueue>>) {
+        let Some(state) = self.ports.get(name) else { return };
+        let (interface, node) = (state.interface, Self::entry());
+        let input = (crate::nodes::NODES.len() + 1 + state.config.index()) as u16;
         self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
-        for (number, queue) in queues.rx.into_iter().enumerate() {
-            let at = self.next_queue % workers;
+        for (number, queue) in rx.into_iter().enumerate() {
+            let at = self.next_queue % self.crew.workers.len();
             self.next_queue += 1;
             self.queues.push((format!("{name}:{number}"), at));
-            self.crew.workers[at].tell(Command::AddRx { interface: base, input, node, queue });
+            self.crew.workers[at].tell(Command::AddRx { interface, input, node, queue });
         }
     }
 

@@ -40,7 +40,10 @@ impl Node for Icmp4Error {
             let trouble = Trouble::of(vector.adjacency[lane]);
             vector.next[lane] =
                 match answer(vector, lane, trouble, addresses, || limit.take(cx.now, 1)) {
-                    Ok(()) => LOOKUP,
+                    Ok(()) => {
+                        cx.answered(trouble.drop(true).reason(), vector, lane);
+                        LOOKUP
+                    }
                     Err(reason) => reason.next(),
                 };
         }

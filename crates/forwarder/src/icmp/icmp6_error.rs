@@ -38,7 +38,10 @@ impl Node for Icmp6Error {
             let trouble = Trouble::of(vector.adjacency[lane]);
             vector.next[lane] =
                 match answer(vector, lane, trouble, addresses, || limit.take(cx.now, 1)) {
-                    Ok(()) => LOOKUP,
+                    Ok(()) => {
+                        cx.answered(trouble.drop(false).reason(), vector, lane);
+                        LOOKUP
+                    }
                     Err(reason) => reason.next(),
                 };
         }
