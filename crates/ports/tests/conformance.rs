@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use stoa_engine::pool::{FRAME_MAX, HugePages};
-use stoa_engine::{Doze, Pool};
+use stoa_engine::{Doze, Pool, clock};
 use stoa_lab::Namespace;
 use stoa_ports::{
     AfPacketConfig, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig, PortConfig,
@@ -320,4 +320,35 @@ fn generator_and_null_keep_accounts() {
     assert_eq!(null.queues.rx[0].doze(), Doze::Never);
     drop((generator, null));
     assert_eq!(pool.free(), 4096);
+}
+
+/// What a link costs with both ends in one thread, so that a busy machine disturbs little:
+/// `cargo test --release -p stoa-ports --test conformance -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn memif_cost() {
+    let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
+    for (name, master_is_near) in [("master to slave", true), ("slave to master", false)] {
+        let Pair { mut near, mut far, _keep } = memif(pool, 0, 0, master_is_near);
+        for length in [60_u16, 300, 1514] {
+            let mut best = [f64::MAX; 2];
+            for _ in 0..2000 {
+                near.cache.fill(&mut near.vector, 256);
+                near.vector.length.fill(length);
+                let start = clock::tsc();
+                let sent = near.queues.tx[0].transmit(&mut near.vector, &mut near.cache);
+                let sending = clock::tsc() - start;
+                near.cache.free_from(&mut near.vector, 0);
+                let start = clock::tsc();
+                let got = far.queues.rx[0].receive(&mut far.vector, &mut far.cache);
+                let receiving = clock::tsc() - start;
+                far.cache.free_from(&mut far.vector, 0);
+                assert_eq!((sent, got), (256, 256));
+                best[0] = best[0].min(sending as f64 / 256.0);
+                best[1] = best[1].min(receiving as f64 / 256.0);
+            }
+            let [send, receive] = best;
+            println!("{name}, {length} B: send {send:.1}, receive {receive:.1} cycles per packet");
+        }
+    }
 }

@@ -27,6 +27,10 @@ use super::tx::MemifTx;
 use super::{Established, NAME, QUEUES_MAX, REGIONS_MAX, Settings};
 use crate::cursor::Side;
 
+/// Bytes that a peer may share in all, unless it is trusted: pages that it never wrote
+/// are allocated when we read them, and count as ours.
+const SHARED_MAX: u64 = 1 << 30;
+
 /// A ring that the slave described.
 struct Offer {
     place: Place,
@@ -67,6 +71,12 @@ impl Handshake {
             (Message::AddRegion { index, size }, Some(file)) => {
                 if usize::from(index) != self.regions.len() || index >= REGIONS_MAX {
                     return Err(Ended::refused(format!("region {index} is out of order")));
+                }
+                let bytes: u64 = self.regions.iter().map(|region| region.length() as u64).sum();
+                if !self.trust_memory && size.saturating_add(bytes) > SHARED_MAX {
+                    return Err(Ended::refused(format!(
+                        "more than {SHARED_MAX} bytes shared in all"
+                    )));
                 }
                 let region = Region::map(&file, size, self.trust_memory).map_err(Ended::refused)?;
                 self.regions.push(region);
@@ -146,7 +156,9 @@ fn check(init: &Init, settings: &Settings) -> Result<(), Ended> {
 }
 
 /// A doorbell must be an eventfd, for a worker writes to it: a pipe or a file of the
-/// peer's own file system could hold the worker up.
+/// peer's own file system could hold the worker up. What remains: the non-blocking
+/// flag is shared with the peer, and one that clears it and fills the counter to its
+/// end can stall the worker that rings. Linux has no write that forbids this.
 fn check_doorbell(doorbell: &OwnedFd) -> Result<(), Ended> {
     let what = std::fs::read_link(format!("/proc/self/fd/{}", doorbell.as_raw_fd()));
     if !what.is_ok_and(|what| what.to_string_lossy().contains("[eventfd]")) {

@@ -225,17 +225,23 @@ impl Memif {
             let kind = kind.split([' ', '(']).next().unwrap_or_default();
             return Err(Ended::refused(format!("unexpected {kind}")));
         }
-        // One peer for each id: whoever comes now comes too late.
+        Ok(())
+    }
+
+    /// One peer for each id: whoever comes now comes too late.
+    fn turn_away(&self) {
         if let Role::Master(seat) = &self.role
             && let Some(late) = seat.next()
         {
             late.channel.say_goodbye("the id is in use");
         }
-        Ok(())
     }
 
     /// Goes one step; returns the new state and, when the link changed, what to tell.
     fn step(&mut self, state: State) -> (State, Option<PortEvent>) {
+        if !matches!(state, State::Alone(_)) {
+            self.turn_away();
+        }
         let later = || State::Alone(Instant::now() + RETRY);
         match state {
             State::Alone(again) => match self.find_peer(again) {

@@ -16,17 +16,23 @@ const ETHERNET: u32 = 1;
 
 /// The frames of a file.
 #[derive(Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     bytes: Vec<u8>,
     /// Place and length of each frame.
     frames: Vec<(u32, u16)>,
     /// Frames left out: empty or longer than a buffer.
-    pub(crate) left_out: u64,
+    pub left_out: u64,
 }
 
 impl Capture {
-    /// Reads the frames of a file of [`FILE_MAX`] bytes at most, or says what is wrong where.
-    pub(crate) fn parse(bytes: Vec<u8>) -> Result<Self, String> {
+    /// Reads the frames of a pcap or pcapng file of 1 GiB at most.
+    ///
+    /// # Errors
+    /// What is wrong, and at which byte.
+    pub fn parse(bytes: Vec<u8>) -> Result<Self, String> {
+        if bytes.len() as u64 > FILE_MAX {
+            return Err(format!("has {} bytes, more than {FILE_MAX}: split it", bytes.len()));
+        }
         let mut found = Found::default();
         match bytes.first_chunk() {
             Some([0x0a, 0x0d, 0x0d, 0x0a]) => pcapng(&bytes, &mut found)?,
@@ -43,12 +49,17 @@ impl Capture {
     }
 
     /// Frames in all.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// A frame: 1 to [`FRAME_MAX`] bytes.
-    pub(crate) fn frame(&self, number: usize) -> Option<&[u8]> {
+    /// Whether the file holds no frame that can be received.
+    pub fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// A frame: 1 to 2,112 bytes.
+    pub fn frame(&self, number: usize) -> Option<&[u8]> {
         let (at, length) = *self.frames.get(number)?;
         self.bytes.get(at as usize..at as usize + usize::from(length))
     }

@@ -15,7 +15,8 @@ use crate::error::OpenError;
 use crate::link;
 use crate::null::NullTx;
 
-use file::{Capture, FILE_MAX};
+pub use file::Capture;
+use file::FILE_MAX;
 use writer::Writer;
 
 /// A port between two capture files.

@@ -28,7 +28,7 @@ pub struct End {
     pub port: Box<dyn Port>,
     pub queues: Queues,
     pub cache: PoolCache,
-    vector: Box<Vector>,
+    pub vector: Box<Vector>,
 }
 
 impl End {
@@ -77,17 +77,5 @@ impl End {
         let frames = (0..got).map(|lane| self.vector.bytes(lane).to_vec()).collect();
         self.cache.free_from(&mut self.vector, 0);
         frames
-    }
-
-    /// Receives a burst and sends it back as it is; returns (received, sent).
-    #[allow(dead_code, reason = "each test binary has its own copy of this module")]
-    pub fn echo(&mut self) -> (usize, usize) {
-        let got = self.queues.rx[0].receive(&mut self.vector, &mut self.cache);
-        if got == 0 {
-            return (0, 0);
-        }
-        let sent = self.queues.tx[0].transmit(&mut self.vector, &mut self.cache);
-        self.cache.free_from(&mut self.vector, 0);
-        (got, sent)
     }
 }

@@ -68,7 +68,8 @@ fn bad_regions_are_refused() {
         (0, MEMORY, Some(&unsealable), "shrink"),
         (0, MEMORY, Some(&small), "in a file of 4096"),
         (0, 0, Some(&small), "0 bytes"),
-        (0, u64::MAX, Some(&small), "4 GiB"),
+        (0, u64::MAX, Some(&small), "shared in all"),
+        (0, (1 << 30) + 1, Some(&small), "shared in all"),
         (1, 4096, Some(&small), "out of order"),
         (0, 4096, None, "its file is missing"),
     ];
