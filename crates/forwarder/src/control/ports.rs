@@ -50,9 +50,14 @@ impl Plane {
 
     fn withdraw(&mut self, base: u32) {
         self.tell(|| Command::RemovePort { base });
+        self.settle();
+    }
+
+    /// Waits until the workers have done what they were told.
+    fn settle(&self) {
         for worker in &self.crew.workers {
             if !worker.settle(PATIENCE) {
-                tracing::error!("a worker does not answer; its queues stay with it");
+                tracing::error!("a worker does not answer; it goes on with what it has");
             }
         }
     }
@@ -77,6 +82,9 @@ impl Plane {
                     }
                 }
             }
+        }
+        if !receivers.is_empty() {
+            self.settle();
         }
         for (name, rx) in receivers {
             self.receive_from(&name, rx);
