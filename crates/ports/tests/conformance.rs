@@ -109,29 +109,51 @@ fn odd_sizes_do_no_harm(pair: &mut Pair) {
     }
 }
 
-/// A sleeper is woken by a frame, and not before.
-fn a_sleeper_is_woken(pair: &mut Pair) {
-    until("quiet", || pair.far.receive().is_empty().then_some(()));
-    let doze = pair.far.queues.rx[0].doze();
-    if doze == Doze::OnDescriptor {
-        let readable = |end: &End, milliseconds: u16| {
-            let Some(descriptor) = end.queues.rx[0].descriptor() else { return false };
-            let mut watched = [PollFd::new(descriptor, PollFlags::POLLIN)];
-            poll(&mut watched, PollTimeout::from(milliseconds)).unwrap() > 0
+fn is_readable(end: &End, milliseconds: u16) -> bool {
+    let Some(descriptor) = end.queues.rx[0].descriptor() else { return false };
+    let mut watched = [PollFd::new(descriptor, PollFlags::POLLIN)];
+    poll(&mut watched, PollTimeout::from(milliseconds)).unwrap() > 0
+}
+
+/// Goes to sleep with nothing to wake it, as a worker does; `false`: the driver tells
+/// in another way than by a descriptor.
+fn fall_asleep(end: &mut End) -> bool {
+    until("a quiet sleep", || {
+        while !end.receive().is_empty() {}
+        let doze = end.queues.rx[0].doze();
+        let is_quiet = match doze {
+            Doze::OnDescriptor => !is_readable(end, 0),
+            Doze::Awake => false,
+            Doze::After(_) | Doze::Never => true,
         };
-        until("the frame is taken", || (pair.near.send(&[frame(1, 60)]) == 1).then_some(()));
-        assert!(readable(&pair.far, 10_000), "not woken");
-        pair.far.queues.rx[0].wake();
-        until("the frame", || (!pair.far.receive().is_empty()).then_some(()));
-        // What waits already is seen before sleeping, or wakes at once.
-        until("the frame is taken", || (pair.near.send(&[frame(2, 60)]) == 1).then_some(()));
-        match pair.far.queues.rx[0].doze() {
-            Doze::OnDescriptor => assert!(readable(&pair.far, 10_000), "overslept"),
-            other => assert_ne!(other, Doze::Never),
+        if !is_quiet {
+            end.queues.rx[0].wake();
         }
+        is_quiet.then_some(doze == Doze::OnDescriptor)
+    })
+}
+
+/// A sleeper is woken by a frame, and not before; again and again.
+fn a_sleeper_is_woken(pair: &mut Pair) {
+    for number in 0..3 {
+        let by_descriptor = fall_asleep(&mut pair.far);
+        let frame = frame(number, 60);
+        until("it is taken", || (pair.near.send(std::slice::from_ref(&frame)) == 1).then_some(()));
+        if by_descriptor {
+            assert!(is_readable(&pair.far, 10_000), "not woken");
+        }
+        pair.far.queues.rx[0].wake();
+        until("the frame", || pair.far.receive().contains(&frame).then_some(()));
+    }
+    // What comes before the sleep is seen, or wakes at once.
+    let frame = frame(9, 60);
+    until("it is taken", || (pair.near.send(std::slice::from_ref(&frame)) == 1).then_some(()));
+    match pair.far.queues.rx[0].doze() {
+        Doze::OnDescriptor => assert!(is_readable(&pair.far, 10_000), "overslept"),
+        other => assert_ne!(other, Doze::Never),
     }
     pair.far.queues.rx[0].wake();
-    until("the frame", || (!pair.far.receive().is_empty()).then_some(()));
+    until("the frame", || pair.far.receive().contains(&frame).then_some(()));
 }
 
 /// One end goes away in the middle of traffic: the other one notes it or goes on.
