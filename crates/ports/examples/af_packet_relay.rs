@@ -23,6 +23,8 @@ struct Seen {
     packets: u64,
     lost: u64,
     naps: u64,
+    /// Time on a processor, what the kernel does in its name included.
+    busy: Duration,
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,6 +57,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             port0.missed(),
             port1.missed()
         );
+        let each = seen.busy.as_nanos() as f64 / seen.packets.max(1) as f64;
+        println!("{each:.0} ns of processor time a packet");
         Ok(())
     })
 }
@@ -126,5 +130,7 @@ fn relay(mut ends: [Queues; 2], pool: &'static Pool, stop: &AtomicBool) -> Seen 
             seen.naps += 1;
         }
     }
+    let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+    seen.busy = clock.now().map_or(Duration::ZERO, Duration::from);
     seen
 }

@@ -4,7 +4,9 @@
 
 use stoa_engine::Vector;
 
-use super::{GSO_TCP4, GSO_TCP6, Headers, NEEDS_CHECKSUM, VnetHeader, fold, get, put, sum, word};
+use super::{
+    GSO_TCP4, GSO_TCP6, Headers, NEEDS_CHECKSUM, VnetHeader, fold, get, get_long, put, sum, word,
+};
 
 /// TCP flags of a packet that others may follow: ACK alone.
 const ACK: u8 = 0x10;
@@ -93,9 +95,9 @@ impl Flow {
                 && same(l3 + 6, l3 + 10)
                 && same(l3 + 12, l4)
         };
-        let sequence = long(head, l4 + 4).wrapping_add((bytes - payload) as u32);
+        let sequence = get_long(head, l4 + 4).wrapping_add((bytes - payload) as u32);
         ip && same(l4, l4 + 4)
-            && long(next, l4 + 4) == sequence
+            && get_long(next, l4 + 4) == sequence
             && same(l4 + 8, l4 + 13)
             && next[l4 + 13] & !PSH == ACK
             && same(l4 + 14, l4 + 16)
@@ -138,8 +140,4 @@ impl Flow {
             checksum_offset: 16,
         }
     }
-}
-
-fn long(packet: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
 }

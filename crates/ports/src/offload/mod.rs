@@ -153,6 +153,12 @@ fn get(packet: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([packet[at], packet[at + 1]])
 }
 
+/// Reads 32 bits in network byte order.
+#[inline]
+fn get_long(packet: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([packet[at], packet[at + 1], packet[at + 2], packet[at + 3]])
+}
+
 /// Writes 16 bits in network byte order.
 #[inline]
 fn put(packet: &mut [u8], at: usize, value: u16) {

@@ -2,7 +2,7 @@
 
 use super::{
     GSO_ECN, GSO_TCP4, GSO_TCP6, GSO_UDP, Headers, VnetHeader, complete_checksum, finish, fold,
-    get, put, sum, word,
+    get, get_long, put, sum, word,
 };
 
 /// Packets of one super-frame at most: 64 KiB at the smallest segment that TCP knows.
@@ -14,11 +14,22 @@ const LAST: u8 = 0x09;
 const FIRST: u8 = 0x80;
 
 /// The packets of a super-frame that are still to be written.
+///
+/// What all packets share is summed once. Nothing that was just written is read again: a load
+/// from half-written lines would wait for all stores before it.
 #[derive(Clone, Debug)]
 pub struct Segments {
     headers: Headers,
-    /// Pseudo header without length.
-    pseudo: u64,
+    /// The IPv4 header's sum without length, identification and checksum.
+    ip: u64,
+    /// The sum of pseudo header and transport header without what differs between packets.
+    transport: u64,
+    /// The super-frame's IPv4 identification.
+    id: u16,
+    /// The super-frame's TCP sequence number.
+    sequence: u32,
+    /// The super-frame's TCP flags.
+    flags: u8,
     /// Payload bytes of each packet but the last.
     segment: usize,
     /// Bytes of the super-frame.
@@ -49,27 +60,37 @@ impl Segments {
             segment = segment.min(room);
         }
         let payload = frame.len() - headers.payload;
-        let transport = frame.len() - headers.l4;
-        if !fits || segment == 0 || segment > room || transport > 0xffff {
+        if !fits || segment == 0 || segment > room || frame.len() - headers.l4 > 0xffff {
             return None;
         }
         if payload.div_ceil(segment) > PACKETS {
             return None;
         }
-        let pseudo = if header.is_partial() {
-            if usize::from(header.checksum_start) != headers.l4 {
-                return None;
-            }
-            // The sender's own pseudo header: right even with a routing header.
-            let at = headers.l4 + headers.checksum_offset();
-            let length = fold(word(transport as u16));
-            u64::from(u16::from_ne_bytes([frame[at], frame[at + 1]])) + u64::from(!length)
-        } else if headers.routed {
-            return None;
-        } else {
-            headers.pseudo(frame)
+        let Headers { l3, l4, payload, six, tcp, .. } = headers;
+        let part = |from: usize, to: usize| sum(&frame[from..to]);
+        let mut plan = Self {
+            headers,
+            ip: 0,
+            transport: pseudo(frame, header, &headers)? + part(l4, l4 + 4),
+            id: 0,
+            sequence: 0,
+            flags: 0,
+            segment,
+            total: frame.len(),
+            written: 0,
+            packets: 0,
         };
-        Some(Self { headers, pseudo, segment, total: frame.len(), written: 0, packets: 0 })
+        if !six {
+            plan.ip = part(l3, l3 + 2) + part(l3 + 6, l3 + 10) + part(l3 + 12, l4);
+            plan.id = get(frame, l3 + 4);
+        }
+        if tcp {
+            plan.transport += part(l4 + 8, l4 + 12) + word(get(frame, l4 + 12) & 0xff00);
+            plan.transport += part(l4 + 14, l4 + 16) + part(l4 + 18, payload);
+            plan.sequence = get_long(frame, l4 + 4);
+            plan.flags = frame[l4 + 13];
+        }
+        Some(plan)
     }
 
     /// Packets that are still to be written.
@@ -94,35 +115,53 @@ impl Segments {
         if six {
             put(packet, l3 + 4, (length - l3 - 40) as u16);
         } else {
-            let id = get(packet, l3 + 4).wrapping_add(self.packets as u16);
-            put(packet, l3 + 2, (length - l3) as u16);
+            let id = self.id.wrapping_add(self.packets as u16);
+            let bytes = (length - l3) as u16;
+            put(packet, l3 + 2, bytes);
             put(packet, l3 + 4, id);
-            put(packet, l3 + 10, 0);
-            let checksum = !fold(sum(&packet[l3..l4]));
+            let checksum = !fold(self.ip + word(bytes) + word(id));
             packet[l3 + 10..l3 + 12].copy_from_slice(&checksum.to_ne_bytes());
         }
+        let bytes = (length - l4) as u16;
+        let mut whole = self.transport + word(bytes) + sum(&frame[start..end]);
         if tcp {
-            let sequence: [u8; 4] =
-                [packet[l4 + 4], packet[l4 + 5], packet[l4 + 6], packet[l4 + 7]];
-            let sequence = u32::from_be_bytes(sequence).wrapping_add(self.written as u32);
+            let sequence = self.sequence.wrapping_add(self.written as u32);
             packet[l4 + 4..l4 + 8].copy_from_slice(&sequence.to_be_bytes());
-            if end < self.total {
-                packet[l4 + 13] &= !LAST;
-            }
-            if self.packets > 0 {
-                packet[l4 + 13] &= !FIRST;
-            }
+            packet[l4 + 13] = self.flags(end == self.total);
+            whole += word((sequence >> 16) as u16) + word(sequence as u16);
+            whole += word(packet[l4 + 13].into());
         } else {
-            put(packet, l4 + 4, (length - l4) as u16);
+            put(packet, l4 + 4, bytes);
+            whole += word(bytes);
         }
         let at = l4 + self.headers.checksum_offset();
-        put(packet, at, 0);
-        let whole = self.pseudo + word((length - l4) as u16) + sum(&packet[l4..]);
         packet[at..at + 2].copy_from_slice(&finish(whole));
         self.written = end - payload;
         self.packets += 1;
         Some(length)
     }
+
+    /// The TCP flags of the next packet.
+    fn flags(&self, is_last: bool) -> u8 {
+        let last = if is_last { 0 } else { LAST };
+        let first = if self.packets == 0 { 0 } else { FIRST };
+        self.flags & !last & !first
+    }
+}
+
+/// The pseudo header's sum without the length; `None`: it cannot be known, or the offload
+/// header means another place.
+fn pseudo(frame: &[u8], header: &VnetHeader, headers: &Headers) -> Option<u64> {
+    if !header.is_partial() {
+        return (!headers.routed).then(|| headers.pseudo(frame));
+    }
+    if usize::from(header.checksum_start) != headers.l4 {
+        return None;
+    }
+    // The sender's own: right even with a routing header. Take its length off.
+    let at = headers.l4 + headers.checksum_offset();
+    let length = fold(word((frame.len() - headers.l4) as u16));
+    Some(u64::from(u16::from_ne_bytes([frame[at], frame[at + 1]])) + u64::from(!length))
 }
 
 /// Makes one whole packet of a frame that is no super-frame; `false`: its header lies.
