@@ -52,6 +52,8 @@ fn story(ours: &str, theirs: &str) -> Result<()> {
         peer = testpmd(&topology, &scratch, theirs)?;
     } else {
         peer = testpmd(&topology, &scratch, theirs)?;
+        // Its memif listens long before it forwards; who connects too early is not heard.
+        peer.wait_for("start packet forwarding", Duration::from_secs(30))?;
         router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
     }
     wait_until("memif is up", Duration::from_secs(30), || {
