@@ -1,0 +1,63 @@
+//! The drivers of Linux devices, in namespaces of their own. Needs root; says so and
+//! passes when this user is not.
+
+use stoa_engine::Pool;
+use stoa_lab::Namespace;
+use stoa_ports::{AfPacketConfig, PortConfig, TapConfig};
+
+use crate::harness::{End, until};
+use crate::{Pair, conform};
+
+/// A namespace where nothing but us speaks; `None` and a word about it when this user may not.
+fn namespace(test: &str) -> Option<Namespace> {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED {test}: network namespaces need root; run the tests as root");
+        return None;
+    }
+    let namespace = Namespace::new("conform").unwrap();
+    namespace.sysctl("ipv6/conf/default/disable_ipv6", "1").unwrap();
+    Some(namespace)
+}
+
+fn af_packet(pool: &'static Pool, namespace: &Namespace, device: &str) -> End {
+    let netns = Some(namespace.name().to_owned());
+    let config = AfPacketConfig { device: device.into(), netns, ..AfPacketConfig::default() };
+    let mut end = End::open(&PortConfig::AfPacket(config), pool);
+    until("the link", || (end.service() == Some(true)).then_some(()));
+    end
+}
+
+#[test]
+fn af_packet_over_veth() {
+    if namespace("af_packet_over_veth").is_none() {
+        return;
+    }
+    conform(|pool| {
+        let space = namespace("af_packet_over_veth").unwrap();
+        space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
+        space.ip(&["link", "set", "one", "up"]).unwrap();
+        space.ip(&["link", "set", "two", "up"]).unwrap();
+        let (near, far) = (af_packet(pool, &space, "one"), af_packet(pool, &space, "two"));
+        Pair { near, far, _keep: Box::new(space) }
+    });
+}
+
+fn tap(pool: &'static Pool, space: Namespace, tap_is_near: bool) -> Pair {
+    let netns = Some(space.name().to_owned());
+    let config = TapConfig { device: "tap0".into(), netns, queues: 1 };
+    let mut tap = End::open(&PortConfig::Tap(config), pool);
+    until("the link", || (tap.service() == Some(true)).then_some(()));
+    let linux = af_packet(pool, &space, "tap0");
+    let (near, far) = if tap_is_near { (tap, linux) } else { (linux, tap) };
+    Pair { near, far, _keep: Box::new(space) }
+}
+
+#[test]
+fn tap_to_linux_and_back() {
+    if namespace("tap_to_linux_and_back").is_none() {
+        return;
+    }
+    for tap_is_near in [true, false] {
+        conform(|pool| tap(pool, namespace("tap_to_linux_and_back").unwrap(), tap_is_near));
+    }
+}
