@@ -18,8 +18,8 @@ fn all_loads(story: &Story, label: &str) -> Result<()> {
             assert!(rate.bits_per_second > LEAST, "{way}: {rate:?}");
         }
         let rate = iperf(&hosts[0], &hosts[1], six, Load::Udp { bits_per_second: 100_000_000 }, 2)?;
-        println!("{label}: UDP at 100 Mbit/s: {:.2} % lost", rate.lost_percent);
-        assert!(rate.lost_percent < 10.0, "{rate:?}");
+        println!("{label}: UDP at 100 Mbit/s: {:.2} % lost on the way", rate.lost_percent);
+        assert!(rate.lost_percent < 5.0, "{rate:?}");
     }
     Ok(())
 }

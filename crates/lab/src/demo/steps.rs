@@ -10,8 +10,8 @@ use crate::{Host, Result, Router, Topology};
 const SECONDS: u32 = 3;
 /// Rate of the UDP run; a busy machine with two processors still makes it.
 const UDP_BITS_PER_SECOND: u64 = 300_000_000;
-/// Datagrams a busy machine may lose before it counts as a fault of the router.
-const LOST_PERCENT: f64 = 10.0;
+/// Datagrams in a hundred that may be lost on the way: a busy machine sheds some while the router waits for its turn.
+const LOST_PERCENT: f64 = 5.0;
 
 /// What a step saw, or why it failed.
 pub(crate) type Outcome = std::result::Result<String, String>;
@@ -102,9 +102,10 @@ pub(crate) fn tcp(rate: &Result<Rate>) -> Outcome {
 pub(crate) fn udp(topology: &Topology) -> Outcome {
     outcome(rate(topology, false, Load::Udp { bits_per_second: UDP_BITS_PER_SECOND }).map(|rate| {
         let said = format!(
-            "{:.0} Mbit/s got through, {:.2} % lost",
+            "{:.0} Mbit/s got through, {:.2} % lost on the way, {:.2} % by the busy receiver",
             rate.bits_per_second / 1e6,
-            rate.lost_percent
+            rate.lost_percent,
+            rate.late_percent
         );
         if rate.lost_percent <= LOST_PERCENT {
             Ok(said)

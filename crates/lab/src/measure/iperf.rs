@@ -26,8 +26,10 @@ pub enum Load {
 pub struct Rate {
     /// Bits per second of payload that the receiver saw.
     pub bits_per_second: f64,
-    /// Share of datagrams lost, 0..=100; 0 for TCP.
+    /// Share of datagrams lost on the way, 0..=100; 0 for TCP.
     pub lost_percent: f64,
+    /// Share of datagrams that arrived while the receiving program was too slow to take them, 0..=100; 0 for TCP.
+    pub late_percent: f64,
     /// Segments sent again; 0 for UDP.
     pub retransmits: u64,
 }
@@ -37,6 +39,7 @@ pub struct Rate {
 /// # Errors
 /// When iperf3 is missing or fails; its own words are in the error.
 pub fn iperf(from: &Host, to: &Host, six: bool, load: Load, seconds: u32) -> Result<Rate> {
+    let before = overflows(to)?;
     let server = to.command(Tool::IPERF3)?.args(["-s", "-1", "--forceflush"]).spawn()?;
     server.wait_for("listening", MARGIN)?;
     let (address, time) = (to.address(six)?.to_string(), seconds.to_string());
@@ -45,27 +48,59 @@ pub fn iperf(from: &Host, to: &Host, six: bool, load: Load, seconds: u32) -> Res
         client = client.args(["-u", "-l", "1400", "-b", &bits_per_second.to_string()]);
     }
     let output = client.deadline(Duration::from_secs(u64::from(seconds)) + MARGIN).run()?;
-    read(&output.stdout, load)
+    let late = overflows(to)?.saturating_sub(before);
+    read(&output.stdout, load, late)
         .map_err(|why| LabError::NotUnderstood { what: output.command.clone(), why })
 }
 
-fn read(text: &str, load: Load) -> std::result::Result<Rate, String> {
+/// Datagrams that a host has thrown away because no program took them in time.
+fn overflows(host: &Host) -> Result<u64> {
+    let text = host.namespace().enter(|| {
+        // By thread: the process itself is in another namespace.
+        let [four, six] = ["snmp", "snmp6"].map(|name| format!("/proc/thread-self/net/{name}"));
+        Ok::<_, std::io::Error>(std::fs::read_to_string(four)? + &std::fs::read_to_string(six)?)
+    })?;
+    text.map(|text| count(&text)).map_err(|error| LabError::system("read /proc/net/snmp", error))
+}
+
+fn count(text: &str) -> u64 {
+    let mut rows = text.lines().filter(|line| line.starts_with("Udp:")).map(str::split_whitespace);
+    let (names, values) = (rows.next(), rows.next());
+    let four = names.into_iter().flatten().zip(values.into_iter().flatten());
+    let six = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+    four.chain(six)
+        .filter(|(name, _)| matches!(*name, "RcvbufErrors" | "Udp6RcvbufErrors"))
+        .filter_map(|(_, value)| value.trim().parse::<u64>().ok())
+        .sum()
+}
+
+fn read(text: &str, load: Load, late: u64) -> std::result::Result<Rate, String> {
     let report: Value =
         serde_json::from_str(text).map_err(|_| crate::error::last_words(text, 2))?;
     if let Some(error) = report["error"].as_str() {
         return Err(error.to_owned());
     }
     let end = &report["end"];
-    let (sum, lost) = match load {
-        Load::Tcp => (&end["sum_received"], 0.0),
-        Load::Udp { .. } => (&end["sum"], end["sum"]["lost_percent"].as_f64().unwrap_or(100.0)),
-    };
-    let bits = sum["bits_per_second"].as_f64().ok_or("it says no rate")?;
+    let number = |value: &Value| value.as_f64().ok_or("it says no rate");
+    if load == Load::Tcp {
+        return Ok(Rate {
+            bits_per_second: number(&end["sum_received"]["bits_per_second"])?,
+            lost_percent: 0.0,
+            late_percent: 0.0,
+            retransmits: end["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
+        });
+    }
+    let sum = &end["sum"];
+    let sent = number(&sum["packets"])?.max(1.0);
+    let lost = number(&sum["lost_packets"])?;
+    #[allow(clippy::cast_precision_loss, reason = "a share for people")]
+    let late = (late as f64).min(lost);
     Ok(Rate {
         // The rate of UDP is that of the sender.
-        bits_per_second: bits * (1.0 - lost / 100.0),
-        lost_percent: lost,
-        retransmits: end["sum_sent"]["retransmits"].as_u64().unwrap_or(0),
+        bits_per_second: number(&sum["bits_per_second"])? * (1.0 - (lost - late) / sent),
+        lost_percent: 100.0 * (lost - late) / sent,
+        late_percent: 100.0 * late / sent,
+        retransmits: 0,
     })
 }
 
@@ -77,12 +112,20 @@ mod tests {
     fn reads_what_iperf3_says() {
         let tcp =
             r#"{"end":{"sum_sent":{"retransmits":3},"sum_received":{"bits_per_second":2.5e9}}}"#;
-        let rate = read(tcp, Load::Tcp).expect("it is whole");
-        assert_eq!(rate, Rate { bits_per_second: 2.5e9, lost_percent: 0.0, retransmits: 3 });
-        let udp = r#"{"end":{"sum":{"bits_per_second":1e8,"lost_percent":50}}}"#;
-        let rate = read(udp, Load::Udp { bits_per_second: 1 }).expect("it is whole");
-        assert_eq!((rate.bits_per_second, rate.lost_percent), (5e7, 50.0));
+        let rate = read(tcp, Load::Tcp, 0).expect("it is whole");
+        assert_eq!((rate.bits_per_second, rate.retransmits), (2.5e9, 3));
+        let udp = r#"{"end":{"sum":{"bits_per_second":1e8,"packets":100,"lost_packets":50}}}"#;
+        let rate = read(udp, Load::Udp { bits_per_second: 1 }, 30).expect("it is whole");
+        assert_eq!((rate.bits_per_second, rate.lost_percent, rate.late_percent), (8e7, 20.0, 30.0));
         let error = r#"{"error":"unable to connect to server"}"#;
-        assert_eq!(read(error, Load::Tcp), Err("unable to connect to server".to_owned()));
+        assert_eq!(read(error, Load::Tcp, 0), Err("unable to connect to server".to_owned()));
+    }
+
+    #[test]
+    fn reads_what_the_kernel_says_of_full_buffers() {
+        let text = "Udp: InDatagrams RcvbufErrors SndbufErrors\nUdp: 9 7 0\n\
+            UdpLite: InDatagrams RcvbufErrors\nUdpLite: 0 0\n\
+            Udp6InDatagrams                 \t5\nUdp6RcvbufErrors                \t2\n";
+        assert_eq!(count(text), 9);
     }
 }
