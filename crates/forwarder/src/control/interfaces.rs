@@ -63,7 +63,7 @@ impl Plane {
         let mtu = (mtu(&wanted.ip4), mtu(&wanted.ip6));
         let gleans = (self.glean(index, mtu.0)?, self.glean(index, mtu.1)?);
         let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
-        let old = here.filter(|old| old.gleans.0 != old.gleans.1);
+        let old = here.filter(|old| !old.is_reserved());
         let before = match &old {
             Some(old) => {
                 self.fib.replace_adjacency(old.gleans.0, gleans.0);
@@ -91,6 +91,26 @@ impl Plane {
         self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
     }
 
+    /// A device that came back may have another MAC address or MTU: its interfaces
+    /// are set anew.
+    pub(super) fn refit(&mut self, base: u32) {
+        let is_set = |state: &&InterfaceState| state.base == base && !state.is_reserved();
+        let of_port = (0..self.interfaces.len() as u32)
+            .filter_map(|index| Some((index, self.interface(index).filter(is_set)?)));
+        let mut family: Vec<(u32, String, wanted::Interface)> =
+            of_port.map(|(index, s)| (index, s.name.clone(), s.wanted.clone())).collect();
+        // The port's own interface first: the others take its MAC address.
+        family.sort_by_key(|(index, ..)| *index != base);
+        for (index, name, wanted) in &family {
+            if let Err(full) = self.set_interface(*index, name, wanted) {
+                tracing::error!(interface = name, %full, "could not be set anew");
+            }
+        }
+        if !family.is_empty() {
+            self.publish_interfaces();
+        }
+    }
+
     /// Takes an interface out; its routes are gone already.
     pub(super) fn remove_interface(&mut self, index: u32) {
         self.forget_interface(index);
@@ -99,7 +119,7 @@ impl Plane {
         self.shared.features4.set(index, 0, false);
         self.shared.features6.set(index, 0, false);
         self.tell(|| Command::Map { interface: index, base: NO_INTERFACE });
-        if state.gleans.0 != state.gleans.1 {
+        if !state.is_reserved() {
             self.fib.retire_adjacency(state.gleans.0);
             self.fib.retire_adjacency(state.gleans.1);
         }
@@ -199,6 +219,11 @@ impl Plane {
 }
 
 impl InterfaceState {
+    /// Whether the place is taken but nothing is set yet.
+    fn is_reserved(&self) -> bool {
+        self.gleans.0 == self.gleans.1
+    }
+
     /// The place of a port's interface that has not been set yet: no gleans.
     fn reserved(name: &str, index: u32) -> Self {
         Self {

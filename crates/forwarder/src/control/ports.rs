@@ -93,12 +93,15 @@ impl Plane {
 
     /// Gives a port's transmit queues to the workers, and its receive queues back.
     fn port_up(&mut self, name: &str, queues: Queues) -> Vec<Box<dyn RxQueue>> {
-        let Some(state) = self.ports.get_mut(name) else { return Vec::new() };
-        let was_up = std::mem::replace(&mut state.is_up, true);
-        state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
+        let Some(state) = self.ports.get(name) else { return Vec::new() };
         let base = state.interface;
-        if was_up {
+        if state.is_up {
             self.withdraw(base);
+        }
+        self.refit(base);
+        if let Some(state) = self.ports.get_mut(name) {
+            state.is_up = true;
+            state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
         }
         self.send_through(base, queues.tx);
         tracing::info!(port = name, "up");
