@@ -170,10 +170,12 @@ impl Graph {
                 continue;
             }
             let slot = &mut self.slots[at];
-            let Some(mut vector) = slot.queue.pop() else {
+            if slot.queue.is_empty() {
                 self.pending &= !(1 << at);
                 continue;
-            };
+            }
+            // The oldest first: packets of a flow keep their order.
+            let mut vector = slot.queue.remove(0);
             if slot.queue.is_empty() {
                 self.pending &= !(1 << at);
             }
@@ -195,7 +197,7 @@ impl Graph {
 
     fn transmit(&mut self, walk: &mut Walk<'_>, start: &mut u64) {
         let node = &walk.counters.nodes[self.slots.len()];
-        while let Some(mut vector) = self.outgoing.pop() {
+        for mut vector in self.outgoing.drain(..) {
             let packets = vector.len() as u64;
             self.output.send(&mut vector, walk);
             self.spare.push(vector);
@@ -218,13 +220,18 @@ impl Graph {
                 }
             }
         }
-        while let Some((edge, packet)) = self.emitted.pop() {
+        if self.emitted.is_empty() {
+            return;
+        }
+        let mut emitted = std::mem::take(&mut self.emitted);
+        for (edge, packet) in emitted.drain(..) {
             walk.counters.ledger.generated.add(1);
             match self.slots[from].edges.get(edge as usize) {
                 Some(node) => self.enqueue_packet(*node, packet, walk),
                 None => walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1),
             }
         }
+        self.emitted = emitted;
     }
 
     fn move_whole(&mut self, from: usize, vector: Box<Vector>, next: u16, walk: &mut Walk<'_>) {
