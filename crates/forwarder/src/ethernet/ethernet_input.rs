@@ -108,6 +108,8 @@ impl EthernetInput {
         };
         let (interface, ethertype, length) = match vlans.outer(port, outer) {
             Outer::Interface(interface) => (interface, rest, 18),
+            // A priority tag: no VLAN, as if untagged (IEEE 802.1Q 6.9.1).
+            Outer::Unknown if outer == 0 => (port, rest, 18),
             Outer::Unknown => return Drop::VlanUnknown.next(),
             Outer::Row(row) => {
                 let Some((_, inner, rest)) = split_tag(frame, 16) else {
@@ -124,7 +126,9 @@ impl EthernetInput {
         }
         let bytes = frame.len() as u64;
         vector.rx_if[lane] = interface;
-        if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
+        if interface != port
+            && let Some(counters) = cx.counters.interfaces.get(interface as usize)
+        {
             counters.rx_packets.add(1);
             counters.rx_bytes.add(bytes);
         }
