@@ -1,14 +1,16 @@
 //! Applying a wanted state as one transaction: all of it or none of it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_ports::OpenError;
 
 use super::fib::{Full, Limits};
 use super::plane::{Plane, StartError};
+use super::ports::Open;
 use super::routes::broadcasts;
-use super::wanted::{Interface, Prefix, Route, Wanted};
+use super::wanted::{Interface, Prefix, Route, Wanted, Workers};
 
 /// Why a wanted state was refused: reasons, and whether it was for lack of room.
 #[derive(Debug)]
@@ -38,14 +40,25 @@ impl Refused {
 }
 
 /// A forwarder: nothing runs before the first state is wanted.
-#[derive(Default)]
 pub struct Forwarder {
     wanted: Option<Wanted>,
     plane: Option<Plane>,
     limits: Limits,
+    open: Open,
+}
+
+impl Default for Forwarder {
+    fn default() -> Self {
+        Self::new(Limits::default(), Arc::new(stoa_ports::open))
+    }
 }
 
 impl Forwarder {
+    /// A forwarder with these limits, whose ports are opened by `open`.
+    pub fn new(limits: Limits, open: Open) -> Self {
+        Self { wanted: None, plane: None, limits, open }
+    }
+
     /// What runs, once something was wanted.
     pub fn plane(&mut self) -> Option<&mut Plane> {
         self.plane.as_mut()
@@ -65,16 +78,17 @@ impl Forwarder {
             return Ok(v1::Applied::default());
         }
         self.admit(&wanted)?;
-        let mut plane = match self.plane.take() {
+        let mut plane = match self.plane.take().filter(|plane| plane.has(&wanted.workers)) {
             Some(plane) => plane,
-            None => Plane::start(&wanted.workers, self.limits).map_err(|error| start(&error))?,
+            None => Plane::start(&wanted.workers, self.limits, self.open.clone())
+                .map_err(|error| start(&error))?,
         };
         let result = plane.converge(&wanted);
-        if result.is_err()
-            && let Some(old) = &self.wanted
-            && let Err(again) = plane.converge(old)
-        {
-            tracing::error!(reasons = ?again.reasons, "the former state could not be restored whole");
+        if result.is_err() {
+            let nothing = Wanted { workers: wanted.workers.clone(), ..Wanted::default() };
+            if let Err(again) = plane.converge(self.wanted.as_ref().unwrap_or(&nothing)) {
+                tracing::error!(reasons = ?again.reasons, "the former state could not be restored whole");
+            }
         }
         plane.set_polling(result.as_ref().map_or(self.wanted.as_ref(), |_| Some(&wanted)));
         self.plane = Some(plane);
@@ -85,14 +99,10 @@ impl Forwarder {
 
     /// Checks what cannot be changed while running, and whether it fits.
     fn admit(&self, wanted: &Wanted) -> Result<(), Refused> {
-        if let Some(running) = &self.wanted {
-            let polling = wanted.workers.polling;
-            let mut fixed = running.workers.clone();
-            fixed.polling = polling;
-            if fixed != wanted.workers {
-                let why = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
-                return Err(Refused::one("workers", why, "Restart Stoa to change them."));
-            }
+        let runs = self.plane.as_ref().filter(|_| self.wanted.is_some());
+        if runs.is_some_and(|plane| !plane.has(&wanted.workers)) {
+            let why = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
+            return Err(Refused::one("workers", why, "Restart Stoa to change them."));
         }
         let count = |is_ip4: bool| {
             let of = |prefix: &&Prefix| prefix.0.is_ipv4() == is_ip4;
@@ -117,6 +127,11 @@ fn start(error: &StartError) -> Refused {
 }
 
 impl Plane {
+    /// Whether the workers are as wanted, but for what can be changed.
+    fn has(&self, wanted: &Workers) -> bool {
+        self.workers == Workers { polling: self.workers.polling, ..wanted.clone() }
+    }
+
     fn set_polling(&self, wanted: Option<&Wanted>) {
         if let Some(wanted) = wanted {
             for worker in &self.crew.workers {
@@ -153,8 +168,14 @@ impl Plane {
             if self.ports.contains_key(name) {
                 continue;
             }
-            let index = self.free_index().map_err(|full| Refused::full("interfaces", &full))?;
+            // An interface whose port was closed half-way through a change keeps its place.
+            let here = self.index_of(name).filter(|at| self.is_of_port(*at));
+            let index = match here {
+                Some(index) => index,
+                None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
+            };
             match self.open_port(config, index) {
+                Ok(state) if here.is_some() => opened.push((name.clone(), state)),
                 Ok(state) => {
                     // The place is taken now, so that the next port gets another.
                     opened.push((name.clone(), state));
@@ -165,7 +186,7 @@ impl Plane {
         }
         if !reasons.is_empty() {
             for (_, state) in opened {
-                self.interfaces[state.interface as usize] = None;
+                self.unreserve(state.interface);
             }
             return Err(Refused { reasons, is_full: false });
         }

@@ -32,9 +32,21 @@ impl Plane {
         Ok(at as u32)
     }
 
+    /// Whether the interface is that of a port, not a sub-interface.
+    pub(super) fn is_of_port(&self, index: u32) -> bool {
+        self.interface(index).is_some_and(|state| state.wanted.parent.is_none())
+    }
+
     /// Takes a place for the interface of a port that was just opened.
     pub(super) fn reserve(&mut self, index: u32, name: &str) {
         self.interfaces[index as usize] = Some(InterfaceState::reserved(name, index));
+    }
+
+    /// Gives a place back that was only reserved.
+    pub(super) fn unreserve(&mut self, index: u32) {
+        if self.interface(index).is_some_and(|state| state.gleans.0 == state.gleans.1) {
+            self.interfaces[index as usize] = None;
+        }
     }
 
     /// Puts an interface in its place, or changes it there.
@@ -78,10 +90,14 @@ impl Plane {
         self.interfaces[index as usize] = Some(state);
         self.write_line(index);
         self.tell(|| Command::Map { interface: index, base });
-        if old.is_some() {
+        if let Some(old) = old {
+            if old.is_up && !is_up {
+                self.forget_learnt(index);
+            }
             self.forget_off_link(index);
             self.refresh_neighbors(index);
             self.refresh_sets(index);
+            self.host_routes_follow(index);
         }
         Ok(())
     }
@@ -179,6 +195,7 @@ impl Plane {
                 self.forget_learnt(index);
             }
             self.refresh_sets(index);
+            self.host_routes_follow(index);
             if now {
                 self.announce(index);
             }

@@ -20,6 +20,7 @@ pub use apply::{Forwarder, Refused};
 pub use fib::{Full, Limits};
 pub use main_loop::{Request, Steward};
 pub use plane::{InterfaceFigures, Plane, StartError};
+pub use ports::Open;
 
 /// How to run the forwarder.
 #[derive(Clone, Debug)]

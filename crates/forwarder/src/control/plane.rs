@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use stoa_engine::counters::InterfaceCounters;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
@@ -13,6 +13,7 @@ use stoa_engine::{Pool, Port, graph};
 use stoa_ports::PortConfig;
 
 use super::fib::{Fib, Limits};
+use super::ports::Open;
 use super::wanted::{self, Prefix, Route, Workers};
 use crate::drops::{self, Drop};
 use crate::neighbor::cache::Cache;
@@ -123,6 +124,11 @@ pub struct Plane {
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
     pub(super) began: Instant,
+    /// Time that was skipped.
+    pub(super) skipped: Millis,
+    pub(super) open: Open,
+    /// What the workers were started as.
+    pub(super) workers: Workers,
     pub(super) next_queue: usize,
     /// Receive queues by name, and the worker that owns each.
     pub(super) queues: Vec<(String, usize)>,
@@ -131,7 +137,7 @@ pub struct Plane {
 
 impl Plane {
     /// Starts workers with nothing to do.
-    pub fn start(workers: &Workers, limits: Limits) -> Result<Self, StartError> {
+    pub(super) fn start(workers: &Workers, limits: Limits, open: Open) -> Result<Self, StartError> {
         let pool = Pool::leak(workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, quiescence.clone())?;
@@ -159,6 +165,9 @@ impl Plane {
             addresses: Addresses::default(),
             dropped: vec![0; drops::COUNT],
             began: Instant::now(),
+            skipped: 0,
+            open,
+            workers: workers.clone(),
             next_queue: 0,
             queues: Vec::new(),
         })
@@ -166,7 +175,12 @@ impl Plane {
 
     /// Milliseconds since the start.
     pub(super) fn now(&self) -> Millis {
-        self.began.elapsed().as_millis() as Millis
+        self.began.elapsed().as_millis() as Millis + self.skipped
+    }
+
+    /// Makes all that waits for time think that so much more has passed: for tests.
+    pub fn skip(&mut self, time: Duration) {
+        self.skipped += time.as_millis() as Millis;
     }
 
     /// The interface of that name.

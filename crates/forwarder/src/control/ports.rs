@@ -1,15 +1,20 @@
 //! Ports: opening, closing, and what happens when their link goes up or down.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use stoa_engine::worker::Command;
-use stoa_engine::{PortEvent, Queues, RxQueue, TxQueue};
+use stoa_engine::{Pool, Port, PortEvent, Queues, RxQueue, TxQueue};
 use stoa_ports::{OpenError, PortConfig};
 
 use super::plane::{Plane, PortState};
 
 /// How long workers may take to let go of a port's queues.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How ports are opened: [`stoa_ports::open`], or a test's own.
+pub type Open =
+    Arc<dyn Fn(&PortConfig, &'static Pool) -> Result<Box<dyn Port>, OpenError> + Send + Sync>;
 
 impl Plane {
     /// Opens a port; its queues come when its link is up.
@@ -18,7 +23,7 @@ impl Plane {
         config: &PortConfig,
         interface: u32,
     ) -> Result<PortState, OpenError> {
-        let port = stoa_ports::open(&self.sized(config), self.pool)?;
+        let port = (self.open)(&self.sized(config), self.pool)?;
         Ok(PortState {
             port,
             config: config.clone(),
@@ -44,6 +49,7 @@ impl Plane {
     /// Closes a port: the workers drop its queues first.
     pub(super) fn close_port(&mut self, name: &str) {
         let Some(state) = self.ports.remove(name) else { return };
+        self.forget_queues(name);
         self.withdraw(state.interface);
         self.link_changed(state.interface, false);
     }
@@ -104,6 +110,8 @@ impl Plane {
             state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
         }
         self.send_through(base, queues.tx);
+        // Announcements go another way to the workers: they must find the queues.
+        self.settle();
         tracing::info!(port = name, "up");
         self.link_changed(base, true);
         queues.rx
@@ -128,13 +136,17 @@ impl Plane {
         let Some(state) = self.ports.get(name) else { return };
         let (interface, node) = (state.interface, Self::entry());
         let input = (crate::nodes::NODES.len() + 1 + state.config.index()) as u16;
-        self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
+        self.forget_queues(name);
         for (number, queue) in rx.into_iter().enumerate() {
             let at = self.next_queue % self.crew.workers.len();
             self.next_queue += 1;
             self.queues.push((format!("{name}:{number}"), at));
             self.crew.workers[at].tell(Command::AddRx { interface, input, node, queue });
         }
+    }
+
+    fn forget_queues(&mut self, name: &str) {
+        self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
     }
 
     fn port_down(&mut self, name: &str, why: String) {
@@ -145,6 +157,7 @@ impl Plane {
         (state.is_up, state.queues) = (false, (0, 0));
         state.why_down = why;
         let base = state.interface;
+        self.forget_queues(name);
         self.withdraw(base);
         self.link_changed(base, false);
     }

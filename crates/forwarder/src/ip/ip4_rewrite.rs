@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
 use super::uniform;
 use crate::drops::Drop;
@@ -159,6 +159,10 @@ fn odd_one(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
     }
     if vector.length[lane] > head.mtu() {
         vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
+        return TROUBLE;
+    }
+    if head.kind() == AdjacencyKind::Drop {
+        vector.adjacency[lane] = Trouble::Neighbor.code();
         return TROUBLE;
     }
     vector.tx_if[lane] = head.interface();

@@ -1,0 +1,265 @@
+//! What the control thread does about neighbours: adjacencies, host routes,
+//! questions, and what a link that comes or goes means for them.
+
+use std::net::IpAddr;
+
+use stoa_engine::Packet;
+use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
+use stoa_tables::next_hop::NextHop;
+use stoa_wire::ethernet::ethertype;
+
+use crate::control::fib::{Full, host};
+use crate::control::plane::Plane;
+use crate::drops::Drop;
+use crate::icmp::Trouble;
+use crate::neighbor::cache::Act;
+use crate::neighbor::entry::{Entry, Key, RETRANSMIT_MS, State};
+
+impl Plane {
+    /// Adds a neighbour with its adjacency, next hop and host route.
+    pub(super) fn add_neighbor(&mut self, key: Key, is_pinned: bool) -> Result<(), Full> {
+        if !self.cache.has_room() {
+            return Err(Full::of("the neighbour table is full"));
+        }
+        let mut entry = Entry::new(self.now());
+        entry.serial = self.cache.serial();
+        let kind = AdjacencyKind::Incomplete;
+        let adjacency = self.describe(key, kind, &entry);
+        entry.adjacency = self.fib.add_adjacency(&adjacency)?;
+        match self.fib.add_hop(&NextHop::Adjacency(entry.adjacency)) {
+            Ok(hop) => entry.next_hop = hop,
+            Err(full) => {
+                self.fib.retire_adjacency(entry.adjacency);
+                return Err(full);
+            }
+        }
+        entry.pins = u32::from(is_pinned);
+        self.cache.insert(key, entry);
+        self.add_host_route(key);
+        Ok(())
+    }
+
+    /// Host routes are there while their link is up: without it, packets take the
+    /// network's route, which knows that the link is down.
+    pub(in crate::control) fn host_routes_follow(&mut self, interface: u32) {
+        let is_up = self.interface(interface).is_some_and(|state| state.is_up);
+        for key in self.cache.of_interface(interface) {
+            if is_up {
+                self.add_host_route(key);
+            } else if let Some(entry) = self.cache.get_mut(&key)
+                && std::mem::take(&mut entry.has_route)
+                && !self.routes.contains_key(&host(key.1))
+            {
+                self.fib.remove(host(key.1));
+            }
+        }
+    }
+
+    /// Leads packets for a neighbour on the link straight to it, unless a wanted
+    /// route says otherwise or the link is down.
+    pub(in crate::control) fn add_host_route(&mut self, key: Key) {
+        let is_local = matches!(key.1, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let prefix = host(key.1);
+        let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
+        if is_local || !is_up || !self.is_on_link(key.0, key.1) || self.fib.has(prefix) {
+            return;
+        }
+        let Some(hop) = self.cache.get(&key).map(|entry| entry.next_hop) else { return };
+        // Without room the subnet's route goes on serving it.
+        let fits = self.fib.insert(prefix, hop).is_ok();
+        if let Some(entry) = self.cache.get_mut(&key) {
+            entry.has_route = fits;
+        }
+    }
+
+    pub(super) fn describe(&self, key: Key, kind: AdjacencyKind, entry: &Entry) -> Adjacency {
+        let ethertype = if key.1.is_ipv4() { ethertype::IP4 } else { ethertype::IP6 };
+        let state = self.interface(key.0);
+        let mtu = state.map_or(0, |s| if key.1.is_ipv4() { s.mtu.0 } else { s.mtu.1 });
+        let rewrite = match kind {
+            AdjacencyKind::Complete => state.map(|s| s.link.header(entry.mac, ethertype)),
+            _ => None,
+        };
+        let rewrite = rewrite.unwrap_or_default();
+        Adjacency { interface: key.0, mtu, kind, context: entry.serial, rewrite }
+    }
+
+    /// Gives a neighbour a new adjacency of a kind.
+    pub(super) fn turn(&mut self, key: Key, kind: AdjacencyKind) {
+        let Some(entry) = self.cache.get(&key) else { return };
+        let old = entry.adjacency;
+        let adjacency = self.describe(key, kind, entry);
+        match self.fib.add_adjacency(&adjacency) {
+            Ok(new) => {
+                self.fib.replace_adjacency(old, new);
+                if let Some(entry) = self.cache.get_mut(&key) {
+                    entry.adjacency = new;
+                }
+            }
+            Err(full) => tracing::error!(%full, "a neighbour could not be changed"),
+        }
+        self.fib.settle();
+    }
+
+    /// A neighbour has a MAC address now: packets that waited go.
+    pub(super) fn resolved(&mut self, key: Key) {
+        self.turn(key, AdjacencyKind::Complete);
+        let Some(entry) = self.cache.get_mut(&key) else { return };
+        for packet in std::mem::take(&mut entry.queue) {
+            self.release(key, packet);
+        }
+    }
+
+    pub(super) fn release(&mut self, key: Key, mut packet: Packet) {
+        let Some(entry) = self.cache.get(&key) else { return };
+        packet.adjacency = entry.adjacency;
+        let node = if key.1.is_ipv4() { "ip4-rewrite" } else { "ip6-rewrite" };
+        self.inject(packet, node);
+    }
+
+    /// Does what is due about neighbours.
+    pub fn tick_neighbors(&mut self) {
+        let now = self.now();
+        let workers = &self.crew.workers;
+        let used = |adjacency: u32| {
+            let of = |counters: &[stoa_engine::counters::AdjacencyCounters]| {
+                counters.get(adjacency as usize).map_or(0, |counters| counters.packets.get())
+            };
+            workers.iter().map(|worker| of(&worker.counters.adjacencies)).sum()
+        };
+        for act in self.cache.tick(now, used) {
+            match act {
+                Act::Solicit(key) => self.solicit(key, None),
+                Act::Probe(key) => {
+                    let mac = self.cache.get(&key).map(|entry| entry.mac);
+                    self.solicit(key, mac);
+                }
+                Act::Fail(key) => self.failed(key),
+                Act::Forget(key) => self.forget(key),
+            }
+        }
+    }
+
+    pub(super) fn solicit(&mut self, key: Key, known: Option<[u8; 6]>) {
+        let Some(state) = self.interface(key.0).filter(|state| state.is_up) else { return };
+        let Some(source) = self.source_for(key) else { return };
+        let frame = state.link.solicit(source, key.1, known);
+        let adjacency = self.cache.get(&key).and_then(|entry| self.fib.adjacency(entry.adjacency));
+        if adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Drop) {
+            // The first question after a failure opens the way for packets again.
+            self.turn(key, AdjacencyKind::Incomplete);
+        }
+        self.send_frame(key.0, &frame);
+    }
+
+    pub(super) fn failed(&mut self, key: Key) {
+        self.turn(key, AdjacencyKind::Drop);
+        let Some(entry) = self.cache.get_mut(&key) else { return };
+        let node = if key.1.is_ipv4() { "icmp4-error" } else { "icmp6-error" };
+        for mut packet in std::mem::take(&mut entry.queue) {
+            packet.adjacency = Trouble::Neighbor.code();
+            self.inject(packet, node);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: Key) {
+        let Some(mut entry) = self.cache.remove(&key) else { return };
+        for _ in entry.queue.drain(..) {
+            self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
+        }
+        if entry.has_route && !self.routes.contains_key(&host(key.1)) {
+            self.fib.remove(host(key.1));
+        }
+        self.fib.remove_hop(entry.next_hop);
+        self.fib.retire_adjacency(entry.adjacency);
+        self.fib.settle();
+    }
+
+    /// A route leads through this neighbour: keep it, and ask for it now.
+    pub(in crate::control) fn pin(&mut self, interface: u32, address: IpAddr) -> Result<(), Full> {
+        let key = (interface, address);
+        match self.cache.get_mut(&key) {
+            Some(entry) => entry.pins += 1,
+            None => self.add_neighbor(key, true)?,
+        }
+        Ok(())
+    }
+
+    pub(in crate::control) fn unpin(&mut self, interface: u32, address: IpAddr) {
+        if let Some(entry) = self.cache.get_mut(&(interface, address)) {
+            entry.pins = entry.pins.saturating_sub(1);
+        }
+    }
+
+    /// Fixes a neighbour's MAC address.
+    pub(in crate::control) fn set_permanent(&mut self, key: Key, mac: [u8; 6]) -> Result<(), Full> {
+        if self.cache.get(&key).is_none() {
+            self.add_neighbor(key, false)?;
+        }
+        if let Some(entry) = self.cache.get_mut(&key) {
+            (entry.state, entry.mac) = (State::Permanent, mac);
+        }
+        self.resolved(key);
+        Ok(())
+    }
+
+    /// A fixed neighbour becomes one like all others: it is asked for anew.
+    pub(in crate::control) fn unset_permanent(&mut self, key: Key) {
+        let now = self.now();
+        if let Some(entry) = self.cache.get_mut(&key) {
+            (entry.state, entry.tries, entry.deadline) = (State::Incomplete, 0, now);
+            self.turn(key, AdjacencyKind::Incomplete);
+        }
+    }
+
+    /// The link is gone: what was learnt on it holds no more.
+    pub(in crate::control) fn forget_learnt(&mut self, interface: u32) {
+        let now = self.now();
+        for key in self.cache.of_interface(interface) {
+            let Some(entry) = self.cache.get_mut(&key) else { continue };
+            if entry.state == State::Permanent {
+                continue;
+            }
+            if entry.pins == 0 {
+                self.forget(key);
+                continue;
+            }
+            (entry.state, entry.tries) = (State::Incomplete, 0);
+            entry.deadline = now + RETRANSMIT_MS;
+            for _ in entry.queue.drain(..) {
+                self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
+            }
+            self.turn(key, AdjacencyKind::Incomplete);
+        }
+    }
+
+    /// The interface's networks changed: neighbours that are no longer on the link go.
+    pub(in crate::control) fn forget_off_link(&mut self, interface: u32) {
+        for key in self.cache.of_interface(interface) {
+            let is_pinned = self.cache.get(&key).is_some_and(|entry| entry.pins > 0);
+            if !is_pinned && !self.is_on_link(interface, key.1) {
+                self.forget(key);
+            }
+        }
+    }
+
+    /// The interface goes away with all its neighbours.
+    pub(in crate::control) fn forget_interface(&mut self, interface: u32) {
+        for key in self.cache.of_interface(interface) {
+            self.forget(key);
+        }
+    }
+
+    /// The interface's MAC, tags or MTU changed: write the adjacencies anew.
+    pub(in crate::control) fn refresh_neighbors(&mut self, interface: u32) {
+        for key in self.cache.of_interface(interface) {
+            let Some(entry) = self.cache.get(&key) else { continue };
+            let kind = match entry.state {
+                State::Incomplete => AdjacencyKind::Incomplete,
+                State::Failed => AdjacencyKind::Drop,
+                _ => AdjacencyKind::Complete,
+            };
+            self.turn(key, kind);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Neighbours on the control thread: what workers hand over, what the cache wants
+//! done, and the adjacencies that come of it.
+
+mod acting;
+mod learning;
+
+use std::net::IpAddr;
+
+use super::plane::Plane;
+use super::wanted::network;
+use crate::neighbor::Cause;
+use crate::neighbor::entry::Key;
+
+/// Punted packets taken in between two looks at everything else.
+const BATCH: usize = 1024;
+
+impl Plane {
+    /// Takes in what the workers have handed over; returns how many packets.
+    pub fn take_punts(&mut self) -> usize {
+        let mut taken = 0;
+        for at in 0..self.crew.workers.len() {
+            for _ in 0..BATCH {
+                let Some(punt) = self.crew.workers[at].punted() else { break };
+                taken += 1;
+                match Cause::of(punt.cause) {
+                    Some(Cause::Arp) => self.arp(&punt.packet),
+                    Some(Cause::Nd) => self.nd(&punt.packet),
+                    Some(Cause::Resolve) => self.resolve(punt.packet),
+                    None => {}
+                }
+            }
+        }
+        taken
+    }
+
+    fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
+        let Some(state) = self.interface(interface) else { return false };
+        let family = if address.is_ipv4() { &state.wanted.ip4 } else { &state.wanted.ip6 };
+        let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
+        let covers =
+            |(own, length): &(IpAddr, u8)| network(*own, *length) == network(address, *length);
+        is_local || family.addresses.iter().any(covers)
+    }
+
+    fn is_ours(&self, interface: u32, address: IpAddr) -> bool {
+        let Some(own) = self.addresses.of(interface) else { return false };
+        match address {
+            IpAddr::V4(ip) => own.ip4.iter().any(|(address, _)| *address == ip),
+            IpAddr::V6(ip) => {
+                own.link_local == Some(ip) || own.ip6.iter().any(|(address, _)| *address == ip)
+            }
+        }
+    }
+
+    /// Our address on the neighbour's network to ask from.
+    fn source_for(&self, key: Key) -> Option<IpAddr> {
+        let own = self.addresses.of(key.0)?;
+        match key.1 {
+            IpAddr::V4(ip) => {
+                let same = |(address, length): &&(std::net::Ipv4Addr, u8)| {
+                    network((*address).into(), *length) == network(ip.into(), *length)
+                };
+                own.ip4.iter().find(same).or(own.ip4.first()).map(|(address, _)| (*address).into())
+            }
+            IpAddr::V6(ip) => {
+                let same = |(address, length): &&(std::net::Ipv6Addr, u8)| {
+                    network((*address).into(), *length) == network(ip.into(), *length)
+                };
+                let global = own.ip6.iter().find(same).map(|(address, _)| *address);
+                global.or(own.link_local).map(IpAddr::V6)
+            }
+        }
+    }
+}
