@@ -1,0 +1,207 @@
+//! A real forwarder, workers and all, between wires in memory; its control thread
+//! is stepped by hand. Nothing here waits for a time: [`Lab::settle`] waits until
+//! every buffer is back and the books balance.
+
+pub mod frames;
+pub mod seen;
+pub mod wire;
+pub mod world;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use stoa_api::v1;
+use stoa_forwarder::control::{Forwarder, Limits, Plane, Refused};
+
+pub use frames::*;
+pub use seen::{Seen, see};
+pub use wire::{Wire, Wires, locked};
+pub use world::*;
+
+/// How long anything may take before the test gives up.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+pub const LIMITS: Limits =
+    Limits { routes4: 4096, routes6: 4096, next_hops: 1024, adjacencies: 1024, neighbors: 64 };
+
+/// A forwarder under test.
+pub struct Lab {
+    pub forwarder: Forwarder,
+    wires: Wires,
+    sent: u64,
+    drops: BTreeMap<String, u64>,
+    nodes: BTreeMap<String, u64>,
+}
+
+impl Lab {
+    /// A forwarder in that state, with a wire of one queue for each port.
+    pub fn new(world: &World) -> Self {
+        Self::with(world, LIMITS, |_| Wire::new(1, 8))
+    }
+
+    /// The same with limits and wires of the test's own.
+    pub fn with(world: &World, limits: Limits, wire: impl Fn(&str) -> Arc<Wire>) -> Self {
+        let wires = Wires::default();
+        let forwarder = Forwarder::new(limits, wire::opener(&wires));
+        let (drops, nodes) = Default::default();
+        let mut lab = Self { forwarder, wires, sent: 0, drops, nodes };
+        for name in world.0.ports.keys() {
+            let wire = wire(name);
+            lab.add_wire(name, wire);
+        }
+        lab.apply(world).expect("the state is possible");
+        lab.settle();
+        lab.forget();
+        lab
+    }
+
+    pub fn add_wire(&mut self, name: &str, wire: Arc<Wire>) {
+        locked(&self.wires).insert(name.to_owned(), wire);
+    }
+
+    pub fn wire(&self, name: &str) -> Arc<Wire> {
+        locked(&self.wires)[name].clone()
+    }
+
+    pub fn apply(&mut self, world: &World) -> Result<v1::Applied, Refused> {
+        self.forwarder.apply(world.0.clone())
+    }
+
+    pub fn plane(&mut self) -> &mut Plane {
+        self.forwarder.plane().expect("something runs")
+    }
+
+    /// Forgets all frames sent and all counters so far.
+    pub fn forget(&mut self) {
+        for wire in locked(&self.wires).values() {
+            wire.take();
+        }
+        self.dropped();
+        self.passed();
+    }
+
+    /// Frames come in at a port, and everything that follows happens.
+    pub fn send(&mut self, port: &str, frames: impl IntoIterator<Item = Vec<u8>>) {
+        self.put(port, 0, frames);
+        self.settle();
+    }
+
+    /// Frames come in at a queue of a port; nothing is waited for.
+    pub fn put(&mut self, port: &str, queue: usize, frames: impl IntoIterator<Item = Vec<u8>>) {
+        self.sent += self.wire(port).put(queue, frames);
+    }
+
+    /// Waits until all that was sent has been done with.
+    pub fn settle(&mut self) {
+        let deadline = Instant::now() + DEADLINE;
+        let mut before = None;
+        loop {
+            self.plane().attend();
+            let books = self.plane().conservation();
+            let is_read = locked(&self.wires).values().all(|wire| wire.is_read());
+            let is_quiet = is_read
+                && books.received == self.sent
+                && books.balanced
+                && books.buffers_ports == 0;
+            if is_quiet && before.as_ref() == Some(&books) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{} frames sent, {books:?}", self.sent);
+            before = is_quiet.then_some(books);
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Lets time pass, with a tick of the control thread every 100 ms of it.
+    pub fn pass_time(&mut self, time: Duration) {
+        for _ in 0..time.as_millis() / 100 {
+            self.plane().skip(Duration::from_millis(100));
+            self.plane().tick();
+        }
+        self.settle();
+    }
+
+    /// Pulls or plugs the cable of a port.
+    pub fn plug(&mut self, port: &str, is_up: bool) {
+        self.wire(port).is_up.store(is_up, Ordering::SeqCst);
+        self.settle();
+    }
+
+    /// The frames that left a port since the last look.
+    pub fn take(&self, port: &str) -> Vec<Vec<u8>> {
+        self.wire(port).take()
+    }
+
+    /// The same, understood.
+    pub fn seen(&self, port: &str) -> Vec<Seen> {
+        self.take(port).iter().map(|frame| see(frame)).collect()
+    }
+
+    /// The one frame that left a port, understood.
+    pub fn only(&self, port: &str) -> Seen {
+        let frames = self.take(port);
+        assert_eq!(frames.len(), 1, "frames that left {port}");
+        see(&frames[0])
+    }
+
+    /// Nothing has left any port.
+    pub fn assert_silent(&self) {
+        for (name, wire) in locked(&self.wires).iter() {
+            let frames = wire.take();
+            assert_eq!(frames, Vec::<Vec<u8>>::new(), "frames that left {name}");
+        }
+    }
+
+    /// Drops by reason since the last look.
+    pub fn dropped(&mut self) -> Vec<(String, u64)> {
+        let list = self.plane().list_drops().into_iter();
+        let now: BTreeMap<_, _> = list.map(|drop| (drop.reason, drop.packets)).collect();
+        moved(&mut self.drops, now)
+    }
+
+    /// Packets by node since the last look.
+    pub fn passed(&mut self) -> Vec<(String, u64)> {
+        let mut now = BTreeMap::new();
+        for node in self.plane().list_nodes() {
+            *now.entry(node.name).or_insert(0) += node.packets;
+        }
+        moved(&mut self.nodes, now)
+    }
+
+    /// Exactly these drops were counted since the last look.
+    #[track_caller]
+    pub fn assert_dropped(&mut self, drops: &[(&str, u64)]) {
+        let mut wanted: Vec<_> = drops.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        wanted.sort();
+        assert_eq!(self.dropped(), wanted);
+    }
+
+    /// Exactly these nodes saw so many packets since the last look.
+    #[track_caller]
+    pub fn assert_passed(&mut self, nodes: &[(&str, u64)]) {
+        let mut wanted: Vec<_> = nodes.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        wanted.sort();
+        assert_eq!(self.passed(), wanted);
+    }
+
+    /// A neighbour as `stoa show neighbors` tells it.
+    pub fn neighbor(&mut self, address: impl Into<std::net::IpAddr>) -> Option<v1::NeighborState> {
+        let octets = match address.into() {
+            std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
+            std::net::IpAddr::V6(ip) => ip.octets().to_vec(),
+        };
+        self.plane().list_neighbors().into_iter().find(|n| n.address == octets)
+    }
+}
+
+fn moved(before: &mut BTreeMap<String, u64>, now: BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let delta = |(name, n): (&String, &u64)| {
+        let more = n - before.get(name).copied().unwrap_or(0);
+        (more > 0).then(|| (name.clone(), more))
+    };
+    let moved = now.iter().filter_map(delta).collect();
+    *before = now;
+    moved
+}

@@ -1,0 +1,174 @@
+//! A port in memory: a test puts frames in at one end and finds what was sent.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use stoa_engine::{
+    Doze, Pool, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, Vector, pool::HEADROOM,
+};
+use stoa_forwarder::control::Open;
+use stoa_ports::{OpenError, PcapConfig, PortConfig};
+
+/// The test's end of one port.
+pub struct Wire {
+    inboxes: Vec<Inbox>,
+    outbox: Mutex<Vec<Vec<u8>>>,
+    /// Transmit queues that the port comes up with.
+    pub tx_queues: usize,
+    /// Frames that one call of transmit takes at most.
+    pub takes: AtomicUsize,
+    /// Whether the link is up.
+    pub is_up: AtomicBool,
+}
+
+struct Inbox {
+    frames: Mutex<VecDeque<Vec<u8>>>,
+    bell: EventFd,
+}
+
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wire {
+    /// A wire with so many queues in each direction.
+    pub fn new(rx_queues: usize, tx_queues: usize) -> Arc<Self> {
+        let inbox = |_| Inbox {
+            frames: Mutex::default(),
+            bell: EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC).unwrap(),
+        };
+        Arc::new(Self {
+            inboxes: (0..rx_queues).map(inbox).collect(),
+            outbox: Mutex::default(),
+            tx_queues,
+            takes: AtomicUsize::new(usize::MAX),
+            is_up: AtomicBool::new(true),
+        })
+    }
+
+    /// Puts frames before a receive queue.
+    pub fn put(&self, queue: usize, frames: impl IntoIterator<Item = Vec<u8>>) -> u64 {
+        let inbox = &self.inboxes[queue];
+        let mut waiting = locked(&inbox.frames);
+        let before = waiting.len();
+        waiting.extend(frames);
+        let added = waiting.len() - before;
+        drop(waiting);
+        inbox.bell.write(1).unwrap();
+        added as u64
+    }
+
+    /// What was sent since the last call.
+    pub fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut locked(&self.outbox))
+    }
+
+    pub fn is_read(&self) -> bool {
+        self.inboxes.iter().all(|inbox| locked(&inbox.frames).is_empty())
+    }
+}
+
+/// The wires of a forwarder by port.
+pub type Wires = Arc<Mutex<BTreeMap<String, Arc<Wire>>>>;
+
+/// A configuration that leads to the wire of that name.
+pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
+    PortConfig::Pcap(PcapConfig { input: Some(name.into()), output: None, mac: Some(mac) })
+}
+
+/// Opens wires; one that is not there is a bad port.
+pub fn opener(wires: &Wires) -> Open {
+    let wires = wires.clone();
+    Arc::new(move |config: &PortConfig, _: &'static Pool| {
+        let refused = |reason: &str| OpenError::Config { field: "wire", reason: reason.to_owned() };
+        let PortConfig::Pcap(PcapConfig { input: Some(name), mac, .. }) = config else {
+            return Err(refused("none"));
+        };
+        let wire = locked(&wires).get(&*name.to_string_lossy()).cloned();
+        let wire = wire.ok_or_else(|| refused("no such wire"))?;
+        Ok(Box::new(WirePort { wire, mac: mac.unwrap_or_default(), told: false }) as Box<dyn Port>)
+    })
+}
+
+struct WirePort {
+    wire: Arc<Wire>,
+    mac: [u8; 6],
+    told: bool,
+}
+
+impl Port for WirePort {
+    fn driver(&self) -> &'static str {
+        "pcap"
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    fn mtu(&self) -> u32 {
+        1500
+    }
+
+    fn service(&mut self) -> Vec<PortEvent> {
+        let is_up = self.wire.is_up.load(Ordering::SeqCst);
+        if std::mem::replace(&mut self.told, is_up) == is_up {
+            return Vec::new();
+        }
+        if !is_up {
+            return vec![PortEvent::Down("unplugged".to_owned())];
+        }
+        let rx = |queue| Box::new(Rx { wire: self.wire.clone(), queue }) as Box<dyn RxQueue>;
+        let tx = |_| Box::new(Tx { wire: self.wire.clone() }) as Box<dyn TxQueue>;
+        let rx = (0..self.wire.inboxes.len()).map(rx).collect();
+        vec![PortEvent::Up(Queues { rx, tx: (0..self.wire.tx_queues).map(tx).collect() })]
+    }
+}
+
+struct Rx {
+    wire: Arc<Wire>,
+    queue: usize,
+}
+
+impl Rx {
+    fn inbox(&self) -> &Inbox {
+        &self.wire.inboxes[self.queue]
+    }
+}
+
+impl RxQueue for Rx {
+    fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
+        let mut frames = locked(&self.inbox().frames);
+        let first = vector.len();
+        let came = pool.fill(vector, frames.len().min(vector.room()));
+        for (lane, frame) in (first..first + came).zip(frames.drain(..came)) {
+            vector.slot_mut(lane)[HEADROOM..HEADROOM + frame.len()].copy_from_slice(&frame);
+            vector.length[lane] = frame.len() as u16;
+        }
+        came
+    }
+
+    fn doze(&mut self) -> Doze {
+        let _ = self.inbox().bell.read();
+        if locked(&self.inbox().frames).is_empty() { Doze::OnDescriptor } else { Doze::Awake }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.inbox().bell.as_fd())
+    }
+}
+
+struct Tx {
+    wire: Arc<Wire>,
+}
+
+impl TxQueue for Tx {
+    fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
+        let takes = self.wire.takes.load(Ordering::SeqCst).min(vector.len());
+        let frames = (0..takes).map(|lane| vector.bytes(lane).to_vec());
+        locked(&self.wire.outbox).extend(frames);
+        takes
+    }
+}

@@ -1,0 +1,171 @@
+//! Neighbours by IPv6 neighbour discovery (RFC 4861): the same stories as ARP, and
+//! its own.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use stoa_forwarder::neighbor::entry::{QUEUE, SOLICITS};
+use stoa_wire::ethernet::Mac;
+use stoa_wire::ipv6;
+use stoa_wire::ndp::flag;
+
+use crate::harness::*;
+
+const OTHER_MAC: [u8; 6] = [2, 0xbb, 0, 0, 0, 9];
+
+fn unknown_hosts() -> Lab {
+    Lab::new(&World::new().port("west", 1).port("east", 2).host("west", 1))
+}
+
+fn numbered(n: u8) -> Vec<u8> {
+    packet_from(1, &udp(host6(1), host6(2), &[n]))
+}
+
+fn state(lab: &mut Lab, address: Ipv6Addr) -> String {
+    lab.neighbor(address).map(|neighbor| neighbor.state).unwrap_or_default()
+}
+
+/// Host 2 says where it is.
+fn answer(mac: [u8; 6], flags: u32) -> Vec<u8> {
+    advertisement((mac, our_mac(2)), (host6(2), our6(2)), (host6(2), flags), Some(mac))
+}
+
+/// Host 2 asks for us.
+fn question(mac: Option<[u8; 6]>) -> Vec<u8> {
+    let group = ipv6::solicited_node(our6(2));
+    let to = Mac::of_ip6_group(group).0;
+    solicitation((host_mac(2), to), (host6(2), group), our6(2), mac)
+}
+
+#[track_caller]
+fn assert_asked(seen: &Seen) {
+    let group = ipv6::solicited_node(host6(2));
+    assert_eq!((seen.icmp, seen.ttl), (Some((135, 0)), 255));
+    assert_eq!(seen.destination, Mac::of_ip6_group(group).0);
+    assert_eq!(seen.ip, Some((our6(2).into(), group.into())));
+    assert_eq!(seen.payload[..16], host6(2).octets());
+    assert_eq!(seen.payload[16..], [&[1, 1][..], &our_mac(2)].concat());
+}
+
+#[test]
+fn packets_wait_for_the_answer_and_leave_in_order() {
+    let mut lab = unknown_hosts();
+    lab.send("west", (0..20).map(numbered));
+    assert_asked(&lab.only("east"));
+    lab.assert_dropped(&[("neighbor-queue", 20 - QUEUE as u64)]);
+    lab.send("east", [answer(host_mac(2), flag::SOLICITED | flag::OVERRIDE)]);
+    let numbers: Vec<_> = lab.seen("east").into_iter().map(|seen| seen.payload[0]).collect();
+    assert_eq!(numbers, (20 - QUEUE as u8..20).collect::<Vec<_>>());
+    assert_eq!(state(&mut lab, host6(2)), "reachable");
+}
+
+#[test]
+fn senders_to_a_silent_host_are_told() {
+    let mut lab = unknown_hosts();
+    lab.send("west", [numbered(0)]);
+    lab.pass_time(Duration::from_secs(3));
+    assert_eq!(lab.take("east").len(), usize::from(SOLICITS));
+    let told = lab.only("west");
+    // Destination unreachable, address unreachable.
+    assert_eq!(told.icmp, Some((1, 3)));
+    lab.assert_dropped(&[("neighbor-failed", 1)]);
+    lab.send("west", [numbered(1)]);
+    assert_eq!(lab.only("west").icmp, Some((1, 3)));
+    lab.assert_dropped(&[("neighbor-failed", 1)]);
+}
+
+#[test]
+fn who_asks_for_us_is_answered_and_remembered() {
+    let mut lab = unknown_hosts();
+    lab.send("east", [question(Some(host_mac(2)))]);
+    let seen = lab.only("east");
+    assert_eq!((seen.icmp, seen.ttl, seen.destination), (Some((136, 0)), 255, host_mac(2)));
+    assert_eq!(seen.ip, Some((our6(2).into(), host6(2).into())));
+    // Router, solicited, override.
+    assert_eq!(seen.word, [0xe0, 0, 0, 0]);
+    assert_eq!(seen.payload[16..], [&[2, 1][..], &our_mac(2)].concat());
+    assert_eq!(state(&mut lab, host6(2)), "stale");
+    lab.assert_dropped(&[]);
+}
+
+#[test]
+fn who_does_not_say_where_it_is_gets_its_answer_after_it_was_asked() {
+    let mut lab = unknown_hosts();
+    lab.send("east", [question(None)]);
+    assert_asked(&lab.only("east"));
+    lab.send("east", [answer(host_mac(2), flag::SOLICITED | flag::OVERRIDE)]);
+    let seen = lab.only("east");
+    assert_eq!((seen.icmp, seen.ttl, seen.destination), (Some((136, 0)), 255, host_mac(2)));
+}
+
+#[test]
+fn a_probe_for_our_address_is_answered_to_all() {
+    let mut lab = unknown_hosts();
+    let group = ipv6::solicited_node(our6(2));
+    let to = Mac::of_ip6_group(group).0;
+    let probe = solicitation((OTHER_MAC, to), (Ipv6Addr::UNSPECIFIED, group), our6(2), None);
+    lab.send("east", [probe]);
+    let seen = lab.only("east");
+    assert_eq!((seen.icmp, seen.destination), (Some((136, 0)), [0x33, 0x33, 0, 0, 0, 1]));
+    assert_eq!(seen.addresses(), (our6(2).to_string(), "ff02::1".to_owned()));
+    assert_eq!(seen.word, [0xa0, 0, 0, 0]);
+}
+
+#[test]
+fn only_an_override_moves_a_neighbor() {
+    let mut lab = unknown_hosts();
+    lab.send("west", [numbered(0)]);
+    lab.send("east", [answer(host_mac(2), flag::SOLICITED)]);
+    lab.forget();
+    lab.send("east", [answer(OTHER_MAC, flag::SOLICITED)]);
+    assert_eq!(state(&mut lab, host6(2)), "stale");
+    lab.send("west", [numbered(1)]);
+    assert_eq!(lab.only("east").destination, host_mac(2));
+    lab.send("east", [answer(OTHER_MAC, flag::OVERRIDE)]);
+    assert_eq!(state(&mut lab, host6(2)), "stale");
+    lab.send("west", [numbered(2)]);
+    assert_eq!(lab.only("east").destination, OTHER_MAC);
+}
+
+#[test]
+fn lies_are_not_believed() {
+    let mut lab = unknown_hosts();
+    let group = ipv6::solicited_node(our6(2));
+    let to = Mac::of_ip6_group(group).0;
+    lab.send(
+        "east",
+        [
+            // It claims to be us.
+            solicitation((OTHER_MAC, to), (our6(2), group), our6(2), Some(OTHER_MAC)),
+            // Nobody has asked for it.
+            answer(OTHER_MAC, flag::SOLICITED | flag::OVERRIDE),
+        ],
+    );
+    lab.assert_silent();
+    lab.assert_dropped(&[]);
+    // A group has no place on the link, and what crossed a router is no neighbour's.
+    let mut far = question(Some(host_mac(2)));
+    far[14 + 7] = 254;
+    lab.send("east", [far]);
+    lab.assert_dropped(&[("nd-malformed", 1)]);
+    // From another network: answered, not remembered.
+    let source = host6(9);
+    lab.send("east", [solicitation((OTHER_MAC, to), (source, group), our6(2), Some(OTHER_MAC))]);
+    assert_eq!(lab.only("east").destination, OTHER_MAC);
+    assert_eq!(state(&mut lab, source), "");
+    assert_eq!(lab.plane().list_neighbors().len(), 2, "only the configured ones");
+}
+
+#[test]
+fn every_truncation_is_counted() {
+    let mut lab = unknown_hosts();
+    let good = question(Some(host_mac(2)));
+    for length in 54..good.len() {
+        let mut cut = good[..length].to_vec();
+        // The length field tells the truth; the message is cut.
+        cut[18..20].copy_from_slice(&(length as u16 - 54).to_be_bytes());
+        lab.send("east", [cut]);
+        lab.assert_dropped(&[("icmp6-malformed", 1)]);
+    }
+    lab.assert_silent();
+}
