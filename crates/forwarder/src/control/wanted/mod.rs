@@ -1,0 +1,207 @@
+//! What is wanted, as typed values: the contract's messages checked once, so that
+//! nothing behind this file meets a name that is missing or an address of five
+//! bytes. Every reason for a refusal is found, not just the first.
+
+mod interface;
+mod route;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_api::v1;
+use stoa_engine::pool::HugePages;
+use stoa_engine::worker::Polling;
+use stoa_ports::PortConfig;
+
+use super::wanted_port;
+use crate::ethernet::vlan_table::{TagKey, tag_key};
+use crate::kernel::Kernel;
+use crate::shared::Verdict;
+
+/// A prefix: address without host bits, and length.
+pub type Prefix = (IpAddr, u8);
+
+/// How the workers are to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workers {
+    /// How many, at least 1.
+    pub count: usize,
+    /// Where they run; empty: anywhere.
+    pub cpus: Vec<usize>,
+    /// How they wait.
+    pub polling: Polling,
+    /// Packet buffers.
+    pub buffers: u32,
+    /// What backs the buffers.
+    pub huge_pages: HugePages,
+    /// The SIMD kernel.
+    pub kernel: Kernel,
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self {
+            count: 1,
+            cpus: Vec::new(),
+            polling: Polling::Adaptive,
+            buffers: BUFFERS,
+            huge_pages: HugePages::WhenThere,
+            kernel: Kernel::detect(),
+        }
+    }
+}
+
+/// Packet buffers unless told otherwise.
+pub const BUFFERS: u32 = 16_384;
+
+/// The IPv4 or IPv6 side of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Family {
+    /// Whether it is on.
+    pub enabled: bool,
+    /// Whether packets that come in here are forwarded.
+    pub forwarding: bool,
+    /// Bytes of an IP packet; 0: what the port carries.
+    pub mtu: u16,
+    /// Addresses with prefix lengths, the primary first.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// uRPF: see [`crate::ip::reverse_path`].
+    pub reverse_path: u32,
+}
+
+/// An interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interface {
+    /// The port's interface that a sub-interface belongs to.
+    pub parent: Option<String>,
+    /// The tags of a sub-interface.
+    pub tags: Vec<(u16, u16)>,
+    /// Administratively up.
+    pub enabled: bool,
+    /// A MAC address of its own.
+    pub mac: Option<[u8; 6]>,
+    /// IPv4.
+    pub ip4: Family,
+    /// IPv6.
+    pub ip6: Family,
+}
+
+impl Interface {
+    /// The tags as the VLAN table knows them.
+    pub fn tag_keys(&self) -> Vec<TagKey> {
+        self.tags.iter().filter_map(|(tpid, vid)| tag_key(*tpid, *vid)).collect()
+    }
+}
+
+/// One way of a route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    /// The interface's name.
+    pub interface: String,
+    /// The gateway; `None`: the destination is on the link.
+    pub next_hop: Option<IpAddr>,
+    /// Share of the flows, at least 1.
+    pub weight: u16,
+}
+
+/// What a route does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send by one of these paths.
+    Paths(Vec<Path>),
+    /// Something else.
+    Verdict(Verdict),
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Who wants it, as the contract numbers it.
+    pub protocol: i32,
+    /// What it does.
+    pub action: Action,
+}
+
+/// The whole wanted state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The workers.
+    pub workers: Workers,
+    /// Ports by the name of their interface.
+    pub ports: BTreeMap<String, PortConfig>,
+    /// Interfaces by name.
+    pub interfaces: BTreeMap<String, Interface>,
+    /// Routes by prefix.
+    pub routes: BTreeMap<Prefix, Route>,
+    /// Fixed neighbours by interface and address.
+    pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
+}
+
+/// Gathers reasons for a refusal.
+#[derive(Default)]
+pub(super) struct Reasons(pub(super) Vec<v1::Reason>);
+
+impl Reasons {
+    pub(super) fn add(&mut self, place: String, why: impl Into<String>, mend: &str) {
+        self.0.push(v1::Reason { place, why: why.into(), mend: mend.to_owned() });
+    }
+}
+
+/// An address of 4 or 16 bytes.
+pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(|octets| IpAddr::V4(Ipv4Addr::from(octets))),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(|octets| IpAddr::V6(Ipv6Addr::from(octets))),
+        _ => None,
+    }
+}
+
+/// The longest prefix of an address's family.
+pub(super) fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// The address with all bits behind the prefix cleared.
+pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
+    match address {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            IpAddr::V4((u32::from(ip) & mask).into())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            IpAddr::V6((u128::from(ip) & mask).into())
+        }
+    }
+}
+
+impl Wanted {
+    /// Checks a message of the contract.
+    ///
+    /// # Errors
+    /// All reasons why it cannot be.
+    pub fn parse(desired: &v1::Desired) -> Result<Self, Vec<v1::Reason>> {
+        let mut reasons = Reasons::default();
+        let workers = interface::workers(desired.workers.as_ref(), &mut reasons);
+        let mut wanted = Self { workers, ..Self::default() };
+        for port in &desired.ports {
+            if let Some(config) = wanted_port::parse(port, &mut reasons)
+                && wanted.ports.insert(port.interface.clone(), config).is_some()
+            {
+                let place = format!("port {:?}", port.interface);
+                reasons.add(place, "is there twice", "Give each port an interface of its own.");
+            }
+        }
+        for interface in &desired.interfaces {
+            wanted.add_interface(interface, &mut reasons);
+        }
+        wanted.check_parents(&mut reasons);
+        for route in &desired.routes {
+            wanted.add_route(route, &mut reasons);
+        }
+        for neighbor in &desired.neighbors {
+            wanted.add_neighbor(neighbor, &mut reasons);
+        }
+        if reasons.0.is_empty() { Ok(wanted) } else { Err(reasons.0) }
+    }
+}
