@@ -2,8 +2,12 @@
 //! counters that moved.
 
 mod arp;
+mod crew;
 mod forward;
 mod harness;
+mod hostile;
 mod local;
 mod nd;
+mod paths;
 mod refuse;
+mod transactions;

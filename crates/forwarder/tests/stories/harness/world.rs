@@ -8,6 +8,7 @@ use stoa_engine::worker::Polling;
 use stoa_forwarder::control::wanted::{
     Action, Family, Interface, Path, Prefix, Route, Wanted, Workers,
 };
+use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::Verdict;
 
 use super::wire;
@@ -61,6 +62,13 @@ impl World {
             ..Workers::default()
         };
         Self(Wanted { workers, ..Wanted::default() }).workers(1)
+    }
+
+    /// The same with a kernel of the test's choice.
+    pub fn new_with(kernel: Kernel) -> Self {
+        let mut world = Self::new();
+        world.0.workers.kernel = kernel;
+        world
     }
 
     /// Ports "west" (1), "east" (2) and "north" (3), and a fixed host behind each.

@@ -1,0 +1,235 @@
+//! A wanted state is taken whole or not at all, and traffic flows meanwhile.
+
+use std::net::IpAddr;
+
+use stoa_engine::worker::Polling;
+use stoa_forwarder::control::Limits;
+use stoa_forwarder::shared::Verdict;
+
+use crate::harness::*;
+
+const FAR: (IpAddr, u8) = (IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 0)), 24);
+
+fn far() -> Vec<u8> {
+    packet_from(1, &udp(host4(1), "192.0.2.9".parse::<IpAddr>().unwrap(), b""))
+}
+
+#[track_caller]
+fn assert_flows(lab: &mut Lab) {
+    lab.settle();
+    lab.forget();
+    for (from, n, to, m) in [("west", 1, "east", 2), ("east", 2, "west", 1)] {
+        let packets = [udp(host4(n), host4(m), b""), udp(host6(n), host6(m), b"")];
+        lab.send(from, packets.map(|packet| packet_from(n, &packet)));
+        let seen = lab.seen(to);
+        assert_eq!(seen.len(), 2, "from {from} to {to}");
+        assert!(seen.iter().all(|seen| seen.destination == host_mac(m)));
+    }
+    lab.assert_dropped(&[]);
+}
+
+fn names(lab: &mut Lab) -> Vec<String> {
+    lab.plane().list_interfaces().into_iter().map(|interface| interface.name).collect()
+}
+
+#[test]
+fn the_same_again_changes_nothing() {
+    let mut lab = Lab::new(&World::three_ports());
+    let applied = lab.apply(&World::three_ports()).unwrap();
+    assert_eq!(applied, stoa_api::v1::Applied::default());
+    lab.settle();
+    lab.assert_silent();
+    assert_flows(&mut lab);
+}
+
+#[test]
+fn one_bad_port_refuses_the_whole() {
+    let mut lab = Lab::new(&World::three_ports());
+    let worse = World::three_ports().port("ghost", 9).verdict(FAR.0, FAR.1, Verdict::Blackhole);
+    let refused = lab.apply(&worse).unwrap_err();
+    assert!(!refused.is_full);
+    assert_eq!(refused.reasons.len(), 1);
+    assert_eq!(refused.reasons[0].place, "port \"ghost\"");
+    assert_eq!(names(&mut lab), ["east", "north", "west"]);
+    assert_flows(&mut lab);
+    lab.send("west", [far()]);
+    lab.assert_dropped(&[("ip4-no-route", 1)]);
+    // The port comes to be, and the same state is possible.
+    lab.add_wire("ghost", Wire::new(1, 1));
+    assert_eq!(lab.apply(&worse).unwrap().ports_opened, 1);
+    assert_flows(&mut lab);
+    lab.send("west", [far()]);
+    lab.assert_dropped(&[("ip4-blackhole", 1)]);
+}
+
+#[test]
+fn a_port_that_cannot_be_replaced_comes_back() {
+    let mut lab = Lab::new(&World::three_ports());
+    let mut worse = World::three_ports();
+    worse.0.ports.insert("east".to_owned(), wire::config("ghost", our_mac(2)));
+    for _ in 0..3 {
+        let refused = lab.apply(&worse).unwrap_err();
+        assert_eq!(refused.reasons[0].place, "port \"east\"");
+        assert_eq!(names(&mut lab), ["east", "north", "west"]);
+        assert_flows(&mut lab);
+    }
+}
+
+#[test]
+fn a_port_is_replaced() {
+    let mut lab = Lab::new(&World::three_ports());
+    let mac = [2, 0, 0, 0, 0xee, 1];
+    let mut other = World::three_ports();
+    other.0.ports.insert("east".to_owned(), wire::config("east", mac));
+    let applied = lab.apply(&other).unwrap();
+    assert_eq!((applied.ports_opened, applied.ports_closed), (1, 1));
+    lab.settle();
+    lab.forget();
+    lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
+    assert_eq!(lab.only("east").source, mac);
+    let back = udp(host4(2), host4(1), b"");
+    lab.send("east", [packet_from(2, &back)]);
+    lab.assert_dropped(&[("ethernet-not-for-us", 1)]);
+    lab.send("east", [frame(mac, host_mac(2), &[], 0x0800, &back)]);
+    assert_eq!(lab.take("west").len(), 1);
+}
+
+#[test]
+fn the_first_state_may_be_refused() {
+    let wires = Wires::default();
+    let mut forwarder = stoa_forwarder::control::Forwarder::new(LIMITS, wire::opener(&wires));
+    locked(&wires).insert("west".to_owned(), Wire::new(1, 1));
+    assert!(forwarder.apply(World::new().port("west", 1).port("ghost", 2).0).is_err());
+    assert!(forwarder.wanted().is_none());
+    // Nothing is in effect: the next one may ask for other workers.
+    forwarder.apply(World::new().workers(2).port("west", 1).0).unwrap();
+    assert_eq!(forwarder.plane().unwrap().list_workers().len(), 2);
+}
+
+#[test]
+fn an_interface_goes_with_the_routes_on_it() {
+    let all = World::three_ports()
+        .paths(FAR, &[("north", Some(host4(3).into()), 1)])
+        .sub("north.5", 5, "north", &[(0x8100, 5)])
+        .host("north.5", 5);
+    let mut lab = Lab::new(&all);
+    lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(5), b""))]);
+    assert_eq!(lab.take("north").len(), 2);
+    // The sub-interface and its routes only.
+    let without = World::three_ports().paths(FAR, &[("north", Some(host4(3).into()), 1)]);
+    lab.apply(&without).unwrap();
+    lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(5), b""))]);
+    assert_eq!(lab.take("north").len(), 1);
+    lab.assert_dropped(&[("ip4-no-route", 1)]);
+    // The port as well.
+    let two = World::new().port("west", 1).port("east", 2).host("west", 1).host("east", 2);
+    let applied = lab.apply(&two).unwrap();
+    assert_eq!(applied.ports_closed, 1);
+    assert_eq!(names(&mut lab), ["east", "west"]);
+    lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(3), b""))]);
+    lab.assert_dropped(&[("ip4-no-route", 2)]);
+    assert_flows(&mut lab);
+    // And all comes back.
+    lab.apply(&all).unwrap();
+    assert_flows(&mut lab);
+    lab.send("west", [far(), packet_from(1, &udp(host4(1), host4(5), b""))]);
+    assert_eq!(lab.seen("north").iter().map(|seen| seen.tags.len()).sum::<usize>(), 1);
+}
+
+#[test]
+fn routes_are_replaced() {
+    let mut lab = Lab::new(&World::three_ports());
+    let via = |name, n| World::three_ports().paths(FAR, &[(name, Some(host4(n).into()), 1)]);
+    for (world, added, removed, out, drop) in [
+        (via("east", 2), 1, 0, Some("east"), None),
+        (via("north", 3), 1, 0, Some("north"), None),
+        (
+            World::three_ports().verdict(FAR.0, 24, Verdict::Blackhole),
+            1,
+            0,
+            None,
+            Some("ip4-blackhole"),
+        ),
+        (via("east", 2), 1, 0, Some("east"), None),
+        (World::three_ports(), 0, 1, None, Some("ip4-no-route")),
+    ] {
+        let applied = lab.apply(&world).unwrap();
+        assert_eq!((applied.routes_added, applied.routes_removed), (added, removed));
+        lab.send("west", [far()]);
+        lab.assert_dropped(&drop.map(|drop| (drop, 1)).into_iter().collect::<Vec<_>>());
+        if let Some(out) = out {
+            assert_eq!(lab.take(out).len(), 1);
+        }
+        assert_flows(&mut lab);
+    }
+}
+
+#[test]
+fn too_many_routes_are_refused_whole() {
+    let limits = Limits { routes4: 30, ..LIMITS };
+    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 1));
+    let many = |n: u8| {
+        let add = |world: World, at| {
+            let network = (IpAddr::from([192, 0, at, 0]), 24);
+            world.paths(network, &[("east", Some(host4(2).into()), 1)])
+        };
+        (0..n).fold(World::three_ports(), add)
+    };
+    let refused = lab.apply(&many(40)).unwrap_err();
+    assert!(refused.is_full);
+    assert_flows(&mut lab);
+    // These pass the count, but the neighbours' own routes are in the table as well.
+    let refused = lab.apply(&many(24)).unwrap_err();
+    assert!(refused.is_full, "{refused:?}");
+    assert_flows(&mut lab);
+    lab.send("west", [far()]);
+    lab.assert_dropped(&[("ip4-no-route", 1)]);
+    lab.take("west");
+    lab.apply(&many(3)).unwrap();
+    lab.send("west", [far()]);
+    assert_eq!(lab.take("east").len(), 1);
+}
+
+#[test]
+fn too_many_gateways_are_refused_whole() {
+    let mut lab = Lab::new(&World::three_ports());
+    let gateways = (0..80).fold(World::three_ports(), |world, at| {
+        let gateway = IpAddr::from([10, 0, 2, 10 + at]);
+        world.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
+    });
+    for _ in 0..3 {
+        assert!(lab.apply(&gateways).unwrap_err().is_full);
+        assert_flows(&mut lab);
+    }
+}
+
+#[test]
+fn workers_stay_and_polling_changes() {
+    let mut lab = Lab::new(&World::three_ports());
+    let refused = lab.apply(&World::three_ports().workers(2)).unwrap_err();
+    assert_eq!(refused.reasons[0].place, "workers");
+    for polling in [Polling::Always, Polling::Adaptive, Polling::Interrupt] {
+        let mut world = World::three_ports();
+        world.0.workers.polling = polling;
+        lab.apply(&world).unwrap();
+        assert_eq!(lab.plane().list_workers()[0].polling, polling.name());
+        for _ in 0..20 {
+            assert_flows(&mut lab);
+        }
+    }
+}
+
+#[test]
+fn everything_comes_back_when_all_ports_close() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.send("west", [packet_from(1, &udp(host4(1), IpAddr::from([10, 0, 2, 9]), b""))]);
+    lab.apply(&World::new()).unwrap();
+    let books = lab.plane().conservation();
+    assert_eq!(books.buffers_free, books.buffers);
+    assert!(books.balanced);
+    assert_eq!(names(&mut lab).len(), 0);
+    assert!(lab.plane().list_workers()[0].queues.is_empty());
+    lab.assert_dropped(&[("link-down", 1)]);
+    lab.apply(&World::three_ports()).unwrap();
+    assert_flows(&mut lab);
+}
