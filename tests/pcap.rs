@@ -87,10 +87,10 @@ fn what_comes_out_is_what_scapy_expects() -> Result<()> {
         if read >= given { Ok(()) } else { Err(format!("{read} of {given}")) }
     })?;
     let books = router.conservation()?;
-    for reason in ["ip4-checksum", "ethernet-not-for-us"] {
+    for reason in ["ip4-checksum", "ethernet-not-for-us", "ip4-no-route", "ip4-ttl-expired"] {
         assert_eq!(router.dropped(reason)?, 1, "{reason}: {:?}", router.drops()?);
     }
-    // No route and out of life are answered.
+    // The last two are answered.
     assert_eq!(router.through("icmp4-error")?, 2);
     assert_eq!(books["balanced"], true, "{books}");
     let (out, answers) = (folder.join("out.pcap"), folder.join("answers.pcap"));
