@@ -96,7 +96,8 @@ async fn a_refused_start_is_not_tried_again() {
     let ended = tokio::time::timeout(DEADLINE, run_until(story.options(), pending())).await;
     assert!(matches!(ended, Ok(Err(Error::Said))), "{ended:?}");
     assert_eq!(story.lives("controller").len(), 1);
-    assert!(!is_alive(story.lives("forwarder")[0]));
+    // It may have been ended before it could say that it lived.
+    assert!(story.lives("forwarder").into_iter().all(|pid| !is_alive(pid)));
 }
 
 #[tokio::test]

@@ -66,6 +66,7 @@ pub struct Graph {
     pending: u128,
     spare: Vec<Box<Vector>>,
     emitted: Vec<(u16, Packet)>,
+    pool: &'static Pool,
     /// Where `port-output` sends.
     pub output: Output,
 }
@@ -104,7 +105,8 @@ impl Graph {
         let spare = (0..specs.len() + 16).map(|_| Vector::new(pool)).collect();
         let outgoing = Vec::with_capacity(QUEUE);
         let emitted = Vec::with_capacity(EMIT);
-        Ok(Self { slots, outgoing, pending: 0, spare, emitted, output: Output::new(pool) })
+        let output = Output::new(pool);
+        Ok(Self { slots, outgoing, pending: 0, spare, emitted, pool, output })
     }
 
     /// Nodes, `port-output` included.
@@ -125,6 +127,7 @@ impl Graph {
     /// Puts a vector before a node, to be processed by the next [`Self::walk`].
     pub fn enqueue(&mut self, node: u16, vector: Box<Vector>, walk: &mut Walk<'_>) {
         let mut vector = vector;
+        assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
         if vector.is_empty() {
             return self.spare.push(vector);
         }
@@ -251,6 +254,7 @@ impl Graph {
     /// Sends lanes to several places.
     fn split(&mut self, from: usize, vector: Box<Vector>, walk: &mut Walk<'_>) {
         let mut vector = vector;
+        assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
         for lane in 0..vector.len() {
             let next = vector.next[lane];
             match self.slots[from].edges.get(next as usize) {
@@ -286,7 +290,8 @@ fn count(node: &NodeCounters, packets: u64, start: &mut u64) {
     let end = clock::tsc();
     node.calls.add(1);
     node.packets.add(packets);
-    node.cycles.add(end - *start);
+    // A worker that moved to another core may see an older counter there.
+    node.cycles.add(end.saturating_sub(*start));
     *start = end;
 }
 

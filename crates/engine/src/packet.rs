@@ -79,7 +79,7 @@ impl Packet {
     /// change when it does not fit.
     #[must_use]
     pub fn set_span(&mut self, offset: usize, length: usize) -> bool {
-        if offset + length > SLOT {
+        if offset > SLOT || length > SLOT - offset {
             return false;
         }
         (self.offset, self.length) = (offset as u16, length as u16);
@@ -128,6 +128,7 @@ mod tests {
         assert!(packet.set_bytes(b"hello"));
         assert_eq!(packet.bytes(), b"hello");
         assert!(!packet.set_span(2000, 400));
+        assert!(!packet.set_span(usize::MAX, 1));
         assert!(!packet.set_bytes(&[0; 4000]));
         assert_eq!(packet.bytes(), b"hello");
         drop(packet);

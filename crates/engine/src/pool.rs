@@ -170,6 +170,9 @@ fn map(bytes: usize, backing: Backing) -> Result<(NonNull<u8>, Backing), PoolErr
     // kernel picks. It is never unmapped.
     let base: NonNull<u8> =
         unsafe { mmap_anonymous(None, length, access, flags) }.map_err(refused)?.cast();
+    if backing == Backing::Huge {
+        populate(base, bytes).map_err(refused)?;
+    }
     let base = if spare > 0 {
         let skip = base.as_ptr().align_offset(HUGE);
         // SAFETY: `skip` < HUGE = `spare`, so that `bytes` follow inside the mapping.
@@ -182,6 +185,19 @@ fn map(bytes: usize, backing: Backing) -> Result<(NonNull<u8>, Backing), PoolErr
         base
     };
     Ok((base, backing))
+}
+
+/// Takes the huge pages now: where a limit forbids them (a container's, say), the
+/// first packet would be met by SIGBUS. Gives the mapping back when it fails.
+fn populate(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
+    // SAFETY: the range is the mapping that was just made; populating it changes no
+    // content, and unmapping it ends what nobody has used yet.
+    unsafe {
+        let done = libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE);
+        nix::errno::Errno::result(done).map(drop).inspect_err(|_| {
+            libc::munmap(base.as_ptr().cast(), bytes);
+        })
+    }
 }
 
 /// A worker's own stock of free buffers.
@@ -218,6 +234,7 @@ impl PoolCache {
     /// returns how many. Fewer: the vector is full or buffers ran out.
     #[inline]
     pub fn fill(&mut self, vector: &mut Vector, want: usize) -> usize {
+        assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
         let want = want.min(vector.room());
         if self.len < want {
             self.refill(want);
@@ -247,6 +264,7 @@ impl PoolCache {
     /// Frees the buffers of all lanes from `from` on and cuts the vector there.
     #[inline]
     pub fn free_from(&mut self, vector: &mut Vector, from: usize) {
+        assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
         let ids = vector.cut(from);
         if ids.is_empty() {
             return;

@@ -5,7 +5,6 @@
 //! While it sleeps it is *offline* and nobody waits for it.
 
 use std::collections::VecDeque;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
 
@@ -32,14 +31,14 @@ impl Quiescence {
 
     /// Worker `worker` holds no reference to anything published.
     #[inline(always)]
-    pub fn pass(&self, worker: usize) {
+    pub(crate) fn pass(&self, worker: usize) {
         // Acquire: what was unpublished before the epoch rose is seen as gone after this.
         let now = self.epoch.load(Ordering::Acquire);
         self.seen[worker].store(now, Ordering::Release);
     }
 
     /// The worker begins to read.
-    pub fn online(&self, worker: usize) {
+    pub(crate) fn online(&self, worker: usize) {
         let now = self.epoch.load(Ordering::Acquire);
         self.seen[worker].store(now, Ordering::SeqCst);
         // Either the writer sees us online, or we see what it published: see `safe`.
@@ -47,7 +46,7 @@ impl Quiescence {
     }
 
     /// The worker reads nothing until it is online again.
-    pub fn offline(&self, worker: usize) {
+    pub(crate) fn offline(&self, worker: usize) {
         self.seen[worker].store(OFFLINE, Ordering::Release);
     }
 
@@ -65,20 +64,21 @@ impl Quiescence {
 }
 
 /// Proof that the bearer is between two quiescent points of its worker.
-pub struct Reader(PhantomData<*const ()>);
+pub struct Reader(*const Quiescence);
 
 impl Reader {
     /// # Safety
     /// The bearer's worker is online, and the value does not live on when the
     /// worker passes its next quiescent point.
-    pub(crate) unsafe fn new() -> Self {
-        Self(PhantomData)
+    pub(crate) unsafe fn new(quiescence: &Quiescence) -> Self {
+        Self(quiescence)
     }
 }
 
 /// A value that workers read and one writer replaces.
 pub struct Published<T> {
     current: AtomicPtr<T>,
+    quiescence: Arc<Quiescence>,
 }
 
 // SAFETY: readers on other threads get `&T` (T: Sync); the value is freed by the writer (T: Send).
@@ -87,24 +87,32 @@ unsafe impl<T: Send + Sync> Sync for Published<T> {}
 unsafe impl<T: Send> Send for Published<T> {}
 
 impl<T: Send + Sync + 'static> Published<T> {
-    /// Publishes the first value.
-    pub fn new(value: T) -> Self {
-        Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))) }
+    /// Publishes the first value to the workers of `quiescence`.
+    pub fn new(value: T, quiescence: &Arc<Quiescence>) -> Self {
+        let current = AtomicPtr::new(Box::into_raw(Box::new(value)));
+        Self { current, quiescence: quiescence.clone() }
     }
 
     /// The value now, until the reader's next quiescent point.
+    ///
+    /// # Panics
+    /// For a reader of other workers.
     #[inline(always)]
-    pub fn read<'r>(&'r self, _: &'r Reader) -> &'r T {
+    pub fn read<'r>(&'r self, reader: &'r Reader) -> &'r T {
+        assert!(std::ptr::eq(reader.0, Arc::as_ptr(&self.quiescence)), "a foreign reader");
         // SAFETY: the pointer came from a box. The writer frees it only after every
         // worker passed a quiescent point, and `Reader` does not outlive this one's.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 
     /// Replaces the value; the old one goes to `graveyard` until it is safe to free.
+    ///
+    /// # Panics
+    /// For a graveyard of other workers.
     pub fn publish(&self, value: T, graveyard: &mut Graveyard) {
+        assert!(Arc::ptr_eq(&self.quiescence, &graveyard.quiescence), "a foreign graveyard");
         let old = self.current.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: `old` came from a box and is reachable no more.
-        graveyard.bury(unsafe { Box::from_raw(old) });
+        graveyard.bury(Buried { value: old.cast(), free: free::<T> });
     }
 }
 
@@ -115,10 +123,27 @@ impl<T> Drop for Published<T> {
     }
 }
 
+/// An unpublished value. It stays a bare pointer until it is freed: a `Box` would
+/// claim for itself what readers may still be looking at.
+struct Buried {
+    value: *mut (),
+    free: unsafe fn(*mut ()),
+}
+
+// SAFETY: made only by `Published<T>::publish`, where `T: Send`.
+unsafe impl Send for Buried {}
+
+/// # Safety
+/// `value` came from a `Box<T>`, and nobody uses it any more.
+unsafe fn free<T>(value: *mut ()) {
+    // SAFETY: the caller's promise.
+    drop(unsafe { Box::from_raw(value.cast::<T>()) });
+}
+
 /// What was unpublished and waits until no worker can see it.
 pub struct Graveyard {
     quiescence: Arc<Quiescence>,
-    buried: VecDeque<(u64, Box<dyn Send>)>,
+    buried: VecDeque<(u64, Buried)>,
 }
 
 impl Graveyard {
@@ -127,8 +152,8 @@ impl Graveyard {
         Self { quiescence, buried: VecDeque::new() }
     }
 
-    /// Keeps `value`, already unpublished, until it is safe to drop.
-    pub fn bury(&mut self, value: Box<impl Send + 'static>) {
+    /// Keeps a value, already unpublished, until it is safe to free.
+    fn bury(&mut self, value: Buried) {
         self.buried.push_back((self.quiescence.advance(), value));
     }
 
@@ -136,9 +161,20 @@ impl Graveyard {
     pub fn sweep(&mut self) -> usize {
         let safe = self.quiescence.safe();
         while self.buried.front().is_some_and(|(epoch, _)| *epoch <= safe) {
-            self.buried.pop_front();
+            if let Some((_, buried)) = self.buried.pop_front() {
+                // SAFETY: unpublished before its epoch began, and every worker has
+                // passed a quiescent point since.
+                unsafe { (buried.free)(buried.value) };
+            }
         }
         self.buried.len()
+    }
+}
+
+impl Drop for Graveyard {
+    fn drop(&mut self) {
+        self.sweep();
+        // What is left may still be seen: better leaked than freed under somebody's eyes.
     }
 }
 
@@ -150,11 +186,11 @@ mod tests {
     #[test]
     fn a_value_lives_until_the_worker_passes() {
         let quiescence = Quiescence::new(1);
-        let published = Published::new(vec![1]);
+        let published = Published::new(vec![1], &quiescence);
         let mut graveyard = Graveyard::new(quiescence.clone());
         quiescence.online(0);
         // SAFETY: worker 0 is online and passes no quiescent point while `reader` lives.
-        let reader = unsafe { Reader::new() };
+        let reader = unsafe { Reader::new(&quiescence) };
         let seen = published.read(&reader);
         published.publish(vec![2], &mut graveyard);
         assert_eq!(graveyard.sweep(), 1);
@@ -171,7 +207,7 @@ mod tests {
     fn readers_never_see_a_freed_value() {
         let rounds = if cfg!(miri) { 30 } else { 20_000 };
         let quiescence = Quiescence::new(2);
-        let published = Arc::new(Published::new([0u64; 4]));
+        let published = Arc::new(Published::new([0u64; 4], &quiescence));
         let stop = Arc::new(AtomicBool::new(false));
         let readers: Vec<_> = (0..2)
             .map(|worker| {
@@ -181,7 +217,7 @@ mod tests {
                     quiescence.online(worker);
                     while !stop.load(Ordering::Relaxed) {
                         // SAFETY: dropped before `pass` below.
-                        let reader = unsafe { Reader::new() };
+                        let reader = unsafe { Reader::new(&quiescence) };
                         let value = published.read(&reader);
                         assert!(value.iter().all(|word| *word == value[0]));
                         quiescence.pass(worker);

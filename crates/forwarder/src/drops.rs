@@ -74,13 +74,14 @@ reasons! {
     NdLimited "nd-limited" "more neighbour discovery than the control budget allows";
     TcpNoListener "tcp-no-listener" "a TCP segment for ourselves: nothing listens";
     ReversePath "reverse-path" "the source is not reachable through this interface (uRPF, RFC 3704)";
-    IcmpLimited "icmp-limited" "an ICMP answer beyond the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
+    IcmpLimited "icmp-limited" "an ICMP error or echo reply beyond the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
     IcmpNotAllowed "icmp-not-allowed" "an error about an ICMP error, a group, or a later fragment: never answered";
     NeighborLimited "neighbor-limited" "more packets to unresolved neighbours than the control budget allows";
     NeighborQueue "neighbor-queue" "too many packets wait for this neighbour already";
     NeighborFailed "neighbor-failed" "the neighbour does not answer";
     NeighborTable "neighbor-table" "the neighbour table is full";
     NoAddress "no-address" "we have no address to answer from on this interface";
+    AddressConflict "address-conflict" "somebody else on the link has one of our addresses (RFC 5227 2.4)";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

@@ -33,6 +33,13 @@ impl Kernel {
         if name.is_empty() { Ok(Self::detect()) } else { name.parse() }
     }
 
+    /// Whether this processor can run it: what a kernel asks before it begins. The
+    /// answer is kept, so that asking costs a load.
+    #[inline(always)]
+    pub fn is_here(self) -> bool {
+        self == Self::Scalar || has_avx512()
+    }
+
     /// The name, as in configuration.
     pub fn name(self) -> &'static str {
         match self {

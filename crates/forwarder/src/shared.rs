@@ -2,11 +2,11 @@
 //! it is atomic words, tables that change in place, or published as a whole.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
 use stoa_engine::arc::FeatureArc;
-use stoa_engine::quiescence::Published;
+use stoa_engine::quiescence::{Published, Quiescence};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
@@ -113,8 +113,6 @@ pub struct Shared {
     pub features6: FeatureArc,
     /// The SIMD kernel in use.
     pub kernel: Kernel,
-    /// Whether some interface does not forward, so that forwarding has to be looked up.
-    pub partly_forwarding: AtomicBool,
 }
 
 /// The tables that a forwarder was made with.
@@ -136,12 +134,12 @@ pub const FEATURES6: &[&str] = &["ip6-reverse-path"];
 
 impl Shared {
     /// Without interfaces and addresses.
-    pub fn new(readers: Readers, kernel: Kernel) -> Self {
+    pub fn new(readers: Readers, kernel: Kernel, quiescence: &Arc<Quiescence>) -> Self {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
         Self {
             interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
-            vlans: Published::new(VlanTables::default()),
-            addresses: Published::new(Addresses::default()),
+            vlans: Published::new(VlanTables::default(), quiescence),
+            addresses: Published::new(Addresses::default(), quiescence),
             ip4,
             ip6,
             next_hops,
@@ -149,7 +147,6 @@ impl Shared {
             features4: FeatureArc::new(FEATURES4),
             features6: FeatureArc::new(FEATURES6),
             kernel,
-            partly_forwarding: AtomicBool::new(false),
         }
     }
 
@@ -157,11 +154,5 @@ impl Shared {
     #[inline(always)]
     pub fn interface(&self, index: u32) -> &InterfaceLine {
         &self.interfaces[index as usize % INTERFACES]
-    }
-
-    /// Whether some interface does not forward.
-    #[inline(always)]
-    pub fn is_partly_forwarding(&self) -> bool {
-        self.partly_forwarding.load(Ordering::Relaxed)
     }
 }

@@ -65,7 +65,7 @@ impl Worker {
             if packets > 0 {
                 idle_since = clock::tsc();
                 self.counters.turns.busy_turns.add(1);
-                self.counters.turns.busy_cycles.add(idle_since - start);
+                self.counters.turns.busy_cycles.add(idle_since.saturating_sub(start));
             } else if self.has_patience(start.saturating_sub(idle_since) / per_us) {
                 std::hint::spin_loop();
             } else {
@@ -114,7 +114,7 @@ impl Worker {
     fn turn(&mut self) -> usize {
         // SAFETY: this worker is online from `run` on, passes its quiescent point
         // only after `turn`, and sleeps (offline) only after `turn`.
-        let reader = unsafe { Reader::new() };
+        let reader = unsafe { Reader::new(&self.quiescence) };
         let mut walk = Walk {
             worker: self.index,
             counters: &self.counters,
@@ -216,7 +216,7 @@ fn receive(rx: &mut Rx, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
     if let Some(node) = walk.counters.nodes.get(rx.input as usize) {
         node.calls.add(1);
         node.packets.add(received as u64);
-        node.cycles.add(clock::tsc() - start);
+        node.cycles.add(clock::tsc().saturating_sub(start));
     }
     graph.enqueue(rx.node, vector, walk);
     received

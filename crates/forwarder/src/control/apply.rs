@@ -154,6 +154,7 @@ impl Plane {
         self.publish_interfaces();
         self.set_neighbors(wanted)?;
         applied.routes_added = self.add_routes(&routes)?;
+        self.review_host_routes();
         self.fib.settle();
         self.graveyard.sweep();
         self.service_ports();

@@ -152,12 +152,9 @@ impl Plane {
             };
             let Some(entry) = self.cache.get(&(key.interface, next_hop)) else { continue };
             resolved += usize::from(entry.state.is_resolved());
-            for worker in &self.crew.workers {
-                if let Some(counters) = worker.counters.adjacencies.get(entry.adjacency as usize) {
-                    packets += counters.packets.get();
-                    bytes += counters.bytes.get();
-                }
-            }
+            let sent = entry.sent(self.sent_over(entry.adjacency));
+            packets += sent.0;
+            bytes += sent.1;
         }
         let state = match (up, resolved) {
             (0, _) => "link down",
@@ -166,6 +163,16 @@ impl Plane {
             _ => "active",
         };
         (state, packets, bytes)
+    }
+
+    /// Packets and bytes over an adjacency, all workers together, since ever.
+    pub(super) fn sent_over(&self, adjacency: u32) -> (u64, u64) {
+        let of = |worker: &stoa_engine::worker::WorkerHandle| {
+            let counters = worker.counters.adjacencies.get(adjacency as usize);
+            counters.map_or((0, 0), |counters| (counters.packets.get(), counters.bytes.get()))
+        };
+        let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
+        self.crew.workers.iter().map(of).fold((0, 0), add)
     }
 
     /// All neighbours.

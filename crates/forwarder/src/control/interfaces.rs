@@ -2,7 +2,6 @@
 //! what a link that comes or goes means for routes and neighbours.
 
 use std::net::IpAddr;
-use std::sync::atomic::Ordering;
 
 use stoa_engine::INTERFACES;
 use stoa_engine::output::NO_INTERFACE;
@@ -71,9 +70,18 @@ impl Plane {
             |family: &wanted::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.wanted.enabled);
         let is_up = wanted.enabled && parent_up && port.is_up;
-        let link = Link { mac, tags: wanted.tags.clone() };
+        let link = Link { mac, tags: wanted.tags.clone(), is_router: wanted.ip6.forwarding };
         let mtu = (mtu(&wanted.ip4), mtu(&wanted.ip6));
-        let gleans = (self.glean(index, mtu.0)?, self.glean(index, mtu.1)?);
+        let same = |old: &InterfaceState| {
+            let place = old.base == base && old.is_up == is_up && old.name == name;
+            place && old.link == link && old.mtu == mtu && old.wanted == *wanted
+        };
+        if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
+            return Ok(());
+        }
+        let first = self.glean(index, mtu.0)?;
+        let second = self.glean(index, mtu.1).inspect_err(|_| self.fib.retire_adjacency(first));
+        let gleans = (first, second?);
         let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
         let old = here.filter(|old| !old.is_reserved());
         let before = match &old {
@@ -163,17 +171,14 @@ impl Plane {
     pub(super) fn publish_interfaces(&mut self) {
         let mut vlans = VlanTables::default();
         let mut addresses = vec![InterfaceAddresses::default(); self.interfaces.len()];
-        let mut all_forward = true;
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state else { continue };
             if let Some((outer, inner)) = state.wanted.tag_keys().split_first() {
                 vlans.insert(state.base, *outer, inner.first().copied(), index as u32);
             }
-            all_forward &= state.wanted.ip4.forwarding && state.wanted.ip6.forwarding;
             addresses[index] = addresses_of(state);
         }
         self.addresses.by_interface = addresses;
-        self.shared.partly_forwarding.store(!all_forward, Ordering::Relaxed);
         self.shared.vlans.publish(vlans, &mut self.graveyard);
         self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
     }
@@ -247,7 +252,7 @@ impl InterfaceState {
             name: name.to_owned(),
             wanted: wanted::Interface::default(),
             base: index,
-            link: Link { mac: [0; 6], tags: Vec::new() },
+            link: Link { mac: [0; 6], tags: Vec::new(), is_router: false },
             is_up: false,
             mtu: (0, 0),
             gleans: (0, 0),

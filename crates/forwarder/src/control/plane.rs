@@ -130,6 +130,8 @@ pub struct Plane {
     /// What the workers were started as.
     pub(super) workers: Workers,
     pub(super) next_queue: usize,
+    /// When an address conflict was last said.
+    pub(super) conflict_said: Option<Millis>,
     /// Receive queues by name, and the worker that owns each.
     pub(super) queues: Vec<(String, usize)>,
     pub(super) busy: Vec<super::facts::Busy>,
@@ -141,7 +143,7 @@ impl Plane {
         let pool = Pool::leak(workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, quiescence.clone())?;
-        let shared = Arc::new(Shared::new(fib.readers(), workers.kernel));
+        let shared = Arc::new(Shared::new(fib.readers(), workers.kernel, &quiescence));
         let plan = Plan {
             count: workers.count,
             cpus: workers.cpus.clone(),
@@ -169,6 +171,7 @@ impl Plane {
             open,
             workers: workers.clone(),
             next_queue: 0,
+            conflict_said: None,
             queues: Vec::new(),
         })
     }

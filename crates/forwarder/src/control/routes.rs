@@ -61,9 +61,12 @@ impl Plane {
             set.users += 1;
             return Ok(set.hop);
         }
-        for key in keys {
-            if let Some(next_hop) = key.next_hop {
-                self.pin(key.interface, next_hop)?;
+        for (done, key) in keys.iter().enumerate() {
+            if let Some(next_hop) = key.next_hop
+                && let Err(full) = self.pin(key.interface, next_hop)
+            {
+                self.unpin_all(&keys[..done]);
+                return Err(full);
             }
         }
         let hop = self.usable(keys);

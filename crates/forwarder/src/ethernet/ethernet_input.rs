@@ -112,13 +112,12 @@ impl EthernetInput {
             Outer::Unknown if outer == 0 => (port, rest, 18),
             Outer::Unknown => return Drop::VlanUnknown.next(),
             Outer::Row(row) => {
-                let Some((_, inner, rest)) = split_tag(frame, 16) else {
-                    return Drop::VlanUnknown.next();
+                let found = match split_tag(frame, 16) {
+                    Some((_, inner, rest)) => vlans.inner(row, inner).map(|at| (at, rest, 22)),
+                    None => vlans.untagged(row).map(|at| (at, rest, 18)),
                 };
-                match vlans.inner(row, inner) {
-                    Some(interface) => (interface, rest, 22),
-                    None => return Drop::VlanUnknown.next(),
-                }
+                let Some(found) = found else { return Drop::VlanUnknown.next() };
+                found
             }
         };
         if matches!(ethertype, 0x8100 | 0x88a8) {

@@ -16,8 +16,8 @@ const AHEAD: usize = 2;
 /// with ethertype IPv4 or IPv6, the same for all: then the data of all lanes moves
 /// behind the header, and the ethertype is returned. Else nothing is changed.
 pub fn all_plain(vector: &mut Vector, mac: u64) -> Option<u16> {
-    debug_assert!(crate::kernel::Kernel::detect() == crate::kernel::Kernel::Avx512);
-    // SAFETY: this kernel is chosen only on processors that have AVX-512 F, BW, DQ and VL.
+    assert!(crate::kernel::Kernel::Avx512.is_here());
+    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
     unsafe { look(vector, mac) }
 }
 

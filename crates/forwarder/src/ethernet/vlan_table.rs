@@ -10,6 +10,8 @@ const NONE: u32 = u32::MAX;
 /// Marks an entry that leads to a table of inner tags.
 const INNER: u32 = 1 << 31;
 const ROW: usize = 1 << 13;
+/// The place in a row of inner tags for the interface without an inner tag.
+const UNTAGGED: usize = ROW;
 
 /// The key of a tag; `None` when `tpid` is no VLAN ethertype.
 #[inline(always)]
@@ -50,22 +52,23 @@ impl VlanTables {
         let first = self.first[parent as usize];
         let row = if first == NONE { self.add_row() } else { first as usize };
         self.first[parent as usize] = row as u32;
-        let Some(inner) = inner else {
+        let entry = self.rows[row][outer as usize];
+        let has_row = entry != NONE && entry & INNER != 0;
+        if inner.is_none() && !has_row {
             self.rows[row][outer as usize] = interface;
             return;
-        };
-        let entry = self.rows[row][outer as usize];
-        let inner_row = if entry != NONE && entry & INNER != 0 {
-            (entry & !INNER) as usize
-        } else {
-            self.add_row()
-        };
+        }
+        let inner_row = if has_row { (entry & !INNER) as usize } else { self.add_row() };
+        if !has_row {
+            // An interface of the outer tag alone may be there already.
+            self.rows[inner_row][UNTAGGED] = entry;
+        }
         self.rows[row][outer as usize] = INNER | inner_row as u32;
-        self.rows[inner_row][inner as usize] = interface;
+        self.rows[inner_row][inner.map_or(UNTAGGED, usize::from)] = interface;
     }
 
     fn add_row(&mut self) -> usize {
-        self.rows.push(vec![NONE; ROW].into());
+        self.rows.push(vec![NONE; ROW + 1].into());
         self.rows.len() - 1
     }
 
@@ -81,6 +84,13 @@ impl VlanTables {
             entry if entry & INNER != 0 => Outer::Row((entry & !INNER) as usize),
             interface => Outer::Interface(interface),
         }
+    }
+
+    /// The sub-interface of the outer tag alone, when others have inner tags too.
+    #[inline(always)]
+    pub fn untagged(&self, row: usize) -> Option<u32> {
+        let interface = *self.rows.get(row)?.get(UNTAGGED)?;
+        (interface != NONE).then_some(interface)
     }
 
     /// The sub-interface that the second tag leads to.
@@ -111,5 +121,22 @@ mod tests {
         assert_eq!(tables.inner(row, 7), Some(11));
         assert_eq!(tables.inner(row, 8), Some(12));
         assert_eq!(tables.inner(row, 9), None);
+        assert_eq!(tables.untagged(row), None);
+    }
+
+    #[test]
+    fn one_tag_and_two_live_side_by_side_in_any_order() {
+        for one_first in [true, false] {
+            let mut tables = VlanTables::default();
+            if one_first {
+                tables.insert(3, 100, None, 10);
+            }
+            tables.insert(3, 100, Some(200), 11);
+            if !one_first {
+                tables.insert(3, 100, None, 10);
+            }
+            let Outer::Row(row) = tables.outer(3, 100) else { panic!("no row") };
+            assert_eq!((tables.untagged(row), tables.inner(row, 200)), (Some(10), Some(11)));
+        }
     }
 }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
+use stoa_engine::{Context, Next, Node, Vector, clock};
+use stoa_tables::token_bucket::TokenBucket;
 use stoa_wire::{icmp4, ipv4};
 
+use super::{ECHO_BURST, ECHOES_PER_SECOND};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
@@ -15,14 +17,21 @@ const LOOKUP: u16 = 0;
 
 /// Makes the node of one worker.
 pub fn make(_shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Icmp4Echo)
+    let limit = TokenBucket::new(ECHOES_PER_SECOND, ECHO_BURST, clock::tsc_hz(), clock::tsc());
+    Box::new(Icmp4Echo { limit })
 }
 
-struct Icmp4Echo;
+struct Icmp4Echo {
+    limit: TokenBucket,
+}
 
 impl Node for Icmp4Echo {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
+            if !self.limit.take(cx.now, 1) {
+                vector.drop_lane(lane, Drop::IcmpLimited.reason());
+                continue;
+            }
             vector.next[lane] = match reply(vector.bytes_mut(lane)) {
                 Ok(()) => {
                     vector.flags[lane] = flags::OWN;

@@ -72,10 +72,10 @@ fn answer(
     if !icmp4::may_answer(&view) {
         return Err(Drop::IcmpNotAllowed);
     }
+    let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
     if !may_send() {
         return Err(Drop::IcmpLimited);
     }
-    let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
     let mut message = [0; LONGEST];
     let (head, body) = message.split_at_mut(ipv4::LENGTH);
     let body_length = icmp4::build_error(body, error(trouble), view.packet());
@@ -97,7 +97,7 @@ fn answer(
 fn error(trouble: Trouble) -> Error {
     match trouble {
         Trouble::NoRoute => Error::Unreachable(Unreachable::Network),
-        Trouble::Unreachable | Trouble::LinkDown | Trouble::Neighbor => {
+        Trouble::Unreachable | Trouble::LinkDown | Trouble::Neighbor | Trouble::BeyondScope => {
             Error::Unreachable(Unreachable::Host)
         }
         Trouble::Prohibited => Error::Unreachable(Unreachable::Prohibited),

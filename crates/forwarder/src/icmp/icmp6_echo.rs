@@ -4,10 +4,12 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
+use stoa_engine::{Context, Next, Node, Vector, clock};
+use stoa_tables::token_bucket::TokenBucket;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{icmp6, ipv6};
 
+use super::{ECHO_BURST, ECHOES_PER_SECOND};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
@@ -17,17 +19,23 @@ const LOOKUP: u16 = 0;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Icmp6Echo { shared: shared.clone() })
+    let limit = TokenBucket::new(ECHOES_PER_SECOND, ECHO_BURST, clock::tsc_hz(), clock::tsc());
+    Box::new(Icmp6Echo { shared: shared.clone(), limit })
 }
 
 struct Icmp6Echo {
     shared: Arc<Shared>,
+    limit: TokenBucket,
 }
 
 impl Node for Icmp6Echo {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
+            if !self.limit.take(cx.now, 1) {
+                vector.drop_lane(lane, Drop::IcmpLimited.reason());
+                continue;
+            }
             let own = addresses.of(vector.rx_if[lane]);
             let link_local = own.and_then(|own| own.link_local);
             vector.next[lane] = match reply(vector.bytes_mut(lane), link_local) {
@@ -46,6 +54,9 @@ impl Node for Icmp6Echo {
 /// answered from `link_local`.
 fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<(), Drop> {
     let view = ipv6::check(bytes).map_err(|_| Drop::Ip6Truncated)?;
+    if view.source().is_unspecified() {
+        return Err(Drop::Icmp6Ignored);
+    }
     let asked = view.destination();
     let source = if asked.is_multicast() { link_local } else { Some(asked) };
     let source = source.ok_or(Drop::NoAddress)?;

@@ -69,13 +69,13 @@ fn answer(
     if !icmp6::may_answer(&view, upper.as_ref(), error) {
         return Err(Drop::IcmpNotAllowed);
     }
-    if !may_send() {
-        return Err(Drop::IcmpLimited);
-    }
     let interface = vector.rx_if[lane];
     let to_link = view.source().is_unicast_link_local();
     let own = addresses.of(interface).and_then(|own| own.link_local).filter(|_| to_link);
     let source = own.or_else(|| addresses.source6(interface)).ok_or(Drop::NoAddress)?;
+    if !may_send() {
+        return Err(Drop::IcmpLimited);
+    }
     let pseudo = Pseudo::Ip6 { source, destination: view.source() };
     let mut message = [0; ipv6::LEAST_MTU];
     let (head, body) = message.split_at_mut(ipv6::LENGTH);
@@ -96,6 +96,7 @@ fn error(trouble: Trouble, pointer: u32) -> Error {
         Trouble::NoRoute => Error::Unreachable(Unreachable::NoRoute),
         Trouble::Unreachable => Error::Unreachable(Unreachable::RejectRoute),
         Trouble::LinkDown | Trouble::Neighbor => Error::Unreachable(Unreachable::Address),
+        Trouble::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
         Trouble::Prohibited => Error::Unreachable(Unreachable::Prohibited),
         Trouble::Expired => Error::TimeExceeded,
         Trouble::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },

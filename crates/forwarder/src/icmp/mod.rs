@@ -30,6 +30,8 @@ pub enum Trouble {
     Port,
     /// The neighbour does not answer.
     Neighbor,
+    /// A link-local source that wants to leave its link (RFC 4443 3.1, code 2).
+    BeyondScope,
 }
 
 impl Trouble {
@@ -46,6 +48,7 @@ impl Trouble {
             Self::Protocol => 6,
             Self::Port => 7,
             Self::Neighbor => 8,
+            Self::BeyondScope => 9,
         }
     }
 
@@ -60,6 +63,7 @@ impl Trouble {
             6 => Self::Protocol,
             7 => Self::Port,
             8 => Self::Neighbor,
+            9 => Self::BeyondScope,
             _ => Self::NoRoute,
         }
     }
@@ -77,6 +81,7 @@ impl Trouble {
             Self::Protocol => pick(Drop::Ip4LocalProtocol, Drop::Ip6LocalProtocol),
             Self::Port => pick(Drop::Ip4LocalPort, Drop::Ip6LocalPort),
             Self::Neighbor => Drop::NeighborFailed,
+            Self::BeyondScope => Drop::Ip6LinkLocal,
         }
     }
 }
@@ -85,6 +90,11 @@ impl Trouble {
 pub const ERRORS_PER_SECOND: u64 = 1000;
 /// See [`ERRORS_PER_SECOND`].
 pub const ERROR_BURST: u64 = 100;
+
+/// Echo requests that one worker answers per second at most, and in one burst.
+pub const ECHOES_PER_SECOND: u64 = 20_000;
+/// See [`ECHOES_PER_SECOND`].
+pub const ECHO_BURST: u64 = 2000;
 
 #[cfg(test)]
 mod tests {
@@ -102,6 +112,7 @@ mod tests {
             Trouble::Protocol,
             Trouble::Port,
             Trouble::Neighbor,
+            Trouble::BeyondScope,
         ];
         for trouble in all {
             assert_eq!(Trouble::of(trouble.code()), trouble);

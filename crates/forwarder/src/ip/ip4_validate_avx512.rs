@@ -10,8 +10,8 @@ use super::ip4_validate::Validated;
 
 /// As [`super::ip4_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, found: &mut Validated) {
-    debug_assert!(crate::kernel::Kernel::detect() == crate::kernel::Kernel::Avx512);
-    // SAFETY: this kernel is chosen only on processors that have AVX-512 F, BW, DQ and VL.
+    assert!(crate::kernel::Kernel::Avx512.is_here());
+    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
     unsafe { validate_all(vector, found) }
 }
 

@@ -12,6 +12,7 @@ use super::{ERROR, LOCAL, REWRITE, follow, uniform};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
 use crate::flow;
+use crate::icmp::Trouble;
 use crate::shared::{Addresses, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -101,7 +102,7 @@ fn closer(
     let destination = destination_of(vector.bytes(lane));
     let interface = vector.rx_if[lane];
     match scope {
-        Scope::Group if has_joined(addresses, interface, destination) => return LOCAL,
+        Scope::Group if has_joined(addresses, interface, destination, line) => return LOCAL,
         Scope::Group => return Drop::Ip6Multicast.next(),
         _ if vector.flags[lane] & flags::MULTICAST != 0 => return Drop::Ip6LinkMulticast.next(),
         Scope::ToLink => {
@@ -121,7 +122,10 @@ fn closer(
     }
     let value = shared.ip6.lookup(destination);
     match route(shared, vector, lane, value) {
-        REWRITE | ERROR if scope == Scope::FromLink => Drop::Ip6LinkLocal.next(),
+        REWRITE | ERROR if scope == Scope::FromLink => {
+            vector.adjacency[lane] = Trouble::BeyondScope.code();
+            ERROR
+        }
         REWRITE | ERROR if line & FORWARD6 == 0 => Drop::Ip6NotForwarding.next(),
         // `REWRITE` is `PLAIN` as well: it is routed once more with the others.
         next => next,
@@ -133,10 +137,12 @@ fn destination_of(bytes: &[u8]) -> u128 {
     octets.map_or(0, |octets| u128::from_be_bytes(*octets))
 }
 
-/// Whether the group is all nodes, all routers, or the solicited node of an
+/// Whether the group is all nodes, all routers when we are one, or the solicited node of an
 /// address of the interface (RFC 4291 2.8).
-fn has_joined(addresses: &Addresses, interface: u32, group: u128) -> bool {
-    if group == u128::from(ipv6::ALL_NODES) || group == u128::from(ipv6::ALL_ROUTERS) {
+fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> bool {
+    let is_router = line & FORWARD6 != 0;
+    let all_routers = is_router && group == u128::from(ipv6::ALL_ROUTERS);
+    if group == u128::from(ipv6::ALL_NODES) || all_routers {
         return true;
     }
     let Some(own) = addresses.of(interface) else { return false };

@@ -70,19 +70,10 @@ impl ReversePath {
 
     /// Whether any path of the route leaves by the interface.
     fn leads_through(&self, value: u32, interface: u32) -> bool {
-        let hops = &self.shared.next_hops;
         let by = |adjacency| {
             let line = self.shared.adjacencies.get(adjacency);
             line.is_some_and(|line| line.head().interface() == interface)
         };
-        let tries = if hops.is_group(value) { PATHS_TRIED } else { 1 };
-        // A group is asked with hashes spread over its whole range of buckets.
-        (0..tries).any(|at| match hops.resolve(value, at.wrapping_mul(u32::MAX / PATHS_TRIED)) {
-            Resolved::Adjacency(adjacency) => by(adjacency),
-            _ => false,
-        })
+        self.shared.next_hops.adjacencies(value).any(by)
     }
 }
-
-/// How many buckets of a group are looked at, evenly spread.
-const PATHS_TRIED: u32 = 256;

@@ -66,6 +66,17 @@ impl Cache {
         self.entries.len() < self.limit
     }
 
+    /// Who goes when the table is full: one that did not answer rather than one that
+    /// did, and never one that a route needs (RFC 6583 7.1). Looks at a bounded number.
+    pub fn victim(&self) -> Option<Key> {
+        const LOOKED_AT: usize = 1024;
+        let may_go = |entry: &Entry| entry.pins == 0 && entry.state != State::Permanent;
+        let looked_at = self.entries.iter().filter(|(_, entry)| may_go(entry)).take(LOOKED_AT);
+        let oldest =
+            looked_at.min_by_key(|(_, entry)| (entry.state.is_resolved(), entry.confirmed));
+        oldest.map(|(key, _)| *key)
+    }
+
     /// A name that no neighbour has had.
     pub fn serial(&mut self) -> u64 {
         self.last_serial += 1;
@@ -199,6 +210,21 @@ mod tests {
         assert_eq!(acts(&mut cache, 2000, 0), [Act::Solicit(KEY)]);
         assert_eq!(acts(&mut cache, 3000, 0), [Act::Fail(KEY)]);
         assert_eq!(acts(&mut cache, 3000 + FAILED_MS, 0), [Act::Forget(KEY)]);
+    }
+
+    #[test]
+    fn who_does_not_answer_makes_room_first() {
+        let mut cache = Cache::new(3);
+        let key = |last| (1, std::net::IpAddr::from([10, 0, 0, last]));
+        cache.insert(key(1), Entry { serial: 1, ..Entry::new(5) });
+        cache.insert(key(2), Entry { serial: 2, state: State::Stale, ..Entry::new(1) });
+        cache.insert(key(3), Entry { serial: 3, pins: 1, ..Entry::new(0) });
+        assert!(!cache.has_room());
+        assert_eq!(cache.victim(), Some(key(1)));
+        cache.remove(&key(1));
+        assert_eq!(cache.victim(), Some(key(2)));
+        cache.remove(&key(2));
+        assert_eq!(cache.victim(), None);
     }
 
     #[test]

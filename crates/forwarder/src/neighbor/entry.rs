@@ -92,6 +92,10 @@ pub struct Entry {
     pub has_route: bool,
     /// Packets sent to it when last looked at.
     pub used: u64,
+    /// Packets and bytes over adjacencies that it had before.
+    pub(super) carried: (u64, u64),
+    /// What the counters of its adjacency said when it got it: ids are used again.
+    pub(super) base: (u64, u64),
 }
 
 impl Entry {
@@ -110,7 +114,21 @@ impl Entry {
             next_hop: 0,
             has_route: false,
             used: 0,
+            carried: (0, 0),
+            base: (0, 0),
         }
+    }
+
+    /// Packets and bytes sent to it, when the counters of its adjacency say `now`.
+    pub fn sent(&self, now: (u64, u64)) -> (u64, u64) {
+        let more = (now.0.saturating_sub(self.base.0), now.1.saturating_sub(self.base.1));
+        (self.carried.0 + more.0, self.carried.1 + more.1)
+    }
+
+    /// It gets another adjacency: the old one's counters say `old`, the new one's `new`.
+    pub fn carry(&mut self, old: (u64, u64), new: (u64, u64)) {
+        self.carried = self.sent(old);
+        (self.base, self.used) = (new, new.0);
     }
 
     /// Takes in that the neighbour has this MAC address.

@@ -14,6 +14,8 @@ pub struct Link {
     pub mac: [u8; 6],
     /// VLAN tags, outer first: ethertype and id.
     pub tags: Vec<(u16, u16)>,
+    /// Whether we forward IPv6 from here, and say so (RFC 4861 4.4).
+    pub is_router: bool,
 }
 
 impl Link {
@@ -81,7 +83,8 @@ impl Link {
         let to = if is_all { ipv6::ALL_NODES } else { to };
         let mac = if is_all { Mac::of_ip6_group(to).0 } else { mac };
         let solicited = if is_all { 0 } else { ndp::flag::SOLICITED };
-        let flags = ndp::flag::ROUTER | ndp::flag::OVERRIDE | solicited;
+        let router = if self.is_router { ndp::flag::ROUTER } else { 0 };
+        let flags = router | ndp::flag::OVERRIDE | solicited;
         self.nd(mac, (target, to), |out, pseudo| {
             ndp::build_advertisement(out, pseudo, target, flags, Some(Mac(self.mac))).unwrap_or(0)
         })
@@ -111,7 +114,7 @@ mod tests {
     use super::*;
 
     fn link() -> Link {
-        Link { mac: [2, 0, 0, 0, 0, 1], tags: vec![(0x8100, 100)] }
+        Link { mac: [2, 0, 0, 0, 0, 1], tags: vec![(0x8100, 100)], is_router: true }
     }
 
     #[test]

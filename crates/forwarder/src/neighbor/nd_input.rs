@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::token_bucket::TokenBucket;
+use stoa_wire::icmp6::kind::{NEIGHBOR_ADVERTISEMENT, NEIGHBOR_SOLICITATION};
 use stoa_wire::{ipv6, ndp};
 
 use super::{Cause, budget};
@@ -26,8 +27,13 @@ struct NdInput {
 impl Node for NdInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            if !is_valid(vector.bytes(lane)) {
+            let Some(kind) = kind(vector.bytes(lane)) else {
                 vector.drop_lane(lane, Drop::NdMalformed.reason());
+                continue;
+            };
+            if !matches!(kind, NEIGHBOR_SOLICITATION | NEIGHBOR_ADVERTISEMENT) {
+                // Nobody here acts on routers' messages: they must not use up the budget.
+                vector.drop_lane(lane, Drop::Icmp6Ignored.reason());
             } else if !self.budget.take(cx.now, 1) {
                 vector.drop_lane(lane, Drop::NdLimited.reason());
             } else {
@@ -38,7 +44,10 @@ impl Node for NdInput {
     }
 }
 
-fn is_valid(bytes: &[u8]) -> bool {
-    let Ok(view) = ipv6::check(bytes) else { return false };
-    view.upper().is_ok_and(|upper| ndp::check(view.header(), upper.payload).is_ok())
+/// The type of a message that passes its checks.
+fn kind(bytes: &[u8]) -> Option<u8> {
+    let view = ipv6::check(bytes).ok()?;
+    let upper = view.upper().ok()?;
+    ndp::check(view.header(), upper.payload).ok()?;
+    upper.payload.first().copied()
 }

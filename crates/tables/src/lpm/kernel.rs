@@ -289,7 +289,7 @@ unsafe fn step16(
 ) -> __m512i {
     // A chunk's bitmap and runs end before the slack does, wherever up to here it begins. Right
     // chunks do; this is for the sake of soundness alone.
-    let last = _mm512_set1_epi32((words.len() - SLACK_WORDS).min(1 << 30) as i32);
+    let last = _mm512_set1_epi32((words.len() - SLACK_WORDS).min((1 << 30) - SLACK_WORDS) as i32);
     let at = _mm512_and_si512(found, _mm512_set1_epi32(i32::MAX));
     let at = _mm512_min_epu32(at, last);
     let zero = _mm512_setzero_si512();

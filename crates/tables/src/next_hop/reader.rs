@@ -66,6 +66,20 @@ impl NextHopReader {
         self.0.resolve(id, flow_hash)
     }
 
+    /// The adjacencies of an id: of a group, those of all its buckets, most of them
+    /// several times; at most 4,096. Empty for everything that does not send.
+    pub fn adjacencies(&self, id: u32) -> impl Iterator<Item = u32> {
+        let object = self.0.objects.get(id as usize);
+        let word = object.map_or(0, |object| object.load(Ordering::Acquire));
+        let (start, count) = match word >> KIND_SHIFT {
+            GROUP => (word as u32 as usize, 1_usize << (32 - (word >> CODE_SHIFT & 0xff).min(32))),
+            _ => (0, 0),
+        };
+        let buckets = self.0.buckets.get(start..start + count).unwrap_or(&[]);
+        let single = (word >> KIND_SHIFT == ADJACENCY).then_some(word as u32);
+        single.into_iter().chain(buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)))
+    }
+
     /// Whether the flow hash matters for this id: spares its computation.
     #[inline(always)]
     pub fn is_group(&self, id: u32) -> bool {

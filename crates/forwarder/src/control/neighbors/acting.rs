@@ -10,6 +10,7 @@ use stoa_wire::ethernet::ethertype;
 
 use crate::control::fib::{Full, host};
 use crate::control::plane::Plane;
+use crate::control::wanted::{Action, Path, bits, network};
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::neighbor::cache::Act;
@@ -19,7 +20,10 @@ impl Plane {
     /// Adds a neighbour with its adjacency, next hop and host route.
     pub(super) fn add_neighbor(&mut self, key: Key, is_pinned: bool) -> Result<(), Full> {
         if !self.cache.has_room() {
-            return Err(Full::of("the neighbour table is full"));
+            match self.cache.victim() {
+                Some(victim) => self.forget(victim),
+                None => return Err(Full::of("the neighbour table is full")),
+            }
         }
         let mut entry = Entry::new(self.now());
         entry.serial = self.cache.serial();
@@ -58,10 +62,9 @@ impl Plane {
     /// Leads packets for a neighbour on the link straight to it, unless a wanted
     /// route says otherwise or the link is down.
     pub(in crate::control) fn add_host_route(&mut self, key: Key) {
-        let is_local = matches!(key.1, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let prefix = host(key.1);
         let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
-        if is_local || !is_up || !self.is_on_link(key.0, key.1) || self.fib.has(prefix) {
+        if !is_up || self.fib.has(prefix) || !self.is_routed_to_link(key) {
             return;
         }
         let Some(hop) = self.cache.get(&key).map(|entry| entry.next_hop) else { return };
@@ -69,6 +72,39 @@ impl Plane {
         let fits = self.fib.insert(prefix, hop).is_ok();
         if let Some(entry) = self.cache.get_mut(&key) {
             entry.has_route = fits;
+        }
+    }
+
+    /// Whether the longest wanted route over the neighbour leads to its very link: a
+    /// longer one elsewhere must not be overridden by who happens to be on the link.
+    fn is_routed_to_link(&self, key: Key) -> bool {
+        let Some(state) = self.interface(key.0) else { return false };
+        let longest = (0..=bits(key.1)).rev().find_map(|length| {
+            let prefix = (network(key.1, length), length);
+            self.routes.get(&prefix)
+        });
+        let to_link = |path: &Path| path.next_hop.is_none() && path.interface == state.name;
+        match longest.map(|installed| &installed.route.action) {
+            Some(Action::Paths(paths)) => paths.iter().any(to_link),
+            _ => false,
+        }
+    }
+
+    /// Looks at all host routes again, after wanted routes have changed.
+    pub(in crate::control) fn review_host_routes(&mut self) {
+        let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
+        for key in keys {
+            let has = self.cache.get(&key).is_some_and(|entry| entry.has_route);
+            if has && !self.is_routed_to_link(key) {
+                if let Some(entry) = self.cache.get_mut(&key) {
+                    entry.has_route = false;
+                }
+                if !self.routes.contains_key(&host(key.1)) {
+                    self.fib.remove(host(key.1));
+                }
+            } else if !has {
+                self.add_host_route(key);
+            }
         }
     }
 
@@ -92,7 +128,9 @@ impl Plane {
         match self.fib.add_adjacency(&adjacency) {
             Ok(new) => {
                 self.fib.replace_adjacency(old, new);
+                let (so_far, begins) = (self.sent_over(old), self.sent_over(new));
                 if let Some(entry) = self.cache.get_mut(&key) {
+                    entry.carry(so_far, begins);
                     entry.adjacency = new;
                 }
             }

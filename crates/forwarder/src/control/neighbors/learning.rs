@@ -10,7 +10,10 @@ use stoa_wire::{arp, ipv6, ndp};
 use crate::control::plane::Plane;
 use crate::drops::Drop;
 use crate::neighbor::NO_ADJACENCY;
-use crate::neighbor::entry::{FORGET_MS, Key, RETRANSMIT_MS, State};
+use crate::neighbor::entry::{FORGET_MS, Key, Millis, RETRANSMIT_MS, State};
+
+/// Time between two words in the log about an address that somebody else has.
+const CONFLICT_PAUSE_MS: Millis = 60_000;
 
 impl Plane {
     /// ARP: answer who asks for us, learn who speaks to us (RFC 826, RFC 5227).
@@ -24,8 +27,7 @@ impl Plane {
             return self.drop_here(Drop::ArpMalformed);
         }
         if self.is_ours(interface, sender) {
-            tracing::warn!(address = %sender, mac = %message.sender_mac, "somebody has our address");
-            return;
+            return self.conflict(sender, &message.sender_mac.to_string());
         }
         let is_known = self.cache.get(&(interface, sender)).is_some();
         let is_new = asks_us && message.is_request();
@@ -51,8 +53,7 @@ impl Plane {
                 }
                 let source = IpAddr::V6(view.source());
                 if self.is_ours(interface, source) {
-                    tracing::warn!(address = %source, "somebody has our address");
-                    return;
+                    return self.conflict(source, "unknown");
                 }
                 let mac = options.source_mac().filter(|mac| mac.is_unicast());
                 if let Some(mac) = mac
@@ -82,6 +83,17 @@ impl Plane {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Somebody else has one of our addresses: counted each time, said once a minute,
+    /// or whoever does it could fill the log.
+    fn conflict(&mut self, address: IpAddr, mac: &str) {
+        self.drop_here(Drop::AddressConflict);
+        let now = self.now();
+        if self.conflict_said.is_none_or(|said| now >= said + CONFLICT_PAUSE_MS) {
+            self.conflict_said = Some(now);
+            tracing::warn!(%address, mac, "somebody else has our address");
         }
     }
 
