@@ -1,8 +1,10 @@
 //! Shared memory: files that a slave makes and both ends map.
 //!
 //! A mapping of a file that becomes shorter kills the reader by SIGBUS. So a file
-//! must be sealed against shrinking; only an operator who trusts the peer (a DPDK
-//! zero-copy client shares its huge pages, which cannot be sealed) may waive that.
+//! must be sealed against shrinking, and must not lie on reserved huge pages: the seal
+//! leaves it free to punch holes, and a hole that finds no free huge page kills as
+//! well. Only an operator who trusts the peer (a DPDK zero-copy client shares its huge
+//! pages) may waive that.
 
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -11,6 +13,7 @@ use std::ptr::NonNull;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use nix::sys::statfs::{HUGETLBFS_MAGIC, fstatfs};
 
 /// Bytes of the largest region: descriptors reach no farther.
 pub(crate) const REGION_MAX: u64 = 1 << 32;
@@ -24,6 +27,10 @@ pub(crate) enum RegionError {
     Short { announced: u64, file: u64 },
     #[error("a region whose file can shrink under us (no F_SEAL_SHRINK)")]
     Unsealed,
+    #[error(
+        "a region on huge pages, which can be taken from under us: share plain memory, or trust the peer"
+    )]
+    HugePages,
     #[error("shared memory: {0}")]
     System(#[from] nix::Error),
 }
@@ -64,6 +71,11 @@ impl Region {
         let seals = fcntl(file, FcntlArg::F_GET_SEALS).unwrap_or(0);
         if !trusted && seals & SealFlag::F_SEAL_SHRINK.bits() == 0 {
             return Err(RegionError::Unsealed);
+        }
+        // A hole in plain memory is filled when it is touched; one in reserved pages is
+        // filled only while some are free, and the peer can take them all.
+        if !trusted && fstatfs(file)?.filesystem_type() == HUGETLBFS_MAGIC {
+            return Err(RegionError::HugePages);
         }
         // After the seal: from here on the file cannot become shorter.
         let length = nix::sys::stat::fstat(file)?.st_size as u64;
@@ -144,5 +156,19 @@ mod tests {
         assert!(Region::map(&disk, 1, false).is_err());
         assert!(matches!(Region::map(&sealable, 0, false), Err(RegionError::Size(0))));
         assert!(matches!(Region::map(&sealable, 1 << 40, false), Err(RegionError::Size(_))));
+    }
+
+    #[test]
+    fn huge_pages_are_refused() {
+        // No page has to be free: none is touched.
+        let flags = MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB | MFdFlags::MFD_HUGE_2MB;
+        let Ok(huge) = memfd_create(c"test", flags) else {
+            return eprintln!("SKIPPED huge_pages_are_refused: this kernel has none");
+        };
+        nix::unistd::ftruncate(&huge, 2 << 20).unwrap();
+        let refused = Region::map(&huge, 2 << 20, false);
+        assert!(matches!(refused, Err(RegionError::HugePages)));
+        let trusted = Region::map(&huge, 2 << 20, true);
+        assert!(!matches!(trusted, Err(RegionError::HugePages)), "waived");
     }
 }
