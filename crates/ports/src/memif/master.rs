@@ -161,7 +161,8 @@ fn check(init: &Init, settings: &Settings) -> Result<(), Ended> {
 /// end can stall the worker that rings. Linux has no write that forbids this.
 fn check_doorbell(doorbell: &OwnedFd) -> Result<(), Ended> {
     let what = std::fs::read_link(format!("/proc/self/fd/{}", doorbell.as_raw_fd()));
-    if !what.is_ok_and(|what| what.to_string_lossy().contains("[eventfd]")) {
+    // Whole: a file may bear any name, but its path begins with a slash.
+    if !what.is_ok_and(|what| what.as_os_str() == "anon_inode:[eventfd]") {
         return Err(Ended::refused("a ring's descriptor is not an eventfd"));
     }
     let flags = OFlag::from_bits_retain(fcntl(doorbell, FcntlArg::F_GETFL)?);

@@ -111,10 +111,14 @@ fn bad_rings_are_refused() {
         assert!(reason.contains(expected), "{reason}");
     }
     let (pipe, _other) = nix::unistd::pipe().unwrap();
-    let villain = Villain::meet(&mut hero);
-    villain.say(&mut hero, &init(), None).unwrap();
-    let reason = reason(villain.say(&mut hero, &ring(true), Some(&pipe)));
-    assert!(reason.contains("not an eventfd"), "{reason}");
+    let folder = tempfile::tempdir().unwrap();
+    let named = std::fs::File::create(folder.path().join("anon_inode:[eventfd]")).unwrap();
+    for impostor in [pipe, named.into()] {
+        let villain = Villain::meet(&mut hero);
+        villain.say(&mut hero, &init(), None).unwrap();
+        let reason = reason(villain.say(&mut hero, &ring(true), Some(&impostor)));
+        assert!(reason.contains("not an eventfd"), "{reason}");
+    }
     Villain::meet(&mut hero).behave(&mut hero);
 }
 
