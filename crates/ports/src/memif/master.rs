@@ -87,11 +87,7 @@ impl Handshake {
                 self.channel.send(&Message::Connected { name: NAME.into() }, None)?;
                 return Ok(Some(established));
             }
-            (message, _) => {
-                let kind = format!("{message:?}");
-                let kind = kind.split([' ', '(']).next().unwrap_or_default();
-                return Err(Ended::refused(format!("unexpected {kind}, or its file is missing")));
-            }
+            (message, file) => return Err(Ended::unexpected(&message, file.as_ref())),
         }
         self.channel.send(&Message::Ack, None)?;
         Ok(None)

@@ -220,10 +220,8 @@ impl Memif {
         if let Some(why) = link.broken.get() {
             return Err(Ended::refused(why));
         }
-        if let Some((message, _)) = channel.receive()? {
-            let kind = format!("{message:?}");
-            let kind = kind.split([' ', '(']).next().unwrap_or_default();
-            return Err(Ended::refused(format!("unexpected {kind}")));
+        if let Some((message, file)) = channel.receive()? {
+            return Err(Ended::unexpected(&message, file.as_ref()));
         }
         Ok(())
     }

@@ -102,11 +102,7 @@ impl Handshake {
             Message::Connected { .. } if self.unsaid.is_empty() && self.prepared.is_some() => {
                 Ok(self.prepared.take().map(Prepared::establish))
             }
-            message => {
-                let kind = format!("{message:?}");
-                let kind = kind.split([' ', '(']).next().unwrap_or_default();
-                Err(Ended::refused(format!("unexpected {kind}")))
-            }
+            message => Err(Ended::unexpected(&message, file.as_ref())),
         }
     }
 

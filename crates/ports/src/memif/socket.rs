@@ -33,6 +33,14 @@ impl Ended {
     pub(crate) fn refused(reason: impl std::fmt::Display) -> Self {
         Self::Refused(reason.to_string())
     }
+
+    /// A message that has no place here, or comes with a file too many or too few.
+    pub(crate) fn unexpected(message: &Message, file: Option<&OwnedFd>) -> Self {
+        let kind = format!("{message:?}");
+        let kind = kind.split([' ', '(']).next().unwrap_or_default();
+        let with = if file.is_some() { "with" } else { "without" };
+        Self::Refused(format!("unexpected {kind} {with} a file"))
+    }
 }
 
 /// The address of a socket: a path, or an abstract name after `@`.

@@ -71,7 +71,7 @@ fn bad_regions_are_refused() {
         (0, u64::MAX, Some(&small), "shared in all"),
         (0, (1 << 30) + 1, Some(&small), "shared in all"),
         (1, 4096, Some(&small), "out of order"),
-        (0, 4096, None, "its file is missing"),
+        (0, 4096, None, "without a file"),
     ];
     for (index, size, file, expected) in cases {
         let villain = Villain::meet(&mut hero);
@@ -162,6 +162,6 @@ fn the_silent_and_the_late_do_not_disturb() {
     assert!(reason(silent.hear(&mut hero)).contains("in time"));
     assert!(hero.queues.is_some() && hero.down.is_none());
     // A message after CONNECTED is none of the protocol.
-    assert!(reason(good.say(&mut hero, &init(), None)).contains("unexpected Init"));
+    assert!(reason(good.say(&mut hero, &init(), None)).contains("unexpected Init without a file"));
     hero.wait_down();
 }
