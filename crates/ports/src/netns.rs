@@ -12,7 +12,7 @@ use crate::error::OpenError;
 /// own. What `work` opens stays in that namespace. Takes some 50 µs.
 ///
 /// # Errors
-/// No such namespace; no right to enter it (CAP_SYS_ADMIN).
+/// No such namespace; no right to enter it (CAP_SYS_ADMIN); no thread left for the work.
 pub(crate) fn within<T: Send>(
     netns: Option<&str>,
     work: impl FnOnce() -> T + Send,
@@ -24,10 +24,14 @@ pub(crate) fn within<T: Send>(
     })?;
     std::thread::scope(|scope| {
         // Only this short-lived thread changes its namespace: nothing has to be changed back.
-        let inside = scope.spawn(move || {
+        let inside = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
             setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| refused(name, errno))?;
             Ok(work())
         });
+        let inside = inside.map_err(|source| OpenError::System {
+            doing: "make a thread for another network namespace",
+            source,
+        })?;
         inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -60,6 +64,33 @@ mod tests {
         let error = within(Some("stoa-no-such-namespace"), || ()).unwrap_err();
         assert!(matches!(error, OpenError::NoNamespace { .. }), "{error}");
         assert!(error.to_string().contains("stoa-no-such-namespace"));
+    }
+
+    /// In a process of its own, whose limit on memory does not disturb other tests: a stack
+    /// finds no room.
+    #[test]
+    fn a_missing_thread_is_an_error() {
+        const ALONE: &str = "STOA_TEST_NO_THREAD";
+        let name = "netns::tests::a_missing_thread_is_an_error";
+        if std::env::var_os(ALONE).is_none() {
+            let us = std::env::current_exe().unwrap();
+            let mut child = std::process::Command::new(us);
+            let ended = child.args(["--exact", name]).env(ALONE, "1").status().unwrap();
+            assert!(ended.success());
+            return;
+        }
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+        let limit = |bytes| {
+            let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+            // SAFETY: the limit lives through the call.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) }, 0);
+        };
+        limit(pages * 4096 + (1 << 20));
+        let answer = within(Some("/proc/self/ns/net"), || ());
+        limit(libc::RLIM_INFINITY);
+        let error = answer.unwrap_err().to_string();
+        assert!(error.contains("make a thread"), "{error}");
     }
 
     #[test]
