@@ -178,6 +178,12 @@ impl Router {
         })
     }
 
+    /// The program it was started from.
+    #[must_use]
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     /// Its socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {

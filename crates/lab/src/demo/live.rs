@@ -64,10 +64,11 @@ fn how_to_play(topology: &Topology, router: &Router) -> String {
             );
         }
     }
-    let socket = router.socket().display().to_string();
+    let (stoa, socket) = (router.binary().display(), router.socket());
+    let socket = socket.display();
     let _ = write!(
         text,
-        "  stoa show interfaces --socket {socket}\n  stoa show drops --socket {socket}\n\
+        "  {stoa} show interfaces --socket {socket}\n  {stoa} show drops --socket {socket}\n\
          Ctrl-C ends it and cleans up.\n"
     );
     text
