@@ -142,7 +142,7 @@ fn lies_are_not_believed() {
         ],
     );
     lab.assert_silent();
-    lab.assert_dropped(&[]);
+    lab.assert_dropped(&[("address-conflict", 1)]);
     // A group has no place on the link, and what crossed a router is no neighbour's.
     let mut far = question(Some(host_mac(2)));
     far[14 + 7] = 254;

@@ -178,8 +178,18 @@ fn martians_go_nowhere() {
         let packet = udp(host6(1), destination.parse::<Ipv6Addr>().unwrap(), b"");
         assert_silence(&mut lab, &packet, drop);
     }
+}
+
+#[test]
+fn a_link_local_source_does_not_leave_its_link() {
+    // RFC 4443 3.1: destination unreachable, code 2; the neighbour is asked for first.
+    let mut lab = Lab::new(&World::three_ports());
     let packet = udp("fe80::9".parse::<Ipv6Addr>().unwrap(), host6(2), b"");
-    assert_silence(&mut lab, &packet, "ip6-link-local");
+    lab.send("west", [packet_from(1, &packet)]);
+    lab.assert_dropped(&[("ip6-link-local", 1)]);
+    let seen = lab.only("west");
+    assert_eq!(seen.icmp, Some((135, 0)), "the question for fe80::9");
+    assert!(lab.take("east").is_empty());
 }
 
 #[test]

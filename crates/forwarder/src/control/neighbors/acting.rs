@@ -21,7 +21,13 @@ impl Plane {
     pub(super) fn add_neighbor(&mut self, key: Key, is_pinned: bool) -> Result<(), Full> {
         if !self.cache.has_room() {
             match self.cache.victim() {
-                Some(victim) => self.forget(victim),
+                Some(victim) => {
+                    let queue = self.cache.get_mut(&victim).map(|e| std::mem::take(&mut e.queue));
+                    for _ in queue.into_iter().flatten() {
+                        self.drop_here(Drop::NeighborTable);
+                    }
+                    self.forget(victim);
+                }
                 None => return Err(Full::of("the neighbour table is full")),
             }
         }
