@@ -17,17 +17,23 @@ pub struct ReasonSpec {
 pub const TX_FULL: Reason = Reason(0);
 /// The packet's interface has no port that sends now.
 pub const TX_NO_PORT: Reason = Reason(1);
+/// The device behind the port refused the frame for good.
+pub const TX_REFUSED: Reason = Reason(2);
 /// The ring to the worker that owns the port was full.
-pub const HANDOFF_FULL: Reason = Reason(2);
+pub const HANDOFF_FULL: Reason = Reason(3);
 /// The graph had no vector left for the packet.
-pub const GRAPH_FULL: Reason = Reason(3);
+pub const GRAPH_FULL: Reason = Reason(4);
 /// The ring towards the control thread was full.
-pub const PUNT_FULL: Reason = Reason(4);
+pub const PUNT_FULL: Reason = Reason(5);
 
 /// The engine's own reasons; a forwarder's reasons follow after them.
 pub const ENGINE: &[ReasonSpec] = &[
     ReasonSpec { name: "tx-full", sentence: "the port's transmit queue was full" },
     ReasonSpec { name: "tx-no-port", sentence: "the interface has no port that sends now" },
+    ReasonSpec {
+        name: "tx-refused",
+        sentence: "the device refused the frame: longer than its MTU, or malformed",
+    },
     ReasonSpec { name: "handoff-full", sentence: "the worker that owns the port is overloaded" },
     ReasonSpec { name: "graph-full", sentence: "the graph had no vector left" },
     ReasonSpec { name: "punt-full", sentence: "the control thread is overloaded" },

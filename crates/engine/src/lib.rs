@@ -29,7 +29,7 @@ pub use drops::Reason;
 pub use node::{Context, Next, Node, NodeSpec};
 pub use packet::Packet;
 pub use pool::{Pool, PoolCache};
-pub use port::{Doze, Port, PortEvent, Queues, RxQueue, TxQueue};
+pub use port::{Doze, Port, PortEvent, Queues, Refused, RxQueue, TxQueue};
 pub use shelf::Shelf;
 pub use vector::Vector;
 

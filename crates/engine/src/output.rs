@@ -2,7 +2,7 @@
 //! gives the lanes to the port's transmit queue, or to the worker that owns it.
 
 use crate::INTERFACES;
-use crate::drops;
+use crate::drops::{self, Reason};
 use crate::graph::Walk;
 use crate::packet::Packet;
 use crate::pool::Pool;
@@ -82,11 +82,17 @@ impl Output {
     fn send_one(&mut self, interface: u32, vector: &mut Vector, walk: &mut Walk<'_>) {
         let packets = vector.len();
         let base = self.base.get(interface as usize).copied().unwrap_or(NO_INTERFACE);
-        let sent = match self.slots.get_mut(base as usize) {
+        match self.slots.get_mut(base as usize) {
             Some(TxSlot::Own(queue)) => {
-                let sent = queue.transmit(vector, walk.pool).min(packets);
-                count(interface, base, sent, total(vector, sent), packets - sent, walk);
-                (sent, drops::TX_FULL)
+                let taken = queue.transmit(vector, walk.pool).min(packets);
+                let refused = queue.refused();
+                let lost = (refused.packets as usize).min(taken);
+                let (sent, bytes) = (taken - lost, total(vector, taken));
+                let bytes = bytes.saturating_sub(refused.bytes);
+                count(interface, base, sent, bytes, packets - sent, walk);
+                walk.counters.ledger.sent.add(sent as u64);
+                dropped(drops::TX_REFUSED, lost, walk);
+                dropped(drops::TX_FULL, packets - taken, walk);
             }
             Some(TxSlot::Via(worker)) => {
                 let worker = *worker;
@@ -94,12 +100,8 @@ impl Output {
             }
             _ => {
                 count(interface, base, 0, 0, packets, walk);
-                (0, drops::TX_NO_PORT)
+                dropped(drops::TX_NO_PORT, packets, walk);
             }
-        };
-        walk.counters.ledger.sent.add(sent.0 as u64);
-        if sent.0 < packets {
-            walk.counters.drops[sent.1.0 as usize].add((packets - sent.0) as u64);
         }
         walk.pool.free_from(vector, 0);
     }
@@ -124,6 +126,12 @@ impl Output {
     }
 }
 
+fn dropped(reason: Reason, packets: usize, walk: &Walk<'_>) {
+    if packets > 0 {
+        walk.counters.drops[reason.0 as usize].add(packets as u64);
+    }
+}
+
 fn total(vector: &Vector, lanes: usize) -> u64 {
     vector.length[..lanes].iter().map(|length| u32::from(*length)).sum::<u32>().into()
 }
@@ -139,5 +147,73 @@ fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: 
     add(interface);
     if base != interface {
         add(base);
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use crate::counters::WorkerCounters;
+    use crate::pool::{HugePages, PoolCache};
+    use crate::port::Refused;
+    use crate::quiescence::{Quiescence, Reader};
+
+    /// Takes `room` lanes, of which its device refuses the second.
+    struct Picky {
+        room: usize,
+        refused: Refused,
+    }
+
+    impl TxQueue for Picky {
+        fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
+            self.refused.add(vector, 1..2);
+            self.room
+        }
+
+        fn refused(&mut self) -> Refused {
+            std::mem::take(&mut self.refused)
+        }
+    }
+
+    #[test]
+    fn what_is_not_sent_is_dropped_by_name() {
+        let pool = Pool::leak(512, HugePages::Never).unwrap();
+        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+        let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
+        let (mut punts, _punted) = rtrb::RingBuffer::new(1);
+        let quiescence = Quiescence::new(1);
+        // SAFETY: nothing is published here.
+        let reader = unsafe { Reader::new(&quiescence) };
+        let mut output = Output::new(pool);
+        output.map(7, 3);
+        let queue = Picky { room: 4, refused: Refused::default() };
+        output.set(3, TxSlot::Own(Box::new(queue)));
+        for (interface, base) in [(7, 3), (3, 3), (9, NO_INTERFACE)] {
+            output.map(interface, base);
+            assert_eq!(cache.fill(&mut vector, 6), 6);
+            for lane in 0..6 {
+                vector.length[lane] = 100 * (lane as u16 + 1);
+                vector.tx_if[lane] = interface;
+            }
+            let mut walk = Walk {
+                worker: 0,
+                counters: &counters,
+                pool: &mut cache,
+                punts: &mut punts,
+                reader: &reader,
+            };
+            output.send(&mut vector, &mut walk);
+            assert!(vector.is_empty());
+        }
+        let of = |at: usize| {
+            let counters = &counters.interfaces[at];
+            [&counters.tx_packets, &counters.tx_bytes, &counters.tx_drops].map(|it| it.get())
+        };
+        // Lanes 0, 2 and 3 of four taken: 100 + 300 + 400 bytes.
+        assert_eq!((of(7), of(3), of(9)), ([3, 800, 3], [6, 1600, 6], [0, 0, 6]));
+        let by = |reason: Reason| counters.drops[reason.0 as usize].get();
+        let by = [drops::TX_REFUSED, drops::TX_FULL, drops::TX_NO_PORT].map(by);
+        assert_eq!((counters.ledger.sent.get(), by), (6, [2, 4, 6]));
+        assert_eq!(counters.ledger.sent.get() + counters.dropped(), 18, "conserved");
     }
 }

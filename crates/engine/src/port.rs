@@ -1,6 +1,7 @@
 //! What a port driver is: queues that workers own, and a control side that the
 //! forwarder's main thread owns.
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use crate::pool::PoolCache;
@@ -46,6 +47,31 @@ pub trait TxQueue: Send {
     /// the worker drops the rest with a reason. Lanes whose buffer the driver did
     /// not [`Vector::take`] are freed by the worker. It must not block.
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
+
+    /// What a device behind the port refused for good of the lanes that
+    /// [`Self::transmit`] took since this was last asked; the worker asks after each
+    /// `transmit` and counts it as dropped. Drivers whose peer takes every frame
+    /// leave it as it is.
+    fn refused(&mut self) -> Refused {
+        Refused::default()
+    }
+}
+
+/// Frames that a device would not have: longer than its MTU, or malformed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// Frames.
+    pub packets: u64,
+    /// Their bytes, without FCS.
+    pub bytes: u64,
+}
+
+impl Refused {
+    /// Adds `lanes` of a vector.
+    pub fn add(&mut self, vector: &Vector, lanes: Range<usize>) {
+        self.packets += lanes.len() as u64;
+        self.bytes += vector.length[lanes].iter().map(|length| u64::from(*length)).sum::<u64>();
+    }
 }
 
 /// The queues of a port that came up.

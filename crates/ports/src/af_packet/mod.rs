@@ -253,7 +253,7 @@ impl Port for AfPacket {
         let refused = self.shared.refused.load(Ordering::Relaxed);
         let refused = match refused {
             0 => String::new(),
-            frames => format!(", {frames} frames too long for the device"),
+            frames => format!(", {frames} frames refused by the device"),
         };
         format!("{}{place}: {state}, ring of {} frames{refused}", self.device, ring::SLOTS)
     }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use stoa_engine::{PoolCache, TxQueue, VECTOR, Vector};
+use stoa_engine::{PoolCache, Refused, TxQueue, VECTOR, Vector};
 
 use super::Shared;
 use super::sys::{self, Messages};
@@ -18,6 +18,7 @@ pub(super) struct Sender {
     headers: Box<[[u8; VNET_HEADER]; VECTOR]>,
     /// By message: the first lane behind it.
     ends: Box<[u16; VECTOR]>,
+    refused: Refused,
     shared: Arc<Shared>,
 }
 
@@ -29,6 +30,7 @@ impl Sender {
             messages: Messages::new(VECTOR, 2 * VECTOR),
             headers: Box::new([[0; VNET_HEADER]; VECTOR]),
             ends: Box::new([0; VECTOR]),
+            refused: Refused::default(),
             shared,
         }
     }
@@ -55,6 +57,11 @@ impl Sender {
             self.ends[message] = lane as u16;
         }
     }
+
+    /// The first lane behind the first `messages`.
+    fn end(&self, messages: usize) -> usize {
+        messages.checked_sub(1).map_or(0, |last| self.ends[last].into())
+    }
 }
 
 impl TxQueue for Sender {
@@ -66,9 +73,11 @@ impl TxQueue for Sender {
                 Ok(sent) => done += sent,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
-                    // Longer than the device takes: this one only, and it is told.
+                    // Longer than the device takes, or malformed: this one only, and it is told.
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
-                        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+                        let lanes = self.end(done)..self.end(done + 1);
+                        self.shared.refused.fetch_add(lanes.len() as u64, Ordering::Relaxed);
+                        self.refused.add(vector, lanes);
                         done += 1;
                     }
                     // No room now, or no device: the worker drops and counts the rest.
@@ -76,9 +85,10 @@ impl TxQueue for Sender {
                 },
             }
         }
-        match done {
-            0 => 0,
-            done => self.ends[done - 1].into(),
-        }
+        self.end(done)
+    }
+
+    fn refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
     }
 }

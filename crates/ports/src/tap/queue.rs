@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
-use stoa_engine::{Doze, PoolCache, RxQueue, TxQueue, VECTOR, Vector};
+use stoa_engine::{Doze, PoolCache, Refused, RxQueue, TxQueue, VECTOR, Vector};
 
 use super::{Shared, sys};
 use crate::offload::{Staging, VNET_HEADER, VnetHeader, coalesce, complete};
@@ -105,13 +105,14 @@ impl RxQueue for Receiver {
 /// The sending half of a queue.
 pub(super) struct Sender {
     queue: Arc<OwnedFd>,
+    refused: Refused,
     shared: Arc<Shared>,
 }
 
 impl Sender {
     /// Sends by a queue.
     pub fn new(queue: Arc<OwnedFd>, shared: Arc<Shared>) -> Self {
-        Self { queue, shared }
+        Self { queue, refused: Refused::default(), shared }
     }
 }
 
@@ -139,6 +140,7 @@ impl TxQueue for Sender {
                     // Not to the kernel's taste: this one only, and it is told.
                     Some(libc::EMSGSIZE | libc::EINVAL) => {
                         self.shared.refused.fetch_add(group.lanes as u64, Ordering::Relaxed);
+                        self.refused.add(vector, lane..lane + group.lanes);
                     }
                     // No room now, or the device is down: the worker drops and counts the rest.
                     _ => break,
@@ -147,5 +149,9 @@ impl TxQueue for Sender {
             lane += group.lanes;
         }
         lane
+    }
+
+    fn refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
     }
 }

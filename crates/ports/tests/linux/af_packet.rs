@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use stoa_engine::Doze;
+use stoa_engine::{Doze, Refused};
 use stoa_lab::Namespace;
 use stoa_ports::{AfPacketConfig, OpenError, PortConfig};
 
@@ -201,16 +201,19 @@ fn what_cannot_be_taken_is_counted() {
 }
 
 #[test]
-fn a_frame_too_long_for_the_device_does_not_stop_the_next() {
-    let Some(spaces) = namespaces("a_frame_too_long_for_the_device") else { return };
+fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
+    let Some(spaces) = namespaces("a_frame_that_the_device_refuses") else { return };
     join(&spaces);
     let mut near = Side::open(&config(&spaces[0], "near0"));
     let mut far = Side::open(&config(&spaces[1], "far0"));
-    let frames = [plain(1, &[], 60), plain(2, &[], 2000), plain(3, &[], 60)];
-    assert_eq!(near.send(&frames), 3);
+    let cut = plain(4, &[], 10);
+    let frames = [plain(1, &[], 60), plain(2, &[], 2000), plain(3, &[], 60), cut];
+    assert_eq!(near.send(&frames), 4);
+    assert_eq!(near.queues.tx[0].refused(), Refused { packets: 2, bytes: 2010 });
+    assert_eq!(near.queues.tx[0].refused(), Refused::default(), "told once");
     let got = far.receive(2, is_plain);
     assert_eq!(got, [frames[0].clone(), frames[2].clone()]);
-    assert!(near.port.detail().contains("1 frames too long"), "{}", near.port.detail());
+    assert!(near.port.detail().contains("2 frames refused"), "{}", near.port.detail());
 }
 
 #[test]

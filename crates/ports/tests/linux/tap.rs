@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use stoa_engine::Refused;
 use stoa_lab::Namespace;
 use stoa_ports::{OpenError, PortConfig, TapConfig};
 
@@ -50,6 +51,18 @@ fn several_queues_share_the_frames() {
         raw.send([0; 10], &plain(number, &[], 60));
     }
     assert_eq!(side.receive(300, is_plain).len(), 300);
+}
+
+#[test]
+fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
+    let Some([near, _far]) = namespaces("a_frame_that_the_device_refuses") else { return };
+    let mut side = open(&near, 1);
+    let mut linux = Side::open(&af_packet::config(&near, "tap0"));
+    let frames = [plain(1, &[], 10), plain(2, &[], 60)];
+    assert_eq!(side.send(&frames), 2);
+    assert_eq!(side.queues.tx[0].refused(), Refused { packets: 1, bytes: 10 });
+    assert_eq!(side.queues.tx[0].refused(), Refused::default(), "told once");
+    assert_eq!(linux.receive(1, is_plain), frames[1..]);
 }
 
 #[test]
