@@ -71,10 +71,10 @@ fn a_pool_that_ran_dry_recovers() {
     let mut lab = Lab::new(&world);
     // Packets wait for neighbours until hardly a buffer is left.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while lab.plane().conservation().buffers_free > 64 {
+    while lab.plane().conservation().buffers_free > 128 {
         assert!(Instant::now() < deadline, "{:?}", lab.plane().conservation());
         let packet = |n| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), b""));
-        lab.send("west", (10..60).map(packet));
+        lab.send("west", (10..70).map(packet));
     }
     // What does not fit waits at the port, and goes on.
     lab.send("west", (0..1000).map(|_| packet_from(1, &ping4(host4(1), our4(1), b""))));
