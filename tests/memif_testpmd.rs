@@ -88,7 +88,7 @@ fn story(ours: &str, theirs: &str) -> Result<()> {
             from.label(),
             rate.bits_per_second / 1e9
         );
-        assert!(rate.bits_per_second > 10e6, "{rate:?}");
+        assert!(rate.bits_per_second > 1e5, "{rate:?}");
     }
     // The peer goes and the router stays; the books are those of the router.
     drop(peer);
