@@ -94,6 +94,10 @@ fn write(frames: &mut Vector, order: &mut Order, put: impl Fn(&mut [u8; SLOT], u
 
 impl RxQueue for GeneratorRx {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
+        if self.shelf.is_empty() && self.unwritten == 0 {
+            // All are given: what would be due now is not missed.
+            return 0;
+        }
         let mut want = vector.room();
         if !self.pace.is_free() {
             let (due, shed) = self.pace.due(clock::tsc());

@@ -133,6 +133,25 @@ fn a_rate_is_kept() {
 }
 
 #[test]
+fn nothing_is_missed_after_the_last_packet() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let config =
+        GeneratorConfig { rate: 1_000_000, count: 5, prepared: 1, ..GeneratorConfig::default() };
+    let mut port = open(&config, pool).unwrap();
+    let Some(PortEvent::Up(mut queues)) = port.service().pop() else { panic!("not up") };
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    while vector.len() < 5 {
+        queues.rx[0].receive(&mut vector, &mut cache);
+    }
+    let missed = port.missed();
+    let start = clock::tsc();
+    while clock::tsc() - start < clock::tsc_hz() / 100 {
+        assert_eq!(queues.rx[0].receive(&mut vector, &mut cache), 0);
+    }
+    assert_eq!(port.missed(), missed);
+}
+
+#[test]
 fn nonsense_is_refused() {
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let good = GeneratorConfig { count: 1, ..GeneratorConfig::default() };
