@@ -1,5 +1,6 @@
 //! The operator's door: status, reload, and every look at the forwarder.
 
+use std::error::Error as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -66,9 +67,13 @@ fn refused(findings: Vec<v1::Finding>) -> v1::ReloadReply {
 /// A failure of the forwarder, in words for the one who asked the controller.
 fn failed(status: Status) -> Status {
     match status.code() {
-        tonic::Code::Unavailable => Status::unavailable(
-            "the forwarder does not answer; it is started again by itself: try again in a moment",
-        ),
+        // A status with a source was made on this side: the line broke, as when
+        // the forwarder is killed while it answers.
+        code if code == tonic::Code::Unavailable || status.source().is_some() => {
+            Status::unavailable(
+                "the forwarder does not answer; it is being started again: try again in a moment",
+            )
+        }
         _ => status,
     }
 }
@@ -157,5 +162,20 @@ impl Operator for Service {
         request: Request<v1::GetConservationRequest>,
     ) -> Result<Response<v1::Conservation>, Status> {
         self.line.client().get_conservation(request.into_inner()).await.map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_line_is_told_as_a_forwarder_that_starts_again() {
+        let broken = Status::from_error(Box::new(std::io::Error::other("transport error")));
+        let told = failed(broken);
+        assert_eq!(told.code(), tonic::Code::Unavailable);
+        assert!(told.message().contains("is being started again: try again"), "{told}");
+        let said = failed(Status::invalid_argument("no such family"));
+        assert_eq!(said.message(), "no such family", "words of the forwarder itself stay");
     }
 }
