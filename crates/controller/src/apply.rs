@@ -181,9 +181,13 @@ impl Line {
                 Ok(Some(applied)) => {
                     was_there = true;
                     held_before = true;
+                    let totals = self.configuration().map(|c| Totals::of(&c.desired));
+                    let Totals { ports, interfaces, routes } = totals.unwrap_or_default();
                     tracing::info!(
-                        ports = applied.ports_opened,
-                        routes = applied.routes_added,
+                        ports,
+                        interfaces,
+                        routes,
+                        changed = applied.changed,
                         "the forwarder holds the configuration"
                     );
                     in_force(self);
@@ -216,6 +220,37 @@ impl Line {
     }
 }
 
+/// How much is wanted, whether or not the forwarder held it before.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Totals {
+    ports: usize,
+    interfaces: usize,
+    routes: usize,
+}
+
+impl Totals {
+    fn of(desired: &v1::Desired) -> Totals {
+        let v1::Desired { ports, interfaces, routes, .. } = desired;
+        Totals { ports: ports.len(), interfaces: interfaces.len(), routes: routes.len() }
+    }
+}
+
 fn finding(reason: v1::Reason) -> Finding {
     Finding { path: reason.place, why: reason.why, mend: reason.mend }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_of_what_is_wanted() {
+        let desired = v1::Desired {
+            ports: vec![v1::Port::default()],
+            interfaces: vec![v1::Interface::default(); 2],
+            routes: vec![v1::Route::default(); 3],
+            ..v1::Desired::default()
+        };
+        assert_eq!(Totals::of(&desired), Totals { ports: 1, interfaces: 2, routes: 3 });
+    }
 }
