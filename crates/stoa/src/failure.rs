@@ -1,5 +1,6 @@
 //! How a command fails: words that name the next step, and the exit code.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
@@ -11,6 +12,8 @@ use stoa_controller::finding::Finding;
 pub enum Failure {
     /// Words for standard error.
     Words(String),
+    /// Wrong usage, found after the command line was read.
+    Usage(String),
     /// Findings for standard error, under a headline.
     Findings(String, Vec<Finding>),
     /// All is said; only the exit code is left.
@@ -32,6 +35,10 @@ impl Failure {
                 for finding in findings {
                     eprintln!("{finding}\n");
                 }
+            }
+            Failure::Usage(words) => {
+                eprintln!("stoa: {words}");
+                return ExitCode::from(2);
             }
             Failure::Said(code) => return code,
             Failure::NobodyReads => return ExitCode::SUCCESS,
@@ -56,12 +63,34 @@ impl From<io::Error> for Failure {
 
 impl From<tonic::Status> for Failure {
     fn from(status: tonic::Status) -> Failure {
+        // A status with a source was made on this side: the line broke.
+        if status.source().is_some() {
+            return Failure::Words(
+                "the controller does not answer; it is being started again: try again in a moment"
+                    .to_owned(),
+            );
+        }
         Failure::Words(status.message().to_owned())
     }
 }
 
 /// "1 finding", "2 findings".
-pub fn counted(findings: &[Finding]) -> String {
-    let number = findings.len();
-    format!("{number} finding{}", if number == 1 { "" } else { "s" })
+pub fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_line_says_what_to_do() {
+        let broken = tonic::Status::from_error(Box::new(io::Error::other("transport error")));
+        let Failure::Words(words) = Failure::from(broken) else { panic!("no words") };
+        assert!(words.contains("being started again: try again"), "{words}");
+        let Failure::Words(words) = Failure::from(tonic::Status::not_found("no port x")) else {
+            panic!("no words")
+        };
+        assert_eq!(words, "no port x");
+    }
 }

@@ -35,17 +35,17 @@ struct Line {
 
 fn main() -> ExitCode {
     let line = Line::parse();
-    log();
+    log(line.command.log_level());
     match line.command.execute() {
         Ok(code) => code,
         Err(failure) => failure.report(),
     }
 }
 
-/// Logs to standard error, for people.
-fn log() {
+/// Logs to standard error, for people: from `level` up, unless STOA_LOG says else.
+fn log(level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("STOA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -52,8 +52,9 @@ pub fn execute(arguments: Arguments) -> Outcome {
             show::print(&answer.to_string())?;
             Err(Failure::Said(ExitCode::FAILURE))
         }
-        Err(findings) => {
-            Err(Failure::Findings(format!("{file} has {}:", counted(&findings)), findings))
-        }
+        Err(findings) => Err(Failure::Findings(
+            format!("{file} has {}:", counted(findings.len(), "finding")),
+            findings,
+        )),
     }
 }

@@ -37,7 +37,8 @@ pub fn execute(arguments: Arguments) -> Outcome {
         match service::run(options).await {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(Error::Refused(findings)) => {
-                let headline = format!("{file} is refused with {}:", counted(&findings));
+                let headline =
+                    format!("{file} is refused with {}:", counted(findings.len(), "finding"));
                 Failure::Findings(headline, findings).report();
                 Err(Failure::Said(ExitCode::from(EXIT_REFUSED)))
             }

@@ -32,6 +32,16 @@ macro_rules! commands {
     };
 }
 
+impl Command {
+    /// What its log begins with. Figures shall stand alone on the screen.
+    pub fn log_level(&self) -> &'static str {
+        match self {
+            Command::Bench(_) => "warn",
+            _ => "info",
+        }
+    }
+}
+
 // A command is `Arguments` (its doc comment is the help) and `execute`.
 commands! {
     Run run,

@@ -58,8 +58,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
         if arguments.json {
             return Err(Failure::Said(ExitCode::FAILURE));
         }
-        let headline =
-            format!("refused with {}; what runs is untouched:", counted(&reply.findings));
+        let headline = format!(
+            "refused with {}; what runs is untouched:",
+            counted(reply.findings.len(), "finding")
+        );
         return Err(Failure::Findings(headline, reply.findings));
     }
     if !arguments.json {

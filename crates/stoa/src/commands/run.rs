@@ -36,9 +36,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let options = Options { program, config, socket: arguments.socket.path() };
     block_on(async {
         supervise::run(options).await.map_err(|error| match error {
-            Error::Refused(findings) => {
-                Failure::Findings(format!("{file} has {}:", counted(&findings)), findings)
-            }
+            Error::Refused(findings) => Failure::Findings(
+                format!("{file} has {}:", counted(findings.len(), "finding")),
+                findings,
+            ),
             Error::Privileges(findings) => {
                 Failure::Findings("the ports need more than this process may do:".into(), findings)
             }
