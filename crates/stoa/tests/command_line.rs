@@ -73,10 +73,32 @@ fn without_a_router_the_next_step_is_named() {
 
 #[test]
 fn wrong_usage_is_code_2() {
-    for wrong in
-        [&["fly"][..], &["check"], &["show", "nothing"], &["show", "nodes", "--watch", "0"]]
-    {
+    for wrong in [
+        &["fly"][..],
+        &["check"],
+        &["show", "nothing"],
+        &["show", "nodes", "--watch", "0"],
+        &["show", "routes", "--family", "5"],
+    ] {
         assert_eq!(stoa(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn bench_out_of_range_is_wrong_usage() {
+    for wrong in [
+        &["--routes", "0"][..],
+        &["--routes", "1048577"],
+        &["--workers", "17"],
+        &["--seconds", "0"],
+        &["--frame", "63"],
+        &["--family", "ip6", "--frame", "70"],
+        &["--cpus", "0,1"],
+        &["--kernel", "avx2"],
+    ] {
+        let output = stoa(&[&["bench", "forward"], wrong].concat());
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
+        assert!(out(&output).is_empty(), "{wrong:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole router as an operator runs it, over ports in memory: no privilege,
 //! no packets on a wire.
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -168,6 +169,14 @@ fn it_runs_reloads_and_ends() {
         assert!(begun.elapsed() < DEADLINE, "SIGHUP reloads");
         std::thread::sleep(Duration::from_millis(20));
     }
+
+    let watch = &["show", "interfaces", "--watch"];
+    let mut watch = stoa(&router.path("stoa.sock"), watch).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 4];
+    watch.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"NAME", "no terminal, no escapes");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 
     let again = router.call(&["run", "--config", &router.path("stoa.json").display().to_string()]);
     assert_eq!(again.status.code(), Some(1));

@@ -1,6 +1,6 @@
 //! `stoa show`: every look at the running router, as tables or as JSON.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,8 +48,8 @@ enum What {
         #[arg(long, value_name = "ADDRESS")]
         longest_match: Option<IpAddr>,
         /// Only IPv4 (4) or IPv6 (6)
-        #[arg(long, value_parser = clap::value_parser!(u32).range(4..=6))]
-        family: Option<u32>,
+        #[arg(long, value_enum)]
+        family: Option<Family>,
     },
     /// Neighbours: ARP and neighbour discovery
     Neighbors,
@@ -71,19 +71,35 @@ enum What {
     Conservation,
 }
 
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Family {
+    #[value(name = "4", alias = "ip4")]
+    Ip4,
+    #[value(name = "6", alias = "ip6")]
+    Ip6,
+}
+
+impl Family {
+    /// As the contract has it.
+    fn number(self) -> u32 {
+        match self {
+            Family::Ip4 => 4,
+            Family::Ip6 => 6,
+        }
+    }
+}
+
 /// Asks and shows, once or again and again.
 pub fn execute(arguments: Arguments) -> Outcome {
     let socket = SocketArgument::new(arguments.socket.socket.clone());
     block_on(async {
         let mut client = socket.connect().await?;
         loop {
-            let mut screen = Vec::new();
-            if arguments.watch.is_some() && !arguments.json {
-                // Home, and clear what is below: less flicker than a clear.
-                screen.extend_from_slice(b"\x1b[H\x1b[J");
-            }
             let mut out = std::io::stdout().lock();
-            out.write_all(&screen)?;
+            if arguments.watch.is_some() && !arguments.json && out.is_terminal() {
+                // Home, and clear what is below: less flicker than a clear.
+                out.write_all(b"\x1b[H\x1b[J")?;
+            }
             look(&arguments, &mut client, &mut out).await?;
             out.flush()?;
             drop(out);
@@ -102,7 +118,8 @@ async fn look(
     match &arguments.what {
         What::Interfaces => interfaces::show(client, json, out).await,
         What::Routes { longest_match, family } => {
-            routes::show(client, *longest_match, family.unwrap_or(0), json, out).await
+            let family = family.map_or(0, Family::number);
+            routes::show(client, *longest_match, family, json, out).await
         }
         What::Neighbors => neighbors::show(client, json, out).await,
         What::Nodes { all } => nodes::show(client, *all, json, out).await,
