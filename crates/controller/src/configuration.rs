@@ -110,6 +110,20 @@ fn counted(number: usize, what: &str) -> String {
 fn json(path: &Path, text: &str) -> Result<(), Vec<Finding>> {
     let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
     let place = |line, column| format!("{}:{line}:{column}", path.display());
+    if text.trim().is_empty() {
+        return Err(one(
+            path.display().to_string(),
+            "the file is empty",
+            "Write a configuration into it, as in examples/two-hosts.json.",
+        ));
+    }
+    if text.starts_with('\u{feff}') {
+        return Err(one(
+            place(1, 1),
+            "the file begins with a byte order mark (bytes EF BB BF)",
+            "Save it as UTF-8 without a byte order mark (BOM).",
+        ));
+    }
     if let Err(error) = parsed {
         return Err(one(
             place(error.line(), error.column()),

@@ -72,6 +72,9 @@ fn mend(schema: &Schema, complaint: &Complaint) -> String {
     if message.contains("not found as a child") || message.contains("not found in the") {
         return unknown(schema, first, words.get(1).copied());
     }
+    if message.starts_with("No module named") {
+        return "Remove it, or write the module's name right.".into();
+    }
     if message.starts_with("Mandatory node") {
         return format!("Add \"{first}\" there.{}", describe(schema, complaint, Some(first)));
     }
@@ -108,10 +111,25 @@ fn mend(schema: &Schema, complaint: &Complaint) -> String {
         return mend;
     }
     let known = describe(schema, complaint, None);
+    if let Some(form) = quotes(message) {
+        return format!("{form}{known}");
+    }
     if known.is_empty() {
         return "Change it so that the statement above holds.".into();
     }
     format!("Give a value that fits.{known}")
+}
+
+/// How RFC 7951 section 6 wants a value written that came in another JSON type.
+fn quotes(message: &str) -> Option<&'static str> {
+    let form = message.strip_prefix("Invalid non-")?.split_once("-encoded").map(|(form, _)| form);
+    Some(match form? {
+        "boolean" => "Write true or false, without quotes.",
+        "number" => "Write the number without quotes.",
+        "num64" => "Write the number in quotes: 64-bit numbers are text in JSON.",
+        "string" => "Write the value in quotes.",
+        _ => return None,
+    })
 }
 
 /// Types whose values are best told by an example.
@@ -353,6 +371,15 @@ mod tests {
         assert_eq!(distance("adress", "address"), 1);
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("abc", "abc"), 0);
+    }
+
+    #[test]
+    fn a_value_of_another_json_type_is_told_by_its_quotes() {
+        let told = |message| quotes(message).unwrap_or_default();
+        assert!(told("Invalid non-boolean-encoded boolean value").contains("without quotes"));
+        assert!(told("Invalid non-number-encoded uint16 value").contains("without quotes"));
+        assert!(told("Invalid non-num64-encoded uint64 value").contains("in quotes"));
+        assert_eq!(quotes("Invalid enumeration value \"x\""), None);
     }
 
     #[test]
