@@ -26,8 +26,6 @@ pub mod flags {
     /// We made this packet: its TTL is not ours to decrement, and a failure is
     /// not answered by ICMP.
     pub const OWN: u16 = 2;
-    /// The frame's destination was the broadcast address.
-    pub const BROADCAST: u16 = 4;
 }
 
 /// One field of all lanes.

@@ -159,9 +159,6 @@ fn finish(
             return Drop::EthernetNotForUs.next();
         }
         vector.flags[lane] |= flags::MULTICAST;
-        if destination == MAC_MASK {
-            vector.flags[lane] |= flags::BROADCAST;
-        }
     }
     if !vector.advance(lane, length) {
         return Drop::EthernetTruncated.next();
