@@ -13,6 +13,7 @@ pub mod demo;
 mod error;
 mod host;
 mod interrupt;
+pub mod latency;
 pub mod measure;
 mod namespace;
 mod process;

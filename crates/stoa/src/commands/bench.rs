@@ -1,24 +1,21 @@
 //! `stoa bench`: measure this program on this machine.
 
-use std::process::ExitCode;
-use std::time::Duration;
+mod forward;
+mod latency;
 
-use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
-use stoa_forwarder::kernel::Kernel;
-use stoa_traffic::forward::{self, BenchError, Figures, Ip, Workload};
+use clap::{Args, Subcommand};
 
-use crate::failure::{Failure, Outcome, counted};
-use crate::show;
+use crate::failure::Outcome;
 
-/// Measure this program on this machine: cycles per packet, node by node
+/// Measure this program on this machine: cycles per packet, and what it adds to a ping
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa bench forward                                  IPv4, one route, smallest frames
   stoa bench forward --family ip6 --routes 100000 --destinations random
   stoa bench forward --workers 2 --seconds 5 --json
+  stoa bench latency                                  pings through Stoa, Linux and a wire (root)
 
-Figures are cycles of the time stamp counter; they mean most as ratios of one run.")]
+Figures of the graph are cycles of the time stamp counter; they mean most as ratios of one run.")]
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -26,118 +23,14 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Forward from a generator to nowhere through the graph that serves real ports
-    Forward(Forward),
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Family {
-    Ip4,
-    Ip6,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Destinations {
-    /// One address
-    One,
-    /// Addresses spread over all routes
-    Random,
-}
-
-#[derive(Debug, Args)]
-struct Forward {
-    /// Address family
-    #[arg(long, value_enum, default_value = "ip4")]
-    family: Family,
-    /// Routes in the table (1 to 1048576)
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    routes: u32,
-    /// Where packets go
-    #[arg(long, value_enum, default_value = "one")]
-    destinations: Destinations,
-    /// Bytes of a frame with FCS (ip4: 64 to 1518, ip6: 78 to 1518) [default: the smallest]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518))]
-    frame: Option<u16>,
-    /// Workers (1 to 16)
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    workers: u8,
-    /// Run worker i on the i-th of these CPUs
-    #[arg(long, value_delimiter = ',')]
-    cpus: Vec<usize>,
-    /// Seconds to measure (1 to 3600)
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
-    /// Force a SIMD kernel: scalar or avx512 [default: the best of this processor]
-    #[arg(long, default_value = "", hide_default_value = true)]
-    kernel: String,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
+    Forward(forward::Arguments),
+    Latency(latency::Arguments),
 }
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let What::Forward(forward) = arguments.what;
-    let ip = match forward.family {
-        Family::Ip4 => Ip::V4,
-        Family::Ip6 => Ip::V6,
-    };
-    let shortest = if ip == Ip::V4 { 64 } else { 78 };
-    let workload = Workload {
-        ip,
-        routes: forward.routes,
-        is_random: matches!(forward.destinations, Destinations::Random),
-        frame: forward.frame.unwrap_or(shortest),
-        workers: usize::from(forward.workers),
-        duration: Duration::from_secs(forward.seconds),
-        kernel: Kernel::choose(&forward.kernel)
-            .map_err(|error| Failure::Usage(format!("--kernel: {error}")))?,
-        cpus: forward.cpus,
-    };
-    if !workload.cpus.is_empty() && workload.cpus.len() != workload.workers {
-        return Err(Failure::Usage(format!(
-            "{} for {}: --cpus lists one CPU for each worker",
-            counted(workload.cpus.len(), "CPU"),
-            counted(workload.workers, "worker"),
-        )));
+    match arguments.what {
+        What::Forward(arguments) => forward::execute(arguments),
+        What::Latency(arguments) => latency::execute(arguments),
     }
-    let bar = if forward.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
-    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
-        bar.set_style(style);
-    }
-    let figures = forward::run(&workload, |done| bar.set_position((done * 1000.0) as u64));
-    bar.finish_and_clear();
-    let figures = figures.map_err(|error| match error {
-        BenchError::Range(why) => Failure::Usage(why),
-        other => Failure::because("no figures", other),
-    })?;
-    let text = if forward.json {
-        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
-    } else {
-        text(&figures)
-    };
-    show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn text(figures: &Figures) -> String {
-    let Figures { frame, routes, destinations, workers, kernel, .. } = figures;
-    let mut lines = vec![
-        format!(
-            "{frame} B frames, {}, destinations: {destinations}, {}, {kernel}",
-            counted(*routes as usize, "route"),
-            counted(*workers, "worker"),
-        ),
-        format!("{:>9.1} million packets per second", figures.mpps),
-        format!("{:>9.1} cycles per packet in the graph", figures.cycles_per_packet),
-    ];
-    for node in &figures.nodes {
-        lines.push(format!("{:>15.1}  {}", node.cycles_per_packet, node.name));
-    }
-    let accounted = figures.accounted * 100.0;
-    lines.push(format!(
-        "{accounted:>9.1} % of the time accounted for, {} packets lost",
-        figures.lost
-    ));
-    lines.join("\n")
 }

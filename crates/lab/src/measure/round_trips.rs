@@ -1,0 +1,78 @@
+//! Many pings one by one: not only how many came back but how the times are spread.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::error::last_words;
+use crate::{Host, LabError, Result, Tool};
+
+/// Seconds between two requests; only root may ask so often.
+const INTERVAL: f64 = 0.005;
+
+/// Round-trip times of a row of pings, microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RoundTrips {
+    /// Requests sent.
+    pub sent: u32,
+    /// Answers that came back.
+    pub received: u32,
+    /// Half of the answers came back at least this fast.
+    pub median_us: f64,
+    /// 99 of 100 came back at least this fast.
+    pub p99_us: f64,
+    /// The slowest.
+    pub max_us: f64,
+}
+
+/// Sends `count` echo requests from `host`, 200 a second.
+///
+/// # Errors
+/// When ping is missing, or not one answer came back.
+pub fn round_trips(host: &Host, to: IpAddr, count: u32) -> Result<RoundTrips> {
+    let (interval, count_text, to) = (INTERVAL.to_string(), count.to_string(), to.to_string());
+    let lasts = Duration::from_secs_f64(INTERVAL * f64::from(count));
+    let output = host
+        .command(Tool::PING)?
+        .args(["-n", "-c", &count_text, "-i", &interval, "-W", "1", &to])
+        .deadline(lasts * 3 + Duration::from_secs(10))
+        .run()?;
+    read(&output.stdout, count).ok_or_else(|| LabError::NotUnderstood {
+        what: output.command.clone(),
+        why: last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+    })
+}
+
+fn read(text: &str, sent: u32) -> Option<RoundTrips> {
+    let time = |line: &str| -> Option<f64> {
+        let (_, after) = line.split_once(" time=")?;
+        after.split_whitespace().next()?.parse().ok()
+    };
+    let mut times: Vec<f64> = text.lines().filter_map(time).map(|ms| ms * 1e3).collect();
+    times.sort_by(f64::total_cmp);
+    let at = |part: usize| times.get((times.len() * part).div_ceil(100).max(1) - 1).copied();
+    Some(RoundTrips {
+        sent,
+        received: u32::try_from(times.len()).ok()?,
+        median_us: at(50)?,
+        p99_us: at(99)?,
+        max_us: at(100)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_the_times() {
+        let line =
+            |ms: u32| format!("64 bytes from 198.18.2.2: icmp_seq=1 ttl=63 time=0.{ms:03} ms");
+        let text: Vec<String> = (1..=200).rev().map(line).collect();
+        let seen = read(&text.join("\n"), 201).expect("it is whole");
+        assert_eq!((seen.sent, seen.received), (201, 200));
+        assert_eq!((seen.median_us, seen.p99_us, seen.max_us), (100.0, 198.0, 200.0));
+        assert_eq!(read("no answer\n", 1), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! What processes use: processor time and memory, as the kernel counts them.
+
+use std::time::{Duration, Instant};
+
+use crate::{LabError, Result};
+
+/// Share of one core that these processes use together while `during` passes, 0..=cores.
+///
+/// # Errors
+/// When a process is gone.
+pub fn busy(pids: &[u32], during: Duration) -> Result<f64> {
+    let spent = || pids.iter().map(|pid| spent(*pid)).sum::<Result<Duration>>();
+    let (began, before) = (Instant::now(), spent()?);
+    std::thread::sleep(during);
+    let used = spent()?.saturating_sub(before);
+    Ok(used.as_secs_f64() / began.elapsed().as_secs_f64())
+}
+
+/// Memory of these processes that is in RAM, bytes; what they share with others counts for each.
+///
+/// # Errors
+/// When a process is gone.
+pub fn resident(pids: &[u32]) -> Result<u64> {
+    let one = |pid: &u32| -> Result<u64> {
+        let status = read(*pid, "status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib: Option<u64> = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        Ok(kib.ok_or_else(|| not_understood(*pid, "status"))? * 1024)
+    };
+    pids.iter().map(one).sum()
+}
+
+/// Processor time of all threads, exact to a nanosecond.
+fn spent(pid: u32) -> Result<Duration> {
+    let folder = format!("/proc/{pid}/task");
+    let threads = std::fs::read_dir(&folder)
+        .map_err(|error| LabError::system(format!("read {folder}"), error))?;
+    let mut sum = 0;
+    for thread in threads.flatten() {
+        // A thread may end meanwhile.
+        let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
+        let nanoseconds = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
+        sum += nanoseconds.ok_or_else(|| not_understood(pid, "schedstat"))?;
+    }
+    Ok(Duration::from_nanos(sum))
+}
+
+fn read(pid: u32, what: &str) -> Result<String> {
+    let file = format!("/proc/{pid}/{what}");
+    std::fs::read_to_string(&file).map_err(|error| LabError::system(format!("read {file}"), error))
+}
+
+fn not_understood(pid: u32, what: &str) -> LabError {
+    let what = format!("/proc/{pid}/{what}");
+    LabError::NotUnderstood { what, why: "it has another form than expected".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_thread_is_seen() {
+        let me = [std::process::id()];
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let share = busy(&me, Duration::from_millis(200)).expect("we run");
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(share > 0.0, "{share}");
+        });
+        assert!(resident(&me).expect("we run") > 1 << 20);
+    }
+}
