@@ -59,6 +59,29 @@ pub struct Walk<'a> {
     pub reader: &'a Reader,
 }
 
+impl Walk<'_> {
+    /// What node `at` may use at that time.
+    fn context<'a>(
+        &'a mut self,
+        (at, now): (usize, u64),
+        emitted: &'a mut Vec<(u16, Packet)>,
+        output: &'a mut Output,
+    ) -> Context<'a> {
+        Context {
+            worker: self.worker,
+            now,
+            reader: self.reader,
+            counters: self.counters,
+            pool: self.pool,
+            emitted,
+            punts: self.punts,
+            node: at as u16,
+            handoff: &mut output.handoff,
+            handed: &mut output.handed,
+        }
+    }
+}
+
 /// The nodes of one worker.
 pub struct Graph {
     slots: Vec<Slot>,
@@ -105,7 +128,7 @@ impl Graph {
         let spare = (0..specs.len() + 16).map(|_| Vector::new(pool)).collect();
         let outgoing = Vec::with_capacity(QUEUE);
         let emitted = Vec::with_capacity(EMIT);
-        let output = Output::new(pool);
+        let output = Output::new(pool, specs.len() as u16);
         Ok(Self { slots, outgoing, pending: 0, spare, emitted, pool, output })
     }
 
@@ -183,18 +206,20 @@ impl Graph {
                 self.pending &= !(1 << at);
             }
             let packets = vector.len() as u64;
-            let mut cx = Context {
-                worker: walk.worker,
-                now: began,
-                reader: walk.reader,
-                counters: walk.counters,
-                pool: walk.pool,
-                emitted: &mut self.emitted,
-                punts: walk.punts,
-            };
+            let mut cx = walk.context((at, began), &mut self.emitted, &mut self.output);
             let next = slot.node.process(&mut cx, &mut vector);
             self.dispatch(at, vector, next, walk);
             count(&walk.counters.nodes[at], packets, &mut start);
+        }
+    }
+
+    /// Lets time pass in all nodes; what they send waits for the next [`Self::walk`].
+    pub fn tick(&mut self, walk: &mut Walk<'_>) {
+        let now = clock::tsc();
+        for at in 0..self.slots.len() {
+            let mut cx = walk.context((at, now), &mut self.emitted, &mut self.output);
+            self.slots[at].node.tick(&mut cx);
+            self.send_emitted(at, walk);
         }
     }
 
@@ -223,6 +248,11 @@ impl Graph {
                 }
             }
         }
+        self.send_emitted(from, walk);
+    }
+
+    /// Puts packets that a node made before the nodes that they go to.
+    fn send_emitted(&mut self, from: usize, walk: &mut Walk<'_>) {
         if self.emitted.is_empty() {
             return;
         }

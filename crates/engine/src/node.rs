@@ -6,6 +6,7 @@ use crate::packet::Packet;
 use crate::pool::PoolCache;
 use crate::quiescence::Reader;
 use crate::vector::Vector;
+use crate::worker::Inject;
 
 /// Where the lanes go after [`Node::process`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub enum Next {
 pub trait Node: Send {
     /// Looks at the vector, changes packets and columns, and says where they go.
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next;
+
+    /// Called about ten times a second, whether packets come or not, so that what a node
+    /// keeps can age. Packets go on by [`Context::emit`].
+    fn tick(&mut self, _cx: &mut Context<'_>) {}
 }
 
 /// A node in the list of nodes.
@@ -44,7 +49,7 @@ pub struct Punt {
 }
 
 /// Room for packets that nodes make in one call.
-pub(crate) const EMIT: usize = 512;
+pub(crate) const EMIT: usize = 1024;
 
 /// What a node may use while it processes.
 pub struct Context<'a> {
@@ -59,6 +64,12 @@ pub struct Context<'a> {
     pub(crate) pool: &'a mut PoolCache,
     pub(crate) emitted: &'a mut Vec<(u16, Packet)>,
     pub(crate) punts: &'a mut rtrb::Producer<Punt>,
+    /// The node's own place in the graph.
+    pub(crate) node: u16,
+    /// Rings to the other workers, by worker; the own place is empty.
+    pub(crate) handoff: &'a mut [Option<rtrb::Producer<Inject>>],
+    /// Workers that got packets in this walk.
+    pub(crate) handed: &'a mut u64,
 }
 
 impl Context<'_> {
@@ -67,6 +78,38 @@ impl Context<'_> {
         let mut packet = self.pool.packet()?;
         packet.set_own();
         Some(packet)
+    }
+
+    /// How many packets [`Self::emit`] still takes in this call.
+    pub fn emit_room(&self) -> usize {
+        EMIT - self.emitted.len()
+    }
+
+    /// Workers in all.
+    pub fn workers(&self) -> usize {
+        self.handoff.len().max(1)
+    }
+
+    /// Hands a lane to the same node of another worker, for what only one worker may keep.
+    /// Afterwards the lane is taken, or dropped as [`crate::drops::HANDOFF_FULL`].
+    pub fn hand_over(&mut self, vector: &mut Vector, lane: usize, worker: usize) {
+        let ring = self.handoff.get_mut(worker).and_then(Option::as_mut);
+        let Some(ring) = ring.filter(|ring| !ring.is_full()) else {
+            return vector.drop_lane(lane, crate::drops::HANDOFF_FULL);
+        };
+        if let Some(packet) = vector.take(lane) {
+            // Room was checked above, and this thread is the only producer.
+            let _ = ring.push(Inject { packet, node: self.node });
+            *self.handed |= 1 << worker;
+        }
+    }
+
+    /// `packets` that a node had kept (their lanes were taken) are dropped after all.
+    pub fn lost(&self, reason: Reason, packets: u64) {
+        if let Some(counter) = self.counters.drops.get(reason.0 as usize) {
+            counter.add(packets);
+            self.counters.ledger.generated.add(packets);
+        }
     }
 
     /// Sends a packet along an edge of this node, after the vector; gives it back

@@ -4,10 +4,10 @@
 use crate::INTERFACES;
 use crate::drops::{self, Reason};
 use crate::graph::Walk;
-use crate::packet::Packet;
 use crate::pool::Pool;
 use crate::port::TxQueue;
 use crate::vector::Vector;
+use crate::worker::Inject;
 
 /// No interface.
 pub const NO_INTERFACE: u32 = u32::MAX;
@@ -31,19 +31,22 @@ pub struct Output {
     /// By the port's interface.
     slots: Vec<TxSlot>,
     /// Rings to the other workers, by worker; the own place is empty.
-    pub(crate) handoff: Vec<Option<rtrb::Producer<Packet>>>,
+    pub(crate) handoff: Vec<Option<rtrb::Producer<Inject>>>,
     /// Workers that got packets in this walk, one bit each: their bells must ring.
     pub(crate) handed: u64,
+    /// The place of `port-output` in the graph.
+    pub(crate) node: u16,
     scratch: Option<Box<Vector>>,
 }
 
 impl Output {
-    pub(crate) fn new(pool: &'static Pool) -> Self {
+    pub(crate) fn new(pool: &'static Pool, node: u16) -> Self {
         Self {
             base: vec![NO_INTERFACE; INTERFACES].into_boxed_slice(),
             slots: (0..INTERFACES).map(|_| TxSlot::Closed).collect(),
             handoff: Vec::new(),
             handed: 0,
+            node,
             scratch: Some(Vector::new(pool)),
         }
     }
@@ -115,7 +118,7 @@ impl Output {
         for lane in 0..room {
             if let Some(packet) = vector.take(lane) {
                 // Room was checked, and this thread is the only producer.
-                let _ = ring.push(packet);
+                let _ = ring.push(Inject { packet, node: self.node });
             }
         }
         let left = vector.len() - room;
@@ -184,7 +187,7 @@ mod tests {
         let quiescence = Quiescence::new(1);
         // SAFETY: nothing is published here.
         let reader = unsafe { Reader::new(&quiescence) };
-        let mut output = Output::new(pool);
+        let mut output = Output::new(pool, 0);
         output.map(7, 3);
         let queue = Picky { room: 4, refused: Refused::default() };
         output.set(3, TxSlot::Own(Box::new(queue)));

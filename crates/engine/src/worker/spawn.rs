@@ -191,7 +191,7 @@ impl Crew {
         index: usize,
         (graph, pool, counters): (Graph, PoolCache, Arc<WorkerCounters>),
         bells: &[Arc<Bell>],
-        handed: Vec<rtrb::Consumer<crate::Packet>>,
+        handed: Vec<rtrb::Consumer<Inject>>,
         (polling, cpu): (Polling, Option<usize>),
     ) -> Result<(), SpawnError> {
         let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
@@ -214,6 +214,7 @@ impl Crew {
             handed,
             colleagues: bells.to_vec(),
             rx: Vec::new(),
+            ticked: crate::clock::tsc(),
         };
         let (pinned, answer) = std::sync::mpsc::sync_channel(1);
         let start = move || {
@@ -246,8 +247,8 @@ fn pin(cpu: Option<usize>) -> nix::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set)
 }
 
-type HandoffTo = Vec<Option<rtrb::Producer<crate::Packet>>>;
-type HandoffFrom = Vec<rtrb::Consumer<crate::Packet>>;
+type HandoffTo = Vec<Option<rtrb::Producer<Inject>>>;
+type HandoffFrom = Vec<rtrb::Consumer<Inject>>;
 
 /// One ring for each ordered pair of workers.
 fn handoff_rings(count: usize) -> (Vec<HandoffTo>, Vec<HandoffFrom>) {

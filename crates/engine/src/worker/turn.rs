@@ -15,7 +15,6 @@ use crate::counters::WorkerCounters;
 use crate::graph::{Graph, Walk};
 use crate::node::Punt;
 use crate::output::TxSlot;
-use crate::packet::Packet;
 use crate::pool::PoolCache;
 use crate::port::{Doze, RxQueue};
 use crate::quiescence::{Quiescence, Reader};
@@ -23,6 +22,9 @@ use crate::worker::{Bell, Command, Inject, Line};
 
 /// The longest sleep: a worker looks around at least this often.
 const NAP: Duration = Duration::from_millis(100);
+
+/// Microseconds between two ticks of the nodes, at least.
+const TICK_US: u64 = 100_000;
 
 /// A receive queue and what the worker knows of it.
 pub(crate) struct Rx {
@@ -44,9 +46,11 @@ pub(crate) struct Worker {
     pub(crate) injected: rtrb::Consumer<Inject>,
     pub(crate) punts: rtrb::Producer<Punt>,
     pub(crate) punt_bell: Arc<Bell>,
-    pub(crate) handed: Vec<rtrb::Consumer<Packet>>,
+    pub(crate) handed: Vec<rtrb::Consumer<Inject>>,
     pub(crate) colleagues: Vec<Arc<Bell>>,
     pub(crate) rx: Vec<Rx>,
+    /// When nodes were last told that time passes.
+    pub(crate) ticked: u64,
 }
 
 impl Worker {
@@ -59,6 +63,10 @@ impl Worker {
             let start = clock::tsc();
             if !self.obey() {
                 break;
+            }
+            if start.saturating_sub(self.ticked) / per_us >= TICK_US {
+                self.ticked = start;
+                self.tick();
             }
             let packets = self.turn();
             self.counters.turns.turns.add(1);
@@ -108,6 +116,22 @@ impl Worker {
             }
         }
         true
+    }
+
+    /// Lets time pass in the nodes.
+    fn tick(&mut self) {
+        // SAFETY: as in `turn`.
+        let reader = unsafe { Reader::new(&self.quiescence) };
+        let mut walk = Walk {
+            worker: self.index,
+            counters: &self.counters,
+            pool: &mut self.pool,
+            punts: &mut self.punts,
+            reader: &reader,
+        };
+        self.graph.tick(&mut walk);
+        self.graph.walk(&mut walk);
+        self.after_walk();
     }
 
     /// Receives from every queue once and walks the graph; returns packets moved.
@@ -225,7 +249,7 @@ fn receive(rx: &mut Rx, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
 /// Takes in packets from the main thread and from colleagues.
 fn take_in(
     injected: &mut rtrb::Consumer<Inject>,
-    handed: &mut [rtrb::Consumer<Packet>],
+    handed: &mut [rtrb::Consumer<Inject>],
     graph: &mut Graph,
     walk: &mut Walk<'_>,
 ) -> usize {
@@ -241,10 +265,13 @@ fn take_in(
     for ring in handed {
         let mut taken = 0;
         while taken < VECTOR
-            && let Ok(packet) = ring.pop()
+            && let Ok(Inject { packet, node }) = ring.pop()
         {
-            walk.counters.ledger.handed_in.add(1);
-            graph.enqueue_packet(output, packet, walk);
+            // What a node handed over left the colleague's books as consumed.
+            let ledger = &walk.counters.ledger;
+            let book = if node == output { &ledger.handed_in } else { &ledger.generated };
+            book.add(1);
+            graph.enqueue_packet(node, packet, walk);
             taken += 1;
         }
         packets += taken;
