@@ -11,6 +11,8 @@ use crate::output::Output;
 use crate::packet::Packet;
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Reader;
+use crate::sight::Sight;
+use crate::sight::trace::Event;
 use crate::vector::{DROP, TAKEN, Vector, flags};
 use crate::{VECTOR, clock};
 
@@ -57,6 +59,8 @@ pub struct Walk<'a> {
     pub punts: &'a mut rtrb::Producer<Punt>,
     /// Access to published values.
     pub reader: &'a Reader,
+    /// What is traced and captured.
+    pub sight: &'a mut Sight,
 }
 
 impl Walk<'_> {
@@ -75,6 +79,7 @@ impl Walk<'_> {
             pool: self.pool,
             emitted,
             punts: self.punts,
+            sight: self.sight,
             node: at as u16,
             handoff: &mut output.handoff,
             handed: &mut output.handed,
@@ -235,6 +240,8 @@ impl Graph {
     }
 
     fn dispatch(&mut self, from: usize, vector: Box<Vector>, next: Next, walk: &mut Walk<'_>) {
+        let all = if let Next::All(edge) = next { Some(edge) } else { None };
+        walk.sight.dispatched(from, &vector, all);
         match next {
             Next::All(edge) => self.move_whole(from, vector, edge, walk),
             Next::Lanes => {
@@ -259,6 +266,7 @@ impl Graph {
         let mut emitted = std::mem::take(&mut self.emitted);
         for (edge, packet) in emitted.drain(..) {
             walk.counters.ledger.generated.add(1);
+            walk.sight.happened_to(&packet, Event::Passed { node: from as u16, next: edge });
             match self.slots[from].edges.get(edge as usize) {
                 Some(node) => self.enqueue_packet(*node, packet, walk),
                 None => walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1),
@@ -335,6 +343,7 @@ fn drop_all(vector: &mut Vector, reason: Reason, walk: &mut Walk<'_>) {
     reason_counter(reason, walk).add(vector.len() as u64);
     for lane in 0..vector.len() {
         blame(vector, lane, walk);
+        walk.sight.dropped(vector, lane, reason);
     }
     walk.pool.free_from(vector, 0);
 }
@@ -342,6 +351,7 @@ fn drop_all(vector: &mut Vector, reason: Reason, walk: &mut Walk<'_>) {
 fn drop_lane(vector: &mut Vector, lane: usize, reason: Reason, walk: &mut Walk<'_>) {
     reason_counter(reason, walk).add(1);
     blame(vector, lane, walk);
+    walk.sight.dropped(vector, lane, reason);
     if let Some(id) = vector.release_lane(lane) {
         walk.pool.give(&[id]);
     }

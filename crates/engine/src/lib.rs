@@ -22,6 +22,7 @@ pub mod pool;
 pub mod port;
 pub mod quiescence;
 pub mod shelf;
+pub mod sight;
 pub mod vector;
 pub mod worker;
 

@@ -5,7 +5,9 @@ use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::PoolCache;
 use crate::quiescence::Reader;
-use crate::vector::Vector;
+use crate::sight::Sight;
+use crate::sight::trace::Event;
+use crate::vector::{Vector, flags};
 use crate::worker::Inject;
 
 /// Where the lanes go after [`Node::process`].
@@ -70,6 +72,7 @@ pub struct Context<'a> {
     pub(crate) handoff: &'a mut [Option<rtrb::Producer<Inject>>],
     /// Workers that got packets in this walk.
     pub(crate) handed: &'a mut u64,
+    pub(crate) sight: &'a mut Sight,
 }
 
 impl Context<'_> {
@@ -97,6 +100,7 @@ impl Context<'_> {
         let Some(ring) = ring.filter(|ring| !ring.is_full()) else {
             return vector.drop_lane(lane, crate::drops::HANDOFF_FULL);
         };
+        self.sight.happened(vector, lane, Event::HandedOver { to: worker as u16 });
         if let Some(packet) = vector.take(lane) {
             // Room was checked above, and this thread is the only producer.
             let _ = ring.push(Inject { packet, node: self.node });
@@ -112,6 +116,17 @@ impl Context<'_> {
         }
     }
 
+    /// Says that `packet` is made of what is in a lane: when that is traced, so is the
+    /// packet.
+    pub fn descend(&mut self, vector: &Vector, lane: usize, packet: &mut Packet) {
+        let traced = vector.flags[lane] & flags::TRACED;
+        packet.flags |= traced;
+        if traced != 0 {
+            let from = vector.buffers()[lane];
+            self.sight.happened_to(packet, Event::Made { from });
+        }
+    }
+
     /// Sends a packet along an edge of this node, after the vector; gives it back
     /// when too many were made in this call.
     pub fn emit(&mut self, edge: u16, packet: Packet) -> Result<(), Packet> {
@@ -122,9 +137,11 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The packet in a lane was dropped for a reason, and its buffer carries a packet
-    /// of our own now: an answer. Both are booked.
-    pub fn answered(&self, reason: Reason, vector: &Vector, lane: usize) {
+    /// The packet in a lane is dropped for a reason, and its buffer will carry a packet
+    /// of our own: an answer. Both are booked. To be called before the answer is
+    /// written, for captures of what is dropped.
+    pub fn answered(&mut self, reason: Reason, vector: &mut Vector, lane: usize) {
+        self.sight.dropped(vector, lane, reason);
         if let Some(counter) = self.counters.drops.get(reason.0 as usize) {
             counter.add(1);
             self.counters.ledger.generated.add(1);
@@ -140,6 +157,7 @@ impl Context<'_> {
         if self.punts.is_full() {
             return vector.drop_lane(lane, crate::drops::PUNT_FULL);
         }
+        self.sight.happened(vector, lane, Event::Punted { cause });
         if let Some(packet) = vector.take(lane) {
             // Room was checked above, and this thread is the only producer.
             let _ = self.punts.push(Punt { packet, cause });

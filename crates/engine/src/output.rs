@@ -6,6 +6,7 @@ use crate::drops::{self, Reason};
 use crate::graph::Walk;
 use crate::pool::Pool;
 use crate::port::TxQueue;
+use crate::sight::trace::Event;
 use crate::vector::Vector;
 use crate::worker::Inject;
 
@@ -96,26 +97,36 @@ impl Output {
                 walk.counters.ledger.sent.add(sent as u64);
                 dropped(drops::TX_REFUSED, lost, walk);
                 dropped(drops::TX_FULL, packets - taken, walk);
+                walk.sight.sent(vector, (taken, drops::TX_FULL), interface, base);
             }
             Some(TxSlot::Via(worker)) => {
                 let worker = *worker;
-                return self.hand_over(worker, vector, walk);
+                return self.hand_over(worker, (interface, base), vector, walk);
             }
             _ => {
                 count(interface, base, 0, 0, packets, walk);
                 dropped(drops::TX_NO_PORT, packets, walk);
+                walk.sight.sent(vector, (0, drops::TX_NO_PORT), interface, base);
             }
         }
         walk.pool.free_from(vector, 0);
     }
 
-    fn hand_over(&mut self, worker: usize, vector: &mut Vector, walk: &mut Walk<'_>) {
+    fn hand_over(
+        &mut self,
+        worker: usize,
+        (interface, base): (u32, u32),
+        vector: &mut Vector,
+        walk: &mut Walk<'_>,
+    ) {
         let Some(Some(ring)) = self.handoff.get_mut(worker) else {
             walk.counters.drops[drops::TX_NO_PORT.0 as usize].add(vector.len() as u64);
+            walk.sight.sent(vector, (0, drops::TX_NO_PORT), interface, base);
             return walk.pool.free_from(vector, 0);
         };
         let room = ring.slots().min(vector.len());
         for lane in 0..room {
+            walk.sight.happened(vector, lane, Event::HandedOver { to: worker as u16 });
             if let Some(packet) = vector.take(lane) {
                 // Room was checked, and this thread is the only producer.
                 let _ = ring.push(Inject { packet, node: self.node });
@@ -124,6 +135,8 @@ impl Output {
         let left = vector.len() - room;
         walk.counters.ledger.handed_out.add(room as u64);
         walk.counters.drops[drops::HANDOFF_FULL.0 as usize].add(left as u64);
+        // Lanes that were taken over are not there any more.
+        walk.sight.sent(vector, (room, drops::HANDOFF_FULL), interface, base);
         self.handed |= 1 << worker;
         walk.pool.free_from(vector, 0);
     }
@@ -187,6 +200,7 @@ mod tests {
         let quiescence = Quiescence::new(1);
         // SAFETY: nothing is published here.
         let reader = unsafe { Reader::new(&quiescence) };
+        let mut sight = crate::sight::Sight::default();
         let mut output = Output::new(pool, 0);
         output.map(7, 3);
         let queue = Picky { room: 4, refused: Refused::default() };
@@ -204,6 +218,7 @@ mod tests {
                 pool: &mut cache,
                 punts: &mut punts,
                 reader: &reader,
+                sight: &mut sight,
             };
             output.send(&mut vector, &mut walk);
             assert!(vector.is_empty());

@@ -102,6 +102,11 @@ impl Packet {
         self.flags |= flags::OWN;
     }
 
+    /// The buffer's id: what a traced packet is known by.
+    pub(crate) fn buffer(&self) -> u32 {
+        self.buffer
+    }
+
     /// Gives up ownership of the buffer without freeing it.
     pub(crate) fn into_buffer(self) -> u32 {
         let id = self.buffer;

@@ -26,6 +26,8 @@ pub mod flags {
     /// We made this packet: its TTL is not ours to decrement, and a failure is
     /// not answered by ICMP.
     pub const OWN: u16 = 2;
+    /// The packet is traced: see [`crate::sight::trace`].
+    pub const TRACED: u16 = 0x8000;
 }
 
 /// One field of all lanes.
@@ -187,6 +189,12 @@ impl Vector {
         self.offset[lane] = start as u16;
         self.length[lane] = rest as u16;
         true
+    }
+
+    /// The lane's buffer carries a packet of our own from now on.
+    #[inline(always)]
+    pub fn make_own(&mut self, lane: usize) {
+        self.flags[lane] = flags::OWN | self.flags[lane] & flags::TRACED;
     }
 
     /// Marks a lane as dropped for `reason`.

@@ -17,6 +17,8 @@ pub use spawn::{Crew, Plan, SpawnError, WorkerHandle};
 
 use crate::packet::Packet;
 use crate::port::{RxQueue, TxQueue};
+use crate::sight::capture::Tap;
+use crate::sight::trace::Tracer;
 
 /// Commands that may wait for one worker.
 pub(crate) const COMMANDS: usize = 1024;
@@ -61,6 +63,15 @@ pub enum Command {
         interface: u32,
         /// The port's interface, or [`crate::output::NO_INTERFACE`].
         base: u32,
+    },
+    /// Begin or end a trace.
+    Trace(Option<Box<Tracer>>),
+    /// Begin or end the capture in one of the places.
+    Capture {
+        /// Below [`crate::sight::CAPTURES`].
+        slot: usize,
+        /// What to write to.
+        tap: Option<Box<Tap>>,
     },
     /// End the thread.
     Stop,

@@ -215,6 +215,7 @@ impl Crew {
             colleagues: bells.to_vec(),
             rx: Vec::new(),
             ticked: crate::clock::tsc(),
+            sight: crate::sight::Sight::default(),
         };
         let (pinned, answer) = std::sync::mpsc::sync_channel(1);
         let start = move || {

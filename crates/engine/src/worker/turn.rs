@@ -18,6 +18,8 @@ use crate::output::TxSlot;
 use crate::pool::PoolCache;
 use crate::port::{Doze, RxQueue};
 use crate::quiescence::{Quiescence, Reader};
+use crate::sight::Sight;
+use crate::sight::trace::Event;
 use crate::worker::{Bell, Command, Inject, Line};
 
 /// The longest sleep: a worker looks around at least this often.
@@ -51,6 +53,7 @@ pub(crate) struct Worker {
     pub(crate) rx: Vec<Rx>,
     /// When nodes were last told that time passes.
     pub(crate) ticked: u64,
+    pub(crate) sight: Sight,
 }
 
 impl Worker {
@@ -108,6 +111,9 @@ impl Worker {
                     self.graph.output.set(base, TxSlot::Closed);
                 }
                 Command::Map { interface, base } => self.graph.output.map(interface, base),
+                // The old ones are freed here; their other ends see it.
+                Command::Trace(tracer) => drop(self.sight.set_tracer(tracer)),
+                Command::Capture { slot, tap } => drop(self.sight.set_tap(slot, tap)),
                 Command::Stop => {}
             }
             self.line.shown.done.fetch_add(1, Ordering::Release);
@@ -128,6 +134,7 @@ impl Worker {
             pool: &mut self.pool,
             punts: &mut self.punts,
             reader: &reader,
+            sight: &mut self.sight,
         };
         self.graph.tick(&mut walk);
         self.graph.walk(&mut walk);
@@ -145,6 +152,7 @@ impl Worker {
             pool: &mut self.pool,
             punts: &mut self.punts,
             reader: &reader,
+            sight: &mut self.sight,
         };
         let mut packets = 0;
         let mut waiting = 0;
@@ -237,6 +245,7 @@ fn receive(rx: &mut Rx, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
         interface.rx_bytes.add(bytes.into());
     }
     walk.counters.ledger.received.add(received as u64);
+    walk.sight.received(&mut vector, received, rx.interface, rx.input);
     if let Some(node) = walk.counters.nodes.get(rx.input as usize) {
         node.calls.add(1);
         node.packets.add(received as u64);
@@ -258,6 +267,7 @@ fn take_in(
         && let Ok(Inject { packet, node }) = injected.pop()
     {
         walk.counters.ledger.generated.add(1);
+        walk.sight.happened_to(&packet, Event::Injected { node });
         graph.enqueue_packet(node, packet, walk);
         packets += 1;
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector, clock};
 use stoa_tables::token_bucket::TokenBucket;
 use stoa_wire::{icmp4, ipv4};
@@ -34,7 +33,7 @@ impl Node for Icmp4Echo {
             }
             vector.next[lane] = match reply(vector.bytes_mut(lane)) {
                 Ok(()) => {
-                    vector.flags[lane] = flags::OWN;
+                    vector.make_own(lane);
                     LOOKUP
                 }
                 Err(reason) => reason.next(),

@@ -38,14 +38,10 @@ impl Node for Icmp4Error {
         let addresses = shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let trouble = Trouble::of(vector.adjacency[lane]);
-            vector.next[lane] =
-                match answer(vector, lane, trouble, addresses, || limit.take(cx.now, 1)) {
-                    Ok(()) => {
-                        cx.answered(trouble.drop(true).reason(), vector, lane);
-                        LOOKUP
-                    }
-                    Err(reason) => reason.next(),
-                };
+            vector.next[lane] = match answer(cx, vector, lane, trouble, addresses, limit) {
+                Ok(()) => LOOKUP,
+                Err(reason) => reason.next(),
+            };
         }
         Next::Lanes
     }
@@ -53,11 +49,12 @@ impl Node for Icmp4Error {
 
 /// Replaces the packet by the error about it.
 fn answer(
+    cx: &mut Context<'_>,
     vector: &mut Vector,
     lane: usize,
     trouble: Trouble,
     addresses: &Addresses,
-    may_send: impl FnOnce() -> bool,
+    limit: &mut TokenBucket,
 ) -> Result<(), Drop> {
     let view = ipv4::check(vector.bytes(lane)).map_err(|_| trouble.drop(true))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
@@ -73,7 +70,7 @@ fn answer(
         return Err(Drop::IcmpNotAllowed);
     }
     let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
-    if !may_send() {
+    if !limit.take(cx.now, 1) {
         return Err(Drop::IcmpLimited);
     }
     let mut message = [0; LONGEST];
@@ -87,10 +84,11 @@ fn answer(
     };
     header.build(head, body_length).map_err(|_| trouble.drop(true))?;
     let length = ipv4::LENGTH + body_length;
+    cx.answered(trouble.drop(true).reason(), vector, lane);
     vector.slot_mut(lane)[HEADROOM..HEADROOM + length].copy_from_slice(&message[..length]);
     vector.offset[lane] = HEADROOM as u16;
     vector.length[lane] = length as u16;
-    vector.flags[lane] = flags::OWN;
+    vector.make_own(lane);
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector, clock};
 use stoa_tables::token_bucket::TokenBucket;
 use stoa_wire::checksum::Pseudo;
@@ -40,7 +39,7 @@ impl Node for Icmp6Echo {
             let link_local = own.and_then(|own| own.link_local);
             vector.next[lane] = match reply(vector.bytes_mut(lane), link_local) {
                 Ok(()) => {
-                    vector.flags[lane] = flags::OWN;
+                    vector.make_own(lane);
                     LOOKUP
                 }
                 Err(reason) => reason.next(),

@@ -36,14 +36,10 @@ impl Node for Icmp6Error {
         let addresses = shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let trouble = Trouble::of(vector.adjacency[lane]);
-            vector.next[lane] =
-                match answer(vector, lane, trouble, addresses, || limit.take(cx.now, 1)) {
-                    Ok(()) => {
-                        cx.answered(trouble.drop(false).reason(), vector, lane);
-                        LOOKUP
-                    }
-                    Err(reason) => reason.next(),
-                };
+            vector.next[lane] = match answer(cx, vector, lane, trouble, addresses, limit) {
+                Ok(()) => LOOKUP,
+                Err(reason) => reason.next(),
+            };
         }
         Next::Lanes
     }
@@ -51,11 +47,12 @@ impl Node for Icmp6Error {
 
 /// Replaces the packet by the error about it.
 fn answer(
+    cx: &mut Context<'_>,
     vector: &mut Vector,
     lane: usize,
     trouble: Trouble,
     addresses: &Addresses,
-    may_send: impl FnOnce() -> bool,
+    limit: &mut TokenBucket,
 ) -> Result<(), Drop> {
     let view = ipv6::check(vector.bytes(lane)).map_err(|_| trouble.drop(false))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
@@ -73,7 +70,7 @@ fn answer(
     let to_link = view.source().is_unicast_link_local();
     let own = addresses.of(interface).and_then(|own| own.link_local).filter(|_| to_link);
     let source = own.or_else(|| addresses.source6(interface)).ok_or(Drop::NoAddress)?;
-    if !may_send() {
+    if !limit.take(cx.now, 1) {
         return Err(Drop::IcmpLimited);
     }
     let pseudo = Pseudo::Ip6 { source, destination: view.source() };
@@ -84,10 +81,11 @@ fn answer(
     let header = ipv6::Builder::new(source, view.source(), protocol::ICMP6);
     header.build(head, length).map_err(|_| trouble.drop(false))?;
     let length = ipv6::LENGTH + length;
+    cx.answered(trouble.drop(false).reason(), vector, lane);
     vector.slot_mut(lane)[HEADROOM..HEADROOM + length].copy_from_slice(&message[..length]);
     vector.offset[lane] = HEADROOM as u16;
     vector.length[lane] = length as u16;
-    vector.flags[lane] = flags::OWN;
+    vector.make_own(lane);
     Ok(())
 }
 

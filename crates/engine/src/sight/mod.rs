@@ -1,0 +1,194 @@
+//! Sight: what one worker writes down of packets on their way: steps of traced
+//! packets ([`trace`]) and copies of captured frames ([`capture`]).
+//!
+//! The control thread arms a worker by a command that brings the room to write into:
+//! a worker allocates nothing, and what finds no room is counted and left out. While
+//! nothing is armed, each hook is one test of a word of the worker's own.
+
+pub mod capture;
+pub mod filter;
+mod selection;
+pub mod trace;
+
+pub use selection::Selection;
+
+use crate::clock;
+use crate::drops::Reason;
+use crate::packet::Packet;
+use crate::pool::HEADROOM;
+use crate::vector::{Vector, flags};
+use capture::{Direction, Tap};
+use trace::{Event, Tracer};
+
+/// Captures that may run at once.
+pub const CAPTURES: usize = 4;
+
+/// What one worker watches.
+#[derive(Default)]
+pub struct Sight {
+    /// A trace is wanted, or traced packets may still be on their way.
+    pub(crate) tracing: bool,
+    receiving: bool,
+    sending: bool,
+    dropping: bool,
+    tracer: Option<Box<Tracer>>,
+    taps: [Option<Box<Tap>>; CAPTURES],
+}
+
+impl Sight {
+    /// Begins or ends a trace; returns the old one.
+    pub(crate) fn set_tracer(&mut self, tracer: Option<Box<Tracer>>) -> Option<Box<Tracer>> {
+        let old = std::mem::replace(&mut self.tracer, tracer);
+        self.review();
+        old
+    }
+
+    /// Begins or ends a capture; returns the old one.
+    pub(crate) fn set_tap(&mut self, slot: usize, tap: Option<Box<Tap>>) -> Option<Box<Tap>> {
+        let place = self.taps.get_mut(slot)?;
+        let old = std::mem::replace(place, tap);
+        self.review();
+        old
+    }
+
+    fn review(&mut self) {
+        let wants = |direction| self.taps.iter().flatten().any(|tap| tap.wants(direction));
+        let [rx, tx, drop] = [Direction::Rx, Direction::Tx, Direction::Drop].map(wants);
+        self.tracing = self.tracer.is_some();
+        self.receiving = rx || self.tracing;
+        self.sending = tx || drop || self.tracing;
+        self.dropping = drop || self.tracing;
+    }
+
+    /// The first `lanes` of a vector were received by `port`.
+    #[inline(always)]
+    pub(crate) fn received(&mut self, vector: &mut Vector, lanes: usize, port: u32, input: u16) {
+        if self.receiving {
+            self.write_received(vector, lanes, port, input);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_received(&mut self, vector: &mut Vector, lanes: usize, port: u32, input: u16) {
+        let now = clock::tsc();
+        for tap in self.taps.iter_mut().flatten() {
+            tap.received(vector, lanes, port, now);
+        }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.received(vector, lanes, (port, input), now);
+        }
+    }
+
+    /// A node said where the lanes go; `all` when all go one way.
+    #[inline(always)]
+    pub(crate) fn dispatched(&mut self, node: usize, vector: &Vector, all: Option<u16>) {
+        if self.tracing {
+            self.write_dispatched(node, vector, all);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_dispatched(&mut self, node: usize, vector: &Vector, all: Option<u16>) {
+        let lanes = &vector.flags[..vector.len()];
+        // One branch-free pass: most vectors hold no traced packet.
+        if lanes.iter().fold(0, |any, flags| any | flags) & flags::TRACED == 0 {
+            return;
+        }
+        let Some(tracer) = &mut self.tracer else { return };
+        let now = clock::tsc();
+        for lane in 0..vector.len() {
+            let next = all.unwrap_or(vector.next[lane]);
+            tracer.lane(vector, lane, Event::Passed { node: node as u16, next }, now);
+        }
+    }
+
+    /// What happens to one lane now. Traced lanes only.
+    #[inline(always)]
+    pub(crate) fn happened(&mut self, vector: &Vector, lane: usize, event: Event) {
+        if self.tracing
+            && let Some(tracer) = &mut self.tracer
+        {
+            tracer.lane(vector, lane, event, clock::tsc());
+        }
+    }
+
+    /// What happens to a packet outside a vector now. Traced packets only.
+    #[inline(always)]
+    pub(crate) fn happened_to(&mut self, packet: &Packet, event: Event) {
+        if self.tracing
+            && let Some(tracer) = &mut self.tracer
+        {
+            tracer.packet(packet, event, clock::tsc());
+        }
+    }
+
+    /// A lane is dropped in the graph; its front is as it was received, unless the
+    /// packet is our own.
+    #[inline(always)]
+    pub(crate) fn dropped(&mut self, vector: &mut Vector, lane: usize, reason: Reason) {
+        if self.dropping {
+            self.write_dropped(vector, lane, reason);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_dropped(&mut self, vector: &mut Vector, lane: usize, reason: Reason) {
+        if reason == crate::drops::GRAPH_FULL {
+            self.happened(vector, lane, Event::Dropped { reason: reason.0 });
+        }
+        if self.taps.iter().flatten().all(|tap| !tap.wants(Direction::Drop)) {
+            return;
+        }
+        let now = clock::tsc();
+        let is_own = vector.flags[lane] & flags::OWN != 0;
+        let front = vector.offset[lane].saturating_sub(HEADROOM as u16);
+        let front = if is_own { 0 } else { i32::from(front) };
+        if !vector.advance(lane, -front) {
+            return;
+        }
+        for tap in self.taps.iter_mut().flatten() {
+            tap.dropped(vector, lane, (reason, front == 0), now);
+        }
+        // Back to where it was: it came from there.
+        let _ = vector.advance(lane, front);
+    }
+
+    /// A port took the first `taken` lanes and left the rest for `reason`.
+    #[inline(always)]
+    pub(crate) fn sent(
+        &mut self,
+        vector: &Vector,
+        (taken, reason): (usize, Reason),
+        interface: u32,
+        base: u32,
+    ) {
+        if self.sending {
+            self.write_sent(vector, (taken, reason), interface, base);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_sent(
+        &mut self,
+        vector: &Vector,
+        (taken, reason): (usize, Reason),
+        interface: u32,
+        base: u32,
+    ) {
+        let now = clock::tsc();
+        for tap in self.taps.iter_mut().flatten() {
+            tap.sent(vector, taken, (interface, base), now);
+            tap.not_sent(vector, (taken, reason), (interface, base), now);
+        }
+        let Some(tracer) = &mut self.tracer else { return };
+        for lane in 0..vector.len() {
+            let event =
+                if lane < taken { Event::Sent } else { Event::Dropped { reason: reason.0 } };
+            tracer.lane(vector, lane, event, now);
+        }
+    }
+}
