@@ -30,6 +30,9 @@ pub struct Plan {
     pub polling: Polling,
     /// Adjacencies to count for.
     pub adjacencies: usize,
+    /// No threads: a worker makes a turn when [`WorkerHandle::step`] is called. For tests that must come out the same
+    /// every time; `cpus` and `polling` mean nothing then.
+    pub by_hand: bool,
 }
 
 /// Why workers could not be made.
@@ -82,6 +85,8 @@ pub struct WorkerHandle {
     injected: rtrb::Producer<Inject>,
     punts: rtrb::Consumer<Punt>,
     thread: Option<JoinHandle<()>>,
+    /// The worker itself, when it has no thread.
+    by_hand: Option<Box<Worker>>,
 }
 
 impl WorkerHandle {
@@ -94,6 +99,7 @@ impl WorkerHandle {
         let deadline = Instant::now() + Duration::from_secs(5);
         while let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
             command = back;
+            self.step();
             self.bell.ring();
             // Nothing may be lost here; who restarts the process makes all whole again.
             assert!(Instant::now() < deadline, "a worker has not obeyed for five seconds");
@@ -105,7 +111,8 @@ impl WorkerHandle {
 
     /// Waits until the worker has done all it was told; `false` after `patience`.
     #[must_use]
-    pub fn settle(&self, patience: Duration) -> bool {
+    pub fn settle(&mut self, patience: Duration) -> bool {
+        self.step();
         let deadline = Instant::now() + patience;
         while self.shown.done.load(Ordering::Acquire) < self.sent {
             if Instant::now() > deadline {
@@ -115,6 +122,12 @@ impl WorkerHandle {
             std::thread::sleep(Duration::from_micros(50));
         }
         true
+    }
+
+    /// Makes one turn of a worker that has no thread: obeys, receives, walks, transmits. Returns the packets that it
+    /// took in; 0 for a worker with a thread.
+    pub fn step(&mut self) -> usize {
+        self.by_hand.as_mut().map_or(0, |worker| worker.step())
     }
 
     /// Puts a packet into the worker's graph; gives it back when the ring is full.
@@ -181,7 +194,7 @@ impl Crew {
             let counters = Arc::new(WorkerCounters::new(counters, reasons, plan.adjacencies));
             let cpu = plan.cpus.get(index).copied();
             let parts = (graph, PoolCache::new(pool), counters);
-            crew.add(index, parts, &bells, handed, (plan.polling, cpu))?;
+            crew.add(index, parts, &bells, handed, (plan, cpu))?;
         }
         Ok(crew)
     }
@@ -192,13 +205,13 @@ impl Crew {
         (graph, pool, counters): (Graph, PoolCache, Arc<WorkerCounters>),
         bells: &[Arc<Bell>],
         handed: Vec<rtrb::Consumer<Inject>>,
-        (polling, cpu): (Polling, Option<usize>),
+        (plan, cpu): (&Plan, Option<usize>),
     ) -> Result<(), SpawnError> {
         let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
         let (injected, inject) = rtrb::RingBuffer::new(RING);
         let (punts, punted) = rtrb::RingBuffer::new(RING);
         let shown = Arc::new(WorkerShown::default());
-        shown.polling.store(polling.number(), Ordering::Relaxed);
+        shown.polling.store(plan.polling.number(), Ordering::Relaxed);
         let bell = bells[index].clone();
         let worker = Worker {
             index,
@@ -217,26 +230,44 @@ impl Crew {
             ticked: crate::clock::tsc(),
             sight: crate::sight::Sight::default(),
         };
-        let (pinned, answer) = std::sync::mpsc::sync_channel(1);
-        let start = move || {
-            let pin = pin(cpu);
-            let go = pin.is_ok();
-            // The starter waits for this answer, so the channel is open.
-            let _ = pinned.send(pin);
-            if go {
-                worker.run();
-            }
+        let (thread, by_hand) = match plan.by_hand {
+            true => (None, Some(Box::new(worker))),
+            false => (Some(start(worker, cpu)?), None),
         };
-        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(start)?;
-        if let (Ok(Err(source)), Some(cpu)) = (answer.recv(), cpu) {
-            return Err(SpawnError::Pin { worker: index, cpu, source });
-        }
-        let thread = Some(thread);
         let (punts, sent) = (punted, 0);
-        let handle =
-            WorkerHandle { counters, shown, cpu, bell, commands, sent, injected, punts, thread };
-        self.workers.push(handle);
+        self.workers.push(WorkerHandle {
+            counters,
+            shown,
+            cpu,
+            bell,
+            commands,
+            sent,
+            injected,
+            punts,
+            thread,
+            by_hand,
+        });
         Ok(())
+    }
+}
+
+/// Gives a worker its thread.
+fn start(worker: Worker, cpu: Option<usize>) -> Result<JoinHandle<()>, SpawnError> {
+    let index = worker.index;
+    let (pinned, answer) = std::sync::mpsc::sync_channel(1);
+    let start = move || {
+        let pin = pin(cpu);
+        let go = pin.is_ok();
+        // The starter waits for this answer, so the channel is open.
+        let _ = pinned.send(pin);
+        if go {
+            worker.run();
+        }
+    };
+    let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(start)?;
+    match (answer.recv(), cpu) {
+        (Ok(Err(source)), Some(cpu)) => Err(SpawnError::Pin { worker: index, cpu, source }),
+        _ => Ok(thread),
     }
 }
 

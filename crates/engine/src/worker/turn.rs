@@ -67,10 +67,7 @@ impl Worker {
             if !self.obey() {
                 break;
             }
-            if start.saturating_sub(self.ticked) / per_us >= TICK_US {
-                self.ticked = start;
-                self.tick();
-            }
+            self.tick_when_due(start, per_us);
             let packets = self.turn();
             self.counters.turns.turns.add(1);
             if packets > 0 {
@@ -86,6 +83,17 @@ impl Worker {
             self.quiescence.pass(self.index);
         }
         self.quiescence.offline(self.index);
+    }
+
+    /// One turn of a worker without a thread.
+    pub(crate) fn step(&mut self) -> usize {
+        self.quiescence.online(self.index);
+        self.obey();
+        self.tick_when_due(clock::tsc(), (clock::tsc_hz() / 1_000_000).max(1));
+        let packets = self.turn();
+        self.counters.turns.turns.add(1);
+        self.quiescence.offline(self.index);
+        packets
     }
 
     fn has_patience(&self, idle_us: u64) -> bool {
@@ -122,6 +130,14 @@ impl Worker {
             }
         }
         true
+    }
+
+    /// Lets time pass in the nodes, ever so often.
+    fn tick_when_due(&mut self, now: u64, per_us: u64) {
+        if now.saturating_sub(self.ticked) / per_us >= TICK_US {
+            self.ticked = now;
+            self.tick();
+        }
     }
 
     /// Lets time pass in the nodes.

@@ -104,8 +104,14 @@ impl Bench {
     pub fn new(workers: usize, polling: Polling, buffers: u32) -> Self {
         let pool = Pool::leak(buffers, HugePages::Never).unwrap();
         let plan = Plan { count: workers, polling, ..Plan::default() };
-        let crew = start(&plan, &nodes(), pool).unwrap();
-        Self { crew, pool }
+        Self { crew: start(&plan, &nodes(), pool).unwrap(), pool }
+    }
+
+    /// Workers without threads.
+    pub fn by_hand(workers: usize, buffers: u32) -> Self {
+        let pool = Pool::leak(buffers, HugePages::Never).unwrap();
+        let plan = Plan { count: workers, by_hand: true, ..Plan::default() };
+        Self { crew: start(&plan, &nodes(), pool).unwrap(), pool }
     }
 
     /// Gives a port to a worker; what it sends comes out here.

@@ -56,6 +56,17 @@ fn one_vector_leaves_by_several_ports_in_order() {
 }
 
 #[test]
+fn workers_without_threads_go_on_by_steps() {
+    let mut bench = Bench::by_hand(2, 1024);
+    let sent = bench.port(0, 0);
+    bench.inject(0, "sort", &[b'o', 0, 0, 9]);
+    assert_eq!(bench.crew.workers[0].step(), 1);
+    assert_eq!(sent.try_recv(), Ok(vec![b'o', 0, 0, 9]));
+    assert_eq!(bench.crew.workers[0].step(), 0);
+    bench.close();
+}
+
+#[test]
 fn what_nodes_make_keeps_its_order() {
     let mut bench = Bench::new(1, Polling::Interrupt, 1024);
     let sent = bench.port(0, 0);

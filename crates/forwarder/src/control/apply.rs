@@ -45,6 +45,7 @@ pub struct Forwarder {
     plane: Option<Plane>,
     limits: Limits,
     open: Open,
+    by_hand: bool,
 }
 
 impl Default for Forwarder {
@@ -56,7 +57,13 @@ impl Default for Forwarder {
 impl Forwarder {
     /// A forwarder with these limits, whose ports are opened by `open`.
     pub fn new(limits: Limits, open: Open) -> Self {
-        Self { wanted: None, plane: None, limits, open }
+        Self { wanted: None, plane: None, limits, open, by_hand: false }
+    }
+
+    /// The same without threads and without time: workers go on by [`Plane::step`], time by [`Plane::skip`]. For tests
+    /// that must come out the same every time.
+    pub fn by_hand(limits: Limits, open: Open) -> Self {
+        Self { by_hand: true, ..Self::new(limits, open) }
     }
 
     /// What runs, once something was wanted.
@@ -80,7 +87,7 @@ impl Forwarder {
         self.admit(&wanted)?;
         let mut plane = match self.plane.take().filter(|plane| plane.has(&wanted.workers)) {
             Some(plane) => plane,
-            None => Plane::start(&wanted.workers, self.limits, self.open.clone())
+            None => Plane::start(&wanted.workers, self.limits, self.open.clone(), self.by_hand)
                 .map_err(|error| start(&error))?,
         };
         let result = plane.converge(&wanted);

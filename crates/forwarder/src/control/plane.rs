@@ -123,7 +123,8 @@ pub struct Plane {
     pub(super) addresses: Addresses,
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
-    pub(super) began: Instant,
+    /// When it began; `None`: time stands still but for what is skipped.
+    pub(super) began: Option<Instant>,
     /// Time that was skipped.
     pub(super) skipped: Millis,
     pub(super) open: Open,
@@ -139,7 +140,12 @@ pub struct Plane {
 
 impl Plane {
     /// Starts workers with nothing to do.
-    pub(super) fn start(workers: &Workers, limits: Limits, open: Open) -> Result<Self, StartError> {
+    pub(super) fn start(
+        workers: &Workers,
+        limits: Limits,
+        open: Open,
+        by_hand: bool,
+    ) -> Result<Self, StartError> {
         let pool = Pool::leak(workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, quiescence.clone())?;
@@ -149,6 +155,7 @@ impl Plane {
             cpus: workers.cpus.clone(),
             polling: workers.polling,
             adjacencies: limits.adjacencies,
+            by_hand,
         };
         let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
         let crew = Crew::start(&plan, NODES, &shared, pool, quiescence.clone(), counted)?;
@@ -166,7 +173,7 @@ impl Plane {
             cache: Cache::new(limits.neighbors),
             addresses: Addresses::default(),
             dropped: vec![0; drops::COUNT],
-            began: Instant::now(),
+            began: (!by_hand).then(Instant::now),
             skipped: 0,
             open,
             workers: workers.clone(),
@@ -178,12 +185,17 @@ impl Plane {
 
     /// Milliseconds since the start.
     pub(super) fn now(&self) -> Millis {
-        self.began.elapsed().as_millis() as Millis + self.skipped
+        self.began.map_or(0, |began| began.elapsed().as_millis() as Millis) + self.skipped
     }
 
     /// Makes all that waits for time think that so much more has passed: for tests.
     pub fn skip(&mut self, time: Duration) {
         self.skipped += time.as_millis() as Millis;
+    }
+
+    /// Lets workers without threads make one turn each; returns the packets that they took in.
+    pub fn step(&mut self) -> usize {
+        self.crew.workers.iter_mut().map(stoa_engine::worker::WorkerHandle::step).sum()
     }
 
     /// The interface of that name.

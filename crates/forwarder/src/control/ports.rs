@@ -60,8 +60,8 @@ impl Plane {
     }
 
     /// Waits until the workers have done what they were told.
-    fn settle(&self) {
-        for worker in &self.crew.workers {
+    fn settle(&mut self) {
+        for worker in &mut self.crew.workers {
             if !worker.settle(PATIENCE) {
                 tracing::error!("a worker does not answer; it goes on with what it has");
             }

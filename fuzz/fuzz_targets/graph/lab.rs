@@ -1,0 +1,231 @@
+//! A real forwarder with wires in memory, stepped by hand.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_engine::clock;
+use stoa_forwarder::control::wanted::Wanted;
+use stoa_forwarder::control::{Forwarder, Limits, Plane};
+use stoa_forwarder::kernel::Kernel;
+use stoa_forwarder::shared::Verdict;
+use stoa_wire::ethernet::ethertype;
+use stoa_wire::{arp, ethernet, ipv4, ipv6};
+
+use crate::wire::{self, Wire, Wires, locked};
+use crate::world::{World, host4, host6};
+
+/// Small tables, so that a run reaches their ends.
+const LIMITS: Limits =
+    Limits { routes4: 64, routes6: 64, next_hops: 64, adjacencies: 128, neighbors: 16 };
+const PORTS: [&str; 3] = ["west", "east", "north"];
+/// Turns after which a forwarder that still has work goes round in circles.
+const TURNS: usize = 10_000;
+
+/// What a run did to one forwarder.
+#[derive(Debug, PartialEq)]
+pub struct Outcome {
+    /// Frames that left, by port.
+    left: Vec<Vec<Vec<u8>>>,
+    drops: BTreeMap<String, u64>,
+    nodes: BTreeMap<String, u64>,
+    neighbors: Vec<v1::NeighborState>,
+}
+
+/// A forwarder under the fuzzer.
+pub struct Lab {
+    forwarder: Forwarder,
+    wires: Wires,
+    sent: u64,
+    kernel: Kernel,
+    /// What it knew at the begin; `None`: it must begin from nothing.
+    fresh: Option<Vec<v1::NeighborState>>,
+}
+
+fn world(kernel: Kernel, which: u8) -> Wanted {
+    let mut world = World::three_ports()
+        .sub("west.100", 10, "west", &[(0x8100, 100)])
+        .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
+        .host("west.100", 10)
+        .host("west.7.8", 11)
+        .verdict([10, 9, 1, 0].into(), 24, Verdict::Unreachable)
+        .verdict([10, 9, 2, 0].into(), 24, Verdict::Prohibited)
+        .verdict([10, 9, 3, 0].into(), 24, Verdict::Blackhole)
+        .paths(([10, 9, 4, 0].into(), 24), &[("east", Some(host4(2).into()), 1)])
+        .paths(
+            ([10, 9, 5, 0].into(), 24),
+            &[("east", Some(host4(2).into()), 1), ("north", Some(host4(3).into()), 2)],
+        )
+        .paths(
+            (host6(9), 128).into_prefix(),
+            &[("east", Some(host6(2).into()), 1), ("north", Some(host6(3).into()), 2)],
+        )
+        .with("east", |east| (east.ip4.mtu, east.ip6.mtu) = (900, 1280))
+        .with("north", |north| (north.ip4.reverse_path, north.ip6.reverse_path) = (1, 2));
+    world = match which % 4 {
+        0 => world,
+        1 => world.with("west", |west| west.enabled = false),
+        2 => world.with("north", |north| north.ip6.enabled = false),
+        _ => world.with("east", |east| east.ip4.forwarding = false),
+    };
+    world.0.workers.kernel = kernel;
+    world.0.workers.buffers = 2048;
+    world.0
+}
+
+trait IntoPrefix {
+    fn into_prefix(self) -> (std::net::IpAddr, u8);
+}
+
+impl IntoPrefix for (std::net::Ipv6Addr, u8) {
+    fn into_prefix(self) -> (std::net::IpAddr, u8) {
+        (self.0.into(), self.1)
+    }
+}
+
+/// What waits for time, such as the budgets and packets in pieces, has it.
+pub fn rest(labs: &mut [Lab; 2]) {
+    clock::set(clock::tsc() + 120_000_000_000);
+    for lab in labs.iter_mut() {
+        lab.plane().skip(Duration::from_secs(120));
+        lab.plane().tick();
+        lab.settle();
+    }
+}
+
+/// Time passes for both.
+pub fn pass_time(labs: &mut [Lab; 2], steps: u8) {
+    for _ in 0..steps {
+        clock::set(clock::tsc() + 100_000_000);
+        for lab in labs.iter_mut() {
+            lab.plane().skip(Duration::from_millis(100));
+            lab.plane().tick();
+            lab.settle();
+        }
+    }
+}
+
+impl Lab {
+    /// A forwarder with that kernel and nothing else.
+    pub fn new(kernel: Kernel) -> Self {
+        let wires = Wires::default();
+        for name in PORTS {
+            locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
+        }
+        let forwarder = Forwarder::by_hand(LIMITS, wire::opener(&wires));
+        Self { forwarder, wires, sent: 0, kernel, fresh: None }
+    }
+
+    fn plane(&mut self) -> &mut Plane {
+        self.forwarder.plane().expect("something runs")
+    }
+
+    fn wire(&self, port: u8) -> Arc<Wire> {
+        locked(&self.wires)[PORTS[usize::from(port) % PORTS.len()]].clone()
+    }
+
+    /// From nothing, so that a run does not depend on the one before. A forwarder that knows what it knew when it was
+    /// fresh is as good, and that much faster.
+    pub fn begin(&mut self) {
+        if self.fresh.is_some() {
+            return;
+        }
+        for port in 0..3 {
+            self.wire(port).is_up.store(true, Ordering::SeqCst);
+        }
+        self.reload(0);
+        for port in 0..3 {
+            self.wire(port).take();
+        }
+        self.fresh = Some(self.neighbors());
+    }
+
+    fn neighbors(&mut self) -> Vec<v1::NeighborState> {
+        let without_age = |neighbor| v1::NeighborState { age_s: 0, ..neighbor };
+        self.plane().list_neighbors().into_iter().map(without_age).collect()
+    }
+
+    /// Nothing is left, and every buffer is back.
+    pub fn end(&mut self) {
+        let now = Some(self.neighbors());
+        if self.fresh == now {
+            return;
+        }
+        self.fresh = None;
+        let workers = world(self.kernel, 0).workers;
+        let nothing = Wanted { workers, ..Wanted::default() };
+        self.forwarder.apply(nothing).expect("nothing can be wanted");
+        self.settle();
+        let books = self.plane().conservation();
+        assert_eq!(books.buffers_free, books.buffers, "buffers are missing: {books:?}");
+    }
+
+    pub fn reload(&mut self, which: u8) {
+        let wanted = world(self.kernel, which);
+        self.fresh = None;
+        self.forwarder.apply(wanted).expect("the state is possible");
+        self.settle();
+    }
+
+    pub fn plug(&mut self, port: u8, is_up: bool) {
+        self.wire(port).is_up.store(is_up, Ordering::SeqCst);
+        self.fresh = None;
+        self.settle();
+    }
+
+    pub fn send(&mut self, port: u8, frames: &[Vec<u8>]) {
+        let name = PORTS[usize::from(port) % PORTS.len()];
+        if !self.wire(port).is_up.load(Ordering::SeqCst) {
+            return;
+        }
+        self.sent += locked(&self.wires)[name].put(0, frames.iter().cloned());
+        self.settle();
+    }
+
+    /// Works until nothing is left to do; then the books must balance.
+    fn settle(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..TURNS {
+            let before = self.plane().conservation();
+            self.plane().step();
+            self.plane().attend();
+            let is_quiet = before == self.plane().conservation();
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            if quiet == 2 {
+                break;
+            }
+        }
+        let books = self.plane().conservation();
+        assert_eq!(quiet, 2, "it does not come to rest: {books:?}");
+        assert!(books.balanced && books.received == self.sent, "{} sent, {books:?}", self.sent);
+        assert_eq!(books.buffers_ports, 0, "{books:?}");
+    }
+
+    /// What happened since the begin.
+    pub fn outcome(&mut self) -> Outcome {
+        let left: Vec<_> = (0..3).map(|port| self.wire(port).take()).collect();
+        left.iter().flatten().for_each(|frame| assert_valid(frame));
+        let mut nodes = BTreeMap::new();
+        for node in self.plane().list_nodes() {
+            *nodes.entry(node.name).or_insert(0) += node.packets;
+        }
+        let drops = self.plane().list_drops().into_iter();
+        let drops = drops.map(|drop| (drop.reason, drop.packets)).collect();
+        Outcome { left, drops, nodes, neighbors: self.plane().list_neighbors() }
+    }
+}
+
+/// What a router may send at all.
+fn assert_valid(frame: &[u8]) {
+    let link = ethernet::check(frame).unwrap_or_else(|error| panic!("{error}: {frame:02x?}"));
+    let payload = link.payload();
+    let is_valid = match link.ethertype() {
+        ethertype::IP4 => ipv4::check(payload).is_ok(),
+        ethertype::IP6 => ipv6::check(payload).is_ok(),
+        ethertype::ARP => arp::check(payload).is_ok(),
+        _ => false,
+    };
+    assert!(is_valid, "it sent {frame:02x?}");
+}
