@@ -1,7 +1,7 @@
 //! One owned packet outside a vector: on its way between threads, waiting for a
 //! neighbour, or made by us.
 
-use crate::pool::{HEADROOM, Pool, SLOT};
+use crate::pool::{HEADROOM, Pool};
 use crate::vector::flags;
 
 /// A packet that belongs to whoever holds it. Dropping it frees the buffer.
@@ -57,9 +57,14 @@ impl Packet {
         self.offset
     }
 
+    /// Bytes of the buffer, headroom included.
+    pub fn capacity(&self) -> usize {
+        self.pool.capacity(self.buffer)
+    }
+
     /// The data.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the slot belongs to this packet alone; offset + length <= SLOT always.
+        // SAFETY: the slot belongs to this packet alone; offset + length <= capacity always.
         unsafe {
             let start = self.pool.slot(self.buffer).add(self.offset as usize);
             std::slice::from_raw_parts(start.as_ptr(), self.length as usize)
@@ -79,7 +84,8 @@ impl Packet {
     /// change when it does not fit.
     #[must_use]
     pub fn set_span(&mut self, offset: usize, length: usize) -> bool {
-        if offset > SLOT || length > SLOT - offset {
+        let capacity = self.capacity();
+        if offset > capacity || length > capacity - offset {
             return false;
         }
         (self.offset, self.length) = (offset as u16, length as u16);

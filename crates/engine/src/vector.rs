@@ -4,9 +4,8 @@
 //! or from a [`Packet`], and leave by the graph's dispatch, which sends every lane
 //! to exactly one place. That is why packets are conserved by construction.
 
-use std::ops::{Deref, DerefMut};
-
 use crate::VECTOR;
+pub use crate::column::Column;
 use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, Pool, SLOT};
@@ -28,26 +27,6 @@ pub mod flags {
     pub const OWN: u16 = 2;
     /// The packet is traced: see [`crate::sight::trace`].
     pub const TRACED: u16 = 0x8000;
-}
-
-/// One field of all lanes.
-#[derive(Clone)]
-#[repr(C, align(64))]
-pub struct Column<T>([T; VECTOR]);
-
-impl<T> Deref for Column<T> {
-    type Target = [T; VECTOR];
-    #[inline(always)]
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl<T> DerefMut for Column<T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
 }
 
 /// Up to [`VECTOR`] packets in columns.
@@ -79,15 +58,15 @@ impl Vector {
         Box::new(Self {
             len: 0,
             pool,
-            buffer: Column([NONE; VECTOR]),
-            offset: Column([0; VECTOR]),
-            length: Column([0; VECTOR]),
-            next: Column([0; VECTOR]),
-            flags: Column([0; VECTOR]),
-            rx_if: Column([0; VECTOR]),
-            tx_if: Column([0; VECTOR]),
-            adjacency: Column([0; VECTOR]),
-            hash: Column([0; VECTOR]),
+            buffer: Column::of(NONE),
+            offset: Column::of(0),
+            length: Column::of(0),
+            next: Column::of(0),
+            flags: Column::of(0),
+            rx_if: Column::of(0),
+            tx_if: Column::of(0),
+            adjacency: Column::of(0),
+            hash: Column::of(0),
         })
     }
 
@@ -122,8 +101,19 @@ impl Vector {
     #[inline(always)]
     fn span(&self, lane: usize) -> (usize, usize) {
         assert!(lane < self.len);
-        let offset = (self.offset[lane] as usize).min(SLOT);
-        (offset, (self.length[lane] as usize).min(SLOT - offset))
+        let capacity = self.pool.capacity(self.buffer[lane]);
+        let offset = (self.offset[lane] as usize).min(capacity);
+        (offset, (self.length[lane] as usize).min(capacity - offset))
+    }
+
+    /// Bytes of a lane's buffer, headroom included: [`SLOT`], or more in a jumbo buffer.
+    ///
+    /// # Panics
+    /// When the lane is not in use: an error of the caller, never of a packet.
+    #[inline(always)]
+    pub fn capacity(&self, lane: usize) -> usize {
+        assert!(lane < self.len);
+        self.pool.capacity(self.buffer[lane])
     }
 
     /// The data of a lane.
@@ -155,15 +145,30 @@ impl Vector {
         }
     }
 
-    /// The whole buffer of a lane, headroom included, to write a received frame into.
+    /// The first [`SLOT`] bytes of a lane's buffer, headroom included, to write a received
+    /// frame into: all of a plain buffer.
     ///
     /// # Panics
     /// As [`Self::bytes`].
     #[inline(always)]
     pub fn slot_mut(&mut self, lane: usize) -> &mut [u8; SLOT] {
         assert!(lane < self.len);
-        // SAFETY: the lane owns its slot of SLOT bytes; `slot` checks the id.
+        // SAFETY: the lane owns its buffer of at least SLOT bytes; `slot` checks the id.
         unsafe { &mut *self.pool.slot(self.buffer[lane]).as_ptr().cast::<[u8; SLOT]>() }
+    }
+
+    /// The whole buffer of a lane, headroom included, plain or jumbo.
+    ///
+    /// # Panics
+    /// As [`Self::bytes`].
+    #[inline]
+    pub fn buffer_mut(&mut self, lane: usize) -> &mut [u8] {
+        let capacity = self.capacity(lane);
+        // SAFETY: the lane owns its buffer of `capacity` bytes; `slot` checks the id.
+        unsafe {
+            let start = self.pool.slot(self.buffer[lane]);
+            std::slice::from_raw_parts_mut(start.as_ptr(), capacity)
+        }
     }
 
     /// Asks the cache for the first line of a lane's data. Harmless beyond `len`.
@@ -242,7 +247,8 @@ impl Vector {
         self.len = lanes.end;
     }
 
-    /// Makes offset and length true and moves lanes from `from` on together where
+    /// Makes offset and length true (looking closer at lanes of jumbo buffers, which may
+    /// be longer than a slot) and moves lanes from `from` on together where
     /// some were taken.
     #[inline]
     pub(crate) fn close_gaps(&mut self, from: usize) {
@@ -331,6 +337,19 @@ impl Vector {
             kept += 1;
         }
         self.len = kept;
+    }
+
+    /// Moves a lane's data to the larger buffer `id`, which the vector then owns, and
+    /// hands out the old one.
+    pub(crate) fn rehouse(&mut self, lane: usize, id: u32) -> u32 {
+        let (offset, length) = self.span(lane);
+        let old = std::mem::replace(&mut self.buffer[lane], id);
+        assert!(self.pool.capacity(old) <= self.pool.capacity(id));
+        let (from, to) = (self.pool.slot(old), self.pool.slot(id));
+        // SAFETY: the data lies inside the old buffer (`span`), so at the same place inside
+        // the new one, which is no shorter; both are owned here and are not the same.
+        unsafe { from.add(offset).copy_to_nonoverlapping(to.add(offset), length) };
+        old
     }
 
     /// Frees one lane's id into `ids` for the caller to own; `None` when taken.

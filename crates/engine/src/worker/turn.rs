@@ -202,7 +202,7 @@ impl Worker {
             self.punt_bell.ring();
         }
         self.counters.turns.cached.set(self.pool.len() as u64);
-        self.counters.turns.exhausted.set(self.pool.exhausted);
+        self.counters.turns.exhausted.set(self.pool.exhausted + self.pool.jumbo_exhausted);
     }
 
     /// Sleeps until a queue, the main thread or a colleague has work.

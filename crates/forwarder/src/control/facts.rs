@@ -268,8 +268,8 @@ impl Plane {
         sum.held = out.saturating_sub(back);
         let gone = sum.sent + sum.consumed + sum.dropped + sum.held;
         sum.balanced = sum.received + sum.generated == gone;
-        sum.buffers = self.pool.count().into();
-        sum.buffers_free += self.pool.free();
+        sum.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
+        sum.buffers_free += self.pool.free() + self.pool.jumbo_free();
         sum.buffers_ports =
             sum.buffers.saturating_sub(sum.buffers_free + self.cache.waiting() as u64);
         sum

@@ -1,5 +1,7 @@
 //! Plain forwarding: addresses, TTL, checksum, MAC addresses, VLAN tags.
 
+use std::sync::atomic::Ordering;
+
 use crate::harness::*;
 
 #[test]
@@ -54,6 +56,36 @@ fn ethernet_padding_is_left_behind() {
         assert_eq!(frames[0].len(), 14 + packet.len());
         assert_eq!(see(&frames[0]).payload, b"x");
     }
+}
+
+#[test]
+fn jumbo_frames_go_whole_and_give_their_buffers_back() {
+    let wire = |name: &str| {
+        let wire = Wire::new(1, 8);
+        wire.mtu.store(if name == "north" { 1500 } else { 9000 }, Ordering::SeqCst);
+        wire
+    };
+    let mut lab = Lab::with(&World::three_ports(), LIMITS, wire);
+    let data: Vec<u8> = (0..9000_u16).map(|n| n as u8).collect();
+    for size in [1472, 2070, 2084, 2085, 4000, 8952] {
+        let packet = |n: u8| match n {
+            0 => packet_from(1, &udp(host4(1), host4(2), &data[..size])),
+            _ => packet_from(1, &udp(host6(1), host6(2), &data[..size])),
+        };
+        // Among small ones, so that a vector holds both kinds of buffers.
+        let small = packet_from(1, &udp(host4(1), host4(2), b"small"));
+        lab.send("west", [small.clone(), packet(0), packet(1), small]);
+        let seen = lab.seen("east");
+        let payloads: Vec<_> = seen.iter().map(|seen| &seen.payload[..]).collect();
+        let large = payloads.iter().filter(|payload| **payload == &data[..size]).count();
+        assert_eq!((payloads.len(), large), (4, 2), "{size} bytes");
+    }
+    lab.assert_dropped(&[]);
+    let books = lab.plane().conservation();
+    assert_eq!(books.buffers_free, books.buffers, "jumbo buffers are counted in");
+    // Too long for the way out: the sender is told (RFC 1191, RFC 4443 3.2).
+    lab.send("west", [packet_from(1, &udp(host6(1), host6(3), &data[..8952]))]);
+    assert_eq!((lab.take("north").len(), lab.take("west").len()), (0, 1));
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use stoa_engine::{
-    Doze, Pool, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, Vector, pool::HEADROOM,
-};
+use stoa_engine::pool::{FRAME_MAX, HEADROOM};
+use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, Vector};
 use stoa_forwarder::control::Open;
 use stoa_ports::{OpenError, PcapConfig, PortConfig};
 
@@ -22,6 +21,8 @@ pub struct Wire {
     pub takes: AtomicUsize,
     /// Whether the link is up.
     pub is_up: AtomicBool,
+    /// Bytes of an IP packet that the link carries.
+    pub mtu: AtomicU32,
 }
 
 struct Inbox {
@@ -46,6 +47,7 @@ impl Wire {
             tx_queues,
             takes: AtomicUsize::new(usize::MAX),
             is_up: AtomicBool::new(true),
+            mtu: AtomicU32::new(1500),
         })
     }
 
@@ -109,7 +111,7 @@ impl Port for WirePort {
     }
 
     fn mtu(&self) -> u32 {
-        1500
+        self.wire.mtu.load(Ordering::SeqCst)
     }
 
     fn service(&mut self) -> Vec<PortEvent> {
@@ -144,7 +146,10 @@ impl RxQueue for Rx {
         let first = vector.len();
         let came = pool.fill(vector, frames.len().min(vector.room()));
         for (lane, frame) in (first..first + came).zip(frames.drain(..came)) {
-            vector.slot_mut(lane)[HEADROOM..HEADROOM + frame.len()].copy_from_slice(&frame);
+            if frame.len() > FRAME_MAX {
+                assert!(pool.enlarge(vector, lane), "no jumbo buffer is free");
+            }
+            vector.buffer_mut(lane)[HEADROOM..HEADROOM + frame.len()].copy_from_slice(&frame);
             vector.length[lane] = frame.len() as u16;
         }
         came

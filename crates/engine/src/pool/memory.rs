@@ -1,0 +1,78 @@
+//! The mapping behind a pool: huge pages for the plain buffers when there are enough,
+//! and untouched plain pages behind them for the jumbo buffers.
+
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous};
+
+use super::{Backing, HugePages, PoolError};
+
+const HUGE: usize = 2 << 20;
+
+/// Maps `bytes`, of which the first `plain` shall lie on huge pages where `pages` says so.
+pub(super) fn map(
+    plain: usize,
+    bytes: usize,
+    pages: HugePages,
+) -> Result<(NonNull<u8>, Backing), PoolError> {
+    let plain = plain.next_multiple_of(HUGE);
+    let bytes = bytes.next_multiple_of(HUGE).max(plain);
+    let reserved = |base| reserve(base, plain).map(|()| (base, Backing::Huge));
+    match pages {
+        HugePages::Never => Ok((anonymous(bytes)?, Backing::Plain)),
+        HugePages::Required => {
+            reserved(anonymous(bytes)?).map_err(|_| PoolError::NoHugePages { bytes: plain })
+        }
+        HugePages::WhenThere => {
+            if let Ok(made) = reserved(anonymous(bytes)?) {
+                return Ok(made);
+            }
+            let base = anonymous(bytes)?;
+            // SAFETY: the range lies in the mapping; advice changes no content. A kernel
+            // that does not join pages leaves plain ones, which is as good as can be.
+            let _ = unsafe { madvise(base.cast(), plain, MmapAdvise::MADV_HUGEPAGE) };
+            Ok((base, Backing::Transparent))
+        }
+    }
+}
+
+/// A mapping of `bytes` that begins at a multiple of a huge page. Never unmapped.
+fn anonymous(bytes: usize) -> Result<NonNull<u8>, PoolError> {
+    let refused = |source| PoolError::Memory { bytes, source };
+    let length = NonZeroUsize::new(bytes + HUGE).ok_or(PoolError::Count(0))?;
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: new anonymous memory; nothing else lives at the address that the
+    // kernel picks.
+    let base: NonNull<u8> = unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE) }
+        .map_err(refused)?
+        .cast();
+    let skip = base.as_ptr().align_offset(HUGE);
+    // SAFETY: `skip` < HUGE, so that `bytes` follow inside the mapping.
+    Ok(unsafe { base.add(skip) })
+}
+
+/// Puts reserved huge pages in place of the first `bytes` at `base`, and takes them now:
+/// where a limit forbids them (a container's, say), the first packet would be met by
+/// SIGBUS. After an error the range is not to be used any more.
+fn reserve(base: NonNull<u8>, bytes: usize) -> nix::Result<()> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE
+        | libc::MAP_ANONYMOUS
+        | libc::MAP_FIXED
+        | libc::MAP_HUGETLB
+        | libc::MAP_HUGE_2MB;
+    // SAFETY: the range is the beginning of a mapping that `anonymous` just made and that
+    // nobody has used yet, so that replacing it takes nothing away; populating it changes
+    // no content, and unmapping it ends what nobody uses.
+    unsafe {
+        let at = libc::mmap(base.as_ptr().cast(), bytes, access, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            return Err(nix::errno::Errno::last());
+        }
+        let done = libc::madvise(at, bytes, libc::MADV_POPULATE_WRITE);
+        nix::errno::Errno::result(done).map(drop).inspect_err(|_| {
+            libc::munmap(at, bytes);
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! Packet memory: one mapping of equal slots, named by 32-bit ids, and jumbo buffers
+//! that are runs of slots at its end.
+//!
+//! ```text
+//! slot:  | headroom 128 | data 2,048 | tail 64 |  = 2,240 bytes = 35 cache lines
+//! pool:  | slot 0 | slot 1 | ... | slot count-1 | jumbo: 5 slots | jumbo: 5 slots | ... |
+//!          id 0     id 1                          id count         id count + 5
+//! ```
+//! The odd number of lines is on purpose: with a power of two the first lines of
+//! all packets would fall into a few cache sets and evict each other. A jumbo buffer is
+//! named by its first slot, so that an id is an address in the same way for all; only
+//! how much lies behind it differs (decision 11).
+
+mod cache;
+mod memory;
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests;
+
+pub use cache::PoolCache;
+
+use std::ptr::NonNull;
+
+use crate::free_stack::FreeStack;
+use crate::packet::Packet;
+
+/// Bytes of one buffer, headroom included.
+pub const SLOT: usize = 2240;
+/// Bytes before the data of a fresh packet: room for encapsulation.
+pub const HEADROOM: usize = 128;
+/// The longest frame that a plain buffer holds, in bytes without FCS.
+pub const FRAME_MAX: usize = SLOT - HEADROOM;
+/// Slots of a jumbo buffer.
+const JUMBO_SLOTS: u32 = 5;
+/// Bytes of a jumbo buffer, headroom included.
+pub const JUMBO: usize = SLOT * JUMBO_SLOTS as usize;
+/// The longest frame that a jumbo buffer holds, in bytes without FCS.
+pub const JUMBO_FRAME_MAX: usize = JUMBO - HEADROOM;
+/// Jumbo buffers of a pool. What nobody uses of them is address space, not memory.
+pub const JUMBOS: u32 = 1024;
+
+const _: () = assert!(SLOT.is_multiple_of(64) && (SLOT / 64) % 2 == 1);
+
+/// How packet memory is backed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Reserved huge pages of 2 MiB.
+    Huge,
+    /// Pages that the kernel joins to huge ones when it can.
+    Transparent,
+    /// Plain pages.
+    Plain,
+}
+
+/// Whether to ask for huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum HugePages {
+    /// Use reserved ones when enough are free, else ask the kernel to join pages.
+    #[default]
+    WhenThere,
+    /// Plain pages always.
+    Never,
+    /// Fail without them.
+    Required,
+}
+
+/// Why a pool could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// Not even one vector would fit, or ids would not fit into 32 bits.
+    #[error("{0} buffers asked for: give a number between 512 and 16,777,216")]
+    Count(u32),
+    /// Huge pages were required and are not there.
+    #[error(
+        "no {bytes} bytes of free 2 MiB huge pages: raise vm.nr_hugepages or do not require them"
+    )]
+    NoHugePages {
+        /// What the pool needs.
+        bytes: usize,
+    },
+    /// The system refused the memory.
+    #[error("no packet memory of {bytes} bytes: {source}; ask for fewer buffers")]
+    Memory {
+        /// What the pool needs.
+        bytes: usize,
+        /// The system's answer.
+        source: nix::Error,
+    },
+}
+
+/// The buffers of one process. Made once, lives as long as the process.
+pub struct Pool {
+    base: NonNull<u8>,
+    count: u32,
+    /// Ids in all, those inside jumbo buffers included.
+    end: u32,
+    backing: Backing,
+    free: FreeStack,
+    /// Jumbo buffers by number, from 0.
+    free_jumbos: FreeStack,
+}
+
+// SAFETY: the pool hands each slot to one owner at a time (a lane of a vector or
+// a `Packet`); the stack passes ids with release/acquire. `base` never moves.
+unsafe impl Send for Pool {}
+// SAFETY: as above; all methods that take `&self` touch only atomics and ids.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// Maps `count` buffers (512 to 16,777,216) that live until the process ends.
+    pub fn leak(count: u32, pages: HugePages) -> Result<&'static Pool, PoolError> {
+        if !(512..=1 << 24).contains(&count) {
+            return Err(PoolError::Count(count));
+        }
+        let end = count + JUMBOS * JUMBO_SLOTS;
+        let (base, backing) = memory::map(count as usize * SLOT, end as usize * SLOT, pages)?;
+        let (free, free_jumbos) = (FreeStack::new(count), FreeStack::new(JUMBOS));
+        // The first on top: what is used little stays in few pages.
+        free.give(&(0..count).collect::<Vec<_>>());
+        free_jumbos.give(&(0..JUMBOS).collect::<Vec<_>>());
+        Ok(Box::leak(Box::new(Pool { base, count, end, backing, free, free_jumbos })))
+    }
+
+    /// Plain buffers in all. Ids from here on name jumbo buffers, so that this is also
+    /// what vector kernels compare ids with that know plain buffers only.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Plain buffers in the common stock; what workers cache is not in it.
+    pub fn free(&self) -> u64 {
+        self.free.len()
+    }
+
+    /// Jumbo buffers in all.
+    pub fn jumbo_count(&self) -> u32 {
+        (self.end - self.count) / JUMBO_SLOTS
+    }
+
+    /// Jumbo buffers that nobody holds: workers keep none of them for themselves.
+    pub fn jumbo_free(&self) -> u64 {
+        self.free_jumbos.len()
+    }
+
+    /// Bytes of the buffer `id`, headroom included: [`SLOT`] or [`JUMBO`].
+    #[inline(always)]
+    pub fn capacity(&self, id: u32) -> usize {
+        if id < self.count { SLOT } else { JUMBO }
+    }
+
+    /// How the memory is backed.
+    pub fn backing(&self) -> Backing {
+        self.backing
+    }
+
+    /// The first byte of the buffer `id`.
+    ///
+    /// # Panics
+    /// When `id` is not a buffer of this pool: an error of the caller, never of a packet.
+    #[inline(always)]
+    pub fn slot(&self, id: u32) -> NonNull<u8> {
+        assert!(id < self.end);
+        // SAFETY: id < end, and the mapping holds so many slots.
+        unsafe { self.base.add(id as usize * SLOT) }
+    }
+
+    /// The first byte of slot 0, for kernels that compute addresses in lanes.
+    pub fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// A fresh packet from the common stock, for threads without a cache.
+    pub fn packet(&'static self) -> Option<Packet> {
+        let mut id = [0];
+        (self.free.take(&mut id) == 1).then(|| Packet::fresh(self, id[0]))
+    }
+
+    /// A fresh packet in a jumbo buffer; `None`: all of them are in use.
+    pub fn jumbo_packet(&'static self) -> Option<Packet> {
+        self.take_jumbo().map(|id| Packet::fresh(self, id))
+    }
+
+    /// The id of a jumbo buffer, which the caller then owns.
+    pub(crate) fn take_jumbo(&self) -> Option<u32> {
+        let mut number = [0];
+        let got = self.free_jumbos.take(&mut number) == 1;
+        got.then(|| self.count + number[0] * JUMBO_SLOTS)
+    }
+
+    /// Puts owned ids back, each to its stock.
+    pub(crate) fn give_back(&self, ids: &[u32]) {
+        if ids.iter().fold(0, |most, id| most.max(*id)) < self.count {
+            return self.free.give(ids);
+        }
+        for id in ids {
+            match id.checked_sub(self.count) {
+                None => self.free.give(&[*id]),
+                Some(beyond) => self.free_jumbos.give(&[beyond / JUMBO_SLOTS]),
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The two stocks of a pool: every buffer has one owner, and comes back to its own stock.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::shelf::Shelf;
+use crate::vector::Vector;
+
+fn pool() -> &'static Pool {
+    Pool::leak(512, HugePages::Never).unwrap()
+}
+
+fn all_free(pool: &Pool) -> bool {
+    (pool.free(), pool.jumbo_free()) == (u64::from(pool.count()), u64::from(pool.jumbo_count()))
+}
+
+#[test]
+fn a_jumbo_buffer_is_five_slots_of_its_own() {
+    let pool = pool();
+    let mut jumbos: Vec<_> = std::iter::from_fn(|| pool.jumbo_packet()).collect();
+    assert_eq!(jumbos.len(), JUMBOS as usize);
+    assert_eq!(pool.jumbo_free(), 0);
+    let mut plain: Vec<_> = std::iter::from_fn(|| pool.packet()).collect();
+    assert_eq!(plain.len(), 512);
+    // Each is written whole: none overlaps another.
+    for (number, packet) in jumbos.iter_mut().chain(&mut plain).enumerate() {
+        let capacity = packet.capacity();
+        assert!(packet.set_span(0, capacity) && !packet.set_span(1, capacity));
+        packet.bytes_mut().fill(number as u8);
+    }
+    for (number, packet) in jumbos.iter().chain(&plain).enumerate() {
+        assert!(packet.bytes().iter().all(|byte| *byte == number as u8));
+    }
+    assert!(jumbos[0].set_bytes(&[7; JUMBO_FRAME_MAX]));
+    assert!(!jumbos[0].set_bytes(&[7; JUMBO_FRAME_MAX + 1]));
+    assert!(!plain[0].set_bytes(&[7; FRAME_MAX + 1]));
+    drop((jumbos, plain));
+    assert!(all_free(pool));
+}
+
+#[test]
+fn a_lane_moves_to_a_jumbo_buffer_with_its_data() {
+    let pool = pool();
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    assert_eq!(cache.fill(&mut vector, 3), 3);
+    vector.length[1] = 100;
+    vector.bytes_mut(1).fill(5);
+    assert!(cache.enlarge(&mut vector, 1) && cache.enlarge(&mut vector, 1));
+    assert_eq!(pool.jumbo_free(), u64::from(JUMBOS) - 1, "once");
+    assert_eq!(vector.bytes(1), [5; 100]);
+    assert_eq!((vector.capacity(0), vector.capacity(1)), (SLOT, JUMBO));
+    assert_eq!(vector.buffer_mut(1).len(), JUMBO);
+    vector.length[1] = 9014;
+    vector.length[0] = 9014;
+    assert_eq!((vector.bytes(1).len(), vector.bytes(0).len()), (9014, FRAME_MAX));
+    let mut shelf = Shelf::new(pool, 8);
+    assert_eq!(shelf.put(&mut vector, 0), 3);
+    assert_eq!(shelf.take().map(|packet| packet.bytes().len()), Some(FRAME_MAX), "cut");
+    assert_eq!(shelf.take().map(|packet| packet.bytes().len()), Some(9014));
+    drop((shelf, vector, cache));
+    assert!(all_free(pool));
+}
+
+#[test]
+fn without_jumbo_buffers_a_lane_stays_as_it_is() {
+    let pool = pool();
+    let held: Vec<_> = std::iter::from_fn(|| pool.jumbo_packet()).collect();
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    assert_eq!(cache.fill(&mut vector, 1), 1);
+    assert!(!cache.enlarge(&mut vector, 0));
+    assert!(cache.jumbo_packet().is_none());
+    assert_eq!((vector.capacity(0), cache.jumbo_exhausted), (SLOT, 2));
+    drop((held, vector, cache));
+    assert!(all_free(pool));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Any mix of filling, enlarging, taking, pushing and freeing keeps every buffer
+    /// with one owner, and all of them come back.
+    #[test]
+    fn every_buffer_has_one_owner(steps in proptest::collection::vec((0..6_u8, 0..300_usize), 1..60)) {
+        let pool = pool();
+        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+        let mut held = Vec::new();
+        for (what, n) in steps {
+            match what {
+                0 => drop(cache.fill(&mut vector, n)),
+                1 if !vector.is_empty() => {
+                    let lane = n % vector.len();
+                    cache.enlarge(&mut vector, lane);
+                }
+                2 if !vector.is_empty() => held.extend(vector.take(n % vector.len())),
+                3 => held.extend(if n % 2 == 0 { cache.packet() } else { cache.jumbo_packet() }),
+                4 if !held.is_empty() => {
+                    let packet = held.swap_remove(n % held.len());
+                    if n % 3 > 0 { drop(packet) } else { held.extend(vector.push(packet).err()) }
+                }
+                5 => cache.free_from(&mut vector, n),
+                _ => {}
+            }
+            let lanes = vector.buffers()[..vector.len()].iter().copied();
+            let mut owners: Vec<u32> = lanes.filter(|id| *id != crate::vector::NONE).collect();
+            owners.extend(held.iter().map(crate::Packet::buffer));
+            let distinct: BTreeSet<u32> = owners.iter().copied().collect();
+            prop_assert_eq!(distinct.len(), owners.len());
+            let (plain, jumbo): (Vec<u32>, Vec<u32>) =
+                owners.iter().partition(|id| **id < pool.count());
+            prop_assert!(jumbo.iter().all(|id| (id - pool.count()).is_multiple_of(JUMBO_SLOTS)));
+            prop_assert_eq!(pool.jumbo_free() + jumbo.len() as u64, u64::from(JUMBOS));
+            let stock = pool.free() + cache.len() as u64;
+            prop_assert_eq!(stock + plain.len() as u64, u64::from(pool.count()));
+        }
+        drop((held, vector, cache));
+        prop_assert!(all_free(pool));
+    }
+}
