@@ -71,6 +71,10 @@ impl Kernel {
 #[derive(Debug)]
 pub(crate) struct Fib {
     root: Box<[AtomicU32]>,
+    /// The value of the prefix of length 0: what addresses get that no other prefix covers. It
+    /// stands beside the root, not in each of its words: a default route of its own in each of
+    /// hundreds of tables costs no memory, and changing one is a single store.
+    rest: AtomicU32,
     arena: Box<[AtomicU64]>,
     /// Words to skip so that the first page begins on a cache line. (Asking the allocator for the
     /// alignment would make it clear, and so touch, the whole arena.)
@@ -83,7 +87,7 @@ impl Fib {
         let root: Box<[AtomicU32]> = zeroed(1 << root_bits)?;
         let arena: Box<[AtomicU64]> = zeroed(words + SLACK_WORDS + LINE_WORDS)?;
         let skew = (LINE_BYTES - arena.as_ptr().addr() % LINE_BYTES) / size_of::<u64>();
-        Some(Self { root, arena, skew: skew % LINE_WORDS })
+        Some(Self { root, rest: AtomicU32::new(0), arena, skew: skew % LINE_WORDS })
     }
 
     #[inline(always)]
@@ -94,6 +98,16 @@ impl Fib {
     #[inline(always)]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         self.arena.get(self.skew..).unwrap_or(&[])
+    }
+
+    /// What an address gets that nothing else covers; 0 when there is no default route.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> u32 {
+        self.rest.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn store_rest(&self, value: u32) {
+        self.rest.store(value, Ordering::Release);
     }
 
     pub(crate) fn regions(&self) -> [Region; 2] {
@@ -165,11 +179,13 @@ fn step(words: &[AtomicU64], word: u32, six: usize) -> u32 {
     if is_child { run } else { word }
 }
 
-/// Looks up to [`LANES`] addresses up, all lanes one level at a time.
+/// Looks up to [`LANES`] addresses up, all lanes one level at a time. `rest` is the answer where
+/// nothing else covers an address.
 #[inline(always)]
 pub(crate) fn lookup_lanes<K: Key>(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: &[K],
     out: &mut [u32],
 ) {
@@ -187,6 +203,9 @@ pub(crate) fn lookup_lanes<K: Key>(
         }
         depth += STRIDE;
     }
+    for out in out.iter_mut() {
+        *out = if *out == 0 { rest } else { *out };
+    }
 }
 
 /// The scalar kernel.
@@ -194,11 +213,12 @@ pub(crate) fn lookup_lanes<K: Key>(
 pub(crate) fn lookup_scalar<K: Key>(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: &[K],
     out: &mut [u32],
 ) {
     for (keys, out) in keys.chunks(LANES).zip(out.chunks_mut(LANES)) {
-        lookup_lanes(root, words, keys, out);
+        lookup_lanes(root, words, rest, keys, out);
     }
 }
 
@@ -238,7 +258,15 @@ impl<K: Key> LpmReader<K> {
     #[inline]
     pub fn lookup(&self, key: K) -> u32 {
         let mut out = [0];
-        lookup_lanes(self.fib.root(), self.fib.words(), &[key], &mut out);
+        lookup_lanes(self.fib.root(), self.fib.words(), self.fib.rest(), &[key], &mut out);
+        out[0]
+    }
+
+    /// As [`Self::lookup`], but the prefix of length 0 (the default route) does not count.
+    #[inline]
+    pub fn lookup_beyond_default(&self, key: K) -> u32 {
+        let mut out = [0];
+        lookup_lanes(self.fib.root(), self.fib.words(), 0, &[key], &mut out);
         out[0]
     }
 
@@ -255,13 +283,13 @@ impl<K: Key> LpmReader<K> {
     /// shorter of the two slices.
     #[inline]
     pub fn lookup_batch(&self, keys: &[K], out: &mut [u32]) {
-        let (root, words) = (self.fib.root(), self.fib.words());
+        let (root, words, rest) = (self.fib.root(), self.fib.words(), self.fib.rest());
         match self.kernel {
             #[cfg(all(target_arch = "x86_64", not(loom)))]
-            Kernel::Avx512 => K::lookup_avx512(root, words, keys, out),
+            Kernel::Avx512 => K::lookup_avx512(root, words, rest, keys, out),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
-            Kernel::Bits => super::kernel::lookup_bits(root, words, keys, out),
-            _ => lookup_scalar(root, words, keys, out),
+            Kernel::Bits => super::kernel::lookup_bits(root, words, rest, keys, out),
+            _ => lookup_scalar(root, words, rest, keys, out),
         }
     }
 }

@@ -42,28 +42,35 @@ pub(crate) fn has_avx512() -> bool {
 pub(crate) fn lookup_bits<K: Key>(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: &[K],
     out: &mut [u32],
 ) {
     #[target_feature(enable = "popcnt,bmi1,bmi2")]
-    fn compiled<K: Key>(root: &[AtomicU32], words: &[AtomicU64], keys: &[K], out: &mut [u32]) {
+    fn compiled<K: Key>(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[K],
+        out: &mut [u32],
+    ) {
         let (keys16, keys_rest) = keys.as_chunks::<LANES>();
         let (out16, out_rest) = out.as_chunks_mut::<LANES>();
         for (keys, out) in keys16.iter().zip(out16.iter_mut()) {
-            lookup_lanes(root, words, keys, out);
+            lookup_lanes(root, words, rest, keys, out);
         }
         if keys16.len() == out16.len() {
-            lookup_lanes(root, words, keys_rest, out_rest);
+            lookup_lanes(root, words, rest, keys_rest, out_rest);
         } else {
             let done = LANES * keys16.len().min(out16.len());
-            lookup_scalar(root, words, &keys[done..], &mut out[done..]);
+            lookup_scalar(root, words, rest, &keys[done..], &mut out[done..]);
         }
     }
     if has_bits() {
         // SAFETY: the CPU has the features, checked just now.
-        unsafe { compiled(root, words, keys, out) }
+        unsafe { compiled(root, words, rest, keys, out) }
     } else {
-        lookup_scalar(root, words, keys, out);
+        lookup_scalar(root, words, rest, keys, out);
     }
 }
 
@@ -76,26 +83,28 @@ fn fits_avx512<K: Key>(root: &[AtomicU32], words: &[AtomicU64]) -> bool {
 pub(crate) fn lookup_ip4_avx512(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: &[u32],
     out: &mut [u32],
 ) {
     if !fits_avx512::<u32>(root, words) {
-        return lookup_scalar(root, words, keys, out);
+        return lookup_scalar(root, words, rest, keys, out);
     }
     let lanes = keys.len().min(out.len());
     // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
-    unsafe { ip4_avx512(root, words, &keys[..lanes], &mut out[..lanes]) }
+    unsafe { ip4_avx512(root, words, rest, &keys[..lanes], &mut out[..lanes]) }
 }
 
 /// IPv6, 16 lanes at a time with gathers; prefixes longer than 62 bits are finished one by one.
 pub(crate) fn lookup_ip6_avx512(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: &[u128],
     out: &mut [u32],
 ) {
     if !fits_avx512::<u128>(root, words) {
-        return lookup_scalar(root, words, keys, out);
+        return lookup_scalar(root, words, rest, keys, out);
     }
     let lanes = keys.len().min(out.len());
     let (keys16, keys_rest) = keys[..lanes].as_chunks::<LANES>();
@@ -104,17 +113,17 @@ pub(crate) fn lookup_ip6_avx512(
     let (out_groups, out16) = out16.as_chunks_mut::<GROUPS>();
     for (keys, out) in keys_groups.iter().zip(out_groups) {
         // SAFETY: the CPU has the features and the arrays their sizes, checked just now.
-        unsafe { ip6_avx512(root, words, keys, out) }
+        unsafe { ip6_avx512(root, words, rest, keys, out) }
     }
     for (keys, out) in keys16.iter().zip(out16) {
         // SAFETY: as above.
-        unsafe { ip6_avx512(root, words, &[*keys], array::from_mut(out)) }
+        unsafe { ip6_avx512(root, words, rest, &[*keys], array::from_mut(out)) }
     }
     if !keys_rest.is_empty() {
         let (mut keys, mut found) = ([[0; LANES]], [[0; LANES]]);
         keys[0][..keys_rest.len()].copy_from_slice(keys_rest);
         // SAFETY: as above.
-        unsafe { ip6_avx512(root, words, &keys, &mut found) }
+        unsafe { ip6_avx512(root, words, rest, &keys, &mut found) }
         out_rest.copy_from_slice(&found[0][..out_rest.len()]);
     }
 }
@@ -122,7 +131,13 @@ pub(crate) fn lookup_ip6_avx512(
 /// # Safety
 /// `root` has 2^18 words, `words` more than `SLACK_WORDS`, `keys` is as long as `out`.
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out: &mut [u32]) {
+unsafe fn ip4_avx512(
+    root: &[AtomicU32],
+    words: &[AtomicU64],
+    rest: u32,
+    keys: &[u32],
+    out: &mut [u32],
+) {
     let (keys16, keys_rest) = keys.as_chunks::<LANES>();
     let (out16, out_rest) = out.as_chunks_mut::<LANES>();
     let (keys_groups, keys16) = keys16.as_chunks::<GROUPS>();
@@ -131,7 +146,7 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
         // SAFETY: groups are arrays of 64 bytes; `ip4_lanes` as above.
         unsafe {
             let keys = keys.each_ref().map(|keys| _mm512_loadu_si512(keys.as_ptr().cast()));
-            let found = ip4_lanes(root, words, keys);
+            let found = ip4_lanes(root, words, rest, keys);
             for (out, found) in out.iter_mut().zip(found) {
                 _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
             }
@@ -141,7 +156,7 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
         // SAFETY: both are arrays of 64 bytes; `ip4_lanes` as above.
         unsafe {
             let keys = _mm512_loadu_si512(keys.as_ptr().cast());
-            let [found] = ip4_lanes(root, words, [keys]);
+            let [found] = ip4_lanes(root, words, rest, [keys]);
             _mm512_storeu_si512(out.as_mut_ptr().cast(), found);
         }
     }
@@ -150,7 +165,7 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
         // SAFETY: the mask keeps load and store within the slices; `ip4_lanes` as above.
         unsafe {
             let keys = _mm512_maskz_loadu_epi32(lanes, keys_rest.as_ptr().cast());
-            let [found] = ip4_lanes(root, words, [keys]);
+            let [found] = ip4_lanes(root, words, rest, [keys]);
             _mm512_mask_storeu_epi32(out_rest.as_mut_ptr().cast(), lanes, found);
         }
     }
@@ -163,6 +178,7 @@ unsafe fn ip4_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[u32], out:
 unsafe fn ip4_lanes<const N: usize>(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: [__m512i; N],
 ) -> [__m512i; N] {
     let mut found = keys;
@@ -189,7 +205,15 @@ unsafe fn ip4_lanes<const N: usize>(
             found[group] = unsafe { step16(words, found[group], children[group], low, high) };
         }
     }
-    found
+    found.map(|found| or_rest(found, rest))
+}
+
+/// The rest where nothing was found.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn or_rest(found: __m512i, rest: u32) -> __m512i {
+    let nothing = _mm512_testn_epi32_mask(found, found);
+    _mm512_mask_set1_epi32(found, nothing, rest as i32)
 }
 
 /// Walks `N` times 16 addresses down together. A level is two gathers of which the second waits
@@ -202,6 +226,7 @@ unsafe fn ip4_lanes<const N: usize>(
 unsafe fn ip6_avx512<const N: usize>(
     root: &[AtomicU32],
     words: &[AtomicU64],
+    rest: u32,
     keys: &[[u128; LANES]; N],
     out: &mut [[u32; LANES]; N],
 ) {
@@ -236,12 +261,12 @@ unsafe fn ip6_avx512<const N: usize>(
     }
     for group in 0..N {
         // SAFETY: each group of `out` is one vector.
-        unsafe { _mm512_storeu_si512(out[group].as_mut_ptr().cast(), found[group]) };
+        unsafe { _mm512_storeu_si512(out[group].as_mut_ptr().cast(), or_rest(found[group], rest)) };
         let mut children = _mm512_movepi32_mask(found[group]);
         while children != 0 {
             let lane = children.trailing_zeros() as usize;
             let (keys, out) = (&keys[group][lane..=lane], &mut out[group][lane..=lane]);
-            lookup_lanes(root, words, keys, out);
+            lookup_lanes(root, words, rest, keys, out);
             children &= children - 1;
         }
     }

@@ -43,7 +43,13 @@ pub trait Key: sealed::Sealed + Copy + Debug + Eq + Hash + LowerHex + Ord + Send
     /// The fastest look-up of this family with AVX-512.
     #[doc(hidden)]
     #[cfg(all(target_arch = "x86_64", not(loom)))]
-    fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]);
+    fn lookup_avx512(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[Self],
+        out: &mut [u32],
+    );
 }
 
 impl Key for u32 {
@@ -71,8 +77,14 @@ impl Key for u32 {
         self | (((bits as u64) << (64 - depth - len)) >> 32) as u32
     }
     #[cfg(all(target_arch = "x86_64", not(loom)))]
-    fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]) {
-        super::kernel::lookup_ip4_avx512(root, words, keys, out);
+    fn lookup_avx512(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[Self],
+        out: &mut [u32],
+    ) {
+        super::kernel::lookup_ip4_avx512(root, words, rest, keys, out);
     }
 }
 
@@ -101,8 +113,14 @@ impl Key for u128 {
         self | ((bits as u128) << (128 - depth - len))
     }
     #[cfg(all(target_arch = "x86_64", not(loom)))]
-    fn lookup_avx512(root: &[AtomicU32], words: &[AtomicU64], keys: &[Self], out: &mut [u32]) {
-        super::kernel::lookup_ip6_avx512(root, words, keys, out);
+    fn lookup_avx512(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[Self],
+        out: &mut [u32],
+    ) {
+        super::kernel::lookup_ip6_avx512(root, words, rest, keys, out);
     }
 }
 

@@ -84,6 +84,10 @@ impl<K: Key> Lpm<K> {
     pub(super) fn set_short(&mut self, prefix: K, len: u8, value: u32) -> Result<(), LpmError> {
         let cell = Self::short_cell(prefix, len);
         let old = core::mem::replace(&mut self.short[cell], value);
+        if len == 0 {
+            self.fib.store_rest(value);
+            return Ok(());
+        }
         let keep = if value == 0 { 0 } else { self.reserve };
         let cover = self.short_cover(cell);
         let mut ranges = Vec::new();

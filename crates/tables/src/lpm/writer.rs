@@ -169,7 +169,8 @@ impl<K: Key> Lpm<K> {
     /// The value of the longest prefix that covers `key`; 0 when there is none.
     pub fn lookup(&self, key: K) -> u32 {
         let mut out = [0];
-        super::fib::lookup_lanes(self.fib.root(), self.fib.words(), &[key], &mut out);
+        let fib = &*self.fib;
+        super::fib::lookup_lanes(fib.root(), fib.words(), fib.rest(), &[key], &mut out);
         out[0]
     }
 
@@ -330,13 +331,14 @@ impl<K: Key> Lpm<K> {
         }
     }
 
-    /// The value of the longest short prefix at or above a cell of the heap.
+    /// The value of the longest short prefix at or above a cell of the heap. The default route,
+    /// in cell 1, covers nothing: look-ups know it by themselves.
     pub(super) fn short_cover(&self, cell: usize) -> u32 {
         let mut cell = cell;
-        while cell > 0 && self.short[cell] == 0 {
+        while cell > 1 && self.short[cell] == 0 {
             cell >>= 1;
         }
-        self.short[cell]
+        if cell > 1 { self.short[cell] } else { 0 }
     }
 }
 
