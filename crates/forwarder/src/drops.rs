@@ -73,7 +73,8 @@ reasons! {
     NdMalformed "nd-malformed" "a neighbour discovery message that fails its checks (RFC 4861 7.1)";
     NdLimited "nd-limited" "more neighbour discovery than the control budget allows";
     TcpNoListener "tcp-no-listener" "a TCP segment for ourselves: nothing listens";
-    ReversePath "reverse-path" "the source is not reachable through this interface (uRPF, RFC 3704)";
+    ReversePathStrict "reverse-path-strict" "the way back to the source does not lead through this interface (uRPF, RFC 3704 2.2)";
+    ReversePathLoose "reverse-path-loose" "there is no way back to the source (uRPF, RFC 3704 2.4)";
     IcmpLimited "icmp-limited" "an ICMP error or echo reply beyond the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
     IcmpNotAllowed "icmp-not-allowed" "an error about an ICMP error, a group, or a later fragment: never answered";
     NeighborLimited "neighbor-limited" "more packets to unresolved neighbours than the control budget allows";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
 use stoa_engine::arc::FeatureArc;
-use stoa_engine::quiescence::{Published, Quiescence};
+use stoa_engine::quiescence::{Published, Quiescence, Reader};
 use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
@@ -60,6 +60,8 @@ pub struct InterfaceAddresses {
     pub ip6: Vec<(Ipv6Addr, u8)>,
     /// The link-local address.
     pub link_local: Option<Ipv6Addr>,
+    /// The VRF of the interface, as [`InterfaceLine::vrf`].
+    pub vrf: u32,
 }
 
 /// The addresses of all interfaces.
@@ -75,20 +77,64 @@ impl Addresses {
         self.by_interface.get(interface as usize)
     }
 
-    /// The IPv4 address to answer from: the interface's own, else any of ours.
+    /// The IPv4 address to answer from: the interface's own, else any of ours in its VRF.
     pub fn source4(&self, interface: u32) -> Option<Ipv4Addr> {
         let own = self.of(interface).and_then(|addresses| addresses.ip4.first());
-        let any = || self.by_interface.iter().find_map(|addresses| addresses.ip4.first());
+        let any = || self.beside(interface).find_map(|addresses| addresses.ip4.first());
         own.or_else(any).map(|(address, _)| *address)
     }
 
+    /// The interfaces of the same VRF.
+    fn beside(&self, interface: u32) -> impl Iterator<Item = &InterfaceAddresses> {
+        let vrf = self.of(interface).map(|addresses| addresses.vrf);
+        self.by_interface.iter().filter(move |addresses| Some(addresses.vrf) == vrf)
+    }
+
     /// The IPv6 address to answer from: the interface's own, else any global one
-    /// of ours, else the link-local one.
+    /// of ours in its VRF, else the link-local one.
     pub fn source6(&self, interface: u32) -> Option<Ipv6Addr> {
         let own = self.of(interface).and_then(|addresses| addresses.ip6.first());
-        let any = || self.by_interface.iter().find_map(|addresses| addresses.ip6.first());
+        let any = || self.beside(interface).find_map(|addresses| addresses.ip6.first());
         let link_local = || self.of(interface).and_then(|addresses| addresses.link_local);
         own.or_else(any).map(|(address, _)| *address).or_else(link_local)
+    }
+}
+
+/// The name of the default VRF in [`InterfaceLine::vrf`].
+pub const DEFAULT_VRF: u32 = 0;
+
+/// The slot in the name of a VRF; the rest of the name says which use of the slot it is.
+const SLOT_BITS: u32 = 12;
+
+/// The name by which workers know a VRF: its slot, and how often that was used before, so that
+/// a worker that is late never looks into the table of a slot's next owner.
+pub fn vrf_name(slot: usize, generation: u32) -> u32 {
+    slot as u32 & ((1 << SLOT_BITS) - 1) | generation << SLOT_BITS
+}
+
+/// The routes of one VRF.
+#[derive(Clone)]
+pub struct VrfReaders {
+    /// See [`vrf_name`].
+    pub name: u32,
+    /// IPv4 routes.
+    pub ip4: Ip4LpmReader,
+    /// IPv6 routes.
+    pub ip6: Ip6LpmReader,
+}
+
+/// The routes of all VRFs but the default one.
+#[derive(Clone, Default)]
+pub struct VrfTables {
+    /// By slot; the first is never used.
+    pub by_slot: Vec<Option<VrfReaders>>,
+}
+
+impl VrfTables {
+    /// The routes of the VRF of that name.
+    pub fn of(&self, name: u32) -> Option<&VrfReaders> {
+        let slot = (name & ((1 << SLOT_BITS) - 1)) as usize;
+        self.by_slot.get(slot)?.as_ref().filter(|readers| readers.name == name)
     }
 }
 
@@ -99,11 +145,13 @@ pub struct Shared {
     pub vlans: Published<VlanTables>,
     /// Addresses to answer from.
     pub addresses: Published<Addresses>,
-    /// IPv4 routes.
+    /// IPv4 routes of the default VRF.
     pub ip4: Ip4LpmReader,
-    /// IPv6 routes.
+    /// IPv6 routes of the default VRF.
     pub ip6: Ip6LpmReader,
-    /// What routes lead to.
+    /// Routes of all other VRFs.
+    pub vrfs: Published<VrfTables>,
+    /// What routes of all VRFs lead to.
     pub next_hops: NextHopReader,
     /// How packets leave.
     pub adjacencies: AdjacencyReader,
@@ -117,9 +165,9 @@ pub struct Shared {
 
 /// The tables that a forwarder was made with.
 pub struct Readers {
-    /// IPv4 routes.
+    /// IPv4 routes of the default VRF.
     pub ip4: Ip4LpmReader,
-    /// IPv6 routes.
+    /// IPv6 routes of the default VRF.
     pub ip6: Ip6LpmReader,
     /// Next hops.
     pub next_hops: NextHopReader,
@@ -142,12 +190,31 @@ impl Shared {
             addresses: Published::new(Addresses::default(), quiescence),
             ip4,
             ip6,
+            vrfs: Published::new(VrfTables::default(), quiescence),
             next_hops,
             adjacencies,
             features4: FeatureArc::new(FEATURES4),
             features6: FeatureArc::new(FEATURES6),
             kernel,
         }
+    }
+
+    /// The IPv4 routes of a VRF ([`InterfaceLine::vrf`]); `None` when it is no more.
+    #[inline(always)]
+    pub fn ip4_table<'a>(&'a self, vrf: u32, reader: &'a Reader) -> Option<&'a Ip4LpmReader> {
+        if vrf == DEFAULT_VRF {
+            return Some(&self.ip4);
+        }
+        self.vrfs.read(reader).of(vrf).map(|readers| &readers.ip4)
+    }
+
+    /// The IPv6 routes of a VRF ([`InterfaceLine::vrf`]); `None` when it is no more.
+    #[inline(always)]
+    pub fn ip6_table<'a>(&'a self, vrf: u32, reader: &'a Reader) -> Option<&'a Ip6LpmReader> {
+        if vrf == DEFAULT_VRF {
+            return Some(&self.ip6);
+        }
+        self.vrfs.read(reader).of(vrf).map(|readers| &readers.ip6)
     }
 
     /// What workers know of an interface.

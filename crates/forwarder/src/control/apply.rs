@@ -6,10 +6,11 @@ use std::sync::Arc;
 use stoa_api::v1;
 use stoa_ports::OpenError;
 
-use super::fib::{Full, Limits};
+use super::limits::{Full, Limits, Table};
 use super::plane::{Plane, StartError};
 use super::ports::Open;
 use super::routes::broadcasts;
+use super::vrfs::{Slot, VRFS};
 use super::wanted::{Interface, Prefix, Route, Wanted, Workers};
 
 /// Why a wanted state was refused: reasons, and whether it was for lack of room.
@@ -29,8 +30,7 @@ impl Refused {
     }
 
     fn full(place: impl Into<String>, full: &Full) -> Self {
-        let mend = "Ask for less, or raise the limit.";
-        Self { is_full: true, ..Self::one(place, full, mend) }
+        Self { is_full: true, ..Self::one(place, full, &full.table.mend()) }
     }
 
     fn port(name: &str, error: &OpenError) -> Self {
@@ -111,18 +111,28 @@ impl Forwarder {
             let why = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
             return Err(Refused::one("workers", why, "Restart Stoa to change them."));
         }
-        let count = |is_ip4: bool| {
-            let of = |prefix: &&Prefix| prefix.0.is_ipv4() == is_ip4;
-            wanted.routes.keys().filter(of).count()
-        };
-        for (is_ip4, limit) in [(true, self.limits.routes4), (false, self.limits.routes6)] {
-            let routes = count(is_ip4);
-            if routes > limit {
-                let why = format!("{routes} routes are more than the {limit} that fit");
-                return Err(Refused {
-                    is_full: true,
-                    ..Refused::one("routes", why, "Ask for less.")
-                });
+        let vrfs = wanted.vrfs.len() + 1;
+        if vrfs > VRFS {
+            let why = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
+            return Err(Refused::full("vrfs", &Full::of(Table::Vrfs, why)));
+        }
+        for (vrf, routes) in wanted.all_routes() {
+            let of =
+                |is_ip4: bool| routes.keys().filter(|prefix| prefix.0.is_ipv4() == is_ip4).count();
+            let Limits { routes4, routes6, vrf_routes, .. } = self.limits;
+            let both = if vrf.is_empty() {
+                [(true, routes4, Table::Ip4Routes), (false, routes6, Table::Ip6Routes)]
+            } else {
+                [(true, vrf_routes, Table::VrfRoutes), (false, vrf_routes, Table::VrfRoutes)]
+            };
+            for (is_ip4, limit, table) in both {
+                let routes = of(is_ip4);
+                if routes > limit {
+                    let why = format!("{routes} routes are more than the {limit} that fit");
+                    let place =
+                        if vrf.is_empty() { "routes" } else { &format!("routes of VRF {vrf}") };
+                    return Err(Refused::full(place, &Full::of(table, why)));
+                }
             }
         }
         Ok(())
@@ -152,15 +162,17 @@ impl Plane {
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         self.open_added(wanted, &mut applied)?;
-        let routes = whole_table(&wanted.routes);
-        applied.routes_removed = self.remove_stale_routes(&routes);
+        self.add_vrfs(wanted).map_err(|full| Refused::full("vrfs", &full))?;
+        let refusals = refusals_of(wanted);
+        applied.routes_removed = self.remove_stale_routes(wanted, &refusals);
         self.remove_stale_interfaces(wanted);
         self.reopen_changed(wanted, &mut applied)?;
         self.close_stale(wanted, &mut applied);
         self.set_interfaces(wanted)?;
         self.publish_interfaces();
         self.set_neighbors(wanted)?;
-        applied.routes_added = self.add_routes(&routes)?;
+        applied.routes_added = self.add_routes(wanted, &refusals)?;
+        self.remove_stale_vrfs(wanted);
         self.review_host_routes();
         self.fib.settle();
         self.graveyard.sweep();
@@ -234,11 +246,20 @@ impl Plane {
         }
     }
 
-    fn remove_stale_routes(&mut self, wanted: &BTreeMap<Prefix, Route>) -> u32 {
-        let stale: Vec<Prefix> =
-            self.routes.keys().filter(|prefix| !wanted.contains_key(*prefix)).copied().collect();
-        for prefix in &stale {
-            self.remove_route(*prefix);
+    fn remove_stale_routes(&mut self, wanted: &Wanted, refusals: &Refusals) -> u32 {
+        let mut stale: Vec<(Slot, Prefix)> = Vec::new();
+        for (slot, state) in self.vrfs.iter() {
+            let routes = wanted.routes_of(&state.name);
+            let refusals = refusals.get(state.name.as_str());
+            let stays = |prefix: &Prefix| {
+                routes.is_some_and(|routes| routes.contains_key(prefix))
+                    || refusals.is_some_and(|refusals| refusals.contains_key(prefix))
+            };
+            let gone = state.routes.keys().filter(|prefix| !stays(prefix));
+            stale.extend(gone.map(|prefix| (slot, *prefix)));
+        }
+        for (slot, prefix) in &stale {
+            self.remove_route(*slot, *prefix);
         }
         stale.len() as u32
     }
@@ -261,14 +282,14 @@ impl Plane {
     /// them come back when routes are added.
     fn drop_routes_through(&mut self, index: u32) {
         let through = |keys: &Vec<super::fib::PathKey>| keys.iter().any(|k| k.interface == index);
-        let prefixes: Vec<Prefix> = self
-            .routes
-            .iter()
-            .filter(|(_, installed)| installed.set.as_ref().is_some_and(through))
-            .map(|(prefix, _)| *prefix)
-            .collect();
-        for prefix in prefixes {
-            self.remove_route(prefix);
+        let mut gone: Vec<(Slot, Prefix)> = Vec::new();
+        for (slot, state) in self.vrfs.iter() {
+            let led =
+                state.routes.iter().filter(|(_, route)| route.set.as_ref().is_some_and(through));
+            gone.extend(led.map(|(prefix, _)| (slot, *prefix)));
+        }
+        for (slot, prefix) in gone {
+            self.remove_route(slot, prefix);
         }
     }
 
@@ -313,27 +334,39 @@ impl Plane {
         Ok(())
     }
 
-    fn add_routes(&mut self, wanted: &BTreeMap<Prefix, Route>) -> Result<u32, Refused> {
+    fn add_routes(&mut self, wanted: &Wanted, refusals: &Refusals) -> Result<u32, Refused> {
         let mut added = 0;
-        for (prefix, route) in wanted {
-            if self.routes.get(prefix).is_some_and(|installed| installed.route == *route) {
-                continue;
+        for (vrf, routes) in wanted.all_routes() {
+            let Some(slot) = self.vrfs.slot_of(vrf) else { continue };
+            let refusals = refusals.get(vrf).into_iter().flatten();
+            for (prefix, route) in routes.iter().chain(refusals) {
+                let here = self.vrfs.route(slot, prefix);
+                if here.is_some_and(|installed| installed.route == *route) {
+                    continue;
+                }
+                let place = || format!("route {}/{}", prefix.0, prefix.1);
+                self.set_route(slot, *prefix, route)
+                    .map_err(|full| Refused::full(place(), &full))?;
+                added += 1;
             }
-            let place = || format!("route {}/{}", prefix.0, prefix.1);
-            self.set_route(*prefix, route).map_err(|full| Refused::full(place(), &full))?;
-            added += 1;
         }
         Ok(added)
     }
 }
 
-/// The wanted routes and the refusals that directly connected networks bring.
-fn whole_table(wanted: &BTreeMap<Prefix, Route>) -> BTreeMap<Prefix, Route> {
-    let mut table = wanted.clone();
-    for (prefix, route) in wanted {
-        for (prefix, refusal) in broadcasts(*prefix, route) {
-            table.entry(prefix).or_insert(refusal);
+/// By VRF, the refusals that directly connected networks bring and no wanted route overrides.
+type Refusals<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
+
+fn refusals_of(wanted: &Wanted) -> Refusals<'_> {
+    let mut all = Refusals::new();
+    for (vrf, routes) in wanted.all_routes() {
+        for (prefix, route) in routes {
+            for (prefix, refusal) in broadcasts(*prefix, route) {
+                if !routes.contains_key(&prefix) {
+                    all.entry(vrf).or_default().insert(prefix, refusal);
+                }
+            }
         }
     }
-    table
+    all
 }

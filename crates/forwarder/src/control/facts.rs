@@ -7,10 +7,14 @@ use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
 use super::plane::{InterfaceState, Plane};
+use super::vrfs::{Slot, VrfState};
 use super::wanted::{Action, Prefix};
 use crate::drops;
 use crate::nodes::NODES;
 use crate::shared::Verdict;
+
+/// What asks for the routes of all VRFs.
+const ALL_VRFS: &str = "all";
 
 /// How busy one worker was over the last second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,29 +91,40 @@ impl Plane {
             detail: detail.unwrap_or_default(),
             rx_queues: port.map_or(0, |port| port.queues.0),
             tx_queues: port.map_or(0, |port| port.queues.1),
+            vrf: state.wanted.vrf.clone(),
         }
     }
 
-    /// Routes of a family (4, 6, or 0 for both), or the one that covers an address.
+    /// Routes of a family (4, 6, or 0 for both), or the one that covers an address; of one
+    /// VRF, or of all of them.
     pub fn list_routes(&self, request: &v1::ListRoutesRequest) -> Vec<v1::RouteState> {
-        if let Some(wanted) = &request.longest_match {
-            let Some(address) = super::wanted::address(&wanted.address) else { return Vec::new() };
-            let covering = (0..=super::wanted::bits(address)).rev().find_map(|length| {
-                let prefix = (super::wanted::network(address, length), length);
-                self.routes.contains_key(&prefix).then_some(prefix)
-            });
-            return covering.and_then(|prefix| self.route(&prefix)).into_iter().collect();
+        let is_asked =
+            |(_, state): &(Slot, &VrfState)| request.vrf == ALL_VRFS || request.vrf == state.name;
+        let mut routes = Vec::new();
+        for (slot, state) in self.vrfs.iter().filter(is_asked) {
+            if let Some(wanted) = &request.longest_match {
+                let Some(address) = super::wanted::address(&wanted.address) else { break };
+                let covering = (0..=super::wanted::bits(address)).rev().find_map(|length| {
+                    let prefix = (super::wanted::network(address, length), length);
+                    state.routes.contains_key(&prefix).then_some(prefix)
+                });
+                routes.extend(covering.and_then(|prefix| self.route(slot, &prefix)));
+                continue;
+            }
+            let is_asked = |prefix: &&Prefix| match request.family {
+                4 => prefix.0.is_ipv4(),
+                6 => prefix.0.is_ipv6(),
+                _ => true,
+            };
+            let prefixes = state.routes.keys().filter(is_asked);
+            routes.extend(prefixes.filter_map(|prefix| self.route(slot, prefix)));
         }
-        let is_asked = |prefix: &&Prefix| match request.family {
-            4 => prefix.0.is_ipv4(),
-            6 => prefix.0.is_ipv6(),
-            _ => true,
-        };
-        self.routes.keys().filter(is_asked).filter_map(|prefix| self.route(prefix)).collect()
+        routes
     }
 
-    fn route(&self, prefix: &Prefix) -> Option<v1::RouteState> {
-        let installed = self.routes.get(prefix)?;
+    fn route(&self, slot: Slot, prefix: &Prefix) -> Option<v1::RouteState> {
+        let state = self.vrfs.get(slot)?;
+        let installed = state.routes.get(prefix)?;
         let action = match &installed.route.action {
             // A network's broadcast addresses come with it and are not listed.
             Action::Verdict(Verdict::Broadcast) => return None,
@@ -134,6 +149,7 @@ impl Plane {
             prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
             protocol: installed.route.protocol,
             action: Some(action),
+            vrf: state.name.clone(),
         };
         let (state, packets, bytes) = self.route_state(installed.set.as_deref());
         Some(v1::RouteState { route: Some(route), state: state.to_owned(), packets, bytes })
@@ -180,8 +196,10 @@ impl Plane {
         let now = self.now();
         let show =
             |(key, entry): (&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
+                let interface = self.interface(key.0)?;
                 Some(v1::NeighborState {
-                    interface: self.interface(key.0)?.name.clone(),
+                    interface: interface.name.clone(),
+                    vrf: interface.wanted.vrf.clone(),
                     address: octets(key.1),
                     mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
                     state: entry.state.name().to_owned(),

@@ -9,49 +9,13 @@ use std::sync::Arc;
 use stoa_engine::quiescence::Quiescence;
 use stoa_tables::adjacency::{Adjacencies, Adjacency};
 use stoa_tables::grace::Reclaim;
-use stoa_tables::lpm::{Ip4Lpm, Ip6Lpm, LpmCapacity, LpmError};
+use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity, LpmError};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHops};
 
+use super::limits::{Full, Limits, Refusals, Table};
+use super::vrfs::{DEFAULT, Slot};
 use super::wanted::{Prefix, bits};
 use crate::shared::{Readers, Verdict};
-
-/// Limits of the forwarding tables.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// IPv4 prefixes.
-    pub routes4: usize,
-    /// IPv6 prefixes.
-    pub routes6: usize,
-    /// Next hops: sets of paths, and neighbours.
-    pub next_hops: usize,
-    /// Adjacencies: neighbours and interfaces.
-    pub adjacencies: usize,
-    /// Neighbours.
-    pub neighbors: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            routes4: 2 << 20,
-            routes6: 1 << 20,
-            next_hops: 1 << 17,
-            adjacencies: 1 << 16,
-            neighbors: 1 << 14,
-        }
-    }
-}
-
-/// Why the tables refused.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct Full(String);
-
-impl Full {
-    pub(super) fn of(error: impl std::fmt::Display) -> Self {
-        Self(error.to_string())
-    }
-}
 
 /// One path of a set, by index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,33 +39,65 @@ pub struct PathSet {
     pub users: u32,
 }
 
-/// Writer of all tables.
-pub struct Fib {
+/// The prefixes of one VRF.
+struct Prefixes {
     ip4: Ip4Lpm,
     ip6: Ip6Lpm,
+}
+
+impl Prefixes {
+    fn new(routes4: usize, routes6: usize) -> Option<Self> {
+        let ip4 = Ip4Lpm::new(LpmCapacity::for_routes(routes4))?;
+        Some(Self { ip4, ip6: Ip6Lpm::new(LpmCapacity::for_routes(routes6))? })
+    }
+}
+
+/// What the tables hold and can hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    pub(super) routes4: (usize, usize),
+    pub(super) routes6: (usize, usize),
+    /// Of the fullest VRF and family, the default one left aside.
+    pub(super) vrf_routes: (usize, usize),
+    pub(super) next_hops: (usize, usize),
+    pub(super) adjacencies: (usize, usize),
+}
+
+/// Writer of all tables.
+pub struct Fib {
+    /// By slot; the default VRF is always there.
+    vrfs: Vec<Option<Prefixes>>,
+    vrf_routes: usize,
     hops: NextHops,
     adjacencies: Adjacencies,
     verdicts: HashMap<u8, u32>,
     /// Sets of paths by what they are made of.
     pub sets: BTreeMap<Vec<PathKey>, PathSet>,
+    /// How often each table was full.
+    pub refusals: Refusals,
     quiescence: Arc<Quiescence>,
 }
 
+fn no_memory() -> Full {
+    Full::of(Table::Ip4Routes, "no memory for the forwarding tables")
+}
+
 impl Fib {
-    /// Empty tables.
+    /// Empty tables of the default VRF.
     ///
     /// # Errors
     /// The system has not the memory.
     pub fn new(limits: Limits, quiescence: Arc<Quiescence>) -> Result<Self, Full> {
-        let none = || Full("no memory for the forwarding tables".to_owned());
         let hops = NextHopCapacity { objects: limits.next_hops, buckets: limits.next_hops * 16 };
+        let default = Prefixes::new(limits.routes4, limits.routes6).ok_or_else(no_memory)?;
         let mut fib = Self {
-            ip4: Ip4Lpm::new(LpmCapacity::for_routes(limits.routes4)).ok_or_else(none)?,
-            ip6: Ip6Lpm::new(LpmCapacity::for_routes(limits.routes6)).ok_or_else(none)?,
-            hops: NextHops::new(hops).ok_or_else(none)?,
+            vrfs: vec![Some(default)],
+            vrf_routes: limits.vrf_routes,
+            hops: NextHops::new(hops).ok_or_else(no_memory)?,
             adjacencies: Adjacencies::new(limits.adjacencies),
             verdicts: HashMap::new(),
             sets: BTreeMap::new(),
+            refusals: Refusals::default(),
             quiescence,
         };
         for verdict in [
@@ -118,13 +114,55 @@ impl Fib {
         Ok(fib)
     }
 
-    /// What workers read.
-    pub fn readers(&self) -> Readers {
-        Readers {
-            ip4: self.ip4.reader(),
-            ip6: self.ip6.reader(),
-            next_hops: self.hops.reader(),
-            adjacencies: self.adjacencies.reader(),
+    /// What workers read; `None` is never the answer for a forwarder that was made.
+    pub fn readers(&self) -> Option<Readers> {
+        let (ip4, ip6) = self.vrf_readers(DEFAULT)?;
+        let (next_hops, adjacencies) = (self.hops.reader(), self.adjacencies.reader());
+        Some(Readers { ip4, ip6, next_hops, adjacencies })
+    }
+
+    /// Empty tables of another VRF.
+    pub(super) fn add_vrf(&mut self, slot: Slot) -> Result<(), Full> {
+        let Some(prefixes) = Prefixes::new(self.vrf_routes, self.vrf_routes) else {
+            return Err(self.refusals.full(Table::Vrfs, "no memory for the tables of a VRF"));
+        };
+        if slot >= self.vrfs.len() {
+            self.vrfs.resize_with(slot + 1, || None);
+        }
+        self.vrfs[slot] = Some(prefixes);
+        Ok(())
+    }
+
+    /// Forgets a VRF. Workers that still look into its tables keep them alive.
+    pub(super) fn remove_vrf(&mut self, slot: Slot) {
+        if slot != DEFAULT
+            && let Some(prefixes) = self.vrfs.get_mut(slot)
+        {
+            *prefixes = None;
+        }
+    }
+
+    /// What workers read of a VRF.
+    pub(super) fn vrf_readers(&self, slot: Slot) -> Option<(Ip4LpmReader, Ip6LpmReader)> {
+        let prefixes = self.vrfs.get(slot)?.as_ref()?;
+        Some((prefixes.ip4.reader(), prefixes.ip6.reader()))
+    }
+
+    /// What the tables hold and can hold.
+    pub(super) fn usage(&self) -> Usage {
+        let of = |prefixes: &Prefixes| {
+            let (ip4, ip6) = (&prefixes.ip4, &prefixes.ip6);
+            ((ip4.len(), ip4.capacity()), (ip6.len(), ip6.capacity()))
+        };
+        let mut all = self.vrfs.iter().flatten().map(of);
+        let (routes4, routes6) = all.next().unwrap_or_default();
+        let fullest = all.map(|(ip4, ip6)| ip4.0.max(ip6.0)).max();
+        Usage {
+            routes4,
+            routes6,
+            vrf_routes: (fullest.unwrap_or(0), self.vrf_routes),
+            next_hops: (self.hops.len(), self.hops.capacity()),
+            adjacencies: (self.adjacencies.len(), self.adjacencies.capacity()),
         }
     }
 
@@ -133,41 +171,65 @@ impl Fib {
         self.verdicts.get(&(verdict as u8)).copied().unwrap_or(0)
     }
 
-    /// Points a prefix to a next hop.
-    pub fn insert(&mut self, (address, length): Prefix, hop: u32) -> Result<(), Full> {
-        match address {
-            IpAddr::V4(ip) => self.ip4.insert(ip.into(), length, hop),
-            IpAddr::V6(ip) => self.ip6.insert(ip.into(), length, hop),
+    /// Points a prefix of a VRF to a next hop.
+    pub(super) fn insert(
+        &mut self,
+        slot: Slot,
+        (address, length): Prefix,
+        hop: u32,
+    ) -> Result<(), Full> {
+        let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut);
+        let prefixes = prefixes.ok_or_else(|| Full::of(Table::Vrfs, "there is no such VRF"))?;
+        let (done, limit) = match address {
+            IpAddr::V4(ip) => {
+                (prefixes.ip4.insert(ip.into(), length, hop), prefixes.ip4.capacity())
+            }
+            IpAddr::V6(ip) => {
+                (prefixes.ip6.insert(ip.into(), length, hop), prefixes.ip6.capacity())
+            }
+        };
+        let table = match (slot, address) {
+            (DEFAULT, IpAddr::V4(_)) => Table::Ip4Routes,
+            (DEFAULT, IpAddr::V6(_)) => Table::Ip6Routes,
+            _ => Table::VrfRoutes,
+        };
+        match done {
+            Ok(_) => Ok(()),
+            Err(LpmError::Full(what)) => {
+                let why = format!("no room: {what} for {limit} prefixes are used up");
+                Err(self.refusals.full(table, why))
+            }
+            Err(error) => Err(Full::of(table, error)),
         }
-        .map(|_| ())
-        .map_err(Full::of)
     }
 
     /// Takes a prefix out; one that is not there is no fault.
-    pub fn remove(&mut self, (address, length): Prefix) {
+    pub(super) fn remove(&mut self, slot: Slot, (address, length): Prefix) {
+        let Some(Some(prefixes)) = self.vrfs.get_mut(slot) else { return };
         let removed = match address {
-            IpAddr::V4(ip) => self.ip4.remove(ip.into(), length),
-            IpAddr::V6(ip) => self.ip6.remove(ip.into(), length),
+            IpAddr::V4(ip) => prefixes.ip4.remove(ip.into(), length),
+            IpAddr::V6(ip) => prefixes.ip6.remove(ip.into(), length),
         };
         debug_assert!(matches!(removed, Ok(_) | Err(LpmError::Absent)));
     }
 
     /// Whether the exact prefix is there.
-    pub fn has(&self, (address, length): Prefix) -> bool {
+    pub(super) fn has(&self, slot: Slot, (address, length): Prefix) -> bool {
+        let Some(Some(prefixes)) = self.vrfs.get(slot) else { return false };
         match address {
-            IpAddr::V4(ip) => self.ip4.get_exact(ip.into(), length).is_ok(),
-            IpAddr::V6(ip) => self.ip6.get_exact(ip.into(), length).is_ok(),
+            IpAddr::V4(ip) => prefixes.ip4.get_exact(ip.into(), length).is_ok(),
+            IpAddr::V6(ip) => prefixes.ip6.get_exact(ip.into(), length).is_ok(),
         }
     }
 
     /// Adds a next hop.
     pub fn add_hop(&mut self, hop: &NextHop) -> Result<u32, Full> {
-        self.hops.add(hop).map_err(Full::of)
+        self.hops.add(hop).map_err(|error| self.refusals.full(Table::NextHops, error))
     }
 
     /// Changes a next hop, and with it all prefixes on it.
     pub fn set_hop(&mut self, id: u32, hop: &NextHop) -> Result<(), Full> {
-        self.hops.set(id, hop).map_err(Full::of)
+        self.hops.set(id, hop).map_err(|error| self.refusals.full(Table::NextHops, error))
     }
 
     /// Takes a next hop out that no prefix uses.
@@ -178,7 +240,8 @@ impl Fib {
 
     /// Adds an adjacency.
     pub fn add_adjacency(&mut self, adjacency: &Adjacency) -> Result<u32, Full> {
-        self.adjacencies.add(adjacency).map_err(Full::of)
+        let added = self.adjacencies.add(adjacency);
+        added.map_err(|error| self.refusals.full(Table::Adjacencies, error))
     }
 
     /// Turns all next hops from one adjacency to another and takes the first out.
@@ -200,18 +263,17 @@ impl Fib {
 
     /// Closes a batch of changes and reuses what no worker can see any more.
     pub fn settle(&mut self) {
-        let pending = self.ip4.pending()
-            + self.ip6.pending()
-            + self.hops.pending()
-            + self.adjacencies.pending();
-        if pending == 0 {
-            return;
-        }
-        let epoch = self.quiescence.advance();
-        let tables: [&mut dyn Reclaim; 4] =
-            [&mut self.ip4, &mut self.ip6, &mut self.hops, &mut self.adjacencies];
-        let safe = self.quiescence.safe();
+        let (vrfs, hops, adjacencies) = (&mut self.vrfs, &mut self.hops, &mut self.adjacencies);
+        let shared: [&mut dyn Reclaim; 2] = [hops, adjacencies];
+        let prefixes = vrfs.iter_mut().flatten().flat_map(|prefixes| {
+            let both: [&mut dyn Reclaim; 2] = [&mut prefixes.ip4, &mut prefixes.ip6];
+            both
+        });
+        let tables = prefixes.chain(shared).filter(|table| table.pending() > 0);
+        let mut times = None;
         for table in tables {
+            let (epoch, safe) =
+                *times.get_or_insert_with(|| (self.quiescence.advance(), self.quiescence.safe()));
             table.retire_mark(epoch);
             table.reclaim(safe);
         }

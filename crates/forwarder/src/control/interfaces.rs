@@ -9,13 +9,14 @@ use stoa_engine::worker::Command;
 use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
-use super::fib::Full;
+use super::limits::{Full, Table};
 use super::plane::{InterfaceFigures, InterfaceState, Plane};
+use super::vrfs::DEFAULT;
 use super::wanted;
 use crate::ethernet::interface_flags::{FORWARD4, FORWARD6, IP4, IP6, UP};
 use crate::ethernet::vlan_table::VlanTables;
 use crate::neighbor::messages::Link;
-use crate::shared::InterfaceAddresses;
+use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
 
 impl Plane {
     /// A place for a new interface.
@@ -23,7 +24,8 @@ impl Plane {
         let free = self.interfaces.iter().position(Option::is_none);
         let at = free.unwrap_or(self.interfaces.len());
         if at >= INTERFACES {
-            return Err(Full::of(format!("all {INTERFACES} interfaces are in use")));
+            let why = format!("all {INTERFACES} interfaces are in use");
+            return Err(self.fib.refusals.full(Table::Interfaces, why));
         }
         if at == self.interfaces.len() {
             self.interfaces.push(None);
@@ -61,7 +63,7 @@ impl Plane {
         };
         let owner = wanted.parent.as_deref().unwrap_or(name);
         let Some(port) = self.ports.get(owner) else {
-            return Err(Full::of(format!("{owner} has no port")));
+            return Err(Full::of(Table::Interfaces, format!("{owner} has no port")));
         };
         let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
         let mac = wanted.mac.or(parent_mac).unwrap_or_else(|| port.port.mac());
@@ -70,11 +72,13 @@ impl Plane {
             |family: &wanted::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.wanted.enabled);
         let is_up = wanted.enabled && parent_up && port.is_up;
+        let no_vrf = || Full::of(Table::Vrfs, format!("there is no VRF {:?}", wanted.vrf));
+        let vrf = self.vrfs.slot_of(&wanted.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: wanted.tags.clone(), is_router: wanted.ip6.forwarding };
         let mtu = (mtu(&wanted.ip4), mtu(&wanted.ip6));
         let same = |old: &InterfaceState| {
             let place = old.base == base && old.is_up == is_up && old.name == name;
-            place && old.link == link && old.mtu == mtu && old.wanted == *wanted
+            place && old.link == link && old.mtu == mtu && old.wanted == *wanted && old.vrf == vrf
         };
         if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
             return Ok(());
@@ -88,13 +92,17 @@ impl Plane {
             Some(old) => {
                 self.fib.replace_adjacency(old.gleans.0, gleans.0);
                 self.fib.replace_adjacency(old.gleans.1, gleans.1);
+                if old.vrf != vrf {
+                    // Before workers route what it receives elsewhere.
+                    self.drop_host_routes(index);
+                }
                 old.before
             }
             None => self.figures(index),
         };
         let wanted = wanted.clone();
         let name = name.to_owned();
-        let state = InterfaceState { name, wanted, base, link, is_up, mtu, gleans, before };
+        let state = InterfaceState { name, wanted, base, link, is_up, mtu, gleans, vrf, before };
         self.interfaces[index as usize] = Some(state);
         self.write_line(index);
         self.tell(|| Command::Map { interface: index, base });
@@ -139,7 +147,7 @@ impl Plane {
     pub(super) fn remove_interface(&mut self, index: u32) {
         self.forget_interface(index);
         let Some(state) = self.interfaces[index as usize].take() else { return };
-        self.shared.interface(index).set(&[0; 6], 0, 0);
+        self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
         self.shared.features4.set(index, 0, false);
         self.shared.features6.set(index, 0, false);
         self.tell(|| Command::Map { interface: index, base: NO_INTERFACE });
@@ -162,7 +170,8 @@ impl Plane {
             | bit(wanted.ip4.forwarding, FORWARD4)
             | bit(wanted.ip6.forwarding, FORWARD6);
         let reverse_path = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
-        self.shared.interface(index).set(&state.link.mac, flags, reverse_path);
+        let vrf = self.vrf_id(state.vrf);
+        self.shared.interface(index).set(&state.link.mac, flags, reverse_path, vrf);
         self.shared.features4.set(index, 0, wanted.ip4.reverse_path != 0);
         self.shared.features6.set(index, 0, wanted.ip6.reverse_path != 0);
     }
@@ -177,6 +186,7 @@ impl Plane {
                 vlans.insert(state.base, *outer, inner.first().copied(), index as u32);
             }
             addresses[index] = addresses_of(state);
+            addresses[index].vrf = self.vrf_id(state.vrf);
         }
         self.addresses.by_interface = addresses;
         self.shared.vlans.publish(vlans, &mut self.graveyard);
@@ -256,6 +266,7 @@ impl InterfaceState {
             is_up: false,
             mtu: (0, 0),
             gleans: (0, 0),
+            vrf: DEFAULT,
             before: InterfaceFigures::default(),
         }
     }

@@ -5,22 +5,25 @@ mod apply;
 mod facts;
 mod fib;
 mod interfaces;
+mod limits;
 mod main_loop;
 mod neighbors;
 mod plane;
 mod ports;
 mod routes;
 mod service;
+mod vrfs;
 pub mod wanted;
 mod wanted_port;
 
 use std::path::PathBuf;
 
 pub use apply::{Forwarder, Refused};
-pub use fib::{Full, Limits};
+pub use limits::{Full, LimitState, Limits, Table};
 pub use main_loop::{Request, Steward};
 pub use plane::{InterfaceFigures, Plane, StartError};
 pub use ports::Open;
+pub use vrfs::VRFS;
 
 /// How to run the forwarder.
 #[derive(Clone, Debug)]

@@ -12,9 +12,11 @@ use stoa_engine::worker::{Command, Crew, Inject, Plan};
 use stoa_engine::{Pool, Port, graph};
 use stoa_ports::PortConfig;
 
-use super::fib::{Fib, Limits};
+use super::fib::Fib;
+use super::limits::{Full, Limits, Table};
 use super::ports::Open;
-use super::wanted::{self, Prefix, Route, Workers};
+use super::vrfs::{Slot, Vrfs};
+use super::wanted::{self, Route, Workers};
 use crate::drops::{self, Drop};
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
@@ -44,6 +46,8 @@ pub(super) struct InterfaceState {
     pub(super) mtu: (u16, u16),
     /// Glean adjacencies of IPv4 and IPv6.
     pub(super) gleans: (u32, u32),
+    /// The VRF that it is in.
+    pub(super) vrf: Slot,
     /// What its counters said when it came into being.
     pub(super) before: InterfaceFigures,
 }
@@ -105,7 +109,7 @@ pub enum StartError {
     Crew(#[from] stoa_engine::worker::SpawnError),
     /// No tables.
     #[error(transparent)]
-    Fib(#[from] super::fib::Full),
+    Fib(#[from] Full),
 }
 
 /// Everything that runs once the first state was wanted.
@@ -117,7 +121,8 @@ pub struct Plane {
     pub(super) fib: Fib,
     pub(super) ports: BTreeMap<String, PortState>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
-    pub(super) routes: BTreeMap<Prefix, Installed>,
+    pub(super) vrfs: Vrfs,
+    pub(super) limits: Limits,
     pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
     pub(super) cache: Cache,
     pub(super) addresses: Addresses,
@@ -149,7 +154,9 @@ impl Plane {
         let pool = Pool::leak(workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, quiescence.clone())?;
-        let shared = Arc::new(Shared::new(fib.readers(), workers.kernel, &quiescence));
+        let none = || Full::of(Table::Vrfs, "there is no default VRF");
+        let readers = fib.readers().ok_or_else(none)?;
+        let shared = Arc::new(Shared::new(readers, workers.kernel, &quiescence));
         let plan = Plan {
             count: workers.count,
             cpus: workers.cpus.clone(),
@@ -168,7 +175,8 @@ impl Plane {
             fib,
             ports: BTreeMap::new(),
             interfaces: Vec::new(),
-            routes: BTreeMap::new(),
+            vrfs: Vrfs::new(),
+            limits,
             permanent: BTreeMap::new(),
             cache: Cache::new(limits.neighbors),
             addresses: Addresses::default(),

@@ -2,14 +2,21 @@
 
 use std::net::IpAddr;
 
-use super::fib::{Full, PathKey, PathSet, hop_of};
+use super::fib::{PathKey, PathSet, hop_of};
+use super::limits::Full;
 use super::plane::{Installed, Plane};
+use super::vrfs::Slot;
 use super::wanted::{Action, Path, Prefix, Route, bits, network};
 use crate::shared::Verdict;
 
 impl Plane {
     /// Puts a route in, or changes it. Nothing is changed when it does not fit.
-    pub(super) fn set_route(&mut self, prefix: Prefix, route: &Route) -> Result<(), Full> {
+    pub(super) fn set_route(
+        &mut self,
+        slot: Slot,
+        prefix: Prefix,
+        route: &Route,
+    ) -> Result<(), Full> {
         let (hop, set) = match &route.action {
             Action::Verdict(verdict) => (self.fib.verdict(*verdict), None),
             Action::Paths(paths) => {
@@ -18,28 +25,36 @@ impl Plane {
             }
         };
         // A host route of a neighbour gives way to one that is wanted.
-        if let Err(full) = self.fib.insert(prefix, hop) {
+        if let Err(full) = self.fib.insert(slot, prefix, hop) {
             if let Some(keys) = set {
                 self.release_set(&keys);
             }
             return Err(full);
         }
+        self.vrfs.count_links(slot, set.as_deref(), true);
         let installed = Installed { route: route.clone(), set };
-        if let Some(Installed { set: Some(keys), .. }) = self.routes.insert(prefix, installed) {
+        let routes = self.vrfs.get_mut(slot).map(|state| &mut state.routes);
+        if let Some(old) = routes.and_then(|routes| routes.insert(prefix, installed))
+            && let Some(keys) = old.set
+        {
+            self.vrfs.count_links(slot, Some(&keys), false);
             self.release_set(&keys);
         }
         Ok(())
     }
 
     /// Takes a route out. A neighbour's host route comes back in its place.
-    pub(super) fn remove_route(&mut self, prefix: Prefix) {
-        let Some(installed) = self.routes.remove(&prefix) else { return };
-        self.fib.remove(prefix);
+    pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
+        let routes = self.vrfs.get_mut(slot).map(|state| &mut state.routes);
+        let Some(installed) = routes.and_then(|routes| routes.remove(&prefix)) else { return };
+        self.fib.remove(slot, prefix);
+        self.vrfs.count_links(slot, installed.set.as_deref(), false);
         if let Some(keys) = installed.set {
             self.release_set(&keys);
         }
         if prefix.1 == bits(prefix.0) {
-            for interface in 0..self.interfaces.len() as u32 {
+            let links: Vec<u32> = self.vrfs.links_of(slot, prefix.0).collect();
+            for interface in links {
                 self.add_host_route((interface, prefix.0));
             }
         }

@@ -32,6 +32,7 @@ pub struct InterfaceLine {
     mac: AtomicU64,
     flags: AtomicU32,
     reverse_path: AtomicU32,
+    vrf: AtomicU32,
 }
 
 /// A MAC address as the first six bytes of a little-endian word.
@@ -53,16 +54,24 @@ impl InterfaceLine {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// uRPF of IPv4 (bits 0 and 1) and IPv6 (bits 2 and 3): 0 off, 1 strict, 2 loose.
+    /// The VRF whose routes packets from here take, by the name that
+    /// [`crate::shared::vrf_name`] gave it; 0 is the default one.
+    #[inline(always)]
+    pub fn vrf(&self) -> u32 {
+        self.vrf.load(Ordering::Relaxed)
+    }
+
+    /// uRPF of IPv4 (bits 0 and 1) and IPv6 (bits 2 and 3), see [`crate::ip::reverse_path`].
     #[inline(always)]
     pub fn reverse_path(&self) -> u32 {
         self.reverse_path.load(Ordering::Relaxed)
     }
 
     /// Changes the line; only the main thread calls this.
-    pub fn set(&self, mac: &[u8; 6], flags: u32, reverse_path: u32) {
+    pub fn set(&self, mac: &[u8; 6], flags: u32, reverse_path: u32, vrf: u32) {
         self.mac.store(mac_word(mac), Ordering::Relaxed);
         self.reverse_path.store(reverse_path, Ordering::Relaxed);
+        self.vrf.store(vrf, Ordering::Relaxed);
         self.flags.store(flags, Ordering::Release);
     }
 }

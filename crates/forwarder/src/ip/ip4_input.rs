@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv4_options;
 
 use super::ip4_validate::{self, Validated};
-use super::{ERROR, LOCAL, REWRITE, follow, uniform};
+use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
-use crate::shared::Shared;
+use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
 pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-reverse-path"];
@@ -30,12 +31,17 @@ struct Ip4Input {
 }
 
 impl Node for Ip4Input {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let shared = &*self.shared;
         ip4_validate::validate(shared.kernel, vector, &mut self.found);
-        shared.ip4.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
-        if self.found.is_clean() && is_trunk(shared, vector) {
+        let interface = uniform(&vector.rx_if[..lanes]);
+        if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
+            shared.ip4.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
+        } else {
+            look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
+        }
+        if self.found.is_clean() && is_trunk(shared, vector, interface) {
             if let Some(value) = uniform(&self.values[..lanes])
                 && !shared.next_hops.is_group(value)
             {
@@ -50,7 +56,7 @@ impl Node for Ip4Input {
             return Next::Lanes;
         }
         for lane in 0..lanes {
-            vector.next[lane] = self.closer(vector, lane);
+            vector.next[lane] = self.closer(cx.reader, vector, lane);
         }
         Next::Lanes
     }
@@ -59,14 +65,33 @@ impl Node for Ip4Input {
 /// Whether nothing but routing concerns these lanes: one interface that forwards,
 /// unicast frames, no features.
 #[inline(always)]
-fn is_trunk(shared: &Shared, vector: &Vector) -> bool {
+fn is_trunk(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
     let lanes = vector.len();
     let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
     any == 0
         && shared.features4.is_idle()
-        && uniform(&vector.rx_if[..lanes]).is_some_and(|interface| {
+        && interface.is_some_and(|interface| {
             shared.interface(interface).flags() & (IP4 | FORWARD4) == IP4 | FORWARD4
         })
+}
+
+/// Looks lanes up in the table of their VRF, or of each its own.
+#[cold]
+#[inline(never)]
+fn look_up(
+    shared: &Shared,
+    reader: &Reader,
+    vector: &Vector,
+    keys: &[u32; VECTOR],
+    values: &mut [u32; VECTOR],
+) {
+    for (lanes, vrf) in runs(shared, vector) {
+        let (keys, values) = (&keys[lanes.clone()], &mut values[lanes]);
+        match shared.ip4_table(vrf, reader) {
+            Some(table) => table.lookup_batch(keys, values),
+            None => values.fill(0),
+        }
+    }
 }
 
 /// Follows the route of a lane; the flow hash is made only for groups.
@@ -82,7 +107,7 @@ impl Ip4Input {
     /// A lane of a vector that is not all plain.
     #[cold]
     #[inline(never)]
-    fn closer(&self, vector: &mut Vector, lane: usize) -> u16 {
+    fn closer(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
         let interface = vector.rx_if[lane];
         let line = shared.interface(interface).flags();
@@ -99,7 +124,8 @@ impl Ip4Input {
             if let Err(reason) = check_options(vector.bytes(lane)) {
                 return reason.next();
             }
-            value = shared.ip4.lookup(packet.destination);
+            let table = shared.ip4_table(shared.interface(interface).vrf(), reader);
+            value = table.map_or(0, |table| table.lookup(packet.destination));
         }
         if vector.flags[lane] & flags::MULTICAST != 0 {
             return Drop::Ip4LinkBroadcast.next();

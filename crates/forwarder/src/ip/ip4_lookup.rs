@@ -23,7 +23,7 @@ struct Ip4Lookup {
 }
 
 impl Node for Ip4Lookup {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let shared = &*self.shared;
         for lane in 0..vector.len() {
             let Some(&[a, b, c, d]) = vector.bytes(lane).get(16..20).and_then(<[u8]>::first_chunk)
@@ -31,11 +31,12 @@ impl Node for Ip4Lookup {
                 vector.next[lane] = Drop::Ip4Truncated.next();
                 continue;
             };
-            let value = shared.ip4.lookup(u32::from_be_bytes([a, b, c, d]));
+            let line = shared.interface(vector.rx_if[lane]);
+            let table = shared.ip4_table(line.vrf(), cx.reader);
+            let value = table.map_or(0, |table| table.lookup(u32::from_be_bytes([a, b, c, d])));
             let next = route(shared, vector, lane, value);
             let own = vector.flags[lane] & flags::OWN != 0;
-            let line = shared.interface(vector.rx_if[lane]).flags();
-            vector.next[lane] = forwardable(next, own || line & FORWARD4 != 0);
+            vector.next[lane] = forwardable(next, own || line.flags() & FORWARD4 != 0);
         }
         Next::Lanes
     }

@@ -3,17 +3,18 @@
 
 use std::sync::Arc;
 
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv6;
 
 use super::ip6_validate::{Scope, check};
-use super::{ERROR, LOCAL, REWRITE, follow, uniform};
+use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
 use crate::flow;
 use crate::icmp::Trouble;
-use crate::shared::{Addresses, Shared};
+use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
 pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-reverse-path"];
@@ -40,11 +41,18 @@ impl Node for Ip6Input {
         let addresses = shared.addresses.read(cx.reader);
         let mut odd = 0;
         for lane in 0..lanes {
-            let next = examine(shared, addresses, vector, lane, &mut self.destinations[lane]);
+            let sight = Sight { shared, addresses, reader: cx.reader };
+            let next = examine(&sight, vector, lane, &mut self.destinations[lane]);
             vector.next[lane] = next;
             odd |= next;
         }
-        shared.ip6.lookup_batch(&self.destinations[..lanes], &mut self.values[..lanes]);
+        if uniform(&vector.rx_if[..lanes])
+            .is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF)
+        {
+            shared.ip6.lookup_batch(&self.destinations[..lanes], &mut self.values[..lanes]);
+        } else {
+            look_up(shared, cx.reader, vector, &self.destinations, &mut self.values);
+        }
         if odd == PLAIN
             && let Some(value) = uniform(&self.values[..lanes])
             && !shared.next_hops.is_group(value)
@@ -63,39 +71,55 @@ impl Node for Ip6Input {
     }
 }
 
+/// Looks lanes up in the table of their VRF, or of each its own.
+#[cold]
+#[inline(never)]
+fn look_up(
+    shared: &Shared,
+    reader: &Reader,
+    vector: &Vector,
+    keys: &[u128; VECTOR],
+    values: &mut [u32; VECTOR],
+) {
+    for (lanes, vrf) in runs(shared, vector) {
+        let (keys, values) = (&keys[lanes.clone()], &mut values[lanes]);
+        match shared.ip6_table(vrf, reader) {
+            Some(table) => table.lookup_batch(keys, values),
+            None => values.fill(0),
+        }
+    }
+}
+
+/// What a lane is looked at with.
+struct Sight<'a> {
+    shared: &'a Shared,
+    addresses: &'a Addresses,
+    reader: &'a Reader,
+}
+
 /// Checks one lane: its next node, or [`PLAIN`].
 #[inline(always)]
-fn examine(
-    shared: &Shared,
-    addresses: &Addresses,
-    vector: &mut Vector,
-    lane: usize,
-    destination: &mut u128,
-) -> u16 {
+fn examine(sight: &Sight<'_>, vector: &mut Vector, lane: usize, destination: &mut u128) -> u16 {
     let packet = match check(vector.bytes(lane)) {
         Ok(packet) => packet,
         Err(reason) => return reason.next(),
     };
     vector.length[lane] = packet.length;
     *destination = packet.destination;
+    let shared = sight.shared;
     let line = shared.interface(vector.rx_if[lane]).flags();
     let trunk = vector.flags[lane] == 0
         && packet.scope == Scope::Global
         && line & (IP6 | FORWARD6) == IP6 | FORWARD6
         && shared.features6.is_idle();
-    if trunk { PLAIN } else { closer(shared, addresses, vector, lane, (packet.scope, line)) }
+    if trunk { PLAIN } else { closer(sight, vector, lane, (packet.scope, line)) }
 }
 
 /// A lane that is not plain.
 #[cold]
 #[inline(never)]
-fn closer(
-    shared: &Shared,
-    addresses: &Addresses,
-    vector: &mut Vector,
-    lane: usize,
-    (scope, line): (Scope, u32),
-) -> u16 {
+fn closer(sight: &Sight<'_>, vector: &mut Vector, lane: usize, (scope, line): (Scope, u32)) -> u16 {
+    let Sight { shared, addresses, reader } = *sight;
     if line & IP6 == 0 {
         return Drop::Ip6Disabled.next();
     }
@@ -120,7 +144,8 @@ fn closer(
     {
         return FIRST_FEATURE + feature as u16;
     }
-    let value = shared.ip6.lookup(destination);
+    let table = shared.ip6_table(shared.interface(interface).vrf(), reader);
+    let value = table.map_or(0, |table| table.lookup(destination));
     match route(shared, vector, lane, value) {
         REWRITE | ERROR if scope == Scope::FromLink => {
             vector.adjacency[lane] = Trouble::BeyondScope.code();

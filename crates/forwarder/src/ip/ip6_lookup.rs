@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
@@ -26,16 +27,16 @@ struct Ip6Lookup {
 }
 
 impl Node for Ip6Lookup {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            vector.next[lane] = self.lane(vector, lane);
+            vector.next[lane] = self.lane(cx.reader, vector, lane);
         }
         Next::Lanes
     }
 }
 
 impl Ip6Lookup {
-    fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
+    fn lane(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
         let octets = vector.bytes(lane).get(24..40).and_then(<[u8]>::first_chunk::<16>);
         let Some(octets) = octets else { return Drop::Ip6Truncated.next() };
@@ -47,9 +48,11 @@ impl Ip6Lookup {
             vector.adjacency[lane] = NO_ADJACENCY;
             return if own { RESOLVE } else { Drop::Ip6LinkLocal.next() };
         }
-        let value = shared.ip6.lookup(destination);
+        let line = shared.interface(vector.rx_if[lane]);
+        let table = shared.ip6_table(line.vrf(), reader);
+        let value = table.map_or(0, |table| table.lookup(destination));
         let next = route(shared, vector, lane, value);
-        let forwards = shared.interface(vector.rx_if[lane]).flags() & FORWARD6 != 0;
+        let forwards = line.flags() & FORWARD6 != 0;
         if own || forwards || next != REWRITE { next } else { Drop::Ip6NotForwarding.next() }
     }
 }

@@ -16,6 +16,8 @@ pub mod ip6_rewrite;
 pub mod ip6_validate;
 pub mod reverse_path;
 
+use std::ops::Range;
+
 use stoa_engine::Vector;
 use stoa_tables::next_hop::Resolved;
 
@@ -35,6 +37,23 @@ pub const ERROR: u16 = 2;
 pub(crate) fn uniform(column: &[u32]) -> Option<u32> {
     let first = *column.first()?;
     (column.iter().fold(0, |odd, value| odd | (value ^ first)) == 0).then_some(first)
+}
+
+/// Stretches of lanes whose interfaces are in one VRF, in order, each with that VRF.
+pub(crate) fn runs<'a>(
+    shared: &'a Shared,
+    vector: &'a Vector,
+) -> impl Iterator<Item = (Range<usize>, u32)> + 'a {
+    let vrf = |lane: usize| shared.interface(vector.rx_if[lane]).vrf();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = at;
+        let first = (start < vector.len()).then(|| vrf(start))?;
+        while at < vector.len() && vrf(at) == first {
+            at += 1;
+        }
+        Some((start..at, first))
+    })
 }
 
 /// Follows the next hop of a lane: sets its adjacency and says its edge.

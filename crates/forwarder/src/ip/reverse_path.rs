@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
+use stoa_engine::quiescence::Reader;
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::{Key, LpmReader};
 use stoa_tables::next_hop::Resolved;
 
 use crate::drops::Drop;
@@ -19,8 +21,10 @@ const LOOKUP: u16 = 0;
 pub const OFF: u32 = 0;
 /// The route back must lead through the interface.
 pub const STRICT: u32 = 1;
-/// There must be a route back.
+/// There must be a route back other than the default route.
 pub const LOOSE: u32 = 2;
+/// There must be a route back, and the default route is one.
+pub const LOOSE_OR_DEFAULT: u32 = 3;
 
 /// Makes the IPv4 node of one worker.
 pub fn make4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -38,34 +42,50 @@ struct ReversePath {
 }
 
 impl Node for ReversePath {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            let passes = self.passes(vector.bytes(lane), vector.rx_if[lane]);
-            vector.next[lane] = if passes { LOOKUP } else { Drop::ReversePath.next() };
+            let reason = self.refuses(cx.reader, vector.bytes(lane), vector.rx_if[lane]);
+            vector.next[lane] = reason.map_or(LOOKUP, Drop::next);
         }
         Next::Lanes
     }
 }
 
 impl ReversePath {
-    fn passes(&self, bytes: &[u8], interface: u32) -> bool {
-        let mode = self.shared.interface(interface).reverse_path();
+    /// Why the source is refused, if it is.
+    fn refuses(&self, reader: &Reader, bytes: &[u8], interface: u32) -> Option<Drop> {
+        let line = self.shared.interface(interface);
+        let truncated = if self.is_ip4 { Drop::Ip4Truncated } else { Drop::Ip6Truncated };
         let (mode, value) = if self.is_ip4 {
             let Some(source) = bytes.get(12..16).and_then(<[u8]>::first_chunk::<4>) else {
-                return false;
+                return Some(truncated);
             };
-            (mode & 3, self.shared.ip4.lookup(u32::from_be_bytes(*source)))
+            let source = u32::from_be_bytes(*source);
+            if source == 0 {
+                // A host that has no address yet (RFC 1122 3.2.1.3): only local delivery of
+                // broadcasts ever sees it.
+                return None;
+            }
+            let mode = line.reverse_path() & 3;
+            (mode, self.shared.ip4_table(line.vrf(), reader).map_or(0, |t| way(t, source, mode)))
         } else {
             let Some(source) = bytes.get(8..24).and_then(<[u8]>::first_chunk::<16>) else {
-                return false;
+                return Some(truncated);
             };
-            (mode >> 2 & 3, self.shared.ip6.lookup(u128::from_be_bytes(*source)))
+            let source = u128::from_be_bytes(*source);
+            let mode = line.reverse_path() >> 2 & 3;
+            (mode, self.shared.ip6_table(line.vrf(), reader).map_or(0, |t| way(t, source, mode)))
         };
         match mode {
-            STRICT => self.leads_through(value, interface),
-            LOOSE => matches!(self.shared.next_hops.resolve(value, 0), Resolved::Adjacency(_)),
-            _ => true,
+            OFF => None,
+            STRICT => (!self.leads_through(value, interface)).then_some(Drop::ReversePathStrict),
+            _ => (!self.leads_out(value)).then_some(Drop::ReversePathLoose),
         }
+    }
+
+    /// Whether there is any way out: not to ourselves, not into a blackhole.
+    fn leads_out(&self, value: u32) -> bool {
+        matches!(self.shared.next_hops.resolve(value, 0), Resolved::Adjacency(_))
     }
 
     /// Whether any path of the route leaves by the interface.
@@ -76,4 +96,10 @@ impl ReversePath {
         };
         self.shared.next_hops.adjacencies(value).any(by)
     }
+}
+
+/// The route back to a source. In loose mode the default route is none unless it was asked
+/// for: it would be a way back to every address that there is (RFC 3704 2.4).
+fn way<K: Key>(table: &LpmReader<K>, source: K, mode: u32) -> u32 {
+    if mode == LOOSE { table.lookup_beyond_default(source) } else { table.lookup(source) }
 }

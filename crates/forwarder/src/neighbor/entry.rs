@@ -88,8 +88,9 @@ pub struct Entry {
     pub adjacency: u32,
     /// The next hop that stands for it.
     pub next_hop: u32,
-    /// Whether a host route leads to it.
-    pub has_route: bool,
+    /// The VRFs in which a host route leads to it: that of its interface, and others with a
+    /// route to its link.
+    pub routed_in: Vec<usize>,
     /// Packets sent to it when last looked at.
     pub used: u64,
     /// Packets and bytes over adjacencies that it had before.
@@ -112,7 +113,7 @@ impl Entry {
             serial: 0,
             adjacency: 0,
             next_hop: 0,
-            has_route: false,
+            routed_in: Vec::new(),
             used: 0,
             carried: (0, 0),
             base: (0, 0),

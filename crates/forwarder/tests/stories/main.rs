@@ -10,4 +10,6 @@ mod local;
 mod nd;
 mod paths;
 mod refuse;
+mod reverse_path;
 mod transactions;
+mod vrf;

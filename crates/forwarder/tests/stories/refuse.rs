@@ -243,9 +243,9 @@ fn sources_must_be_reachable_where_that_is_asked() {
     assert_eq!(forwarded(&mut lab, host4(1), host6(1)), 2);
     lab.assert_dropped(&[]);
     assert_eq!(forwarded(&mut lab, host4(3), host6(3)), 0);
-    lab.assert_dropped(&[("reverse-path", 2)]);
+    lab.assert_dropped(&[("reverse-path-strict", 2)]);
     assert_eq!(forwarded(&mut lab, our4(1), our6(1)), 0);
-    lab.assert_dropped(&[("reverse-path", 2)]);
+    lab.assert_dropped(&[("reverse-path-strict", 2)]);
     lab.passed();
     let mut lab = Lab::new(&reverse(LOOSE));
     assert_eq!(forwarded(&mut lab, host4(3), host6(3)), 2);
@@ -263,7 +263,7 @@ fn sources_must_be_reachable_where_that_is_asked() {
         ("port-output", 2),
     ]);
     assert_eq!(forwarded(&mut lab, FAR4, FAR6), 0);
-    lab.assert_dropped(&[("reverse-path", 2)]);
+    lab.assert_dropped(&[("reverse-path-loose", 2)]);
     // Other interfaces are not concerned.
     lab.send("north", [packet_from(3, &udp(FAR4, host4(2), b""))]);
     assert_eq!(lab.take("east").len(), 1);

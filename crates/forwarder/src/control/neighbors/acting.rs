@@ -8,9 +8,10 @@ use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_tables::next_hop::NextHop;
 use stoa_wire::ethernet::ethertype;
 
-use crate::control::fib::{Full, host};
+use crate::control::fib::host;
+use crate::control::limits::{Full, Table};
 use crate::control::plane::Plane;
-use crate::control::wanted::{Action, Path, bits, network};
+use crate::control::vrfs::Slot;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::neighbor::cache::Act;
@@ -28,7 +29,10 @@ impl Plane {
                     }
                     self.forget(victim);
                 }
-                None => return Err(Full::of("the neighbour table is full")),
+                None => {
+                    let why = format!("all {} neighbours are in use", self.limits.neighbors);
+                    return Err(self.fib.refusals.full(Table::Neighbors, why));
+                }
             }
         }
         let mut entry = Entry::new(self.now());
@@ -56,61 +60,75 @@ impl Plane {
         for key in self.cache.of_interface(interface) {
             if is_up {
                 self.add_host_route(key);
-            } else if let Some(entry) = self.cache.get_mut(&key)
-                && std::mem::take(&mut entry.has_route)
-                && !self.routes.contains_key(&host(key.1))
-            {
-                self.fib.remove(host(key.1));
+            } else {
+                self.drop_host_route(key);
             }
         }
     }
 
-    /// Leads packets for a neighbour on the link straight to it, unless a wanted
-    /// route says otherwise or the link is down.
-    pub(in crate::control) fn add_host_route(&mut self, key: Key) {
-        let prefix = host(key.1);
-        let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
-        if !is_up || self.fib.has(prefix) || !self.is_routed_to_link(key) {
-            return;
-        }
-        let Some(hop) = self.cache.get(&key).map(|entry| entry.next_hop) else { return };
-        // Without room the subnet's route goes on serving it.
-        let fits = self.fib.insert(prefix, hop).is_ok();
-        if let Some(entry) = self.cache.get_mut(&key) {
-            entry.has_route = fits;
+    /// Takes the host routes to all neighbours of an interface out of all VRFs.
+    pub(in crate::control) fn drop_host_routes(&mut self, interface: u32) {
+        for key in self.cache.of_interface(interface) {
+            self.drop_host_route(key);
         }
     }
 
-    /// Whether the longest wanted route over the neighbour leads to its very link: a
-    /// longer one elsewhere must not be overridden by who happens to be on the link.
-    fn is_routed_to_link(&self, key: Key) -> bool {
-        let Some(state) = self.interface(key.0) else { return false };
-        let longest = (0..=bits(key.1)).rev().find_map(|length| {
-            let prefix = (network(key.1, length), length);
-            self.routes.get(&prefix)
-        });
-        let to_link = |path: &Path| path.next_hop.is_none() && path.interface == state.name;
-        match longest.map(|installed| &installed.route.action) {
-            Some(Action::Paths(paths)) => paths.iter().any(to_link),
-            _ => false,
+    fn drop_host_route(&mut self, key: Key) {
+        let slots = self.cache.get_mut(&key).map(|entry| std::mem::take(&mut entry.routed_in));
+        for slot in slots.unwrap_or_default() {
+            self.remove_host_prefix(slot, key);
         }
+    }
+
+    fn remove_host_prefix(&mut self, slot: Slot, key: Key) {
+        let prefix = host(key.1);
+        if self.vrfs.route(slot, &prefix).is_none() {
+            self.fib.remove(slot, prefix);
+        }
+    }
+
+    /// Leads packets for a neighbour on the link straight to it, unless a wanted
+    /// route says otherwise or the link is down: in each VRF that has the link.
+    pub(in crate::control) fn add_host_route(&mut self, key: Key) {
+        let prefix = host(key.1);
+        let Some(hop) = self.cache.get(&key).map(|entry| entry.next_hop) else { return };
+        if !self.interface(key.0).is_some_and(|state| state.is_up) {
+            return;
+        }
+        for slot in self.vrfs.on_link(key.0) {
+            if self.fib.has(slot, prefix) || !self.is_routed_to_link(slot, key) {
+                continue;
+            }
+            // Without room the subnet's route goes on serving it.
+            if self.fib.insert(slot, prefix, hop).is_ok()
+                && let Some(entry) = self.cache.get_mut(&key)
+                && !entry.routed_in.contains(&slot)
+            {
+                entry.routed_in.push(slot);
+            }
+        }
+    }
+
+    /// Whether the longest wanted route over the neighbour leads to its very link.
+    fn is_routed_to_link(&self, slot: Slot, key: Key) -> bool {
+        self.vrfs.links_of(slot, key.1).any(|interface| interface == key.0)
     }
 
     /// Looks at all host routes again, after wanted routes have changed.
     pub(in crate::control) fn review_host_routes(&mut self) {
         let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
         for key in keys {
-            let has = self.cache.get(&key).is_some_and(|entry| entry.has_route);
-            if has && !self.is_routed_to_link(key) {
+            let routed_in = self.cache.get(&key).map(|entry| entry.routed_in.clone());
+            for slot in routed_in.unwrap_or_default() {
+                if self.is_routed_to_link(slot, key) {
+                    continue;
+                }
                 if let Some(entry) = self.cache.get_mut(&key) {
-                    entry.has_route = false;
+                    entry.routed_in.retain(|other| *other != slot);
                 }
-                if !self.routes.contains_key(&host(key.1)) {
-                    self.fib.remove(host(key.1));
-                }
-            } else if !has {
-                self.add_host_route(key);
+                self.remove_host_prefix(slot, key);
             }
+            self.add_host_route(key);
         }
     }
 
@@ -211,8 +229,8 @@ impl Plane {
         for _ in entry.queue.drain(..) {
             self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
         }
-        if entry.has_route && !self.routes.contains_key(&host(key.1)) {
-            self.fib.remove(host(key.1));
+        for slot in std::mem::take(&mut entry.routed_in) {
+            self.remove_host_prefix(slot, key);
         }
         self.fib.remove_hop(entry.next_hop);
         self.fib.retire_adjacency(entry.adjacency);

@@ -44,7 +44,12 @@ impl Wanted {
             mac,
             ip4: family(interface.ip4.as_ref(), true, &place, reasons),
             ip6: family(interface.ip6.as_ref(), false, &place, reasons),
+            vrf: interface.vrf.clone(),
         };
+        if !known.vrf.is_empty() && !self.vrfs.contains_key(&known.vrf) {
+            let why = format!("is in the VRF {:?}, which is none", known.vrf);
+            reasons.add(place.clone(), why, "Name a VRF that exists.");
+        }
         if self.interfaces.insert(interface.name.clone(), known).is_some() {
             reasons.add(place, "is there twice", "Give each interface a name of its own.");
         }

@@ -84,6 +84,8 @@ pub struct Interface {
     pub ip4: Family,
     /// IPv6.
     pub ip6: Family,
+    /// The VRF that it is in; "" is the default one.
+    pub vrf: String,
 }
 
 impl Interface {
@@ -131,8 +133,10 @@ pub struct Wanted {
     pub ports: BTreeMap<String, PortConfig>,
     /// Interfaces by name.
     pub interfaces: BTreeMap<String, Interface>,
-    /// Routes by prefix.
+    /// Routes of the default VRF by prefix.
     pub routes: BTreeMap<Prefix, Route>,
+    /// All other VRFs by name, with their routes.
+    pub vrfs: BTreeMap<String, BTreeMap<Prefix, Route>>,
     /// Fixed neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
 }
@@ -192,6 +196,9 @@ impl Wanted {
                 reasons.add(place, "is there twice", "Give each port an interface of its own.");
             }
         }
+        for vrf in &desired.vrfs {
+            wanted.add_vrf(vrf, &mut reasons);
+        }
         for interface in &desired.interfaces {
             wanted.add_interface(interface, &mut reasons);
         }
@@ -203,5 +210,25 @@ impl Wanted {
             wanted.add_neighbor(neighbor, &mut reasons);
         }
         if reasons.0.is_empty() { Ok(wanted) } else { Err(reasons.0) }
+    }
+
+    fn add_vrf(&mut self, vrf: &v1::Vrf, reasons: &mut Reasons) {
+        let place = || format!("vrf {:?}", vrf.name);
+        if vrf.name.is_empty() {
+            reasons.add(place(), "has no name", "Name it; the default VRF needs no entry.");
+        } else if self.vrfs.insert(vrf.name.clone(), BTreeMap::new()).is_some() {
+            reasons.add(place(), "is there twice", "Give each VRF a name of its own.");
+        }
+    }
+
+    /// The routes of a VRF; "" is the default one.
+    pub fn routes_of(&self, vrf: &str) -> Option<&BTreeMap<Prefix, Route>> {
+        if vrf.is_empty() { Some(&self.routes) } else { self.vrfs.get(vrf) }
+    }
+
+    /// All VRFs with their routes, the default one first.
+    pub fn all_routes(&self) -> impl Iterator<Item = (&str, &BTreeMap<Prefix, Route>)> {
+        let others = self.vrfs.iter().map(|(name, routes)| (name.as_str(), routes));
+        std::iter::once(("", &self.routes)).chain(others)
     }
 }

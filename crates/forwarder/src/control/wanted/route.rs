@@ -18,7 +18,9 @@ impl Wanted {
             );
         };
         let length = prefix.map_or(0, |prefix| prefix.length);
-        let place = format!("route {ip}/{length}");
+        let vrf = route.vrf.clone();
+        let in_vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+        let place = format!("route {ip}/{length}{in_vrf}");
         if length > u32::from(bits(ip)) || network(ip, length as u8) != ip {
             return reasons.add(
                 place,
@@ -42,7 +44,12 @@ impl Wanted {
             _ => return reasons.add(place, "leads nowhere", "Give it a path or a special action."),
         };
         let route = Route { protocol: route.protocol, action };
-        if self.routes.insert((ip, length as u8), route).is_some() {
+        let routes = if vrf.is_empty() { Some(&mut self.routes) } else { self.vrfs.get_mut(&vrf) };
+        let Some(routes) = routes else {
+            let why = format!("is in the VRF {vrf:?}, which is none");
+            return reasons.add(place, why, "Name a VRF that exists.");
+        };
+        if routes.insert((ip, length as u8), route).is_some() {
             reasons.add(place, "is there twice", "Send each prefix once.");
         }
     }

@@ -23,8 +23,14 @@ pub use world::*;
 /// How long anything may take before the test gives up.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-pub const LIMITS: Limits =
-    Limits { routes4: 4096, routes6: 4096, next_hops: 1024, adjacencies: 1024, neighbors: 64 };
+pub const LIMITS: Limits = Limits {
+    routes4: 4096,
+    routes6: 4096,
+    vrf_routes: 4096,
+    next_hops: 1024,
+    adjacencies: 1024,
+    neighbors: 64,
+};
 
 /// A forwarder under test.
 pub struct Lab {

@@ -100,8 +100,14 @@ impl World {
         let (ip4, net4) = family(our4(n).into(), 24);
         let (ip6, net6) = family(our6(n).into(), 64);
         let parent = parent.map(str::to_owned);
-        let interface =
-            Interface { parent, tags: tags.to_vec(), enabled: true, mac: None, ip4, ip6 };
+        let interface = Interface {
+            parent,
+            tags: tags.to_vec(),
+            enabled: true,
+            ip4,
+            ip6,
+            ..Interface::default()
+        };
         self.0.interfaces.insert(name.to_owned(), interface);
         self.verdict(our4(n).into(), 32, Verdict::Local)
             .verdict(our6(n).into(), 128, Verdict::Local)
@@ -132,6 +138,40 @@ impl World {
         let mut paths: Vec<_> = paths.iter().map(path).collect();
         paths.sort();
         self.0.routes.insert(prefix, Route { protocol: 0, action: Action::Paths(paths) });
+        self
+    }
+
+    /// Makes a VRF and puts interfaces into it, with the routes that their addresses bring.
+    pub fn vrf(mut self, vrf: &str, interfaces: &[&str]) -> Self {
+        let mut routes = self.0.vrfs.remove(vrf).unwrap_or_default();
+        for name in interfaces {
+            let interface = self.0.interfaces.get_mut(*name).unwrap();
+            vrf.clone_into(&mut interface.vrf);
+            let (ip4, ip6) = (&interface.ip4.addresses, &interface.ip6.addresses);
+            for (own, length) in ip4.iter().chain(ip6).copied() {
+                let (_, network) = connected(length, &[(own, length)]);
+                let host = (own, if own.is_ipv4() { 32 } else { 128 });
+                for prefix in [network, host] {
+                    routes.insert(prefix, self.0.routes.remove(&prefix).unwrap());
+                }
+            }
+        }
+        self.0.vrfs.insert(vrf.to_owned(), routes);
+        self
+    }
+
+    /// A route in a VRF.
+    pub fn paths_in(
+        mut self,
+        vrf: &str,
+        prefix: Prefix,
+        paths: &[(&str, Option<IpAddr>, u16)],
+    ) -> Self {
+        let before = self.0.routes.remove(&prefix);
+        self = self.paths(prefix, paths);
+        let route = self.0.routes.remove(&prefix).unwrap();
+        self.0.routes.extend(before.map(|before| (prefix, before)));
+        self.0.vrfs.entry(vrf.to_owned()).or_default().insert(prefix, route);
         self
     }
 

@@ -1,0 +1,174 @@
+//! Limits of the control thread's tables: what each holds, what it can hold, and how often
+//! somebody was refused for lack of room.
+
+use stoa_engine::INTERFACES;
+
+use super::plane::Plane;
+use super::vrfs::VRFS;
+
+/// Room in the tables, fixed when the forwarder gets its first state. Memory is taken as the
+/// tables fill, so that a high limit costs address space only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// IPv4 prefixes of the default VRF.
+    pub routes4: usize,
+    /// IPv6 prefixes of the default VRF.
+    pub routes6: usize,
+    /// Prefixes of each other VRF, of one family.
+    pub vrf_routes: usize,
+    /// Next hops: sets of paths, and neighbours.
+    pub next_hops: usize,
+    /// Adjacencies: neighbours and interfaces.
+    pub adjacencies: usize,
+    /// Neighbours.
+    pub neighbors: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            routes4: 2 << 20,
+            routes6: 1 << 20,
+            vrf_routes: 1 << 18,
+            next_hops: 1 << 17,
+            adjacencies: 1 << 16,
+            neighbors: 1 << 14,
+        }
+    }
+}
+
+/// A table that can be full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// IPv4 prefixes of the default VRF.
+    Ip4Routes,
+    /// IPv6 prefixes of the default VRF.
+    Ip6Routes,
+    /// Prefixes of another VRF.
+    VrfRoutes,
+    /// Next hops.
+    NextHops,
+    /// Adjacencies.
+    Adjacencies,
+    /// Neighbours.
+    Neighbors,
+    /// Interfaces and sub-interfaces.
+    Interfaces,
+    /// VRFs.
+    Vrfs,
+}
+
+/// How many kinds of tables there are.
+const TABLES: usize = 8;
+
+impl Table {
+    /// Its name in `stoa show limits`, which is the name of its setting where it has one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ip4Routes => "ipv4-routes",
+            Self::Ip6Routes => "ipv6-routes",
+            Self::VrfRoutes => "vrf-routes",
+            Self::NextHops => "next-hops",
+            Self::Adjacencies => "adjacencies",
+            Self::Neighbors => "neighbors",
+            Self::Interfaces => "interfaces",
+            Self::Vrfs => "vrfs",
+        }
+    }
+
+    /// What an operator does who meets the limit.
+    pub fn mend(self) -> String {
+        match self {
+            Self::Interfaces | Self::Vrfs => {
+                "This limit is fixed: use fewer, or spread them over several routers.".to_owned()
+            }
+            _ => format!(
+                "Ask for less, or raise /stoa-system:system/limits/{} and start Stoa again.",
+                self.name()
+            ),
+        }
+    }
+}
+
+/// Why a table refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Full {
+    /// Which table it is.
+    pub table: Table,
+    text: String,
+}
+
+impl Full {
+    pub(super) fn of(table: Table, error: impl std::fmt::Display) -> Self {
+        Self { table, text: error.to_string() }
+    }
+}
+
+/// Refusals by table, since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refusals([u64; TABLES]);
+
+impl Refusals {
+    /// A table is full: counts it and says so.
+    pub(super) fn full(&mut self, table: Table, error: impl std::fmt::Display) -> Full {
+        self.0[table as usize] += 1;
+        Full::of(table, error)
+    }
+
+    /// How often a table was full.
+    pub fn of(&self, table: Table) -> u64 {
+        self.0[table as usize]
+    }
+}
+
+/// One limit and how near it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitState {
+    /// What is limited.
+    pub name: String,
+    /// How much there is of it now.
+    pub used: u64,
+    /// How much there can be.
+    pub limit: u64,
+    /// How often somebody was refused for it since the start.
+    pub refused: u64,
+    /// What to do when it is reached; empty when nothing has to be done.
+    pub mend: String,
+}
+
+impl Plane {
+    /// All tables of the control thread and the packet buffers, with what they hold. Each other
+    /// VRF has room of its own: the fullest of them is told.
+    pub fn limits(&self) -> Vec<LimitState> {
+        let fib = self.fib.usage();
+        let interfaces = self.interfaces.iter().flatten().count();
+        let tables = [
+            (Table::Ip4Routes, fib.routes4),
+            (Table::Ip6Routes, fib.routes6),
+            (Table::VrfRoutes, fib.vrf_routes),
+            (Table::NextHops, fib.next_hops),
+            (Table::Adjacencies, fib.adjacencies),
+            (Table::Neighbors, (self.cache.len(), self.limits.neighbors)),
+            (Table::Interfaces, (interfaces, INTERFACES)),
+            (Table::Vrfs, (self.vrfs.len(), VRFS)),
+        ];
+        let table = |(table, (used, limit)): (Table, (usize, usize))| LimitState {
+            name: table.name().to_owned(),
+            used: used as u64,
+            limit: limit as u64,
+            refused: self.fib.refusals.of(table),
+            mend: table.mend(),
+        };
+        let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
+        let books = self.conservation();
+        limits.push(LimitState {
+            name: "buffers".to_owned(),
+            used: books.buffers.saturating_sub(books.buffers_free),
+            limit: books.buffers,
+            refused: 0,
+            mend: "Raise /stoa-system:system/workers/buffers and start Stoa again.".to_owned(),
+        });
+        limits
+    }
+}

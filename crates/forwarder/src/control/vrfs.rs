@@ -1,0 +1,173 @@
+//! VRFs: routing tables beside the default one, each with its own routes, addresses and
+//! neighbours' host routes. An interface is in one of them; what it receives is routed there.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use super::fib::PathKey;
+use super::limits::Full;
+use super::plane::{Installed, Plane};
+use super::wanted::{Prefix, Wanted, bits, network};
+use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_name};
+
+/// VRFs that a forwarder has at most, the default one among them.
+pub const VRFS: usize = 256;
+
+/// The place of a VRF; 0 is the default one.
+pub type Slot = usize;
+
+/// The place of the default VRF.
+pub const DEFAULT: Slot = 0;
+
+/// A VRF on the control thread.
+pub(super) struct VrfState {
+    /// "" is the default one.
+    pub(super) name: String,
+    /// The name by which workers know it.
+    pub(super) id: u32,
+    pub(super) routes: BTreeMap<Prefix, Installed>,
+}
+
+/// All VRFs by slot.
+pub(super) struct Vrfs {
+    slots: Vec<Option<VrfState>>,
+    /// How many prefixes a VRF has on the link of an interface, that is, without a gateway.
+    links: BTreeMap<(u32, Slot), usize>,
+    /// How many VRFs there were so far.
+    generation: u32,
+}
+
+impl Vrfs {
+    /// The default one alone.
+    pub(super) fn new() -> Self {
+        let mut vrfs = Self { slots: Vec::new(), links: BTreeMap::new(), generation: 0 };
+        vrfs.slots.push(Some(VrfState::new("", DEFAULT_VRF)));
+        vrfs
+    }
+
+    /// How many there are, the default one among them.
+    pub(super) fn len(&self) -> usize {
+        self.slots.iter().flatten().count()
+    }
+
+    /// All of them in the order of their slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &VrfState)> {
+        let known = self.slots.iter().enumerate();
+        known.filter_map(|(slot, state)| Some((slot, state.as_ref()?)))
+    }
+
+    /// One of them.
+    pub(super) fn get(&self, slot: Slot) -> Option<&VrfState> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    /// One of them, to change.
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut VrfState> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// The slot of that name; "" is the default one.
+    pub(super) fn slot_of(&self, name: &str) -> Option<Slot> {
+        self.iter().find(|(_, state)| state.name == name).map(|(slot, _)| slot)
+    }
+
+    /// The route to exactly this prefix.
+    pub(super) fn route(&self, slot: Slot, prefix: &Prefix) -> Option<&Installed> {
+        self.get(slot)?.routes.get(prefix)
+    }
+
+    /// The VRFs that have a prefix on the link of an interface: its own, and those into
+    /// which such a route was leaked.
+    pub(super) fn on_link(&self, interface: u32) -> Vec<Slot> {
+        let links = self.links.range((interface, 0)..=(interface, Slot::MAX));
+        links.map(|((_, slot), _)| *slot).collect()
+    }
+
+    /// Keeps the count of prefixes that a VRF has on the links of interfaces.
+    pub(super) fn count_links(&mut self, slot: Slot, set: Option<&[PathKey]>, more: bool) {
+        for key in set.unwrap_or_default().iter().filter(|key| key.next_hop.is_none()) {
+            let at = (key.interface, slot);
+            let count = self.links.entry(at).or_insert(0);
+            *count = if more { *count + 1 } else { count.saturating_sub(1) };
+            if *count == 0 {
+                self.links.remove(&at);
+            }
+        }
+    }
+
+    /// The interfaces on whose links the longest route of a VRF sees an address: a longer
+    /// route elsewhere must not be overridden by who happens to be on the link.
+    pub(super) fn links_of(&self, slot: Slot, address: IpAddr) -> impl Iterator<Item = u32> {
+        let longest = (0..=bits(address)).rev().find_map(|length| {
+            let prefix = (network(address, length), length);
+            self.route(slot, &prefix)
+        });
+        let keys = longest.and_then(|installed| installed.set.as_deref()).unwrap_or_default();
+        keys.iter().filter(|key| key.next_hop.is_none()).map(|key| key.interface)
+    }
+}
+
+impl VrfState {
+    fn new(name: &str, id: u32) -> Self {
+        Self { name: name.to_owned(), id, routes: BTreeMap::new() }
+    }
+}
+
+impl Plane {
+    /// Makes the VRFs that are new. Workers see their tables before any interface is in one.
+    pub(super) fn add_vrfs(&mut self, wanted: &Wanted) -> Result<(), Full> {
+        let mut added = false;
+        for name in wanted.vrfs.keys() {
+            if self.vrfs.slot_of(name).is_some() {
+                continue;
+            }
+            let free = (1..self.vrfs.slots.len()).find(|slot| self.vrfs.slots[*slot].is_none());
+            // `admit` has counted them; some of the former state may still be here.
+            let slot = free.unwrap_or(self.vrfs.slots.len());
+            self.fib.add_vrf(slot)?;
+            self.vrfs.generation += 1;
+            let id = vrf_name(slot, self.vrfs.generation);
+            if slot == self.vrfs.slots.len() {
+                self.vrfs.slots.push(None);
+            }
+            self.vrfs.slots[slot] = Some(VrfState::new(name, id));
+            added = true;
+        }
+        if added {
+            self.publish_vrfs();
+        }
+        Ok(())
+    }
+
+    /// Takes the VRFs out that are not wanted: their routes and interfaces are gone already.
+    /// The tables go back to the system when no worker can see them any more.
+    pub(super) fn remove_stale_vrfs(&mut self, wanted: &Wanted) {
+        let is_stale =
+            |state: &VrfState| !state.name.is_empty() && !wanted.vrfs.contains_key(&state.name);
+        let stale = self.vrfs.iter().filter(|(_, state)| is_stale(state));
+        let stale: Vec<Slot> = stale.map(|(slot, _)| slot).collect();
+        if stale.is_empty() {
+            return;
+        }
+        for slot in stale {
+            self.vrfs.slots[slot] = None;
+            self.fib.remove_vrf(slot);
+        }
+        self.publish_vrfs();
+    }
+
+    fn publish_vrfs(&mut self) {
+        let readers = |(slot, state): (Slot, &Option<VrfState>)| {
+            let name = state.as_ref()?.id;
+            let (ip4, ip6) = self.fib.vrf_readers(slot)?;
+            (slot != DEFAULT).then_some(VrfReaders { name, ip4, ip6 })
+        };
+        let by_slot = self.vrfs.slots.iter().enumerate().map(readers).collect();
+        self.shared.vrfs.publish(VrfTables { by_slot }, &mut self.graveyard);
+    }
+
+    /// The name by which workers know the VRF of a slot.
+    pub(super) fn vrf_id(&self, slot: Slot) -> u32 {
+        self.vrfs.get(slot).map_or(DEFAULT_VRF, |state| state.id)
+    }
+}

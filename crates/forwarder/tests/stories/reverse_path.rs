@@ -1,0 +1,128 @@
+//! uRPF (RFC 3704): strict and loose, with several paths, with the default route, in VRFs.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_forwarder::ip::reverse_path::{LOOSE, LOOSE_OR_DEFAULT, STRICT};
+use stoa_forwarder::shared::Verdict;
+
+use crate::harness::*;
+
+const FAR4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
+const FAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9));
+const NET4: (IpAddr, u8) = (IpAddr::V4(Ipv4Addr::new(192, 0, 2, 0)), 24);
+const NET6: (IpAddr, u8) = (IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 0)), 48);
+
+fn asked(world: World, port: &str, mode: u32) -> World {
+    world.with(port, |port| (port.ip4.reverse_path, port.ip6.reverse_path) = (mode, mode))
+}
+
+/// Packets of both families from these sources to the host in the east: how many arrive.
+fn arrive(lab: &mut Lab, port: &str, n: u8, sources: [IpAddr; 2]) -> usize {
+    let to: [IpAddr; 2] = [host4(2).into(), host6(2).into()];
+    let packets = [0, 1].map(|at| udp(sources[at], to[at], b""));
+    lab.send(port, packets.map(|packet| packet_from(n, &packet)));
+    lab.take("east").len()
+}
+
+fn by(world: World, names: &[(&str, u8)]) -> World {
+    let four: Vec<_> = names.iter().map(|(name, n)| (*name, Some(host4(*n).into()), 1)).collect();
+    let six: Vec<_> = names.iter().map(|(name, n)| (*name, Some(host6(*n).into()), 1)).collect();
+    world.paths(NET4, &four).paths(NET6, &six)
+}
+
+#[test]
+fn strict_takes_any_of_several_paths_and_no_other() {
+    let world =
+        by(World::three_ports().port("south", 4).host("south", 4), &[("west", 1), ("north", 3)]);
+    let world =
+        ["west", "north", "south"].iter().fold(world, |world, port| asked(world, port, STRICT));
+    let mut lab = Lab::new(&world);
+    // Whatever path the hash would take back: many sources, all of them pass.
+    for last in 1..100 {
+        let four = IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
+        assert_eq!(arrive(&mut lab, "west", 1, [four, FAR6]), 2);
+        assert_eq!(arrive(&mut lab, "north", 3, [four, FAR6]), 2);
+    }
+    lab.assert_dropped(&[]);
+    assert_eq!(arrive(&mut lab, "south", 4, [FAR4, FAR6]), 0);
+    lab.assert_dropped(&[("reverse-path-strict", 2)]);
+}
+
+#[test]
+fn strict_counts_the_default_route_where_it_leads() {
+    let everything = |world: World| {
+        world
+            .paths((Ipv4Addr::UNSPECIFIED.into(), 0), &[("west", Some(host4(1).into()), 1)])
+            .paths((Ipv6Addr::UNSPECIFIED.into(), 0), &[("west", Some(host6(1).into()), 1)])
+    };
+    let world = asked(asked(everything(World::three_ports()), "west", STRICT), "north", STRICT);
+    let mut lab = Lab::new(&world);
+    assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
+    assert_eq!(arrive(&mut lab, "north", 3, [FAR4, FAR6]), 0);
+    lab.assert_dropped(&[("reverse-path-strict", 2)]);
+    // Loose does not, unless it is asked to; any other route will do.
+    for (mode, count) in [(LOOSE, 0), (LOOSE_OR_DEFAULT, 2)] {
+        lab.apply(&asked(everything(World::three_ports()), "north", mode)).unwrap();
+        lab.settle();
+        lab.forget();
+        assert_eq!(arrive(&mut lab, "north", 3, [FAR4, FAR6]), count);
+        assert_eq!(arrive(&mut lab, "north", 3, [host4(1).into(), host6(1).into()]), 2);
+        let dropped = [("reverse-path-loose", 2)];
+        lab.assert_dropped(if mode == LOOSE { &dropped } else { &[] });
+    }
+}
+
+#[test]
+fn a_blackhole_for_a_source_is_no_way_back() {
+    let world = asked(World::three_ports(), "west", LOOSE_OR_DEFAULT)
+        .verdict(NET4.0, NET4.1, Verdict::Blackhole)
+        .verdict(NET6.0, NET6.1, Verdict::Unreachable);
+    let mut lab = Lab::new(&world);
+    assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 0);
+    lab.assert_dropped(&[("reverse-path-loose", 2)]);
+    // Nor is one of our own addresses.
+    assert_eq!(arrive(&mut lab, "west", 1, [our4(2).into(), our6(2).into()]), 0);
+    lab.assert_dropped(&[("reverse-path-loose", 2)]);
+}
+
+#[test]
+fn the_way_back_is_looked_for_in_the_vrf_of_the_interface() {
+    let red = |world: World| {
+        let world = world.port("west", 1).port("east", 2).host("west", 1).host("east", 2);
+        world.vrf("red", &["west", "east"])
+    };
+    // The default VRF knows the network by way of "north"; VRF red knows it by "west".
+    let world = by(World::new().port("north", 3).host("north", 3), &[("north", 3)]);
+    let world = red(world).paths_in("red", NET4, &[("west", Some(host4(1).into()), 1)]).paths_in(
+        "red",
+        NET6,
+        &[("west", Some(host6(1).into()), 1)],
+    );
+    let mut lab = Lab::new(&asked(world.clone(), "west", STRICT));
+    assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
+    assert_eq!(arrive(&mut lab, "west", 1, [host4(3).into(), host6(3).into()]), 0);
+    lab.assert_dropped(&[("reverse-path-strict", 2)]);
+    lab.apply(&asked(world, "west", LOOSE)).unwrap();
+    lab.settle();
+    lab.forget();
+    assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 2);
+    assert_eq!(arrive(&mut lab, "west", 1, [host4(3).into(), host6(3).into()]), 0);
+    lab.assert_dropped(&[("reverse-path-loose", 2)]);
+}
+
+#[test]
+fn neighbours_speak_whatever_their_address() {
+    // A link-local source asks for us; duplicate address detection has no source at all.
+    let mut lab = Lab::new(&asked(World::three_ports(), "west", STRICT));
+    let near: Ipv6Addr = "fe80::1234".parse().unwrap();
+    let group: Ipv6Addr = "ff02::1:ff00:1".parse().unwrap();
+    let macs = (host_mac(1), [0x33, 0x33, 0xff, 0, 0, 1]);
+    let ask = solicitation(macs, (near, group), our6(1), Some(host_mac(1)));
+    lab.send("west", [ask]);
+    assert!(lab.seen("west").iter().any(|seen| seen.icmp == Some((136, 0))));
+    lab.assert_dropped(&[]);
+    let who = arp_request(host_mac(9), Ipv4Addr::UNSPECIFIED, our4(1));
+    lab.send("west", [who]);
+    assert_eq!(lab.only("west").ethertype, 0x0806);
+    lab.assert_dropped(&[]);
+}
