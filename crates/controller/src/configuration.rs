@@ -189,5 +189,6 @@ fn desired(model: &Model, findings: &mut Findings) -> v1::Desired {
         interfaces: wanted.interfaces,
         routes: rib::routes(&wanted.addressing, routes),
         neighbors: wanted.addressing.neighbors,
+        vrfs: Vec::new(),
     }
 }

@@ -97,6 +97,7 @@ fn one(
         description: interface.description.clone(),
         ip4: family(&interface.ip4, "ipv4"),
         ip6: family(&interface.ip6, "ipv6"),
+        vrf: String::new(),
     }
 }
 

@@ -40,6 +40,7 @@ pub fn routes(addressing: &Addressing, routes: Static) -> Vec<v1::Route> {
             }),
             protocol: protocol.into(),
             action: Some(action),
+            vrf: String::new(),
         })
         .collect()
 }

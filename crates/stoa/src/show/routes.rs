@@ -30,7 +30,7 @@ pub async fn show(
         length: if address.is_ipv4() { 32 } else { 128 },
     });
     let one = longest_match.is_some();
-    let request = ListRoutesRequest { family, longest_match };
+    let request = ListRoutesRequest { family, longest_match, vrf: String::new() };
     let mut routes = client.show_routes(request).await?.into_inner();
     let mut shown: Vec<RouteState> = Vec::new();
     let mut seen = 0_u64;
@@ -131,6 +131,7 @@ mod tests {
             prefix: Some(Prefix { address: vec![10, 0, 0, 0], length: 8 }),
             protocol: Protocol::Static.into(),
             action: Some(action),
+            vrf: String::new(),
         };
         RouteState { route: Some(route), state: "active".into(), ..RouteState::default() }
     }
