@@ -2,6 +2,7 @@
 
 mod forward;
 mod latency;
+mod overload;
 
 use clap::{Args, Subcommand};
 
@@ -14,6 +15,7 @@ use crate::failure::Outcome;
   stoa bench forward --family ip6 --routes 100000 --destinations random
   stoa bench forward --workers 2 --seconds 5 --json
   stoa bench latency                                  pings through Stoa, Linux and a wire (root)
+  stoa bench overload                                 more than it can forward
 
 Figures of the graph are cycles of the time stamp counter; they mean most as ratios of one run.")]
 pub struct Arguments {
@@ -25,6 +27,7 @@ pub struct Arguments {
 enum What {
     Forward(forward::Arguments),
     Latency(latency::Arguments),
+    Overload(overload::Arguments),
 }
 
 /// Measures and prints.
@@ -32,5 +35,6 @@ pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.what {
         What::Forward(arguments) => forward::execute(arguments),
         What::Latency(arguments) => latency::execute(arguments),
+        What::Overload(arguments) => overload::execute(arguments),
     }
 }

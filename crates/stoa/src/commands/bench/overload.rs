@@ -1,0 +1,55 @@
+//! `stoa bench overload`: what is forwarded when more is offered than can be.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use stoa_traffic::overload::{self, Figures};
+
+use crate::failure::{Failure, Outcome};
+use crate::show;
+
+/// Offer up to three times what one worker can forward, through shared memory
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// How often each load is offered, 125 ms each (1 to 1000)
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and prints.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
+    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
+        bar.set_style(style);
+    }
+    let figures = overload::run(arguments.rounds, |done| bar.set_position((done * 1000.0) as u64));
+    bar.finish_and_clear();
+    let figures = figures.map_err(|error| Failure::because("no figures", error))?;
+    let text = if arguments.json {
+        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+    } else {
+        text(&figures)
+    };
+    show::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(figures: &Figures) -> String {
+    let mut lines = vec![format!("{:>6}{:>15}{:>17}", "load", "offered, Mpps", "forwarded, Mpps")];
+    for load in &figures.loads {
+        lines.push(format!(
+            "{:>5.2}x{:>15.2}{:>17.2}",
+            load.factor, load.offered_mpps, load.forwarded_mpps
+        ));
+    }
+    let kept = figures.kept * 100.0;
+    lines.push(format!(
+        "\n{kept:.1} % of the peak is forwarded at twice the capacity; {} packets dropped inside",
+        figures.dropped_inside
+    ));
+    lines.join("\n")
+}

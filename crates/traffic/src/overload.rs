@@ -1,0 +1,297 @@
+//! `stoa bench overload`: what is forwarded when more is offered than can be.
+//!
+//! A thread offers frames through a real memif link to a forwarder with one worker,
+//! at several rates around its capacity. What the worker cannot take stays in front
+//! of the ring: a router that sheds there works on nothing in vain and forwards as
+//! much at twice the load as at its best.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use stoa_engine::pool::HugePages;
+use stoa_engine::worker::Polling;
+use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector, clock};
+use stoa_forwarder::control::wanted::{Action, Family, Interface, Path, Route, Wanted, Workers};
+use stoa_forwarder::control::{Forwarder, Plane};
+use stoa_ports::{Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PortConfig};
+
+/// Offered loads as shares of the capacity; the last but one is the one that counts.
+const LOADS: [f64; 7] = [0.5, 0.8, 0.95, 1.1, 1.5, TWICE, 3.0];
+const TWICE: f64 = 2.0;
+/// How long one load is measured at a time.
+const WINDOW: Duration = Duration::from_millis(100);
+/// How long the link may take to come up.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Packets that the sender may be late by before it lets them go.
+const BACKLOG: u64 = 4 * VECTOR as u64;
+const OURS: [IpAddr; 2] = [
+    IpAddr::V4(std::net::Ipv4Addr::new(198, 18, 0, 1)),
+    IpAddr::V4(std::net::Ipv4Addr::new(198, 18, 1, 1)),
+];
+const SENDER: [u8; 4] = [198, 18, 0, 2];
+const GATEWAY: [u8; 4] = [198, 18, 1, 2];
+const TARGET: [u8; 4] = [16, 0, 0, 9];
+
+/// One offered load and what became of it; the best window of all rounds.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Load {
+    /// Share of the capacity that was asked for.
+    pub factor: f64,
+    /// Million packets per second that were offered.
+    pub offered_mpps: f64,
+    /// Million packets per second that were forwarded.
+    pub forwarded_mpps: f64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Every load, the smallest first.
+    pub loads: Vec<Load>,
+    /// The most that was forwarded at any load.
+    pub peak_mpps: f64,
+    /// What was forwarded at twice the capacity, as a share of the peak.
+    pub kept: f64,
+    /// Packets that the router dropped after it had received them.
+    pub dropped_inside: u64,
+}
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum OverloadError {
+    /// The forwarder or the port refused.
+    #[error("{0}")]
+    Refused(String),
+    /// The link did not come up.
+    #[error("the memif link did not come up within {DEADLINE:?}: {0}")]
+    NoLink(String),
+    /// This machine cannot offer enough.
+    #[error(
+        "this machine offers {offered:.1} Mpps where twice the capacity is {wanted:.1}: give it a second processor"
+    )]
+    TooSlow {
+        /// Million packets per second.
+        offered: f64,
+        /// Million packets per second.
+        wanted: f64,
+    },
+}
+
+/// What the sender is told and what it tells.
+#[derive(Default)]
+struct Offer {
+    /// Packets per second; 0: as many as it can.
+    rate: AtomicU64,
+    offered: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Measures `rounds` times at each load; `progress` hears the share that is done.
+///
+/// # Errors
+/// When the link does not come up, or this machine cannot offer twice the capacity.
+pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, OverloadError> {
+    let mut forwarder = Forwarder::default();
+    let socket = format!("@stoa-overload-{}", std::process::id());
+    forwarder.apply(wanted(&socket)).map_err(|refused| {
+        let whys = refused.reasons.iter().map(|reason| reason.why.clone());
+        OverloadError::Refused(whys.collect::<Vec<_>>().join("; "))
+    })?;
+    let plane = forwarder
+        .plane()
+        .ok_or_else(|| OverloadError::Refused("the forwarder has no workers".to_owned()))?;
+    let pool = Pool::leak(16_384, HugePages::WhenThere).map_err(refused)?;
+    let (_port, queues) = connect(plane, pool, &socket)?;
+    let generator = generator(plane, pool)?;
+    let offer = Offer::default();
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&offer, generator, queues, pool));
+        let figures = measure(plane, &offer, rounds, progress);
+        offer.stop.store(true, Ordering::Relaxed);
+        figures
+    })
+}
+
+fn refused(error: impl std::fmt::Display) -> OverloadError {
+    OverloadError::Refused(error.to_string())
+}
+
+fn measure(
+    plane: &mut Plane,
+    offer: &Offer,
+    rounds: u32,
+    progress: impl Fn(f64),
+) -> Result<Figures, OverloadError> {
+    // As much as goes in: a first idea of the capacity.
+    let mut capacity: f64 = 0.0;
+    for _ in 0..5 {
+        capacity = capacity.max(window(plane, offer, 0.0).forwarded_mpps);
+    }
+    let mut loads = LOADS.map(|factor| Load { factor, ..Load::default() });
+    let before = dropped(plane);
+    for round in 0..rounds {
+        for load in &mut loads {
+            let seen = window(plane, offer, capacity * load.factor);
+            if seen.forwarded_mpps > load.forwarded_mpps {
+                *load = Load { factor: load.factor, ..seen };
+            }
+        }
+        progress(f64::from(round + 1) / f64::from(rounds));
+    }
+    let best = |most: f64, load: &Load| most.max(load.forwarded_mpps);
+    let peak_mpps = loads.iter().fold(0.0, best);
+    let twice = loads.iter().find(|load| load.factor == TWICE).copied().unwrap_or_default();
+    if twice.offered_mpps < capacity * TWICE * 0.95 {
+        let (offered, wanted) = (twice.offered_mpps, capacity * TWICE);
+        return Err(OverloadError::TooSlow { offered, wanted });
+    }
+    let kept = twice.forwarded_mpps / peak_mpps;
+    let dropped_inside = dropped(plane) - before;
+    Ok(Figures { loads: loads.to_vec(), peak_mpps, kept, dropped_inside })
+}
+
+/// Offers `mpps` (0: all that goes) for a moment and sees what comes out.
+fn window(plane: &mut Plane, offer: &Offer, mpps: f64) -> Load {
+    offer.rate.store((mpps * 1e6) as u64, Ordering::Relaxed);
+    attend(plane, WINDOW / 4);
+    let seen = |plane: &Plane| {
+        (Instant::now(), offer.offered.load(Ordering::Relaxed), plane.conservation().sent)
+    };
+    let (began, offered, sent) = seen(plane);
+    attend(plane, WINDOW);
+    let (ended, offered_then, sent_then) = seen(plane);
+    let micros = ended.duration_since(began).as_secs_f64() * 1e6;
+    Load {
+        factor: 0.0,
+        offered_mpps: (offered_then - offered) as f64 / micros,
+        forwarded_mpps: (sent_then - sent) as f64 / micros,
+    }
+}
+
+fn dropped(plane: &Plane) -> u64 {
+    plane.list_drops().iter().map(|drop| drop.packets).sum()
+}
+
+/// Lets the main thread do its part for a while.
+fn attend(plane: &mut Plane, duration: Duration) {
+    let until = Instant::now() + duration;
+    while Instant::now() < until {
+        plane.attend();
+        plane.tick();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The sender: a generator's frames into the link, at the rate that is asked for.
+fn send(offer: &Offer, generator: Queues, link: Queues, pool: &'static Pool) {
+    let (mut generator, mut link) = (generator, link);
+    let (Some(from), Some(to)) = (generator.rx.first_mut(), link.tx.first_mut()) else { return };
+    let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+    let hz = clock::tsc_hz() as f64;
+    let (mut began, mut rate, mut done) = (clock::tsc(), 0, 0_u64);
+    while !offer.stop.load(Ordering::Relaxed) {
+        let asked = offer.rate.load(Ordering::Relaxed);
+        if asked != rate {
+            (began, rate, done) = (clock::tsc(), asked, 0);
+        }
+        let elapsed = clock::tsc().saturating_sub(began) as f64 / hz;
+        let due = if rate == 0 { u64::MAX } else { (elapsed * rate as f64) as u64 };
+        if due < done + VECTOR as u64 {
+            std::hint::spin_loop();
+            continue;
+        }
+        if rate != 0 {
+            // What could not be offered in time is not offered later.
+            done = done.max(due.saturating_sub(BACKLOG));
+        }
+        let made = from.receive(&mut vector, &mut cache) as u64;
+        to.transmit(&mut vector, &mut cache);
+        // What the ring did not take is shed here, before anybody worked on it.
+        cache.free_from(&mut vector, 0);
+        done += made;
+        offer.offered.fetch_add(made, Ordering::Relaxed);
+    }
+}
+
+fn connect(
+    plane: &mut Plane,
+    pool: &'static Pool,
+    socket: &str,
+) -> Result<(Box<dyn Port>, Queues), OverloadError> {
+    let config =
+        MemifConfig { socket: socket.to_owned(), role: MemifRole::Slave, ..MemifConfig::default() };
+    let mut port = stoa_ports::open(&PortConfig::Memif(config), pool).map_err(refused)?;
+    let began = Instant::now();
+    let mut queues = None;
+    while began.elapsed() < DEADLINE {
+        attend(plane, Duration::from_millis(5));
+        for event in port.service() {
+            if let PortEvent::Up(up) = event {
+                queues = Some(up);
+            }
+        }
+        let is_up = plane.list_interfaces().iter().any(|one| one.name == "in" && one.up);
+        if let Some(queues) = queues.take_if(|_| is_up) {
+            return Ok((port, queues));
+        }
+    }
+    Err(OverloadError::NoLink(port.detail()))
+}
+
+/// The queues of a generator port whose frames are for our interface.
+fn generator(plane: &Plane, pool: &'static Pool) -> Result<Queues, OverloadError> {
+    let interfaces = plane.list_interfaces();
+    let mac = interfaces.iter().find(|one| one.name == "in").map(|one| one.mac.as_slice());
+    let config = GeneratorConfig {
+        frame: 60,
+        destination_mac: mac.and_then(|mac| mac.try_into().ok()),
+        source: IpAddr::from(SENDER),
+        destination: IpAddr::from(TARGET),
+        destinations: Destinations::Range(1),
+        ..GeneratorConfig::default()
+    };
+    let mut port = stoa_ports::open(&PortConfig::Generator(config), pool).map_err(refused)?;
+    let up = port.service().into_iter().find_map(|event| match event {
+        PortEvent::Up(queues) => Some(queues),
+        PortEvent::Down(_) => None,
+    });
+    up.ok_or_else(|| OverloadError::Refused("the generator has no queue".to_owned()))
+}
+
+fn wanted(socket: &str) -> Wanted {
+    let mut wanted = Wanted {
+        workers: Workers {
+            count: 1,
+            polling: Polling::Always,
+            ..Workers::default()
+        },
+        ..Wanted::default()
+    };
+    for (name, ours) in ["in", "out"].into_iter().zip(OURS) {
+        let ip4 = Family {
+            enabled: true,
+            forwarding: true,
+            addresses: vec![(ours, 24)],
+            ..Family::default()
+        };
+        wanted
+            .interfaces
+            .insert(name.to_owned(), Interface { enabled: true, ip4, ..Interface::default() });
+    }
+    let memif = MemifConfig {
+        socket: socket.to_owned(),
+        role: MemifRole::Master,
+        ..MemifConfig::default()
+    };
+    wanted.ports.insert("in".to_owned(), PortConfig::Memif(memif));
+    let null = NullConfig { tx_queues: 1, mac: None };
+    wanted.ports.insert("out".to_owned(), PortConfig::Null(null));
+    let gateway = IpAddr::from(GATEWAY);
+    wanted.neighbors.insert(("out".to_owned(), gateway), [2, 0, 0, 0, 0, 2]);
+    let path = Path { interface: "out".to_owned(), next_hop: Some(gateway), weight: 1 };
+    let route = Route { protocol: 1, action: Action::Paths(vec![path]) };
+    wanted.routes.insert((IpAddr::from([16, 0, 0, 0]), 24), route);
+    wanted
+}
