@@ -9,7 +9,7 @@ use stoa_api::v1;
 
 use crate::finding::{Finding, Findings, one};
 use crate::model::Model;
-use crate::{interfaces, rib, routes, unsupported, workers, yang};
+use crate::{interfaces, punts, rib, routes, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -190,5 +190,6 @@ fn desired(model: &Model, findings: &mut Findings) -> v1::Desired {
         routes: rib::routes(&wanted.addressing, routes),
         neighbors: wanted.addressing.neighbors,
         vrfs: Vec::new(),
+        punts: punts::wanted(&model.system.punt, findings),
     }
 }

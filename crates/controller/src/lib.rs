@@ -19,6 +19,7 @@ mod model;
 pub mod operator;
 mod ports;
 pub mod privileges;
+mod punts;
 mod rib;
 mod routes;
 pub mod running;

@@ -23,6 +23,24 @@ pub struct Model {
 #[serde(default)]
 pub struct System {
     pub workers: Workers,
+    pub punt: Punt,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Punt {
+    pub class: Vec<PuntClass>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct PuntClass {
+    pub name: String,
+    #[serde(default)]
+    pub rate: u32,
+    #[serde(default)]
+    pub burst: u32,
+    #[serde(default)]
+    pub total: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]

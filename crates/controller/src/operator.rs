@@ -150,6 +150,13 @@ impl Operator for Service {
         self.line.client().list_drops(request.into_inner()).await.map_err(failed)
     }
 
+    async fn show_punts(
+        &self,
+        request: Request<v1::ListPuntsRequest>,
+    ) -> Result<Response<v1::ListPuntsReply>, Status> {
+        self.line.client().list_punts(request.into_inner()).await.map_err(failed)
+    }
+
     async fn show_workers(
         &self,
         request: Request<v1::ListWorkersRequest>,

@@ -104,7 +104,7 @@ fn found(findings: &[Finding]) -> Value {
 
 fn desired(desired: &v1::Desired) -> Value {
     let workers = desired.workers.as_ref().unwrap();
-    json!({
+    let mut value = json!({
         "workers": {
             "count": workers.count,
             "cpus": workers.cpus,
@@ -120,7 +120,16 @@ fn desired(desired: &v1::Desired) -> Value {
             "{} dev {} mac {}",
             ip_text(&neighbor.address), neighbor.interface, mac_text(&neighbor.mac)
         )).collect::<Vec<_>>(),
-    })
+    });
+    if !desired.punts.is_empty() {
+        value["punts"] = desired.punts.iter().map(punt).collect();
+    }
+    value
+}
+
+fn punt(limit: &v1::PuntLimit) -> Value {
+    let v1::PuntLimit { class, rate, burst, total } = limit;
+    json!({ "class": class, "rate": rate, "burst": burst, "total": total })
 }
 
 fn port(port: &v1::Port) -> Value {

@@ -6,7 +6,7 @@
 
 use crate::counters::{NodeCounters, WorkerCounters};
 use crate::drops::{self, Reason};
-use crate::node::{Context, EMIT, Next, Node, NodeSpec, Punt};
+use crate::node::{Context, EMIT, Next, Node, NodeSpec, Punts};
 use crate::output::Output;
 use crate::packet::Packet;
 use crate::pool::{Pool, PoolCache};
@@ -55,8 +55,8 @@ pub struct Walk<'a> {
     pub counters: &'a WorkerCounters,
     /// Its free buffers.
     pub pool: &'a mut PoolCache,
-    /// Its ring to the main thread.
-    pub punts: &'a mut rtrb::Producer<Punt>,
+    /// Its rings to the main thread.
+    pub punts: &'a mut Punts,
     /// Access to published values.
     pub reader: &'a Reader,
     /// What is traced and captured.

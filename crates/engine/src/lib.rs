@@ -29,7 +29,7 @@ pub mod vector;
 pub mod worker;
 
 pub use drops::Reason;
-pub use node::{Context, Next, Node, NodeSpec};
+pub use node::{Context, Next, Node, NodeSpec, Urgency};
 pub use packet::Packet;
 pub use pool::{Pool, PoolCache};
 pub use port::{Doze, Port, PortEvent, Queues, Refused, RxQueue, TxQueue};

@@ -50,6 +50,30 @@ pub struct Punt {
     pub cause: u16,
 }
 
+/// The rings from one worker to the main thread: what is urgent does not wait behind
+/// what is not, and neither takes the other's room.
+pub struct Punts {
+    pub(crate) urgent: rtrb::Producer<Punt>,
+    pub(crate) usual: rtrb::Producer<Punt>,
+}
+
+impl Punts {
+    /// Whether something waits for the main thread.
+    pub(crate) fn has_some(&self) -> bool {
+        let holds = |ring: &rtrb::Producer<Punt>| ring.slots() < ring.buffer().capacity();
+        holds(&self.urgent) || holds(&self.usual)
+    }
+}
+
+/// Which of a worker's rings to the main thread a punted packet takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// What keeps the router going: served first.
+    Urgent,
+    /// Everything else.
+    Usual,
+}
+
 /// Room for packets that nodes make in one call.
 pub(crate) const EMIT: usize = 1024;
 
@@ -65,7 +89,7 @@ pub struct Context<'a> {
     pub counters: &'a WorkerCounters,
     pub(crate) pool: &'a mut PoolCache,
     pub(crate) emitted: &'a mut Vec<(u16, Packet)>,
-    pub(crate) punts: &'a mut rtrb::Producer<Punt>,
+    pub(crate) punts: &'a mut Punts,
     /// The node's own place in the graph.
     pub(crate) node: u16,
     /// Rings to the other workers, by worker; the own place is empty.
@@ -152,15 +176,21 @@ impl Context<'_> {
     }
 
     /// Hands a lane to the main thread. Afterwards the lane is taken, or dropped
-    /// as [`crate::drops::PUNT_FULL`] when the ring is full.
-    pub fn punt(&mut self, vector: &mut Vector, lane: usize, cause: u16) {
-        if self.punts.is_full() {
-            return vector.drop_lane(lane, crate::drops::PUNT_FULL);
+    /// as [`crate::drops::PUNT_FULL`] when the ring is full: `false`.
+    pub fn punt(&mut self, vector: &mut Vector, lane: usize, cause: u16, urgency: Urgency) -> bool {
+        let ring = match urgency {
+            Urgency::Urgent => &mut self.punts.urgent,
+            Urgency::Usual => &mut self.punts.usual,
+        };
+        if ring.is_full() {
+            vector.drop_lane(lane, crate::drops::PUNT_FULL);
+            return false;
         }
         self.sight.happened(vector, lane, Event::Punted { cause });
         if let Some(packet) = vector.take(lane) {
             // Room was checked above, and this thread is the only producer.
-            let _ = self.punts.push(Punt { packet, cause });
+            let _ = ring.push(Punt { packet, cause });
         }
+        true
     }
 }

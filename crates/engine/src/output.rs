@@ -170,6 +170,7 @@ fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: 
 mod tests {
     use super::*;
     use crate::counters::WorkerCounters;
+    use crate::node::Punts;
     use crate::pool::{HugePages, PoolCache};
     use crate::port::Refused;
     use crate::quiescence::{Quiescence, Reader};
@@ -196,7 +197,9 @@ mod tests {
         let pool = Pool::leak(512, HugePages::Never).unwrap();
         let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
         let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
-        let (mut punts, _punted) = rtrb::RingBuffer::new(1);
+        let ((urgent, _urgent), (usual, _usual)) =
+            (rtrb::RingBuffer::new(1), rtrb::RingBuffer::new(1));
+        let mut punts = Punts { urgent, usual };
         let quiescence = Quiescence::new(1);
         // SAFETY: nothing is published here.
         let reader = unsafe { Reader::new(&quiescence) };

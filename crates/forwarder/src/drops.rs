@@ -77,6 +77,9 @@ reasons! {
     ReversePathLoose "reverse-path-loose" "there is no way back to the source (uRPF, RFC 3704 2.4)";
     IcmpLimited "icmp-limited" "an ICMP error or echo reply beyond the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
     IcmpNotAllowed "icmp-not-allowed" "an error about an ICMP error, a group, or a later fragment: never answered";
+    RoutingLimited "routing-limited" "more packets of routing protocols than the control budget allows";
+    HostLimited "host-limited" "more packets for our addresses than the control budget allows";
+    FragmentLimited "fragment-limited" "more fragments for our addresses than the control budget allows";
     NeighborLimited "neighbor-limited" "more packets to unresolved neighbours than the control budget allows";
     NeighborQueue "neighbor-queue" "too many packets wait for this neighbour already";
     NeighborFailed "neighbor-failed" "the neighbour does not answer";

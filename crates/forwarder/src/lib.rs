@@ -13,6 +13,7 @@ pub mod ip;
 pub mod kernel;
 pub mod neighbor;
 pub mod nodes;
+pub mod punt;
 pub mod shared;
 
 pub use control::{Error, Options, run};

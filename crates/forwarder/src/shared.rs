@@ -14,6 +14,8 @@ use stoa_tables::next_hop::NextHopReader;
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::vlan_table::VlanTables;
 use crate::kernel::Kernel;
+use crate::punt::budgets::Budgets;
+use crate::punt::familiar::Familiar;
 
 /// What a next hop says when it is no adjacency: the code in its drop kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +163,10 @@ pub struct Shared {
     pub features6: FeatureArc,
     /// The SIMD kernel in use.
     pub kernel: Kernel,
+    /// What packets for the control plane may cost.
+    pub budgets: Budgets,
+    /// Whose answers are awaited.
+    pub familiar: Familiar,
 }
 
 /// The tables that a forwarder was made with.
@@ -182,7 +188,12 @@ pub const FEATURES6: &[&str] = &["ip6-reverse-path"];
 
 impl Shared {
     /// Without interfaces and addresses.
-    pub fn new(readers: Readers, kernel: Kernel, quiescence: &Arc<Quiescence>) -> Self {
+    pub fn new(
+        readers: Readers,
+        kernel: Kernel,
+        budgets: Budgets,
+        quiescence: &Arc<Quiescence>,
+    ) -> Self {
         let Readers { ip4, ip6, next_hops, adjacencies } = readers;
         Self {
             interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
@@ -196,6 +207,8 @@ impl Shared {
             features4: FeatureArc::new(FEATURES4),
             features6: FeatureArc::new(FEATURES6),
             kernel,
+            budgets,
+            familiar: Familiar::default(),
         }
     }
 

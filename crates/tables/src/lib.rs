@@ -18,6 +18,7 @@ pub mod grace;
 pub mod lpm;
 pub mod next_hop;
 mod pages;
+pub mod shared_bucket;
 mod sync;
 pub mod timing_wheel;
 pub mod token_bucket;

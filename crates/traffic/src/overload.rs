@@ -262,11 +262,7 @@ fn generator(plane: &Plane, pool: &'static Pool) -> Result<Queues, OverloadError
 
 fn wanted(socket: &str) -> Wanted {
     let mut wanted = Wanted {
-        workers: Workers {
-            count: 1,
-            polling: Polling::Always,
-            ..Workers::default()
-        },
+        workers: Workers { count: 1, polling: Polling::Always, ..Workers::default() },
         ..Wanted::default()
     };
     for (name, ours) in ["in", "out"].into_iter().zip(OURS) {

@@ -169,6 +169,14 @@ impl Forwarder for Life {
         Ok(Response::new(v1::ListDropsReply { drops: vec![drop] }))
     }
 
+    async fn list_punts(
+        &self,
+        _: Request<v1::ListPuntsRequest>,
+    ) -> Result<Response<v1::ListPuntsReply>, Status> {
+        let punt = v1::PuntState { class: "arp".into(), ..v1::PuntState::default() };
+        Ok(Response::new(v1::ListPuntsReply { punts: vec![punt] }))
+    }
+
     async fn list_workers(
         &self,
         _: Request<v1::ListWorkersRequest>,

@@ -24,6 +24,8 @@ use crate::sight::trace::Tracer;
 pub(crate) const COMMANDS: usize = 1024;
 /// Packets that may wait on one ring (inject, punt, hand-off).
 pub(crate) const RING: usize = 1024;
+/// Urgent packets that may wait for the main thread.
+pub(crate) const URGENT_RING: usize = 256;
 
 /// What the main thread tells a worker.
 pub enum Command {

@@ -10,11 +10,13 @@ use nix::unistd::Pid;
 
 use crate::counters::WorkerCounters;
 use crate::graph::{Graph, GraphError};
-use crate::node::{NodeSpec, Punt};
+use crate::node::{NodeSpec, Punt, Punts, Urgency};
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Quiescence;
 use crate::worker::turn::Worker;
-use crate::worker::{Bell, COMMANDS, Command, Inject, Line, Polling, RING, WorkerShown};
+use crate::worker::{
+    Bell, COMMANDS, Command, Inject, Line, Polling, RING, URGENT_RING, WorkerShown,
+};
 
 /// The most workers: hand-off keeps one bit for each.
 pub const WORKERS_MAX: usize = 64;
@@ -83,7 +85,8 @@ pub struct WorkerHandle {
     commands: rtrb::Producer<Command>,
     sent: u64,
     injected: rtrb::Producer<Inject>,
-    punts: rtrb::Consumer<Punt>,
+    urgent: rtrb::Consumer<Punt>,
+    usual: rtrb::Consumer<Punt>,
     thread: Option<JoinHandle<()>>,
     /// The worker itself, when it has no thread.
     by_hand: Option<Box<Worker>>,
@@ -138,13 +141,16 @@ impl WorkerHandle {
     }
 
     /// A packet that the worker punted.
-    pub fn punted(&mut self) -> Option<Punt> {
-        self.punts.pop().ok()
+    pub fn punted(&mut self, urgency: Urgency) -> Option<Punt> {
+        match urgency {
+            Urgency::Urgent => self.urgent.pop().ok(),
+            Urgency::Usual => self.usual.pop().ok(),
+        }
     }
 
     /// Whether the worker has punted something.
     pub fn has_punts(&self) -> bool {
-        !self.punts.is_empty()
+        !self.urgent.is_empty() || !self.usual.is_empty()
     }
 
     /// Changes how the worker waits.
@@ -209,7 +215,8 @@ impl Crew {
     ) -> Result<(), SpawnError> {
         let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
         let (injected, inject) = rtrb::RingBuffer::new(RING);
-        let (punts, punted) = rtrb::RingBuffer::new(RING);
+        let (urgent, urgent_end) = rtrb::RingBuffer::new(URGENT_RING);
+        let (usual, usual_end) = rtrb::RingBuffer::new(RING);
         let shown = Arc::new(WorkerShown::default());
         shown.polling.store(plan.polling.number(), Ordering::Relaxed);
         let bell = bells[index].clone();
@@ -222,7 +229,7 @@ impl Crew {
             line: Line { bell: bell.clone(), shown: shown.clone() },
             commands: told,
             injected: inject,
-            punts,
+            punts: Punts { urgent, usual },
             punt_bell: self.punt_bell.clone(),
             handed,
             colleagues: bells.to_vec(),
@@ -234,16 +241,16 @@ impl Crew {
             true => (None, Some(Box::new(worker))),
             false => (Some(start(worker, cpu)?), None),
         };
-        let (punts, sent) = (punted, 0);
         self.workers.push(WorkerHandle {
             counters,
             shown,
             cpu,
             bell,
             commands,
-            sent,
+            sent: 0,
             injected,
-            punts,
+            urgent: urgent_end,
+            usual: usual_end,
             thread,
             by_hand,
         });

@@ -13,7 +13,7 @@ use crate::VECTOR;
 use crate::clock;
 use crate::counters::WorkerCounters;
 use crate::graph::{Graph, Walk};
-use crate::node::Punt;
+use crate::node::Punts;
 use crate::output::TxSlot;
 use crate::pool::PoolCache;
 use crate::port::{Doze, RxQueue};
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     pub(crate) line: Line,
     pub(crate) commands: rtrb::Consumer<Command>,
     pub(crate) injected: rtrb::Consumer<Inject>,
-    pub(crate) punts: rtrb::Producer<Punt>,
+    pub(crate) punts: Punts,
     pub(crate) punt_bell: Arc<Bell>,
     pub(crate) handed: Vec<rtrb::Consumer<Inject>>,
     pub(crate) colleagues: Vec<Arc<Bell>>,
@@ -198,7 +198,7 @@ impl Worker {
                 bell.ring();
             }
         }
-        if self.punts.slots() < crate::worker::RING {
+        if self.punts.has_some() {
             self.punt_bell.ring();
         }
         self.counters.turns.cached.set(self.pool.len() as u64);

@@ -7,8 +7,8 @@ use stoa_engine::pool::HugePages;
 use stoa_engine::quiescence::Quiescence;
 use stoa_engine::worker::{Command, Crew, Inject, Plan, Polling, SpawnError};
 use stoa_engine::{
-    Context, Doze, Next, Node, NodeSpec, Packet, Pool, PoolCache, Reason, RxQueue, TxQueue, Vector,
-    drops, graph,
+    Context, Doze, Next, Node, NodeSpec, Packet, Pool, PoolCache, Reason, RxQueue, TxQueue,
+    Urgency, Vector, drops, graph,
 };
 
 /// What a node that drops says.
@@ -26,7 +26,8 @@ impl Node for Sort {
             match what {
                 b'o' => vector.next[lane] = 0,
                 b'n' => vector.next[lane] = 1,
-                b'p' => cx.punt(vector, lane, 7),
+                b'p' => _ = cx.punt(vector, lane, 7, Urgency::Usual),
+                b'u' => _ = cx.punt(vector, lane, 8, Urgency::Urgent),
                 b'd' => vector.drop_lane(lane, REFUSED),
                 b'f' => vector.next[lane] = 2,
                 // An edge that this node does not have.

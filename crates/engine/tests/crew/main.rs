@@ -11,7 +11,7 @@ use bench::*;
 use stoa_engine::drops::{GRAPH_FULL, HANDOFF_FULL, TX_NO_PORT};
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::{Command, Plan, Polling, SpawnError};
-use stoa_engine::{NodeSpec, Pool};
+use stoa_engine::{NodeSpec, Pool, Urgency};
 
 #[test]
 fn every_lane_goes_where_it_says() {
@@ -24,7 +24,7 @@ fn every_lane_goes_where_it_says() {
     let deadline = Instant::now() + DEADLINE;
     let punt = loop {
         assert!(Instant::now() < deadline);
-        if let Some(punt) = bench.crew.workers[0].punted() {
+        if let Some(punt) = bench.crew.workers[0].punted(Urgency::Usual) {
             break punt;
         }
         std::thread::yield_now();
@@ -158,7 +158,7 @@ fn a_dry_pool_recovers() {
     let mut taken = 0;
     while taken < 2000 {
         assert!(Instant::now() < deadline, "{taken} packets came");
-        match bench.crew.workers[0].punted() {
+        match bench.crew.workers[0].punted(Urgency::Usual) {
             Some(punt) => {
                 assert_eq!(usize::from(number(punt.packet.bytes())), taken);
                 taken += 1;

@@ -162,6 +162,7 @@ impl Plane {
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         self.open_added(wanted, &mut applied)?;
+        self.set_budgets(&wanted.punts);
         self.add_vrfs(wanted).map_err(|full| Refused::full("vrfs", &full))?;
         let refusals = refusals_of(wanted);
         applied.routes_removed = self.remove_stale_routes(wanted, &refusals);

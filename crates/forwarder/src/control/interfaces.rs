@@ -88,7 +88,7 @@ impl Plane {
         let gleans = (first, second?);
         let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
         let old = here.filter(|old| !old.is_reserved());
-        let before = match &old {
+        let (before, punted) = match &old {
             Some(old) => {
                 self.fib.replace_adjacency(old.gleans.0, gleans.0);
                 self.fib.replace_adjacency(old.gleans.1, gleans.1);
@@ -96,13 +96,14 @@ impl Plane {
                     // Before workers route what it receives elsewhere.
                     self.drop_host_routes(index);
                 }
-                old.before
+                (old.before, old.punted)
             }
-            None => self.figures(index),
+            None => (self.figures(index), self.punted(index)),
         };
         let wanted = wanted.clone();
         let name = name.to_owned();
-        let state = InterfaceState { name, wanted, base, link, is_up, mtu, gleans, vrf, before };
+        let state =
+            InterfaceState { name, wanted, base, link, is_up, mtu, gleans, vrf, before, punted };
         self.interfaces[index as usize] = Some(state);
         self.write_line(index);
         self.tell(|| Command::Map { interface: index, base });
@@ -268,6 +269,7 @@ impl InterfaceState {
             gleans: (0, 0),
             vrf: DEFAULT,
             before: InterfaceFigures::default(),
+            punted: Default::default(),
         }
     }
 }

@@ -15,6 +15,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// Requests that may wait.
 const REQUESTS: usize = 256;
 
+/// Requests done between two looks at everything else.
+const REQUESTS_AT_ONCE: usize = 16;
+
 /// Something to do on the control thread.
 pub type Request = Box<dyn FnOnce(&mut Forwarder) + Send>;
 
@@ -74,11 +77,15 @@ impl Steward {
         let mut sampled = Instant::now();
         let mut ports_called = false;
         loop {
-            while let Ok(message) = self.requests.try_recv() {
+            let mut done = 0;
+            while done < REQUESTS_AT_ONCE
+                && let Ok(message) = self.requests.try_recv()
+            {
                 match message {
                     Message::Do(request) => request(&mut self.forwarder),
                     Message::Stop => return,
                 }
+                done += 1;
             }
             if let Some(plane) = self.forwarder.plane() {
                 plane.take_punts();
@@ -94,14 +101,15 @@ impl Steward {
                     plane.sample();
                 }
             }
-            ports_called = self.sleep();
+            let longest = if done < REQUESTS_AT_ONCE { TICK } else { Duration::ZERO };
+            ports_called = self.sleep(longest);
         }
     }
 
-    /// Waits for something to do; whether a port called.
-    fn sleep(&mut self) -> bool {
+    /// Waits for something to do, at most so long; whether a port called.
+    fn sleep(&mut self, longest: Duration) -> bool {
         let mut watched = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
-        let mut timeout = TICK;
+        let mut timeout = longest;
         let mut ports_called = false;
         if let Some(plane) = self.forwarder.plane() {
             plane.crew.punt_bell.lie_down();

@@ -10,6 +10,7 @@ mod main_loop;
 mod neighbors;
 mod plane;
 mod ports;
+mod punts;
 mod routes;
 mod service;
 mod vrfs;

@@ -22,6 +22,8 @@ use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{ENTRY, NODES};
+use crate::punt::budgets::{Budgets, Figures};
+use crate::punt::{Class, Limit};
 use crate::shared::{Addresses, Shared};
 
 /// An open port.
@@ -50,6 +52,8 @@ pub(super) struct InterfaceState {
     pub(super) vrf: Slot,
     /// What its counters said when it came into being.
     pub(super) before: InterfaceFigures,
+    /// What its budgets said then.
+    pub(super) punted: [Figures; Class::ALL.len()],
 }
 
 /// Counters of one interface, summed over the workers.
@@ -141,6 +145,8 @@ pub struct Plane {
     /// Receive queues by name, and the worker that owns each.
     pub(super) queues: Vec<(String, usize)>,
     pub(super) busy: Vec<super::facts::Busy>,
+    /// Budgets that are not the usual ones.
+    pub(super) punts: BTreeMap<Class, Limit>,
 }
 
 impl Plane {
@@ -156,7 +162,9 @@ impl Plane {
         let fib = Fib::new(limits, quiescence.clone())?;
         let none = || Full::of(Table::Vrfs, "there is no default VRF");
         let readers = fib.readers().ok_or_else(none)?;
-        let shared = Arc::new(Shared::new(readers, workers.kernel, &quiescence));
+        let budgets = Budgets::new(workers.count)
+            .ok_or_else(|| Full::of(Table::Interfaces, "no memory for the budgets"))?;
+        let shared = Arc::new(Shared::new(readers, workers.kernel, budgets, &quiescence));
         let plan = Plan {
             count: workers.count,
             cpus: workers.cpus.clone(),
@@ -188,6 +196,7 @@ impl Plane {
             next_queue: 0,
             conflict_said: None,
             queues: Vec::new(),
+            punts: BTreeMap::new(),
         })
     }
 

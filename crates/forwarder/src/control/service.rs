@@ -184,6 +184,14 @@ impl Contract for Service {
         Ok(Response::new(v1::ListDropsReply { drops }))
     }
 
+    async fn list_punts(
+        &self,
+        _: tonic::Request<v1::ListPuntsRequest>,
+    ) -> Answer<v1::ListPuntsReply> {
+        let punts = self.read(Plane::list_punts).await?;
+        Ok(Response::new(v1::ListPuntsReply { punts }))
+    }
+
     async fn list_workers(
         &self,
         _: tonic::Request<v1::ListWorkersRequest>,

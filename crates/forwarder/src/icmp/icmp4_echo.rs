@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use stoa_engine::{Context, Next, Node, Vector, clock};
-use stoa_tables::token_bucket::TokenBucket;
+use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::{icmp4, ipv4};
 
-use super::{ECHO_BURST, ECHOES_PER_SECOND};
 use crate::drops::Drop;
+use crate::punt::Class;
 use crate::shared::Shared;
 
 /// Where replies go.
@@ -15,19 +14,18 @@ pub const EDGES: &[&str] = &["ip4-lookup"];
 const LOOKUP: u16 = 0;
 
 /// Makes the node of one worker.
-pub fn make(_shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    let limit = TokenBucket::new(ECHOES_PER_SECOND, ECHO_BURST, clock::tsc_hz(), clock::tsc());
-    Box::new(Icmp4Echo { limit })
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Icmp4Echo { shared: shared.clone() })
 }
 
 struct Icmp4Echo {
-    limit: TokenBucket,
+    shared: Arc<Shared>,
 }
 
 impl Node for Icmp4Echo {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            if !self.limit.take(cx.now, 1) {
+            if !self.shared.budgets.admit(cx, Class::Echo, vector.rx_if[lane]) {
                 vector.drop_lane(lane, Drop::IcmpLimited.reason());
                 continue;
             }

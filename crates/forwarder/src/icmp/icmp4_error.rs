@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use stoa_engine::pool::HEADROOM;
 use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector, clock};
-use stoa_tables::token_bucket::TokenBucket;
+use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::icmp4::{self, Error, Unreachable};
 use stoa_wire::{ipv4, protocol};
 
-use super::{ERROR_BURST, ERRORS_PER_SECOND, Trouble};
+use super::Trouble;
 use crate::drops::Drop;
+use crate::punt::Class;
 use crate::shared::{Addresses, Shared};
 
 /// Where the error goes.
@@ -23,22 +23,20 @@ const LONGEST: usize = 576;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    let limit = TokenBucket::new(ERRORS_PER_SECOND, ERROR_BURST, clock::tsc_hz(), clock::tsc());
-    Box::new(Icmp4Error { shared: shared.clone(), limit })
+    Box::new(Icmp4Error { shared: shared.clone() })
 }
 
 struct Icmp4Error {
     shared: Arc<Shared>,
-    limit: TokenBucket,
 }
 
 impl Node for Icmp4Error {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let Self { shared, limit } = self;
+        let shared = &self.shared;
         let addresses = shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let trouble = Trouble::of(vector.adjacency[lane]);
-            vector.next[lane] = match answer(cx, vector, lane, trouble, addresses, limit) {
+            vector.next[lane] = match answer(cx, vector, lane, trouble, shared, addresses) {
                 Ok(()) => LOOKUP,
                 Err(reason) => reason.next(),
             };
@@ -53,8 +51,8 @@ fn answer(
     vector: &mut Vector,
     lane: usize,
     trouble: Trouble,
+    shared: &Shared,
     addresses: &Addresses,
-    limit: &mut TokenBucket,
 ) -> Result<(), Drop> {
     let view = ipv4::check(vector.bytes(lane)).map_err(|_| trouble.drop(true))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
@@ -70,7 +68,7 @@ fn answer(
         return Err(Drop::IcmpNotAllowed);
     }
     let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
-    if !limit.take(cx.now, 1) {
+    if !shared.budgets.admit(cx, Class::Error, vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
     }
     let mut message = [0; LONGEST];

@@ -3,13 +3,12 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use stoa_engine::{Context, Next, Node, Vector, clock};
-use stoa_tables::token_bucket::TokenBucket;
+use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{icmp6, ipv6};
 
-use super::{ECHO_BURST, ECHOES_PER_SECOND};
 use crate::drops::Drop;
+use crate::punt::Class;
 use crate::shared::Shared;
 
 /// Where replies go.
@@ -18,20 +17,18 @@ const LOOKUP: u16 = 0;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    let limit = TokenBucket::new(ECHOES_PER_SECOND, ECHO_BURST, clock::tsc_hz(), clock::tsc());
-    Box::new(Icmp6Echo { shared: shared.clone(), limit })
+    Box::new(Icmp6Echo { shared: shared.clone() })
 }
 
 struct Icmp6Echo {
     shared: Arc<Shared>,
-    limit: TokenBucket,
 }
 
 impl Node for Icmp6Echo {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
-            if !self.limit.take(cx.now, 1) {
+            if !self.shared.budgets.admit(cx, Class::Echo, vector.rx_if[lane]) {
                 vector.drop_lane(lane, Drop::IcmpLimited.reason());
                 continue;
             }

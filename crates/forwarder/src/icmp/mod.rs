@@ -86,16 +86,6 @@ impl Trouble {
     }
 }
 
-/// Errors that one worker sends per second at most, and in one burst.
-pub const ERRORS_PER_SECOND: u64 = 1000;
-/// See [`ERRORS_PER_SECOND`].
-pub const ERROR_BURST: u64 = 100;
-
-/// Echo requests that one worker answers per second at most, and in one burst.
-pub const ECHOES_PER_SECOND: u64 = 20_000;
-/// See [`ECHOES_PER_SECOND`].
-pub const ECHO_BURST: u64 = 2000;
-
 #[cfg(test)]
 mod tests {
     use super::*;

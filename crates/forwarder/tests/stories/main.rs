@@ -9,6 +9,7 @@ mod hostile;
 mod local;
 mod nd;
 mod paths;
+mod punt;
 mod refuse;
 mod reverse_path;
 mod transactions;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
-use crate::show::{conservation, drops, interfaces, neighbors, nodes, routes, workers};
+use crate::show::{conservation, drops, interfaces, neighbors, nodes, punts, routes, workers};
 
 /// Show what the router holds and what passed through it
 #[derive(Debug, clap::Args)]
@@ -65,6 +65,8 @@ enum What {
         #[arg(long)]
         all: bool,
     },
+    /// Budgets of the control plane: what each class of packets passed and lost
+    Punts,
     /// Workers: where they run and how busy they are
     Workers,
     /// The books: every packet received is accounted for
@@ -124,6 +126,7 @@ async fn look(
         What::Neighbors => neighbors::show(client, json, out).await,
         What::Nodes { all } => nodes::show(client, *all, json, out).await,
         What::Drops { all } => drops::show(client, *all, json, out).await,
+        What::Punts => punts::show(client, json, out).await,
         What::Workers => workers::show(client, json, out).await,
         What::Conservation => conservation::show(client, json, out).await,
     }

@@ -6,6 +6,7 @@ pub mod drops;
 pub mod interfaces;
 pub mod neighbors;
 pub mod nodes;
+pub mod punts;
 pub mod routes;
 pub mod status;
 pub mod workers;

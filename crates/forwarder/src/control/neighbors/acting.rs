@@ -49,6 +49,7 @@ impl Plane {
         }
         entry.pins = u32::from(is_pinned);
         self.cache.insert(key, entry);
+        self.shared.familiar.add(key.0, key.1);
         self.add_host_route(key);
         Ok(())
     }
@@ -226,6 +227,7 @@ impl Plane {
 
     pub(super) fn forget(&mut self, key: Key) {
         let Some(mut entry) = self.cache.remove(&key) else { return };
+        self.shared.familiar.remove(key.0, key.1);
         for _ in entry.queue.drain(..) {
             self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
         }

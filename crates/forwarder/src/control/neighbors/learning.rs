@@ -17,7 +17,7 @@ const CONFLICT_PAUSE_MS: Millis = 60_000;
 
 impl Plane {
     /// ARP: answer who asks for us, learn who speaks to us (RFC 826, RFC 5227).
-    pub(super) fn arp(&mut self, packet: &Packet) {
+    pub(in crate::control) fn arp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Ok(message) = arp::check(packet.bytes()) else { return };
         let sender = IpAddr::V4(message.sender());
@@ -41,7 +41,7 @@ impl Plane {
     }
 
     /// Neighbour discovery: the same for IPv6 (RFC 4861 7.2).
-    pub(super) fn nd(&mut self, packet: &Packet) {
+    pub(in crate::control) fn nd(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Ok(view) = ipv6::check(packet.bytes()) else { return };
         let Ok(upper) = view.upper() else { return };
@@ -147,7 +147,7 @@ impl Plane {
     }
 
     /// A packet for a neighbour that is not resolved.
-    pub(super) fn resolve(&mut self, packet: Packet) {
+    pub(in crate::control) fn resolve(&mut self, packet: Packet) {
         let interface = packet.tx_if;
         let Some(address) = self.neighbor_of(&packet) else {
             return self.drop_here(Drop::NeighborFailed);

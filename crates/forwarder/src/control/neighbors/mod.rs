@@ -8,31 +8,9 @@ use std::net::IpAddr;
 
 use super::plane::Plane;
 use super::wanted::network;
-use crate::neighbor::Cause;
 use crate::neighbor::entry::Key;
 
-/// Punted packets taken in between two looks at everything else.
-const BATCH: usize = 1024;
-
 impl Plane {
-    /// Takes in what the workers have handed over; returns how many packets.
-    pub fn take_punts(&mut self) -> usize {
-        let mut taken = 0;
-        for at in 0..self.crew.workers.len() {
-            for _ in 0..BATCH {
-                let Some(punt) = self.crew.workers[at].punted() else { break };
-                taken += 1;
-                match Cause::of(punt.cause) {
-                    Some(Cause::Arp) => self.arp(&punt.packet),
-                    Some(Cause::Nd) => self.nd(&punt.packet),
-                    Some(Cause::Resolve) => self.resolve(punt.packet),
-                    None => {}
-                }
-            }
-        }
-        taken
-    }
-
     fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
         let Some(state) = self.interface(interface) else { return false };
         let family = if address.is_ipv4() { &state.wanted.ip4 } else { &state.wanted.ip6 };

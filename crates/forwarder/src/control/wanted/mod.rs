@@ -3,6 +3,7 @@
 //! bytes. Every reason for a refusal is found, not just the first.
 
 mod interface;
+mod punt;
 mod route;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ use stoa_ports::PortConfig;
 use super::wanted_port;
 use crate::ethernet::vlan_table::{TagKey, tag_key};
 use crate::kernel::Kernel;
+use crate::punt::{Class, Limit};
 use crate::shared::Verdict;
 
 /// A prefix: address without host bits, and length.
@@ -139,6 +141,8 @@ pub struct Wanted {
     pub vrfs: BTreeMap<String, BTreeMap<Prefix, Route>>,
     /// Fixed neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
+    /// Budgets that are not the usual ones.
+    pub punts: BTreeMap<Class, Limit>,
 }
 
 /// Gathers reasons for a refusal.
@@ -208,6 +212,9 @@ impl Wanted {
         }
         for neighbor in &desired.neighbors {
             wanted.add_neighbor(neighbor, &mut reasons);
+        }
+        for punt in &desired.punts {
+            wanted.add_punt(punt, &mut reasons);
         }
         if reasons.0.is_empty() { Ok(wanted) } else { Err(reasons.0) }
     }

@@ -1,0 +1,88 @@
+//! Punts on the control thread: what workers handed over, the urgent first and a
+//! bounded number at a time, and what the budgets say of themselves.
+
+use std::collections::BTreeMap;
+
+use stoa_api::v1;
+use stoa_engine::Urgency;
+
+use super::plane::Plane;
+use crate::drops::Drop;
+use crate::punt::budgets::Figures;
+use crate::punt::{Class, Limit};
+
+/// Packets taken in from each worker between two looks at everything else. What is
+/// urgent never waits for more than one round of what is not.
+const BATCHES: [(Urgency, usize); 2] = [(Urgency::Urgent, 256), (Urgency::Usual, 128)];
+
+impl Plane {
+    /// Takes in what the workers have handed over; returns how many packets.
+    pub fn take_punts(&mut self) -> usize {
+        let mut taken = 0;
+        for (urgency, batch) in BATCHES {
+            for at in 0..self.crew.workers.len() {
+                for _ in 0..batch {
+                    let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
+                    taken += 1;
+                    match Class::of(punt.cause) {
+                        Some(Class::Arp | Class::ArpAnswer) => self.arp(&punt.packet),
+                        Some(Class::Nd | Class::NdAnswer) => self.nd(&punt.packet),
+                        Some(Class::Resolve | Class::OwnResolve) => self.resolve(punt.packet),
+                        _ => self.drop_here(Drop::Ip4LocalProtocol),
+                    }
+                }
+            }
+        }
+        taken
+    }
+
+    /// Sets the budgets: those that are not named are the usual ones.
+    pub(super) fn set_budgets(&mut self, wanted: &BTreeMap<Class, Limit>) {
+        for class in Class::ALL {
+            let of = |limits: &BTreeMap<Class, Limit>| {
+                limits.get(&class).copied().unwrap_or(class.usual_limit())
+            };
+            if of(&self.punts) != of(wanted) {
+                self.shared.budgets.set(class, of(wanted));
+            }
+        }
+        self.punts = wanted.clone();
+    }
+
+    /// What the budgets of an interface have passed and dropped so far.
+    pub(super) fn punted(&self, interface: u32) -> [Figures; Class::ALL.len()] {
+        Class::ALL.map(|class| self.shared.budgets.figures(class, interface))
+    }
+
+    /// Each class: first all interfaces together, then each that had packets of it.
+    pub fn list_punts(&self) -> Vec<v1::PuntState> {
+        let mut rows = Vec::new();
+        for class in Class::ALL {
+            let limit = self.punts.get(&class).copied().unwrap_or(class.usual_limit());
+            let row = |interface: &str, figures: Figures, rate: u32, burst: u32| v1::PuntState {
+                class: class.name().to_owned(),
+                sentence: class.sentence().to_owned(),
+                interface: interface.to_owned(),
+                passed: figures.passed,
+                dropped: figures.dropped,
+                rate,
+                burst,
+                urgent: class.urgency() == Urgency::Urgent,
+            };
+            let at = rows.len();
+            let mut sum = Figures::default();
+            for (index, state) in self.interfaces.iter().enumerate() {
+                let figures = self.shared.budgets.figures(class, index as u32);
+                sum.passed += figures.passed;
+                sum.dropped += figures.dropped;
+                let Some(state) = state else { continue };
+                let figures = figures.since(state.punted[class as usize]);
+                if figures != Figures::default() {
+                    rows.push(row(&state.name, figures, limit.rate, limit.burst));
+                }
+            }
+            rows.insert(at, row("", sum, limit.total, 0));
+        }
+        rows
+    }
+}

@@ -1,0 +1,171 @@
+//! Punts: packets that leave the workers for the control thread or for Linux, and
+//! answers that workers give themselves. Each belongs to a class, and each class has
+//! a budget for every interface: a flood on one interface or in one class takes
+//! nothing from another.
+
+pub mod budgets;
+pub mod classify;
+pub mod familiar;
+
+use stoa_engine::Urgency;
+
+use crate::drops::Drop;
+
+/// What a packet that needs the control plane is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u16)]
+pub enum Class {
+    /// An ARP reply of a neighbour that we know or have asked for.
+    ArpAnswer = 0,
+    /// All other ARP: questions, announcements, conflicts.
+    Arp = 1,
+    /// A neighbour advertisement of a neighbour that we know or have asked for.
+    NdAnswer = 2,
+    /// All other neighbour discovery.
+    Nd = 3,
+    /// A packet to forward whose neighbour is not resolved.
+    Resolve = 4,
+    /// A packet of our own whose neighbour is not resolved.
+    OwnResolve = 5,
+    /// Routing protocols for us: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP.
+    Routing = 6,
+    /// ICMP for us that Linux is to see.
+    Icmp = 7,
+    /// Everything else for our addresses.
+    Host = 8,
+    /// Fragments for our addresses.
+    Fragment = 9,
+    /// Pings that workers answer.
+    Echo = 10,
+    /// ICMP errors that workers send.
+    Error = 11,
+}
+
+/// What a class may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Packets per second and interface.
+    pub rate: u32,
+    /// Packets of one interface at once.
+    pub burst: u32,
+    /// Packets per second of all interfaces together.
+    pub total: u32,
+}
+
+impl Class {
+    /// All classes, each at its number.
+    pub const ALL: [Class; 12] = [
+        Self::ArpAnswer,
+        Self::Arp,
+        Self::NdAnswer,
+        Self::Nd,
+        Self::Resolve,
+        Self::OwnResolve,
+        Self::Routing,
+        Self::Icmp,
+        Self::Host,
+        Self::Fragment,
+        Self::Echo,
+        Self::Error,
+    ];
+
+    /// The inverse of `as u16`.
+    pub fn of(code: u16) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
+    /// The name in `stoa show punts` and in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ArpAnswer => "arp-answer",
+            Self::Arp => "arp",
+            Self::NdAnswer => "nd-answer",
+            Self::Nd => "nd",
+            Self::Resolve => "resolve",
+            Self::OwnResolve => "own-resolve",
+            Self::Routing => "routing",
+            Self::Icmp => "icmp",
+            Self::Host => "host",
+            Self::Fragment => "fragment",
+            Self::Echo => "echo",
+            Self::Error => "icmp-error",
+        }
+    }
+
+    /// The inverse of [`Self::name`].
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+
+    /// What it is, for an operator.
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::ArpAnswer => "ARP replies of neighbours that were asked",
+            Self::Arp => "ARP questions and announcements",
+            Self::NdAnswer => "neighbour advertisements of neighbours that were asked",
+            Self::Nd => "neighbour solicitations and unasked advertisements",
+            Self::Resolve => "packets to neighbours that are not resolved",
+            Self::OwnResolve => "our own packets to neighbours that are not resolved",
+            Self::Routing => "routing protocols: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP",
+            Self::Icmp => "ICMP for Linux",
+            Self::Host => "other packets for our addresses",
+            Self::Fragment => "fragments for our addresses",
+            Self::Echo => "pings answered",
+            Self::Error => "ICMP errors sent",
+        }
+    }
+
+    /// What it may cost unless the configuration says otherwise.
+    pub fn usual_limit(self) -> Limit {
+        let (rate, burst, total) = match self {
+            Self::ArpAnswer | Self::NdAnswer => (2000, 512, 20_000),
+            Self::Arp | Self::Nd => (1000, 256, 5000),
+            Self::Resolve | Self::OwnResolve => (1000, 256, 5000),
+            Self::Routing => (5000, 1024, 20_000),
+            Self::Icmp => (1000, 256, 5000),
+            Self::Host => (20_000, 2048, 40_000),
+            Self::Fragment => (1000, 256, 5000),
+            Self::Echo => (20_000, 2000, 100_000),
+            Self::Error => (1000, 100, 10_000),
+        };
+        Limit { rate, burst, total }
+    }
+
+    /// Whether the control thread sees it before others.
+    pub fn urgency(self) -> Urgency {
+        match self {
+            Self::ArpAnswer | Self::NdAnswer | Self::Routing => Urgency::Urgent,
+            _ => Urgency::Usual,
+        }
+    }
+
+    /// Why a packet beyond the budget is dropped.
+    pub fn limited(self) -> Drop {
+        match self {
+            Self::ArpAnswer | Self::Arp => Drop::ArpLimited,
+            Self::NdAnswer | Self::Nd => Drop::NdLimited,
+            Self::Resolve | Self::OwnResolve => Drop::NeighborLimited,
+            Self::Routing => Drop::RoutingLimited,
+            Self::Host => Drop::HostLimited,
+            Self::Fragment => Drop::FragmentLimited,
+            Self::Icmp | Self::Echo | Self::Error => Drop::IcmpLimited,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_stand_at_their_numbers_and_have_names() {
+        for (at, class) in Class::ALL.into_iter().enumerate() {
+            assert_eq!((class as usize, Class::of(at as u16)), (at, Some(class)));
+            assert_eq!(Class::named(class.name()), Some(class));
+            let limit = class.usual_limit();
+            assert!(limit.rate > 0 && limit.burst > 0 && limit.total >= limit.rate);
+        }
+        assert_eq!(Class::of(Class::ALL.len() as u16), None);
+        assert_eq!(Class::named("everything"), None);
+    }
+}
