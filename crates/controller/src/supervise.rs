@@ -33,8 +33,9 @@ const SUPERVISOR: &str = "STOA_SUPERVISOR";
 /// First wait before a half is started again; it doubles up to the last.
 const WAIT_FIRST: Duration = Duration::from_millis(100);
 const WAIT_LAST: Duration = Duration::from_secs(10);
-/// A half that ran this long is in good health: the wait begins anew.
-const HEALTHY: Duration = Duration::from_secs(30);
+/// A half that ran this long is in good health: the wait begins anew. A kill now and then is mended at once; what dies
+/// as soon as it runs is not started more often than ten times in a minute.
+const HEALTHY: Duration = Duration::from_secs(5);
 /// Deaths in a row before the first configuration was ever in force.
 const DEATHS_LIMIT: u32 = 5;
 /// How long a half may take to end.
@@ -235,7 +236,7 @@ impl Half {
             arguments,
             child: None,
             since: Instant::now(),
-            wait: WAIT_FIRST,
+            wait: Duration::ZERO,
             deaths: 0,
         }
     }
@@ -276,13 +277,11 @@ impl Half {
         }
         let now = Instant::now();
         if now.duration_since(self.since) >= HEALTHY {
-            self.wait = WAIT_FIRST;
-            self.deaths = 0;
-        } else {
-            self.wait = (self.wait * 2).min(WAIT_LAST);
-            self.deaths += 1;
+            self.wait = Duration::ZERO;
         }
-        if self.deaths >= DEATHS_LIMIT && !was_in_force {
+        self.wait = (self.wait * 2).clamp(WAIT_FIRST, WAIT_LAST);
+        self.deaths = if was_in_force { 0 } else { self.deaths + 1 };
+        if self.deaths >= DEATHS_LIMIT {
             return Err(Error::NotUp(self.name));
         }
         self.since = now;

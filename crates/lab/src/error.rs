@@ -101,7 +101,7 @@ pub enum LabError {
 
 impl LabError {
     /// Wraps a system error with what was tried.
-    pub(crate) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+    pub fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
         Self::System { what: what.into(), source: source.into() }
     }
 }

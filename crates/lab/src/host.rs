@@ -222,6 +222,26 @@ impl Topology {
         found.unwrap_or_else(|| panic!("this topology has no host `{label}`"))
     }
 
+    /// Deletes a host with its link and makes both anew: another device of the same name, another MAC address.
+    ///
+    /// # Errors
+    /// When there is no such host, or the kernel refuses a part.
+    pub fn remake(&mut self, label: &str) -> Result<()> {
+        let found = self.hosts.iter().position(|host| host.label() == label);
+        let at = found.ok_or_else(|| LabError::NotUnderstood {
+            what: format!("the host {label}"),
+            why: "there is none".to_owned(),
+        })?;
+        let side = self.hosts.remove(at).side.clone();
+        // The kernel takes a namespace down in the background, and its devices with it.
+        wait_until("the old link is gone", Duration::from_secs(10), || {
+            let links = self.router.ip(&["-o", "link"]).map_err(|error| error.to_string())?;
+            if links.contains(&format!(" {label}@")) { Err(links) } else { Ok(()) }
+        })?;
+        self.hosts.insert(at, Host::new(&side, &self.router)?);
+        Ok(())
+    }
+
     /// The MAC address of the router's device towards a host, as text.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ pub use command::{Command, Output};
 pub use configuration::{Configuration, NextHop, interface_name};
 pub use error::LabError;
 pub use host::{Host, Linux, Side, Tag, Topology};
-pub use namespace::{Namespace, sweep};
+pub use namespace::{Door, Namespace, sweep};
 pub use process::Background;
 pub use router::{Router, stoa_binary};
 pub use scratch::Scratch;

@@ -98,6 +98,17 @@ impl Namespace {
         })?
     }
 
+    /// A way in for a thread that is to stay.
+    ///
+    /// # Errors
+    /// When the namespace is gone.
+    pub fn door(&self) -> Result<Door> {
+        let path = PathBuf::from("/run/netns").join(&self.name);
+        let file = File::open(&path)
+            .map_err(|error| LabError::system(format!("open {}", path.display()), error))?;
+        Ok(Door(file))
+    }
+
     /// Does `work` on a thread of its own inside this namespace.
     ///
     /// # Errors
@@ -107,18 +118,30 @@ impl Namespace {
         T: Send,
         F: FnOnce() -> T + Send,
     {
-        let path = PathBuf::from("/run/netns").join(&self.name);
-        let file = File::open(&path)
-            .map_err(|error| LabError::system(format!("open {}", path.display()), error))?;
+        let door = self.door()?;
         std::thread::scope(|scope| {
             // Only this short-lived thread changes its namespace; nothing has to be changed back.
-            let inside =
-                scope.spawn(move || setns(file, CloneFlags::CLONE_NEWNET).map(|()| work()));
+            let inside = scope.spawn(move || door.pass().map(|()| work()));
             match inside.join() {
-                Ok(done) => done.map_err(|errno| LabError::system("enter a namespace", errno)),
+                Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })
+    }
+}
+
+/// A way into a namespace, which stays as long as the door is held.
+#[derive(Debug)]
+pub struct Door(File);
+
+impl Door {
+    /// Moves the calling thread into the namespace, for good.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn pass(self) -> Result<()> {
+        setns(self.0, CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| LabError::system("enter a namespace", errno))
     }
 }
 

@@ -1,0 +1,112 @@
+//! What the router holds: memory, descriptors, files, devices, buffers. None of it may grow.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+use stoa_lab::{Result, Router, Topology};
+
+/// The processes of a router.
+pub const PROCESSES: [&str; 3] = ["supervisor", "forwarder", "controller"];
+
+/// What one process holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process {
+    pub pid: u64,
+    /// Resident memory, kB.
+    pub memory: u64,
+    /// Open descriptors.
+    pub descriptors: usize,
+}
+
+/// What a router holds that could leak.
+#[derive(Debug)]
+pub struct Holdings {
+    /// In the order of [`PROCESSES`].
+    pub processes: [Process; 3],
+    /// Packet buffers that are not free.
+    pub buffers: i64,
+    /// Files in its folder.
+    pub files: BTreeSet<String>,
+    /// Devices in its namespace.
+    pub devices: usize,
+    /// Namespaces of this process by name.
+    pub namespaces: usize,
+}
+
+/// The process id of a part, 0 while it is dead.
+pub fn pid(status: &Value, part: &str) -> u64 {
+    status[format!("{part}_pid")].as_u64().unwrap_or(0)
+}
+
+fn process(pid: u64) -> Process {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let memory = memory.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    Process { pid, memory: memory.unwrap_or(0), descriptors }
+}
+
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+impl Holdings {
+    /// What it holds now.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn of(router: &Router, topology: &Topology) -> Result<Self> {
+        let status = router.status()?;
+        let books = router.show("conservation")?;
+        let of = |name: &str| books[name].as_i64().unwrap_or(0);
+        let ours = format!("stoa-{}-", std::process::id());
+        Ok(Self {
+            processes: [
+                process(router.pid().into()),
+                process(pid(&status, "forwarder")),
+                process(pid(&status, "controller")),
+            ],
+            buffers: of("buffers") - of("buffers_free"),
+            files: names(router.scratch().path()),
+            devices: topology.router().ip(&["-o", "link"])?.lines().count(),
+            namespaces: names(Path::new("/run/netns"))
+                .iter()
+                .filter(|name| name.starts_with(&ours))
+                .count(),
+        })
+    }
+
+    /// What has grown beyond what is allowed since `before`; nothing, when all is well.
+    pub fn grown_since(&self, before: &Self, memory: u64) -> Vec<String> {
+        let mut grown = Vec::new();
+        for ((name, now), then) in PROCESSES.iter().zip(&self.processes).zip(&before.processes) {
+            if now.descriptors > then.descriptors {
+                let (now, then) = (now.descriptors, then.descriptors);
+                grown.push(format!("the {name} has {now} descriptors, at first {then}"));
+            }
+            if now.memory > then.memory + memory {
+                let (now, then) = (now.memory, then.memory);
+                grown.push(format!("the {name} holds {now} kB, at first {then}"));
+            }
+        }
+        if self.buffers > before.buffers {
+            let (now, then) = (self.buffers, before.buffers);
+            grown.push(format!("{now} buffers are in use, at first {then}"));
+        }
+        for (what, now, then) in [
+            ("devices", self.devices, before.devices),
+            ("namespaces", self.namespaces, before.namespaces),
+        ] {
+            if now != then {
+                grown.push(format!("{now} {what}, at first {then}"));
+            }
+        }
+        let left: Vec<_> = self.files.difference(&before.files).collect();
+        if !left.is_empty() {
+            grown.push(format!("files: {left:?}"));
+        }
+        grown
+    }
+}

@@ -1,0 +1,212 @@
+//! Traffic that never stops: numbered datagrams, and a byte stream that is checked.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use stoa_lab::{Host, LabError, Result};
+
+/// Between two datagrams of a flow.
+const PERIOD: Duration = Duration::from_millis(2);
+/// How long a receiver waits before it looks whether it is to stop.
+const LOOK: Duration = Duration::from_millis(100);
+/// Numbers that a receiver remembers to find duplicates.
+const REMEMBERED: usize = 1 << 16;
+
+/// What a flow has counted.
+#[derive(Default)]
+pub struct Counts {
+    /// Datagrams, or bytes of a stream, that left.
+    pub sent: AtomicU64,
+    /// Those that arrived.
+    pub received: AtomicU64,
+    /// Datagrams that arrived after a later one.
+    pub late: AtomicU64,
+    /// What must never happen: duplicates, and other bytes than were sent.
+    pub wrong: AtomicU64,
+    /// Connections of a stream.
+    pub connections: AtomicU64,
+}
+
+/// One direction of traffic between two hosts. Dropping it ends it.
+pub struct Flow {
+    /// Who speaks to whom.
+    pub name: String,
+    /// What it has counted.
+    pub counts: Arc<Counts>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> LabError {
+    move |error| LabError::system(what, error)
+}
+
+impl Flow {
+    fn new(name: String) -> Self {
+        let (counts, stop) = Default::default();
+        Self { name, counts, stop, threads: Vec::new() }
+    }
+
+    /// Starts a thread of this flow.
+    fn spawn(&mut self, work: impl FnOnce(&Counts, &AtomicBool) + Send + 'static) {
+        let (counts, stop) = (self.counts.clone(), self.stop.clone());
+        self.threads.push(std::thread::spawn(move || work(&counts, &stop)));
+    }
+
+    /// Numbered datagrams from one host to the other.
+    ///
+    /// # Errors
+    /// When a socket cannot be had.
+    pub fn datagrams(from: &Host, to: &Host, six: bool) -> Result<Self> {
+        let family = if six { 6 } else { 4 };
+        let mut flow = Self::new(format!("{} to {}, UDP/IPv{family}", from.label(), to.label()));
+        let bind = |host: &Host| -> Result<UdpSocket> {
+            let address = SocketAddr::new(host.address(six)?, 0);
+            host.namespace().enter(|| UdpSocket::bind(address))?.map_err(system("bind"))
+        };
+        let (sender, receiver) = (bind(from)?, bind(to)?);
+        let target = receiver.local_addr().map_err(system("look at a socket"))?;
+        receiver.set_read_timeout(Some(LOOK)).map_err(system("set a timeout"))?;
+        flow.spawn(move |counts, stop| {
+            let mut number = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                // What cannot be sent now, because the link is down, was not sent.
+                if sender.send_to(&datagram(number), target).is_ok() {
+                    counts.sent.fetch_add(1, Ordering::Relaxed);
+                }
+                number += 1;
+                std::thread::sleep(PERIOD);
+            }
+        });
+        flow.spawn(move |counts, stop| listen(&receiver, counts, stop));
+        Ok(flow)
+    }
+
+    /// A TCP stream from one host to the other, opened again whenever it breaks.
+    ///
+    /// # Errors
+    /// When a socket cannot be had.
+    pub fn stream(from: &Host, to: &Host) -> Result<Self> {
+        let mut flow = Self::new(format!("{} to {}, TCP", from.label(), to.label()));
+        let address = SocketAddr::new(to.address(false)?, 0);
+        let listener = to.namespace().enter(|| TcpListener::bind(address))?;
+        let listener = listener.map_err(system("listen"))?;
+        listener.set_nonblocking(true).map_err(system("set a socket"))?;
+        let target = listener.local_addr().map_err(system("look at a socket"))?;
+        let door = from.namespace().door()?;
+        flow.spawn(move |counts, stop| {
+            if let Err(error) = door.pass() {
+                return eprintln!("no stream: {error}");
+            }
+            while !stop.load(Ordering::Relaxed) {
+                speak(target, counts, stop);
+                std::thread::sleep(LOOK);
+            }
+        });
+        flow.spawn(move |counts, stop| {
+            while !stop.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok((stream, _)) => hear(stream, counts, stop),
+                    Err(_) => std::thread::sleep(LOOK),
+                }
+            }
+        });
+        Ok(flow)
+    }
+
+    /// How much has arrived.
+    pub fn received(&self) -> u64 {
+        self.counts.received.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A number, and bytes that follow from it, 64 to 255 of them.
+fn datagram(number: u64) -> Vec<u8> {
+    let length = 64 + (number % 192) as usize;
+    let mut bytes = number.to_be_bytes().to_vec();
+    bytes.resize(length, number as u8);
+    bytes
+}
+
+fn listen(socket: &UdpSocket, counts: &Counts, stop: &AtomicBool) {
+    let mut buffer = [0; 2048];
+    let mut seen = vec![u64::MAX; REMEMBERED];
+    let mut highest = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(length) = socket.recv(&mut buffer) else { continue };
+        let Some(head) = buffer[..length].first_chunk() else { continue };
+        let number = u64::from_be_bytes(*head);
+        let place = &mut seen[number as usize % REMEMBERED];
+        if buffer[..length] != datagram(number) || *place == number {
+            counts.wrong.fetch_add(1, Ordering::Relaxed);
+        }
+        *place = number;
+        if number < highest {
+            counts.late.fetch_add(1, Ordering::Relaxed);
+        }
+        highest = highest.max(number);
+        counts.received.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The byte at a place of a stream.
+fn byte(place: u64) -> u8 {
+    (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+/// Writes at a moderate pace until the connection breaks.
+fn speak(target: SocketAddr, counts: &Counts, stop: &AtomicBool) {
+    let Ok(mut stream) = TcpStream::connect_timeout(&target, Duration::from_secs(1)) else {
+        return;
+    };
+    counts.connections.fetch_add(1, Ordering::Relaxed);
+    // A stream that stands still for so long is given up: TCP itself would wait minutes between two tries.
+    let _ = stream.set_write_timeout(Some(Duration::from_secs(3)));
+    let mut place = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let piece: Vec<u8> = (place..place + 4096).map(byte).collect();
+        if stream.write_all(&piece).is_err() {
+            return;
+        }
+        place += 4096;
+        counts.sent.fetch_add(4096, Ordering::Relaxed);
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// Reads until the connection ends, breaks or falls silent.
+fn hear(mut stream: TcpStream, counts: &Counts, stop: &AtomicBool) {
+    let _ = stream.set_nonblocking(false);
+    let _ = stream.set_read_timeout(Some(LOOK));
+    let (mut buffer, mut place) = ([0; 16_384], 0);
+    let mut heard = Instant::now();
+    while !stop.load(Ordering::Relaxed) && heard.elapsed() < Duration::from_secs(4) {
+        match stream.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(length) => {
+                heard = Instant::now();
+                let right = (place..).map(byte);
+                let is_right = buffer[..length].iter().copied().zip(right).all(|(a, b)| a == b);
+                counts.wrong.fetch_add(u64::from(!is_right), Ordering::Relaxed);
+                place += length as u64;
+                counts.received.fetch_add(length as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
