@@ -51,7 +51,7 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
             findings.add(
                 &place,
                 "the interface stands on nothing: it has no port and is no sub-interface",
-                "Give it stoa-interfaces:port with a driver (af-packet, tap, memif, pcap, \
+                "Give it stoa-interfaces:port with a driver (auto, af-xdp, af-packet, tap, memif, pcap, \
                  generator, null), or stoa-interfaces:sub-interface with parent and outer.",
             );
         }

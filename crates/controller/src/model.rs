@@ -104,10 +104,13 @@ pub struct Interface {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Port {
+    #[serde(default)]
     pub rx_queues: u32,
     #[serde(default)]
     pub tx_queues: u32,
     pub af_packet: Option<KernelDevice>,
+    pub af_xdp: Option<AfXdp>,
+    pub auto: Option<KernelDevice>,
     pub tap: Option<KernelDevice>,
     pub memif: Option<Memif>,
     pub pcap: Option<Pcap>,
@@ -120,6 +123,32 @@ pub struct Port {
 pub struct KernelDevice {
     pub device: Option<String>,
     pub netns: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AfXdp {
+    #[serde(flatten)]
+    pub device: KernelDevice,
+    pub attach: Attach,
+    pub bind: Bind,
+    pub need_wakeup: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Attach {
+    Auto,
+    Native,
+    Generic,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bind {
+    Auto,
+    Copy,
+    ZeroCopy,
 }
 
 #[derive(Debug, Deserialize)]

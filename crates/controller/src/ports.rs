@@ -8,7 +8,7 @@ use stoa_api::v1::port::Driver;
 
 use crate::finding::Findings;
 use crate::mac;
-use crate::model::{Generator, KernelDevice, Memif, Pcap, Port};
+use crate::model::{AfXdp, Attach, Bind, Generator, KernelDevice, Memif, Pcap, Port};
 
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
@@ -47,6 +47,11 @@ pub fn wanted(
     let driver = if let Some(device) = &port.af_packet {
         let (device, netns) = at.device("af-packet", device);
         Some(Driver::AfPacket(v1::AfPacket { device, netns }))
+    } else if let Some(given) = &port.af_xdp {
+        Some(Driver::AfXdp(at.af_xdp(given)))
+    } else if let Some(device) = &port.auto {
+        let (device, netns) = at.device("auto", device);
+        Some(Driver::AfXdp(v1::AfXdp { device, netns, auto: true, ..v1::AfXdp::default() }))
     } else if let Some(device) = &port.tap {
         let (device, netns) = at.device("tap", device);
         Some(Driver::Tap(v1::Tap { device, netns }))
@@ -59,12 +64,11 @@ pub fn wanted(
     } else {
         port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
     };
-    v1::Port {
-        interface: interface.to_owned(),
-        rx_queues: port.rx_queues,
-        tx_queues: port.tx_queues,
-        driver,
-    }
+    let rx_queues = match driver {
+        Some(Driver::AfXdp(_)) => port.rx_queues,
+        _ => port.rx_queues.max(1),
+    };
+    v1::Port { interface: interface.to_owned(), rx_queues, tx_queues: port.tx_queues, driver }
 }
 
 struct At<'a> {
@@ -98,6 +102,28 @@ impl At<'_> {
             );
         }
         (name, given.netns.clone())
+    }
+
+    fn af_xdp(&mut self, given: &AfXdp) -> v1::AfXdp {
+        let (device, netns) = self.device("af-xdp", &given.device);
+        let attach = match given.attach {
+            Attach::Auto => v1::XdpAttach::AttachAuto,
+            Attach::Native => v1::XdpAttach::AttachNative,
+            Attach::Generic => v1::XdpAttach::AttachGeneric,
+        };
+        let bind = match given.bind {
+            Bind::Auto => v1::XdpBind::BindAuto,
+            Bind::Copy => v1::XdpBind::BindCopy,
+            Bind::ZeroCopy => v1::XdpBind::BindZeroCopy,
+        };
+        v1::AfXdp {
+            device,
+            netns,
+            attach: attach.into(),
+            bind: bind.into(),
+            always_call: !given.need_wakeup,
+            auto: false,
+        }
     }
 
     fn memif(&mut self, given: &Memif) -> v1::Memif {

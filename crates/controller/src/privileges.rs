@@ -15,6 +15,7 @@ pub struct Capability {
 
 const NET_ADMIN: Capability = Capability { bit: 12, name: "CAP_NET_ADMIN" };
 const NET_RAW: Capability = Capability { bit: 13, name: "CAP_NET_RAW" };
+const BPF: Capability = Capability { bit: 39, name: "CAP_BPF" };
 const SYS_ADMIN: Capability = Capability { bit: 21, name: "CAP_SYS_ADMIN" };
 
 impl std::fmt::Display for Capability {
@@ -30,6 +31,14 @@ fn needs(port: &v1::Port) -> Vec<(Capability, &'static str)> {
             vec![
                 (NET_RAW, "an af-packet port opens a packet socket"),
                 (NET_ADMIN, "an af-packet port sets its device up and promiscuous"),
+            ],
+            &device.netns,
+        ),
+        Some(Driver::AfXdp(device)) => (
+            vec![
+                (NET_RAW, "an af-xdp port opens an AF_XDP socket"),
+                (NET_ADMIN, "an af-xdp port attaches a program to its device"),
+                (BPF, "an af-xdp port loads a program into the kernel"),
             ],
             &device.netns,
         ),

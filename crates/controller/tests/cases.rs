@@ -134,6 +134,15 @@ fn punt(limit: &v1::PuntLimit) -> Value {
 
 fn port(port: &v1::Port) -> Value {
     let driver = match port.driver.as_ref().unwrap() {
+        Driver::AfXdp(af) => format!(
+            "af-xdp {} netns {:?} auto {} {:?} {:?} always_call {}",
+            af.device,
+            af.netns,
+            af.auto,
+            af.attach(),
+            af.bind(),
+            af.always_call
+        ),
         Driver::AfPacket(af) => format!("af-packet {} netns {:?}", af.device, af.netns),
         Driver::Tap(tap) => format!("tap {} netns {:?}", tap.device, tap.netns),
         Driver::Memif(memif) => format!(

@@ -25,6 +25,8 @@ pub struct Side {
     /// Whether the host leaves checksums and the cutting of large segments to its card, as Linux does where it can. On a
     /// link between namespaces there is no card, so that frames of up to 64 KiB with unfinished checksums pass.
     pub offloads: bool,
+    /// Receive and transmit queues of both ends of the link.
+    pub queues: u8,
 }
 
 impl Side {
@@ -37,7 +39,8 @@ impl Side {
             .iter()
             .map(|(host, router)| Ok((host.parse()?, router.parse()?)))
             .collect::<Result<_>>()?;
-        Ok(Self { label: label.to_owned(), tags: Vec::new(), addresses, mtu: 1500, offloads: true })
+        let label = label.to_owned();
+        Ok(Self { label, tags: Vec::new(), addresses, mtu: 1500, offloads: true, queues: 1 })
     }
 
     /// The same side with these tags on the wire, outermost first.
@@ -51,6 +54,13 @@ impl Side {
     #[must_use]
     pub fn mtu(mut self, mtu: u16) -> Self {
         self.mtu = mtu;
+        self
+    }
+
+    /// The same side with so many queues at both ends of the link.
+    #[must_use]
+    pub fn queues(mut self, queues: u8) -> Self {
+        self.queues = queues;
         self
     }
 
@@ -135,23 +145,11 @@ impl Host {
         // The kernel lets one customer tag pass on top of a device's MTU; for others room must be made.
         let free = usize::from(side.tags.first().is_some_and(|tag| tag.tpid == 0x8100));
         let room = 4 * u16::try_from(side.tags.len() - free).unwrap_or(0);
-        let (label, mtu) = (side.label.as_str(), (side.mtu + room).to_string());
-        router.ip(&[
-            "link",
-            "add",
-            label,
-            "mtu",
-            &mtu,
-            "type",
-            "veth",
-            "peer",
-            "name",
-            ETH,
-            "mtu",
-            &mtu,
-            "netns",
-            namespace.name(),
-        ])?;
+        let (label, mtu, queues) =
+            (side.label.as_str(), (side.mtu + room).to_string(), side.queues.to_string());
+        let end = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
+        let peer = ["type", "veth", "peer", "name", ETH, "netns", namespace.name()];
+        router.ip(&[&["link", "add", label][..], &end, &peer, &end].concat())?;
         // The router's device must be silent by itself: no address, no neighbour discovery of the kernel's.
         router.sysctl(&format!("ipv6/conf/{label}/disable_ipv6"), "1")?;
         namespace.ip(&["link", "set", ETH, "up"])?;

@@ -4,13 +4,15 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{DRIVERS, INPUTS};
-
 /// A driver and what it is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortConfig {
-    /// A network device of this machine.
+    /// A network device of this machine, over a packet socket.
     AfPacket(AfPacketConfig),
+    /// A network device of this machine, over AF_XDP.
+    AfXdp(AfXdpConfig),
+    /// A network device of this machine, over what suits it best.
+    Auto(AutoConfig),
     /// A TAP device that the port makes.
     Tap(TapConfig),
     /// Shared memory with another program.
@@ -24,26 +26,19 @@ pub enum PortConfig {
 }
 
 impl PortConfig {
-    /// The driver as an index into [`DRIVERS`] and [`INPUTS`].
-    pub fn index(&self) -> usize {
-        match self {
-            Self::AfPacket(_) => 0,
-            Self::Tap(_) => 1,
-            Self::Memif(_) => 2,
-            Self::Pcap(_) => 3,
-            Self::Generator(_) => 4,
-            Self::Null(_) => 5,
-        }
-    }
-
-    /// The driver's name.
+    /// The driver's name as it was asked for: one of [`crate::DRIVERS`], or `auto`, which
+    /// becomes one of them.
     pub fn driver(&self) -> &'static str {
-        DRIVERS[self.index()]
-    }
-
-    /// The graph's name for what the driver receives.
-    pub fn input(&self) -> &'static str {
-        INPUTS[self.index()]
+        match self {
+            Self::AfPacket(_) => "af-packet",
+            Self::AfXdp(_) => "af-xdp",
+            Self::Auto(_) => "auto",
+            Self::Tap(_) => "tap",
+            Self::Memif(_) => "memif",
+            Self::Pcap(_) => "pcap",
+            Self::Generator(_) => "generator",
+            Self::Null(_) => "null",
+        }
     }
 }
 
@@ -57,6 +52,73 @@ pub struct AfPacketConfig {
     /// Receive queues, 1 to 64; 0: one.
     pub rx_queues: u16,
     /// Transmit queues, 1 to 64; 0: one.
+    pub tx_queues: u16,
+}
+
+/// Where an XDP program is attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpAttach {
+    /// In the device's driver when it can, else before the network stack.
+    #[default]
+    Auto,
+    /// In the device's driver.
+    Native,
+    /// Before the network stack: any device, slower.
+    Generic,
+}
+
+/// Who writes frames to the memory that is shared with the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpBind {
+    /// The device when it can, else the kernel.
+    #[default]
+    Auto,
+    /// The kernel, by copying.
+    Copy,
+    /// The device.
+    ZeroCopy,
+}
+
+/// A network device of this machine, over AF_XDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfXdpConfig {
+    /// The device's name.
+    pub device: String,
+    /// The network namespace: a name below `/run/netns` or a path. `None`: our own.
+    pub netns: Option<String>,
+    /// Queues in each direction, 1 to 64; 0: as many as the device receives by.
+    pub queues: u16,
+    /// Where the program is attached.
+    pub attach: XdpAttach,
+    /// Who writes frames.
+    pub bind: XdpBind,
+    /// The kernel says when it wants to be called, else it is called for each burst.
+    pub need_wakeup: bool,
+}
+
+impl Default for AfXdpConfig {
+    fn default() -> Self {
+        Self {
+            device: String::new(),
+            netns: None,
+            queues: 0,
+            attach: XdpAttach::Auto,
+            bind: XdpBind::Auto,
+            need_wakeup: true,
+        }
+    }
+}
+
+/// A network device of this machine, by the driver that suits it best.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutoConfig {
+    /// The device's name.
+    pub device: String,
+    /// The network namespace: a name below `/run/netns` or a path. `None`: our own.
+    pub netns: Option<String>,
+    /// Receive queues, 1 to 64; 0: as many as the device has with AF_XDP, else one.
+    pub rx_queues: u16,
+    /// Transmit queues of a packet socket, 1 to 64; 0: one.
     pub tx_queues: u16,
 }
 

@@ -8,9 +8,13 @@
 //! This crate is one of the rooms that may use `unsafe`: each block says why it is sound.
 
 pub mod af_packet;
+pub mod af_xdp;
+pub mod auto;
 mod config;
 mod cursor;
 mod error;
+mod ethtool;
+mod follow;
 pub mod generator;
 mod link;
 pub mod memif;
@@ -22,19 +26,31 @@ pub mod pcap;
 pub mod tap;
 
 pub use config::{
-    AfPacketConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
-    PortConfig, TapConfig,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole,
+    NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
 
 use stoa_engine::{Pool, Port};
 
 /// The drivers by name, in the order of [`INPUTS`].
-pub const DRIVERS: &[&str] = &["af-packet", "tap", "memif", "pcap", "generator", "null"];
+pub const DRIVERS: &[&str] = &["af-packet", "af-xdp", "tap", "memif", "pcap", "generator", "null"];
 
 /// The graph's name for what each driver receives, in the order of [`DRIVERS`].
-pub const INPUTS: &[&str] =
-    &["af-packet-input", "tap-input", "memif-input", "pcap-input", "generator-input", "null-input"];
+pub const INPUTS: &[&str] = &[
+    "af-packet-input",
+    "af-xdp-input",
+    "tap-input",
+    "memif-input",
+    "pcap-input",
+    "generator-input",
+    "null-input",
+];
+
+/// The place of a driver in [`DRIVERS`] and [`INPUTS`]; the first one's for a name of none.
+pub fn input_of(driver: &str) -> usize {
+    DRIVERS.iter().position(|name| *name == driver).unwrap_or(0)
+}
 
 /// Opens a port. Its queues come with the first [`Port::service`] that finds the link up.
 ///
@@ -43,6 +59,8 @@ pub const INPUTS: &[&str] =
 pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, OpenError> {
     match config {
         PortConfig::AfPacket(config) => Ok(Box::new(af_packet::open(config)?)),
+        PortConfig::AfXdp(config) => Ok(Box::new(af_xdp::open(config)?)),
+        PortConfig::Auto(config) => Ok(Box::new(auto::open(config)?)),
         PortConfig::Tap(config) => Ok(Box::new(tap::open(config)?)),
         PortConfig::Memif(config) => Ok(Box::new(memif::open(config)?)),
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
@@ -60,6 +78,7 @@ mod tests {
         assert_eq!(DRIVERS.len(), INPUTS.len());
         for (driver, input) in DRIVERS.iter().zip(INPUTS) {
             assert_eq!(format!("{driver}-input"), *input);
+            assert_eq!(INPUTS[input_of(driver)], *input);
         }
     }
 }

@@ -36,6 +36,17 @@ pub(crate) fn within<T: Send>(
     })
 }
 
+/// Which namespace a name means now: device and inode of its file.
+pub(crate) type Identity = (u64, u64);
+
+/// The namespace that `netns` names now; `None`: there is none of that name. Our own namespace is always there.
+pub(crate) fn identity(netns: Option<&str>) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+    let Some(name) = netns else { return Some((0, 0)) };
+    let file = std::fs::metadata(path(name)).ok()?;
+    Some((file.dev(), file.ino()))
+}
+
 fn path(name: &str) -> PathBuf {
     if name.contains('/') { PathBuf::from(name) } else { PathBuf::from("/run/netns").join(name) }
 }

@@ -40,6 +40,7 @@ impl Plane {
         let workers = self.crew.workers.len() as u16;
         match &mut config {
             PortConfig::AfPacket(config) if config.tx_queues == 0 => config.tx_queues = workers,
+            PortConfig::Auto(config) if config.tx_queues == 0 => config.tx_queues = workers,
             PortConfig::Null(config) if config.tx_queues == 0 => config.tx_queues = workers,
             _ => {}
         }
@@ -135,7 +136,8 @@ impl Plane {
     fn receive_from(&mut self, name: &str, rx: Vec<Box<dyn RxQueue>>) {
         let Some(state) = self.ports.get(name) else { return };
         let (interface, node) = (state.interface, Self::entry());
-        let input = (crate::nodes::NODES.len() + 1 + state.config.index()) as u16;
+        let input = stoa_ports::input_of(state.port.driver());
+        let input = (crate::nodes::NODES.len() + 1 + input) as u16;
         self.forget_queues(name);
         for (number, queue) in rx.into_iter().enumerate() {
             let at = self.next_queue % self.crew.workers.len();

@@ -3,8 +3,8 @@
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_ports::{
-    AfPacketConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
-    PortConfig, TapConfig,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole,
+    NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
 };
 
 use super::wanted::{Reasons, address};
@@ -21,7 +21,7 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
         reasons.add(
             place(),
             "has no driver",
-            "Choose one: af-packet, tap, memif, pcap, generator or null.",
+            "Choose one: auto, af-xdp, af-packet, tap, memif, pcap, generator or null.",
         );
         return None;
     };
@@ -31,6 +31,28 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
             netns: text(&given.netns),
             rx_queues: rx,
             tx_queues: tx,
+        }),
+        Driver::AfXdp(given) if given.auto => PortConfig::Auto(AutoConfig {
+            device: given.device.clone(),
+            netns: text(&given.netns),
+            rx_queues: rx,
+            tx_queues: tx,
+        }),
+        Driver::AfXdp(given) => PortConfig::AfXdp(AfXdpConfig {
+            device: given.device.clone(),
+            netns: text(&given.netns),
+            queues: rx.max(tx),
+            attach: match given.attach() {
+                v1::XdpAttach::AttachAuto => XdpAttach::Auto,
+                v1::XdpAttach::AttachNative => XdpAttach::Native,
+                v1::XdpAttach::AttachGeneric => XdpAttach::Generic,
+            },
+            bind: match given.bind() {
+                v1::XdpBind::BindAuto => XdpBind::Auto,
+                v1::XdpBind::BindCopy => XdpBind::Copy,
+                v1::XdpBind::BindZeroCopy => XdpBind::ZeroCopy,
+            },
+            need_wakeup: !given.always_call,
         }),
         Driver::Tap(given) => PortConfig::Tap(TapConfig {
             device: given.device.clone(),

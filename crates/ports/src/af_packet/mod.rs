@@ -10,20 +10,20 @@
 
 mod ring;
 mod rx;
-mod sys;
+pub(crate) mod sys;
 mod tx;
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::AfPacketConfig;
 use crate::error::OpenError;
-use crate::netdevice::{self, Device, LINK_HEADER, system};
+use crate::follow::{Follower, Retry};
+use crate::netdevice::{Device, LINK_HEADER, system};
 use crate::{link, netns};
 use ring::Ring;
 use rx::Receiver;
@@ -31,8 +31,6 @@ use tx::Sender;
 
 /// Bytes of a socket's own queues: super-frames wait here.
 const SOCKET_BUFFER: i32 = 32 << 20;
-/// How often a namespace is looked up again while the device is not there.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What queues tell the port.
 #[derive(Debug, Default)]
 struct Shared {
@@ -52,13 +50,9 @@ impl Shared {
 
 /// A port on a Linux network device.
 pub struct AfPacket {
-    device: String,
-    netns: Option<String>,
+    follower: Follower,
     rx_queues: u16,
     tx_queues: u16,
-    /// Asks for the device and hears of changes.
-    watch: OwnedFd,
-    looked: Instant,
     last: Device,
     /// The device's number while the port is up.
     up: Option<i32>,
@@ -66,6 +60,7 @@ pub struct AfPacket {
     down: Option<String>,
     /// The receiving sockets, for the kernel's own count of what it shed.
     sockets: Vec<Arc<OwnedFd>>,
+    retry: Retry,
     shared: Arc<Shared>,
 }
 
@@ -77,11 +72,8 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
     let rx_queues = link::queues("rx-queues", config.rx_queues, link::QUEUES_MAX)?;
     let tx_queues = link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
     let name = &config.device;
-    netdevice::check_name(name)?;
     let netns = config.netns.as_deref();
-    let (watch, socket) = netns::within(netns, || (netdevice::watch(), sys::packet_socket()))?;
-    let watch = watch.map_err(system("watch network devices"))?;
-    if let Err(error) = socket {
+    if let Err(error) = netns::within(netns, sys::packet_socket)? {
         return Err(match error.kind() {
             std::io::ErrorKind::PermissionDenied => OpenError::Permission {
                 what: format!("a packet socket on {name}"),
@@ -90,46 +82,21 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
             _ => system("open a packet socket")(error),
         });
     }
-    let last = netdevice::device(&watch, name).map_err(system("ask for a network device"))?;
-    let Some(last) = last else {
-        return Err(OpenError::NoDevice { device: name.clone(), netns: config.netns.clone() });
-    };
-    if !last.ethernet {
-        let reason = format!("{name} is not an Ethernet device: choose one that is");
-        return Err(OpenError::Config { field: "device", reason });
-    }
+    let (follower, last) = Follower::new(name, netns)?;
     Ok(AfPacket {
-        device: name.clone(),
-        netns: config.netns.clone(),
+        follower,
         rx_queues,
         tx_queues,
-        watch,
-        looked: Instant::now(),
         last,
         up: None,
         down: None,
         sockets: Vec::new(),
+        retry: Retry::new(),
         shared: Arc::default(),
     })
 }
 
 impl AfPacket {
-    /// What is true of the device now, looked up in a new namespace of the same name when the
-    /// old one has lost it.
-    fn look(&mut self) -> Option<Device> {
-        if let Ok(Some(device)) = netdevice::device(&self.watch, &self.device) {
-            return Some(device);
-        }
-        if self.netns.is_none() || self.looked.elapsed() < LOOK_AGAIN {
-            return None;
-        }
-        self.looked = Instant::now();
-        let watch = netns::within(self.netns.as_deref(), netdevice::watch).ok()?.ok()?;
-        let device = netdevice::device(&watch, &self.device).ok()??;
-        self.watch = watch;
-        Some(device)
-    }
-
     fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
         self.settle();
         self.sockets.clear();
@@ -142,18 +109,28 @@ impl AfPacket {
 
     /// Opens the queues in the namespace of the device.
     fn go_up(&mut self, device: Device, events: &mut Vec<PortEvent>) {
-        let opened = netns::within(self.netns.as_deref(), || self.queues(device.index));
+        if !self.retry.is_due() {
+            return;
+        }
+        let netns = self.follower.netns().map(str::to_owned);
+        let us = &*self;
+        let opened = netns::within(netns.as_deref(), || us.queues(device.index));
         match opened {
             Ok(Ok((queues, sockets))) => {
                 self.sockets = sockets;
                 self.up = Some(device.index);
                 self.down = None;
+                self.retry.reset();
                 events.push(PortEvent::Up(queues));
             }
             Ok(Err(error)) => {
-                self.go_down(format!("cannot open {}: {error}", self.device), events);
+                self.retry.failed();
+                self.go_down(format!("cannot open {}: {error}", self.follower.name()), events);
             }
-            Err(error) => self.go_down(error.to_string(), events),
+            Err(error) => {
+                self.retry.failed();
+                self.go_down(error.to_string(), events);
+            }
         }
     }
 
@@ -213,24 +190,25 @@ impl Port for AfPacket {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.watch.as_fd()]
+        self.follower.descriptors()
     }
 
     fn service(&mut self) -> Vec<PortEvent> {
-        netdevice::hush(&self.watch);
         let mut events = Vec::new();
-        let device = self.look();
+        let device = self.follower.look();
         if let Some(device) = device {
             self.last = device;
         }
         let index = device.map(|device| device.index);
-        if let Some(reason) = netdevice::obstacle(&self.device, device.as_ref()) {
+        if let Some(reason) = self.follower.obstacle(device.as_ref()) {
+            self.retry.reset();
             if self.up.is_some() || self.down.as_ref() != Some(&reason) {
                 self.go_down(reason, &mut events);
             }
         } else if self.up != index {
             if self.up.is_some() {
-                self.go_down(format!("device {} was made anew", self.device), &mut events);
+                let name = self.follower.name();
+                self.go_down(format!("device {name} was made anew"), &mut events);
             }
             if let Some(device) = device {
                 self.go_up(device, &mut events);
@@ -245,7 +223,7 @@ impl Port for AfPacket {
     }
 
     fn detail(&self) -> String {
-        let place = self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+        let (name, place) = (self.follower.name(), self.follower.place());
         let state = match &self.down {
             Some(reason) => reason.clone(),
             None => format!("index {}", self.last.index),
@@ -255,6 +233,6 @@ impl Port for AfPacket {
             0 => String::new(),
             frames => format!(", {frames} frames refused by the device"),
         };
-        format!("{}{place}: {state}, ring of {} frames{refused}", self.device, ring::SLOTS)
+        format!("{name}{place}: {state}, ring of {} frames{refused}", ring::SLOTS)
     }
 }

@@ -9,7 +9,7 @@ use crate::netdevice::{bind_to, check, socket};
 use crate::offload::VNET_HEADER;
 
 /// A packet socket of this namespace that hears nothing yet.
-pub(super) fn packet_socket() -> Result<OwnedFd> {
+pub(crate) fn packet_socket() -> Result<OwnedFd> {
     socket(libc::AF_PACKET, libc::SOCK_RAW, 0)
 }
 
@@ -27,7 +27,7 @@ fn set_at<T>(socket: &OwnedFd, level: c_int, option: c_int, value: &T) -> Result
 }
 
 /// Asks for socket buffers of `bytes` in both directions; what the system grants is fine.
-pub(super) fn enlarge(socket: &OwnedFd, bytes: c_int) {
+pub(crate) fn enlarge(socket: &OwnedFd, bytes: c_int) {
     for (force, ask) in
         [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
     {
@@ -49,7 +49,7 @@ pub(super) fn bind(socket: &OwnedFd, index: c_int, receive: bool) -> Result<()> 
 }
 
 /// Makes the device take frames for every address, as long as the socket is open.
-pub(super) fn promiscuous(socket: &OwnedFd, index: c_int) -> Result<()> {
+pub(crate) fn promiscuous(socket: &OwnedFd, index: c_int) -> Result<()> {
     // SAFETY: all-zero is a valid packet_mreq.
     let mut member: libc::packet_mreq = unsafe { zeroed() };
     member.mr_ifindex = index;

@@ -11,10 +11,12 @@
 
 pub(crate) mod coalesce;
 mod headers;
+mod partial;
 mod segment;
 mod staging;
 
 pub(crate) use headers::Headers;
+pub(crate) use partial::finish_silent;
 pub use segment::Segments;
 pub(crate) use segment::complete;
 pub(crate) use staging::Staging;

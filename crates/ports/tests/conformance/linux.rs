@@ -3,7 +3,7 @@
 
 use stoa_engine::Pool;
 use stoa_lab::Namespace;
-use stoa_ports::{AfPacketConfig, PortConfig, TapConfig};
+use stoa_ports::{AfPacketConfig, AfXdpConfig, PortConfig, TapConfig, XdpAttach, XdpBind};
 
 use crate::harness::{End, until};
 use crate::{Pair, conform};
@@ -40,6 +40,39 @@ fn af_packet_over_veth() {
         let (near, far) = (af_packet(pool, &space, "one"), af_packet(pool, &space, "two"));
         Pair { near, far, _keep: Box::new(space) }
     });
+}
+
+fn af_xdp(pool: &'static Pool, space: &Namespace, device: &str, config: &AfXdpConfig) -> End {
+    let netns = Some(space.name().to_owned());
+    let config = AfXdpConfig { device: device.into(), netns, ..config.clone() };
+    let mut end = End::open(&PortConfig::AfXdp(config), pool);
+    until("the link", || (end.service() == Some(true)).then_some(()));
+    end
+}
+
+#[test]
+fn af_xdp_over_veth() {
+    if namespace("af_xdp_over_veth").is_none() {
+        return;
+    }
+    let kinds = [
+        (XdpAttach::Native, XdpBind::Auto, true),
+        (XdpAttach::Native, XdpBind::Copy, false),
+        (XdpAttach::Generic, XdpBind::Auto, true),
+    ];
+    for (attach, bind, need_wakeup) in kinds {
+        println!("{attach:?}, {bind:?}, need-wakeup {need_wakeup}");
+        let config = AfXdpConfig { attach, bind, need_wakeup, ..AfXdpConfig::default() };
+        conform(|pool| {
+            let space = namespace("af_xdp_over_veth").unwrap();
+            space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
+            space.ip(&["link", "set", "one", "up"]).unwrap();
+            space.ip(&["link", "set", "two", "up"]).unwrap();
+            let near = af_xdp(pool, &space, "one", &config);
+            let far = af_xdp(pool, &space, "two", &config);
+            Pair { near, far, _keep: Box::new(space) }
+        });
+    }
 }
 
 fn tap(pool: &'static Pool, space: Namespace, tap_is_near: bool) -> Pair {

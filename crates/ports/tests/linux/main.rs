@@ -2,6 +2,7 @@
 //! Needs root; says so and passes when this user is not.
 
 mod af_packet;
+mod af_xdp;
 mod offload;
 mod peer;
 mod rights;

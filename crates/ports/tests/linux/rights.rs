@@ -2,7 +2,7 @@
 
 use stoa_engine::Pool;
 use stoa_engine::pool::HugePages;
-use stoa_ports::{AfPacketConfig, OpenError, PortConfig, TapConfig};
+use stoa_ports::{AfPacketConfig, AfXdpConfig, OpenError, PortConfig, TapConfig};
 
 /// Takes all rights from the thread that calls it.
 fn give_up_rights() {
@@ -31,6 +31,9 @@ fn the_missing_right_is_named() {
     let device = AfPacketConfig { device: "eth0".into(), ..AfPacketConfig::default() };
     let error = open_without_rights(&PortConfig::AfPacket(device));
     assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+    let device = AfXdpConfig { device: "eth0".into(), ..AfXdpConfig::default() };
+    let error = open_without_rights(&PortConfig::AfXdp(device));
+    assert!(error.to_string().contains("CAP_BPF"), "{error}");
     let device = TapConfig { device: "stoa-test-tap".into(), ..TapConfig::default() };
     let error = open_without_rights(&PortConfig::Tap(device));
     let there = std::path::Path::new("/dev/net/tun").exists();

@@ -10,6 +10,15 @@ use stoa_ports::PortConfig;
 /// Longer than anything takes, shorter than patience.
 pub const DEADLINE: Duration = Duration::from_secs(10);
 
+/// Waits until `is_so`.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not within {DEADLINE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 /// Two namespaces for a test; `None` and a word about it when this user may not make them.
 pub fn namespaces(test: &str) -> Option<[Namespace; 2]> {
     if !nix::unistd::geteuid().is_root() {

@@ -15,7 +15,7 @@ use crate::operator::{SocketArgument, block_on};
   stoa run --config examples/pcap.json --socket ./stoa.sock     Without root
 
 SIGHUP or `stoa reload` takes the edited file into force, whole or not at all.
-SIGTERM or Ctrl-C ends it. Ports on network devices (af-packet, tap) need
+SIGTERM or Ctrl-C ends it. Ports on network devices (auto, af-xdp, af-packet, tap) need
 CAP_NET_RAW and CAP_NET_ADMIN; memif, pcap, generator and null need nothing.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding

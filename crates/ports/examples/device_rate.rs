@@ -1,7 +1,7 @@
-//! How fast `af-packet` is over a veth pair: small frames from one port to another, a thread
-//! each. Needs root.
+//! How fast `af-packet` and `af-xdp` are over a veth pair, in turn, so that the ratio is of one
+//! run: frames from one port to another, a thread each. Needs root.
 //!
-//! `cargo run --release -p stoa-ports --example af_packet_rate [SECONDS [FRAME BYTES]]`
+//! `cargo run --release -p stoa-ports --example device_rate [SECONDS [FRAME BYTES]]`
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use stoa_engine::clock::{tsc, tsc_hz};
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector};
 use stoa_lab::Namespace;
-use stoa_ports::{AfPacketConfig, PortConfig};
+use stoa_ports::{AfPacketConfig, AfXdpConfig, PortConfig, XdpAttach};
 
-/// Frames of one round: less than the ring holds.
-const ROUND: usize = 4000;
+/// Frames of one round: less than any ring holds.
+const ROUND: usize = 1500;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -25,13 +25,29 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     near.ip(&["link", "set", "near0", "up"])?;
     far.ip(&["link", "set", "far0", "up"])?;
     let pool = Pool::leak(16_384, HugePages::WhenThere)?;
-    let (_near_port, mut near) = open(&near, "near0", pool)?;
-    let (far_port, mut far) = open(&far, "far0", pool)?;
     println!("frames of {frame} bytes");
-    in_turn(&mut near, &mut far, frame, pool, Duration::from_secs(seconds));
-    at_once(near, far, frame, pool, Duration::from_secs(seconds))?;
-    println!("          missed {}", far_port.missed());
+    for driver in ["af-packet", "af-xdp native", "af-xdp generic"] {
+        println!("{driver}");
+        let (_near_port, mut near) = open(&near, "near0", driver, pool)?;
+        let (far_port, mut far) = open(&far, "far0", driver, pool)?;
+        in_turn(&mut near, &mut far, frame, pool, Duration::from_secs(seconds));
+        at_once(near, far, frame, pool, Duration::from_secs(seconds))?;
+        println!("  missed {}", far_port.missed());
+    }
     Ok(())
+}
+
+fn config(namespace: &Namespace, device: &str, driver: &str) -> PortConfig {
+    let (device, netns) = (device.to_owned(), Some(namespace.name().to_owned()));
+    let attach = match driver {
+        "af-xdp native" => XdpAttach::Native,
+        "af-xdp generic" => XdpAttach::Generic,
+        _ => {
+            let config = AfPacketConfig { device, netns, ..AfPacketConfig::default() };
+            return PortConfig::AfPacket(config);
+        }
+    };
+    PortConfig::AfXdp(AfXdpConfig { device, netns, attach, ..AfXdpConfig::default() })
 }
 
 /// One thread sends a ringful, then receives it: the cost of each, the least disturbed round.
@@ -55,7 +71,7 @@ fn in_turn(near: &mut Queues, far: &mut Queues, frame: usize, pool: &'static Poo
     }
     for (what, cycles) in [("send", sending), ("receive", receiving)] {
         let rate = tsc_hz() as f64 / cycles / 1e6;
-        println!("{what:9} {rate:6.3} Mpps a core, {cycles:7.1} TSC cycles a packet");
+        println!("  {what:9} {rate:6.3} Mpps a core, {cycles:7.1} TSC cycles a packet");
     }
 }
 
@@ -79,18 +95,17 @@ fn at_once(
     let received = received.map_err(|_| "the receiver panicked")?;
     let rate = |packets: u64| packets as f64 / time.as_secs_f64() / 1e6;
     let (sent, received) = (rate(taken.load(Ordering::Relaxed)), rate(received));
-    println!("at once   {sent:6.3} Mpps sent, {received:6.3} Mpps received");
+    println!("  at once   {sent:6.3} Mpps sent, {received:6.3} Mpps received");
     Ok(())
 }
 
 fn open(
     namespace: &Namespace,
     device: &str,
+    driver: &str,
     pool: &'static Pool,
 ) -> Result<(Box<dyn Port>, Queues), Box<dyn std::error::Error>> {
-    let netns = Some(namespace.name().to_owned());
-    let config = AfPacketConfig { device: device.into(), netns, ..AfPacketConfig::default() };
-    let mut port = stoa_ports::open(&PortConfig::AfPacket(config), pool)?;
+    let mut port = stoa_ports::open(&config(namespace, device, driver), pool)?;
     let end = Instant::now() + Duration::from_secs(5);
     while Instant::now() < end {
         for event in port.service() {

@@ -1,0 +1,125 @@
+//! Our program on a device: which way it is attached, and what holds it there.
+//!
+//! The hold is a BPF link: it ends with its descriptor, however this program ends.
+
+use std::io::{Error, Result};
+use std::os::fd::OwnedFd;
+
+use super::{bpf, btf, program};
+use crate::config::XdpAttach;
+use crate::{af_packet, ethtool, netdevice};
+
+/// Queues that the map has places for.
+const QUEUES: u32 = 64;
+/// `XDP_FLAGS_SKB_MODE`: before the network stack, on any device.
+const GENERIC: u32 = 1 << 1;
+/// `XDP_FLAGS_DRV_MODE`: in the device's driver.
+const NATIVE: u32 = 1 << 2;
+
+/// How VLAN tags come through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tags {
+    /// The device leaves them in the frame.
+    InFrame,
+    /// The program puts back those that come beside the frame.
+    PutBack,
+    /// Those that come beside the frame are lost.
+    AtRisk,
+}
+
+/// A program that is attached as long as this lives.
+pub(super) struct Attached {
+    /// The device.
+    pub index: i32,
+    /// In the driver, else before the network stack.
+    pub native: bool,
+    /// Why it is not native although that was tried.
+    pub why_generic: Option<String>,
+    /// What becomes of tags.
+    pub tags: Tags,
+    /// From queue to socket.
+    pub map: OwnedFd,
+    _link: OwnedFd,
+    /// The device takes frames for every address as long as this socket is open.
+    _promiscuous: OwnedFd,
+    /// Gives tags back to the device when the port ends.
+    stripped: Option<(OwnedFd, String)>,
+}
+
+impl Attached {
+    /// Attaches to a device of this thread's namespace; `fragments`: frames may be longer than
+    /// a page.
+    pub fn new(
+        name: &str,
+        index: i32,
+        how: XdpAttach,
+        is_virtual: bool,
+        fragments: bool,
+    ) -> Result<Self> {
+        let map = bpf::socket_map(QUEUES)?;
+        let promiscuous = af_packet::sys::packet_socket()?;
+        af_packet::sys::promiscuous(&promiscuous, index)?;
+        let mut why_generic = None;
+        let mut link = None;
+        if how != XdpAttach::Generic {
+            match native(&map, index, is_virtual, fragments) {
+                Ok(done) => link = Some(done),
+                Err(error) if how == XdpAttach::Native || is_taken(&error) => return Err(error),
+                Err(error) => why_generic = Some(error.to_string()),
+            }
+        }
+        let native = link.is_some();
+        let (link, puts_back) = match link {
+            Some(link) => link,
+            None => {
+                let program = bpf::load(&program::plain(&map), 0, 0)?;
+                (bpf::attach(&program, index as u32, GENERIC)?, false)
+            }
+        };
+        let watch = netdevice::watch()?;
+        let left = ethtool::keep_tags(&watch, name, true);
+        let tags = match &left {
+            _ if puts_back => Tags::PutBack,
+            // Of a virtual device the sender's end decides.
+            Ok(_) if !is_virtual => Tags::InFrame,
+            _ => Tags::AtRisk,
+        };
+        let stripped = matches!(left, Ok(true)).then(|| (watch, name.to_owned()));
+        let (_link, _promiscuous) = (link, promiscuous);
+        Ok(Self { index, native, why_generic, tags, map, _link, _promiscuous, stripped })
+    }
+}
+
+/// Attaches in the driver; whether the program puts tags back.
+fn native(map: &OwnedFd, index: i32, is_virtual: bool, fragments: bool) -> Result<(OwnedFd, bool)> {
+    let flags = if fragments { bpf::HAS_FRAGS } else { 0 };
+    let device = index as u32;
+    // A card leaves tags in the frame when it is told to.
+    if is_virtual && let Some(tag_of) = btf::kernel_function(program::TAG_OF) {
+        let program = program::with_tags(map, tag_of);
+        let attached = bpf::load(&program, flags | bpf::DEVICE_BOUND, device)
+            .and_then(|program| bpf::attach(&program, device, NATIVE));
+        match attached {
+            Ok(link) => return Ok((link, true)),
+            Err(error) if is_taken(&error) => return Err(error),
+            // A driver that cannot tell tags.
+            Err(_) => {}
+        }
+    }
+    let program = bpf::load(&program::plain(map), flags, 0)?;
+    Ok((bpf::attach(&program, device, NATIVE)?, false))
+}
+
+/// Whether another program is on the device.
+pub(super) fn is_taken(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some((watch, name)) = &self.stripped {
+            // A device that is gone has nothing to be given back.
+            let _ = ethtool::keep_tags(watch, name, false);
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! `af-xdp`: a Linux network device whose frames go by the kernel's network stack.
+//!
+//! ```text
+//! device -> our XDP program -> RX ring -> copy -> packets
+//! packets -> copy -> TX ring -> system call -> device
+//! ```
+//! The program is on the device as long as the port is open; frames of queues without a socket
+//! go to Linux. The sockets come and go with the link. The port follows the device: down, up,
+//! renamed, deleted, made anew, its namespace, too.
+
+mod attach;
+mod bpf;
+mod btf;
+mod program;
+mod ring;
+mod rx;
+mod socket;
+mod tx;
+
+use std::io::Error;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stoa_engine::pool::FRAME_MAX;
+use stoa_engine::{Port, PortEvent, Queues};
+
+use crate::config::{AfXdpConfig, XdpBind};
+use crate::error::OpenError;
+use crate::ethtool::{self, Driver};
+use crate::follow::{Follower, Retry};
+use crate::netdevice::{Device, LINK_HEADER};
+use crate::{link, netns};
+use attach::{Attached, Tags};
+use rx::Receiver;
+use socket::{KERNEL_ROOM, Parts, Socket};
+use tx::Sender;
+
+/// What queues tell the port.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Received frames that could not become packets.
+    missed: AtomicU64,
+    /// Frames that the device refused to send.
+    refused: AtomicU64,
+}
+
+impl Shared {
+    fn miss(&self, frames: u64) {
+        if frames > 0 {
+            self.missed.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What is true while the port is up.
+struct Up {
+    index: i32,
+    chunk: usize,
+    sockets: Vec<Arc<Socket>>,
+    zero_copy: bool,
+    /// Receive queues of the device.
+    of: u32,
+}
+
+/// A port on a Linux network device.
+pub struct AfXdp {
+    config: AfXdpConfig,
+    follower: Follower,
+    last: Device,
+    driver: Driver,
+    attached: Option<Attached>,
+    up: Option<Up>,
+    /// Why the port is down, as it was told.
+    down: Option<String>,
+    /// What the system refused when queues were opened last.
+    refused: Option<String>,
+    retry: Retry,
+    shared: Arc<Shared>,
+}
+
+/// Opens a port on the device that the configuration names.
+///
+/// # Errors
+/// No such device or namespace; not an Ethernet device; more than 64 queues; a kernel without
+/// AF_XDP; CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF is missing.
+pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
+    link::queues("rx-queues", config.queues, link::QUEUES_MAX)?;
+    let netns = config.netns.as_deref();
+    netns::within(netns, || may(&config.device))??;
+    let (follower, last) = Follower::new(&config.device, netns)?;
+    let driver = match follower.watch() {
+        Some(watch) => ethtool::driver(watch, &config.device),
+        None => Driver::default(),
+    };
+    Ok(AfXdp {
+        config: config.clone(),
+        follower,
+        last,
+        driver,
+        attached: None,
+        up: None,
+        down: None,
+        refused: None,
+        retry: Retry::new(),
+        shared: Arc::default(),
+    })
+}
+
+/// Whether this kernel and our rights allow what a port needs.
+fn may(name: &str) -> Result<(), OpenError> {
+    let refused = |what: &str, capability| {
+        let what = format!("{what} for {name}");
+        move |error: Error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => OpenError::Permission { what, capability },
+            Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EINVAL) => OpenError::Config {
+                field: "af-xdp",
+                reason: "this kernel was built without AF_XDP: use af-packet".into(),
+            },
+            _ => OpenError::System { doing: "open an AF_XDP socket", source: error },
+        }
+    };
+    let map = bpf::socket_map(1)
+        .map_err(refused("an XDP program", "CAP_NET_ADMIN and CAP_BPF (or CAP_SYS_ADMIN)"))?;
+    bpf::load(&program::plain(&map), 0, 0)
+        .map_err(refused("an XDP program", "CAP_NET_ADMIN and CAP_BPF (or CAP_SYS_ADMIN)"))?;
+    crate::netdevice::socket(libc::AF_XDP, libc::SOCK_RAW, 0)
+        .map_err(refused("an AF_XDP socket", "CAP_NET_RAW"))?;
+    Ok(())
+}
+
+/// Bytes of a chunk for frames of a device: a frame fits into one where that can be.
+fn chunk(mtu: u32) -> usize {
+    if mtu as usize + LINK_HEADER <= 2048 - KERNEL_ROOM { 2048 } else { 4096 }
+}
+
+impl AfXdp {
+    /// Why the device's queues could not be opened; `None`: they could, or it was not tried.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
+        if let Some(up) = self.up.take() {
+            self.shared.miss(up.sockets.iter().map(|socket| socket.missed()).sum());
+        }
+        if self.down.as_ref() != Some(&reason) {
+            self.down = Some(reason.clone());
+            events.push(PortEvent::Down(reason));
+        }
+    }
+
+    /// Attaches where that is to be done, and opens the queues.
+    fn go_up(&mut self, device: Device, events: &mut Vec<PortEvent>) {
+        if !self.retry.is_due() {
+            return;
+        }
+        if self.attached.as_ref().is_some_and(|attached| attached.index != device.index) {
+            self.attached = None;
+        }
+        let netns = self.config.netns.clone();
+        let (us, driver) = (&*self, self.follower.watch());
+        let driver = driver.map(|watch| ethtool::driver(watch, &us.config.device));
+        let driver = driver.unwrap_or_default();
+        let opened = netns::within(netns.as_deref(), || us.queues(device, &driver));
+        let opened = opened.map_err(|error| error.to_string());
+        match opened.and_then(|opened| opened) {
+            Ok((attached, up, queues)) => {
+                if let Some(attached) = attached {
+                    self.attached = Some(attached);
+                }
+                (self.up, self.down, self.refused) = (Some(up), None, None);
+                self.driver = driver;
+                self.retry.reset();
+                events.push(PortEvent::Up(queues));
+            }
+            Err(why) => {
+                self.retry.failed();
+                self.refused = Some(why.clone());
+                self.go_down(why, events);
+            }
+        }
+    }
+
+    /// The program, when it is not on the device already, and the queues.
+    fn queues(
+        &self,
+        device: Device,
+        driver: &Driver,
+    ) -> Result<(Option<Attached>, Up, Queues), String> {
+        let (name, chunk) = (&self.config.device, chunk(device.mtu));
+        // A frame that does not fit into one chunk comes in several.
+        let fragments = device.mtu as usize + LINK_HEADER > chunk - KERNEL_ROOM;
+        let mut fresh = None;
+        let attached = match &self.attached {
+            Some(attached) => attached,
+            None => fresh.insert(
+                Attached::new(name, device.index, self.config.attach, driver.is_virtual, fragments)
+                    .map_err(|error| refusal(name, "attach an XDP program", &error))?,
+            ),
+        };
+        let of = self.follower.watch().map_or(1, |watch| ethtool::receive_queues(watch, name));
+        let count = match self.config.queues {
+            0 => of.min(link::QUEUES_MAX.into()),
+            asked => of.min(asked.into()),
+        };
+        let mut queues = Queues::default();
+        let mut up = Up { index: device.index, chunk, sockets: Vec::new(), zero_copy: true, of };
+        for queue in 0..count {
+            let parts = self.socket(device.index as u32, queue, chunk, fragments)?;
+            bpf::put(&attached.map, queue, parts.socket.fd.as_fd())
+                .map_err(|error| refusal(name, "join a socket to a queue", &error))?;
+            let Parts { socket, rx, fill, tx, completion } = parts;
+            up.zero_copy &= socket.is_zero_copy();
+            up.sockets.push(socket.clone());
+            let longest = device.mtu as usize + LINK_HEADER;
+            let how = (longest, self.config.need_wakeup);
+            let (mends, shared) = (driver.is_virtual, self.shared.clone());
+            let sender = Sender::new(socket.clone(), tx, completion, how, shared.clone());
+            queues.rx.push(Box::new(Receiver::new(socket, rx, fill, mends, shared)));
+            queues.tx.push(Box::new(sender));
+        }
+        Ok((fresh, up, queues))
+    }
+
+    /// A socket on one queue.
+    fn socket(
+        &self,
+        index: u32,
+        queue: u32,
+        chunk: usize,
+        fragments: bool,
+    ) -> Result<Parts, String> {
+        let name = &self.config.device;
+        let parts =
+            Parts::new(chunk).map_err(|error| refusal(name, "make an AF_XDP socket", &error))?;
+        let mut flags = match self.config.bind {
+            XdpBind::Auto => 0,
+            XdpBind::Copy => libc::XDP_COPY,
+            XdpBind::ZeroCopy => libc::XDP_ZEROCOPY,
+        };
+        if self.config.need_wakeup {
+            flags |= libc::XDP_USE_NEED_WAKEUP;
+        }
+        let mut bound = Err(Error::from_raw_os_error(libc::EOPNOTSUPP));
+        if fragments {
+            // Linux before 6.6 does not know it, and some drivers do not: long frames are lost.
+            bound = parts.socket.bind(index, queue, flags | libc::XDP_USE_SG);
+        }
+        bound
+            .or_else(|_| parts.socket.bind(index, queue, flags))
+            .map_err(|error| refusal(name, &format!("bind to queue {queue}"), &error))?;
+        Ok(parts)
+    }
+
+    /// The state in the driver's own words.
+    fn words(&self, up: &Up) -> String {
+        let mut words = vec![format!("index {}", up.index)];
+        if let Some(attached) = &self.attached {
+            words.push(match (&attached.why_generic, attached.native) {
+                (_, true) => "native attach".into(),
+                (Some(why), _) => format!("generic attach (native: {why})"),
+                (None, _) => "generic attach".into(),
+            });
+            if attached.tags == Tags::AtRisk {
+                let peer = if self.driver.is_virtual { "the peer's txvlan" } else { "rxvlan" };
+                words.push(format!("VLAN tags may be lost: switch {peer} off by ethtool -K"));
+            }
+            if self.driver.is_virtual && !attached.native {
+                words.push("super-frames are lost: switch the peer's tso and gso off".into());
+            }
+        }
+        words.push(if up.zero_copy { "zero-copy" } else { "copy" }.into());
+        if up.of > up.sockets.len() as u32 {
+            let (ours, all) = (up.sockets.len(), up.of);
+            words.push(format!("{ours} of {all} queues, frames of the others go to Linux"));
+        }
+        if !self.config.need_wakeup {
+            words.push("without need-wakeup".into());
+        }
+        if self.driver.is_virtual {
+            words.push("unfinished checksums are finished".into());
+        }
+        words.join(", ")
+    }
+}
+
+/// What the system refused, and what to do about it.
+fn refusal(name: &str, doing: &str, error: &Error) -> String {
+    let mend = match error.raw_os_error() {
+        _ if doing.starts_with("attach") && attach::is_taken(error) => {
+            format!("another XDP program is there: ip link set dev {name} xdp off")
+        }
+        Some(libc::EBUSY) => "another AF_XDP socket has it".into(),
+        Some(libc::ENOBUFS | libc::ENOMEM) => {
+            "too little memory may be locked: raise `ulimit -l`, or give CAP_IPC_LOCK".into()
+        }
+        Some(libc::EPERM) if doing.starts_with("make") => {
+            "too little memory may be locked: raise `ulimit -l`, or give CAP_IPC_LOCK".into()
+        }
+        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSPC | libc::ERANGE) => {
+            "the device's driver cannot do it as asked: choose attach generic and bind copy, or \
+             af-packet"
+                .into()
+        }
+        _ => return format!("cannot {doing} on {name}: {error}"),
+    };
+    format!("cannot {doing} on {name}: {error}; {mend}")
+}
+
+impl Port for AfXdp {
+    fn driver(&self) -> &'static str {
+        "af-xdp"
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        self.last.mac
+    }
+
+    /// The device's, as far as one buffer holds it.
+    fn mtu(&self) -> u32 {
+        self.last.mtu.min((FRAME_MAX - LINK_HEADER) as u32)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.follower.descriptors()
+    }
+
+    fn service(&mut self) -> Vec<PortEvent> {
+        let mut events = Vec::new();
+        let device = self.follower.look();
+        if let Some(device) = device {
+            self.last = device;
+        }
+        let now = device.map(|device| (device.index, chunk(device.mtu)));
+        let was = self.up.as_ref().map(|up| (up.index, up.chunk));
+        if let Some(reason) = self.follower.obstacle(device.as_ref()) {
+            if now.is_none() {
+                self.attached = None;
+            }
+            self.retry.reset();
+            self.go_down(reason, &mut events);
+        } else if was != now {
+            if was.is_some() {
+                // Frames of another size need another program and other memory.
+                self.attached = None;
+                self.go_down(format!("device {} has changed", self.config.device), &mut events);
+                return events;
+            }
+            if let Some(device) = device {
+                self.go_up(device, &mut events);
+            }
+        }
+        events
+    }
+
+    fn missed(&self) -> u64 {
+        let now = self.up.iter().flat_map(|up| &up.sockets).map(|socket| socket.missed());
+        self.shared.missed.load(Ordering::Relaxed) + now.sum::<u64>()
+    }
+
+    fn detail(&self) -> String {
+        let (name, place) = (&self.config.device, self.follower.place());
+        let state = match (&self.down, &self.up) {
+            (Some(reason), _) => reason.clone(),
+            (None, Some(up)) => self.words(up),
+            (None, None) => "not up yet".into(),
+        };
+        let refused = match self.shared.refused.load(Ordering::Relaxed) {
+            0 => String::new(),
+            frames => format!(", {frames} frames refused by the device"),
+        };
+        format!("{name}{place}: {state}{refused}")
+    }
+}

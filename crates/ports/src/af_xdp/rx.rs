@@ -1,0 +1,155 @@
+//! A receive queue: frames from the kernel's memory to buffers.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use stoa_engine::pool::{FRAME_MAX, HEADROOM};
+use stoa_engine::{Doze, PoolCache, RxQueue, Vector};
+
+use super::Shared;
+use super::ring::Ring;
+use super::socket::Socket;
+use crate::offload::finish_silent;
+
+/// Frames that are asked for before they are needed.
+const AHEAD: u32 = 4;
+/// Microseconds of sleep while frames wait to be sent.
+const STUCK_NAP: u32 = 50;
+
+/// The receiving half of a queue.
+pub(super) struct Receiver {
+    socket: Arc<Socket>,
+    rx: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    /// The device leaves checksums unfinished.
+    mends: bool,
+    shared: Arc<Shared>,
+}
+
+/// What became of a frame.
+struct Taken {
+    /// Descriptors that it had.
+    pieces: u32,
+    /// Bytes in the lane; `None`: it does not fit.
+    length: Option<usize>,
+}
+
+impl Receiver {
+    /// Receives from a socket; `mends`: frames may come with unfinished checksums.
+    pub fn new(
+        socket: Arc<Socket>,
+        rx: Ring<libc::xdp_desc>,
+        fill: Ring<u64>,
+        mends: bool,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { socket, rx, fill, mends, shared }
+    }
+
+    /// Copies the frame that begins `ahead` of our place into `slot`; `None`: its end has not
+    /// come yet.
+    #[inline]
+    fn take(&mut self, ahead: u32, waiting: u32, slot: &mut [u8]) -> Option<Taken> {
+        let (mut pieces, mut length, mut fits) = (0, 0, true);
+        loop {
+            if ahead + pieces >= waiting {
+                return None;
+            }
+            let desc = self.rx.get(ahead + pieces);
+            pieces += 1;
+            let place = self.socket.umem.place(desc.addr, desc.len as usize);
+            // SAFETY: the frame is ours until its chunks go back to the fill ring.
+            let bytes = place.map(|place| unsafe { place.as_ref() });
+            let room = slot.get_mut(length..length + desc.len as usize);
+            match (bytes, room) {
+                (Some(bytes), Some(room)) if fits => {
+                    room.copy_from_slice(bytes);
+                    length += bytes.len();
+                }
+                _ => fits = false,
+            }
+            if desc.options & libc::XDP_PKT_CONTD == 0 {
+                return Some(Taken { pieces, length: fits.then_some(length) });
+            }
+        }
+    }
+
+    /// Gives the chunks of the first `count` descriptors back.
+    #[inline]
+    fn give_back(&mut self, count: u32) {
+        // There is always room: the fill ring has a place for each chunk.
+        let chunk = self.socket.umem.chunk as u64;
+        for ahead in 0..count {
+            let at = self.rx.get(ahead).addr & !(chunk - 1);
+            self.fill.set(ahead, at);
+        }
+        self.rx.release(count);
+        self.fill.offer(count);
+        if self.fill.wants_call() {
+            self.socket.refilled();
+        }
+    }
+
+    /// Frames of the other half that the kernel had no room for when they were sent.
+    #[cold]
+    fn push_on(&self) {
+        if self.socket.send().is_ok() {
+            self.socket.stuck.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl RxQueue for Receiver {
+    fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
+        if self.socket.stuck.load(Ordering::Relaxed) {
+            self.push_on();
+        }
+        let waiting = self.rx.waiting();
+        if waiting == 0 {
+            return 0;
+        }
+        let before = vector.len();
+        let end = before + pool.fill(vector, waiting as usize);
+        let (mut lane, mut done, mut missed) = (before, 0, 0);
+        while lane < end && done < waiting {
+            if done + AHEAD < waiting {
+                let next = self.rx.get(done + AHEAD).addr;
+                if let Some(place) = self.socket.umem.place(next, 64) {
+                    stoa_engine::vector::prefetch(place.as_ptr().cast());
+                }
+            }
+            let slot = &mut vector.slot_mut(lane)[HEADROOM..];
+            let Some(taken) = self.take(done, waiting, slot) else { break };
+            done += taken.pieces;
+            match taken.length {
+                Some(length) if (14..=FRAME_MAX).contains(&length) => {
+                    if self.mends {
+                        finish_silent(&mut slot[..length]);
+                    }
+                    vector.length[lane] = length as u16;
+                    lane += 1;
+                }
+                _ => missed += 1,
+            }
+        }
+        pool.free_from(vector, lane);
+        self.give_back(done);
+        self.shared.miss(missed);
+        lane - before
+    }
+
+    fn doze(&mut self) -> Doze {
+        if self.rx.waiting() > 0 {
+            Doze::Awake
+        } else if self.socket.stuck.load(Ordering::Relaxed) {
+            Doze::After(STUCK_NAP)
+        } else {
+            Doze::OnDescriptor
+        }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.fd.as_fd())
+    }
+}

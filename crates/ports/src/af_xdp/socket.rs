@@ -1,0 +1,209 @@
+//! One AF_XDP socket: its frame memory (UMEM), its rings, and its system calls
+//! (`Documentation/networking/af_xdp.rst`).
+//!
+//! ```text
+//! UMEM:  | chunks for received frames | chunks for frames to send |
+//! ```
+//! The two halves of a queue share nothing else, so that two workers may own them.
+
+use std::ffi::{c_int, c_void};
+use std::io::{Error, Result};
+use std::mem::{size_of, size_of_val, zeroed};
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use super::ring::Ring;
+use crate::netdevice::{bind_to, check, socket};
+
+/// Chunks for received frames: 2 ms at 1 Mpps.
+pub(super) const RX_FRAMES: u32 = 2048;
+/// Chunks for frames to send.
+pub(super) const TX_FRAMES: u32 = 1024;
+/// Bytes that the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`).
+pub(super) const KERNEL_ROOM: usize = 256;
+/// Frames that the kernel sends in one system call (`XDP_MAX_TX_SKB_BUDGET`, since 6.17); else 32.
+const TX_BUDGET: c_int = 9;
+
+/// Memory that the kernel reads frames from and writes them to.
+pub(super) struct Umem {
+    base: NonNull<u8>,
+    length: NonZeroUsize,
+    /// Bytes of a chunk, a power of two.
+    pub chunk: usize,
+}
+
+// SAFETY: only addresses are given out; who follows them says why the bytes are theirs.
+unsafe impl Send for Umem {}
+// SAFETY: as above.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    fn new(chunk: usize) -> Result<Self> {
+        let bytes = (RX_FRAMES + TX_FRAMES) as usize * chunk;
+        let length = NonZeroUsize::new(bytes).ok_or(std::io::ErrorKind::InvalidInput)?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_PRIVATE;
+        // SAFETY: new anonymous memory at an address that the kernel picks.
+        let base = unsafe { mmap_anonymous(None, length, access, flags) }?.cast();
+        Ok(Self { base, length, chunk })
+    }
+
+    /// Where the bytes `at..at + length` lie; `None`: not in one piece of this memory.
+    #[inline]
+    pub fn place(&self, at: u64, length: usize) -> Option<NonNull<[u8]>> {
+        let start = usize::try_from(at).ok()?;
+        if start > self.length.get() || length > self.length.get() - start {
+            return None;
+        }
+        // SAFETY: inside the mapping.
+        Some(NonNull::slice_from_raw_parts(unsafe { self.base.add(start) }, length))
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new`; the socket and both halves of the queue, which
+        // lent it, are gone. A failure would only leave the memory mapped.
+        let _ = unsafe { munmap(self.base.cast(), self.length.get()) };
+    }
+}
+
+/// What both halves of a queue share.
+pub(super) struct Socket {
+    /// Closed before the memory goes.
+    pub fd: OwnedFd,
+    pub umem: Umem,
+    /// Frames wait in the TX ring that the kernel did not take yet.
+    pub stuck: AtomicBool,
+}
+
+/// A socket with its rings, not bound yet.
+pub(super) struct Parts {
+    pub socket: Arc<Socket>,
+    pub rx: Ring<libc::xdp_desc>,
+    pub fill: Ring<u64>,
+    pub tx: Ring<libc::xdp_desc>,
+    pub completion: Ring<u64>,
+}
+
+impl Parts {
+    /// Makes a socket of this namespace with chunks of `chunk` bytes: 2,048 or 4,096.
+    pub fn new(chunk: usize) -> Result<Self> {
+        let fd = socket(libc::AF_XDP, libc::SOCK_RAW, 0)?;
+        let umem = Umem::new(chunk)?;
+        let register = libc::xdp_umem_reg {
+            addr: umem.base.as_ptr().expose_provenance() as u64,
+            len: umem.length.get() as u64,
+            chunk_size: chunk as u32,
+            headroom: 0,
+            flags: 0,
+            tx_metadata_len: 0,
+        };
+        set(&fd, libc::XDP_UMEM_REG, &register)?;
+        for (option, size) in [
+            (libc::XDP_UMEM_FILL_RING, RX_FRAMES),
+            (libc::XDP_UMEM_COMPLETION_RING, TX_FRAMES),
+            (libc::XDP_RX_RING, RX_FRAMES),
+            (libc::XDP_TX_RING, TX_FRAMES),
+        ] {
+            set(&fd, option, &size)?;
+        }
+        // Kernels before 6.17 do not know it: more system calls then.
+        let _ = set(&fd, TX_BUDGET, &(stoa_engine::VECTOR as u32));
+        crate::af_packet::sys::enlarge(&fd, 8 << 20);
+        // SAFETY: all-zero is a valid xdp_mmap_offsets.
+        let mut offsets: libc::xdp_mmap_offsets = unsafe { zeroed() };
+        get(&fd, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
+        let rx = Ring::map(&fd, libc::XDP_PGOFF_RX_RING, &offsets.rx, RX_FRAMES)?;
+        let tx = Ring::map(&fd, libc::XDP_PGOFF_TX_RING, &offsets.tx, TX_FRAMES)?;
+        let page = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
+        let mut fill = Ring::map(&fd, page, &offsets.fr, RX_FRAMES)?;
+        let page = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
+        let completion = Ring::map(&fd, page, &offsets.cr, TX_FRAMES)?;
+        for number in 0..RX_FRAMES {
+            fill.set(number, u64::from(number) * chunk as u64);
+        }
+        fill.offer(RX_FRAMES);
+        let socket = Arc::new(Socket { fd, umem, stuck: AtomicBool::new(false) });
+        Ok(Self { socket, rx, fill, tx, completion })
+    }
+}
+
+impl Socket {
+    /// Binds to a queue of a device.
+    pub fn bind(&self, index: u32, queue: u32, flags: u16) -> Result<()> {
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: flags,
+            sxdp_ifindex: index,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        bind_to(&self.fd, &address)
+    }
+
+    /// Whether the device reads and writes our memory itself.
+    pub fn is_zero_copy(&self) -> bool {
+        let mut options = libc::xdp_options { flags: 0 };
+        let got = get(&self.fd, libc::XDP_OPTIONS, &mut options);
+        got.is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+    }
+
+    /// Frames that the kernel had no place for since the socket was made.
+    pub fn missed(&self) -> u64 {
+        // SAFETY: all-zero is a valid xdp_statistics.
+        let mut statistics: libc::xdp_statistics = unsafe { zeroed() };
+        match get(&self.fd, libc::XDP_STATISTICS, &mut statistics) {
+            Ok(()) => statistics.rx_dropped + statistics.rx_ring_full,
+            Err(_) => 0,
+        }
+    }
+
+    /// Tells the kernel to send what stands in the TX ring.
+    #[inline]
+    pub fn send(&self) -> Result<()> {
+        // SAFETY: no bytes are passed.
+        check(unsafe {
+            let nothing = std::ptr::null();
+            libc::sendto(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), 0)
+                as c_int
+        })?;
+        Ok(())
+    }
+
+    /// Tells the kernel that chunks were given to the fill ring.
+    #[inline]
+    pub fn refilled(&self) {
+        // SAFETY: no bytes are passed. What fails now is seen when the port looks at its device.
+        unsafe {
+            let nothing: *mut c_void = std::ptr::null_mut();
+            libc::recv(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT);
+        }
+    }
+}
+
+fn set<T>(socket: &OwnedFd, option: c_int, value: &T) -> Result<()> {
+    let (pointer, length) = ((&raw const *value).cast(), size_of_val(value) as u32);
+    // SAFETY: the value lives through the call and is as long as said.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, pointer, length) })?;
+    Ok(())
+}
+
+fn get<T>(socket: &OwnedFd, option: c_int, value: &mut T) -> Result<()> {
+    let mut length = size_of::<T>() as u32;
+    let into: *mut c_void = (&raw mut *value).cast();
+    // SAFETY: the kernel writes at most `length` bytes of a plain struct of numbers.
+    check(unsafe {
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, into, &raw mut length)
+    })?;
+    if (length as usize) < size_of::<T>() {
+        // Linux before 5.4 knows a shorter struct.
+        return Err(Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    Ok(())
+}

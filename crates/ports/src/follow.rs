@@ -1,0 +1,152 @@
+//! Follows a network device by its name: down, up, renamed, deleted, made anew, and its
+//! namespace deleted and made anew. Here, too, is how often something is tried again.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use crate::error::OpenError;
+use crate::netdevice::{self, Device, system};
+use crate::netns;
+
+/// How often a namespace that is gone is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The first wait after a failure.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest wait after a failure.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// A device's name, and where it is looked for.
+pub(crate) struct Follower {
+    name: String,
+    netns: Option<String>,
+    /// Asks for the device and hears of changes; `None`: its namespace is gone.
+    ///
+    /// A socket keeps its namespace alive, so that one whose name is gone is let go of.
+    watch: Option<OwnedFd>,
+    home: Option<netns::Identity>,
+    looked: Instant,
+}
+
+impl Follower {
+    /// Follows the Ethernet device `name` of the namespace `netns`.
+    ///
+    /// # Errors
+    /// No such namespace or device; the device is no Ethernet device.
+    pub fn new(name: &str, netns: Option<&str>) -> Result<(Self, Device), OpenError> {
+        netdevice::check_name(name)?;
+        let home = netns::identity(netns);
+        let watch = netns::within(netns, netdevice::watch)?;
+        let watch = watch.map_err(system("watch network devices"))?;
+        let device = netdevice::device(&watch, name).map_err(system("ask for a network device"))?;
+        let netns = netns.map(str::to_owned);
+        let Some(device) = device else {
+            return Err(OpenError::NoDevice { device: name.to_owned(), netns });
+        };
+        if !device.ethernet {
+            let reason = format!("{name} is not an Ethernet device: choose one that is");
+            return Err(OpenError::Config { field: "device", reason });
+        }
+        let (name, looked) = (name.to_owned(), Instant::now());
+        Ok((Self { name, netns, watch: Some(watch), home, looked }, device))
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The namespace as it was given.
+    pub fn netns(&self) -> Option<&str> {
+        self.netns.as_deref()
+    }
+
+    /// Where the device is, for people: ` in blue`.
+    pub fn place(&self) -> String {
+        self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
+    }
+
+    /// The socket that knows the device.
+    pub fn watch(&self) -> Option<&OwnedFd> {
+        self.watch.as_ref()
+    }
+
+    /// What becomes readable when devices change.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.watch.iter().map(|watch| watch.as_fd()).collect()
+    }
+
+    /// What is true of the device now.
+    pub fn look(&mut self) -> Option<Device> {
+        if self.netns.is_some() {
+            let now = netns::identity(self.netns.as_deref());
+            if now.is_none() || now != self.home {
+                (self.watch, self.home) = (None, None);
+            }
+        }
+        if self.watch.is_none() && self.looked.elapsed() >= LOOK_AGAIN {
+            self.looked = Instant::now();
+            let home = netns::identity(self.netns.as_deref());
+            let watch = netns::within(self.netns.as_deref(), netdevice::watch).ok()?.ok()?;
+            (self.watch, self.home) = (Some(watch), home);
+        }
+        let watch = self.watch.as_ref()?;
+        netdevice::hush(watch);
+        netdevice::device(watch, &self.name).ok()?.filter(|device| device.ethernet)
+    }
+
+    /// Why the device cannot carry packets now; `None`: it can.
+    pub fn obstacle(&self, device: Option<&Device>) -> Option<String> {
+        if let (None, Some(netns)) = (&self.watch, &self.netns) {
+            return Some(format!("network namespace {netns} is gone"));
+        }
+        netdevice::obstacle(&self.name, device)
+    }
+}
+
+/// When something that failed is tried again: soon at first, then every 5 s.
+pub(crate) struct Retry {
+    wait: Duration,
+    next: Option<Instant>,
+}
+
+impl Retry {
+    /// Nothing has failed yet.
+    pub fn new() -> Self {
+        Self { wait: FIRST, next: None }
+    }
+
+    /// Whether it is time to try.
+    pub fn is_due(&self) -> bool {
+        self.next.is_none_or(|next| Instant::now() >= next)
+    }
+
+    /// It failed: wait, twice as long as the last time.
+    pub fn failed(&mut self) {
+        self.next = Some(Instant::now() + self.wait);
+        self.wait = (self.wait * 2).min(LONGEST);
+    }
+
+    /// It succeeded, or the world has changed.
+    pub fn reset(&mut self) {
+        *self = Self::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_limit() {
+        let mut retry = Retry::new();
+        assert!(retry.is_due());
+        retry.failed();
+        assert!(!retry.is_due());
+        for _ in 0..20 {
+            retry.failed();
+        }
+        assert_eq!(retry.wait, LONGEST);
+        retry.reset();
+        assert!(retry.is_due());
+    }
+}

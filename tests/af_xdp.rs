@@ -1,0 +1,89 @@
+//! AF_XDP: real hosts with their offloads on talk through the router, by four queues and two workers, both families.
+
+use serde_json::json;
+use stoa_lab::measure::{Load, iperf};
+use stoa_lab::{Configuration, Result, Side, Tag, Tool};
+use stoa_scenarios::{Story, two_sides};
+
+/// A rate that any machine keeps up with: rates belong to the benches.
+const FEW: Load = Load::Udp { bits_per_second: 5_000_000 };
+
+/// The plain configuration with this driver under all sides.
+fn with_driver(sides: &[Side], driver: &str, more: &serde_json::Value) -> Configuration {
+    let mut configuration = Configuration::new(sides).workers(json!({ "count": 2 }));
+    for side in sides {
+        let mut port = more.clone();
+        port["device"] = json!(side.label);
+        configuration.interface(&side.label)["stoa-interfaces:port"] = json!({ driver: port });
+    }
+    configuration
+}
+
+fn tcp_and_udp_get_through(story: &Story) -> Result<()> {
+    let hosts = story.topology.hosts();
+    for (six, from, to) in [(false, 0, 1), (true, 1, 0)] {
+        let rate = iperf(&hosts[from], &hosts[to], six, Load::Tcp, 1)?;
+        println!("TCP, IPv{}: {:.2} Gbit/s", if six { 6 } else { 4 }, rate.bits_per_second / 1e9);
+        assert!(rate.bits_per_second > 1e6, "{rate:?}");
+        let rate = iperf(&hosts[from], &hosts[to], six, FEW, 1)?;
+        assert!(rate.lost_percent + rate.late_percent < 50.0, "{rate:?}");
+        assert!(rate.bits_per_second > 1e5, "{rate:?}");
+    }
+    Ok(())
+}
+
+/// Driver and detail of a side's port.
+fn port(story: &Story, label: &str) -> Result<(String, String, u64)> {
+    let shown = story.router.show("interfaces")?;
+    let list = shown["interfaces"].as_array().cloned().unwrap_or_default();
+    let one = list.iter().find(|one| one["name"] == label).cloned().unwrap_or_default();
+    let text = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
+    Ok((text("driver"), text("detail"), one["rx_queues"].as_u64().unwrap_or(0)))
+}
+
+#[test]
+fn hosts_with_offloads_and_tags_talk_by_four_queues() -> Result<()> {
+    // The second host's tags travel beside the frame, where AF_XDP alone would lose them.
+    let sides = two_sides(&[Tag::customer(100)])?.map(|side| side.queues(4));
+    let story = Story::with(&sides, &with_driver(&sides, "af-xdp", &json!({})))?;
+    story.hosts_reach_each_other()?;
+    for label in ["host-a", "host-b"] {
+        let (driver, detail, queues) = port(&story, label)?;
+        assert_eq!((driver.as_str(), queues), ("af-xdp", 4), "{detail}");
+        assert!(detail.contains("native attach"), "{detail}");
+    }
+    let a = story.host("host-a");
+    let gateway = a.gateway(false)?.to_string();
+    let arping = a.command(Tool::ARPING)?.args(["-I", "eth0", "-c", "2", "-w", "5", &gateway]);
+    let said = arping.run()?;
+    assert!(said.success(), "{}{}", said.stdout, said.stderr);
+    tcp_and_udp_get_through(&story)?;
+    // Some flows took other queues than the first.
+    let workers = story.router.show("workers")?;
+    let busy = workers["workers"].as_array().cloned().unwrap_or_default();
+    assert!(busy.iter().all(|worker| worker["packets"].as_u64() > Some(0)), "{workers}");
+    story.end()
+}
+
+#[test]
+fn hosts_without_offloads_talk_by_a_generic_program() -> Result<()> {
+    let sides = two_sides(&[])?.map(Side::without_offloads);
+    let how = json!({ "attach": "generic", "bind": "copy", "need-wakeup": false });
+    let story = Story::with(&sides, &with_driver(&sides, "af-xdp", &how))?;
+    story.hosts_reach_each_other()?;
+    let (_, detail, _) = port(&story, "host-a")?;
+    assert!(detail.contains("generic attach"), "{detail}");
+    tcp_and_udp_get_through(&story)?;
+    story.end()
+}
+
+#[test]
+fn a_virtual_device_gets_a_packet_socket_by_itself() -> Result<()> {
+    let sides = two_sides(&[])?;
+    let story = Story::with(&sides, &with_driver(&sides, "auto", &json!({})))?;
+    story.hosts_reach_each_other()?;
+    let (driver, detail, _) = port(&story, "host-a")?;
+    assert_eq!(driver, "af-packet");
+    assert!(detail.contains("veth is virtual"), "{detail}");
+    story.end()
+}
