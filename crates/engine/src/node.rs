@@ -107,6 +107,13 @@ impl Context<'_> {
         Some(packet)
     }
 
+    /// The same in a buffer for jumbo frames, or `None` when all of them are in use (counted).
+    pub fn jumbo_packet(&mut self) -> Option<Packet> {
+        let mut packet = self.pool.jumbo_packet()?;
+        packet.set_own();
+        Some(packet)
+    }
+
     /// How many packets [`Self::emit`] still takes in this call.
     pub fn emit_room(&self) -> usize {
         EMIT - self.emitted.len()

@@ -35,7 +35,7 @@ reasons! {
     Ip4Multicast "ip4-multicast" "a multicast group that nobody here has joined";
     Ip4Broadcast "ip4-broadcast" "a broadcast: limited, or directed at one of our networks (RFC 2644)";
     Ip4SourceRoute "ip4-source-route" "source routing is refused (RFC 1812 5.3.13.4, RFC 7126)";
-    Ip4Options "ip4-options" "an option whose length is wrong";
+    Ip4Options "ip4-options" "an option whose length or pointer is wrong";
     Ip4NoRoute "ip4-no-route" "no route to the destination";
     Ip4Blackhole "ip4-blackhole" "a blackhole route";
     Ip4Unreachable "ip4-unreachable" "an unreachable route";
@@ -43,7 +43,6 @@ reasons! {
     Ip4TtlExpired "ip4-ttl-expired" "the time to live ran out";
     Ip4TooBig "ip4-too-big" "larger than the MTU and not to be fragmented";
     Ip4NotForwarding "ip4-not-forwarding" "forwarding is switched off on the interface";
-    Ip4LocalFragment "ip4-local-fragment" "a fragment for ourselves";
     Ip4LocalProtocol "ip4-local-protocol" "a protocol that nothing here speaks";
     Ip4LocalPort "ip4-local-port" "a port that nothing here listens on";
     Icmp4Malformed "icmp4-malformed" "an ICMP message for us that is cut short or has a wrong checksum";
@@ -65,7 +64,6 @@ reasons! {
     Ip6TooBig "ip6-too-big" "larger than the MTU";
     Ip6NotForwarding "ip6-not-forwarding" "forwarding is switched off on the interface";
     Ip6Extension "ip6-extension" "an extension header chain that is malformed or too long";
-    Ip6LocalFragment "ip6-local-fragment" "a fragment for ourselves";
     Ip6LocalProtocol "ip6-local-protocol" "a protocol that nothing here speaks";
     Ip6LocalPort "ip6-local-port" "a port that nothing here listens on";
     Icmp6Malformed "icmp6-malformed" "an ICMPv6 message for us that is cut short or has a wrong checksum";
@@ -86,6 +84,24 @@ reasons! {
     NeighborTable "neighbor-table" "the neighbour table is full";
     NoAddress "no-address" "we have no address to answer from on this interface";
     AddressConflict "address-conflict" "somebody else on the link has one of our addresses (RFC 5227 2.4)";
+    Land "land" "a packet to us that claims to come from us";
+    FragmentRoom "fragment-room" "no room for all pieces of a packet that must be cut";
+    FragmentBeyond "fragment-beyond" "a fragment that ends beyond 65,535 bytes";
+    FragmentMalformed "fragment-malformed" "a fragment without data, or of a length that no middle part has";
+    FragmentTiny "fragment-tiny" "a fragment that splits a TCP header (RFC 1858, RFC 3128)";
+    FragmentOverlap "fragment-overlap" "fragments that overlap or do not agree: the whole packet is refused (RFC 5722)";
+    FragmentDuplicate "fragment-duplicate" "a fragment that was there already";
+    FragmentTooLong "fragment-too-long" "a part of a packet for us that is longer than we put together";
+    ReassemblyFull "reassembly-full" "pushed out by younger fragments: the table or the source's share is full";
+    Ip4ReassemblyTime "ip4-reassembly-time" "the other fragments did not come in time";
+    Ip6ReassemblyTime "ip6-reassembly-time" "the other fragments did not come in time";
+    Ip6Header "ip6-header" "an extension header that makes no sense, or a routing header (RFC 5095)";
+    Ip6Option "ip6-option" "an option that is not known and must not be skipped (RFC 8200 4.2)";
+    Ip6FirstFragment "ip6-first-fragment" "a first fragment without all headers (RFC 7112)";
+    Ip6NoNextHeader "ip6-no-next-header" "a packet to us that carries nothing (RFC 8200 4.7)";
+    IgmpHeard "igmp-heard" "an IGMP message: heard, and done with";
+    MldHeard "mld-heard" "a multicast listener message: heard, and done with";
+    RedirectIgnored "redirect-ignored" "a redirect to us: a router does not follow it (RFC 1812 5.2.7.2)";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

@@ -6,9 +6,10 @@ use stoa_engine::NodeSpec;
 
 use crate::ethernet;
 use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
+use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
-    ip4_input, ip4_local, ip4_lookup, ip4_rewrite, ip6_input, ip6_local, ip6_lookup, ip6_rewrite,
-    reverse_path,
+    ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
+    ip6_input, ip6_local, ip6_lookup, ip6_rewrite, reverse_path,
 };
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve};
 use crate::shared::Shared;
@@ -40,6 +41,10 @@ nodes! {
         reverse_path::EDGES6, reverse_path::make6;
     "ip4-local" "delivers IPv4 packets for our own addresses" ip4_local::EDGES, ip4_local::make;
     "ip6-local" "delivers IPv6 packets for our own addresses" ip6_local::EDGES, ip6_local::make;
+    "ip4-reassembly" "puts fragments for our own addresses together"
+        ip4_reassembly::EDGES, ip4_reassembly::make;
+    "ip6-reassembly" "puts IPv6 fragments for our own addresses together"
+        ip6_reassembly::EDGES, ip6_reassembly::make;
     "icmp4-echo" "answers pings" icmp4_echo::EDGES, icmp4_echo::make;
     "icmp6-echo" "answers IPv6 pings" icmp6_echo::EDGES, icmp6_echo::make;
     "nd-input" "hands neighbour discovery to the main thread" nd_input::EDGES, nd_input::make;
@@ -48,6 +53,11 @@ nodes! {
         icmp6_error::EDGES, icmp6_error::make;
     "ip4-lookup" "routes IPv4 packets of features and of our own" ip4_lookup::EDGES, ip4_lookup::make;
     "ip6-lookup" "routes IPv6 packets of features and of our own" ip6_lookup::EDGES, ip6_lookup::make;
+    "ip4-options" "records route and time in IPv4 options" ip4_options::EDGES, ip4_options::make;
+    "ip4-fragment" "cuts IPv4 packets that are larger than the MTU"
+        ip4_fragment::EDGES, ip4_fragment::make;
+    "ip6-fragment" "cuts our own IPv6 packets that are larger than the MTU"
+        ip6_fragment::EDGES, ip6_fragment::make;
     "ip4-rewrite" "counts down the TTL and writes the link-layer header"
         ip4_rewrite::EDGES, ip4_rewrite::make;
     "ip6-rewrite" "counts down the hop limit and writes the link-layer header"

@@ -13,6 +13,8 @@ use stoa_tables::next_hop::NextHopReader;
 
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::vlan_table::VlanTables;
+use crate::ip::identification::Identifications;
+use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::punt::budgets::Budgets;
 use crate::punt::familiar::Familiar;
@@ -161,6 +163,10 @@ pub struct Shared {
     pub features4: FeatureArc,
     /// Features between `ip6-input` and `ip6-lookup`.
     pub features6: FeatureArc,
+    /// Names packets that are cut.
+    pub identifications: Identifications,
+    /// Limits of reassembly.
+    pub reassembly: Limits,
     /// The SIMD kernel in use.
     pub kernel: Kernel,
     /// What packets for the control plane may cost.
@@ -206,6 +212,8 @@ impl Shared {
             adjacencies,
             features4: FeatureArc::new(FEATURES4),
             features6: FeatureArc::new(FEATURES6),
+            identifications: Identifications::default(),
+            reassembly: Limits::default(),
             kernel,
             budgets,
             familiar: Familiar::default(),

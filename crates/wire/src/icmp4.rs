@@ -199,6 +199,11 @@ pub enum Error {
     TimeExceeded,
     /// Fragments did not all arrive in time.
     ReassemblyTimeExceeded,
+    /// The host had better send to this router of its own link (RFC 1812 section 5.2.7.2).
+    Redirect {
+        /// The better router, or the destination itself.
+        gateway: core::net::Ipv4Addr,
+    },
     /// The header makes no sense.
     ParameterProblem {
         /// The byte of the packet that is wrong.
@@ -214,6 +219,12 @@ impl Error {
             Self::FragmentationNeeded { mtu } => (kind::UNREACHABLE, 4, 0, mtu),
             Self::TimeExceeded => (kind::TIME_EXCEEDED, 0, 0, 0),
             Self::ReassemblyTimeExceeded => (kind::TIME_EXCEEDED, 1, 0, 0),
+            Self::Redirect { gateway } => {
+                let [a, b, c, d] = gateway.octets();
+                // Code 1: for the host; nobody knows the network's mask.
+                let halves = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                (kind::REDIRECT, 1, halves.0, halves.1)
+            }
             Self::ParameterProblem { pointer } => {
                 (kind::PARAMETER_PROBLEM, 0, (pointer as u16) << 8, 0)
             }

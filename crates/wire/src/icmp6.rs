@@ -26,6 +26,12 @@ pub mod kind {
     pub const ECHO_REQUEST: u8 = 128;
     /// Echo reply.
     pub const ECHO_REPLY: u8 = 129;
+    /// Multicast listener query (RFC 2710, RFC 3810).
+    pub const LISTENER_QUERY: u8 = 130;
+    /// Multicast listener report, version 1 (RFC 2710).
+    pub const LISTENER_REPORT: u8 = 131;
+    /// Multicast listener done, version 1 (RFC 2710).
+    pub const LISTENER_DONE: u8 = 132;
     /// Router solicitation (RFC 4861).
     pub const ROUTER_SOLICITATION: u8 = 133;
     /// Router advertisement (RFC 4861).
@@ -36,6 +42,8 @@ pub mod kind {
     pub const NEIGHBOR_ADVERTISEMENT: u8 = 136;
     /// Redirect (RFC 4861).
     pub const REDIRECT: u8 = 137;
+    /// Multicast listener report, version 2 (RFC 3810).
+    pub const LISTENER_REPORT_2: u8 = 143;
 }
 
 causes! {
@@ -181,6 +189,8 @@ pub enum Problem {
     NextHeader = 1,
     /// Nobody here knows the option.
     Option = 2,
+    /// The first fragment does not hold all headers (RFC 7112).
+    FirstFragment = 3,
 }
 
 /// An error to send.

@@ -2,6 +2,10 @@
 
 use crate::ipv4::Ip4Error;
 
+mod change;
+
+pub use change::{Recorder, copied, fault, keep_records, record};
+
 /// End of the list.
 pub const END: u8 = 0;
 /// One byte of padding.

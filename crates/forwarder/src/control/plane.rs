@@ -208,6 +208,7 @@ impl Plane {
     /// Makes all that waits for time think that so much more has passed: for tests.
     pub fn skip(&mut self, time: Duration) {
         self.skipped += time.as_millis() as Millis;
+        self.shared.reassembly.skip(time.as_millis() as u64);
     }
 
     /// Lets workers without threads make one turn each; returns the packets that they took in.

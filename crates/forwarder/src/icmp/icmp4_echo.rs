@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_wire::ipv4_options::{self, Recorder};
 use stoa_wire::{icmp4, ipv4};
 
 use crate::drops::Drop;
+use crate::ip::ip4_options::since_midnight;
 use crate::punt::Class;
 use crate::shared::Shared;
 
@@ -45,25 +47,41 @@ impl Node for Icmp4Echo {
 fn reply(bytes: &mut [u8]) -> Result<(), Drop> {
     let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
     let message = icmp4::check(view.payload()).map_err(|_| Drop::Icmp4Malformed)?;
-    if message.header().kind != icmp4::kind::ECHO_REQUEST {
-        return Err(Drop::Icmp4Ignored);
+    match message.header().kind {
+        icmp4::kind::ECHO_REQUEST if !view.destination().is_multicast() => {}
+        icmp4::kind::REDIRECT => return Err(Drop::RedirectIgnored),
+        _ => return Err(Drop::Icmp4Ignored),
     }
+    let mut options = [0; ipv4::LONGEST - ipv4::LENGTH];
+    let options = answer_options(&view, &mut options)?;
     let answer = ipv4::Builder {
         source: view.destination(),
         destination: view.source(),
         time_to_live: 64,
         flags_fragment: 0,
-        options: &[],
+        options,
         ..ipv4::Builder::of(&view)
     };
-    // Options are not echoed: the reply's header would have to grow or shrink in place.
-    if view.payload_range().start != ipv4::LENGTH {
-        return Err(Drop::Icmp4Ignored);
-    }
-    let length = view.payload().len();
+    let (start, length) = (view.payload_range().start, view.payload().len());
     answer.build(bytes, length).map_err(|_| Drop::Icmp4Malformed)?;
-    icmp4::reply_in_place(&mut bytes[ipv4::LENGTH..]);
+    icmp4::reply_in_place(&mut bytes[start..]);
     Ok(())
+}
+
+/// The options of the reply, as long as those of the request: its recorded route and times, to
+/// which we add ourselves (RFC 1122 3.2.2.6), and padding for all others.
+fn answer_options<'a>(view: &ipv4::View<'_>, room: &'a mut [u8; 40]) -> Result<&'a [u8], Drop> {
+    let given = view.option_bytes();
+    let options = &mut room[..given.len()];
+    if !given.is_empty() {
+        options.copy_from_slice(given);
+        ipv4_options::keep_records(options);
+        let own = view.destination();
+        let recorder =
+            Recorder { address: own, time: since_midnight(), is_own: |address| address == own };
+        ipv4_options::record(options, &recorder).map_err(|_| Drop::Ip4Options)?;
+    }
+    Ok(options)
 }
 
 #[cfg(test)]

@@ -99,7 +99,13 @@ fn error(trouble: Trouble) -> Error {
         Trouble::Prohibited => Error::Unreachable(Unreachable::Prohibited),
         Trouble::Expired => Error::TimeExceeded,
         Trouble::TooBig(mtu) => Error::FragmentationNeeded { mtu },
-        Trouble::Protocol => Error::Unreachable(Unreachable::Protocol),
+        Trouble::Protocol | Trouble::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),
+        Trouble::SourceRoute => Error::Unreachable(Unreachable::SourceRoute),
+        Trouble::Header(pointer) | Trouble::Option(pointer) => {
+            Error::ParameterProblem { pointer: pointer.min(u8::MAX.into()) as u8 }
+        }
+        Trouble::FirstFragment => Error::ParameterProblem { pointer: 0 },
+        Trouble::Reassembly => Error::ReassemblyTimeExceeded,
         Trouble::Port => Error::Unreachable(Unreachable::Port),
     }
 }

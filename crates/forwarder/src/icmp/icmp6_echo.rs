@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::checksum::Pseudo;
-use stoa_wire::{icmp6, ipv6};
+use stoa_wire::{icmp6, ipv6, protocol};
 
 use crate::drops::Drop;
 use crate::punt::Class;
@@ -35,7 +35,8 @@ impl Node for Icmp6Echo {
             let own = addresses.of(vector.rx_if[lane]);
             let link_local = own.and_then(|own| own.link_local);
             vector.next[lane] = match reply(vector.bytes_mut(lane), link_local) {
-                Ok(()) => {
+                Ok(length) => {
+                    vector.length[lane] = length as u16;
                     vector.make_own(lane);
                     LOOKUP
                 }
@@ -47,8 +48,8 @@ impl Node for Icmp6Echo {
 }
 
 /// Turns an echo request into its reply, in place. A request to a group is
-/// answered from `link_local`.
-fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<(), Drop> {
+/// answered from `link_local`. Extension headers are left out; returns the reply's length.
+fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<usize, Drop> {
     let view = ipv6::check(bytes).map_err(|_| Drop::Ip6Truncated)?;
     if view.source().is_unspecified() {
         return Err(Drop::Icmp6Ignored);
@@ -56,16 +57,19 @@ fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<(), Drop> {
     let asked = view.destination();
     let source = if asked.is_multicast() { link_local } else { Some(asked) };
     let source = source.ok_or(Drop::NoAddress)?;
-    let length = view.payload().len();
+    let upper = view.upper().map_err(|_| Drop::Ip6Extension)?;
+    let (start, length) = (upper.offset, upper.payload.len());
     let answer = ipv6::Builder {
         source,
         destination: view.source(),
         hop_limit: 64,
+        next_header: protocol::ICMP6,
         ..ipv6::Builder::of(&view)
     };
     let pseudo = Pseudo::Ip6 { source, destination: view.source() };
     answer.build(bytes, length).map_err(|_| Drop::Icmp6Malformed)?;
-    let message = bytes.get_mut(ipv6::LENGTH..).ok_or(Drop::Icmp6Malformed)?;
+    bytes.copy_within(start..start + length, ipv6::LENGTH);
+    let message = bytes.get_mut(ipv6::LENGTH..ipv6::LENGTH + length).ok_or(Drop::Icmp6Malformed)?;
     if !icmp6::reply_in_place(message) {
         return Err(Drop::Icmp6Ignored);
     }
@@ -75,5 +79,5 @@ fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<(), Drop> {
         let sum = stoa_wire::checksum::sum(message) + pseudo.sum(58, length);
         message[2..4].copy_from_slice(&stoa_wire::checksum::finish(sum).to_be_bytes());
     }
-    Ok(())
+    Ok(ipv6::LENGTH + length)
 }

@@ -97,6 +97,17 @@ fn error(trouble: Trouble, pointer: u32) -> Error {
         Trouble::Expired => Error::TimeExceeded,
         Trouble::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         Trouble::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },
+        Trouble::NextHeader(pointer) => problem(Problem::NextHeader, pointer),
+        Trouble::Header(pointer) => problem(Problem::HeaderField, pointer),
+        Trouble::Option(pointer) => problem(Problem::Option, pointer),
+        Trouble::FirstFragment => problem(Problem::FirstFragment, 0),
+        Trouble::Reassembly => Error::ReassemblyTimeExceeded,
+        // IPv4 alone has source routes of this kind.
+        Trouble::SourceRoute => Error::Unreachable(Unreachable::Prohibited),
         Trouble::Port => Error::Unreachable(Unreachable::Port),
     }
+}
+
+fn problem(problem: Problem, pointer: u16) -> Error {
+    Error::ParameterProblem { problem, pointer: pointer.into() }
 }

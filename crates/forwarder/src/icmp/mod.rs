@@ -32,6 +32,18 @@ pub enum Trouble {
     Neighbor,
     /// A link-local source that wants to leave its link (RFC 4443 3.1, code 2).
     BeyondScope,
+    /// A source route, which is refused (RFC 1812 5.3.13.4).
+    SourceRoute,
+    /// The byte at this place of the header makes no sense.
+    Header(u16),
+    /// The next header named at this place is not known.
+    NextHeader(u16),
+    /// The option at this place is not known and must not be skipped (RFC 8200 4.2).
+    Option(u16),
+    /// The first fragment does not hold all headers (RFC 7112).
+    FirstFragment,
+    /// Fragments did not all come in time; the packet is the first of them.
+    Reassembly,
 }
 
 impl Trouble {
@@ -49,21 +61,34 @@ impl Trouble {
             Self::Port => 7,
             Self::Neighbor => 8,
             Self::BeyondScope => 9,
+            Self::SourceRoute => 10,
+            Self::Header(pointer) => 11 | u32::from(pointer) << 16,
+            Self::NextHeader(pointer) => 12 | u32::from(pointer) << 16,
+            Self::Option(pointer) => 13 | u32::from(pointer) << 16,
+            Self::FirstFragment => 14,
+            Self::Reassembly => 15,
         }
     }
 
     /// The inverse of [`Self::code`].
     pub fn of(code: u32) -> Self {
+        let value = (code >> 16) as u16;
         match code & 0xff {
             1 => Self::Unreachable,
             2 => Self::Prohibited,
             3 => Self::LinkDown,
             4 => Self::Expired,
-            5 => Self::TooBig((code >> 16) as u16),
+            5 => Self::TooBig(value),
             6 => Self::Protocol,
             7 => Self::Port,
             8 => Self::Neighbor,
             9 => Self::BeyondScope,
+            10 => Self::SourceRoute,
+            11 => Self::Header(value),
+            12 => Self::NextHeader(value),
+            13 => Self::Option(value),
+            14 => Self::FirstFragment,
+            15 => Self::Reassembly,
             _ => Self::NoRoute,
         }
     }
@@ -82,6 +107,12 @@ impl Trouble {
             Self::Port => pick(Drop::Ip4LocalPort, Drop::Ip6LocalPort),
             Self::Neighbor => Drop::NeighborFailed,
             Self::BeyondScope => Drop::Ip6LinkLocal,
+            Self::SourceRoute => Drop::Ip4SourceRoute,
+            Self::Header(_) => pick(Drop::Ip4Options, Drop::Ip6Header),
+            Self::NextHeader(_) => pick(Drop::Ip4LocalProtocol, Drop::Ip6LocalProtocol),
+            Self::Option(_) => pick(Drop::Ip4Options, Drop::Ip6Option),
+            Self::FirstFragment => Drop::Ip6FirstFragment,
+            Self::Reassembly => pick(Drop::Ip4ReassemblyTime, Drop::Ip6ReassemblyTime),
         }
     }
 }
@@ -103,6 +134,12 @@ mod tests {
             Trouble::Port,
             Trouble::Neighbor,
             Trouble::BeyondScope,
+            Trouble::SourceRoute,
+            Trouble::Header(20),
+            Trouble::NextHeader(40),
+            Trouble::Option(42),
+            Trouble::FirstFragment,
+            Trouble::Reassembly,
         ];
         for trouble in all {
             assert_eq!(Trouble::of(trouble.code()), trouble);

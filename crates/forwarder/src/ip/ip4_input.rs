@@ -1,13 +1,15 @@
 //! `ip4-input`: checks IPv4 packets and, where no feature is on, looks them up:
 //! the first half of the trunk (RFC 1812 5.2).
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
-use stoa_wire::ipv4_options;
+use stoa_wire::ipv4;
 
+use super::ip4_options::{self, by_way_of_options};
 use super::ip4_validate::{self, Validated};
 use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
 use crate::drops::Drop;
@@ -16,8 +18,9 @@ use crate::flow;
 use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
-pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-reverse-path"];
-const FIRST_FEATURE: u16 = 3;
+pub const EDGES: &[&str] =
+    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-reverse-path"];
+const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -118,11 +121,13 @@ impl Ip4Input {
         if self.found.odd[lane / 16] & 1 << (lane % 16) != 0 {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
+                Err(Drop::Ip4Multicast) => return group(vector, lane, line),
                 Err(reason) => return reason.next(),
             };
             vector.length[lane] = packet.length;
-            if let Err(reason) = check_options(vector.bytes(lane)) {
-                return reason.next();
+            if let Some(trouble) = ip4_options::fault(vector.bytes(lane)) {
+                vector.adjacency[lane] = trouble.code();
+                return ERROR;
             }
             let table = shared.ip4_table(shared.interface(interface).vrf(), reader);
             value = table.map_or(0, |table| table.lookup(packet.destination));
@@ -133,7 +138,35 @@ impl Ip4Input {
         if let Some(feature) = shared.features4.next(interface, 0) {
             return FIRST_FEATURE + feature as u16;
         }
-        forwardable(route(shared, vector, lane, value), line & FORWARD4 != 0)
+        let next = route(shared, vector, lane, value);
+        by_way_of_options(forwardable(next, line & FORWARD4 != 0), vector.bytes(lane))
+    }
+}
+
+/// A packet to a group, all right otherwise: ours, or nobody's.
+fn group(vector: &mut Vector, lane: usize, line: u32) -> u16 {
+    let bytes = vector.bytes(lane);
+    let Ok(view) = ipv4::check(bytes) else { return Drop::Ip4Truncated.next() };
+    let length = view.packet().len() as u16;
+    let is_group_frame = vector.flags[lane] & flags::MULTICAST != 0;
+    let is_ours = is_group_frame && has_joined(view.destination(), line);
+    if !is_ours {
+        return Drop::Ip4Multicast.next();
+    }
+    if let Some(trouble) = ip4_options::fault(bytes) {
+        return trouble.drop(true).next();
+    }
+    vector.length[lane] = length;
+    LOCAL
+}
+
+/// Whether we are in a group: all hosts; as routers all routers, and those to whom hosts report
+/// their groups (RFC 1112 4, RFC 1812 4.2.3.1, RFC 3376 4.2.14).
+fn has_joined(group: Ipv4Addr, line: u32) -> bool {
+    match group.octets() {
+        [224, 0, 0, 1] => true,
+        [224, 0, 0, 2 | 22] => line & FORWARD4 != 0,
+        _ => false,
     }
 }
 
@@ -143,16 +176,5 @@ pub(super) fn forwardable(next: u16, forwards: bool) -> u16 {
         next
     } else {
         Drop::Ip4NotForwarding.next()
-    }
-}
-
-/// Options pass unless they are malformed or ask for source routing.
-fn check_options(bytes: &[u8]) -> Result<(), Drop> {
-    let header_length = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
-    let Some(options) = bytes.get(20..header_length) else { return Ok(()) };
-    match ipv4_options::inspect(options) {
-        Ok(seen) if seen.source_route => Err(Drop::Ip4SourceRoute),
-        Ok(_) => Ok(()),
-        Err(_) => Err(Drop::Ip4Options),
     }
 }

@@ -1,30 +1,38 @@
-//! `ip4-local`: packets for our own addresses (RFC 1122 3.2).
+//! `ip4-local`: packets for our own addresses and the groups we are in (RFC 1122 3.2).
 
 use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::Ip4LpmReader;
+use stoa_tables::next_hop::Resolved;
 use stoa_wire::{ipv4, protocol};
 
 use crate::drops::Drop;
 use crate::icmp::Trouble;
-use crate::shared::Shared;
+use crate::shared::{Shared, Verdict};
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["icmp4-echo", "icmp4-error"];
+pub const EDGES: &[&str] = &["icmp4-echo", "icmp4-error", "ip4-reassembly"];
 const ECHO: u16 = 0;
 const ERROR: u16 = 1;
+const REASSEMBLE: u16 = 2;
 
 /// Makes the node of one worker.
-pub fn make(_shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip4Local)
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip4Local { shared: shared.clone() })
 }
 
-struct Ip4Local;
+struct Ip4Local {
+    shared: Arc<Shared>,
+}
 
 impl Node for Ip4Local {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let shared = &self.shared;
         for lane in 0..vector.len() {
-            vector.next[lane] = match deliver(vector.bytes(lane)) {
+            let vrf = shared.interface(vector.rx_if[lane]).vrf();
+            let table = shared.ip4_table(vrf, cx.reader);
+            vector.next[lane] = match deliver(shared, table, vector.bytes(lane)) {
                 Ok(next) => next,
                 Err(Refused::Drop(reason)) => reason.next(),
                 Err(Refused::Tell(trouble)) => {
@@ -37,18 +45,32 @@ impl Node for Ip4Local {
     }
 }
 
-enum Refused {
+/// Why a packet is not delivered.
+pub(super) enum Refused {
+    /// Nobody is told.
     Drop(Drop),
+    /// The sender is told.
     Tell(Trouble),
 }
 
-fn deliver(bytes: &[u8]) -> Result<u16, Refused> {
+fn deliver(shared: &Shared, table: Option<&Ip4LpmReader>, bytes: &[u8]) -> Result<u16, Refused> {
     let view = ipv4::check(bytes).map_err(|_| Refused::Drop(Drop::Ip4Truncated))?;
+    let back = table.map_or(0, |table| table.lookup(view.source().into()));
+    let back = shared.next_hops.resolve(back, 0);
+    if let Resolved::Special { code, .. } = back {
+        // Who answers these answers itself, or all at once (RFC 1122 3.2.1.3).
+        match Verdict::of(code) {
+            Verdict::Local => return Err(Refused::Drop(Drop::Land)),
+            Verdict::Broadcast => return Err(Refused::Drop(Drop::Ip4MartianSource)),
+            _ => {}
+        }
+    }
     if view.header().is_fragment() {
-        return Err(Refused::Drop(Drop::Ip4LocalFragment));
+        return Ok(REASSEMBLE);
     }
     match view.header().protocol {
         protocol::ICMP4 => Ok(ECHO),
+        protocol::IGMP => Err(Refused::Drop(Drop::IgmpHeard)),
         protocol::UDP => Err(Refused::Tell(Trouble::Port)),
         protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
         _ => Err(Refused::Tell(Trouble::Protocol)),

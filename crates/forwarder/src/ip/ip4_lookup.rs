@@ -6,12 +6,13 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::ip4_input::{forwardable, route};
+use super::ip4_options::by_way_of_options;
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::FORWARD4;
 use crate::shared::Shared;
 
 /// As the first of `ip4-input`.
-pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error"];
+pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options"];
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -36,7 +37,8 @@ impl Node for Ip4Lookup {
             let value = table.map_or(0, |table| table.lookup(u32::from_be_bytes([a, b, c, d])));
             let next = route(shared, vector, lane, value);
             let own = vector.flags[lane] & flags::OWN != 0;
-            vector.next[lane] = forwardable(next, own || line.flags() & FORWARD4 != 0);
+            let next = forwardable(next, own || line.flags() & FORWARD4 != 0);
+            vector.next[lane] = by_way_of_options(next, vector.bytes(lane));
         }
         Next::Lanes
     }

@@ -8,17 +8,23 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
+use stoa_wire::ipv4;
+
 use super::uniform;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::shared::Shared;
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["port-output", "neighbor-resolve", "icmp4-error"];
+pub const EDGES: &[&str] = &["port-output", "neighbor-resolve", "icmp4-error", "ip4-fragment"];
 /// Edges of both rewrite nodes.
 pub(super) const OUTPUT: u16 = 0;
 pub(super) const RESOLVE: u16 = 1;
 pub(super) const TROUBLE: u16 = 2;
+pub(super) const FRAGMENT: u16 = 3;
+
+/// "Don't fragment" in the first byte of flags and offset.
+const DONT_FRAGMENT: u8 = (ipv4::DONT_FRAGMENT >> 8) as u8;
 
 /// Bytes before the L3 header that a rewrite may write.
 pub(super) const AHEAD: usize = 24;
@@ -157,12 +163,16 @@ fn odd_one(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
         vector.adjacency[lane] = Trouble::Expired.code();
         return TROUBLE;
     }
-    if vector.length[lane] > head.mtu() {
-        vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
-        return TROUBLE;
-    }
     if head.kind() == AdjacencyKind::Drop {
         vector.adjacency[lane] = Trouble::Neighbor.code();
+        return TROUBLE;
+    }
+    if vector.length[lane] > head.mtu() {
+        let may_cut = vector.bytes(lane).get(6).is_some_and(|flags| flags & DONT_FRAGMENT == 0);
+        if may_cut {
+            return FRAGMENT;
+        }
+        vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
         return TROUBLE;
     }
     vector.tx_if[lane] = head.interface();

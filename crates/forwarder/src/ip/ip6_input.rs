@@ -166,7 +166,9 @@ fn destination_of(bytes: &[u8]) -> u128 {
 /// address of the interface (RFC 4291 2.8).
 fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> bool {
     let is_router = line & FORWARD6 != 0;
-    let all_routers = is_router && group == u128::from(ipv6::ALL_ROUTERS);
+    // Routers hear what hosts report to ff02::16 (RFC 3810 5.2.14).
+    let of_routers = [u128::from(ipv6::ALL_ROUTERS), 0xff02 << 112 | 0x16];
+    let all_routers = is_router && of_routers.contains(&group);
     if group == u128::from(ipv6::ALL_NODES) || all_routers {
         return true;
     }

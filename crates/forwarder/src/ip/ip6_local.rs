@@ -1,68 +1,129 @@
-//! `ip6-local`: packets for our own addresses and the groups we are in.
+//! `ip6-local`: packets for our own addresses and the groups we are in (RFC 8200 4).
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::Ip6LpmReader;
+use stoa_tables::next_hop::Resolved;
+use stoa_wire::icmp6::kind;
 use stoa_wire::{icmp6, ipv6, ndp, protocol};
 
+use super::ip4_local::Refused;
+use super::ip6_chain::{self, Carried, Chain};
 use crate::drops::Drop;
 use crate::icmp::Trouble;
-use crate::shared::Shared;
+use crate::punt::Class;
+use crate::shared::{Addresses, Shared, Verdict};
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["icmp6-echo", "nd-input", "icmp6-error"];
+pub const EDGES: &[&str] = &["icmp6-echo", "nd-input", "icmp6-error", "ip6-reassembly"];
 const ECHO: u16 = 0;
 const ND: u16 = 1;
 const ERROR: u16 = 2;
+const REASSEMBLE: u16 = 3;
+/// Not an edge: for the main thread.
+const QUERY: u16 = 0x100;
 
 /// Makes the node of one worker.
-pub fn make(_shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip6Local)
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip6Local { shared: shared.clone() })
 }
 
-struct Ip6Local;
+struct Ip6Local {
+    shared: Arc<Shared>,
+}
 
 impl Node for Ip6Local {
-    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
-            vector.next[lane] = match deliver(vector.bytes(lane)) {
-                Ok(next) => next,
-                Err(Refused::Drop(reason)) => reason.next(),
+            let interface = vector.rx_if[lane];
+            let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
+            let here = Here { shared: &self.shared, table, addresses, interface };
+            match here.deliver(vector.bytes(lane)) {
+                Ok(QUERY) => {
+                    self.shared.budgets.punt(cx, vector, lane, Class::Listener);
+                }
+                Ok(next) => vector.next[lane] = next,
+                Err(Refused::Drop(reason)) => vector.drop_lane(lane, reason.reason()),
                 Err(Refused::Tell(trouble)) => {
                     vector.adjacency[lane] = trouble.code();
-                    ERROR
+                    vector.next[lane] = ERROR;
                 }
-            };
+            }
         }
         Next::Lanes
     }
 }
 
-enum Refused {
-    Drop(Drop),
-    Tell(Trouble),
+struct Here<'a> {
+    shared: &'a Shared,
+    table: Option<&'a Ip6LpmReader>,
+    addresses: &'a Addresses,
+    interface: u32,
 }
 
-fn deliver(bytes: &[u8]) -> Result<u16, Refused> {
-    let view = ipv6::check(bytes).map_err(|_| Refused::Drop(Drop::Ip6Truncated))?;
-    let upper = view.upper().map_err(|_| Refused::Drop(Drop::Ip6Extension))?;
-    if upper.fragment.is_some_and(|fragment| !fragment.is_atomic()) {
-        return Err(Refused::Drop(Drop::Ip6LocalFragment));
-    }
-    match upper.protocol {
-        protocol::ICMP6 => {
-            let message = icmp6::check(upper.payload, &view.pseudo());
-            let message = message.map_err(|_| Refused::Drop(Drop::Icmp6Malformed))?;
-            match message.header().kind {
-                // RFC 4861 7.1: never behind a fragment header (RFC 6980).
-                kind if ndp::is_ndp(kind) && upper.fragment.is_none() => Ok(ND),
-                icmp6::kind::ECHO_REQUEST if upper.offset == ipv6::LENGTH => Ok(ECHO),
-                _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
+impl Here<'_> {
+    fn deliver(&self, bytes: &[u8]) -> Result<u16, Refused> {
+        let view = ipv6::check(bytes).map_err(|_| Refused::Drop(Drop::Ip6Truncated))?;
+        let carried = match ip6_chain::process(&view, view.destination().is_multicast())? {
+            Chain::Whole(carried) => carried,
+            Chain::Fragment => {
+                self.refuse_land(view.source())?;
+                return Ok(REASSEMBLE);
             }
+        };
+        if carried.protocol == protocol::ICMP6 {
+            return self.icmp(&view, &carried);
         }
-        protocol::UDP => Err(Refused::Tell(Trouble::Port)),
-        protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
-        protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Icmp6Ignored)),
-        _ => Err(Refused::Tell(Trouble::Protocol)),
+        self.refuse_land(view.source())?;
+        match carried.protocol {
+            protocol::UDP => Err(Refused::Tell(Trouble::Port)),
+            protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
+            protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Ip6NoNextHeader)),
+            _ => Err(Refused::Tell(Trouble::NextHeader(carried.named_at as u16))),
+        }
+    }
+
+    fn icmp(&self, view: &ipv6::View<'_>, carried: &Carried) -> Result<u16, Refused> {
+        let message = view.packet().get(carried.offset..).unwrap_or(&[]);
+        let message = icmp6::check(message, &view.pseudo());
+        let message = message.map_err(|_| Refused::Drop(Drop::Icmp6Malformed))?;
+        let kind = message.header().kind;
+        if ndp::is_ndp(kind) {
+            // Never behind a fragment header (RFC 6980). Our own address as the source is a
+            // conflict, which is for the main thread to see.
+            return if carried.was_fragment {
+                Err(Refused::Drop(Drop::NdMalformed))
+            } else {
+                Ok(ND)
+            };
+        }
+        self.refuse_land(view.source())?;
+        match kind {
+            kind::ECHO_REQUEST => Ok(ECHO),
+            // RFC 3810 5.1.14, 6.2: from the link, and from nowhere else.
+            kind::LISTENER_QUERY
+                if view.source().is_unicast_link_local() && view.header().hop_limit == 1 =>
+            {
+                Ok(QUERY)
+            }
+            kind::LISTENER_QUERY
+            | kind::LISTENER_REPORT
+            | kind::LISTENER_DONE
+            | kind::LISTENER_REPORT_2 => Err(Refused::Drop(Drop::MldHeard)),
+            _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
+        }
+    }
+
+    /// Who has our address and is not we would make us answer ourselves.
+    fn refuse_land(&self, source: Ipv6Addr) -> Result<(), Refused> {
+        let link_local = self.addresses.of(self.interface).and_then(|own| own.link_local);
+        let back = self.table.map_or(0, |table| table.lookup(source.into()));
+        let back = self.shared.next_hops.resolve(back, 0);
+        let is_own =
+            matches!(back, Resolved::Special { code, .. } if Verdict::of(code) == Verdict::Local);
+        if is_own || link_local == Some(source) { Err(Refused::Drop(Drop::Land)) } else { Ok(()) }
     }
 }

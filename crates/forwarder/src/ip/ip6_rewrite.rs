@@ -7,14 +7,14 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind};
 
-use super::ip4_rewrite::{AHEAD, Books, OUTPUT, RESOLVE, Rewrite, TROUBLE};
+use super::ip4_rewrite::{AHEAD, Books, FRAGMENT, OUTPUT, RESOLVE, Rewrite, TROUBLE};
 use super::uniform;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::shared::Shared;
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["port-output", "neighbor-resolve", "icmp6-error"];
+pub const EDGES: &[&str] = &["port-output", "neighbor-resolve", "icmp6-error", "ip6-fragment"];
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -94,12 +94,15 @@ fn odd_one(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
         vector.adjacency[lane] = Trouble::Expired.code();
         return TROUBLE;
     }
-    if vector.length[lane] > head.mtu() {
-        vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
-        return TROUBLE;
-    }
     if head.kind() == AdjacencyKind::Drop {
         vector.adjacency[lane] = Trouble::Neighbor.code();
+        return TROUBLE;
+    }
+    if vector.length[lane] > head.mtu() {
+        if own {
+            return FRAGMENT;
+        }
+        vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
         return TROUBLE;
     }
     vector.tx_if[lane] = head.interface();

@@ -1,19 +1,25 @@
 //! IP unicast: validate, look up, rewrite. IPv4 and IPv6 have the same steps in
 //! files of their own.
 
+pub mod identification;
+pub mod ip4_fragment;
 pub mod ip4_input;
 pub mod ip4_local;
 pub mod ip4_lookup;
+pub mod ip4_options;
 pub mod ip4_rewrite;
 pub mod ip4_validate;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ip4_validate_avx512;
+pub mod ip6_chain;
+pub mod ip6_fragment;
 pub mod ip6_input;
 pub mod ip6_local;
 pub mod ip6_lookup;
 pub mod ip6_rewrite;
 pub mod ip6_validate;
+pub mod reassembly;
 pub mod reverse_path;
 
 use std::ops::Range;
@@ -31,6 +37,8 @@ pub const REWRITE: u16 = 0;
 pub const LOCAL: u16 = 1;
 /// See [`REWRITE`].
 pub const ERROR: u16 = 2;
+/// The fourth edge of `ip4-input` and `ip4-lookup`: packets with options.
+pub const OPTIONS: u16 = 3;
 
 /// The value of all elements, when they are equal.
 #[inline(always)]

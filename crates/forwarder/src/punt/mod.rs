@@ -39,6 +39,10 @@ pub enum Class {
     Echo = 10,
     /// ICMP errors that workers send.
     Error = 11,
+    /// Multicast listener queries.
+    Listener = 12,
+    /// Packets whose senders are told of a better router.
+    Redirect = 13,
 }
 
 /// What a class may cost.
@@ -54,7 +58,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at its number.
-    pub const ALL: [Class; 12] = [
+    pub const ALL: [Class; 14] = [
         Self::ArpAnswer,
         Self::Arp,
         Self::NdAnswer,
@@ -67,6 +71,8 @@ impl Class {
         Self::Fragment,
         Self::Echo,
         Self::Error,
+        Self::Listener,
+        Self::Redirect,
     ];
 
     /// The inverse of `as u16`.
@@ -89,6 +95,8 @@ impl Class {
             Self::Fragment => "fragment",
             Self::Echo => "echo",
             Self::Error => "icmp-error",
+            Self::Listener => "listener",
+            Self::Redirect => "redirect",
         }
     }
 
@@ -112,6 +120,8 @@ impl Class {
             Self::Fragment => "fragments for our addresses",
             Self::Echo => "pings answered",
             Self::Error => "ICMP errors sent",
+            Self::Listener => "multicast listener queries",
+            Self::Redirect => "packets that leave by where they came, whose senders are redirected",
         }
     }
 
@@ -124,7 +134,8 @@ impl Class {
             Self::Routing => (5000, 1024, 20_000),
             Self::Icmp => (1000, 256, 5000),
             Self::Host => (20_000, 2048, 40_000),
-            Self::Fragment => (1000, 256, 5000),
+            Self::Fragment => (20_000, 4096, 100_000),
+            Self::Listener | Self::Redirect => (10, 10, 100),
             Self::Echo => (20_000, 2000, 100_000),
             Self::Error => (1000, 100, 10_000),
         };
@@ -148,7 +159,8 @@ impl Class {
             Self::Routing => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
-            Self::Icmp | Self::Echo | Self::Error => Drop::IcmpLimited,
+            Self::Listener => Drop::MldHeard,
+            Self::Icmp | Self::Echo | Self::Error | Self::Redirect => Drop::IcmpLimited,
         }
     }
 }

@@ -3,13 +3,17 @@
 
 mod arp;
 mod crew;
+mod extensions;
 mod forward;
+mod fragments;
 mod harness;
 mod hostile;
 mod local;
 mod nd;
+mod options;
 mod paths;
 mod punt;
+mod reassembly;
 mod refuse;
 mod reverse_path;
 mod transactions;

@@ -98,7 +98,6 @@ fn packets_larger_than_the_mtu_of_their_interface() {
     assert_eq!(seen.word, [0, 0, 0x03, 0xe8]);
     // RFC 1812 4.3.2.3: no more than 576 bytes in all.
     assert_eq!(seen.payload.len(), 576 - 28);
-    assert_silence(&mut lab, &big(0, 1001), "ip4-too-big");
     let six = |length: usize| udp(host6(1), host6(2), &vec![0; length - 48]);
     let seen = assert_told(&mut lab, &six(1281), "ip6-too-big", (2, 0));
     assert_eq!(seen.word, [0, 0, 0x05, 0x00]);
@@ -215,11 +214,13 @@ fn options_pass_but_for_source_routes() {
         ip4(&header, &datagram(host4(1).into(), host4(2).into(), (1, 2), b"data"))
     };
     for source_route in [[131, 7, 4, 10, 0, 2, 9, 0], [137, 7, 4, 10, 0, 2, 9, 0]] {
-        assert_silence(&mut lab, &with(&source_route), "ip4-source-route");
+        assert_told(&mut lab, &with(&source_route), "ip4-source-route", (3, 5));
     }
-    assert_silence(&mut lab, &with(&[7, 0, 0, 0]), "ip4-options");
-    assert_silence(&mut lab, &with(&[7, 9, 4, 0]), "ip4-options");
-    for harmless in [&[148, 4, 0, 0][..], &[1, 1, 1, 0], &[7, 7, 4, 0, 0, 0, 0, 0]] {
+    for (options, pointer) in [([7, 0, 0, 0], 20), ([1, 7, 9, 4], 21)] {
+        let seen = assert_told(&mut lab, &with(&options), "ip4-options", (12, 0));
+        assert_eq!(seen.word[0], pointer);
+    }
+    for harmless in [&[148, 4, 0, 0][..], &[1, 1, 1, 0], &[222, 4, 9, 9]] {
         lab.send("west", [packet_from(1, &with(harmless))]);
         let seen = lab.only("east");
         assert_eq!((seen.ttl, &seen.payload[..]), (63, &b"data"[..]));

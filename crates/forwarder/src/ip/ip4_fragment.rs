@@ -1,0 +1,141 @@
+//! `ip4-fragment`: cuts packets that are larger than the MTU and may be cut (RFC 791 2.3,
+//! RFC 1812 4.2.2.7 and 5.2.6). `ip4-rewrite` sends them here and gets the pieces back.
+
+use std::sync::Arc;
+
+use stoa_engine::pool::{FRAME_MAX, HEADROOM};
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Packet, Vector};
+use stoa_wire::{checksum, ipv4, ipv4_options};
+
+use crate::drops::Drop;
+use crate::shared::Shared;
+
+/// Where the pieces go: they have an adjacency already.
+pub const EDGES: &[&str] = &["ip4-rewrite"];
+const REWRITE: u16 = 0;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip4Fragment { shared: shared.clone() })
+}
+
+struct Ip4Fragment {
+    shared: Arc<Shared>,
+}
+
+impl Node for Ip4Fragment {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        for lane in 0..vector.len() {
+            let line = self.shared.adjacencies.get(vector.adjacency[lane]);
+            let mtu = line.map_or(0, |line| usize::from(line.head().mtu()));
+            let plan = match Plan::new(vector.bytes(lane), mtu) {
+                Ok(plan) if plan.pieces() > cx.emit_room() => Err(Drop::FragmentRoom),
+                plan => plan,
+            };
+            match plan {
+                Ok(plan) => self.cut(cx, vector, lane, &plan),
+                Err(reason) => vector.drop_lane(lane, reason.reason()),
+            }
+        }
+        Next::Lanes
+    }
+}
+
+impl Ip4Fragment {
+    /// Emits all pieces in order; the whole is done with.
+    fn cut(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, plan: &Plan) {
+        if vector.flags[lane] & flags::OWN != 0 {
+            // What we send whole needs no identification (RFC 6864 4.1); what is cut does.
+            let bytes = vector.bytes_mut(lane);
+            let id = self.shared.identifications.ip4(bytes);
+            bytes[4..6].copy_from_slice(&id.to_be_bytes());
+        }
+        for at in 0..plan.pieces() {
+            let piece = cx.packet().is_some_and(|mut piece| {
+                plan.write(vector.bytes(lane), at, &mut piece);
+                send(cx, vector, lane, piece)
+            });
+            if !piece {
+                return vector.drop_lane(lane, Drop::FragmentRoom.reason());
+            }
+        }
+        drop(vector.take(lane));
+    }
+}
+
+/// Emits a piece with what the columns say of the whole; whether there was room.
+pub(super) fn send(cx: &mut Context<'_>, vector: &Vector, lane: usize, piece: Packet) -> bool {
+    let mut piece = piece;
+    (piece.rx_if, piece.tx_if) = (vector.rx_if[lane], vector.tx_if[lane]);
+    (piece.adjacency, piece.hash) = (vector.adjacency[lane], vector.hash[lane]);
+    piece.flags = vector.flags[lane];
+    cx.descend(vector, lane, &mut piece);
+    cx.emit(REWRITE, piece).is_ok()
+}
+
+/// How a packet is cut.
+struct Plan {
+    /// Header of the first piece, and of the others, which repeat only some options.
+    headers: (usize, usize),
+    options: [u8; ipv4::LONGEST - ipv4::LENGTH],
+    /// Payload of the first piece, and of the others but the last.
+    sizes: (usize, usize),
+    payload: usize,
+    /// The flags and offset that the whole has: it may be a fragment itself.
+    flags_fragment: u16,
+}
+
+impl Plan {
+    fn new(bytes: &[u8], mtu: usize) -> Result<Self, Drop> {
+        let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
+        let mut options = [0; ipv4::LONGEST - ipv4::LENGTH];
+        let later = ipv4_options::copied(view.option_bytes(), &mut options);
+        let headers = (view.header().header_length(), ipv4::LENGTH + later);
+        // A piece fits a plain buffer, however much the link takes.
+        let room = |header: usize| mtu.min(FRAME_MAX).saturating_sub(header) & !7;
+        let sizes = (room(headers.0), room(headers.1));
+        let payload = view.payload().len();
+        if sizes.0 == 0 || sizes.1 == 0 {
+            return Err(Drop::Ip4TooBig);
+        }
+        if view.header().fragment_offset() + payload > usize::from(u16::MAX) {
+            return Err(Drop::FragmentBeyond);
+        }
+        let flags_fragment = view.header().flags_fragment.get();
+        Ok(Self { headers, options, sizes, payload, flags_fragment })
+    }
+
+    fn pieces(&self) -> usize {
+        1 + self.payload.saturating_sub(self.sizes.0).div_ceil(self.sizes.1)
+    }
+
+    /// Writes piece number `at`.
+    fn write(&self, whole: &[u8], at: usize, piece: &mut Packet) {
+        let (header, from) = match at.checked_sub(1) {
+            None => (self.headers.0, 0),
+            Some(before) => (self.headers.1, self.sizes.0 + before * self.sizes.1),
+        };
+        let size = if at == 0 { self.sizes.0 } else { self.sizes.1 };
+        let to = (from + size).min(self.payload);
+        if !piece.set_span(HEADROOM, header + to - from) {
+            return;
+        }
+        let bytes = piece.bytes_mut();
+        let kept = if at == 0 { header } else { ipv4::LENGTH };
+        bytes[..kept].copy_from_slice(&whole[..kept]);
+        if at > 0 {
+            bytes[kept..header].copy_from_slice(&self.options[..header - kept]);
+            bytes[0] = 0x40 | (header / 4) as u8;
+        }
+        bytes[header..].copy_from_slice(&whole[self.headers.0 + from..self.headers.0 + to]);
+        let length = bytes.len() as u16;
+        bytes[2..4].copy_from_slice(&length.to_be_bytes());
+        let more = if to < self.payload { ipv4::MORE_FRAGMENTS } else { 0 };
+        let place = (self.flags_fragment + (from / 8) as u16) | more;
+        bytes[6..8].copy_from_slice(&place.to_be_bytes());
+        bytes[10..12].fill(0);
+        let sum = checksum::ones_complement(&bytes[..header]);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}

@@ -1,0 +1,108 @@
+//! `ip4-options`: packets with options on their way out: route and time are recorded, all other
+//! options pass (RFC 791 3.1, RFC 1812 4.2.2.1 and 5.3.13). It stands before `ip4-rewrite`.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::lpm::Ip4LpmReader;
+use stoa_tables::next_hop::Resolved;
+use stoa_wire::ipv4_options::{self, Recorder};
+use stoa_wire::{checksum, ipv4};
+
+use crate::icmp::Trouble;
+use crate::shared::{Shared, Verdict};
+
+/// Where packets go from here: they have an adjacency already.
+pub const EDGES: &[&str] = &["ip4-rewrite", "icmp4-error"];
+const REWRITE: u16 = 0;
+const ERROR: u16 = 1;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Ip4Options { shared: shared.clone() })
+}
+
+struct Ip4Options {
+    shared: Arc<Shared>,
+}
+
+impl Node for Ip4Options {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let addresses = self.shared.addresses.read(cx.reader);
+        let time = since_midnight();
+        for lane in 0..vector.len() {
+            let line = self.shared.adjacencies.get(vector.adjacency[lane]);
+            let leaves_by = line.map_or(0, |line| line.head().interface());
+            let vrf = self.shared.interface(vector.rx_if[lane]).vrf();
+            let table = self.shared.ip4_table(vrf, cx.reader);
+            let address = addresses.source4(leaves_by).unwrap_or(Ipv4Addr::UNSPECIFIED);
+            let is_own = vector.flags[lane] & flags::OWN != 0;
+            let bytes = vector.bytes_mut(lane);
+            // What dies here is quoted as it came; our own packets are complete.
+            let passes = is_own || bytes.get(8).is_none_or(|ttl| *ttl <= 1);
+            let done =
+                if passes { Ok(()) } else { record(&self.shared, table, (address, time), bytes) };
+            vector.next[lane] = match done {
+                Ok(()) => REWRITE,
+                Err(pointer) => {
+                    vector.adjacency[lane] = Trouble::Header(pointer).code();
+                    ERROR
+                }
+            };
+        }
+        Next::Lanes
+    }
+}
+
+/// Writes our address on the way out into the options of one packet and mends its checksum;
+/// the error points at the byte that makes no sense.
+fn record(
+    shared: &Shared,
+    table: Option<&Ip4LpmReader>,
+    (address, time): (Ipv4Addr, u32),
+    bytes: &mut [u8],
+) -> Result<(), u16> {
+    let is_own = |ip: Ipv4Addr| {
+        let value = table.map_or(0, |table| table.lookup(ip.into()));
+        matches!(shared.next_hops.resolve(value, 0),
+            Resolved::Special { code, .. } if Verdict::of(code) == Verdict::Local)
+    };
+    let header = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
+    let Some(options) = bytes.get_mut(ipv4::LENGTH..header) else { return Ok(()) };
+    let done = ipv4_options::record(options, &Recorder { address, time, is_own });
+    // Also after a fault: what was written before it must not make the error's quote invalid.
+    bytes[10..12].fill(0);
+    let sum = checksum::ones_complement(&bytes[..header]);
+    bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+    done.map_err(|at| (ipv4::LENGTH + at) as u16)
+}
+
+/// Milliseconds since midnight, universal time (RFC 791 3.1). The clock is read without a
+/// system call.
+pub(crate) fn since_midnight() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_millis() % 86_400_000) as u32
+}
+
+/// What is wrong with the options of a received packet: they must have lengths that fit, and
+/// ask for no source route (RFC 7126 4.3, RFC 1812 5.3.13.4).
+#[cold]
+pub(super) fn fault(bytes: &[u8]) -> Option<Trouble> {
+    let header = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
+    let options = bytes.get(ipv4::LENGTH..header)?;
+    if let Some(at) = ipv4_options::fault(options) {
+        return Some(Trouble::Header((ipv4::LENGTH + at) as u16));
+    }
+    let seen = ipv4_options::inspect(options).ok()?;
+    seen.source_route.then_some(Trouble::SourceRoute)
+}
+
+/// The edge of a routed packet: by this node when it has options.
+#[inline(always)]
+pub(super) fn by_way_of_options(next: u16, bytes: &[u8]) -> u16 {
+    let has_options = bytes.first().is_some_and(|byte| *byte != 0x45);
+    if next == super::REWRITE && has_options { super::OPTIONS } else { next }
+}

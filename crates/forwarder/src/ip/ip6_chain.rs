@@ -1,0 +1,126 @@
+//! The extension headers of a packet for ourselves, in their order (RFC 8200 4). Packets of
+//! others pass without a look at them: hop-by-hop options concern only who is told to process
+//! them (RFC 8200 4.3), and headers that nobody here knows are no reason to stop a packet
+//! (RFC 7045 2.1).
+
+use stoa_wire::ipv6::{self, Ip6Error};
+use stoa_wire::ipv6_extensions::{Extension, Fragment, MOST_OPTIONS};
+use stoa_wire::protocol;
+use zerocopy::FromBytes;
+
+use super::ip4_local::Refused;
+use crate::drops::Drop;
+use crate::icmp::Trouble;
+
+/// Skip, when it is not known.
+const PAD_N: u8 = 1;
+/// Router alert (RFC 2711); it has brought the packet to our attention, which is all it asks.
+const ROUTER_ALERT: u8 = 5;
+const PAD_1: u8 = 0;
+
+/// What a packet carries behind its extension headers.
+pub(super) struct Carried {
+    /// Which protocol.
+    pub(super) protocol: u8,
+    /// Where it begins, from the IPv6 header's first byte.
+    pub(super) offset: usize,
+    /// Where it is named.
+    pub(super) named_at: usize,
+    /// Whether there was a fragment header: the packet is an atomic fragment (RFC 6946).
+    pub(super) was_fragment: bool,
+}
+
+/// A fragment, or all that a packet carries.
+pub(super) enum Chain {
+    /// The packet is whole.
+    Whole(Carried),
+    /// One of several fragments.
+    Fragment,
+}
+
+/// Processes the extension headers of `view`, which came to a group or to ourselves alone.
+pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Refused> {
+    let mut named_at = 6;
+    let mut was_fragment = false;
+    for extension in view.extensions() {
+        let extension = match extension {
+            Ok(extension) => extension,
+            Err(Ip6Error::HopByHopNotFirst) => return tell(Trouble::NextHeader(named_at as u16)),
+            Err(_) => return Err(Refused::Drop(Drop::Ip6Extension)),
+        };
+        let pointer = |at: usize| (extension.offset + at) as u16;
+        match extension.kind {
+            protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => options(&extension, is_group)?,
+            // Type 0 is dead (RFC 5095) and we are no stop of any other (RFC 8200 4.4).
+            protocol::ROUTING if extension.bytes[3] != 0 => {
+                return tell(Trouble::Header(pointer(2)));
+            }
+            protocol::ROUTING => {}
+            protocol::FRAGMENT => {
+                let Ok(fragment) = Fragment::ref_from_bytes(extension.bytes) else {
+                    return Err(Refused::Drop(Drop::Ip6Extension));
+                };
+                if !fragment.is_atomic() {
+                    return complete(view, fragment).map(|()| Chain::Fragment);
+                }
+                was_fragment = true;
+            }
+            _ => return tell(Trouble::NextHeader(named_at as u16)),
+        }
+        named_at = extension.offset;
+    }
+    let upper = view.upper().map_err(|_| Refused::Drop(Drop::Ip6Extension))?;
+    let (protocol, offset) = (upper.protocol, upper.offset);
+    Ok(Chain::Whole(Carried { protocol, offset, named_at: upper.named_at, was_fragment }))
+}
+
+fn tell<T>(trouble: Trouble) -> Result<T, Refused> {
+    Err(Refused::Tell(trouble))
+}
+
+/// A first fragment holds all headers, that of the upper layer included (RFC 7112 5).
+fn complete(view: &ipv6::View<'_>, fragment: &Fragment) -> Result<(), Refused> {
+    if fragment.offset() > 0 {
+        return Ok(());
+    }
+    let Ok(upper) = view.upper() else { return tell(Trouble::FirstFragment) };
+    let least = match upper.protocol {
+        protocol::TCP => 20,
+        protocol::UDP | protocol::ICMP6 => 8,
+        protocol::NO_NEXT_HEADER => 0,
+        _ => 1,
+    };
+    if upper.payload.len() < least { tell(Trouble::FirstFragment) } else { Ok(()) }
+}
+
+/// Does with each option what its type says (RFC 8200 4.2).
+fn options(extension: &Extension<'_>, is_group: bool) -> Result<(), Refused> {
+    let bytes = extension.bytes;
+    let (mut at, mut count) = (2, 0);
+    while let Some(kind) = bytes.get(at) {
+        if *kind == PAD_1 {
+            at += 1;
+            continue;
+        }
+        let pointer = (extension.offset + at) as u16;
+        let end = bytes.get(at + 1).map_or(usize::MAX, |length| at + 2 + usize::from(*length));
+        if end > bytes.len() {
+            return tell(Trouble::Header(pointer.saturating_add(1)));
+        }
+        at = end;
+        count += 1;
+        if count > MOST_OPTIONS {
+            return Err(Refused::Drop(Drop::Ip6Extension));
+        }
+        if matches!(*kind, PAD_N | ROUTER_ALERT) {
+            continue;
+        }
+        match kind >> 6 {
+            0 => {}
+            2 => return tell(Trouble::Option(pointer)),
+            3 if !is_group => return tell(Trouble::Option(pointer)),
+            _ => return Err(Refused::Drop(Drop::Ip6Option)),
+        }
+    }
+    Ok(())
+}

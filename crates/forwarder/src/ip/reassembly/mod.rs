@@ -1,0 +1,162 @@
+//! Reassembly: fragments for our own addresses become whole packets again (RFC 791, RFC 815,
+//! RFC 8200 4.5). Each worker has a table per family; a fragment goes to the worker that its
+//! addresses and identification choose, so that all of one packet meet in one table.
+
+pub mod context;
+pub mod ip4_reassembly;
+pub mod ip6_reassembly;
+pub mod table;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use stoa_engine::pool::{FRAME_MAX, HEADROOM};
+use stoa_engine::{Context, Packet, Vector, clock};
+
+use crate::drops::Drop;
+use crate::icmp::Trouble;
+use crate::punt::Class;
+use crate::shared::Shared;
+use table::{Key, Table};
+
+/// Seconds that fragments wait for each other: what RFC 8200 4.5 says for IPv6, and the lower end
+/// of what RFC 1122 3.3.2 recommends for IPv4. The table is bounded and the oldest make room, so
+/// that nothing is gained by giving up earlier.
+pub const TIMEOUT_S: u64 = 60;
+/// The most packets that one table can be told to put together at a time.
+pub const CONTEXTS_MAX: u32 = 1024;
+
+/// How much may wait, as wanted; what waits, as it is. Shared by all workers.
+pub struct Limits {
+    contexts: AtomicU32,
+    per_source: AtomicU32,
+    /// Time that was skipped, in cycles: for tests.
+    skipped: AtomicU64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            contexts: AtomicU32::new(Self::CONTEXTS),
+            per_source: AtomicU32::new(Self::PER_SOURCE),
+            skipped: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Limits {
+    /// Packets that each worker puts together at a time, per family, unless told otherwise.
+    pub const CONTEXTS: u32 = 256;
+    /// How many of them may come from one source, unless told otherwise.
+    pub const PER_SOURCE: u32 = 16;
+
+    /// Changes the limits; 0 means the usual one. Takes effect with the next fragment.
+    pub fn set(&self, contexts: u32, per_source: u32) {
+        let usual = |wanted, usual| if wanted == 0 { usual } else { wanted };
+        let contexts = usual(contexts, Self::CONTEXTS).min(CONTEXTS_MAX);
+        self.contexts.store(contexts, Ordering::Relaxed);
+        self.per_source.store(usual(per_source, Self::PER_SOURCE), Ordering::Relaxed);
+    }
+
+    /// Packets at a time, and how many of one source.
+    pub fn get(&self) -> (usize, usize) {
+        let read = |cell: &AtomicU32| cell.load(Ordering::Relaxed) as usize;
+        (read(&self.contexts), read(&self.per_source))
+    }
+
+    /// Makes fragments think that so many milliseconds more have passed: for tests.
+    pub fn skip(&self, ms: u64) {
+        self.skipped.fetch_add(ms * clock::tsc_hz() / 1000, Ordering::Relaxed);
+    }
+
+    fn now(&self, now: u64) -> u64 {
+        now + self.skipped.load(Ordering::Relaxed)
+    }
+}
+
+/// One worker's fragments of one family.
+struct Bench {
+    table: Table,
+    is_ip4: bool,
+}
+
+impl Bench {
+    fn new(is_ip4: bool) -> Self {
+        Self { table: Table::new(CONTEXTS_MAX as usize), is_ip4 }
+    }
+
+    /// Whether a lane is for this worker's table; else it has been handed over or dropped.
+    fn admits(
+        shared: &Shared,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        lane: usize,
+        hash: u64,
+    ) -> bool {
+        let owner = (hash >> 32) as usize % cx.workers();
+        if owner != cx.worker {
+            cx.hand_over(vector, lane, owner);
+            return false;
+        }
+        if !shared.budgets.admit(cx, Class::Fragment, vector.rx_if[lane]) {
+            vector.drop_lane(lane, Drop::FragmentLimited.reason());
+            return false;
+        }
+        true
+    }
+
+    /// Counts what the table gave up.
+    fn book(&mut self, cx: &Context<'_>) {
+        for (reason, fragments) in self.table.take_losses() {
+            if fragments > 0 {
+                cx.lost(reason.reason(), fragments);
+            }
+        }
+    }
+
+    /// Gives up what waited too long; whose first fragment came is told (RFC 1122 3.3.2,
+    /// RFC 8200 4.5).
+    fn age(&mut self, cx: &mut Context<'_>, shared: &Shared, error: u16) {
+        let now = shared.reassembly.now(cx.now);
+        let born = now.saturating_sub(TIMEOUT_S * clock::tsc_hz());
+        let reason = if self.is_ip4 { Drop::Ip4ReassemblyTime } else { Drop::Ip6ReassemblyTime };
+        while let Some(at) = self.table.older_than(born) {
+            let context = self.table.context(at);
+            let mut fragments = u64::from(context.fragments());
+            if let Some((head, data)) = self.table.first_fragment(at)
+                && let Some(mut first) = packet(cx, head.len() + data.len())
+            {
+                let bytes = first.bytes_mut();
+                bytes[..head.len()].copy_from_slice(head);
+                bytes[head.len()..].copy_from_slice(data);
+                (first.rx_if, first.flags) = (context.rx_if, 0);
+                first.adjacency = Trouble::Reassembly.code();
+                // The error node counts this one.
+                fragments -= u64::from(cx.emit(error, first).is_ok());
+            }
+            cx.lost(reason.reason(), fragments);
+            self.table.remove(at);
+        }
+    }
+}
+
+/// A packet with so many bytes of data, in a buffer that is large enough.
+fn packet(cx: &mut Context<'_>, length: usize) -> Option<Packet> {
+    let mut packet = if length <= FRAME_MAX { cx.packet() } else { cx.jumbo_packet() }?;
+    packet.set_span(HEADROOM, length).then_some(packet)
+}
+
+/// A fragment as both families see it.
+pub struct Piece<'a> {
+    /// Which packet it belongs to.
+    pub key: Key,
+    /// All before the data: headers, the fragment header included.
+    pub head: &'a [u8],
+    /// Where the data belongs, in bytes.
+    pub offset: usize,
+    /// Whether more follows behind it.
+    pub more: bool,
+    /// The data.
+    pub data: &'a [u8],
+    /// The interface that received it.
+    pub rx_if: u32,
+}
