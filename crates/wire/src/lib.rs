@@ -32,6 +32,7 @@ pub mod protocol;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
+pub mod words;
 
 pub use build_error::BuildError;
 pub use zerocopy;
