@@ -9,6 +9,7 @@
 mod addresses;
 pub mod apply;
 pub mod configuration;
+pub mod filter;
 pub mod finding;
 mod interfaces;
 mod lock;

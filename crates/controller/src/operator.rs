@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::{Error, Line};
 use crate::configuration::Configuration;
+use crate::filter;
 use crate::running::Running;
 
 /// The Operator service of the contract.
@@ -59,6 +60,27 @@ impl Service {
     }
 }
 
+impl Service {
+    /// The program of an expression about frames of an interface.
+    async fn compile(
+        &self,
+        interface: &str,
+        expression: &str,
+    ) -> Result<Vec<v1::FilterInstruction>, Status> {
+        if expression.trim().is_empty() {
+            return Ok(Vec::new());
+        }
+        let list = self.line.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+        let list = list.map_err(failed)?.into_inner().interfaces;
+        let state = list.iter().find(|state| state.name == interface);
+        let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());
+        let expression = filter::behind_tags(&tags.unwrap_or_else(Vec::new), expression);
+        filter::compile(&expression).map_err(|words| {
+            Status::invalid_argument(format!("the filter {expression:?} is wrong: {words}"))
+        })
+    }
+}
+
 fn refused(findings: Vec<v1::Finding>) -> v1::ReloadReply {
     tracing::warn!(findings = findings.len(), "reload refused; what runs is untouched");
     v1::ReloadReply { applied: false, what: None, findings }
@@ -82,6 +104,7 @@ fn failed(status: Status) -> Status {
 impl Operator for Service {
     type ShowRoutesStream = Streaming<v1::RouteState>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
+    type CaptureStream = Streaming<v1::CaptureReply>;
 
     async fn status(
         &self,
@@ -169,6 +192,38 @@ impl Operator for Service {
         request: Request<v1::GetConservationRequest>,
     ) -> Result<Response<v1::Conservation>, Status> {
         self.line.client().get_conservation(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn start_trace(
+        &self,
+        request: Request<v1::StartTraceRequest>,
+    ) -> Result<Response<v1::StartTraceReply>, Status> {
+        let mut request = request.into_inner();
+        request.filter = self.compile(&request.interface, &request.expression).await?;
+        self.line.client().start_trace(request).await.map_err(failed)
+    }
+
+    async fn show_trace(
+        &self,
+        request: Request<v1::GetTraceRequest>,
+    ) -> Result<Response<v1::GetTraceReply>, Status> {
+        self.line.client().get_trace(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn clear_trace(
+        &self,
+        request: Request<v1::ClearTraceRequest>,
+    ) -> Result<Response<v1::ClearTraceReply>, Status> {
+        self.line.client().clear_trace(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn capture(
+        &self,
+        request: Request<v1::CaptureRequest>,
+    ) -> Result<Response<Self::CaptureStream>, Status> {
+        let mut request = request.into_inner();
+        request.filter = self.compile(&request.interface, &request.expression).await?;
+        self.line.client().capture(request).await.map_err(failed)
     }
 }
 

@@ -247,3 +247,28 @@ fn refused(ended: Result<(), Error>) -> Vec<Finding> {
         other => panic!("not refused: {other:?}"),
     }
 }
+
+#[tokio::test]
+async fn filters_are_compiled_on_the_way_to_the_forwarder() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    story.in_sync().await;
+    let mut operator = story.operator().await;
+    let request = |expression: &str| v1::StartTraceRequest {
+        interface: "any".into(),
+        expression: expression.into(),
+        ..Default::default()
+    };
+    let reply = operator.start_trace(request("icmp")).await.unwrap().into_inner();
+    assert_eq!(reply.count, 10);
+    let traced = story.record.traced.lock().unwrap().clone();
+    assert_eq!((traced.expression.as_str(), traced.filter.len()), ("icmp", 6));
+    let refused = operator.start_trace(request("icmp and")).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(refused.message().starts_with("the filter \"icmp and\" is wrong: "), "{refused}");
+    let request = v1::CaptureRequest { interface: "any".into(), ..Default::default() };
+    let mut stream = operator.capture(request).await.unwrap().into_inner();
+    assert_eq!(stream.message().await.unwrap().unwrap().missed, 3);
+    assert_eq!(stream.message().await.unwrap(), None);
+}

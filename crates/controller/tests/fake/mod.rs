@@ -19,6 +19,8 @@ pub struct Record {
     pub applied: Arc<Mutex<Vec<Desired>>>,
     /// When set, the next states are refused for these reasons.
     pub refuse: Arc<Mutex<Vec<v1::Reason>>>,
+    /// The last trace that was asked for.
+    pub traced: Arc<Mutex<v1::StartTraceRequest>>,
     lives: Arc<AtomicU64>,
 }
 
@@ -81,6 +83,7 @@ fn answers<T: Send + 'static>(list: Vec<T>) -> Response<Answers<T>> {
 impl Forwarder for Life {
     type ListRoutesStream = Answers<v1::RouteState>;
     type ListNeighborsStream = Answers<v1::NeighborState>;
+    type CaptureStream = Answers<v1::CaptureReply>;
 
     async fn hello(
         &self,
@@ -190,5 +193,34 @@ impl Forwarder for Life {
         _: Request<v1::GetConservationRequest>,
     ) -> Result<Response<v1::Conservation>, Status> {
         Ok(Response::new(v1::Conservation { balanced: true, ..v1::Conservation::default() }))
+    }
+
+    async fn start_trace(
+        &self,
+        request: Request<v1::StartTraceRequest>,
+    ) -> Result<Response<v1::StartTraceReply>, Status> {
+        *self.record.traced.lock().unwrap() = request.into_inner();
+        Ok(Response::new(v1::StartTraceReply { count: 10 }))
+    }
+
+    async fn get_trace(
+        &self,
+        _: Request<v1::GetTraceRequest>,
+    ) -> Result<Response<v1::GetTraceReply>, Status> {
+        Ok(Response::new(v1::GetTraceReply { count: 10, ..v1::GetTraceReply::default() }))
+    }
+
+    async fn clear_trace(
+        &self,
+        _: Request<v1::ClearTraceRequest>,
+    ) -> Result<Response<v1::ClearTraceReply>, Status> {
+        Ok(Response::new(v1::ClearTraceReply {}))
+    }
+
+    async fn capture(
+        &self,
+        _: Request<v1::CaptureRequest>,
+    ) -> Result<Response<Self::CaptureStream>, Status> {
+        Ok(answers(vec![v1::CaptureReply { missed: 3, ..v1::CaptureReply::default() }]))
     }
 }

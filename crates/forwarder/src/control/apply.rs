@@ -171,6 +171,7 @@ impl Plane {
         self.close_stale(wanted, &mut applied);
         self.set_interfaces(wanted)?;
         self.publish_interfaces();
+        self.rebind_sight();
         self.set_neighbors(wanted)?;
         applied.routes_added = self.add_routes(wanted, &refusals)?;
         self.remove_stale_vrfs(wanted);

@@ -147,6 +147,7 @@ impl super::Plane {
     /// Does what time demands.
     pub fn tick(&mut self) {
         self.tick_neighbors();
+        self.tick_sight();
         self.fib.settle();
         self.graveyard.sweep();
     }

@@ -13,6 +13,7 @@ mod ports;
 mod punts;
 mod routes;
 mod service;
+pub mod sight;
 mod vrfs;
 pub mod wanted;
 mod wanted_port;

@@ -147,6 +147,7 @@ pub struct Plane {
     pub(super) busy: Vec<super::facts::Busy>,
     /// Budgets that are not the usual ones.
     pub(super) punts: BTreeMap<Class, Limit>,
+    pub(super) watched: super::sight::Watched,
 }
 
 impl Plane {
@@ -197,6 +198,7 @@ impl Plane {
             conflict_said: None,
             queues: Vec::new(),
             punts: BTreeMap::new(),
+            watched: super::sight::Watched::default(),
         })
     }
 
@@ -232,6 +234,12 @@ impl Plane {
         for worker in &mut self.crew.workers {
             worker.tell(command());
         }
+    }
+
+    /// Waits until the workers have done what they were told: for tests.
+    #[must_use]
+    pub fn is_settled(&mut self, patience: Duration) -> bool {
+        self.crew.workers.iter_mut().all(|worker| worker.settle(patience))
     }
 
     /// Counts a packet that this thread dropped.

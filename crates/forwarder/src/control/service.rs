@@ -10,16 +10,20 @@ use stoa_engine::clock;
 use stoa_engine::pool::Backing;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio_stream::wrappers::UnixListenerStream;
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
 use super::main_loop::Requests;
+use super::sight::Reader;
 use super::wanted::Wanted;
 use super::{Error, Forwarder, Options, Plane};
 use crate::kernel::Kernel;
 
 /// How long a request may take on the control thread.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Messages of a capture that may wait for the one who listens.
+const CAPTURE_MESSAGES: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
 type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
@@ -72,6 +76,18 @@ impl Service {
         }
     }
 
+    /// Does something with what runs.
+    async fn on_plane<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Plane) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        self.on_control(|forwarder| match forwarder.plane() {
+            Some(plane) => act(plane),
+            None => Err(Status::unavailable("nothing runs yet: apply a configuration first")),
+        })
+        .await
+    }
+
     /// Reads facts; nothing when nothing runs yet.
     async fn read<T: Default + Send + 'static>(
         &self,
@@ -82,6 +98,23 @@ impl Service {
         })
         .await
     }
+}
+
+/// Hands captured frames to the one who listens, until they go away; then the workers
+/// capture no more.
+fn listen(
+    mut reader: Reader,
+    sender: &tokio::sync::mpsc::Sender<Result<v1::CaptureReply, Status>>,
+) {
+    let mut missed = 0;
+    reader.run(|reply| {
+        let is_empty = reply.frames.is_empty() && reply.interfaces.is_empty();
+        if is_empty && reply.missed == missed {
+            return !sender.is_closed();
+        }
+        missed = reply.missed;
+        sender.blocking_send(Ok(reply)).is_ok()
+    });
 }
 
 fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
@@ -205,5 +238,51 @@ impl Contract for Service {
         _: tonic::Request<v1::GetConservationRequest>,
     ) -> Answer<v1::Conservation> {
         Ok(Response::new(self.read(Plane::conservation).await?))
+    }
+
+    async fn start_trace(
+        &self,
+        request: tonic::Request<v1::StartTraceRequest>,
+    ) -> Answer<v1::StartTraceReply> {
+        let request = request.into_inner();
+        let count = self.on_plane(move |plane| plane.start_trace(&request)).await?;
+        Ok(Response::new(v1::StartTraceReply { count }))
+    }
+
+    async fn get_trace(
+        &self,
+        request: tonic::Request<v1::GetTraceRequest>,
+    ) -> Answer<v1::GetTraceReply> {
+        let max = request.into_inner().max;
+        Ok(Response::new(self.on_plane(move |plane| Ok(plane.trace(max))).await?))
+    }
+
+    async fn clear_trace(
+        &self,
+        _: tonic::Request<v1::ClearTraceRequest>,
+    ) -> Answer<v1::ClearTraceReply> {
+        self.on_plane(|plane| {
+            plane.clear_trace();
+            Ok(())
+        })
+        .await?;
+        Ok(Response::new(v1::ClearTraceReply {}))
+    }
+
+    type CaptureStream = ReceiverStream<Result<v1::CaptureReply, Status>>;
+
+    async fn capture(
+        &self,
+        request: tonic::Request<v1::CaptureRequest>,
+    ) -> Answer<Self::CaptureStream> {
+        let request = request.into_inner();
+        let reader = self.on_plane(move |plane| plane.start_capture(&request)).await?;
+        let (sender, receiver) = tokio::sync::mpsc::channel(CAPTURE_MESSAGES);
+        let thread = std::thread::Builder::new().name("capture".to_owned());
+        let thread = thread.spawn(move || listen(reader, &sender));
+        thread.map_err(|error| {
+            Status::resource_exhausted(format!("no thread to capture by: {error}"))
+        })?;
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 }

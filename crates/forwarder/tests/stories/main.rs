@@ -2,6 +2,7 @@
 //! counters that moved.
 
 mod arp;
+mod capture;
 mod crew;
 mod extensions;
 mod forward;
@@ -16,5 +17,6 @@ mod punt;
 mod reassembly;
 mod refuse;
 mod reverse_path;
+mod trace;
 mod transactions;
 mod vrf;

@@ -1,0 +1,263 @@
+//! From steps of all workers to packets: which step belongs to which packet, and what
+//! each says, in words.
+
+use std::collections::HashMap;
+
+use stoa_api::v1;
+use stoa_engine::graph::OUTPUT;
+use stoa_engine::sight::trace::{Event, Record};
+use stoa_engine::vector::{DROP, TAKEN, flags};
+use stoa_wire::words::{self, Start};
+
+use super::trace::{STEPS, Step};
+use crate::control::plane::Plane;
+use crate::drops;
+use crate::icmp::Trouble;
+use crate::neighbor::Cause;
+use crate::nodes::NODES;
+
+/// The name of a node, of `port-output`, or of an input: numbered as counters are.
+fn node_name(at: u16) -> &'static str {
+    let at = usize::from(at);
+    match NODES.get(at) {
+        Some(spec) => spec.name,
+        None if at == NODES.len() => OUTPUT,
+        None => stoa_ports::INPUTS.get(at - NODES.len() - 1).copied().unwrap_or("?"),
+    }
+}
+
+/// The node that an edge leads to.
+fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
+    NODES.get(usize::from(node))?.edges.get(usize::from(edge)).copied()
+}
+
+/// What the data of packets before a node begins with.
+pub(super) fn start_of(node: &str) -> Start {
+    let is_ip = |layer: &&str| node.starts_with(*layer);
+    match node {
+        "arp-input" => Start::Arp,
+        _ if ["ip4-", "ip6-", "icmp", "nd-", "neighbor-"].iter().any(is_ip) => Start::Ip,
+        _ => Start::Ethernet,
+    }
+}
+
+fn reason(at: u16) -> (&'static str, &'static str) {
+    drops::all().nth(at.into()).map_or(("?", "?"), |reason| (reason.name, reason.sentence))
+}
+
+/// A packet whose steps are being put together.
+struct Path {
+    packet: v1::TracedPacket,
+    /// What the data begins with now.
+    start: Start,
+    offset: u16,
+    flags: u16,
+}
+
+impl Plane {
+    /// Puts steps, in the order of time, together by packets.
+    pub(super) fn follow(&self, steps: &[Step]) -> Vec<v1::TracedPacket> {
+        let mut paths: Vec<Path> = Vec::new();
+        let mut by_buffer: HashMap<u32, usize> = HashMap::new();
+        for (at, record) in steps {
+            let made_from = match record.event {
+                Event::Received { .. } => Some(0),
+                Event::Made { from } => {
+                    by_buffer.get(&from).map(|parent| paths[*parent].packet.number)
+                }
+                _ => None,
+            };
+            if let Some(made_from) = made_from {
+                by_buffer.insert(record.buffer, paths.len());
+                let number = paths.len() as u32 + 1;
+                let interface = self.name_of(record.rx_if);
+                let packet = v1::TracedPacket {
+                    number,
+                    unix_ns: *at,
+                    interface,
+                    made_from,
+                    ..Default::default()
+                };
+                let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
+                let (offset, flags) = (record.offset, record.flags);
+                paths.push(Path { packet, start, offset, flags });
+            }
+            // A step of a packet whose beginning was lost, or of an earlier trace.
+            let Some(path) = by_buffer.get(&record.buffer).map(|at| &mut paths[*at]) else {
+                continue;
+            };
+            self.add_step(path, *at, record);
+            if matches!(record.event, Event::Sent | Event::Dropped { .. })
+                || matches!(record.event, Event::Passed { next, .. } if next & DROP != 0)
+            {
+                by_buffer.remove(&record.buffer);
+            }
+        }
+        paths.into_iter().map(|path| path.packet).collect()
+    }
+
+    /// Adds one step and what it means for the packet.
+    fn add_step(&self, path: &mut Path, at: u64, record: &Record) {
+        let mut step = v1::TraceStep {
+            worker: record.worker.into(),
+            after_ns: at.saturating_sub(path.packet.unix_ns),
+            length: record.length.into(),
+            head: record.bytes().to_vec(),
+            rx_interface: self.name_of(record.rx_if),
+            ..Default::default()
+        };
+        let was_own = path.flags & flags::OWN != 0;
+        let becomes_own = !was_own && record.flags & flags::OWN != 0;
+        self.say(path, &mut step, record);
+        if becomes_own && path.packet.made_from == 0 {
+            step.what = format!("answers it; the answer goes {}", step.what);
+            path.packet.outcome = format!("answered by {}", step.node);
+        } else if !step.drop.is_empty() || !step.what.starts_with("to ") {
+            let is_answered = path.packet.outcome.starts_with("answered");
+            path.packet.outcome = match is_answered {
+                true => format!("{}, {}", path.packet.outcome, step.what),
+                false => step.what.clone(),
+            };
+        }
+        if !step.drop.is_empty() {
+            path.packet.drop = step.drop.clone();
+        }
+        let lines = words::layers(record.bytes(), path.start).map(|layer| layer.to_string());
+        step.headers = lines.collect();
+        (path.offset, path.flags) = (record.offset, record.flags);
+        if path.packet.steps.len() < STEPS {
+            path.packet.steps.push(step);
+        } else {
+            path.packet.outcome = format!("more than {STEPS} steps: the rest is left out");
+        }
+    }
+
+    /// What happened: node, edge, drop reason, words; and what the data begins with after.
+    fn say(&self, path: &mut Path, step: &mut v1::TraceStep, record: &Record) {
+        let last = path.packet.steps.last();
+        let waits_at = last.map(|last| last.next.clone()).unwrap_or_default();
+        match record.event {
+            Event::Received { input } => {
+                step.node = node_name(input).to_owned();
+                step.next = crate::nodes::ENTRY.to_owned();
+                step.what = format!("received on {}", self.name_of(record.rx_if));
+            }
+            Event::Passed { node, next } => self.passed(path, step, record, (node, next)),
+            Event::Punted { cause } => {
+                step.node = waits_at;
+                step.what = format!("handed to the control thread: {}", why_punted(cause));
+            }
+            Event::Injected { node } => {
+                step.node = "control".to_owned();
+                step.next = node_name(node).to_owned();
+                step.what = format!("to {}, from the control thread", step.next);
+                path.start = start_of(&step.next);
+            }
+            Event::HandedOver { to } => {
+                step.node = waits_at.clone();
+                step.next = waits_at;
+                step.what = format!("handed to worker {to}");
+                step.tx_interface = self.name_of(record.tx_if);
+            }
+            Event::Sent => {
+                step.node = OUTPUT.to_owned();
+                step.tx_interface = self.name_of(record.tx_if);
+                step.what = format!("sent on {}", step.tx_interface);
+                path.start = Start::Ethernet;
+            }
+            Event::Dropped { reason: at } => {
+                let (name, sentence) = reason(at);
+                step.node = waits_at;
+                step.drop = name.to_owned();
+                step.what = format!("dropped, {name}: {sentence}");
+            }
+            Event::Made { .. } => {
+                step.node = waits_at;
+                step.what = format!("made from packet {}", path.packet.made_from);
+            }
+        }
+    }
+
+    fn passed(
+        &self,
+        path: &mut Path,
+        step: &mut v1::TraceStep,
+        record: &Record,
+        (node, next): (u16, u16),
+    ) {
+        step.node = node_name(node).to_owned();
+        if next & DROP != 0 {
+            let (name, sentence) = reason(next & !DROP);
+            step.drop = name.to_owned();
+            step.what = format!("dropped, {name}: {sentence}");
+            // The node had moved on to the payload before it gave up.
+            if start_of(&step.node) == Start::Ethernet && record.offset > path.offset {
+                path.start = Start::Ip;
+            }
+            return;
+        }
+        if next == TAKEN {
+            step.what = "taken in by the router".to_owned();
+            return;
+        }
+        let Some(edge) = edge_name(node, next) else { return };
+        step.next = edge.to_owned();
+        step.what = format!("to {edge}");
+        path.start = start_of(edge);
+        if edge.starts_with("icmp") && edge.ends_with("-error") {
+            let reason = Trouble::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
+            let sentence = self::reason(reason.0);
+            step.drop = sentence.0.to_owned();
+            step.what = format!("to {edge}, {}: {}", sentence.0, sentence.1);
+        }
+        if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
+            step.adjacency = self.adjacency_words(record.adjacency);
+            step.tx_interface = self.name_of(record.tx_if);
+        }
+    }
+
+    /// Next hop and interface of an adjacency.
+    fn adjacency_words(&self, adjacency: u32) -> String {
+        let neighbor = self.cache.iter().find(|(_, entry)| entry.adjacency == adjacency);
+        if let Some(((interface, address), _)) = neighbor {
+            return format!("{address} on {}", self.name_of(*interface));
+        }
+        let is_glean = |gleans: (u32, u32)| gleans.0 == adjacency || gleans.1 == adjacency;
+        let glean = self.interfaces.iter().flatten().find(|state| is_glean(state.gleans));
+        glean.map(|state| format!("connected network on {}", state.name)).unwrap_or_default()
+    }
+}
+
+/// Why a packet was handed to the control thread.
+fn why_punted(cause: u16) -> &'static str {
+    match Cause::of(cause) {
+        Some(Cause::Arp) => "ARP",
+        Some(Cause::Nd) => "neighbour discovery",
+        Some(Cause::Resolve) => "the neighbour's MAC address is not known yet",
+        _ => "it is for the control thread to answer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_has_a_name_and_a_start() {
+        assert_eq!(node_name(0), NODES[0].name);
+        assert_eq!(node_name(NODES.len() as u16), OUTPUT);
+        assert_eq!(node_name(NODES.len() as u16 + 1), stoa_ports::INPUTS[0]);
+        assert_eq!(node_name(u16::MAX), "?");
+        for (name, start) in [
+            ("ethernet-input", Start::Ethernet),
+            ("arp-input", Start::Arp),
+            ("ip6-lookup", Start::Ip),
+            ("icmp4-echo", Start::Ip),
+            ("nd-input", Start::Ip),
+            ("neighbor-resolve", Start::Ip),
+            (OUTPUT, Start::Ethernet),
+        ] {
+            assert_eq!(start_of(name), start, "{name}");
+        }
+    }
+}

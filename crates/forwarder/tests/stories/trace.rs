@@ -1,0 +1,216 @@
+//! Traces: the way of single packets through the nodes, in words.
+
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_wire::{ipv4, protocol};
+
+use crate::harness::*;
+
+impl Lab {
+    fn trace(&mut self, interface: &str, count: u32) {
+        let interface = interface.to_owned();
+        let request = v1::StartTraceRequest { interface, count, ..Default::default() };
+        self.plane().start_trace(&request).expect("a trace starts");
+        self.workers_obey();
+    }
+
+    /// Waits until the workers have done what they were told.
+    pub fn workers_obey(&mut self) {
+        assert!(self.plane().is_settled(Duration::from_secs(5)), "the workers obey");
+    }
+
+    fn traced(&mut self) -> Vec<v1::TracedPacket> {
+        self.plane().trace(0).packets
+    }
+
+    /// The one packet that was traced.
+    fn only_traced(&mut self) -> v1::TracedPacket {
+        let packets = self.traced();
+        assert_eq!(packets.len(), 1, "{packets:#?}");
+        packets[0].clone()
+    }
+}
+
+/// Nodes and what happened there.
+fn way(packet: &v1::TracedPacket) -> Vec<(&str, &str)> {
+    packet.steps.iter().map(|step| (step.node.as_str(), step.what.as_str())).collect()
+}
+
+#[test]
+fn a_forwarded_packet_is_followed_to_its_port() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.trace("west", 1);
+    let packet = packet_from(1, &udp(host4(1), host4(2), b"hello"));
+    lab.send("west", [packet.clone(), packet]);
+    let packet = lab.only_traced();
+    assert_eq!(
+        way(&packet),
+        [
+            ("pcap-input", "received on west"),
+            ("ethernet-input", "to ip4-input"),
+            ("ip4-input", "to ip4-rewrite"),
+            ("ip4-rewrite", "to port-output"),
+            ("port-output", "sent on east"),
+        ]
+    );
+    assert_eq!((packet.interface.as_str(), packet.outcome.as_str()), ("west", "sent on east"));
+    let [received, .., last] = &packet.steps[..] else { panic!("{packet:?}") };
+    assert_eq!(
+        received.headers,
+        [
+            "Ethernet 02:aa:00:00:01:02 > 02:00:00:00:01:01",
+            "IPv4 10.0.1.2 > 10.0.2.2, TTL 64, length 33",
+            "UDP 1000 > 2000, 5 bytes",
+        ]
+    );
+    assert_eq!(
+        last.headers[..2],
+        [
+            "Ethernet 02:00:00:00:02:01 > 02:aa:00:00:02:02",
+            "IPv4 10.0.1.2 > 10.0.2.2, TTL 63, length 33",
+        ]
+    );
+    assert_eq!(packet.steps[2].adjacency, "10.0.2.2 on east");
+    assert_eq!(packet.steps[1].headers[0], received.headers[1], "the data is the payload now");
+    assert!(packet.steps.iter().all(|step| step.worker == 0 && step.drop.is_empty()));
+    let reply = lab.plane().trace(0);
+    assert_eq!((reply.taken, reply.count, reply.steps_lost), (1, 1, 0));
+}
+
+#[test]
+fn a_dropped_packet_says_why() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.trace("any", 10);
+    let mut wrong = udp(host4(1), host4(2), b"");
+    wrong[10] ^= 1;
+    lab.send("west", [packet_from(1, &wrong)]);
+    let packet = lab.only_traced();
+    assert_eq!(packet.drop, "ip4-checksum");
+    assert_eq!(packet.outcome, "dropped, ip4-checksum: the header checksum is wrong");
+    assert_eq!(packet.steps.last().unwrap().headers[0], packet.steps[0].headers[1]);
+    // At the very beginning, and with an error to the sender.
+    lab.send("north", [from_host(3, 0x88cc, &[0; 50])]);
+    lab.send("north", [packet_from(3, &udp(host4(3), [192, 0, 2, 1], b""))]);
+    let packets = lab.traced();
+    assert_eq!(packets[1].drop, "ethernet-unknown-type");
+    assert_eq!(
+        way(&packets[2])[2],
+        ("ip4-input", "to icmp4-error, ip4-no-route: no route to the destination")
+    );
+    assert_eq!(packets[2].outcome, "answered by icmp4-error, sent on north");
+    assert_eq!(packets[2].drop, "ip4-no-route");
+    let sent = packets[2].steps.last().unwrap();
+    assert_eq!(sent.headers[2], "ICMP network unreachable");
+}
+
+#[test]
+fn an_answered_packet_goes_on_as_its_answer() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.trace("west", 10);
+    lab.send("west", [packet_from(1, &ping4(host4(1), our4(1), b"x"))]);
+    let packet = lab.only_traced();
+    assert_eq!(packet.outcome, "answered by icmp4-echo, sent on west");
+    let echo = packet.steps.iter().find(|step| step.node == "icmp4-echo").unwrap();
+    assert_eq!(echo.what, "answers it; the answer goes to ip4-lookup");
+    assert_eq!(echo.headers[1], "ICMP echo reply, id 7, sequence 9");
+}
+
+#[test]
+fn a_fragment_is_named_as_one() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.trace("west", 10);
+    let header = ipv4::Builder {
+        flags_fragment: 0x2003,
+        identification: 77,
+        ..ipv4::Builder::new(host4(1), host4(2), protocol::UDP)
+    };
+    lab.send("west", [packet_from(1, &ip4(&header, &[0; 16]))]);
+    let packet = lab.only_traced();
+    let words =
+        "IPv4 10.0.1.2 > 10.0.2.2, TTL 64, length 36, fragment of 77 at 24, more follow, UDP";
+    assert_eq!(packet.steps[0].headers[1], words);
+    assert_eq!(packet.outcome, "sent on east");
+}
+
+#[test]
+fn a_packet_that_waits_for_its_neighbour_is_followed_through_the_control_thread() {
+    let world = World::new().port("west", 1).port("east", 2).host("west", 1);
+    let mut lab = Lab::new(&world);
+    lab.trace("west", 10);
+    lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
+    let punted = "handed to the control thread: the neighbour's MAC address is not known yet";
+    assert_eq!(lab.only_traced().outcome, punted);
+    lab.send("east", [arp_reply(host_mac(2), (our_mac(2), our4(2)), host4(2))]);
+    let packet = lab.only_traced();
+    assert!(way(&packet).contains(&("control", "to ip4-rewrite, from the control thread")));
+    assert_eq!(packet.outcome, "sent on east");
+}
+
+#[test]
+fn only_the_interface_that_was_asked_for_is_traced() {
+    let world = World::three_ports().sub("west.100", 10, "west", &[(0x8100, 100)]);
+    let mut lab = Lab::new(&world);
+    lab.trace("west.100", 10);
+    let plain = udp(host4(1), host4(2), b"");
+    let tagged = frame(our_mac(1), host_mac(10), &[(0x8100, 0x6064)], 0x0800, &plain);
+    let other = frame(our_mac(1), host_mac(10), &[(0x8100, 101)], 0x0800, &plain);
+    lab.send("west", [packet_from(1, &plain), other, tagged]);
+    lab.send("north", [packet_from(3, &plain)]);
+    let packet = lab.only_traced();
+    assert_eq!(packet.steps[0].headers[1], "VLAN 100, priority 3");
+    assert_eq!(packet.steps[1].rx_interface, "west.100");
+    lab.trace("west", 10);
+    assert!(lab.traced().is_empty(), "a new trace takes the place of the former");
+    lab.plane().clear_trace();
+    lab.workers_obey();
+    lab.send("west", [packet_from(1, &plain)]);
+    assert_eq!(lab.plane().trace(0), v1::GetTraceReply::default());
+}
+
+#[test]
+fn a_trace_follows_packets_to_another_worker() {
+    let mut lab = Lab::with(&World::three_ports().workers(2), LIMITS, |_| Wire::new(2, 1));
+    lab.trace("west", 10);
+    let packet = packet_from(1, &udp(host4(1), host4(2), b""));
+    for queue in [0, 1] {
+        lab.put("west", queue, [packet.clone()]);
+        lab.settle();
+    }
+    let packets = lab.traced();
+    assert!(packets.iter().all(|packet| packet.outcome == "sent on east"), "{packets:#?}");
+    let handed =
+        packets.iter().flat_map(way).filter(|(_, what)| what.starts_with("handed to worker"));
+    assert_eq!(handed.count(), 1);
+    let (first, last) = (&packets[1].steps[0], &packets[1].steps[packets[1].steps.len() - 1]);
+    assert_ne!(first.worker, last.worker);
+}
+
+#[test]
+fn what_cannot_be_traced_is_refused_in_words() {
+    let mut lab = Lab::new(&World::three_ports());
+    let request = |interface: &str, count| v1::StartTraceRequest {
+        interface: interface.to_owned(),
+        count,
+        ..Default::default()
+    };
+    let refused = lab.plane().start_trace(&request("wset", 1)).unwrap_err();
+    let words = "there is no interface \"wset\"; there are: east, north, west, or \"any\"";
+    assert_eq!(refused.message(), words);
+    let refused = lab.plane().start_trace(&request("west", 1001)).unwrap_err();
+    assert_eq!(refused.message(), "a trace follows at most 1000 packets, not 1001");
+}
+
+#[test]
+fn more_steps_than_fit_are_counted() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.trace("west", 1000);
+    let packet = packet_from(1, &udp(host4(1), host4(2), b""));
+    for _ in 0..4 {
+        lab.send("west", vec![packet.clone(); 500]);
+    }
+    let reply = lab.plane().trace(3);
+    assert_eq!((reply.taken, reply.packets.len()), (1000, 3));
+    assert_eq!(reply.packets[2].number, 1000);
+    assert_eq!(reply.steps_lost, 0, "five steps each fit");
+}
