@@ -1,6 +1,7 @@
 //! The binary: wiring and command line, no logic.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod commands;
 mod failure;
 mod operator;

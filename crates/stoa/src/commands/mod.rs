@@ -1,6 +1,7 @@
 //! The commands: one file each, one line each in the list below.
 
 mod bench;
+mod capture;
 mod check;
 mod completions;
 mod controller;
@@ -10,6 +11,7 @@ mod reload;
 mod run;
 mod show;
 mod status;
+mod trace;
 
 use crate::failure::Outcome;
 
@@ -49,6 +51,8 @@ commands! {
     Reload reload,
     Status status,
     Show show,
+    Trace trace,
+    Capture capture,
     Demo demo,
     Bench bench,
     Completions completions,

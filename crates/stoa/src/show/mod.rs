@@ -9,6 +9,7 @@ pub mod nodes;
 pub mod punts;
 pub mod routes;
 pub mod status;
+pub mod trace;
 pub mod workers;
 
 use std::io::{self, Write};
@@ -65,6 +66,13 @@ fn number(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// "13:04:05.678901", the time of day in UTC.
+pub fn clock(unix_ns: u64) -> String {
+    let (seconds, micros) = (unix_ns / 1_000_000_000 % 86_400, unix_ns % 1_000_000_000 / 1000);
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{micros:06}", seconds % 60)
 }
 
 /// A number in a cell.

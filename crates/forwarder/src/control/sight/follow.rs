@@ -13,8 +13,8 @@ use super::trace::{STEPS, Step};
 use crate::control::plane::Plane;
 use crate::drops;
 use crate::icmp::Trouble;
-use crate::neighbor::Cause;
 use crate::nodes::NODES;
+use crate::punt::Class;
 
 /// The name of a node, of `port-output`, or of an input: numbered as counters are.
 fn node_name(at: u16) -> &'static str {
@@ -230,11 +230,12 @@ impl Plane {
 
 /// Why a packet was handed to the control thread.
 fn why_punted(cause: u16) -> &'static str {
-    match Cause::of(cause) {
-        Some(Cause::Arp) => "ARP",
-        Some(Cause::Nd) => "neighbour discovery",
-        Some(Cause::Resolve) => "the neighbour's MAC address is not known yet",
-        _ => "it is for the control thread to answer",
+    match Class::of(cause) {
+        Some(Class::Arp | Class::ArpAnswer) => "ARP",
+        Some(Class::Nd | Class::NdAnswer) => "neighbour discovery",
+        Some(Class::Resolve | Class::OwnResolve) => "the neighbour's MAC address is not known yet",
+        Some(class) => class.name(),
+        None => "it says not why",
     }
 }
 
