@@ -108,6 +108,8 @@ pub struct Port {
     pub rx_queues: u32,
     #[serde(default)]
     pub tx_queues: u32,
+    #[serde(default)]
+    pub mtu: u32,
     pub af_packet: Option<KernelDevice>,
     pub af_xdp: Option<AfXdp>,
     pub auto: Option<KernelDevice>,

@@ -68,7 +68,13 @@ pub fn wanted(
         Some(Driver::AfXdp(_)) => port.rx_queues,
         _ => port.rx_queues.max(1),
     };
-    v1::Port { interface: interface.to_owned(), rx_queues, tx_queues: port.tx_queues, driver }
+    v1::Port {
+        interface: interface.to_owned(),
+        rx_queues,
+        tx_queues: port.tx_queues,
+        mtu: port.mtu,
+        driver,
+    }
 }
 
 struct At<'a> {

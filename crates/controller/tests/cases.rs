@@ -167,6 +167,7 @@ fn port(port: &v1::Port) -> Value {
         "interface": port.interface,
         "rx_queues": port.rx_queues,
         "tx_queues": port.tx_queues,
+        "mtu": port.mtu,
         "driver": driver,
     })
 }

@@ -83,7 +83,7 @@ fn iperf(hosts: &[Namespace; 2], seconds: &str) -> Result<f64, String> {
 /// A TAP device as the host's `eth0`.
 fn tap(host: &Namespace) -> PortConfig {
     let netns = Some(host.name().to_owned());
-    PortConfig::Tap(TapConfig { device: "eth0".into(), netns, queues: 1 })
+    PortConfig::Tap(TapConfig { device: "eth0".into(), netns, queues: 1, mtu: 0 })
 }
 
 /// A veth pair: the host's `eth0`, and our end of it.

@@ -72,6 +72,7 @@ fn choose(config: &AutoConfig) -> Result<(Inner, String), OpenError> {
         netns: config.netns.clone(),
         queues: config.rx_queues,
         attach: XdpAttach::Native,
+        mtu: config.mtu,
         ..AfXdpConfig::default()
     };
     match af_xdp::open(&xdp) {
@@ -81,8 +82,8 @@ fn choose(config: &AutoConfig) -> Result<(Inner, String), OpenError> {
 }
 
 fn packet(config: &AutoConfig) -> Result<Inner, OpenError> {
-    let AutoConfig { device, netns, rx_queues, tx_queues } = config.clone();
-    let config = AfPacketConfig { device, netns, rx_queues, tx_queues };
+    let AutoConfig { device, netns, rx_queues, tx_queues, mtu } = config.clone();
+    let config = AfPacketConfig { device, netns, rx_queues, tx_queues, mtu };
     Ok(Inner::Packet(Box::new(af_packet::open(&config)?)))
 }
 

@@ -53,6 +53,8 @@ pub struct AfPacketConfig {
     pub rx_queues: u16,
     /// Transmit queues, 1 to 64; 0: one.
     pub tx_queues: u16,
+    /// Bytes of an IP packet, 68 to 11,050; 0: the device's, which is the most in any case.
+    pub mtu: u32,
 }
 
 /// Where an XDP program is attached.
@@ -94,6 +96,8 @@ pub struct AfXdpConfig {
     pub bind: XdpBind,
     /// The kernel says when it wants to be called, else it is called for each burst.
     pub need_wakeup: bool,
+    /// Bytes of an IP packet, 68 to 11,050; 0: the device's, which is the most in any case.
+    pub mtu: u32,
 }
 
 impl Default for AfXdpConfig {
@@ -105,6 +109,7 @@ impl Default for AfXdpConfig {
             attach: XdpAttach::Auto,
             bind: XdpBind::Auto,
             need_wakeup: true,
+            mtu: 0,
         }
     }
 }
@@ -120,6 +125,8 @@ pub struct AutoConfig {
     pub rx_queues: u16,
     /// Transmit queues of a packet socket, 1 to 64; 0: one.
     pub tx_queues: u16,
+    /// Bytes of an IP packet, 68 to 11,050; 0: the device's, which is the most in any case.
+    pub mtu: u32,
 }
 
 /// A TAP device.
@@ -131,6 +138,8 @@ pub struct TapConfig {
     pub netns: Option<String>,
     /// Queues in each direction, 1 to 64; 0: one.
     pub queues: u16,
+    /// Bytes of an IP packet, 68 to 11,050; 0: 1,500. The device gets it.
+    pub mtu: u32,
 }
 
 /// Who listens and who owns the memory.
@@ -165,6 +174,8 @@ pub struct MemifConfig {
     /// Accept memory that the peer could take away (a DPDK zero-copy client cannot
     /// seal its huge pages); such a peer can end this program. Master only.
     pub trust_memory: bool,
+    /// Bytes of an IP packet, 68 to 11,050; 0: 1,500.
+    pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.
     pub mac: Option<[u8; 6]>,
 }
@@ -176,6 +187,8 @@ pub struct PcapConfig {
     pub input: Option<PathBuf>,
     /// A pcap file, made anew, for what is sent. `None`: what is sent is gone.
     pub output: Option<PathBuf>,
+    /// Bytes of an IP packet, 68 to 11,050; 0: 1,500.
+    pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.
     pub mac: Option<[u8; 6]>,
 }
@@ -194,7 +207,7 @@ pub enum Destinations {
 /// Packets made in memory: UDP over IPv4 or IPv6 from one host to one or many.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GeneratorConfig {
-    /// Bytes of a frame without FCS: headers (42; IPv6: 62; VLAN: 4 more) to 2,112.
+    /// Bytes of a frame without FCS: headers (42; IPv6: 62; VLAN: 4 more) to 11,072.
     pub frame: u16,
     /// Packets in all; 0: for ever.
     pub count: u64,
@@ -214,8 +227,11 @@ pub struct GeneratorConfig {
     pub random: bool,
     /// Receive queues, 1 to 64; 0: one. Count and rate are shared between them.
     pub queues: u16,
-    /// Packets that lie prepared in each queue; 0: 8,192. Needs as many buffers.
+    /// Packets that lie prepared in each queue; 0: 8,192, or 64 of more than 2,112 bytes.
+    /// Needs as many buffers.
     pub prepared: u32,
+    /// Bytes of an IP packet, 68 to 11,050; 0: 1,500, or what the frames need.
+    pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.
     pub mac: Option<[u8; 6]>,
 }
@@ -235,6 +251,7 @@ impl Default for GeneratorConfig {
             random: false,
             queues: 0,
             prepared: 0,
+            mtu: 0,
             mac: None,
         }
     }
@@ -245,6 +262,8 @@ impl Default for GeneratorConfig {
 pub struct NullConfig {
     /// Transmit queues, 1 to 64; 0: one.
     pub tx_queues: u16,
+    /// Bytes of an IP packet, 68 to 11,050; 0: 1,500.
+    pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.
     pub mac: Option<[u8; 6]>,
 }

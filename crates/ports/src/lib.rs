@@ -30,6 +30,7 @@ pub use config::{
     NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
+pub use link::MTU_MAX;
 
 use stoa_engine::{Pool, Port};
 

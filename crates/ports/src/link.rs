@@ -1,9 +1,19 @@
 //! What links without a network device need: an address of their own and a size.
 
+use stoa_engine::pool::{FRAME_MAX, JUMBO_FRAME_MAX};
+
 use crate::error::OpenError;
 
 /// Bytes of an IP packet on a link that has no limit of its own: what every peer takes.
 pub(crate) const MTU: u32 = 1500;
+/// Bytes of the largest IP packet that any port carries: what a jumbo buffer holds less
+/// Ethernet header and two tags.
+pub const MTU_MAX: u32 = (JUMBO_FRAME_MAX - LINK_HEADER) as u32;
+/// Bytes of the smallest MTU that a port may be asked for: RFC 791, section 3.2.
+const MTU_MIN: u32 = 68;
+
+/// Ethernet header and two tags: what a frame has besides IP.
+pub(crate) const LINK_HEADER: usize = 14 + 8;
 
 /// Queues that a port may be asked for in each direction.
 pub(crate) const QUEUES_MAX: u16 = 64;
@@ -25,6 +35,25 @@ pub(crate) fn mac(asked: Option<[u8; 6]>) -> [u8; 6] {
     mac
 }
 
+/// The MTU that was asked for; 0 means `usual`.
+pub(crate) fn mtu(asked: u32, usual: u32) -> Result<u32, OpenError> {
+    match asked {
+        0 => Ok(usual.min(MTU_MAX)),
+        MTU_MIN..=MTU_MAX => Ok(asked),
+        _ => {
+            let reason = format!("{asked} bytes asked for: give {MTU_MIN} to {MTU_MAX}");
+            Err(OpenError::Config { field: "mtu", reason })
+        }
+    }
+}
+
+/// Bytes of the longest frame that a port of that MTU receives. What fits into a plain
+/// buffer is taken in any case; jumbo buffers are only spent where the MTU asks for them, so
+/// that no peer of another port can use them up.
+pub(crate) fn longest(mtu: u32) -> usize {
+    (mtu as usize + LINK_HEADER).clamp(FRAME_MAX, JUMBO_FRAME_MAX)
+}
+
 /// A number of queues that was asked for; 0 means one.
 pub(crate) fn queues(field: &'static str, asked: u16, most: u16) -> Result<u16, OpenError> {
     if asked > most {
@@ -44,6 +73,15 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(one[0] & 3, 2);
         assert_eq!(mac(Some([2, 0, 0, 0, 0, 1])), [2, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn an_mtu_has_limits() {
+        assert_eq!((mtu(0, 1500).unwrap(), mtu(9000, 1500).unwrap()), (1500, 9000));
+        assert_eq!(mtu(0, 65_535).unwrap(), MTU_MAX);
+        assert!(mtu(67, 1500).is_err() && mtu(MTU_MAX + 1, 1500).is_err());
+        assert_eq!(longest(1500), FRAME_MAX);
+        assert_eq!((longest(9000), longest(MTU_MAX)), (9022, JUMBO_FRAME_MAX));
     }
 
     #[test]

@@ -24,9 +24,6 @@ pub(crate) struct Device {
     pub mac: [u8; 6],
 }
 
-/// Ethernet header and two tags: what a frame has besides IP.
-pub(crate) const LINK_HEADER: usize = 14 + 8;
-
 /// Why the device `name` cannot carry packets now; `None`: it can.
 pub(crate) fn obstacle(name: &str, device: Option<&Device>) -> Option<String> {
     match device {
@@ -132,6 +129,15 @@ pub(crate) fn set_up(watch: &OwnedFd, name: &str) -> Result<()> {
         request.ifr_ifru.ifru_flags |= libc::IFF_UP as i16;
         check(libc::ioctl(watch.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request))?;
     }
+    Ok(())
+}
+
+/// Sets a device's MTU, as `ip link set NAME mtu BYTES` does.
+pub(crate) fn set_mtu(watch: &OwnedFd, name: &str, mtu: u32) -> Result<()> {
+    let mut request = request(name);
+    request.ifr_ifru.ifru_mtu = mtu as c_int;
+    // SAFETY: the request takes an ifreq.
+    check(unsafe { libc::ioctl(watch.as_raw_fd(), libc::SIOCSIFMTU, &raw mut request) })?;
     Ok(())
 }
 

@@ -239,7 +239,7 @@ fn wanted(workload: &Workload) -> Wanted {
     wanted.interfaces.insert("in".to_owned(), interface(0));
     wanted.interfaces.insert("out".to_owned(), interface(1));
     wanted.ports.insert("in".to_owned(), PortConfig::Generator(generator(workload)));
-    let null = NullConfig { tx_queues: workload.workers as u16, mac: None };
+    let null = NullConfig { tx_queues: workload.workers as u16, ..NullConfig::default() };
     wanted.ports.insert("out".to_owned(), PortConfig::Null(null));
     wanted.neighbors.insert(("out".to_owned(), ip.gateway()), GATEWAY_MAC);
     let path = Path { interface: "out".to_owned(), next_hop: Some(ip.gateway()), weight: 1 };

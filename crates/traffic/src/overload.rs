@@ -282,7 +282,7 @@ fn wanted(socket: &str) -> Wanted {
         ..MemifConfig::default()
     };
     wanted.ports.insert("in".to_owned(), PortConfig::Memif(memif));
-    let null = NullConfig { tx_queues: 1, mac: None };
+    let null = NullConfig { tx_queues: 1, ..NullConfig::default() };
     wanted.ports.insert("out".to_owned(), PortConfig::Null(null));
     let gateway = IpAddr::from(GATEWAY);
     wanted.neighbors.insert(("out".to_owned(), gateway), [2, 0, 0, 0, 0, 2]);

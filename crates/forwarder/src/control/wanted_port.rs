@@ -31,12 +31,14 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
             netns: text(&given.netns),
             rx_queues: rx,
             tx_queues: tx,
+            mtu: port.mtu,
         }),
         Driver::AfXdp(given) if given.auto => PortConfig::Auto(AutoConfig {
             device: given.device.clone(),
             netns: text(&given.netns),
             rx_queues: rx,
             tx_queues: tx,
+            mtu: port.mtu,
         }),
         Driver::AfXdp(given) => PortConfig::AfXdp(AfXdpConfig {
             device: given.device.clone(),
@@ -53,11 +55,13 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
                 v1::XdpBind::BindZeroCopy => XdpBind::ZeroCopy,
             },
             need_wakeup: !given.always_call,
+            mtu: port.mtu,
         }),
         Driver::Tap(given) => PortConfig::Tap(TapConfig {
             device: given.device.clone(),
             netns: text(&given.netns),
             queues: rx.max(tx),
+            mtu: port.mtu,
         }),
         Driver::Memif(given) => PortConfig::Memif(MemifConfig {
             socket: given.socket.clone(),
@@ -69,15 +73,19 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
             buffer_size: given.buffer_size,
             rx_queues: rx,
             tx_queues: tx,
+            mtu: port.mtu,
             mac: None,
         }),
         Driver::Pcap(given) => PortConfig::Pcap(PcapConfig {
             input: text(&given.input).map(Into::into),
             output: text(&given.output).map(Into::into),
+            mtu: port.mtu,
             mac: None,
         }),
-        Driver::Generator(given) => PortConfig::Generator(generator(given, rx, reasons, &place)?),
-        Driver::Null(_) => PortConfig::Null(NullConfig { tx_queues: tx, mac: None }),
+        Driver::Generator(given) => {
+            PortConfig::Generator(generator(given, (rx, port.mtu), reasons, &place)?)
+        }
+        Driver::Null(_) => PortConfig::Null(NullConfig { tx_queues: tx, mtu: port.mtu, mac: None }),
     })
 }
 
@@ -87,7 +95,7 @@ fn queues(count: u32) -> u16 {
 
 fn generator(
     given: &v1::Generator,
-    queues: u16,
+    (queues, mtu): (u16, u32),
     reasons: &mut Reasons,
     place: &dyn Fn() -> String,
 ) -> Option<GeneratorConfig> {
@@ -111,6 +119,7 @@ fn generator(
         destinations: Destinations::Range(given.destinations.max(1)),
         vlan: given.vlan.min(4095) as u16,
         queues,
+        mtu,
         ..usual
     })
 }

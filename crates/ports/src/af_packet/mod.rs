@@ -17,13 +17,12 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::AfPacketConfig;
 use crate::error::OpenError;
 use crate::follow::{Follower, Retry};
-use crate::netdevice::{Device, LINK_HEADER, system};
+use crate::netdevice::{Device, system};
 use crate::{link, netns};
 use ring::Ring;
 use rx::Receiver;
@@ -53,6 +52,8 @@ pub struct AfPacket {
     follower: Follower,
     rx_queues: u16,
     tx_queues: u16,
+    /// Bytes of an IP packet at most.
+    mtu: u32,
     last: Device,
     /// The device's number while the port is up.
     up: Option<i32>,
@@ -72,6 +73,7 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
     let rx_queues = link::queues("rx-queues", config.rx_queues, link::QUEUES_MAX)?;
     let tx_queues = link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
     let name = &config.device;
+    let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
     let netns = config.netns.as_deref();
     if let Err(error) = netns::within(netns, sys::packet_socket)? {
         return Err(match error.kind() {
@@ -87,6 +89,7 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
         follower,
         rx_queues,
         tx_queues,
+        mtu,
         last,
         up: None,
         down: None,
@@ -138,6 +141,7 @@ impl AfPacket {
         let mut queues = Queues::default();
         let mut sockets = Vec::new();
         let mut group = None;
+        let longest = link::longest(self.mtu());
         for number in 0..self.rx_queues {
             let socket = Arc::new(sys::packet_socket()?);
             sys::enlarge(&socket, SOCKET_BUFFER);
@@ -155,7 +159,7 @@ impl AfPacket {
                 group = Some(sys::fan_out(&socket, group)?);
             }
             sockets.push(socket.clone());
-            queues.rx.push(Box::new(Receiver::new(socket, ring, self.shared.clone())));
+            queues.rx.push(Box::new(Receiver::new(socket, ring, longest, self.shared.clone())));
         }
         for _ in 0..self.tx_queues {
             let socket = sys::packet_socket()?;
@@ -184,9 +188,9 @@ impl Port for AfPacket {
         self.last.mac
     }
 
-    /// The device's, as far as one buffer holds it.
+    /// The device's, as far as a buffer holds it and the configuration lets it.
     fn mtu(&self) -> u32 {
-        self.last.mtu.min((FRAME_MAX - LINK_HEADER) as u32)
+        self.last.mtu.min(self.mtu)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -196,6 +200,7 @@ impl Port for AfPacket {
     fn service(&mut self) -> Vec<PortEvent> {
         let mut events = Vec::new();
         let device = self.follower.look();
+        let mtu = self.mtu();
         if let Some(device) = device {
             self.last = device;
         }
@@ -205,8 +210,9 @@ impl Port for AfPacket {
             if self.up.is_some() || self.down.as_ref() != Some(&reason) {
                 self.go_down(reason, &mut events);
             }
-        } else if self.up != index {
-            if self.up.is_some() {
+        } else if self.up != index || self.mtu() != mtu {
+            // Another MTU: new queues for frames of that size, without a word to the peers.
+            if self.up.is_some() && self.up != index {
                 let name = self.follower.name();
                 self.go_down(format!("device {name} was made anew"), &mut events);
             }

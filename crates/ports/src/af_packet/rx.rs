@@ -24,9 +24,9 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    /// The queue of a socket and its ring.
-    pub fn new(socket: Arc<OwnedFd>, ring: Ring, shared: Arc<Shared>) -> Self {
-        Self { ring, socket, staging: Staging::new(), shared }
+    /// The queue of a socket and its ring, for frames of `longest` bytes at most.
+    pub fn new(socket: Arc<OwnedFd>, ring: Ring, longest: usize, shared: Arc<Shared>) -> Self {
+        Self { ring, socket, staging: Staging::new(longest), shared }
     }
 
     /// Moves frames that wait in a row into `vector`; `false`: no buffers are left.
@@ -87,7 +87,7 @@ impl RxQueue for Receiver {
         // Each round uses up one slot at least, so that bad frames cannot hold a worker.
         for _ in 0..VECTOR {
             if !self.staging.is_empty() {
-                self.staging.drain(vector, pool);
+                self.shared.miss(self.staging.drain(vector, pool));
             }
             if !self.staging.is_empty() || vector.room() == 0 {
                 break;

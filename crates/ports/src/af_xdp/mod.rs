@@ -29,7 +29,8 @@ use crate::config::{AfXdpConfig, XdpBind};
 use crate::error::OpenError;
 use crate::ethtool::{self, Driver};
 use crate::follow::{Follower, Retry};
-use crate::netdevice::{Device, LINK_HEADER};
+use crate::link::LINK_HEADER;
+use crate::netdevice::Device;
 use crate::{link, netns};
 use attach::{Attached, Tags};
 use rx::Receiver;
@@ -86,6 +87,7 @@ pub struct AfXdp {
 /// AF_XDP; CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF is missing.
 pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     link::queues("rx-queues", config.queues, link::QUEUES_MAX)?;
+    let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
     let netns = config.netns.as_deref();
     netns::within(netns, || may(&config.device))??;
     let (follower, last) = Follower::new(&config.device, netns)?;
@@ -94,7 +96,7 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
         None => Driver::default(),
     };
     Ok(AfXdp {
-        config: config.clone(),
+        config: AfXdpConfig { mtu, ..config.clone() },
         follower,
         last,
         driver,
@@ -319,7 +321,7 @@ impl Port for AfXdp {
 
     /// The device's, as far as one buffer holds it.
     fn mtu(&self) -> u32 {
-        self.last.mtu.min((FRAME_MAX - LINK_HEADER) as u32)
+        self.last.mtu.min(self.config.mtu).min((FRAME_MAX - LINK_HEADER) as u32)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

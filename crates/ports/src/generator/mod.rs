@@ -11,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Pool, Port, PortEvent, Queues, RxQueue, VECTOR};
 
 use crate::config::GeneratorConfig;
@@ -25,6 +26,8 @@ use template::Template;
 /// Packets that lie prepared in a queue unless the configuration says otherwise:
 /// more than the first-level cache has lines.
 pub const PREPARED: u32 = 8192;
+/// The same for packets that need jumbo buffers.
+const PREPARED_JUMBO: u32 = 64;
 /// Packets that may lie prepared in a queue.
 const PREPARED_MAX: u32 = 1 << 20;
 
@@ -33,6 +36,7 @@ pub struct Generator {
     mac: [u8; 6],
     queues: Vec<Box<dyn RxQueue>>,
     missed: Arc<AtomicU64>,
+    mtu: u32,
     detail: String,
 }
 
@@ -45,12 +49,19 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
     let queues = u64::from(link::queues("queues", config.queues, link::QUEUES_MAX)?);
     let prepared = prepared(config, queues)?;
     let wanted = prepared * queues;
-    if wanted + VECTOR as u64 > pool.free() {
-        return Err(OpenError::Buffers {
-            wanted,
-            buffers: pool.free().min(u32::MAX.into()) as u32,
-        });
+    let is_jumbo = usize::from(config.frame) > FRAME_MAX;
+    // Half of the jumbo buffers stay for packets of others.
+    let there = if is_jumbo {
+        pool.jumbo_free().saturating_sub(u64::from(pool.jumbo_count()) / 2)
+    } else {
+        pool.free().saturating_sub(VECTOR as u64)
+    };
+    if wanted > there {
+        return Err(OpenError::Buffers { wanted, buffers: there.min(u32::MAX.into()) as u32 });
     }
+    // Frames of its own are the least that the port carries.
+    let usual = link::MTU.max(u32::from(config.frame).saturating_sub(14));
+    let mtu = link::mtu(config.mtu, usual)?;
     let missed = Arc::new(AtomicU64::new(0));
     let mut rx: Vec<Box<dyn RxQueue>> = Vec::new();
     for queue in 0..queues {
@@ -71,7 +82,7 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
         rx.push(Box::new(GeneratorRx::new(pool, template, whom, limits, prepared, missed)));
     }
     let detail = format!("{} bytes to {}, {prepared} prepared", config.frame, config.destination);
-    Ok(Generator { mac, queues: rx, missed, detail })
+    Ok(Generator { mac, queues: rx, missed, mtu, detail })
 }
 
 /// Packets to prepare in each queue.
@@ -80,7 +91,11 @@ fn prepared(config: &GeneratorConfig, queues: u64) -> Result<u64, OpenError> {
         let reason = format!("{}: give at most {PREPARED_MAX}", config.prepared);
         return Err(OpenError::Config { field: "prepared", reason });
     }
-    let asked = if config.prepared == 0 { PREPARED } else { config.prepared };
+    let asked = match config.prepared {
+        0 if usize::from(config.frame) > FRAME_MAX => PREPARED_JUMBO,
+        0 => PREPARED,
+        asked => asked,
+    };
     // More than there will ever be need not be prepared.
     let most = if config.count == 0 { u64::MAX } else { config.count.div_ceil(queues) };
     Ok(u64::from(asked).min(most))
@@ -101,7 +116,7 @@ impl Port for Generator {
     }
 
     fn mtu(&self) -> u32 {
-        link::MTU
+        self.mtu
     }
 
     fn service(&mut self) -> Vec<PortEvent> {

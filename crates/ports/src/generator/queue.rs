@@ -50,13 +50,26 @@ impl GeneratorRx {
         queue
     }
 
+    /// Gives the first `lanes` lanes jumbo buffers, and frees those that get none.
+    #[cold]
+    fn enlarge(&mut self, lanes: usize, pool: &mut PoolCache) -> usize {
+        let scratch = &mut self.scratch;
+        let got = (0..lanes).take_while(|lane| pool.enlarge(scratch, *lane)).count();
+        (0..got).for_each(|lane| self.template.write_tail(scratch, lane));
+        pool.free_from(scratch, got);
+        got
+    }
+
     /// Writes as many packets as the shelf has room for, one vector at most.
     fn restock(&mut self, pool: &mut PoolCache) -> usize {
         let want = self.shelf.room().min(VECTOR).min(self.unwritten as usize);
         if want == 0 {
             return 0;
         }
-        let lanes = pool.fill(&mut self.scratch, want);
+        let mut lanes = pool.fill(&mut self.scratch, want);
+        if self.template.is_jumbo() {
+            lanes = self.enlarge(lanes, pool);
+        }
         let (template, order) = (&self.template, &mut self.order);
         let frames = &mut self.scratch;
         // One loop for each order, so that no packet pays for the choice.

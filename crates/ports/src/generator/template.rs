@@ -7,7 +7,8 @@
 
 use std::net::IpAddr;
 
-use stoa_engine::pool::{FRAME_MAX, HEADROOM, SLOT};
+use stoa_engine::Vector;
+use stoa_engine::pool::{FRAME_MAX, HEADROOM, JUMBO_FRAME_MAX, SLOT};
 
 use crate::config::GeneratorConfig;
 use crate::error::OpenError;
@@ -38,8 +39,8 @@ impl Template {
         let ip = 14 + tag;
         let headers = ip + 8 + if config.source.is_ipv4() { 20 } else { 40 };
         let size = usize::from(config.frame);
-        if size < headers || size > FRAME_MAX {
-            let reason = format!("{size} bytes: give {headers} to {FRAME_MAX}");
+        if size < headers || size > JUMBO_FRAME_MAX {
+            let reason = format!("{size} bytes: give {headers} to {JUMBO_FRAME_MAX}");
             return Err(OpenError::Config { field: "frame", reason });
         }
         if config.vlan > 4094 {
@@ -83,12 +84,26 @@ impl Template {
         self.frame.len()
     }
 
+    /// Whether a frame needs a jumbo buffer.
+    pub(crate) fn is_jumbo(&self) -> bool {
+        self.frame.len() > FRAME_MAX
+    }
+
+    /// Writes what of a frame lies behind a plain buffer into the jumbo buffer of a lane.
+    #[cold]
+    pub(crate) fn write_tail(&self, vector: &mut Vector, lane: usize) {
+        if let Some(tail) = self.frame.get(FRAME_MAX..) {
+            vector.buffer_mut(lane)[SLOT..SLOT + tail.len()].copy_from_slice(tail);
+        }
+    }
+
     #[inline(always)]
     fn copy(&self, slot: &mut [u8; SLOT]) {
         if self.frame.len() <= LINE {
             slot[HEADROOM..HEADROOM + LINE].copy_from_slice(&self.line);
         } else {
-            slot[HEADROOM..HEADROOM + self.frame.len()].copy_from_slice(&self.frame);
+            let head = &self.frame[..self.frame.len().min(FRAME_MAX)];
+            slot[HEADROOM..HEADROOM + head.len()].copy_from_slice(head);
         }
     }
 

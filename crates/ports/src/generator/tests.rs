@@ -158,7 +158,7 @@ fn nonsense_is_refused() {
     assert!(open(&good, pool).is_ok());
     let bad = [
         GeneratorConfig { frame: 41, ..good.clone() },
-        GeneratorConfig { frame: 2113, ..good.clone() },
+        GeneratorConfig { frame: 11_073, ..good.clone() },
         GeneratorConfig { vlan: 4095, ..good.clone() },
         GeneratorConfig { queues: 65, ..good.clone() },
         GeneratorConfig { destinations: Destinations::Range(0), ..good.clone() },

@@ -41,6 +41,7 @@ struct Offer {
 pub(crate) struct Handshake {
     pub(crate) channel: Channel,
     trust_memory: bool,
+    longest: usize,
     peer: String,
     regions: Vec<Region>,
     s2m: Vec<Offer>,
@@ -57,8 +58,9 @@ impl Handshake {
         }
         accepted?;
         let trust_memory = settings.trust_memory;
+        let longest = settings.longest();
         let (regions, s2m, m2s) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { channel, trust_memory, peer: init.name, regions, s2m, m2s })
+        Ok(Self { channel, trust_memory, longest, peer: init.name, regions, s2m, m2s })
     }
 
     /// Hears one message; `None` until the link is up.
@@ -106,7 +108,7 @@ impl Handshake {
 
     fn establish(&mut self) -> Result<Established, Ended> {
         let regions: Arc<[Region]> = std::mem::take(&mut self.regions).into();
-        let link = Arc::new(Link::default());
+        let link = Link::new(self.longest);
         let open = |offer: Offer| {
             Ring::new(&regions, offer.place, Side::Taker, offer.doorbell, &link)
                 .map_err(Ended::refused)

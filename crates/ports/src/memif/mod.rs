@@ -4,6 +4,7 @@
 //! memory and rings; then `rx` and `tx` copy frames between the rings and the pool.
 //! A peer that lies loses its own frames, or the link, which then starts anew.
 
+mod doorbell;
 mod lobby;
 mod master;
 pub mod messages;
@@ -60,6 +61,14 @@ struct Settings {
     rx_queues: u16,
     tx_queues: u16,
     trust_memory: bool,
+    mtu: u32,
+}
+
+impl Settings {
+    /// Bytes of the longest frame that is received or sent.
+    fn longest(&self) -> usize {
+        link::longest(self.mtu)
+    }
 }
 
 /// What a handshake leads to.
@@ -152,8 +161,9 @@ fn settings(config: &MemifConfig) -> Result<Settings, OpenError> {
         let reason = "more than 4 GiB in all: give smaller buffers, smaller rings or fewer queues";
         return refuse("buffer-size", reason.into());
     }
+    let mtu = link::mtu(config.mtu, link::MTU)?;
     let (id, trust_memory) = (config.id, config.trust_memory);
-    Ok(Settings { id, secret, log2_size, buffer_size, rx_queues, tx_queues, trust_memory })
+    Ok(Settings { id, secret, log2_size, buffer_size, rx_queues, tx_queues, trust_memory, mtu })
 }
 
 impl Handshake {
@@ -296,7 +306,7 @@ impl Port for Memif {
     }
 
     fn mtu(&self) -> u32 {
-        link::MTU
+        self.settings.mtu
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

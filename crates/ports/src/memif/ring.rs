@@ -8,11 +8,12 @@
 //! The slave gives slots (moves `head`), the master takes them (moves `tail`); this
 //! holds for both directions, only what lies in the buffers differs.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
+use super::doorbell::Doorbell;
 use super::region::Region;
 use crate::cursor::{Cursor, Side};
 
@@ -33,16 +34,22 @@ const FLAGS_AT: usize = 4;
 const HEAD_AT: usize = 6;
 const TAIL_AT: usize = 64;
 
-/// What the queues of a link tell its port.
-#[derive(Default)]
+/// What the queues of a link share with its port.
 pub(crate) struct Link {
     /// Why the link must end.
     pub(crate) broken: OnceLock<&'static str>,
     /// Frames that the peer spoiled or that were too long.
     pub(crate) left_out: AtomicU64,
+    /// Bytes of the longest frame.
+    pub(crate) longest: usize,
 }
 
 impl Link {
+    /// A link for frames of `longest` bytes at most.
+    pub(crate) fn new(longest: usize) -> Arc<Self> {
+        Arc::new(Self { broken: OnceLock::new(), left_out: AtomicU64::new(0), longest })
+    }
+
     /// Says that the peer cannot be worked with.
     #[cold]
     pub(crate) fn break_down(&self, why: &'static str) {
@@ -90,7 +97,7 @@ pub(crate) struct Ring {
     base: NonNull<u8>,
     side: Side,
     cursor: Cursor,
-    doorbell: OwnedFd,
+    doorbell: Doorbell,
     pub(crate) link: Arc<Link>,
 }
 
@@ -119,6 +126,7 @@ impl Ring {
         }
         let cursor = Cursor::new(side, size, 0);
         let (regions, link) = (regions.clone(), link.clone());
+        let doorbell = Doorbell::new(doorbell);
         let mut ring = Self { regions, base, side, cursor, doorbell, link };
         match side {
             Side::Giver => {
@@ -238,26 +246,20 @@ impl Ring {
 
     /// The sender's side: rings when the receiver wants it.
     #[inline(always)]
-    pub(crate) fn ring_doorbell(&self) {
+    pub(crate) fn ring_doorbell(&mut self) {
         fence(Ordering::SeqCst);
         if self.word(FLAGS_AT).load(Ordering::Relaxed) & MASK == 0 {
-            let one = 1_u64.to_ne_bytes();
-            // SAFETY: eight bytes of a local array. The descriptor is non-blocking; a
-            // full counter means that the peer has not read yet and wakes anyway.
-            unsafe { libc::write(self.doorbell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+            self.doorbell.ring();
         }
     }
 
-    /// Empties the doorbell without ever waiting, whatever the peer made of the descriptor.
+    /// The receiver's side: forgets that somebody rang.
     pub(crate) fn quiet_doorbell(&self) {
-        let mut count = [0_u8; 8];
-        let into = libc::iovec { iov_base: count.as_mut_ptr().cast(), iov_len: count.len() };
-        // SAFETY: one vector of eight bytes of a local array; offset -1 means none.
-        unsafe { libc::preadv2(self.doorbell.as_raw_fd(), &into, 1, -1, libc::RWF_NOWAIT) };
+        self.doorbell.quiet();
     }
 
     /// Readable when the sender rang.
     pub(crate) fn doorbell(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
+        self.doorbell.descriptor()
     }
 }

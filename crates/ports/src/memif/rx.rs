@@ -88,6 +88,7 @@ impl MemifRx {
         count: usize,
         vector: &mut Vector,
         lane: usize,
+        pool: &mut PoolCache,
     ) -> (usize, Frame) {
         let piece = self.pieces[at];
         if !piece.more
@@ -102,33 +103,47 @@ impl MemifRx {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, LINE as usize) };
             return (at + 1, Frame::Whole(piece.length as usize));
         }
-        self.join(at, count, vector, lane)
+        self.join(at, count, vector, lane, pool)
     }
 
-    /// Joins the pieces of a frame.
-    fn join(&self, first: usize, count: usize, vector: &mut Vector, lane: usize) -> (usize, Frame) {
-        let (mut length, mut spoiled) = (0, false);
-        for at in first..count {
-            let Piece { from, length: more_bytes, more, .. } = self.pieces[at];
-            let more_bytes = more_bytes as usize;
-            match from {
-                Some(from) if !spoiled && length + more_bytes <= FRAME_MAX => {
-                    let to = &mut vector.slot_mut(lane)[HEADROOM + length..][..more_bytes];
-                    // SAFETY: `look` found that many readable bytes at `from`; `to`
-                    // has as many; they never overlap (see `copy`).
-                    unsafe {
-                        std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), more_bytes);
-                    }
-                    length += more_bytes;
-                }
-                _ => spoiled = true,
-            }
-            if !more {
-                let is_whole = !spoiled && length > 0;
-                return (at + 1, if is_whole { Frame::Whole(length) } else { Frame::Spoiled });
-            }
+    /// Joins the pieces of a frame, in a jumbo buffer where a plain one is too short.
+    fn join(
+        &self,
+        first: usize,
+        count: usize,
+        vector: &mut Vector,
+        lane: usize,
+        pool: &mut PoolCache,
+    ) -> (usize, Frame) {
+        let pieces = &self.pieces[first..count];
+        let last = pieces.iter().position(|piece| !piece.more);
+        let after = last.map_or(count, |last| first + last + 1);
+        let pieces = &self.pieces[first..after];
+        let length = pieces.iter().map(|piece| u64::from(piece.length)).sum::<u64>();
+        let is_sound = pieces.iter().all(|piece| piece.from.is_some());
+        if !is_sound || length > self.ring.link.longest as u64 {
+            return (after, Frame::Spoiled);
         }
-        (count, if spoiled { Frame::Spoiled } else { Frame::Unfinished })
+        if last.is_none() {
+            return (after, Frame::Unfinished);
+        }
+        let length = length as usize;
+        if length == 0 || length > FRAME_MAX && !pool.enlarge(vector, lane) {
+            return (after, Frame::Spoiled);
+        }
+        let mut to = &mut vector.buffer_mut(lane)[HEADROOM..];
+        for piece in pieces {
+            let (now, rest) = to.split_at_mut(piece.length as usize);
+            if let Some(from) = piece.from {
+                // SAFETY: `look` found as many readable bytes at `from` as `now` has; they
+                // never overlap (see `copy`).
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), now.len());
+                }
+            }
+            to = rest;
+        }
+        (after, Frame::Whole(length))
     }
 
     /// Passes over the rest of a spoiled frame; returns the first piece after it.
@@ -163,7 +178,7 @@ impl RxQueue for MemifRx {
         let mut used = if self.skipping { self.skip(count) } else { 0 };
         let (mut lane, mut left_out) = (first, 0);
         while used < count && lane < first + lanes {
-            let (after, frame) = self.copy(used, count, vector, lane);
+            let (after, frame) = self.copy(used, count, vector, lane, pool);
             match frame {
                 Frame::Whole(length) => {
                     vector.length[lane] = length as u16;

@@ -125,7 +125,7 @@ impl Handshake {
         let layout = Layout::new(s2m, m2s, log2_size, settings.buffer_size);
         let (region, file) = Region::create(layout.total).map_err(Ended::refused)?;
         let regions: Arc<[Region]> = [region].into();
-        let link = Arc::new(Link::default());
+        let link = Link::new(settings.longest());
         let init = Init {
             version: VERSION,
             id: settings.id,

@@ -3,7 +3,7 @@
 
 use std::ptr::NonNull;
 
-use stoa_engine::{PoolCache, TxQueue, Vector};
+use stoa_engine::{PoolCache, Refused, TxQueue, Vector};
 
 use super::ring::{Descriptor, NEXT, Ring};
 use super::slots::Slots;
@@ -13,12 +13,13 @@ pub(crate) struct MemifTx {
     ring: Ring,
     /// The slave's own buffers; a master fills those that the slave offers.
     own: Option<Slots>,
+    refused: Refused,
 }
 
 impl MemifTx {
     /// A queue of a ring; `own` are the buffers of a slave.
     pub(crate) fn new(ring: Ring, own: Option<Slots>) -> Self {
-        Self { ring, own }
+        Self { ring, own, refused: Refused::default() }
     }
 
     /// The buffer of a slot: descriptor to write back, its address. `None`: the peer
@@ -68,11 +69,21 @@ impl TxQueue for MemifTx {
             return 0;
         }
         let ready = self.ring.ready();
+        let longest = self.ring.link.longest;
         let (mut used, mut lane) = (0, 0);
         while lane < vector.len() && used < ready {
             vector.prefetch(lane + 2);
-            let Some(slots) = self.put(vector.bytes(lane), used, ready - used) else { break };
-            used += slots;
+            let frame = vector.bytes(lane);
+            let slots =
+                if frame.len() <= longest { self.put(frame, used, ready - used) } else { None };
+            match slots {
+                Some(slots) => used += slots,
+                // Too long for the port, or for all that the peer offers: this one only.
+                None if frame.len() > longest || (used == 0 && ready == self.ring.size()) => {
+                    self.refused.add(vector, lane..lane + 1);
+                }
+                None => break,
+            }
             lane += 1;
         }
         if used > 0 {
@@ -80,5 +91,9 @@ impl TxQueue for MemifTx {
             self.ring.ring_doorbell();
         }
         lane
+    }
+
+    fn refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
     }
 }

@@ -10,16 +10,18 @@ use crate::link;
 pub struct Null {
     mac: [u8; 6],
     tx_queues: u16,
+    mtu: u32,
     up: bool,
 }
 
 /// Opens the port.
 ///
 /// # Errors
-/// More than 64 queues.
+/// More than 64 queues, or an impossible MTU.
 pub fn open(config: &NullConfig) -> Result<Null, OpenError> {
     let tx_queues = link::queues("tx-queues", config.tx_queues, link::QUEUES_MAX)?;
-    Ok(Null { mac: link::mac(config.mac), tx_queues, up: false })
+    let mtu = link::mtu(config.mtu, link::MTU)?;
+    Ok(Null { mac: link::mac(config.mac), tx_queues, mtu, up: false })
 }
 
 impl Port for Null {
@@ -32,7 +34,7 @@ impl Port for Null {
     }
 
     fn mtu(&self) -> u32 {
-        link::MTU
+        self.mtu
     }
 
     fn service(&mut self) -> Vec<PortEvent> {

@@ -99,6 +99,11 @@ impl Segments {
         all - self.packets
     }
 
+    /// Bytes of the next packet.
+    pub fn next(&self) -> usize {
+        (self.headers.payload + self.written + self.segment).min(self.total) - self.written
+    }
+
     /// Writes the next packet of `frame` (the one that was planned) and returns its length;
     /// `None`: no packet is left, or `into` is too short.
     pub fn write(&mut self, frame: &[u8], into: &mut [u8]) -> Option<usize> {

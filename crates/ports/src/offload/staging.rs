@@ -18,6 +18,8 @@ pub(crate) struct Staging {
     start: usize,
     end: usize,
     work: Work,
+    /// Bytes of the longest packet that leaves.
+    longest: usize,
 }
 
 enum Work {
@@ -27,11 +29,21 @@ enum Work {
     Segments(Segments),
 }
 
+impl Work {
+    /// Bytes of the next packet of `frame`.
+    fn next(&self, frame: &[u8]) -> usize {
+        match self {
+            Self::Segments(segments) => segments.next(),
+            _ => frame.len(),
+        }
+    }
+}
+
 impl Staging {
-    /// An empty place.
-    pub fn new() -> Self {
+    /// An empty place whose packets have `longest` bytes at most.
+    pub fn new(longest: usize) -> Self {
         let bytes = vec![0; STAGING_ROOM + LONGEST].into_boxed_slice();
-        Self { bytes, start: 0, end: 0, work: Work::Nothing }
+        Self { bytes, start: 0, end: 0, work: Work::Nothing, longest }
     }
 
     /// Where to write a frame before [`Self::accept`].
@@ -60,9 +72,9 @@ impl Staging {
         }
         let frame = &mut self.bytes[self.start..self.end];
         if header.is_super() {
-            let Some(segments) = Segments::plan(frame, &header, FRAME_MAX) else { return false };
+            let Some(segments) = Segments::plan(frame, &header, self.longest) else { return false };
             self.work = Work::Segments(segments);
-        } else if frame.len() <= FRAME_MAX && complete(frame, &header) {
+        } else if frame.len() <= self.longest && complete(frame, &header) {
             self.work = Work::Packet;
         } else {
             return false;
@@ -76,8 +88,8 @@ impl Staging {
     }
 
     /// Writes packets to the end of `vector` until it is full, buffers run out, or nothing
-    /// is left; returns how many.
-    pub fn drain(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
+    /// is left; returns how many were lost because no jumbo buffer was free for them.
+    pub fn drain(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> u64 {
         let frame = &self.bytes[self.start..self.end];
         let wanted = match &self.work {
             Work::Nothing => return 0,
@@ -87,7 +99,14 @@ impl Staging {
         let first = vector.len();
         let got = pool.fill(vector, wanted);
         for lane in first..first + got {
-            let into = &mut vector.slot_mut(lane)[HEADROOM..];
+            let is_jumbo = frame.len() > FRAME_MAX && self.work.next(frame) > FRAME_MAX;
+            if is_jumbo && !pool.enlarge(vector, lane) {
+                // Waiting could be for ever: whoever holds them may wait for this queue.
+                pool.free_from(vector, lane);
+                self.work = Work::Nothing;
+                return (wanted - (lane - first)) as u64;
+            }
+            let into = &mut vector.buffer_mut(lane)[HEADROOM..];
             let length = match &mut self.work {
                 Work::Segments(segments) => segments.write(frame, into).unwrap_or(0),
                 _ => {
@@ -100,6 +119,6 @@ impl Staging {
         if got == wanted {
             self.work = Work::Nothing;
         }
-        got
+        0
     }
 }

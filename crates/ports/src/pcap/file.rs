@@ -3,8 +3,6 @@
 //! pcap and pcapng are read as their specifications say (draft-ietf-opsawg-pcap,
 //! draft-ietf-opsawg-pcapng), in both byte orders. What is wrong is told with its place.
 
-use stoa_engine::pool::FRAME_MAX;
-
 /// Bytes of the largest file that is read.
 pub(crate) const FILE_MAX: u64 = 1 << 30;
 /// Bytes that a record may claim to have captured; more is damage.
@@ -20,20 +18,20 @@ pub struct Capture {
     bytes: Vec<u8>,
     /// Place and length of each frame.
     frames: Vec<(u32, u16)>,
-    /// Frames left out: empty or longer than a buffer.
+    /// Frames left out: empty or too long.
     pub left_out: u64,
 }
 
 impl Capture {
-    /// Reads the frames of a pcap or pcapng file of 1 GiB at most.
+    /// Reads the frames of `longest` bytes at most of a pcap or pcapng file of 1 GiB at most.
     ///
     /// # Errors
     /// What is wrong, and at which byte.
-    pub fn parse(bytes: Vec<u8>) -> Result<Self, String> {
+    pub fn parse(bytes: Vec<u8>, longest: usize) -> Result<Self, String> {
         if bytes.len() as u64 > FILE_MAX {
             return Err(format!("has {} bytes, more than {FILE_MAX}: split it", bytes.len()));
         }
-        let mut found = Found::default();
+        let mut found = Found { longest, ..Found::default() };
         match bytes.first_chunk() {
             Some([0x0a, 0x0d, 0x0d, 0x0a]) => pcapng(&bytes, &mut found)?,
             Some([0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d]) => {
@@ -58,7 +56,7 @@ impl Capture {
         self.frames.is_empty()
     }
 
-    /// A frame: 1 to 2,112 bytes.
+    /// A frame: 1 to `longest` bytes.
     pub fn frame(&self, number: usize) -> Option<&[u8]> {
         let (at, length) = *self.frames.get(number)?;
         self.bytes.get(at as usize..at as usize + usize::from(length))
@@ -69,11 +67,12 @@ impl Capture {
 struct Found {
     frames: Vec<(u32, u16)>,
     left_out: u64,
+    longest: usize,
 }
 
 impl Found {
     fn add(&mut self, at: usize, length: usize) {
-        if (1..=FRAME_MAX).contains(&length) {
+        if (1..=self.longest).contains(&length) {
             self.frames.push((at as u32, length as u16));
         } else {
             self.left_out += 1;

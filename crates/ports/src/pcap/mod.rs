@@ -8,6 +8,7 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 
+use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Doze, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, VECTOR, Vector};
 
 use crate::config::PcapConfig;
@@ -25,6 +26,7 @@ pub struct Pcap {
     queues: Option<Queues>,
     writer: Option<Writer>,
     missed: u64,
+    mtu: u32,
     detail: String,
     down: bool,
 }
@@ -34,8 +36,9 @@ pub struct Pcap {
 /// # Errors
 /// A file that cannot be read or made, is damaged, too large, or not of Ethernet frames.
 pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
+    let mtu = link::mtu(config.mtu, link::MTU)?;
     let capture = match &config.input {
-        Some(path) => Some(Arc::new(read(path)?)),
+        Some(path) => Some(Arc::new(read(path, link::longest(mtu))?)),
         None => None,
     };
     if let (Some(input), Some(output)) = (&config.input, &config.output)
@@ -60,10 +63,10 @@ pub fn open(config: &PcapConfig) -> Result<Pcap, OpenError> {
     let missed = capture.as_ref().map_or(0, |capture| capture.left_out);
     let rx = PcapRx { capture, next: 0 };
     let queues = Some(Queues { rx: vec![Box::new(rx)], tx: vec![tx] });
-    Ok(Pcap { mac: link::mac(config.mac), queues, writer, missed, detail, down: false })
+    Ok(Pcap { mac: link::mac(config.mac), queues, writer, missed, mtu, detail, down: false })
 }
 
-fn read(path: &Path) -> Result<Capture, OpenError> {
+fn read(path: &Path, longest: usize) -> Result<Capture, OpenError> {
     let refused = |source| OpenError::File { path: path.to_owned(), source };
     let bad = |reason| OpenError::BadFile { path: path.to_owned(), reason };
     let facts = std::fs::metadata(path).map_err(refused)?;
@@ -75,7 +78,7 @@ fn read(path: &Path) -> Result<Capture, OpenError> {
         let reason = format!("has {} bytes, more than {FILE_MAX}: split it", facts.len());
         return Err(bad(reason));
     }
-    Capture::parse(std::fs::read(path).map_err(refused)?).map_err(bad)
+    Capture::parse(std::fs::read(path).map_err(refused)?, longest).map_err(bad)
 }
 
 fn same_file(one: &Path, other: &Path) -> bool {
@@ -95,7 +98,7 @@ impl Port for Pcap {
     }
 
     fn mtu(&self) -> u32 {
-        link::MTU
+        self.mtu
     }
 
     fn service(&mut self) -> Vec<PortEvent> {
@@ -134,6 +137,11 @@ impl RxQueue for PcapRx {
         let lanes = pool.fill(vector, left.min(VECTOR));
         for lane in first..first + lanes {
             let Some(frame) = capture.frame(self.next) else { continue };
+            if frame.len() > FRAME_MAX && !pool.enlarge(vector, lane) {
+                // A file waits until jumbo buffers are free again.
+                pool.free_from(vector, lane);
+                return lane - first;
+            }
             vector.length[lane] = frame.len() as u16;
             vector.bytes_mut(lane).copy_from_slice(frame);
             self.next += 1;

@@ -39,7 +39,7 @@ fn pcap_is_read_in_both_byte_orders() {
             [pcap_file::TsResolution::MicroSecond, pcap_file::TsResolution::NanoSecond]
         {
             let header = PcapHeader { endianness, ts_resolution, ..PcapHeader::default() };
-            let capture = Capture::parse(pcap(&frames, header)).unwrap();
+            let capture = Capture::parse(pcap(&frames, header), FRAME_MAX).unwrap();
             assert_eq!(all(&capture), frames);
         }
     }
@@ -49,7 +49,7 @@ fn pcap_is_read_in_both_byte_orders() {
 fn frames_beyond_a_buffer_and_empty_ones_are_counted() {
     let long = vec![9; FRAME_MAX + 1];
     let frames: [&[u8]; 3] = [&[], &long, &[1; 60]];
-    let capture = Capture::parse(pcap(&frames, PcapHeader::default())).unwrap();
+    let capture = Capture::parse(pcap(&frames, PcapHeader::default()), FRAME_MAX).unwrap();
     assert_eq!((capture.len(), capture.left_out), (1, 2));
 }
 
@@ -73,7 +73,7 @@ fn pcapng(datalink: DataLink) -> Vec<u8> {
 
 #[test]
 fn pcapng_is_read() {
-    let capture = Capture::parse(pcapng(DataLink::ETHERNET)).unwrap();
+    let capture = Capture::parse(pcapng(DataLink::ETHERNET), FRAME_MAX).unwrap();
     let lengths: Vec<usize> = all(&capture).iter().map(|frame| frame.len()).collect();
     assert_eq!(lengths, [60, 61, 1514, 64]);
     assert_eq!(capture.frame(1).unwrap(), [61; 61]);
@@ -96,7 +96,7 @@ fn bad_files_are_refused_with_the_reason() {
         (pcapng(DataLink::LINUX_SLL), "link type 113"),
     ];
     for (bytes, reason) in cases {
-        let error = Capture::parse(bytes).unwrap_err();
+        let error = Capture::parse(bytes, FRAME_MAX).unwrap_err();
         assert!(error.contains(reason), "{error}");
     }
     let no_interface = {
@@ -105,7 +105,7 @@ fn bad_files_are_refused_with_the_reason() {
         writer.write_pcapng_block(simple).unwrap();
         writer.into_inner()
     };
-    assert!(Capture::parse(no_interface).unwrap_err().contains("interface 0"));
+    assert!(Capture::parse(no_interface, FRAME_MAX).unwrap_err().contains("interface 0"));
 }
 
 proptest! {
@@ -121,7 +121,7 @@ proptest! {
             bytes[at] = value;
         }
         bytes.truncate(cut % (bytes.len() + 1));
-        if let Ok(capture) = Capture::parse(bytes) {
+        if let Ok(capture) = Capture::parse(bytes, FRAME_MAX) {
             prop_assert!(all(&capture).iter().all(|frame| (1..=FRAME_MAX).contains(&frame.len())));
         }
     }
@@ -135,7 +135,7 @@ fn what_comes_in_goes_out_again() {
     let (input, output) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
     std::fs::write(&input, pcap(&slices, PcapHeader::default())).unwrap();
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
-    let config = PcapConfig { input: Some(input), output: Some(output.clone()), mac: None };
+    let config = PcapConfig { input: Some(input), output: Some(output.clone()), mtu: 0, mac: None };
     let mut port = open(&config).unwrap();
     let Some(PortEvent::Up(mut queues)) = port.service().pop() else { panic!("not up") };
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));

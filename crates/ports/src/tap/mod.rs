@@ -16,12 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::TapConfig;
 use crate::error::OpenError;
-use crate::netdevice::{self, Device, LINK_HEADER, system};
+use crate::netdevice::{self, Device, system};
 use crate::{link, netns};
 use queue::{Receiver, Sender};
 
@@ -52,6 +51,8 @@ pub struct Tap {
     name: String,
     netns: Option<String>,
     count: u16,
+    /// What the device gets when it is made; Linux may change it.
+    mtu: u32,
     mac: [u8; 6],
     made: Made,
     made_at: Instant,
@@ -69,7 +70,8 @@ pub struct Tap {
 pub fn open(config: &TapConfig) -> Result<Tap, OpenError> {
     let count = link::queues("queues", config.queues, link::QUEUES_MAX)?;
     netdevice::check_name(&config.device)?;
-    let made = make(&config.device, config.netns.as_deref(), count)?;
+    let mtu = link::mtu(config.mtu, link::MTU)?;
+    let made = make(&config.device, config.netns.as_deref(), count, mtu)?;
     // Linux's end has an address of its own.
     let mut mac = link::mac(None);
     if mac == made.device.mac {
@@ -79,6 +81,7 @@ pub fn open(config: &TapConfig) -> Result<Tap, OpenError> {
         name: config.device.clone(),
         netns: config.netns.clone(),
         count,
+        mtu,
         mac,
         made,
         made_at: Instant::now(),
@@ -88,7 +91,7 @@ pub fn open(config: &TapConfig) -> Result<Tap, OpenError> {
     })
 }
 
-fn make(name: &str, netns: Option<&str>, count: u16) -> Result<Made, OpenError> {
+fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, OpenError> {
     let refused = |source: std::io::Error| match source.raw_os_error() {
         Some(libc::EBUSY) => OpenError::Busy { what: format!("device name {name}") },
         Some(libc::EPERM | libc::EACCES) => OpenError::Permission {
@@ -106,6 +109,7 @@ fn make(name: &str, netns: Option<&str>, count: u16) -> Result<Made, OpenError> 
         for number in 0..count {
             queues.push(Arc::new(sys::open(name, number == 0).map_err(refused)?));
         }
+        netdevice::set_mtu(&watch, name, mtu).map_err(system("set the MTU of a TAP device"))?;
         netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
         let device = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
         let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
@@ -128,7 +132,7 @@ impl Tap {
             return None;
         }
         self.made_at = Instant::now();
-        match make(&self.name, self.netns.as_deref(), self.count) {
+        match make(&self.name, self.netns.as_deref(), self.count, self.mtu) {
             Ok(made) => {
                 self.made = made;
                 Some(self.made.device)
@@ -150,8 +154,9 @@ impl Tap {
 
     fn queues(&self) -> Queues {
         let mut queues = Queues::default();
+        let longest = link::longest(self.mtu());
         for queue in &self.made.queues {
-            queues.rx.push(Box::new(Receiver::new(queue.clone(), self.shared.clone())));
+            queues.rx.push(Box::new(Receiver::new(queue.clone(), longest, self.shared.clone())));
             queues.tx.push(Box::new(Sender::new(queue.clone(), self.shared.clone())));
         }
         queues
@@ -167,9 +172,9 @@ impl Port for Tap {
         self.mac
     }
 
-    /// The device's, as far as one buffer holds it.
+    /// The device's, as far as a buffer holds it.
     fn mtu(&self) -> u32 {
-        self.made.device.mtu.min((FRAME_MAX - LINK_HEADER) as u32)
+        self.made.device.mtu.min(link::MTU_MAX)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -180,10 +185,12 @@ impl Port for Tap {
         netdevice::hush(&self.made.watch);
         let mut events = Vec::new();
         let Some(device) = self.look(&mut events) else { return events };
+        let mtu = self.mtu();
         self.made.device = device;
         match netdevice::obstacle(&self.name, Some(&device)) {
             Some(reason) => self.go_down(reason, &mut events),
-            None if !self.up => {
+            // Another MTU: new queues for frames of that size, without a word to Linux.
+            None if !self.up || self.mtu() != mtu => {
                 (self.up, self.down) = (true, None);
                 events.push(PortEvent::Up(self.queues()));
             }

@@ -32,9 +32,9 @@ enum Got {
 }
 
 impl Receiver {
-    /// Receives from a queue.
-    pub fn new(queue: Arc<OwnedFd>, shared: Arc<Shared>) -> Self {
-        Self { queue, staging: Staging::new(), shared }
+    /// Receives from a queue frames of `longest` bytes at most.
+    pub fn new(queue: Arc<OwnedFd>, longest: usize, shared: Arc<Shared>) -> Self {
+        Self { queue, staging: Staging::new(longest), shared }
     }
 
     /// Reads a message into a lane, what is too long for it into the staging place.
@@ -71,7 +71,10 @@ impl RxQueue for Receiver {
         let before = vector.len();
         // Each round reads one message at least, so that bad ones cannot hold a worker.
         for _ in 0..VECTOR {
-            self.staging.drain(vector, pool);
+            let lost = self.staging.drain(vector, pool);
+            if lost > 0 {
+                self.shared.missed.fetch_add(lost, Ordering::Relaxed);
+            }
             if !self.staging.is_empty() || vector.room() == 0 {
                 break;
             }

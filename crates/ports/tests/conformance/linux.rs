@@ -2,11 +2,12 @@
 //! passes when this user is not.
 
 use stoa_engine::Pool;
+use stoa_engine::pool::HugePages;
 use stoa_lab::Namespace;
 use stoa_ports::{AfPacketConfig, AfXdpConfig, PortConfig, TapConfig, XdpAttach, XdpBind};
 
 use crate::harness::{End, until};
-use crate::{Pair, conform};
+use crate::{Pair, conform, jumbo_frames_come_whole};
 
 /// A namespace where nothing but us speaks; `None` and a word about it when this user may not.
 fn namespace(test: &str) -> Option<Namespace> {
@@ -32,14 +33,9 @@ fn af_packet_over_veth() {
     if namespace("af_packet_over_veth").is_none() {
         return;
     }
-    conform(|pool| {
-        let space = namespace("af_packet_over_veth").unwrap();
-        space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
-        space.ip(&["link", "set", "one", "up"]).unwrap();
-        space.ip(&["link", "set", "two", "up"]).unwrap();
-        let (near, far) = (af_packet(pool, &space, "one"), af_packet(pool, &space, "two"));
-        Pair { near, far, _keep: Box::new(space) }
-    });
+    conform(|pool| veth(pool, "1500"));
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    jumbo_frames_come_whole(veth(pool, "9000"), pool);
 }
 
 fn af_xdp(pool: &'static Pool, space: &Namespace, device: &str, config: &AfXdpConfig) -> End {
@@ -75,9 +71,36 @@ fn af_xdp_over_veth() {
     }
 }
 
-fn tap(pool: &'static Pool, space: Namespace, tap_is_near: bool) -> Pair {
+fn veth(pool: &'static Pool, mtu: &str) -> Pair {
+    let space = namespace("af_packet_over_veth").unwrap();
+    space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
+    for device in ["one", "two"] {
+        space.ip(&["link", "set", device, "up", "mtu", mtu]).unwrap();
+    }
+    let (near, far) = (af_packet(pool, &space, "one"), af_packet(pool, &space, "two"));
+    assert_eq!(near.port.mtu().to_string(), mtu);
+    Pair { near, far, _keep: Box::new(space) }
+}
+
+#[test]
+fn af_packet_follows_the_mtu_of_its_device() {
+    let Some(space) = namespace("af_packet_follows_the_mtu_of_its_device") else { return };
+    space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
+    space.ip(&["link", "set", "one", "up"]).unwrap();
+    space.ip(&["link", "set", "two", "up"]).unwrap();
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let mut end = af_packet(pool, &space, "one");
+    for mtu in [9000, 65_535, 1400] {
+        space.ip(&["link", "set", "one", "mtu", &mtu.to_string()]).unwrap();
+        until("new queues", || (end.service() == Some(true)).then_some(()));
+        assert_eq!(end.port.mtu(), mtu.min(stoa_ports::MTU_MAX));
+    }
+    assert_eq!(end.service(), None, "once");
+}
+
+fn tap(pool: &'static Pool, space: Namespace, tap_is_near: bool, mtu: u32) -> Pair {
     let netns = Some(space.name().to_owned());
-    let config = TapConfig { device: "tap0".into(), netns, queues: 1 };
+    let config = TapConfig { device: "tap0".into(), netns, queues: 1, mtu };
     let mut tap = End::open(&PortConfig::Tap(config), pool);
     until("the link", || (tap.service() == Some(true)).then_some(()));
     let linux = af_packet(pool, &space, "tap0");
@@ -91,6 +114,9 @@ fn tap_to_linux_and_back() {
         return;
     }
     for tap_is_near in [true, false] {
-        conform(|pool| tap(pool, namespace("tap_to_linux_and_back").unwrap(), tap_is_near));
+        conform(|pool| tap(pool, namespace("tap_to_linux_and_back").unwrap(), tap_is_near, 0));
     }
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let space = namespace("tap_to_linux_and_back").unwrap();
+    jumbo_frames_come_whole(tap(pool, space, true, 9000), pool);
 }

@@ -170,6 +170,37 @@ fn closing_does_no_harm(mut pair: Pair) {
     drop(near);
 }
 
+/// Frames of all sizes up to 9,000 bytes of packet, among small ones; without jumbo
+/// buffers they are shed and counted, and small ones go on.
+fn jumbo_frames_come_whole(mut pair: Pair, pool: &'static Pool) {
+    let frames: Vec<Vec<u8>> = (0..160)
+        .map(|number| frame(number, if number % 4 == 0 { 60 } else { 1000 + 50 * number }))
+        .chain([2112, 2113, 4095, 9000, 9014].map(|length| frame(length, length)))
+        .collect();
+    let carry_some = |pair: &mut Pair, frames: &[Vec<u8>]| {
+        // No more at once than the smallest ring takes in 256 bytes each.
+        for some in frames.chunks(1) {
+            assert!(carry(&mut pair.near, &mut pair.far, some) == some);
+            assert!(carry(&mut pair.far, &mut pair.near, some) == some);
+        }
+    };
+    carry_some(&mut pair, &frames);
+    assert_eq!(pool.jumbo_free(), u64::from(pool.jumbo_count()), "all are back");
+    let large = frame(1, 9014);
+    assert_eq!(pair.near.send(std::slice::from_ref(&large)), 1);
+    let held: Vec<_> = std::iter::from_fn(|| pool.jumbo_packet()).collect();
+    until("the large frame is missed", || {
+        assert!(pair.far.receive().iter().all(|frame| !is_ours(frame)));
+        (pair.far.port.missed() > 0).then_some(())
+    });
+    carry_some(&mut pair, &frames[..1]);
+    drop(held);
+    carry_some(&mut pair, std::slice::from_ref(&large));
+    drop(pair);
+    let free = (pool.free(), pool.jumbo_free());
+    assert_eq!(free, (u64::from(pool.count()), u64::from(pool.jumbo_count())));
+}
+
 /// All duties of a driver with two ends.
 fn conform(make: impl Fn(&'static Pool) -> Pair) {
     type Case = (&'static str, fn(&mut Pair));

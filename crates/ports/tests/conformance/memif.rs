@@ -7,18 +7,17 @@ use stoa_engine::{Pool, clock};
 use stoa_ports::{MemifConfig, MemifRole, PortConfig};
 
 use crate::harness::{End, until};
-use crate::{Pair, carry, conform, frame};
+use crate::{Pair, carry, conform, frame, jumbo_frames_come_whole};
 
 static SOCKETS: AtomicU32 = AtomicU32::new(0);
 
 fn memif(pool: &'static Pool, ring_size: u32, buffer_size: u32, master_is_near: bool) -> Pair {
-    memif_with_queues(pool, ring_size, buffer_size, [1, 1], master_is_near)
+    memif_with(pool, [ring_size, buffer_size, 0], [1, 1], master_is_near)
 }
 
-fn memif_with_queues(
+fn memif_with(
     pool: &'static Pool,
-    ring_size: u32,
-    buffer_size: u32,
+    [ring_size, buffer_size, mtu]: [u32; 3],
     [rx_queues, tx_queues]: [u16; 2],
     master_is_near: bool,
 ) -> Pair {
@@ -33,6 +32,7 @@ fn memif_with_queues(
             buffer_size,
             rx_queues,
             tx_queues,
+            mtu,
             secret: Some("open sesame".into()),
             ..MemifConfig::default()
         };
@@ -66,9 +66,20 @@ fn memif_with_small_rings_and_chained_buffers() {
 }
 
 #[test]
+fn memif_carries_jumbo_frames_in_chains_of_buffers() {
+    for master_is_near in [true, false] {
+        for [ring, buffer] in [[0, 0], [64, 256], [64, 16_384]] {
+            let pool = Pool::leak(4096, HugePages::Never).unwrap();
+            let pair = memif_with(pool, [ring, buffer, 9000], [1, 1], master_is_near);
+            jumbo_frames_come_whole(pair, pool);
+        }
+    }
+}
+
+#[test]
 fn memif_queues_are_as_many_as_the_slave_brings() {
     let pool = Pool::leak(4096, HugePages::Never).unwrap();
-    let pair = memif_with_queues(pool, 0, 0, [3, 2], true);
+    let pair = memif_with(pool, [0; 3], [3, 2], true);
     let Pair { near: mut master, far: mut slave, _keep } = pair;
     assert_eq!((slave.queues.rx.len(), slave.queues.tx.len()), (3, 2));
     assert_eq!((master.queues.rx.len(), master.queues.tx.len()), (2, 3));

@@ -11,10 +11,11 @@ use crate::harness::End;
 fn pcap_carries_frames_from_file_to_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| Some(folder.path().join(name));
-    let frames: Vec<Vec<u8>> = (60..=1514).map(|length| frame(length, length)).collect();
+    let lengths = (60..=1514).chain([2113, 5000, 9014]);
+    let frames: Vec<Vec<u8>> = lengths.map(|length| frame(length, length)).collect();
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let open = |input, output| {
-        let config = PcapConfig { input, output, mac: None };
+        let config = PcapConfig { input, output, mtu: 9000, mac: None };
         let mut end = End::open(&PortConfig::Pcap(config), pool);
         assert_eq!(end.service(), Some(true));
         end
@@ -39,8 +40,14 @@ fn pcap_carries_frames_from_file_to_file() {
 
 #[test]
 fn generator_and_null_keep_accounts() {
-    let pool = Pool::leak(4096, HugePages::Never).unwrap();
-    let config = GeneratorConfig { count: 5000, prepared: 1000, ..GeneratorConfig::default() };
+    for (frame, prepared) in [(60, 1000), (2112, 0), (2113, 0), (9014, 10)] {
+        keep_accounts(frame, prepared);
+    }
+}
+
+fn keep_accounts(frame: u16, prepared: u32) {
+    let pool = Pool::leak(16_384, HugePages::Never).unwrap();
+    let config = GeneratorConfig { frame, count: 5000, prepared, ..GeneratorConfig::default() };
     let mut generator = End::open(&PortConfig::Generator(config), pool);
     let mut null = End::open(&PortConfig::Null(NullConfig::default()), pool);
     assert_eq!((generator.service(), null.service()), (Some(true), Some(true)));
@@ -48,6 +55,8 @@ fn generator_and_null_keep_accounts() {
     while got < 5000 {
         let frames = generator.receive();
         assert!(!frames.is_empty());
+        assert!(frames.iter().all(|made| made.len() == usize::from(frame)));
+        assert!(frames.iter().all(|made| made[42..] == vec![0; made.len() - 42]));
         got += frames.len();
         assert_eq!(null.send(&frames), frames.len());
         assert_eq!(generator.send(&frames), frames.len());
@@ -56,5 +65,5 @@ fn generator_and_null_keep_accounts() {
     assert!(null.receive().is_empty());
     assert_eq!(null.queues.rx[0].doze(), Doze::Never);
     drop((generator, null));
-    assert_eq!(pool.free(), 4096);
+    assert_eq!((pool.free(), pool.jumbo_free()), (16_384, u64::from(pool.jumbo_count())));
 }

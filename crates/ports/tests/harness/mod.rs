@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector};
 use stoa_ports::PortConfig;
 
@@ -62,6 +63,9 @@ impl End {
         let lanes = self.cache.fill(&mut self.vector, want);
         for (lane, frame) in frames[..lanes].iter().enumerate() {
             let frame = frame.as_ref();
+            if frame.len() > FRAME_MAX {
+                assert!(self.cache.enlarge(&mut self.vector, lane), "a jumbo buffer is free");
+            }
             self.vector.length[lane] = frame.len() as u16;
             self.vector.bytes_mut(lane).copy_from_slice(frame);
         }

@@ -96,8 +96,17 @@ fn address([near, far]: &[Namespace; 2]) {
 
 #[test]
 fn what_a_real_sender_sends_is_whole() {
+    for mtu in ["1500", "9000"] {
+        a_real_sender(mtu);
+    }
+}
+
+fn a_real_sender(mtu: &str) {
     let Some(spaces) = namespaces("what_a_real_sender_sends_is_whole") else { return };
     join(&spaces);
+    for (namespace, device) in [(&spaces[0], "near0"), (&spaces[1], "far0")] {
+        namespace.ip(&["link", "set", device, "mtu", mtu]).expect("mtu");
+    }
     address(&spaces);
     let mut near = Side::open(&config(&spaces[0], "near0"));
     // The near kernel answers; we listen in. UDP first: its checksum is left unfinished.
@@ -186,7 +195,7 @@ fn reassemble(near: &mut Side, length: usize) -> Vec<u8> {
             }
         }
     }
-    assert_eq!(longest, 1514, "packets of the link's size");
+    assert_eq!(longest, near.port.mtu() as usize + 14, "packets of the link's size");
     stream
 }
 

@@ -13,7 +13,7 @@ use crate::side::{DEADLINE, Side, namespaces};
 
 fn config(namespace: &Namespace, queues: u16) -> PortConfig {
     let netns = Some(namespace.name().into());
-    PortConfig::Tap(TapConfig { device: "tap0".into(), netns, queues })
+    PortConfig::Tap(TapConfig { device: "tap0".into(), netns, queues, mtu: 0 })
 }
 
 /// A TAP port, and Linux's end of it quiet.

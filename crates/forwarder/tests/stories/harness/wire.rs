@@ -78,7 +78,11 @@ pub type Wires = Arc<Mutex<BTreeMap<String, Arc<Wire>>>>;
 
 /// A configuration that leads to the wire of that name.
 pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
-    PortConfig::Pcap(PcapConfig { input: Some(name.into()), output: None, mac: Some(mac) })
+    PortConfig::Pcap(PcapConfig {
+        input: Some(name.into()),
+        mac: Some(mac),
+        ..PcapConfig::default()
+    })
 }
 
 /// Opens wires; one that is not there is a bad port.
