@@ -30,7 +30,9 @@ impl Tool {
     /// iputils' `arping`.
     pub const ARPING: Self = Self { program: "arping", package: "iputils-arping", group: "test" };
     /// `tcpdump`.
-    pub const TCPDUMP: Self = Self { program: "tcpdump", package: "tcpdump", group: "test" };
+    pub const TCPDUMP: Self = Self { program: "tcpdump", package: "tcpdump", group: "run" };
+    /// Wireshark's `tshark`.
+    pub const TSHARK: Self = Self { program: "tshark", package: "tshark", group: "test" };
     /// DPDK's `dpdk-testpmd`.
     pub const TESTPMD: Self = Self { program: "dpdk-testpmd", package: "dpdk-dev", group: "test" };
     /// The system's Python, which sees Debian's scapy.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use stoa_api::v1::{CaptureDirection, CaptureReply, CaptureRequest};
+use tokio::signal::unix::{SignalKind, signal};
 use tonic::Streaming;
 
 use crate::capture::Sink;
@@ -32,7 +33,7 @@ pub struct Arguments {
     #[arg(value_name = "INTERFACE")]
     interface: String,
     /// Only frames that this filter takes, in the language of tcpdump
-    #[arg(value_name = "EXPRESSION", trailing_var_arg = true)]
+    #[arg(value_name = "EXPRESSION")]
     expression: Vec<String>,
     /// The same as an option
     #[arg(long, value_name = "EXPRESSION", conflicts_with = "expression")]
@@ -77,6 +78,7 @@ enum Direction {
 pub fn execute(arguments: Arguments) -> Outcome {
     let request = request(&arguments);
     block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
         let mut client = arguments.socket.connect().await?;
         let mut stream = client.capture(request).await?.into_inner();
         let mut sink = sink(&arguments)?;
@@ -84,6 +86,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         let listened = tokio::select! {
             listened = listen(&mut stream, sink.as_mut(), &mut captured, &mut missed) => listened,
             _ = tokio::signal::ctrl_c() => Ok(()),
+            _ = terminate.recv() => Ok(()),
         };
         // The other end of a pipe that went away has all that it wanted.
         let written = listened.and_then(|()| sink.flush().map_err(Failure::from));
@@ -142,6 +145,9 @@ async fn listen(
     missed: &mut u64,
 ) -> Result<(), Failure> {
     while let Some(reply) = stream.message().await? {
+        if !reply.interfaces.is_empty() {
+            eprintln!("Capturing: Ctrl-C ends it.");
+        }
         sink.interfaces(&reply.interfaces)?;
         for frame in &reply.frames {
             sink.frame(frame)?;

@@ -54,6 +54,25 @@ struct Path {
     flags: u16,
 }
 
+impl Path {
+    /// A packet was made from this one: a fragment.
+    fn made(&mut self, number: u32) {
+        const MADE: &str = "goes on as packet";
+        self.packet.outcome = match self.packet.outcome.starts_with(MADE) {
+            true => format!("{}, {number}", self.packet.outcome),
+            false => format!("{MADE} {number}"),
+        };
+    }
+
+    /// The packet, once all its steps are there.
+    fn done(mut self) -> v1::TracedPacket {
+        if let (true, Some(last)) = (self.packet.outcome.is_empty(), self.packet.steps.last()) {
+            self.packet.outcome = format!("kept by {}", last.next);
+        }
+        self.packet
+    }
+}
+
 impl Plane {
     /// Puts steps, in the order of time, together by packets.
     pub(super) fn follow(&self, steps: &[Step]) -> Vec<v1::TracedPacket> {
@@ -78,6 +97,9 @@ impl Plane {
                     made_from,
                     ..Default::default()
                 };
+                if let Some(parent) = (made_from as usize).checked_sub(1) {
+                    paths[parent].made(number);
+                }
                 let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
                 let (offset, flags) = (record.offset, record.flags);
                 paths.push(Path { packet, start, offset, flags });
@@ -93,7 +115,7 @@ impl Plane {
                 by_buffer.remove(&record.buffer);
             }
         }
-        paths.into_iter().map(|path| path.packet).collect()
+        paths.into_iter().map(Path::done).collect()
     }
 
     /// Adds one step and what it means for the packet.
@@ -112,7 +134,7 @@ impl Plane {
         if becomes_own && path.packet.made_from == 0 {
             step.what = format!("answers it; the answer goes {}", step.what);
             path.packet.outcome = format!("answered by {}", step.node);
-        } else if !step.drop.is_empty() || !step.what.starts_with("to ") {
+        } else if ends(&step) {
             let is_answered = path.packet.outcome.starts_with("answered");
             path.packet.outcome = match is_answered {
                 true => format!("{}, {}", path.packet.outcome, step.what),
@@ -226,6 +248,11 @@ impl Plane {
         let glean = self.interfaces.iter().flatten().find(|state| is_glean(state.gleans));
         glean.map(|state| format!("connected network on {}", state.name)).unwrap_or_default()
     }
+}
+
+/// Whether a step may be the last: none that leads on, but for errors that are told.
+fn ends(step: &v1::TraceStep) -> bool {
+    !step.drop.is_empty() || step.next.is_empty()
 }
 
 /// Why a packet was handed to the control thread.
