@@ -129,6 +129,8 @@ pub fn wanted(
         forwarding: family.forwarding,
         mtu: family.mtu,
         addresses,
+        redirects: family.redirects,
+        directed_broadcast: family.directed_broadcast,
         reverse_path: match family.reverse_path {
             ReversePath::Off => v1::ReversePath::Off,
             ReversePath::Strict => v1::ReversePath::Strict,

@@ -190,6 +190,10 @@ fn desired(model: &Model, findings: &mut Findings) -> v1::Desired {
         routes: rib::routes(&wanted.addressing, routes),
         neighbors: wanted.addressing.neighbors,
         vrfs: Vec::new(),
+        reassembly: Some(v1::Reassembly {
+            packets: model.system.reassembly.packets,
+            per_source: model.system.reassembly.per_source,
+        }),
         punts: punts::wanted(&model.system.punt, findings),
     }
 }

@@ -24,6 +24,15 @@ pub struct Model {
 pub struct System {
     pub workers: Workers,
     pub punt: Punt,
+    #[serde(rename = "stoa-ip:reassembly")]
+    pub reassembly: Reassembly,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Reassembly {
+    pub packets: u32,
+    pub per_source: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -231,6 +240,11 @@ pub struct Family {
     pub neighbor: Vec<Neighbor>,
     #[serde(rename = "stoa-interfaces:reverse-path")]
     pub reverse_path: ReversePath,
+    #[serde(rename = "stoa-ip:redirects")]
+    pub redirects: bool,
+    /// IPv4 alone has it.
+    #[serde(rename = "stoa-ip:directed-broadcast", default)]
+    pub directed_broadcast: bool,
 }
 
 #[derive(Debug, Deserialize)]

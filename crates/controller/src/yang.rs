@@ -27,6 +27,7 @@ const MODULES: &[&str] = &[
     "ietf-ipv4-unicast-routing",
     "ietf-ipv6-unicast-routing",
     "stoa-interfaces",
+    "stoa-ip",
     "stoa-routing",
     "stoa-system",
 ];

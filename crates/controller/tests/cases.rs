@@ -121,6 +121,11 @@ fn desired(desired: &v1::Desired) -> Value {
             ip_text(&neighbor.address), neighbor.interface, mac_text(&neighbor.mac)
         )).collect::<Vec<_>>(),
     });
+    let reassembly = desired.reassembly.unwrap_or_default();
+    if (reassembly.packets, reassembly.per_source) != (256, 16) {
+        value["reassembly"] =
+            json!({ "packets": reassembly.packets, "per_source": reassembly.per_source });
+    }
     if !desired.punts.is_empty() {
         value["punts"] = desired.punts.iter().map(punt).collect();
     }
@@ -175,13 +180,21 @@ fn port(port: &v1::Port) -> Value {
 fn interface(interface: &v1::Interface) -> Value {
     let tag = |tag: &Option<v1::Tag>| tag.as_ref().map(|tag| tag.to_string());
     let family = |family: &v1::Family| {
-        json!({
+        let mut value = json!({
             "enabled": family.enabled,
             "forwarding": family.forwarding,
             "mtu": family.mtu,
             "addresses": family.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "reverse_path": family.reverse_path().as_str_name(),
-        })
+        });
+        for (name, is_on) in
+            [("redirects", family.redirects), ("directed_broadcast", family.directed_broadcast)]
+        {
+            if is_on {
+                value[name] = true.into();
+            }
+        }
+        value
     };
     json!({
         "name": interface.name,

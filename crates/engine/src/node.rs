@@ -182,6 +182,15 @@ impl Context<'_> {
         }
     }
 
+    /// Hands a packet that the node made to the main thread; dropped as
+    /// [`crate::drops::PUNT_FULL`] when the ring is full.
+    pub fn punt_packet(&mut self, packet: Packet, cause: u16) {
+        self.counters.ledger.generated.add(1);
+        let fits = self.punts.usual.push(Punt { packet, cause }).is_ok();
+        let drops = &self.counters.drops[crate::drops::PUNT_FULL.0 as usize];
+        if fits { self.counters.ledger.consumed.add(1) } else { drops.add(1) }
+    }
+
     /// Hands a lane to the main thread. Afterwards the lane is taken, or dropped
     /// as [`crate::drops::PUNT_FULL`] when the ring is full: `false`.
     pub fn punt(&mut self, vector: &mut Vector, lane: usize, cause: u16, urgency: Urgency) -> bool {

@@ -9,7 +9,7 @@ use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
     ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
-    ip6_input, ip6_local, ip6_lookup, ip6_rewrite, reverse_path,
+    ip6_input, ip6_local, ip6_lookup, ip6_rewrite, redirect, reverse_path,
 };
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve};
 use crate::shared::Shared;
@@ -39,6 +39,10 @@ nodes! {
         reverse_path::EDGES4, reverse_path::make4;
     "ip6-reverse-path" "refuses IPv6 sources that are not reachable this way (uRPF)"
         reverse_path::EDGES6, reverse_path::make6;
+    "ip4-redirect" "has senders of IPv4 packets told that there is a shorter way"
+        redirect::EDGES4, redirect::make4;
+    "ip6-redirect" "has senders of IPv6 packets told that there is a shorter way"
+        redirect::EDGES6, redirect::make6;
     "ip4-local" "delivers IPv4 packets for our own addresses" ip4_local::EDGES, ip4_local::make;
     "ip6-local" "delivers IPv6 packets for our own addresses" ip6_local::EDGES, ip6_local::make;
     "ip4-reassembly" "puts fragments for our own addresses together"

@@ -188,9 +188,9 @@ pub struct Readers {
 }
 
 /// Features of the IPv4 unicast arc in order.
-pub const FEATURES4: &[&str] = &["ip4-reverse-path"];
+pub const FEATURES4: &[&str] = &["ip4-reverse-path", "ip4-redirect"];
 /// Features of the IPv6 unicast arc in order.
-pub const FEATURES6: &[&str] = &["ip6-reverse-path"];
+pub const FEATURES6: &[&str] = &["ip6-reverse-path", "ip6-redirect"];
 
 impl Shared {
     /// Without interfaces and addresses.

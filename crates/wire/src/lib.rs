@@ -26,6 +26,7 @@ pub mod ipv4;
 pub mod ipv4_options;
 pub mod ipv6;
 pub mod ipv6_extensions;
+pub mod mld;
 pub mod ndp;
 pub mod ndp_options;
 pub mod protocol;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 use stoa_ports::OpenError;
+use stoa_wire::ethernet::Mac;
 
 use super::limits::{Full, Limits, Table};
 use super::plane::{Plane, StartError};
 use super::ports::Open;
-use super::routes::broadcasts;
+use super::routes::{broadcasts, directed_broadcasts};
 use super::vrfs::{Slot, VRFS};
 use super::wanted::{Interface, Prefix, Route, Wanted, Workers};
 
@@ -163,6 +164,7 @@ impl Plane {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         self.open_added(wanted, &mut applied)?;
         self.set_budgets(&wanted.punts);
+        self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);
         self.add_vrfs(wanted).map_err(|full| Refused::full("vrfs", &full))?;
         let refusals = refusals_of(wanted);
         applied.routes_removed = self.remove_stale_routes(wanted, &refusals);
@@ -320,6 +322,11 @@ impl Plane {
                 fixed.insert((index, *address), *mac);
             }
         }
+        for (name, address) in directed_broadcasts(wanted) {
+            if let Some(index) = self.index_of(name) {
+                fixed.insert((index, address), Mac::BROADCAST.0);
+            }
+        }
         for key in self.permanent.keys().copied().collect::<Vec<_>>() {
             if !fixed.contains_key(&key) {
                 self.unset_permanent(key);
@@ -363,7 +370,7 @@ fn refusals_of(wanted: &Wanted) -> Refusals<'_> {
     let mut all = Refusals::new();
     for (vrf, routes) in wanted.all_routes() {
         for (prefix, route) in routes {
-            for (prefix, refusal) in broadcasts(*prefix, route) {
+            for (prefix, refusal) in broadcasts(*prefix, route, &wanted.interfaces) {
                 if !routes.contains_key(&prefix) {
                     all.entry(vrf).or_default().insert(prefix, refusal);
                 }

@@ -149,8 +149,10 @@ impl Plane {
         self.forget_interface(index);
         let Some(state) = self.interfaces[index as usize].take() else { return };
         self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
-        self.shared.features4.set(index, 0, false);
-        self.shared.features6.set(index, 0, false);
+        for feature in 0..2 {
+            self.shared.features4.set(index, feature, false);
+            self.shared.features6.set(index, feature, false);
+        }
         self.tell(|| Command::Map { interface: index, base: NO_INTERFACE });
         if !state.is_reserved() {
             self.fib.retire_adjacency(state.gleans.0);
@@ -175,6 +177,8 @@ impl Plane {
         self.shared.interface(index).set(&state.link.mac, flags, reverse_path, vrf);
         self.shared.features4.set(index, 0, wanted.ip4.reverse_path != 0);
         self.shared.features6.set(index, 0, wanted.ip6.reverse_path != 0);
+        self.shared.features4.set(index, 1, wanted.ip4.redirects);
+        self.shared.features6.set(index, 1, wanted.ip6.redirects);
     }
 
     /// Publishes tags and addresses anew, after interfaces have changed.
@@ -189,9 +193,17 @@ impl Plane {
             addresses[index] = addresses_of(state);
             addresses[index].vrf = self.vrf_id(state.vrf);
         }
-        self.addresses.by_interface = addresses;
+        let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
         self.shared.vlans.publish(vlans, &mut self.graveyard);
         self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
+        for index in 0..self.interfaces.len() {
+            let groups = |of: &[InterfaceAddresses]| {
+                of.get(index).map(|own| (own.ip6.clone(), own.link_local)).unwrap_or_default()
+            };
+            if groups(&former) != groups(&self.addresses.by_interface) {
+                self.report_groups(index as u32);
+            }
+        }
     }
 
     /// A port's link came or went: its interfaces follow.
@@ -221,6 +233,7 @@ impl Plane {
 
     /// Tells the link which addresses are ours (RFC 5227 3, RFC 4861 7.2.6).
     fn announce(&mut self, index: u32) {
+        self.report_groups(index);
         let Some(state) = self.interface(index) else { return };
         let mut frames: Vec<Vec<u8>> = Vec::new();
         for (address, _) in &state.wanted.ip4.addresses {

@@ -148,6 +148,7 @@ impl super::Plane {
     pub fn tick(&mut self) {
         self.tick_neighbors();
         self.tick_sight();
+        self.tick_reports();
         self.fib.settle();
         self.graveyard.sweep();
     }

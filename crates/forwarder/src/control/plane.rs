@@ -134,6 +134,8 @@ pub struct Plane {
     pub(super) dropped: Vec<u64>,
     /// When it began; `None`: time stands still but for what is skipped.
     pub(super) began: Option<Instant>,
+    /// Multicast listener reports that are still to be sent.
+    pub(super) reports: super::listening::Due,
     /// Time that was skipped.
     pub(super) skipped: Millis,
     pub(super) open: Open,
@@ -191,6 +193,7 @@ impl Plane {
             addresses: Addresses::default(),
             dropped: vec![0; drops::COUNT],
             began: (!by_hand).then(Instant::now),
+            reports: Vec::new(),
             skipped: 0,
             open,
             workers: workers.clone(),

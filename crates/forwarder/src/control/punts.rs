@@ -28,6 +28,8 @@ impl Plane {
                         Some(Class::Arp | Class::ArpAnswer) => self.arp(&punt.packet),
                         Some(Class::Nd | Class::NdAnswer) => self.nd(&punt.packet),
                         Some(Class::Resolve | Class::OwnResolve) => self.resolve(punt.packet),
+                        Some(Class::Redirect) => self.redirect(&punt.packet),
+                        Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
                         _ => self.drop_here(Drop::Ip4LocalProtocol),
                     }
                 }

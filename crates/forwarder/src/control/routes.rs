@@ -1,12 +1,13 @@
 //! Routes: from what is wanted to prefixes, sets of paths and next hops.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::fib::{PathKey, PathSet, hop_of};
 use super::limits::Full;
 use super::plane::{Installed, Plane};
 use super::vrfs::Slot;
-use super::wanted::{Action, Path, Prefix, Route, bits, network};
+use super::wanted::{Action, Interface, Path, Prefix, Route, Wanted, bits, network};
 use crate::shared::Verdict;
 
 impl Plane {
@@ -148,19 +149,49 @@ impl Plane {
 
 /// Routes that a directly connected IPv4 network brings with it: its broadcast
 /// addresses, which are never forwarded (RFC 2644, RFC 1812 4.2.2.11).
-pub(super) fn broadcasts((address, length): Prefix, route: &Route) -> Vec<(Prefix, Route)> {
+pub(super) fn broadcasts(
+    (address, length): Prefix,
+    route: &Route,
+    interfaces: &BTreeMap<String, Interface>,
+) -> Vec<(Prefix, Route)> {
     let on_link = |paths: &Vec<Path>| paths.iter().any(|path| path.next_hop.is_none());
+    let may_broadcast = |path: &Path| {
+        interfaces.get(&path.interface).is_some_and(|interface| interface.ip4.directed_broadcast)
+    };
     let IpAddr::V4(first) = network(address, length) else { return Vec::new() };
     match &route.action {
         Action::Paths(paths) if on_link(paths) && (1..=30).contains(&length) => {
-            let last = u32::from(first) | u32::MAX >> length;
-            let refuse = |ip: u32| {
+            let refuse = |ip: Ipv4Addr| {
                 let route =
                     Route { protocol: route.protocol, action: Action::Verdict(Verdict::Broadcast) };
-                ((IpAddr::V4(ip.into()), 32), route)
+                ((IpAddr::V4(ip), 32), route)
             };
-            vec![refuse(first.into()), refuse(last)]
+            let mut refused = vec![refuse(first)];
+            if !paths.iter().any(may_broadcast) {
+                refused.push(refuse(last(first, length)));
+            }
+            refused
         }
         _ => Vec::new(),
     }
+}
+
+/// The last address of a network: its broadcast address.
+fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
+    (u32::from(first) | u32::MAX >> length).into()
+}
+
+/// Broadcast addresses of networks whose interface may send to them: as neighbours whose MAC
+/// address is everybody's (RFC 2644).
+pub(super) fn directed_broadcasts(wanted: &Wanted) -> Vec<(&String, IpAddr)> {
+    let willing = wanted.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
+    willing
+        .flat_map(|(name, interface)| {
+            let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);
+            networks.filter_map(move |(own, length)| match network(*own, *length) {
+                IpAddr::V4(first) => Some((name, IpAddr::V4(last(first, *length)))),
+                IpAddr::V6(_) => None,
+            })
+        })
+        .collect()
 }

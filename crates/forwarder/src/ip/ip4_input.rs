@@ -19,7 +19,7 @@ use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
 pub const EDGES: &[&str] =
-    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-reverse-path"];
+    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-reverse-path", "ip4-redirect"];
 const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.

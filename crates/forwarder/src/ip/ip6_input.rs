@@ -17,7 +17,8 @@ use crate::icmp::Trouble;
 use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
-pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-reverse-path"];
+pub const EDGES: &[&str] =
+    &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-reverse-path", "ip6-redirect"];
 const FIRST_FEATURE: u16 = 3;
 
 /// Makes the node of one worker.

@@ -20,6 +20,7 @@ pub mod ip6_lookup;
 pub mod ip6_rewrite;
 pub mod ip6_validate;
 pub mod reassembly;
+pub mod redirect;
 pub mod reverse_path;
 
 use std::ops::Range;

@@ -12,10 +12,12 @@ use crate::drops::Drop;
 use crate::shared::Shared;
 
 /// Where IPv4 packets go from here.
-pub const EDGES4: &[&str] = &["ip4-lookup"];
+pub const EDGES4: &[&str] = &["ip4-lookup", "ip4-redirect"];
 /// Where IPv6 packets go from here.
-pub const EDGES6: &[&str] = &["ip6-lookup"];
+pub const EDGES6: &[&str] = &["ip6-lookup", "ip6-redirect"];
 const LOOKUP: u16 = 0;
+/// This feature's place in the arc; the edge of the one behind it is its distance.
+const PLACE: usize = 0;
 
 /// Off, in [`crate::ethernet::InterfaceLine::reverse_path`].
 pub const OFF: u32 = 0;
@@ -45,13 +47,22 @@ impl Node for ReversePath {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
             let reason = self.refuses(cx.reader, vector.bytes(lane), vector.rx_if[lane]);
-            vector.next[lane] = reason.map_or(LOOKUP, Drop::next);
+            vector.next[lane] = match reason {
+                Some(reason) => reason.next(),
+                None => self.onward(vector.rx_if[lane]),
+            };
         }
         Next::Lanes
     }
 }
 
 impl ReversePath {
+    /// The next feature of the interface, or the lookup.
+    fn onward(&self, interface: u32) -> u16 {
+        let arc = if self.is_ip4 { &self.shared.features4 } else { &self.shared.features6 };
+        arc.next(interface, PLACE + 1).map_or(LOOKUP, |feature| (feature - PLACE) as u16)
+    }
+
     /// Why the source is refused, if it is.
     fn refuses(&self, reader: &Reader, bytes: &[u8], interface: u32) -> Option<Drop> {
         let line = self.shared.interface(interface);

@@ -15,6 +15,7 @@ mod options;
 mod paths;
 mod punt;
 mod reassembly;
+mod redirect;
 mod refuse;
 mod reverse_path;
 mod trace;

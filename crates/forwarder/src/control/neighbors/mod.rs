@@ -11,7 +11,7 @@ use super::wanted::network;
 use crate::neighbor::entry::Key;
 
 impl Plane {
-    fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
+    pub(in crate::control) fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
         let Some(state) = self.interface(interface) else { return false };
         let family = if address.is_ipv4() { &state.wanted.ip4 } else { &state.wanted.ip6 };
         let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());

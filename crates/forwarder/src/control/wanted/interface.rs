@@ -150,5 +150,7 @@ fn family(family: Option<&v1::Family>, is_ip4: bool, place: &str, reasons: &mut 
         mtu: given.mtu.min(u16::MAX.into()) as u16,
         addresses,
         reverse_path: given.reverse_path as u32 & 3,
+        redirects: given.redirects,
+        directed_broadcast: given.directed_broadcast,
     }
 }

@@ -69,6 +69,10 @@ pub struct Family {
     pub addresses: Vec<(IpAddr, u8)>,
     /// uRPF: see [`crate::ip::reverse_path`].
     pub reverse_path: u32,
+    /// Whether senders are told of a shorter way.
+    pub redirects: bool,
+    /// Whether packets to the broadcast address of a network here are sent to all (RFC 2644).
+    pub directed_broadcast: bool,
 }
 
 /// An interface.
@@ -143,6 +147,8 @@ pub struct Wanted {
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Budgets that are not the usual ones.
     pub punts: BTreeMap<Class, Limit>,
+    /// Packets put together at a time, and of one source; 0: as usual.
+    pub reassembly: (u32, u32),
 }
 
 /// Gathers reasons for a refusal.
@@ -212,6 +218,15 @@ impl Wanted {
         }
         for neighbor in &desired.neighbors {
             wanted.add_neighbor(neighbor, &mut reasons);
+        }
+        if let Some(given) = &desired.reassembly {
+            let most = crate::ip::reassembly::CONTEXTS_MAX;
+            if given.packets > most || given.per_source > most {
+                let why = format!("{} packets, {} of one source", given.packets, given.per_source);
+                let mend = "Give at most 1,024 of both.";
+                reasons.add("reassembly".to_owned(), why, mend);
+            }
+            wanted.reassembly = (given.packets, given.per_source);
         }
         for punt in &desired.punts {
             wanted.add_punt(punt, &mut reasons);

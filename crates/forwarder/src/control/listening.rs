@@ -1,0 +1,72 @@
+//! Multicast groups that we listen to: reported to the link, so that switches that snoop let
+//! neighbour solicitations through to us (RFC 3810, RFC 4541 3). All-nodes is never reported
+//! (RFC 3810 6), nor are IPv4's link-local groups, which switches let through (RFC 4541 2.1.2).
+
+use std::net::Ipv6Addr;
+
+use stoa_wire::ethernet::{Mac, ethertype};
+use stoa_wire::ipv6;
+use stoa_wire::mld::{self, Record};
+
+use super::plane::Plane;
+use crate::neighbor::entry::Millis;
+
+/// How often a change is reported (RFC 3810 9.1: the robustness variable).
+const TIMES: u32 = 2;
+/// Pause between two reports of one change (RFC 3810 9.11: the unsolicited report interval).
+const PAUSE_MS: Millis = 1000;
+/// Groups of one report: its packet stays below 1,280 bytes.
+const GROUPS: usize = 60;
+
+/// Reports that are still to be sent: interface, when, how many more.
+pub(super) type Due = Vec<(u32, Millis, u32)>;
+
+impl Plane {
+    /// The groups of an interface have changed, or it came up: says so now and once more.
+    pub(super) fn report_groups(&mut self, interface: u32) {
+        self.reports.retain(|(at, ..)| *at != interface);
+        self.send_report(interface, Record::ToExclude);
+        self.reports.push((interface, self.now() + PAUSE_MS, TIMES - 1));
+    }
+
+    /// Reports that are due.
+    pub(super) fn tick_reports(&mut self) {
+        let now = self.now();
+        let (due, rest) =
+            std::mem::take(&mut self.reports).into_iter().partition(|due| due.1 <= now);
+        self.reports = rest;
+        let due: Due = due;
+        for (interface, _, left) in due {
+            self.send_report(interface, Record::ToExclude);
+            if left > 1 {
+                self.reports.push((interface, now + PAUSE_MS, left - 1));
+            }
+        }
+    }
+
+    /// Somebody asks which groups are wanted: all that we are in, at once. The answer is one
+    /// packet a query, so that nobody has to wait for others' (RFC 3810 5.1.3 allows any delay
+    /// up to what the query says).
+    pub(super) fn answer_query(&mut self, interface: u32) {
+        self.send_report(interface, Record::IsExclude);
+    }
+
+    fn send_report(&mut self, interface: u32, record: Record) {
+        let Some(state) = self.interface(interface).filter(|state| state.is_up) else { return };
+        let Some(own) = self.addresses.of(interface) else { return };
+        let Some(source) = own.link_local else { return };
+        let addresses = own.ip6.iter().map(|(address, _)| *address).chain([source]);
+        let mut groups: Vec<Ipv6Addr> = addresses.map(ipv6::solicited_node).collect();
+        if state.wanted.ip6.forwarding {
+            groups.push(ipv6::ALL_ROUTERS);
+        }
+        groups.sort();
+        groups.dedup();
+        let header = state.link.header(Mac::of_ip6_group(mld::REPORTS).0, ethertype::IP6);
+        for groups in groups.chunks(GROUPS) {
+            let mut packet = [0; ipv6::LEAST_MTU];
+            let Ok(length) = mld::build_report(&mut packet, source, record, groups) else { return };
+            self.send_frame(interface, &[&header, &packet[..length]].concat());
+        }
+    }
+}

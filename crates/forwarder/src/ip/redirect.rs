@@ -1,0 +1,76 @@
+//! `ip4-redirect` and `ip6-redirect`, features that are off by default: packets that will leave
+//! by the interface they came from have a shorter way, and their senders can be told
+//! (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet itself goes on; the main thread gets a copy.
+
+use std::sync::Arc;
+
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::adjacency::AdjacencyKind;
+use stoa_tables::next_hop::Resolved;
+
+use crate::punt::Class;
+use crate::shared::Shared;
+
+/// Where IPv4 packets go from here.
+pub const EDGES4: &[&str] = &["ip4-lookup"];
+/// Where IPv6 packets go from here.
+pub const EDGES6: &[&str] = &["ip6-lookup"];
+const LOOKUP: u16 = 0;
+
+/// Bytes of a packet that a redirect quotes at most.
+const QUOTED: usize = 1280;
+
+/// Makes the IPv4 node of one worker.
+pub fn make4(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Redirect { shared: shared.clone(), is_ip4: true })
+}
+
+/// Makes the IPv6 node of one worker.
+pub fn make6(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(Redirect { shared: shared.clone(), is_ip4: false })
+}
+
+struct Redirect {
+    shared: Arc<Shared>,
+    is_ip4: bool,
+}
+
+impl Node for Redirect {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        for lane in 0..vector.len() {
+            let interface = vector.rx_if[lane];
+            if let Some(adjacency) = self.returns(cx, vector.bytes(lane), interface)
+                && self.shared.budgets.admit(cx, Class::Redirect, interface)
+                && let Some(mut copy) = cx.packet()
+            {
+                let bytes = vector.bytes(lane);
+                if copy.set_bytes(&bytes[..bytes.len().min(QUOTED)]) {
+                    (copy.rx_if, copy.adjacency) = (interface, adjacency);
+                    cx.punt_packet(copy, Class::Redirect as u16);
+                }
+            }
+        }
+        Next::All(LOOKUP)
+    }
+}
+
+impl Redirect {
+    /// The adjacency of a packet that leaves by `interface`, where it came from.
+    fn returns(&self, cx: &Context<'_>, bytes: &[u8], interface: u32) -> Option<u32> {
+        let shared = &self.shared;
+        let vrf = shared.interface(interface).vrf();
+        let value = if self.is_ip4 {
+            let to = bytes.get(16..20)?.first_chunk::<4>()?;
+            shared.ip4_table(vrf, cx.reader)?.lookup(u32::from_be_bytes(*to))
+        } else {
+            let to = bytes.get(24..40)?.first_chunk::<16>()?;
+            shared.ip6_table(vrf, cx.reader)?.lookup(u128::from_be_bytes(*to))
+        };
+        let Resolved::Adjacency(adjacency) = shared.next_hops.resolve(value, 0) else {
+            return None;
+        };
+        let head = shared.adjacencies.get(adjacency)?.head();
+        let leaves = head.interface() == interface && head.kind() != AdjacencyKind::Drop;
+        leaves.then_some(adjacency)
+    }
+}
