@@ -201,3 +201,28 @@ fn every_story_is_told() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// `file::test` in the table of standards, with the folder that its first word stands for.
+#[test]
+fn the_standards_name_tests_that_exist() {
+    const FOLDERS: [(&str, &str); 3] = [
+        ("stories/", "crates/forwarder/tests/stories/"),
+        ("wire/", "crates/wire/src/"),
+        ("tests/", "tests/"),
+    ];
+    let table =
+        std::fs::read_to_string(root().join("docs/guide/standards.md")).expect("it is there");
+    let named: Vec<(&str, &str)> = table
+        .split('`')
+        .filter_map(|word| word.split_once("::"))
+        .filter(|(file, _)| file.contains('/'))
+        .collect();
+    assert!(named.len() > 100, "{} tests are named", named.len());
+    for (file, test) in named {
+        let (short, folder) =
+            FOLDERS.iter().find(|(short, _)| file.starts_with(short)).expect("a known folder");
+        let path = root().join(folder).join(&file[short.len()..]);
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+        assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
+    }
+}

@@ -20,4 +20,5 @@ mod refuse;
 mod reverse_path;
 mod trace;
 mod transactions;
+mod unchanged;
 mod vrf;
