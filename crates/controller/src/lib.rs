@@ -9,6 +9,7 @@
 mod addresses;
 pub mod apply;
 pub mod configuration;
+pub mod doctor;
 pub mod filter;
 pub mod finding;
 mod interfaces;

@@ -6,6 +6,7 @@ mod check;
 mod completions;
 mod controller;
 mod demo;
+mod doctor;
 mod forwarder;
 mod reload;
 mod run;
@@ -53,6 +54,7 @@ commands! {
     Show show,
     Trace trace,
     Capture capture,
+    Doctor doctor,
     Demo demo,
     Bench bench,
     Completions completions,

@@ -2,6 +2,7 @@
 //! and as JSON (the contract's field names) for programs.
 
 pub mod conservation;
+pub mod doctor;
 pub mod drops;
 pub mod interfaces;
 pub mod neighbors;

@@ -1,0 +1,287 @@
+//! What each thing that was found means for a router.
+
+use super::machine::{Machine, count};
+use super::{Check, State};
+
+/// The processor's bits that the vector kernels need.
+const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
+const NET_ADMIN: u8 = 12;
+const NET_RAW: u8 = 13;
+const SYS_ADMIN: u8 = 21;
+/// Packet memory unless configured otherwise: 16,384 buffers of 2,240 bytes, kB.
+const POOL: u64 = 35 * 1024;
+/// What the two processes take in all by default, kB, with room.
+const FOOTPRINT: u64 = 300 * 1024;
+
+fn ok(name: &'static str, found: impl Into<String>) -> Check {
+    let (costs, mend) = Default::default();
+    Check { name, state: State::Ok, found: found.into(), costs, mend }
+}
+
+impl Check {
+    fn better(self, costs: &str, mend: impl Into<String>) -> Self {
+        Self { state: State::Better, costs: costs.to_owned(), mend: mend.into(), ..self }
+    }
+
+    fn missing(self, costs: &str, mend: impl Into<String>) -> Self {
+        Self { state: State::Missing, costs: costs.to_owned(), mend: mend.into(), ..self }
+    }
+}
+
+/// Everything, in the order in which it matters.
+pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
+    vec![
+        capabilities(machine),
+        af_packet(machine),
+        af_xdp(machine),
+        tun(machine),
+        namespaces(machine),
+        processor(machine, kernel),
+        cores(machine),
+        isolation(machine),
+        frequency(machine),
+        clock(machine),
+        memory(machine),
+        huge_pages(machine),
+        transparent(machine),
+        locked(machine),
+        files(machine),
+    ]
+}
+
+fn capabilities(machine: &Machine) -> Check {
+    let wanted = [(NET_ADMIN, "net_admin"), (NET_RAW, "net_raw"), (SYS_ADMIN, "sys_admin")];
+    let lacking: Vec<String> = wanted
+        .into_iter()
+        .filter(|(bit, _)| !machine.may(*bit))
+        .map(|(_, name)| format!("cap_{name}"))
+        .collect();
+    if lacking.is_empty() {
+        return ok("privileges", "net_admin, net_raw, sys_admin");
+    }
+    let check = ok("privileges", format!("without {}", lacking.join(", ")));
+    let mend = "run as root: sudo stoa run --config FILE";
+    if lacking == ["cap_sys_admin"] {
+        return check.better("no ports in other network namespaces", mend);
+    }
+    check.missing("no ports to devices of Linux; memif, pcap and generator work", mend)
+}
+
+fn af_packet(machine: &Machine) -> Check {
+    if machine.protocols.iter().any(|name| name == "PACKET") {
+        return ok("af-packet", "in the kernel");
+    }
+    ok("af-packet", "not in the kernel")
+        .missing("no packet-socket ports, which work with every device", "sudo modprobe af_packet")
+}
+
+fn af_xdp(machine: &Machine) -> Check {
+    if !machine.protocols.iter().any(|name| name == "XDP") {
+        return ok("af-xdp", format!("not in kernel {}", machine.kernel)).better(
+            "the slower packet socket: some 1,000 cycles a packet in and 2,400 out",
+            "use a kernel with CONFIG_XDP_SOCKETS, 5.10 or newer",
+        );
+    }
+    let found = format!("in kernel {}, generic for every device, native by driver", machine.kernel);
+    ok("af-xdp", found)
+}
+
+fn tun(machine: &Machine) -> Check {
+    match machine.tun {
+        (true, true) => ok("tap", "/dev/net/tun"),
+        (true, false) => ok("tap", "/dev/net/tun, not for this user").missing(
+            "no tap ports and no mirrors in Linux",
+            "run as root: sudo stoa run --config FILE",
+        ),
+        (false, _) => ok("tap", "no /dev/net/tun").missing(
+            "no tap ports and no mirrors in Linux",
+            "sudo modprobe tun; in a container: --device /dev/net/tun",
+        ),
+    }
+}
+
+fn namespaces(machine: &Machine) -> Check {
+    if machine.namespaces {
+        return ok("namespaces", "network namespaces");
+    }
+    ok("namespaces", "no network namespaces")
+        .missing("no `netns` for ports, no `stoa demo`", "use a kernel with CONFIG_NET_NS")
+}
+
+fn processor(machine: &Machine, kernel: &str) -> Check {
+    let more = ["avx512vbmi", "vaes", "gfni"].into_iter().filter(|flag| machine.has(&[flag]));
+    let found = format!("{}, kernel {kernel}", machine.processor);
+    if kernel == "avx512" {
+        let more: String = more.map(|flag| format!(", {flag}")).collect();
+        return ok("vectors", format!("{found} (F, BW, DQ, VL{more})"));
+    }
+    let lacking: Vec<_> = AVX512.into_iter().filter(|flag| !machine.has(&[flag])).collect();
+    let avx2 = if machine.has(&["avx2"]) { "AVX2 has no kernel of its own" } else { "no AVX2" };
+    let why =
+        if lacking.is_empty() { String::new() } else { format!(", without {}", lacking.join(" ")) };
+    ok("vectors", format!("{found}{why}; {avx2}")).better(
+        "all works, with some 60 cycles for a packet where AVX-512 took 43",
+        "take a processor with AVX-512: Skylake-SP, Ice Lake, Zen 4 or newer",
+    )
+}
+
+fn cores(machine: &Machine) -> Check {
+    let found = match machine.quota {
+        Some(quota) => {
+            format!("{} of {}, with a quota of {quota:.1}", machine.allowed, machine.cpus)
+        }
+        None => format!("{} of {}", machine.allowed, machine.cpus),
+    };
+    let check = ok("cores", found);
+    if machine.quota.is_some_and(|quota| quota < machine.allowed as f64) {
+        return check.better(
+            "when the quota is used up, packets wait up to 100 ms and are shed",
+            "give the container or service whole CPUs (cpuset) and no quota",
+        );
+    }
+    if machine.allowed < 2 {
+        return check.better(
+            "workers, control and everything else share one core",
+            "give it two or more cores",
+        );
+    }
+    check
+}
+
+fn isolation(machine: &Machine) -> Check {
+    let (isolated, tickless) = (count(&machine.isolated), count(&machine.tickless));
+    let found = match (isolated, tickless) {
+        (0, 0) => "no core is kept free".to_owned(),
+        (_, 0) => format!("isolcpus={}, which still tick", machine.isolated),
+        (0, _) => format!("nohz_full={}, which others share", machine.tickless),
+        _ => format!("isolcpus={} nohz_full={}", machine.isolated, machine.tickless),
+    };
+    let check = ok("isolation", found);
+    if isolated > 0 && tickless > 0 {
+        return check;
+    }
+    let last = machine.cpus.saturating_sub(1);
+    let cores = if last > 1 { format!("1-{last}") } else { last.to_string() };
+    check.better(
+        "other programs interrupt workers: now and then milliseconds of delay; felt by polling workers",
+        format!("add to the kernel command line: isolcpus={cores} nohz_full={cores}"),
+    )
+}
+
+fn frequency(machine: &Machine) -> Check {
+    match machine.governor.as_deref() {
+        None => ok("frequency", "the system does not say, as in most virtual machines"),
+        Some("performance") => ok("frequency", "governor performance"),
+        Some(other) => ok("frequency", format!("governor {other}")).better(
+            "a core that has slept begins slowly: more delay under little load",
+            "sudo cpupower frequency-set -g performance",
+        ),
+    }
+}
+
+fn clock(machine: &Machine) -> Check {
+    let steady = machine.has(&["constant_tsc", "nonstop_tsc"]);
+    let kind =
+        if steady { "an invariant time stamp counter" } else { "no invariant time stamp counter" };
+    let check = ok("clock", format!("{kind}, clock source {}", machine.clock));
+    if cfg!(target_arch = "x86_64") && !steady {
+        return check.better(
+            "cycles, rates and time-outs may be off when cores change their frequency",
+            "take a processor or virtual machine type with constant_tsc and nonstop_tsc",
+        );
+    }
+    if cfg!(target_arch = "x86_64") && machine.clock != "tsc" {
+        return check.better(
+            "asking for the time is a system call: some 200 ns instead of 20",
+            "kernel command line: clocksource=tsc tsc=reliable",
+        );
+    }
+    check
+}
+
+fn mib(kb: u64) -> String {
+    format!("{} MiB", kb / 1024)
+}
+
+fn memory(machine: &Machine) -> Check {
+    let (all, free) = machine.memory;
+    let check = ok("memory", format!("{} free of {}", mib(free), mib(all)));
+    if free < FOOTPRINT {
+        return check.missing(
+            "Stoa needs up to 300 MiB with its default tables and buffers",
+            "free some, or configure fewer workers/buffers",
+        );
+    }
+    check
+}
+
+fn huge_pages(machine: &Machine) -> Check {
+    let (size, all, free, promised) = machine.huge_pages;
+    let usable = free.saturating_sub(promised) * size;
+    let found = match (all, promised) {
+        (0, _) => "none reserved".to_owned(),
+        (_, 0) => format!("{free} of {all} free, {size} kB each"),
+        _ => format!("{free} of {all} free, {promised} of them promised, {size} kB each"),
+    };
+    let check = ok("huge pages", found);
+    if size > 0 && usable >= POOL {
+        return check;
+    }
+    let pages = POOL.div_ceil(size.max(1)) + 2;
+    check.better(
+        "buffers lie on transparent huge pages: as fast with few routes, more TLB misses with many",
+        format!("sudo sysctl vm.nr_hugepages={}", all + pages),
+    )
+}
+
+fn transparent(machine: &Machine) -> Check {
+    match machine.transparent.as_deref() {
+        Some(setting @ ("always" | "madvise")) => ok("transparent huge pages", setting),
+        other => {
+            let found = other.unwrap_or("not in the kernel");
+            ok("transparent huge pages", found).better(
+                "tables and buffers without reserved huge pages lie on pages of 4 kB",
+                "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+            )
+        }
+    }
+}
+
+fn locked(machine: &Machine) -> Check {
+    let found = match machine.limits.0 {
+        u64::MAX => "no limit".to_owned(),
+        bytes => mib(bytes / 1024),
+    };
+    let check = ok("locked memory", found);
+    // Kernels since 5.11 account AF_XDP and BPF to the control group; older ones to this limit.
+    if machine.limits.0 < 64 << 20 && older_than(&machine.kernel, (5, 11)) {
+        return check.better(
+            "af-xdp ports may be refused: this kernel counts their memory against the limit",
+            "ulimit -l unlimited, or LimitMEMLOCK=infinity in the service",
+        );
+    }
+    check
+}
+
+fn older_than(kernel: &str, version: (u32, u32)) -> bool {
+    let mut parts = kernel.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < version,
+        _ => false,
+    }
+}
+
+fn files(machine: &Machine) -> Check {
+    let found = match machine.limits.1 {
+        u64::MAX => "no limit".to_owned(),
+        files => files.to_string(),
+    };
+    let check = ok("open files", found);
+    if machine.limits.1 < 1024 {
+        return check.better(
+            "ports with many queues may find no descriptor left: some 4 for each queue",
+            "ulimit -n 65536, or LimitNOFILE=65536 in the service",
+        );
+    }
+    check
+}

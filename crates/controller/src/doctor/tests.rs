@@ -1,0 +1,111 @@
+//! Machines made of files: a good one, a poor one, and none at all.
+
+use super::*;
+
+const GOOD: &[(&str, &str)] = &[
+    (
+        "proc/cpuinfo",
+        "model name\t: Fast CPU\nflags\t\t: avx2 avx512f avx512bw avx512dq avx512vl vaes constant_tsc nonstop_tsc\n",
+    ),
+    ("proc/self/status", "CapEff:\t000001ffffffffff\nCpus_allowed_list:\t0-7\n"),
+    (
+        "proc/self/limits",
+        "Max locked memory         8388608              8388608              bytes\n\
+         Max open files            20000                20000                files\n",
+    ),
+    (
+        "proc/meminfo",
+        "MemTotal:       24684544 kB\nMemAvailable:   23000000 kB\nHugePages_Total:      64\n\
+         HugePages_Free:       64\nHugePages_Rsvd:        0\nHugepagesize:       2048 kB\n",
+    ),
+    ("proc/net/protocols", "protocol  size sockets\nPACKET    1\nXDP       1\nUDP       2\n"),
+    ("proc/sys/kernel/osrelease", "6.1.0-44-amd64\n"),
+    ("proc/self/ns/net", ""),
+    ("dev/net/tun", ""),
+    ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    ("sys/devices/system/cpu/online", "0-7\n"),
+    ("sys/devices/system/cpu/isolated", "1-7\n"),
+    ("sys/devices/system/cpu/nohz_full", "1-7\n"),
+    ("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n"),
+];
+
+fn made_of(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        let path = root.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    root
+}
+
+#[test]
+fn a_good_machine_has_nothing_to_mend() {
+    let root = made_of(GOOD);
+    for check in examine(root.path(), "avx512") {
+        assert_eq!((check.state, check.mend.as_str()), (State::Ok, ""), "{check:?}");
+    }
+}
+
+#[test]
+fn each_lack_is_told_with_its_cost_and_its_mend() {
+    for (file, content, name, state) in [
+        ("proc/self/status", "CapEff:\t0\nCpus_allowed_list:\t0-7\n", "privileges", State::Missing),
+        (
+            "proc/self/status",
+            "CapEff:\t1ffffffffff\nCpus_allowed_list:\t3\n",
+            "cores",
+            State::Better,
+        ),
+        ("proc/net/protocols", "XDP 1\n", "af-packet", State::Missing),
+        ("proc/net/protocols", "PACKET 1\n", "af-xdp", State::Better),
+        ("proc/meminfo", "MemTotal: 900000 kB\nMemAvailable: 9000 kB\n", "memory", State::Missing),
+        (
+            "proc/meminfo",
+            "MemTotal: 900000 kB\nHugepagesize: 2048 kB\n",
+            "huge pages",
+            State::Better,
+        ),
+        ("sys/fs/cgroup/cpu.max", "50000 100000\n", "cores", State::Better),
+        ("sys/devices/system/cpu/isolated", "\n", "isolation", State::Better),
+        (
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "powersave\n",
+            "frequency",
+            State::Better,
+        ),
+        (
+            "sys/kernel/mm/transparent_hugepage/enabled",
+            "always madvise [never]\n",
+            "transparent huge pages",
+            State::Better,
+        ),
+        ("proc/self/limits", "Max open files 64 64 files\n", "open files", State::Better),
+        ("proc/sys/kernel/osrelease", "5.10.0\n", "locked memory", State::Better),
+    ] {
+        let mut files = GOOD.to_vec();
+        files.push((file, content));
+        let root = made_of(&files);
+        let checks = examine(root.path(), "avx512");
+        let check = checks.iter().find(|check| check.name == name).unwrap();
+        assert_eq!(check.state, state, "{check:?}");
+        assert!(!check.costs.is_empty() && !check.mend.is_empty(), "{check:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_says_nothing_is_told_of_as_well() {
+    let root = made_of(&[]);
+    let checks = examine(root.path(), "scalar");
+    assert!(checks.iter().any(|check| check.state == State::Missing));
+    assert!(checks.iter().all(|check| !check.found.is_empty()), "{checks:?}");
+}
+
+#[test]
+fn lists_of_cpus_are_counted() {
+    for (list, cpus) in
+        [("", 0), ("0", 1), ("0-3,8", 5), ("3-1", 0), ("x", 0), ("0-99999999999", 0)]
+    {
+        assert_eq!(machine::count(list), cpus, "{list}");
+    }
+}
