@@ -137,6 +137,7 @@ pub fn wanted(
             ReversePath::Loose => v1::ReversePath::Loose,
         }
         .into(),
+        neighbor_limit: family.neighbor_limit,
     }
 }
 

@@ -245,6 +245,8 @@ pub struct Family {
     /// IPv4 alone has it.
     #[serde(rename = "stoa-ip:directed-broadcast", default)]
     pub directed_broadcast: bool,
+    #[serde(rename = "stoa-interfaces:neighbor-limit", default)]
+    pub neighbor_limit: u32,
 }
 
 #[derive(Debug, Deserialize)]

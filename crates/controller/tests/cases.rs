@@ -194,6 +194,9 @@ fn interface(interface: &v1::Interface) -> Value {
                 value[name] = true.into();
             }
         }
+        if family.neighbor_limit != 0 {
+            value["neighbor_limit"] = family.neighbor_limit.into();
+        }
         value
     };
     json!({

@@ -22,6 +22,10 @@ reasons! {
     VlanUnknown "vlan-unknown" "no sub-interface has these VLAN tags";
     InterfaceDown "interface-down" "the interface is administratively down";
     ArpMalformed "arp-malformed" "an ARP packet that is cut short or not Ethernet over IPv4";
+    ArpSenderMac "arp-sender-mac" "an ARP sender with the MAC address of a group, or none (RFC 1812 3.3.2)";
+    ArpSenderAddress "arp-sender-address" "an ARP sender with an address that no host may have";
+    ArpOffLink "arp-off-link" "an ARP sender that is in none of the networks of the interface";
+    ArpUnasked "arp-unasked" "an ARP reply to what nobody has asked";
     ArpLimited "arp-limited" "more ARP packets than the control budget allows";
     Ip4Disabled "ip4-disabled" "IPv4 is not enabled on the interface";
     Ip4Truncated "ip4-truncated" "shorter than an IPv4 header";
@@ -69,6 +73,16 @@ reasons! {
     Icmp6Malformed "icmp6-malformed" "an ICMPv6 message for us that is cut short or has a wrong checksum";
     Icmp6Ignored "icmp6-ignored" "an ICMPv6 message for us that needs no answer";
     NdMalformed "nd-malformed" "a neighbour discovery message that fails its checks (RFC 4861 7.1)";
+    NdHopLimit "nd-hop-limit" "neighbour discovery that passed a router: the hop limit is not 255 (RFC 4861 7.1)";
+    NdOption "nd-option" "an option of neighbour discovery that has length 0, is cut, or one of too many";
+    NdSource "nd-source" "neighbour discovery from a source that may not send it (RFC 4861 6.1, 7.1)";
+    NdDestination "nd-destination" "a solicitation from :: that goes to no solicited-node group (RFC 4861 7.1.1)";
+    NdTarget "nd-target" "neighbour discovery about a group (RFC 4861 7.1)";
+    NdSolicitedToGroup "nd-solicited-to-group" "an advertisement to all that claims to be an answer (RFC 4861 7.1.2)";
+    NdMacFromNobody "nd-mac-from-nobody" "a solicitation from :: that says where its sender is (RFC 4861 7.1.1)";
+    NdBadMac "nd-bad-mac" "neighbour discovery with the MAC address of a group, or none";
+    NdUnasked "nd-unasked" "an advertisement of somebody whom nobody has asked for (RFC 4861 7.2.5)";
+    LoopedBack "looped-back" "a frame of our own that the link gave back";
     NdLimited "nd-limited" "more neighbour discovery than the control budget allows";
     TcpNoListener "tcp-no-listener" "a TCP segment for ourselves: nothing listens";
     ReversePathStrict "reverse-path-strict" "the way back to the source does not lead through this interface (uRPF, RFC 3704 2.2)";

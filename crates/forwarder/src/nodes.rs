@@ -11,7 +11,7 @@ use crate::ip::{
     ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
     ip6_input, ip6_local, ip6_lookup, ip6_rewrite, redirect, reverse_path,
 };
-use crate::neighbor::{arp_input, nd_input, neighbor_resolve};
+use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::shared::Shared;
 
 /// The node that received frames go to.
@@ -55,6 +55,8 @@ nodes! {
     "icmp4-error" "tells senders why their packet cannot go on" icmp4_error::EDGES, icmp4_error::make;
     "icmp6-error" "tells IPv6 senders why their packet cannot go on"
         icmp6_error::EDGES, icmp6_error::make;
+    "neighbor-send" "sends packets that waited for a neighbour"
+        neighbor_send::EDGES, neighbor_send::make;
     "ip4-lookup" "routes IPv4 packets of features and of our own" ip4_lookup::EDGES, ip4_lookup::make;
     "ip6-lookup" "routes IPv6 packets of features and of our own" ip6_lookup::EDGES, ip6_lookup::make;
     "ip4-options" "records route and time in IPv4 options" ip4_options::EDGES, ip4_options::make;

@@ -68,6 +68,16 @@ pub struct InterfaceAddresses {
     pub vrf: u32,
 }
 
+impl InterfaceAddresses {
+    /// Whether one of the interface's IPv4 networks has the address.
+    pub fn is_on_link4(&self, address: Ipv4Addr) -> bool {
+        self.ip4.iter().any(|(own, length)| {
+            let mask = u32::MAX.checked_shl(32 - u32::from(*length)).unwrap_or(0);
+            (u32::from(*own) ^ u32::from(address)) & mask == 0
+        })
+    }
+}
+
 /// The addresses of all interfaces.
 #[derive(Clone, Debug, Default)]
 pub struct Addresses {

@@ -161,6 +161,18 @@ impl Plane {
             mend: table.mend(),
         };
         let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
+        let census = self.cache.census();
+        let shares = [
+            ("neighbors-unresolved", census.unresolved()),
+            ("neighbors-fullest", census.fullest()),
+        ];
+        limits.extend(shares.map(|(name, (used, limit))| LimitState {
+            name: name.to_owned(),
+            used: used as u64,
+            limit: limit as u64,
+            refused: 0,
+            mend: Table::Neighbors.mend(),
+        }));
         let books = self.conservation();
         limits.push(LimitState {
             name: "buffers".to_owned(),

@@ -8,6 +8,7 @@ use super::limits::Full;
 use super::plane::{Installed, Plane};
 use super::vrfs::Slot;
 use super::wanted::{Action, Interface, Path, Prefix, Route, Wanted, bits, network};
+use crate::neighbor::entry::Key;
 use crate::shared::Verdict;
 
 impl Plane {
@@ -118,24 +119,45 @@ impl Plane {
         }
     }
 
-    /// The paths that can be used now, as adjacencies with weights.
+    /// The paths that can be used now, as adjacencies with weights. A gateway that does
+    /// not answer is left out while another path is there: its flows go on elsewhere.
     fn usable(&self, keys: &[PathKey]) -> Vec<(u32, u16)> {
         let way = |key: &PathKey| {
             let interface = self.interface(key.interface).filter(|state| state.is_up)?;
-            let adjacency = match key.next_hop {
-                Some(next_hop) => self.cache.get(&(key.interface, next_hop))?.adjacency,
-                None if key.is_ip4 => interface.gleans.0,
-                None => interface.gleans.1,
+            let (adjacency, is_lost) = match key.next_hop {
+                Some(next_hop) => {
+                    let entry = self.cache.get(&(key.interface, next_hop))?;
+                    (entry.adjacency, entry.lost)
+                }
+                None if key.is_ip4 => (interface.gleans.0, false),
+                None => (interface.gleans.1, false),
             };
-            Some((adjacency, key.weight))
+            Some((is_lost, (adjacency, key.weight)))
         };
-        keys.iter().filter_map(way).collect()
+        let ways: Vec<_> = keys.iter().filter_map(way).collect();
+        let all_lost = ways.iter().all(|(is_lost, _)| *is_lost);
+        ways.into_iter().filter(|(is_lost, _)| all_lost || !is_lost).map(|(_, way)| way).collect()
+    }
+
+    /// A gateway was lost or came back: the sets of paths through it follow.
+    pub(super) fn refresh_sets_through(&mut self, (interface, address): Key) {
+        if self.cache.get(&(interface, address)).is_none_or(|entry| entry.pins == 0) {
+            return;
+        }
+        let is_it = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
+        // One path alone leads to its gateway whatever that does.
+        self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_it));
+        self.fib.settle();
     }
 
     /// Looks at all sets of paths through an interface again: what a link that comes
     /// or goes costs does not grow with the number of prefixes.
     pub(super) fn refresh_sets(&mut self, interface: u32) {
-        let through = |keys: &&Vec<PathKey>| keys.iter().any(|key| key.interface == interface);
+        self.refresh_sets_where(|keys| keys.iter().any(|key| key.interface == interface));
+    }
+
+    fn refresh_sets_where(&mut self, is_meant: impl Fn(&[PathKey]) -> bool) {
+        let through = |keys: &&Vec<PathKey>| is_meant(keys);
         let sets: Vec<Vec<PathKey>> = self.fib.sets.keys().filter(through).cloned().collect();
         for keys in sets {
             let hop = hop_of(&self.usable(&keys));

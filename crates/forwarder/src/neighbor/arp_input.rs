@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_wire::arp;
+use stoa_wire::arp::{self, ArpError};
 
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::IP4;
 use crate::punt::Class;
-use crate::shared::Shared;
+use crate::shared::{InterfaceAddresses, Shared};
 
 /// Nothing goes on from here.
 pub const EDGES: &[&str] = &[];
@@ -24,22 +24,42 @@ struct ArpInput {
 
 impl Node for ArpInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let index = vector.rx_if[lane];
             if self.shared.interface(index).flags() & IP4 == 0 {
                 vector.drop_lane(lane, Drop::Ip4Disabled.reason());
                 continue;
             }
-            let Ok(message) = arp::check(vector.bytes(lane)) else {
-                vector.drop_lane(lane, Drop::ArpMalformed.reason());
-                continue;
-            };
-            // Answers to our own questions must survive a flood of others' questions.
-            let is_known = || self.shared.familiar.may_know(index, message.sender().into());
-            let is_answer = message.is_reply() && is_known();
-            let class = if is_answer { Class::ArpAnswer } else { Class::Arp };
-            self.shared.budgets.punt(cx, vector, lane, class);
+            match self.class(vector.bytes(lane), index, addresses.of(index)) {
+                Ok(class) => self.shared.budgets.punt(cx, vector, lane, class),
+                Err(reason) => vector.drop_lane(lane, reason.reason()),
+            }
         }
         Next::Lanes
+    }
+}
+
+impl ArpInput {
+    /// The class of a packet that may be believed: a lie takes nothing of a budget.
+    fn class(
+        &self,
+        bytes: &[u8],
+        interface: u32,
+        own: Option<&InterfaceAddresses>,
+    ) -> Result<Class, Drop> {
+        let message = arp::check(bytes).map_err(|error| match error {
+            ArpError::BadSenderMac => Drop::ArpSenderMac,
+            ArpError::BadSenderAddress => Drop::ArpSenderAddress,
+            _ => Drop::ArpMalformed,
+        })?;
+        let sender = message.sender();
+        let is_known = self.shared.familiar.may_know(interface, sender.into());
+        // A gateway that the configuration names may be in no network of the interface.
+        if !message.is_probe() && !is_known && own.is_none_or(|own| !own.is_on_link4(sender)) {
+            return Err(Drop::ArpOffLink);
+        }
+        // Answers to our own questions must survive a flood of others' questions.
+        Ok(if message.is_reply() && is_known { Class::ArpAnswer } else { Class::Arp })
     }
 }

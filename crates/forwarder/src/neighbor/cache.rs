@@ -2,9 +2,12 @@
 //! says what to do. The [`crate::control`] thread does it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
 
+use super::census::{Census, Place, Side, Standing, side_of};
 use super::entry::{
-    DELAY_MS, Entry, FAILED_MS, FORGET_MS, Key, Millis, QUEUE, RETRANSMIT_MS, SOLICITS, State,
+    DELAY_MS, Entry, FAILED_MS, FORGET_MS, Key, Millis, QUEUE, REACHABLE_MS, RETRANSMIT_MS,
+    SOLICITS, State,
 };
 use crate::drops::Drop;
 use stoa_engine::Packet;
@@ -22,18 +25,37 @@ pub enum Act {
     Forget(Key),
 }
 
+/// Questions about unresolved neighbours in one tick: who scans a network must not fill
+/// the link with them. What is due and left out comes with the next tick.
+const QUESTIONS: usize = 256;
+/// Milliseconds after which the time that an answer is trusted is chosen anew (RFC 4861 6.3.4).
+const CHOOSE_MS: Millis = 3_600_000;
+
 /// Neighbours of all interfaces.
 pub struct Cache {
     entries: HashMap<Key, Entry>,
-    serials: HashMap<u64, Key>,
-    last_serial: u64,
-    limit: usize,
+    serials: HashMap<u32, Key>,
+    last_serial: u32,
+    census: Census,
+    /// How long an answer is trusted, and when that is chosen anew.
+    reachable: (Millis, Millis),
+}
+
+/// Between half and one and a half of REACHABLE_TIME.
+fn reachable_time(now: Millis) -> Millis {
+    REACHABLE_MS / 2 + RandomState::new().hash_one(now) % (REACHABLE_MS + 1)
 }
 
 impl Cache {
     /// Room for `limit` neighbours.
     pub fn new(limit: usize) -> Self {
-        Self { entries: HashMap::new(), serials: HashMap::new(), last_serial: 0, limit }
+        Self {
+            entries: HashMap::new(),
+            serials: HashMap::new(),
+            last_serial: 0,
+            census: Census::new(limit),
+            reachable: (reachable_time(0), CHOOSE_MS),
+        }
     }
 
     /// How many there are.
@@ -46,6 +68,16 @@ impl Cache {
         self.entries.is_empty()
     }
 
+    /// How many there are of each kind, and how many there may be.
+    pub fn census(&self) -> &Census {
+        &self.census
+    }
+
+    /// Milliseconds for which an answer is trusted now.
+    pub fn reachable_ms(&self) -> Millis {
+        self.reachable.0
+    }
+
     /// All neighbours in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter().collect::<BTreeMap<_, _>>().into_iter()
@@ -56,40 +88,67 @@ impl Cache {
         self.entries.get(key)
     }
 
-    /// One neighbour, to change.
+    /// One neighbour, to change all but its state.
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
         self.entries.get_mut(key)
     }
 
-    /// Whether another neighbour fits.
-    pub fn has_room(&self) -> bool {
-        self.entries.len() < self.limit
+    /// Changes the state of a neighbour.
+    pub fn change(&mut self, key: &Key, change: impl FnOnce(&mut Entry)) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let before = entry.standing();
+        change(entry);
+        self.census.count(key, entry.serial, Some(before), Some(entry.standing()));
     }
 
-    /// Who goes when the table is full: one that did not answer rather than one that
-    /// did, and never one that a route needs (RFC 6583 7.1). Looks at a bounded number.
-    pub fn victim(&self) -> Option<Key> {
+    /// Whether a neighbour fits, or which one makes room for it (RFC 6583 7.1). `limit`
+    /// is that of its interface and family, 0: the usual one. What the configuration
+    /// wants is bounded by the table alone.
+    pub fn place(&mut self, key: &Key, limit: usize, is_wanted: bool) -> Place {
+        let shortage = match self.census.shortage(key, limit, is_wanted) {
+            None => return Place::Free,
+            Some(shortage) => shortage,
+        };
+        let (entries, serials) = (&self.entries, &self.serials);
+        let may_go = |serial: u32, standing: Standing| {
+            let key = serials.get(&serial)?;
+            let entry = entries.get(key).filter(|entry| entry.standing() == standing)?;
+            Some((*key, entry.pins == 0))
+        };
+        let first = self.census.first(&shortage, may_go);
+        let idle = || self.idle(shortage.side).filter(|_| !shortage.unresolved_only);
+        first.or_else(idle).map_or(Place::Nowhere, Place::Of)
+    }
+
+    /// The neighbour of an interface and family that nobody has used for longest. Looks
+    /// at a bounded number.
+    fn idle(&self, side: Side) -> Option<Key> {
         const LOOKED_AT: usize = 1024;
-        let may_go = |entry: &Entry| entry.pins == 0 && entry.state != State::Permanent;
-        let looked_at = self.entries.iter().filter(|(_, entry)| may_go(entry)).take(LOOKED_AT);
-        let oldest =
-            looked_at.min_by_key(|(_, entry)| (entry.state.is_resolved(), entry.confirmed));
-        oldest.map(|(key, _)| *key)
+        let may_go = |(key, entry): &(&Key, &Entry)| {
+            side_of(key) == side && entry.pins == 0 && entry.state == State::Stale
+        };
+        let looked_at = self.entries.iter().filter(may_go).take(LOOKED_AT);
+        looked_at.min_by_key(|(_, entry)| entry.confirmed).map(|(key, _)| *key)
     }
 
-    /// A name that no neighbour has had.
-    pub fn serial(&mut self) -> u64 {
-        self.last_serial += 1;
-        self.last_serial
+    /// A name that no neighbour has.
+    pub fn serial(&mut self) -> u32 {
+        loop {
+            self.last_serial = self.last_serial.wrapping_add(1);
+            if self.last_serial != 0 && !self.serials.contains_key(&self.last_serial) {
+                return self.last_serial;
+            }
+        }
     }
 
     /// The neighbour of that name.
-    pub fn of_serial(&self, serial: u64) -> Option<&Key> {
+    pub fn of_serial(&self, serial: u32) -> Option<&Key> {
         self.serials.get(&serial)
     }
 
     /// Adds a neighbour that is not there yet.
     pub fn insert(&mut self, key: Key, entry: Entry) {
+        self.census.count(&key, entry.serial, None, Some(entry.standing()));
         self.serials.insert(entry.serial, key);
         self.entries.insert(key, entry);
     }
@@ -98,6 +157,7 @@ impl Cache {
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
         self.serials.remove(&entry.serial);
+        self.census.count(key, entry.serial, Some(entry.standing()), None);
         Some(entry)
     }
 
@@ -128,9 +188,14 @@ impl Cache {
         self.entries.values().map(|entry| entry.queue.len()).sum()
     }
 
-    /// What is due. `used` tells how many packets an adjacency has sent.
+    /// What is due, answers to those we know first: their refresh comes before
+    /// questions about strangers (RFC 6583 7.1). `used` tells how many packets an
+    /// adjacency has sent.
     pub fn tick(&mut self, now: Millis, used: impl Fn(u32) -> u64) -> Vec<Act> {
-        let mut acts = Vec::new();
+        if now >= self.reachable.1 {
+            self.reachable = (reachable_time(now), now + CHOOSE_MS);
+        }
+        let (mut acts, mut questions) = (Vec::new(), 0);
         for (key, entry) in &mut self.entries {
             if entry.state == State::Stale {
                 let sent = used(entry.adjacency);
@@ -139,12 +204,18 @@ impl Cache {
                     (entry.state, entry.deadline) = (State::Delay, now + DELAY_MS);
                 }
             }
-            if now >= entry.deadline
-                && let Some(act) = expire(key, entry, now, &used)
-            {
-                acts.push(act);
+            let asks = matches!(entry.state, State::Incomplete) && entry.tries < SOLICITS;
+            if now < entry.deadline || (asks && entry.pins == 0 && questions >= QUESTIONS) {
+                continue;
             }
+            questions += usize::from(asks);
+            let before = entry.standing();
+            acts.extend(expire(key, entry, now, &used));
+            self.census.count(key, entry.serial, Some(before), Some(entry.standing()));
         }
+        let serials = &self.serials;
+        self.census.tidy(|serial| serials.contains_key(&serial));
+        acts.sort_by_key(|act| matches!(act, Act::Solicit(_)));
         acts
     }
 }
@@ -165,6 +236,7 @@ fn expire(key: &Key, entry: &mut Entry, now: Millis, used: impl Fn(u32) -> u64) 
         }
         State::Incomplete | State::Probe => {
             (entry.state, entry.deadline, entry.tries) = (State::Failed, now + FAILED_MS, 0);
+            entry.lost = true;
             Some(Act::Fail(*key))
         }
         State::Reachable => {
@@ -192,7 +264,6 @@ fn expire(key: &Key, entry: &mut Entry, now: Millis, used: impl Fn(u32) -> u64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::neighbor::entry::REACHABLE_MS;
 
     const KEY: Key = (1, std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9)));
 
@@ -212,19 +283,70 @@ mod tests {
         assert_eq!(acts(&mut cache, 3000 + FAILED_MS, 0), [Act::Forget(KEY)]);
     }
 
+    fn key(last: u8) -> Key {
+        (1, std::net::IpAddr::from([10, 0, 0, last]))
+    }
+
+    fn add(cache: &mut Cache, key: Key, entry: Entry) {
+        let serial = cache.serial();
+        cache.insert(key, Entry { serial, ..entry });
+    }
+
     #[test]
-    fn who_does_not_answer_makes_room_first() {
-        let mut cache = Cache::new(3);
-        let key = |last| (1, std::net::IpAddr::from([10, 0, 0, last]));
-        cache.insert(key(1), Entry { serial: 1, ..Entry::new(5) });
-        cache.insert(key(2), Entry { serial: 2, state: State::Stale, ..Entry::new(1) });
-        cache.insert(key(3), Entry { serial: 3, pins: 1, ..Entry::new(0) });
-        assert!(!cache.has_room());
-        assert_eq!(cache.victim(), Some(key(1)));
-        cache.remove(&key(1));
-        assert_eq!(cache.victim(), Some(key(2)));
-        cache.remove(&key(2));
-        assert_eq!(cache.victim(), None);
+    fn a_scan_takes_no_place_from_those_who_answer() {
+        let mut cache = Cache::new(128);
+        for last in 0..10 {
+            add(&mut cache, key(last), Entry::new(0));
+            cache.change(&key(last), |entry| entry.confirm([2, 0, 0, 0, 0, last], 0, 1000));
+        }
+        // Half the table for one interface and family, a quarter of that unresolved.
+        for last in 10..200 {
+            match cache.place(&key(last), 0, false) {
+                Place::Free => {}
+                Place::Of(victim) => {
+                    assert_eq!(victim, key(last - 16), "the oldest that was not answered goes");
+                    cache.remove(&victim);
+                }
+                Place::Nowhere => panic!("there is room"),
+            }
+            add(&mut cache, key(last), Entry::new(u64::from(last)));
+        }
+        assert_eq!((cache.len(), cache.census().unresolved().0), (26, 16));
+        assert!((0..10).all(|last| cache.get(&key(last)).is_some()));
+        // Another interface has its own.
+        assert_eq!(cache.place(&(2, key(7).1), 0, false), Place::Free);
+    }
+
+    #[test]
+    fn who_never_answered_goes_first_then_who_is_idle_and_nobody_else() {
+        let mut cache = Cache::new(1000);
+        let place = |cache: &mut Cache| cache.place(&key(99), 4, false);
+        let stale = |at| Entry { state: State::Stale, proven: true, ..Entry::new(at) };
+        add(&mut cache, key(1), stale(1));
+        add(&mut cache, key(2), Entry { proven: false, ..stale(5) });
+        add(&mut cache, key(3), Entry { pins: 1, ..Entry::new(0) });
+        assert_eq!(place(&mut cache), Place::Free);
+        add(&mut cache, key(4), stale(3));
+        for goes in [2, 1, 4] {
+            assert_eq!(place(&mut cache), Place::Of(key(goes)));
+            cache.remove(&key(goes));
+            add(&mut cache, key(goes), Entry { state: State::Reachable, proven: true, ..stale(9) });
+        }
+        assert_eq!(place(&mut cache), Place::Nowhere);
+        assert_eq!(cache.place(&key(99), 4, true), Place::Free, "what is configured fits");
+    }
+
+    #[test]
+    fn refreshes_come_before_questions_and_those_are_few_at_a_time() {
+        let mut cache = Cache::new(100_000);
+        for at in 0..1000_u32 {
+            add(&mut cache, (1, std::net::IpAddr::V4(at.into())), Entry::new(0));
+        }
+        add(&mut cache, (2, key(1).1), Entry { state: State::Delay, ..Entry::new(0) });
+        let first = acts(&mut cache, 0, 0);
+        assert_eq!((first[0], first.len()), (Act::Probe((2, key(1).1)), QUESTIONS + 1));
+        let more: usize = (1..4).map(|at| acts(&mut cache, at, 0).len()).sum();
+        assert_eq!(first.len() + more, 1001, "each gets its turn");
     }
 
     #[test]
@@ -239,7 +361,7 @@ mod tests {
     fn a_used_neighbor_is_probed_and_an_unused_one_forgotten() {
         let mut cache = Cache::new(4);
         cache.insert(KEY, Entry::new(0));
-        cache.get_mut(&KEY).unwrap().confirm([2, 0, 0, 0, 0, 9], 0);
+        cache.get_mut(&KEY).unwrap().confirm([2, 0, 0, 0, 0, 9], 0, REACHABLE_MS);
         assert_eq!(acts(&mut cache, REACHABLE_MS, 7), []);
         assert_eq!(cache.get(&KEY).unwrap().state, State::Stale);
         assert_eq!(acts(&mut cache, REACHABLE_MS + 1, 7), []);

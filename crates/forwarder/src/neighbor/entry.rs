@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use stoa_engine::Packet;
 
+use super::census::Standing;
+
 /// An interface and an address on its link.
 pub type Key = (u32, IpAddr);
 
@@ -17,8 +19,11 @@ pub const QUEUE: usize = 16;
 pub const RETRANSMIT_MS: Millis = 1000;
 /// Questions before giving up: MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT.
 pub const SOLICITS: u8 = 3;
-/// How long an answer is trusted: REACHABLE_TIME.
+/// How long an answer is trusted, in the middle: REACHABLE_TIME. What is used is
+/// between half and one and a half of it (RFC 4861 6.3.2), see `Cache`.
 pub const REACHABLE_MS: Millis = 30_000;
+/// The longest time for which an answer is trusted.
+pub const LONGEST_REACHABLE_MS: Millis = REACHABLE_MS * 3 / 2;
 /// How long traffic may show that a stale neighbour lives: DELAY_FIRST_PROBE_TIME.
 pub const DELAY_MS: Millis = 5000;
 /// How long a neighbour that does not answer is left alone.
@@ -82,8 +87,12 @@ pub struct Entry {
     pub queue: VecDeque<Packet>,
     /// Routes that lead through it: it is kept while there are any.
     pub pins: u32,
-    /// Names the neighbour in the adjacencies made for it.
-    pub serial: u64,
+    /// Whether it has ever answered us: until then anybody may have made it up.
+    pub proven: bool,
+    /// Whether it stopped answering and has not come back: routes go round it.
+    pub lost: bool,
+    /// Names the neighbour in its adjacencies and in packets that wait for it; never 0.
+    pub serial: u32,
     /// The adjacency of the forwarding table.
     pub adjacency: u32,
     /// The next hop that stands for it.
@@ -110,6 +119,8 @@ impl Entry {
             tries: 0,
             queue: VecDeque::new(),
             pins: 0,
+            proven: false,
+            lost: false,
             serial: 0,
             adjacency: 0,
             next_hop: 0,
@@ -117,6 +128,16 @@ impl Entry {
             used: 0,
             carried: (0, 0),
             base: (0, 0),
+        }
+    }
+
+    /// How it counts in the census.
+    pub fn standing(&self) -> Standing {
+        match self.state {
+            State::Permanent => Standing::Proven,
+            state if !state.is_resolved() => Standing::Unresolved,
+            _ if self.proven => Standing::Proven,
+            _ => Standing::Hinted,
         }
     }
 
@@ -132,10 +153,11 @@ impl Entry {
         (self.base, self.used) = (new, new.0);
     }
 
-    /// Takes in that the neighbour has this MAC address.
-    pub fn confirm(&mut self, mac: [u8; 6], now: Millis) {
+    /// Takes in that the neighbour has this MAC address, which is trusted so long.
+    pub fn confirm(&mut self, mac: [u8; 6], now: Millis, reachable: Millis) {
         (self.mac, self.state) = (mac, State::Reachable);
-        (self.confirmed, self.deadline, self.tries) = (now, now + REACHABLE_MS, 0);
+        (self.confirmed, self.deadline, self.tries) = (now, now + reachable, 0);
+        (self.proven, self.lost) = (true, false);
     }
 
     /// Takes in a hint of a MAC address that nobody has confirmed (RFC 4861 7.2.3).
@@ -144,6 +166,6 @@ impl Entry {
             return;
         }
         (self.mac, self.state) = (mac, State::Stale);
-        (self.deadline, self.tries) = (now + FORGET_MS, 0);
+        (self.deadline, self.tries, self.lost) = (now + FORGET_MS, 0, false);
     }
 }

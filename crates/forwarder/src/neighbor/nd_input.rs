@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use stoa_engine::{Context, Next, Node, Vector};
-use stoa_wire::{ipv6, ndp};
+use stoa_wire::ipv6;
+use stoa_wire::ndp::{self, NdpError};
 
 use crate::drops::Drop;
 use crate::punt::Class;
@@ -38,7 +39,7 @@ impl Node for NdInput {
 fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
     let view = ipv6::check(bytes).map_err(|_| Drop::NdMalformed)?;
     let upper = view.upper().map_err(|_| Drop::NdMalformed)?;
-    match ndp::check(view.header(), upper.payload).map_err(|_| Drop::NdMalformed)? {
+    match ndp::check(view.header(), upper.payload).map_err(lie)? {
         ndp::Message::NeighborSolicitation(..) => Ok(Class::Nd),
         // Answers to our own questions must survive a flood of others' questions.
         ndp::Message::NeighborAdvertisement(message, _)
@@ -49,5 +50,20 @@ fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
         ndp::Message::NeighborAdvertisement(..) => Ok(Class::Nd),
         // Nobody here acts on routers' messages: they must not use up the budget.
         _ => Err(Drop::Icmp6Ignored),
+    }
+}
+
+/// The reason for each rule of RFC 4861 that a message breaks.
+fn lie(error: NdpError) -> Drop {
+    match error {
+        NdpError::BadHopLimit => Drop::NdHopLimit,
+        NdpError::BadChecksum => Drop::Icmp6Malformed,
+        NdpError::BadOption | NdpError::TooManyOptions => Drop::NdOption,
+        NdpError::BadSource => Drop::NdSource,
+        NdpError::BadDestination => Drop::NdDestination,
+        NdpError::BadTarget => Drop::NdTarget,
+        NdpError::SolicitedToGroup => Drop::NdSolicitedToGroup,
+        NdpError::MacFromNobody => Drop::NdMacFromNobody,
+        NdpError::Truncated | NdpError::NotNdp | NdpError::BadCode => Drop::NdMalformed,
     }
 }

@@ -28,6 +28,10 @@ impl Node for NeighborResolve {
             // Our own answers to link-local hosts all pass here: who pings us there must
             // not keep others from being resolved.
             let is_answer = vector.adjacency[lane] == NO_ADJACENCY;
+            // Ids of adjacencies are used again; the neighbour's name tells for whom the
+            // packet waits however long that takes. 0: for its destination.
+            let line = self.shared.adjacencies.get(vector.adjacency[lane]);
+            vector.hash[lane] = line.map_or(0, |line| line.context() as u32);
             let class = if is_answer { Class::OwnResolve } else { Class::Resolve };
             self.shared.budgets.punt(cx, vector, lane, class);
         }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use stoa_forwarder::neighbor::entry::{DELAY_MS, FAILED_MS, QUEUE, REACHABLE_MS, SOLICITS};
+use stoa_forwarder::neighbor::entry::{DELAY_MS, FAILED_MS, LONGEST_REACHABLE_MS, QUEUE, SOLICITS};
 use stoa_wire::arp;
 use stoa_wire::ethernet::Mac;
 
@@ -98,7 +98,7 @@ fn a_used_neighbor_is_asked_again_and_an_unused_one_is_not() {
     lab.send("west", [numbered(0)]);
     lab.send("east", [answer(host_mac(2))]);
     lab.forget();
-    lab.pass_time(Duration::from_millis(REACHABLE_MS + 100));
+    lab.pass_time(Duration::from_millis(LONGEST_REACHABLE_MS + 100));
     assert_eq!(state(&mut lab, host4(2)), "stale");
     lab.assert_silent();
     lab.send("west", [numbered(1)]);
@@ -169,16 +169,24 @@ fn lies_are_not_believed() {
     ];
     lab.send("east", lies);
     lab.assert_silent();
-    lab.assert_dropped(&[("address-conflict", 2)]);
+    lab.assert_dropped(&[("address-conflict", 2), ("arp-off-link", 1), ("arp-unasked", 1)]);
     // Addresses that no machine has, or whole groups, get no answer.
     for mac in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1]] {
         lab.send("east", [arp_request(mac, host4(2), our4(2))]);
         lab.assert_silent();
-        lab.assert_dropped(&[("arp-malformed", 1)]);
+        lab.assert_dropped(&[("arp-sender-mac", 1)]);
     }
-    // Somebody of another network on this link gets an answer, but no entry.
+    // Somebody of another network has no business on this link.
     lab.send("east", [arp_request(OTHER_MAC, host4(3), our4(2))]);
-    assert_eq!(lab.take("east").len(), 1);
+    lab.assert_silent();
+    lab.assert_dropped(&[("arp-off-link", 1)]);
+    // No host has such an address.
+    lab.send("east", [arp_request(OTHER_MAC, Ipv4Addr::new(224, 0, 0, 5), our4(2))]);
+    lab.assert_dropped(&[("arp-sender-address", 1)]);
+    // Our own words, from a link that gives everything back.
+    lab.send("east", [arp_request(our_mac(2), our4(2), host4(2))]);
+    lab.assert_silent();
+    lab.assert_dropped(&[("looped-back", 1)]);
     assert_eq!(lab.plane().list_neighbors().len(), 2, "only the configured ones");
 }
 
@@ -211,24 +219,49 @@ fn a_flood_of_arp_has_a_budget() {
 }
 
 #[test]
-fn a_full_neighbor_table_makes_room() {
+fn a_scan_of_the_network_leaves_those_who_answer_alone() {
     let mut lab = unknown_hosts();
-    let room = LIMITS.neighbors - 2;
-    let to = |n: usize| {
-        let address = Ipv4Addr::new(10, 0, 2, 10 + n as u8);
-        packet_from(1, &udp(host4(1), address, b""))
-    };
-    lab.send("west", (0..room + 5).map(to));
-    // The last five are asked for as well: five that have not answered go.
-    assert_eq!(lab.take("east").len(), room + 5);
-    lab.assert_dropped(&[("neighbor-table", 5)]);
-    assert_eq!(lab.plane().list_neighbors().len(), LIMITS.neighbors);
-    // All of them fail and are forgotten: there is room again.
-    lab.pass_time(Duration::from_secs(10));
-    assert_eq!(lab.plane().list_neighbors().len(), 2);
+    let to = |n: u8| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), &[n]));
+    lab.send("west", (2..10).map(to));
+    for n in 2..10 {
+        let address = Ipv4Addr::new(10, 0, 2, n);
+        lab.send("east", [arp_reply([2, 0xaa, 0, 0, 0, n], (our_mac(2), our4(2)), address)]);
+    }
     lab.forget();
-    lab.send("west", [to(0)]);
-    assert_eq!(lab.take("east").len(), 1);
+    // Sixteen may be unresolved; the oldest of them make room.
+    lab.send("west", (100..200).map(to));
+    assert_eq!(lab.take("east").len(), 100, "all are asked for");
+    lab.assert_dropped(&[("neighbor-table", 84)]);
+    let states = |lab: &mut Lab, state: &str| {
+        lab.plane().list_neighbors().iter().filter(|n| n.state == state).count()
+    };
+    assert_eq!((states(&mut lab, "reachable"), states(&mut lab, "incomplete")), (8, 16));
+    let limits = lab.plane().limits();
+    let unresolved = limits.iter().find(|limit| limit.name == "neighbors-unresolved").unwrap();
+    assert_eq!((unresolved.used, unresolved.limit), (16, LIMITS.neighbors as u64 / 2));
+    // Whoever answers in the middle of it is heard.
+    let late = Ipv4Addr::new(10, 0, 2, 199);
+    lab.send("east", [arp_reply(OTHER_MAC, (our_mac(2), our4(2)), late)]);
+    assert_eq!((lab.only("east").payload, state(&mut lab, late)), (vec![199], "reachable".into()));
+    // All the others fail and are forgotten: there is room again.
+    lab.pass_time(Duration::from_secs(10));
+    assert_eq!(lab.plane().list_neighbors().len(), 11);
+}
+
+#[test]
+fn an_interface_has_a_limit_of_its_own() {
+    let limited = World::new().port("west", 1).port("east", 2).host("west", 1);
+    let mut lab = Lab::new(&limited.with("east", |east| east.ip4.neighbor_limit = 3));
+    let address = |n: u8| Ipv4Addr::new(10, 0, 2, n);
+    for n in 10..15 {
+        let mac = [2, 0xaa, 0, 0, 0, n];
+        lab.send("west", [packet_from(1, &udp(host4(1), address(n), &[n]))]);
+        lab.send("east", [arp_reply(mac, (our_mac(2), our4(2)), address(n))]);
+    }
+    // Three answer and stay: nobody else gets a place.
+    let known: Vec<_> = (10..15).map(|n| state(&mut lab, address(n))).collect();
+    assert_eq!(known, ["reachable", "reachable", "reachable", "", ""]);
+    lab.assert_dropped(&[("arp-unasked", 2), ("neighbor-table", 2)]);
 }
 
 #[test]

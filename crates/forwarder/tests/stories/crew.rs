@@ -6,6 +6,8 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use stoa_forwarder::control::Limits;
+
 use crate::harness::*;
 
 fn hand_over(workers: usize) {
@@ -68,7 +70,9 @@ fn a_port_that_takes_no_more_is_counted() {
 fn a_pool_that_ran_dry_recovers() {
     let mut world = World::new().port("west", 1).port("east", 2).host("west", 1);
     world.0.workers.buffers = 512;
-    let mut lab = Lab::new(&world);
+    // Sixty may be unresolved.
+    let limits = Limits { neighbors: 1024, ..LIMITS };
+    let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
     // Packets wait for neighbours until hardly a plain buffer is left.
     let deadline = Instant::now() + Duration::from_secs(20);
     while lab.plane().conservation().buffers_free > 128 + u64::from(stoa_engine::pool::JUMBOS) {

@@ -142,18 +142,95 @@ fn lies_are_not_believed() {
         ],
     );
     lab.assert_silent();
-    lab.assert_dropped(&[("address-conflict", 1)]);
-    // A group has no place on the link, and what crossed a router is no neighbour's.
-    let mut far = question(Some(host_mac(2)));
-    far[14 + 7] = 254;
-    lab.send("east", [far]);
-    lab.assert_dropped(&[("nd-malformed", 1)]);
+    lab.assert_dropped(&[("address-conflict", 1), ("nd-unasked", 1)]);
     // From another network: answered, not remembered.
     let source = host6(9);
     lab.send("east", [solicitation((OTHER_MAC, to), (source, group), our6(2), Some(OTHER_MAC))]);
     assert_eq!(lab.only("east").destination, OTHER_MAC);
     assert_eq!(state(&mut lab, source), "");
     assert_eq!(lab.plane().list_neighbors().len(), 2, "only the configured ones");
+}
+
+/// Breaks a message after its Ethernet header and mends its checksum.
+fn broken(mut frame: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    change(&mut frame);
+    let (length, source) = ((frame.len() - 54) as u16, frame[22..38].to_vec());
+    frame[18..20].copy_from_slice(&length.to_be_bytes());
+    frame[56..58].fill(0);
+    let address = |bytes: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(bytes).unwrap());
+    let (source, destination) = (address(&source), address(&frame[38..54]));
+    let pseudo = stoa_wire::checksum::Pseudo::Ip6 { source, destination };
+    let sum = stoa_wire::checksum::sum(&frame[54..]) + pseudo.sum(58, length.into());
+    let sum = stoa_wire::checksum::finish(sum).to_be_bytes();
+    frame[56..58].copy_from_slice(&sum);
+    frame
+}
+
+#[test]
+fn each_lie_has_its_name() {
+    let mut lab = unknown_hosts();
+    lab.send("west", [numbered(0)]);
+    lab.forget();
+    let group = ipv6::solicited_node(our6(2));
+    let to = Mac::of_ip6_group(group).0;
+    let nobody = Ipv6Addr::UNSPECIFIED;
+    let ask = || question(Some(host_mac(2)));
+    let say = || answer(host_mac(2), flag::SOLICITED | flag::OVERRIDE);
+    let all = |flags| {
+        let macs = (host_mac(2), [0x33, 0x33, 0, 0, 0, 1]);
+        advertisement(macs, (host6(2), ipv6::ALL_NODES), (host6(2), flags), Some(host_mac(2)))
+    };
+    let probe =
+        |destination, mac| solicitation((host_mac(2), to), (nobody, destination), our6(2), mac);
+    let multicast: [u8; 6] = [1, 0, 0x5e, 0, 0, 1];
+    let lies: Vec<(&str, Vec<u8>)> = vec![
+        ("nd-hop-limit", broken(ask(), |f| f[21] = 254)),
+        ("nd-hop-limit", broken(say(), |f| f[21] = 64)),
+        ("nd-malformed", broken(ask(), |f| f[55] = 1)),
+        ("icmp6-malformed", {
+            let mut f = say();
+            f[60] ^= 1;
+            f
+        }),
+        ("nd-option", broken(ask(), |f| f[79] = 0)),
+        ("nd-option", broken(ask(), |f| f[79] = 9)),
+        ("nd-option", broken(say(), |f| f.extend([14, 0].repeat(4)))),
+        ("nd-target", broken(ask(), |f| f[62] = 0xff)),
+        ("nd-target", broken(say(), |f| f[62] = 0xff)),
+        ("nd-solicited-to-group", all(flag::SOLICITED | flag::OVERRIDE)),
+        ("nd-mac-from-nobody", probe(group, Some(host_mac(2)))),
+        ("nd-destination", probe(ipv6::ALL_NODES, None)),
+        ("nd-bad-mac", question(Some(multicast))),
+        ("nd-bad-mac", question(Some([0; 6]))),
+        ("nd-bad-mac", answer([0xff; 6], flag::SOLICITED | flag::OVERRIDE)),
+        // It answers, but does not say where it is.
+        (
+            "nd-unasked",
+            advertisement(
+                (host_mac(2), our_mac(2)),
+                (host6(2), our6(2)),
+                (host6(2), flag::SOLICITED),
+                None,
+            ),
+        ),
+        ("address-conflict", {
+            let ours = (our6(2), flag::OVERRIDE);
+            advertisement((OTHER_MAC, our_mac(2)), (host6(2), our6(2)), ours, Some(OTHER_MAC))
+        }),
+        ("looped-back", {
+            let macs = (our_mac(2), to);
+            solicitation(macs, (our6(2), group), our6(2), Some(our_mac(2)))
+        }),
+    ];
+    for (reason, lie) in lies {
+        lab.send("east", [lie.clone()]);
+        lab.assert_dropped(&[(reason, 1)]);
+        lab.assert_silent();
+        assert_eq!(state(&mut lab, host6(2)), "incomplete", "{reason}: {lie:02x?}");
+    }
+    // The truth is believed all the same.
+    lab.send("east", [say()]);
+    assert_eq!(state(&mut lab, host6(2)), "reachable");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
+
+use stoa_forwarder::neighbor::entry::LONGEST_REACHABLE_MS;
 
 use crate::harness::*;
 
@@ -92,6 +95,34 @@ fn with_all_paths_down_senders_are_told() {
     lab.plug("south", true);
     lab.forget();
     assert!(spread(&mut lab, "192.0.2.9").values().all(|port| *port == "south"));
+}
+
+#[test]
+fn a_gateway_that_falls_silent_loses_its_flows_until_it_answers() {
+    let mut world = world();
+    world.0.neighbors.retain(|(name, _), _| name != "north");
+    let mut lab = Lab::new(&world);
+    let answer = || arp_reply(host_mac(3), (our_mac(3), our4(3)), host4(3));
+    lab.send("north", [answer()]);
+    lab.forget();
+    let before = spread(&mut lab, "192.0.2.9");
+    assert!(before.values().any(|port| *port == "north"));
+    // Its link stays up, but it answers no more: used, doubted, asked, given up.
+    lab.pass_time(Duration::from_millis(LONGEST_REACHABLE_MS + 100));
+    assert!(spread(&mut lab, "192.0.2.9") == before);
+    lab.pass_time(Duration::from_secs(9));
+    lab.forget();
+    let without = spread(&mut lab, "192.0.2.9");
+    for (flow, port) in &before {
+        assert!(without[flow] != "north" && (*port == "north" || without[flow] == *port));
+    }
+    lab.assert_dropped(&[]);
+    lab.pass_time(Duration::from_secs(30));
+    assert!(spread(&mut lab, "192.0.2.9") == without, "it is asked for, and not used, meanwhile");
+    lab.send("north", [answer()]);
+    lab.forget();
+    assert!(spread(&mut lab, "192.0.2.9").values().any(|port| *port == "north"));
+    lab.assert_dropped(&[]);
 }
 
 #[test]

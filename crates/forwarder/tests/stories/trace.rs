@@ -143,7 +143,7 @@ fn a_packet_that_waits_for_its_neighbour_is_followed_through_the_control_thread(
     assert_eq!(lab.only_traced().outcome, punted);
     lab.send("east", [arp_reply(host_mac(2), (our_mac(2), our4(2)), host4(2))]);
     let packet = lab.only_traced();
-    assert!(way(&packet).contains(&("control", "to ip4-rewrite, from the control thread")));
+    assert!(way(&packet).contains(&("control", "to neighbor-send, from the control thread")));
     assert_eq!(packet.outcome, "sent on east");
 }
 

@@ -15,24 +15,28 @@ use crate::control::vrfs::Slot;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::neighbor::cache::Act;
+use crate::neighbor::census::Place;
 use crate::neighbor::entry::{Entry, Key, RETRANSMIT_MS, State};
 
 impl Plane {
-    /// Adds a neighbour with its adjacency, next hop and host route.
-    pub(super) fn add_neighbor(&mut self, key: Key, is_pinned: bool) -> Result<(), Full> {
-        if !self.cache.has_room() {
-            match self.cache.victim() {
-                Some(victim) => {
-                    let queue = self.cache.get_mut(&victim).map(|e| std::mem::take(&mut e.queue));
-                    for _ in queue.into_iter().flatten() {
-                        self.drop_here(Drop::NeighborTable);
-                    }
-                    self.forget(victim);
+    /// Adds a neighbour with its adjacency, next hop and host route. `is_wanted`: the
+    /// configuration needs it.
+    pub(super) fn add_neighbor(&mut self, key: Key, is_wanted: bool) -> Result<(), Full> {
+        let state = self.interface(key.0);
+        let family = state.map(|s| if key.1.is_ipv4() { &s.wanted.ip4 } else { &s.wanted.ip6 });
+        let limit = family.map_or(0, |family| family.neighbor_limit as usize);
+        match self.cache.place(&key, limit, is_wanted) {
+            Place::Free => {}
+            Place::Of(victim) => {
+                let queue = self.cache.get_mut(&victim).map(|e| std::mem::take(&mut e.queue));
+                for _ in queue.into_iter().flatten() {
+                    self.drop_here(Drop::NeighborTable);
                 }
-                None => {
-                    let why = format!("all {} neighbours are in use", self.limits.neighbors);
-                    return Err(self.fib.refusals.full(Table::Neighbors, why));
-                }
+                self.forget(victim);
+            }
+            Place::Nowhere => {
+                let why = "the neighbour table has no room for another on this interface";
+                return Err(self.fib.refusals.full(Table::Neighbors, why));
             }
         }
         let mut entry = Entry::new(self.now());
@@ -47,7 +51,6 @@ impl Plane {
                 return Err(full);
             }
         }
-        entry.pins = u32::from(is_pinned);
         self.cache.insert(key, entry);
         self.shared.familiar.add(key.0, key.1);
         self.add_host_route(key);
@@ -142,7 +145,7 @@ impl Plane {
             _ => None,
         };
         let rewrite = rewrite.unwrap_or_default();
-        Adjacency { interface: key.0, mtu, kind, context: entry.serial, rewrite }
+        Adjacency { interface: key.0, mtu, kind, context: entry.serial.into(), rewrite }
     }
 
     /// Gives a neighbour a new adjacency of a kind.
@@ -167,6 +170,7 @@ impl Plane {
     /// A neighbour has a MAC address now: packets that waited go.
     pub(super) fn resolved(&mut self, key: Key) {
         self.turn(key, AdjacencyKind::Complete);
+        self.refresh_sets_through(key);
         let Some(entry) = self.cache.get_mut(&key) else { return };
         for packet in std::mem::take(&mut entry.queue) {
             self.release(key, packet);
@@ -175,9 +179,8 @@ impl Plane {
 
     pub(super) fn release(&mut self, key: Key, mut packet: Packet) {
         let Some(entry) = self.cache.get(&key) else { return };
-        packet.adjacency = entry.adjacency;
-        let node = if key.1.is_ipv4() { "ip4-rewrite" } else { "ip6-rewrite" };
-        self.inject(packet, node);
+        (packet.adjacency, packet.hash) = (entry.adjacency, entry.serial);
+        self.inject(packet, "neighbor-send");
     }
 
     /// Does what is due about neighbours.
@@ -217,6 +220,7 @@ impl Plane {
 
     pub(super) fn failed(&mut self, key: Key) {
         self.turn(key, AdjacencyKind::Drop);
+        self.refresh_sets_through(key);
         let Some(entry) = self.cache.get_mut(&key) else { return };
         let node = if key.1.is_ipv4() { "icmp4-error" } else { "icmp6-error" };
         for mut packet in std::mem::take(&mut entry.queue) {
@@ -244,7 +248,12 @@ impl Plane {
         let key = (interface, address);
         match self.cache.get_mut(&key) {
             Some(entry) => entry.pins += 1,
-            None => self.add_neighbor(key, true)?,
+            None => {
+                self.add_neighbor(key, true)?;
+                if let Some(entry) = self.cache.get_mut(&key) {
+                    entry.pins = 1;
+                }
+            }
         }
         Ok(())
     }
@@ -258,11 +267,11 @@ impl Plane {
     /// Fixes a neighbour's MAC address.
     pub(in crate::control) fn set_permanent(&mut self, key: Key, mac: [u8; 6]) -> Result<(), Full> {
         if self.cache.get(&key).is_none() {
-            self.add_neighbor(key, false)?;
+            self.add_neighbor(key, true)?;
         }
-        if let Some(entry) = self.cache.get_mut(&key) {
-            (entry.state, entry.mac) = (State::Permanent, mac);
-        }
+        self.cache.change(&key, |entry| {
+            (entry.state, entry.mac, entry.lost) = (State::Permanent, mac, false);
+        });
         self.resolved(key);
         Ok(())
     }
@@ -270,8 +279,10 @@ impl Plane {
     /// A fixed neighbour becomes one like all others: it is asked for anew.
     pub(in crate::control) fn unset_permanent(&mut self, key: Key) {
         let now = self.now();
-        if let Some(entry) = self.cache.get_mut(&key) {
-            (entry.state, entry.tries, entry.deadline) = (State::Incomplete, 0, now);
+        if self.cache.get(&key).is_some() {
+            self.cache.change(&key, |entry| {
+                (entry.state, entry.tries, entry.deadline) = (State::Incomplete, 0, now);
+            });
             self.turn(key, AdjacencyKind::Incomplete);
         }
     }
@@ -280,7 +291,7 @@ impl Plane {
     pub(in crate::control) fn forget_learnt(&mut self, interface: u32) {
         let now = self.now();
         for key in self.cache.of_interface(interface) {
-            let Some(entry) = self.cache.get_mut(&key) else { continue };
+            let Some(entry) = self.cache.get(&key) else { continue };
             if entry.state == State::Permanent {
                 continue;
             }
@@ -288,8 +299,11 @@ impl Plane {
                 self.forget(key);
                 continue;
             }
-            (entry.state, entry.tries) = (State::Incomplete, 0);
-            entry.deadline = now + RETRANSMIT_MS;
+            self.cache.change(&key, |entry| {
+                (entry.state, entry.tries) = (State::Incomplete, 0);
+                (entry.deadline, entry.lost) = (now + RETRANSMIT_MS, false);
+            });
+            let Some(entry) = self.cache.get_mut(&key) else { continue };
             for _ in entry.queue.drain(..) {
                 self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
             }

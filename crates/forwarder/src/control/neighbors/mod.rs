@@ -2,6 +2,7 @@
 //! done, and the adjacencies that come of it.
 
 mod acting;
+mod hearing;
 mod learning;
 
 use std::net::IpAddr;

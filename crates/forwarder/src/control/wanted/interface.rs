@@ -152,5 +152,6 @@ fn family(family: Option<&v1::Family>, is_ip4: bool, place: &str, reasons: &mut 
         reverse_path: given.reverse_path as u32 & 3,
         redirects: given.redirects,
         directed_broadcast: given.directed_broadcast,
+        neighbor_limit: given.neighbor_limit,
     }
 }

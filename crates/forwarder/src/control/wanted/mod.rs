@@ -73,6 +73,8 @@ pub struct Family {
     pub redirects: bool,
     /// Whether packets to the broadcast address of a network here are sent to all (RFC 2644).
     pub directed_broadcast: bool,
+    /// Neighbours at most; 0: as usual.
+    pub neighbor_limit: u32,
 }
 
 /// An interface.

@@ -1,0 +1,156 @@
+//! What the control thread hears of neighbours: ARP and neighbour discovery, and what
+//! of it is believed. A lie is dropped by name; the checks that need no state were done
+//! by `arp-input` and `nd-input`.
+
+use std::net::IpAddr;
+
+use stoa_engine::Packet;
+use stoa_wire::ndp_options::Options;
+use stoa_wire::{arp, ipv6, ndp};
+
+use crate::control::plane::Plane;
+use crate::drops::Drop;
+use crate::neighbor::entry::{FORGET_MS, Key, Millis, State};
+
+/// Time between two words in the log about an address that somebody else has.
+const CONFLICT_PAUSE_MS: Millis = 60_000;
+
+impl Plane {
+    /// ARP: answer who asks for us, learn who speaks to us (RFC 826, RFC 5227).
+    pub(in crate::control) fn arp(&mut self, packet: &Packet) {
+        let interface = packet.rx_if;
+        let Ok(message) = arp::check(packet.bytes()) else { return };
+        let Some(state) = self.interface(interface) else { return };
+        if message.sender_mac.0 == state.link.mac {
+            return self.drop_here(Drop::LoopedBack);
+        }
+        let sender = IpAddr::V4(message.sender());
+        let asks_us = self.is_ours(interface, IpAddr::V4(message.target()));
+        if self.is_ours(interface, sender) {
+            return self.conflict(sender, &message.sender_mac.to_string());
+        }
+        let is_known = self.cache.get(&(interface, sender)).is_some();
+        if message.is_reply() && !message.is_announcement() && !is_known {
+            return self.drop_here(Drop::ArpUnasked);
+        }
+        // An announcement changes who is known and adds nobody (RFC 5227 3, RFC 826).
+        let is_new = asks_us && message.is_request();
+        if !message.is_probe() && self.is_on_link(interface, sender) && (is_new || is_known) {
+            let is_answer = message.is_reply() && !message.is_announcement();
+            self.learn((interface, sender), message.sender_mac.0, is_answer);
+        }
+        if asks_us && message.is_request() {
+            let reply = self.interface(interface).map(|state| state.link.arp_reply(message));
+            self.send_frame(interface, &reply.unwrap_or_default());
+        }
+    }
+
+    /// Neighbour discovery: the same for IPv6 (RFC 4861 7.2).
+    pub(in crate::control) fn nd(&mut self, packet: &Packet) {
+        let Ok(view) = ipv6::check(packet.bytes()) else { return };
+        let Ok(upper) = view.upper() else { return };
+        match ndp::check(view.header(), upper.payload) {
+            Ok(ndp::Message::NeighborSolicitation(message, options)) => {
+                self.solicited(packet.rx_if, view.source().into(), message, options);
+            }
+            Ok(ndp::Message::NeighborAdvertisement(message, options)) => {
+                self.advertised(packet.rx_if, message, options);
+            }
+            _ => {}
+        }
+    }
+
+    /// Somebody asks for an address (RFC 4861 7.2.3).
+    fn solicited(
+        &mut self,
+        interface: u32,
+        source: IpAddr,
+        message: &ndp::Neighbor,
+        options: Options<'_>,
+    ) {
+        let target = message.target();
+        let IpAddr::V6(to) = source else { return };
+        let mac = options.source_mac();
+        let Some(state) = self.interface(interface) else { return };
+        if mac.is_some_and(|mac| mac.0 == state.link.mac) {
+            return self.drop_here(Drop::LoopedBack);
+        }
+        if mac.is_some_and(|mac| !mac.is_unicast()) {
+            return self.drop_here(Drop::NdBadMac);
+        }
+        if !self.is_ours(interface, IpAddr::V6(target)) {
+            return self.drop_here(Drop::Icmp6Ignored);
+        }
+        if self.is_ours(interface, source) {
+            let mac = mac.map_or("unknown".to_owned(), |mac| mac.to_string());
+            return self.conflict(source, &mac);
+        }
+        if let Some(mac) = mac
+            && self.is_on_link(interface, source)
+        {
+            self.learn((interface, source), mac.0, false);
+        }
+        let Some(state) = self.interface(interface) else { return };
+        let known = self.cache.get(&(interface, source));
+        let known = known.filter(|entry| entry.state.is_resolved()).map(|entry| entry.mac);
+        let at = mac.map(|mac| mac.0).or(known);
+        let reply = state.link.advertise(target, to, at.unwrap_or_default());
+        if at.is_some() || to.is_unspecified() {
+            self.send_frame(interface, &reply);
+        } else {
+            // Who asks does not say where to answer: ask back (RFC 4861 7.2.4).
+            let header = state.link.header([0; 6], 0).len();
+            self.send_packet(interface, reply.get(header..).unwrap_or_default());
+        }
+    }
+
+    /// Somebody says where an address is (RFC 4861 7.2.5).
+    fn advertised(&mut self, interface: u32, message: &ndp::Neighbor, options: Options<'_>) {
+        let key: Key = (interface, IpAddr::V6(message.target()));
+        let told = options.target_mac();
+        if told.is_some_and(|mac| !mac.is_unicast()) {
+            return self.drop_here(Drop::NdBadMac);
+        }
+        let Some(state) = self.interface(interface) else { return };
+        let is_looped = told.is_some_and(|mac| mac.0 == state.link.mac);
+        if self.is_ours(interface, key.1) {
+            let mac = told.map_or("unknown".to_owned(), |mac| mac.to_string());
+            return match is_looped {
+                true => self.drop_here(Drop::LoopedBack),
+                false => self.conflict(key.1, &mac),
+            };
+        }
+        let now = self.now();
+        let Some(entry) = self.cache.get(&key) else {
+            return self.drop_here(Drop::NdUnasked);
+        };
+        let is_resolved = entry.state.is_resolved();
+        let mac = match told {
+            Some(mac) => mac.0,
+            None if is_resolved => entry.mac,
+            // It does not say where it is, and nobody knows (RFC 4861 7.2.5).
+            None => return self.drop_here(Drop::NdUnasked),
+        };
+        let is_other = is_resolved && entry.mac != mac;
+        if !is_other || message.has(ndp::flag::OVERRIDE) {
+            return self.learn(key, mac, message.has(ndp::flag::SOLICITED));
+        }
+        // Somebody speaks for it but would not take its place: what we know is doubtful.
+        self.cache.change(&key, |entry| {
+            if entry.state == State::Reachable {
+                (entry.state, entry.deadline) = (State::Stale, now + FORGET_MS);
+            }
+        });
+    }
+
+    /// Somebody else has one of our addresses: counted each time, said once a minute,
+    /// or whoever does it could fill the log.
+    fn conflict(&mut self, address: IpAddr, mac: &str) {
+        self.drop_here(Drop::AddressConflict);
+        let now = self.now();
+        if self.conflict_said.is_none_or(|said| now >= said + CONFLICT_PAUSE_MS) {
+            self.conflict_said = Some(now);
+            tracing::warn!(%address, mac, "somebody else has our address");
+        }
+    }
+}

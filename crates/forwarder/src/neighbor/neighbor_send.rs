@@ -1,0 +1,35 @@
+//! `neighbor-send`: packets that waited for a neighbour go to it, by the adjacency that
+//! it had when they were let go. The worker may come to them later: when that adjacency
+//! is somebody else's by then, they are routed anew.
+
+use std::sync::Arc;
+
+use stoa_engine::{Context, Next, Node, Vector};
+
+use crate::shared::Shared;
+
+/// Where packets go from here.
+pub const EDGES: &[&str] = &["ip4-rewrite", "ip6-rewrite", "ip4-lookup", "ip6-lookup"];
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(NeighborSend { shared: shared.clone() })
+}
+
+struct NeighborSend {
+    shared: Arc<Shared>,
+}
+
+impl Node for NeighborSend {
+    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        for lane in 0..vector.len() {
+            // The `hash` column holds the neighbour's name: see `control/neighbors`.
+            let line = self.shared.adjacencies.get(vector.adjacency[lane]);
+            let is_still_its =
+                line.is_some_and(|line| line.context() == u64::from(vector.hash[lane]));
+            let is_ip4 = vector.bytes(lane).first().is_some_and(|byte| byte >> 4 == 4);
+            vector.next[lane] = u16::from(!is_ip4) + if is_still_its { 0 } else { 2 };
+        }
+        Next::Lanes
+    }
+}
