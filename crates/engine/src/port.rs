@@ -111,6 +111,13 @@ pub trait Port: Send {
     /// block. The first call usually answers [`PortEvent::Up`].
     fn service(&mut self) -> Vec<PortEvent>;
 
+    /// The operator sets the port up (as it is when it was opened) or down. Down, it gives its
+    /// link up and takes none; the next [`Self::service`] tells. A port that shares its link
+    /// with nobody stays as it is: nothing is sent or received by an interface that is down.
+    fn set_enabled(&mut self, enabled: bool) {
+        let _ = enabled;
+    }
+
     /// Frames that the port shed before we could see them, since it was opened.
     fn missed(&self) -> u64 {
         0

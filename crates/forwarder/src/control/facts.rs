@@ -61,8 +61,8 @@ impl Plane {
         let families = [&state.wanted.ip4, &state.wanted.ip6];
         let addresses = families.iter().flat_map(|family| &family.addresses);
         let detail = port.map(|port| match port.is_up {
-            true => port.port.detail(),
-            false => port.why_down.clone(),
+            false if !port.why_down.is_empty() => port.why_down.clone(),
+            _ => port.port.detail(),
         });
         v1::InterfaceState {
             name: state.name.clone(),

@@ -62,16 +62,20 @@ impl Plane {
             None => index,
         };
         let owner = wanted.parent.as_deref().unwrap_or(name);
-        let Some(port) = self.ports.get(owner) else {
+        let Some(port) = self.ports.get_mut(owner) else {
             return Err(Full::of(Table::Interfaces, format!("{owner} has no port")));
         };
-        let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
-        let mac = wanted.mac.or(parent_mac).unwrap_or_else(|| port.port.mac());
+        if base == index {
+            port.port.set_enabled(wanted.enabled);
+        }
+        let (own_mac, port_up) = (port.port.mac(), port.is_up);
         let most = port.port.mtu().min(u16::MAX.into()) as u16;
+        let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
+        let mac = wanted.mac.or(parent_mac).unwrap_or(own_mac);
         let mtu =
             |family: &wanted::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.wanted.enabled);
-        let is_up = wanted.enabled && parent_up && port.is_up;
+        let is_up = wanted.enabled && parent_up && port_up;
         let no_vrf = || Full::of(Table::Vrfs, format!("there is no VRF {:?}", wanted.vrf));
         let vrf = self.vrfs.slot_of(&wanted.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: wanted.tags.clone(), is_router: wanted.ip6.forwarding };

@@ -30,7 +30,7 @@ impl Plane {
             interface,
             is_up: false,
             queues: (0, 0),
-            why_down: "not up yet".to_owned(),
+            why_down: String::new(),
         })
     }
 

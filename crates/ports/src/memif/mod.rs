@@ -4,6 +4,8 @@
 //! memory and rings; then `rx` and `tx` copy frames between the rings and the pool.
 //! A peer that lies loses its own frames, or the link, which then starts anew.
 
+#[cfg(fuzzing)]
+pub mod by_fuzzer;
 mod doorbell;
 mod lobby;
 mod master;
@@ -48,6 +50,8 @@ const REGIONS_MAX: u16 = 256;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a slave waits before it tries again.
 const RETRY: Duration = Duration::from_millis(500);
+/// What a peer is told while the operator wants no link.
+const DISABLED: &str = "the interface is disabled";
 /// Messages that are heard in one turn: a whole handshake.
 const MESSAGES: usize = 512;
 
@@ -104,6 +108,8 @@ pub struct Memif {
     settings: Settings,
     role: Role,
     state: State,
+    /// Whether the operator wants the link.
+    enabled: bool,
     /// The detail as long as nobody came.
     alone: String,
     detail: String,
@@ -132,7 +138,7 @@ pub fn open(config: &MemifConfig) -> Result<Memif, OpenError> {
     };
     let state = State::Alone(Instant::now());
     let (mac, detail) = (link::mac(config.mac), alone.clone());
-    Ok(Memif { mac, settings, role, state, alone, detail, left_out: 0 })
+    Ok(Memif { mac, settings, role, state, enabled: true, alone, detail, left_out: 0 })
 }
 
 fn settings(config: &MemifConfig) -> Result<Settings, OpenError> {
@@ -208,6 +214,13 @@ impl Handshake {
 }
 
 impl Memif {
+    /// A port that is in talks already.
+    #[cfg(fuzzing)]
+    fn talking(role: Role, settings: Settings, state: State) -> Self {
+        let (mac, alone, detail) = (link::mac(None), String::new(), String::new());
+        Self { mac, settings, role, state, enabled: true, alone, detail, left_out: 0 }
+    }
+
     /// Begins talks with a peer, when there is one.
     fn find_peer(&mut self, again: Instant) -> Result<Option<Handshake>, Ended> {
         match &self.role {
@@ -236,19 +249,41 @@ impl Memif {
         Ok(())
     }
 
-    /// One peer for each id: whoever comes now comes too late.
-    fn turn_away(&self) {
+    /// Sends whoever comes away.
+    fn turn_away(&self, why: &str) {
         if let Role::Master(seat) = &self.role
             && let Some(late) = seat.next()
         {
-            late.channel.say_goodbye("the id is in use");
+            late.channel.say_goodbye(why);
         }
+    }
+
+    /// Gives up the link, because the operator set the interface down.
+    fn rest(&mut self, state: State) -> (State, Option<PortEvent>) {
+        self.turn_away(DISABLED);
+        let event = match state {
+            State::Alone(again) => return (State::Alone(again), None),
+            State::Talking(handshake, _) => {
+                handshake.channel().say_goodbye(DISABLED);
+                None
+            }
+            State::Up(channel, link) => {
+                channel.say_goodbye(DISABLED);
+                self.left_out += link.left_out.load(Ordering::Relaxed);
+                Some(PortEvent::Down(DISABLED.into()))
+            }
+        };
+        (State::Alone(Instant::now()), event)
     }
 
     /// Goes one step; returns the new state and, when the link changed, what to tell.
     fn step(&mut self, state: State) -> (State, Option<PortEvent>) {
+        if !self.enabled {
+            return self.rest(state);
+        }
         if !matches!(state, State::Alone(_)) {
-            self.turn_away();
+            // One peer for each id: whoever comes now comes too late.
+            self.turn_away("the id is in use");
         }
         let later = || State::Alone(Instant::now() + RETRY);
         match state {
@@ -327,6 +362,12 @@ impl Port for Memif {
         let (state, event) = self.step(state);
         self.state = state;
         event.into_iter().collect()
+    }
+
+    fn set_enabled(&mut self, enabled: bool) {
+        if std::mem::replace(&mut self.enabled, enabled) != enabled {
+            self.detail = if enabled { self.alone.clone() } else { DISABLED.into() };
+        }
     }
 
     fn missed(&self) -> u64 {

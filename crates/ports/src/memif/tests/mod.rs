@@ -2,6 +2,7 @@
 //! port serves the next one.
 
 mod handshakes;
+mod lives;
 mod rings;
 mod sockets;
 

@@ -1,0 +1,140 @@
+//! Links that come and go: any number of times, at any step, in any order, and as the
+//! operator wants.
+
+use super::*;
+
+/// Services both until both are up.
+fn join(one: &mut Hero, other: &mut Hero) {
+    until("both are up", || {
+        one.service();
+        other.service();
+        (one.queues.is_some() && other.queues.is_some()).then_some(())
+    });
+    (one.down, other.down) = (None, None);
+}
+
+fn pass_frames(from: &mut Hero, to: &mut Hero) {
+    until("a frame", || {
+        from.send(60);
+        (!to.receive().is_empty()).then_some(())
+    });
+}
+
+fn master_and_slave() -> [MemifConfig; 2] {
+    let master = config(MemifRole::Master);
+    let slave = MemifConfig { role: MemifRole::Slave, ..master.clone() };
+    [master, slave]
+}
+
+#[test]
+fn either_side_is_born_again_and_again() {
+    let [master, slave] = master_and_slave();
+    // The slave is there first, and looks for its master.
+    let mut alone = Hero::new(&slave);
+    alone.service();
+    assert!(alone.port.detail().contains("looks for a master"), "{}", alone.port.detail());
+    let mut pair = [Hero::new(&master), alone];
+    for dies in [0, 1, 0, 0, 1, 1] {
+        let [one, other] = &mut pair;
+        join(one, other);
+        pass_frames(one, other);
+        pass_frames(other, one);
+        let config = if dies == 0 { &master } else { &slave };
+        // The old one lets go of the socket before the new one takes it.
+        let survivor = 1 - dies;
+        pair[dies].port = open(&slave).unwrap();
+        pair[dies].queues = None;
+        pair[survivor].wait_down();
+        pair[dies] = Hero::new(config);
+    }
+}
+
+#[test]
+fn the_operator_sets_it_down_and_up() {
+    let [master, slave] = master_and_slave();
+    let (mut master, mut slave) = (Hero::new(&master), Hero::new(&slave));
+    for master_rests in [true, false] {
+        join(&mut master, &mut slave);
+        let (rests, other) =
+            if master_rests { (&mut master, &mut slave) } else { (&mut slave, &mut master) };
+        rests.port.set_enabled(false);
+        assert_eq!(rests.wait_down(), "the interface is disabled");
+        assert_eq!(other.wait_down(), "the peer ended the link: the interface is disabled");
+        let quiet = Instant::now();
+        while quiet.elapsed() < Duration::from_millis(700) {
+            rests.service();
+            other.service();
+            assert!(rests.queues.is_none() && other.queues.is_none());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(rests.port.detail(), "the interface is disabled");
+        rests.port.set_enabled(true);
+        join(&mut master, &mut slave);
+        pass_frames(&mut master, &mut slave);
+    }
+}
+
+#[test]
+fn death_at_every_step_disturbs_nobody() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    for steps in 0..=5 {
+        let villain = Villain::meet(&mut hero);
+        let region = Message::AddRegion { index: 0, size: MEMORY };
+        let bells = [doorbell(), doorbell()];
+        let connect = Message::Connect { name: "villain".into() };
+        let talk = [
+            (init(), None),
+            (region, Some(&villain.file)),
+            (ring(true), Some(&bells[0])),
+            (ring(false), Some(&bells[1])),
+            (connect, None),
+        ];
+        for (message, file) in &talk[..steps] {
+            villain.say(&mut hero, message, *file).unwrap();
+        }
+        // It dies, and the next one is served at once.
+        drop(villain);
+        let next = Villain::meet(&mut hero);
+        until("the dead one is forgotten", || {
+            hero.service();
+            matches!(hero.port.state, crate::memif::State::Alone(_)).then_some(())
+        });
+        next.behave(&mut hero);
+        drop(next);
+        hero.wait_down();
+    }
+}
+
+#[test]
+fn a_doorbell_that_would_block_holds_nobody_up() {
+    let mut hero = Hero::new(&config(MemifRole::Master));
+    let villain = Villain::meet(&mut hero);
+    let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).unwrap();
+    let shared = || event.as_fd().try_clone_to_owned().unwrap();
+    villain.say(&mut hero, &init(), None).unwrap();
+    let region = Message::AddRegion { index: 0, size: MEMORY };
+    villain.say(&mut hero, &region, Some(&villain.file)).unwrap();
+    for s2m in [true, false] {
+        villain.say(&mut hero, &ring(s2m), Some(&shared())).unwrap();
+    }
+    villain.say(&mut hero, &Message::Connect { name: String::new() }, None).unwrap();
+    until("up", || {
+        hero.service();
+        hero.queues.is_some().then_some(())
+    });
+    // The trap: the flag that we set is gone, and the counter is full.
+    nix::fcntl::fcntl(&event, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty())).unwrap();
+    event.write(u64::MAX - 1).unwrap();
+    villain.head(M2S).store(SIZE, Ordering::Release);
+    let start = Instant::now();
+    for sent in 1..=SIZE {
+        assert_eq!(hero.send(60), 1, "the villain wants interrupts");
+        assert_eq!(villain.tail(M2S).load(Ordering::Acquire), sent);
+    }
+    let rx = &mut hero.queues.as_mut().unwrap().rx[0];
+    for _ in 0..100 {
+        let _ = rx.doze();
+        rx.wake();
+    }
+    assert!(start.elapsed() < DEADLINE / 2);
+}
