@@ -81,6 +81,20 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether it may pass by itself: the device, namespace or socket is not there yet, or
+    /// still in use.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::NoDevice { .. } | Self::NoNamespace { .. } | Self::Busy { .. } => true,
+            Self::System { .. } => true,
+            Self::File { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
+            Self::Config { .. } | Self::NotBuilt { .. } | Self::Permission { .. } => false,
+            Self::BadFile { .. } | Self::Buffers { .. } => false,
+        }
+    }
+}
+
 fn in_netns(netns: &Option<String>) -> String {
     netns.as_ref().map(|name| format!(" in network namespace {name}")).unwrap_or_default()
 }

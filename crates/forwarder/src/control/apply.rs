@@ -91,8 +91,11 @@ impl Forwarder {
             None => Plane::start(&wanted.workers, self.limits, self.open.clone(), self.by_hand)
                 .map_err(|error| start(&error))?,
         };
+        // Someone asks for a change and can mend it; a start, or a way back, must come about.
+        plane.may_wait = self.wanted.is_none();
         let result = plane.converge(&wanted);
         if result.is_err() {
+            plane.may_wait = true;
             let nothing = Wanted { workers: wanted.workers.clone(), ..Wanted::default() };
             if let Err(again) = plane.converge(self.wanted.as_ref().unwrap_or(&nothing)) {
                 tracing::error!(reasons = ?again.reasons, "the former state could not be restored whole");

@@ -17,6 +17,7 @@ mod routes;
 mod service;
 pub mod sight;
 mod vrfs;
+mod waiting;
 pub mod wanted;
 mod wanted_port;
 

@@ -139,6 +139,8 @@ pub struct Plane {
     /// Time that was skipped.
     pub(super) skipped: Millis,
     pub(super) open: Open,
+    /// Ports whose device is not there are waited for, not refused.
+    pub(super) may_wait: bool,
     /// What the workers were started as.
     pub(super) workers: Workers,
     pub(super) next_queue: usize,
@@ -196,6 +198,7 @@ impl Plane {
             reports: Vec::new(),
             skipped: 0,
             open,
+            may_wait: true,
             workers: workers.clone(),
             next_queue: 0,
             conflict_said: None,

@@ -8,6 +8,7 @@ use stoa_engine::{Pool, Port, PortEvent, Queues, RxQueue, TxQueue};
 use stoa_ports::{OpenError, PortConfig};
 
 use super::plane::{Plane, PortState};
+use super::waiting::Waiting;
 
 /// How long workers may take to let go of a port's queues.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -23,15 +24,19 @@ impl Plane {
         config: &PortConfig,
         interface: u32,
     ) -> Result<PortState, OpenError> {
-        let port = (self.open)(&self.sized(config), self.pool)?;
-        Ok(PortState {
-            port,
-            config: config.clone(),
-            interface,
-            is_up: false,
-            queues: (0, 0),
-            why_down: String::new(),
-        })
+        let sized = self.sized(config);
+        let mut why_down = String::new();
+        let port = match (self.open)(&sized, self.pool) {
+            Ok(port) => port,
+            Err(error) if self.may_wait && error.may_pass() => {
+                why_down = error.to_string();
+                tracing::warn!(driver = config.driver(), why = why_down, "a port waits");
+                Box::new(Waiting::new(sized, self.pool, self.open.clone(), why_down.clone()))
+            }
+            Err(error) => return Err(error),
+        };
+        let (config, is_up, queues) = (config.clone(), false, (0, 0));
+        Ok(PortState { port, config, interface, is_up, queues, why_down })
     }
 
     /// Fills in one transmit queue for each worker, where that was left open.

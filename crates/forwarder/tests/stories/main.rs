@@ -22,3 +22,4 @@ mod trace;
 mod transactions;
 mod unchanged;
 mod vrf;
+mod waiting;

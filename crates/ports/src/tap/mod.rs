@@ -6,7 +6,7 @@
 //! packets -> coalesce -> writev -> device -> Linux
 //! ```
 //! The device lives as long as the port: addresses that Linux gives to it stay while it is
-//! set down and up. When someone deletes it, it is made anew.
+//! set down and up. When someone deletes it, or its namespace, it is made anew.
 
 mod queue;
 mod sys;
@@ -44,6 +44,8 @@ struct Made {
     queues: Vec<Arc<OwnedFd>>,
     /// What it is.
     device: Device,
+    /// The namespace that it is in.
+    home: Option<netns::Identity>,
 }
 
 /// A port on a TAP device.
@@ -54,7 +56,9 @@ pub struct Tap {
     /// What the device gets when it is made; Linux may change it.
     mtu: u32,
     mac: [u8; 6],
-    made: Made,
+    /// `None`: its namespace is gone, and was let go of, for a queue keeps it alive.
+    made: Option<Made>,
+    last: Device,
     made_at: Instant,
     up: bool,
     /// Why the port is down, as it was told.
@@ -83,7 +87,8 @@ pub fn open(config: &TapConfig) -> Result<Tap, OpenError> {
         count,
         mtu,
         mac,
-        made,
+        last: made.device,
+        made: Some(made),
         made_at: Instant::now(),
         up: false,
         down: None,
@@ -103,6 +108,7 @@ fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, O
         }
         _ => system("make a TAP device")(source),
     };
+    let home = netns::identity(netns);
     netns::within(netns, || {
         let watch = netdevice::watch().map_err(system("watch network devices"))?;
         let mut queues = Vec::new();
@@ -113,20 +119,27 @@ fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, O
         netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;
         let device = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
         let gone = || OpenError::NoDevice { device: name.into(), netns: netns.map(Into::into) };
-        Ok(Made { watch, queues, device: device.ok_or_else(gone)? })
+        Ok(Made { watch, queues, device: device.ok_or_else(gone)?, home })
     })?
 }
 
 impl Tap {
     /// What is true of the device now; one that was deleted is made anew.
     fn look(&mut self, events: &mut Vec<PortEvent>) -> Option<Device> {
-        let now = netdevice::device(&self.made.watch, &self.name).ok().flatten();
-        let ours = now.filter(|device| device.index == self.made.device.index);
-        if ours.is_some() {
-            return ours;
-        }
-        if self.up {
-            self.go_down(format!("device {} is gone", self.name), events);
+        if let Some(made) = &self.made {
+            netdevice::hush(&made.watch);
+            let now = netdevice::device(&made.watch, &self.name).ok().flatten();
+            let ours = now.filter(|device| device.index == made.device.index);
+            let home = netns::identity(self.netns.as_deref());
+            if ours.is_some() && home.is_some() && home == made.home {
+                return ours;
+            }
+            let what = match &self.netns {
+                Some(netns) if home != made.home => format!("network namespace {netns}"),
+                _ => format!("device {}", self.name),
+            };
+            self.made = None;
+            self.go_down(format!("{what} is gone"), events);
         }
         if self.made_at.elapsed() < MAKE_AGAIN {
             return None;
@@ -134,8 +147,9 @@ impl Tap {
         self.made_at = Instant::now();
         match make(&self.name, self.netns.as_deref(), self.count, self.mtu) {
             Ok(made) => {
-                self.made = made;
-                Some(self.made.device)
+                let device = made.device;
+                self.made = Some(made);
+                Some(device)
             }
             Err(error) => {
                 self.go_down(error.to_string(), events);
@@ -155,7 +169,7 @@ impl Tap {
     fn queues(&self) -> Queues {
         let mut queues = Queues::default();
         let longest = link::longest(self.mtu());
-        for queue in &self.made.queues {
+        for queue in self.made.iter().flat_map(|made| &made.queues) {
             queues.rx.push(Box::new(Receiver::new(queue.clone(), longest, self.shared.clone())));
             queues.tx.push(Box::new(Sender::new(queue.clone(), self.shared.clone())));
         }
@@ -174,19 +188,18 @@ impl Port for Tap {
 
     /// The device's, as far as a buffer holds it.
     fn mtu(&self) -> u32 {
-        self.made.device.mtu.min(link::MTU_MAX)
+        self.last.mtu.min(link::MTU_MAX)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.made.watch.as_fd()]
+        self.made.iter().map(|made| made.watch.as_fd()).collect()
     }
 
     fn service(&mut self) -> Vec<PortEvent> {
-        netdevice::hush(&self.made.watch);
         let mut events = Vec::new();
         let Some(device) = self.look(&mut events) else { return events };
         let mtu = self.mtu();
-        self.made.device = device;
+        self.last = device;
         match netdevice::obstacle(&self.name, Some(&device)) {
             Some(reason) => self.go_down(reason, &mut events),
             // Another MTU: new queues for frames of that size, without a word to Linux.
@@ -207,7 +220,7 @@ impl Port for Tap {
         let place = self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
         let state = match &self.down {
             Some(reason) => reason.clone(),
-            None => format!("index {}", self.made.device.index),
+            None => format!("index {}", self.last.index),
         };
         let refused = match self.shared.refused.load(Ordering::Relaxed) {
             0 => String::new(),

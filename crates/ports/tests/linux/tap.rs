@@ -101,6 +101,25 @@ fn the_device_survives_being_set_down() {
 }
 
 #[test]
+fn a_namespace_that_is_made_anew_gets_the_device_again() {
+    let Some([near, _far]) = namespaces("a_namespace_gets_the_device_again") else { return };
+    let mut side = open(&near, 2);
+    let name = near.name().to_owned();
+    let ip = |arguments: &[&str]| {
+        let done = std::process::Command::new("ip").args(arguments).status();
+        assert!(done.expect("ip").success(), "ip {arguments:?}");
+    };
+    ip(&["netns", "delete", &name]);
+    let said = side.until_down();
+    assert!(said.contains("namespace") && said.contains("gone"), "{said}");
+    ip(&["netns", "add", &name]);
+    near.sysctl("ipv6/conf/default/disable_ipv6", "1").expect("quiet");
+    side.until_up();
+    Raw::new(&near, "tap0").send([0; 10], &plain(1, &[], 60));
+    side.receive(1, is_plain);
+}
+
+#[test]
 fn a_deleted_device_is_made_anew() {
     let Some([near, _far]) = namespaces("a_deleted_device_is_made_anew") else { return };
     let mut side = open(&near, 2);

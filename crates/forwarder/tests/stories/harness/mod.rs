@@ -67,6 +67,16 @@ impl Lab {
         locked(&self.wires).insert(name.to_owned(), wire);
     }
 
+    /// What ports are opened from.
+    pub fn wires(&self) -> Wires {
+        self.wires.clone()
+    }
+
+    /// The device behind a port goes.
+    pub fn remove_wire(&mut self, name: &str) {
+        locked(&self.wires).remove(name);
+    }
+
     pub fn wire(&self, name: &str) -> Arc<Wire> {
         locked(&self.wires)[name].clone()
     }

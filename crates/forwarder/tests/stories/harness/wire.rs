@@ -85,7 +85,8 @@ pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
     })
 }
 
-/// Opens wires; one that is not there is a bad port.
+/// Opens wires; one that is not there is a bad port, or one that may still come when its name
+/// begins with `late`.
 pub fn opener(wires: &Wires) -> Open {
     let wires = wires.clone();
     Arc::new(move |config: &PortConfig, _: &'static Pool| {
@@ -94,7 +95,13 @@ pub fn opener(wires: &Wires) -> Open {
             return Err(refused("none"));
         };
         let wire = locked(&wires).get(&*name.to_string_lossy()).cloned();
-        let wire = wire.ok_or_else(|| refused("no such wire"))?;
+        let missing = || match name.to_string_lossy() {
+            name if name.starts_with("late") => {
+                OpenError::NoDevice { device: name.into_owned(), netns: None }
+            }
+            _ => refused("no such wire"),
+        };
+        let wire = wire.ok_or_else(missing)?;
         Ok(Box::new(WirePort { wire, mac: mac.unwrap_or_default(), told: false }) as Box<dyn Port>)
     })
 }
