@@ -18,8 +18,14 @@ use crate::wire::{self, Wire, Wires, locked};
 use crate::world::{World, host4, host6};
 
 /// Small tables, so that a run reaches their ends.
-const LIMITS: Limits =
-    Limits { routes4: 64, routes6: 64, next_hops: 64, adjacencies: 128, neighbors: 16 };
+const LIMITS: Limits = Limits {
+    routes4: 64,
+    routes6: 64,
+    vrf_routes: 64,
+    next_hops: 64,
+    adjacencies: 128,
+    neighbors: 16,
+};
 const PORTS: [&str; 3] = ["west", "east", "north"];
 /// Turns after which a forwarder that still has work goes round in circles.
 const TURNS: usize = 10_000;

@@ -40,9 +40,9 @@ impl Node for Ip6Input {
         let lanes = vector.len();
         let shared = &*self.shared;
         let addresses = shared.addresses.read(cx.reader);
+        let sight = Sight { shared, addresses, reader: cx.reader };
         let mut odd = 0;
         for lane in 0..lanes {
-            let sight = Sight { shared, addresses, reader: cx.reader };
             let next = examine(&sight, vector, lane, &mut self.destinations[lane]);
             vector.next[lane] = next;
             odd |= next;
