@@ -11,22 +11,60 @@ use crate::finding::Findings;
 use crate::mac;
 use crate::model::{Family, ReversePath};
 
-/// Everything that the addresses of all interfaces make known.
+/// What the addresses of one VRF's interfaces make known.
 #[derive(Debug, Default)]
-pub struct Addressing {
+pub struct Table {
     /// Our own addresses and the interface of each; link-local ones left out.
     pub own: BTreeMap<IpAddr, String>,
     /// Subnets on a link, and the interface.
     pub connected: BTreeMap<IpNet, String>,
-    /// Static neighbours, with their places.
-    pub neighbors: Vec<v1::Neighbor>,
     /// Prefix lengths in `connected`: (is IPv6, length).
     lengths: BTreeSet<(bool, u8)>,
+}
+
+/// Everything that the addresses of all interfaces make known.
+#[derive(Debug, Default)]
+pub struct Addressing {
+    /// By VRF; "" is the default one.
+    tables: BTreeMap<String, Table>,
+    /// The default table, for VRFs without any address.
+    empty: Table,
+    /// The VRFs of the interfaces that are not in the default one.
+    vrf_of: HashMap<String, String>,
+    /// Static neighbours, with their places.
+    pub neighbors: Vec<v1::Neighbor>,
     /// Families that are on: (interface, is IPv6).
     active: HashMap<(String, bool), Vec<IpNet>>,
 }
 
 impl Addressing {
+    /// All VRFs with addresses.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        self.tables.iter().map(|(vrf, table)| (vrf.as_str(), table))
+    }
+
+    /// What is known in a VRF.
+    pub fn table(&self, vrf: &str) -> &Table {
+        self.tables.get(vrf).unwrap_or(&self.empty)
+    }
+
+    /// Puts an interface into a VRF, before its addresses are told.
+    pub fn put(&mut self, interface: &str, vrf: &str) {
+        self.vrf_of.insert(interface.to_owned(), vrf.to_owned());
+    }
+
+    /// The VRF of an interface.
+    pub fn vrf_of(&self, interface: &str) -> &str {
+        self.vrf_of.get(interface).map_or("", String::as_str)
+    }
+
+    /// Subnets of `interface` in one family; `None` when the family is off there.
+    pub fn subnets(&self, interface: &str, six: bool) -> Option<&[IpNet]> {
+        self.active.get(&(interface.to_owned(), six)).map(Vec::as_slice)
+    }
+}
+
+impl Table {
     /// The interface and subnet that reach `address` without a gateway: the
     /// longest connected subnet.
     pub fn on_link(&self, address: IpAddr) -> Option<(&str, IpNet)> {
@@ -36,11 +74,6 @@ impl Addressing {
             let net = net.trunc();
             self.connected.get(&net).map(|interface| (interface.as_str(), net))
         })
-    }
-
-    /// Subnets of `interface` in one family; `None` when the family is off there.
-    pub fn subnets(&self, interface: &str, six: bool) -> Option<&[IpNet]> {
-        self.active.get(&(interface.to_owned(), six)).map(Vec::as_slice)
     }
 
     /// Some of the connected subnets of a family, for a hint.
@@ -134,6 +167,7 @@ pub fn wanted(
         reverse_path: match family.reverse_path {
             ReversePath::Off => v1::ReversePath::Off,
             ReversePath::Strict => v1::ReversePath::Strict,
+            ReversePath::Loose if family.allow_default => v1::ReversePath::LooseOrDefault,
             ReversePath::Loose => v1::ReversePath::Loose,
         }
         .into(),
@@ -172,27 +206,30 @@ fn connect(
     if six && is_link_local(ip) {
         return;
     }
-    if let Some(other) = addressing.own.get(&ip) {
+    let vrf = addressing.vrf_of(interface).to_owned();
+    let within = if vrf.is_empty() { String::new() } else { format!(" in VRF \"{vrf}\"") };
+    let table = addressing.tables.entry(vrf).or_default();
+    if let Some(other) = table.own.get(&ip) {
         findings.add(
             place,
-            format!("interface \"{other}\" has the address {ip} already"),
+            format!("interface \"{other}\" has the address {ip} already{within}"),
             "Give each interface addresses of its own.",
         );
         return;
     }
-    addressing.own.insert(ip, interface.to_owned());
+    table.own.insert(ip, interface.to_owned());
     if net.prefix_len() == net.max_prefix_len() {
         return;
     }
-    match addressing.connected.get(&net) {
+    match table.connected.get(&net) {
         Some(other) if other != interface => findings.add(
             place,
-            format!("the subnet {net} is on interface \"{other}\" already"),
+            format!("the subnet {net} is on interface \"{other}\" already{within}"),
             "Give each interface a subnet of its own: a packet to it can leave by one only.",
         ),
         _ => {
-            addressing.connected.insert(net, interface.to_owned());
-            addressing.lengths.insert((six, net.prefix_len()));
+            table.connected.insert(net, interface.to_owned());
+            table.lengths.insert((six, net.prefix_len()));
         }
     }
 }
@@ -216,7 +253,12 @@ fn neighbors(
                 format!("{ip} is in no subnet of \"{interface}\""),
                 "Give a neighbour of this link, or the interface an address of that subnet.",
             );
-        } else if addressing.own.get(&ip).is_some_and(|owner| owner == interface) {
+        } else if addressing
+            .table(addressing.vrf_of(interface))
+            .own
+            .get(&ip)
+            .is_some_and(|owner| owner == interface)
+        {
             findings.add(
                 &place,
                 format!("{ip} is our own address"),
@@ -251,7 +293,8 @@ mod tests {
             let six = net.addr().is_ipv6();
             connect(interface, six, net.addr(), net.trunc(), "/", &mut addressing, &mut findings);
         }
-        let on_link = |text: &str| addressing.on_link(text.parse().unwrap()).map(|(name, _)| name);
+        let on_link =
+            |text: &str| addressing.table("").on_link(text.parse().unwrap()).map(|(name, _)| name);
         assert_eq!(on_link("10.1.2.3"), Some("b"));
         assert_eq!(on_link("10.2.2.3"), Some("a"));
         assert_eq!(on_link("fd00::2"), Some("c"));

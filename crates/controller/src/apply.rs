@@ -1,7 +1,8 @@
 //! The line to the forwarder: the wanted state goes down as one transaction,
 //! and goes down again whenever the forwarder was started anew.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stoa_api::v1::forwarder_client::ForwarderClient;
@@ -12,6 +13,8 @@ use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
 use crate::finding::Finding;
+use crate::rib::Note;
+use crate::routes::Key;
 
 /// How often the forwarder is asked who it is.
 const HELLO_EVERY: Duration = Duration::from_millis(300);
@@ -71,6 +74,11 @@ impl Line {
     /// The configuration in force.
     pub fn configuration(&self) -> Option<Configuration> {
         self.facts().wanted.clone()
+    }
+
+    /// What is to be told of routes in force beside what the forwarder knows of them.
+    pub(crate) fn notes(&self) -> Arc<BTreeMap<Key, Note>> {
+        self.facts().wanted.as_ref().map(|wanted| wanted.notes.clone()).unwrap_or_default()
     }
 
     /// What the forwarder last said of itself; `None` while it does not answer.

@@ -3,13 +3,17 @@
 //! Three steps, and all findings of a step come at once: the text is JSON, it
 //! is valid against the YANG modules, and the capabilities can do what it says.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use stoa_api::v1;
 
 use crate::finding::{Finding, Findings, one};
-use crate::model::Model;
-use crate::{interfaces, punts, rib, routes, unsupported, workers, yang};
+use crate::model::{Model, Vrf};
+use crate::rib::{self, Note};
+use crate::routes::{self, Key};
+use crate::{interfaces, punts, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -26,6 +30,8 @@ pub struct Configuration {
     pub text: String,
     /// What the forwarder shall do.
     pub desired: v1::Desired,
+    /// What is to be told of routes with recursive next hops.
+    pub notes: Arc<BTreeMap<Key, Note>>,
 }
 
 impl Configuration {
@@ -76,11 +82,22 @@ impl Configuration {
         })?;
         let mut findings = Findings::default();
         unsupported::check(&valid.given, &mut findings);
-        let desired = desired(&model, &mut findings);
+        let (desired, notes) = desired(&model, &mut findings);
         if !findings.is_empty() {
             return Err(findings.into_vec());
         }
-        Ok(Configuration { path: path.to_owned(), text, desired })
+        Ok(Configuration { path: path.to_owned(), text, desired, notes: Arc::new(notes) })
+    }
+
+    /// What is odd but no fault, a line each: routes that lead nowhere yet.
+    pub fn remarks(&self) -> Vec<String> {
+        let told = self.notes.iter().filter(|(_, note)| !note.reasons.is_empty());
+        let line = |((vrf, prefix), note): (&Key, &Note)| {
+            let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+            let how = if note.is_inactive { "inactive" } else { "partly active" };
+            format!("route {prefix}{vrf} is {how}: {}", note.reasons.join("; "))
+        };
+        told.map(line).collect()
     }
 
     /// What is configured, in one line for people.
@@ -180,20 +197,23 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-fn desired(model: &Model, findings: &mut Findings) -> v1::Desired {
+fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key, Note>) {
     let wanted = interfaces::wanted(&model.interfaces.interface, findings);
-    let routes = routes::wanted(&model.routing, &wanted.addressing, findings);
-    v1::Desired {
+    let statics = routes::wanted(&model.routing, &wanted.addressing, findings);
+    let rib::Rib { routes, notes } = rib::routes(&wanted.addressing, &statics);
+    let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
+    let desired = v1::Desired {
         workers: Some(workers::wanted(&model.system.workers, findings)),
         ports: wanted.ports,
         interfaces: wanted.interfaces,
-        routes: rib::routes(&wanted.addressing, routes),
+        routes,
         neighbors: wanted.addressing.neighbors,
-        vrfs: Vec::new(),
         reassembly: Some(v1::Reassembly {
             packets: model.system.reassembly.packets,
             per_source: model.system.reassembly.per_source,
         }),
+        vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: punts::wanted(&model.system.punt, findings),
-    }
+    };
+    (desired, notes)
 }

@@ -55,6 +55,9 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
                  generator, null), or stoa-interfaces:sub-interface with parent and outer.",
             );
         }
+        if !interface.vrf.is_empty() {
+            wanted.addressing.put(&interface.name, &interface.vrf);
+        }
         let one = one(interface, &place, &mut wanted.addressing, findings);
         wanted.interfaces.push(one);
     }
@@ -97,7 +100,7 @@ fn one(
         description: interface.description.clone(),
         ip4: family(&interface.ip4, "ipv4"),
         ip6: family(&interface.ip6, "ipv6"),
-        vrf: String::new(),
+        vrf: interface.vrf.clone(),
     }
 }
 

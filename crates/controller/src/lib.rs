@@ -22,6 +22,7 @@ pub mod operator;
 mod ports;
 pub mod privileges;
 mod punts;
+mod recursion;
 mod rib;
 mod routes;
 pub mod running;

@@ -41,6 +41,10 @@ fn why(complaint: &Complaint) -> String {
         let name = quoted(message).first().copied().unwrap_or_default();
         return format!("there is no interface \"{name}\"");
     }
+    if message.contains("Invalid leafref value") && message.contains("stoa-vrf:vrf/") {
+        let name = quoted(message).first().copied().unwrap_or_default();
+        return format!("there is no VRF \"{name}\"");
+    }
     if message.starts_with("Unsatisfied pattern") {
         let value = quoted(message).first().copied().unwrap_or_default();
         return format!("\"{value}\" does not have the right form");

@@ -15,6 +15,8 @@ pub struct Model {
     pub routing: Routing,
     #[serde(rename = "stoa-system:system")]
     pub system: System,
+    #[serde(rename = "stoa-vrf:vrfs")]
+    pub vrfs: Vrfs,
 }
 
 // ===== system =====
@@ -82,6 +84,21 @@ pub enum HugePages {
     Required,
 }
 
+// ===== vrfs =====
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Vrfs {
+    pub vrf: Vec<Vrf>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Vrf {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+}
+
 // ===== interfaces =====
 
 #[derive(Debug, Default, Deserialize)]
@@ -100,6 +117,8 @@ pub struct Interface {
     pub enabled: bool,
     #[serde(rename = "stoa-interfaces:mac-address")]
     pub mac: Option<String>,
+    #[serde(rename = "stoa-vrf:vrf", default)]
+    pub vrf: String,
     #[serde(rename = "stoa-interfaces:port")]
     pub port: Option<Port>,
     #[serde(rename = "stoa-interfaces:sub-interface")]
@@ -247,6 +266,8 @@ pub struct Family {
     pub directed_broadcast: bool,
     #[serde(rename = "stoa-interfaces:neighbor-limit", default)]
     pub neighbor_limit: u32,
+    #[serde(rename = "stoa-interfaces:reverse-path-allow-default")]
+    pub allow_default: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -291,6 +312,8 @@ pub struct Protocol {
     #[serde(rename = "type")]
     pub kind: String,
     pub name: String,
+    #[serde(rename = "stoa-vrf:vrf", default)]
+    pub vrf: String,
     #[serde(default)]
     pub static_routes: StaticRoutes,
 }

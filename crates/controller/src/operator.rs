@@ -2,16 +2,19 @@
 
 use std::error::Error as _;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::{Error, Line};
 use crate::configuration::Configuration;
 use crate::filter;
+use crate::rib;
 use crate::running::Running;
 
 /// The Operator service of the contract.
@@ -46,10 +49,14 @@ impl Service {
             Err(error) => return Err(Status::internal(format!("cannot read: {error}"))),
         };
         let path = configuration.path.display().to_string();
+        let remarks = configuration.remarks();
         match self.line.commit(configuration).await {
             Ok(applied) => {
                 self.running.keep(&self.line);
                 tracing::info!(path, changed = applied.changed, "configuration reloaded");
+                for remark in remarks {
+                    tracing::warn!("{remark}");
+                }
                 Ok(v1::ReloadReply { applied: true, what: Some(applied), findings: vec![] })
             }
             Err(Error::Refused(findings)) => Ok(refused(findings)),
@@ -102,7 +109,8 @@ fn failed(status: Status) -> Status {
 
 #[tonic::async_trait]
 impl Operator for Service {
-    type ShowRoutesStream = Streaming<v1::RouteState>;
+    type ShowRoutesStream =
+        Pin<Box<dyn Stream<Item = Result<v1::RouteState, Status>> + Send + 'static>>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
     type CaptureStream = Streaming<v1::CaptureReply>;
 
@@ -149,7 +157,18 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListRoutesRequest>,
     ) -> Result<Response<Self::ShowRoutesStream>, Status> {
-        self.line.client().list_routes(request.into_inner()).await.map_err(failed)
+        let request = request.into_inner();
+        let notes = self.line.notes();
+        let inactive = rib::inactive(&notes, &request);
+        let held = self.line.client().list_routes(request).await.map_err(failed)?.into_inner();
+        let held = held.map(move |state| {
+            state.map(|mut state| {
+                rib::annotate(&notes, &mut state);
+                state
+            })
+        });
+        let all = held.chain(tokio_stream::iter(inactive.into_iter().map(Ok)));
+        Ok(Response::new(Box::pin(all)))
     }
 
     async fn show_neighbors(

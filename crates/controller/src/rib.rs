@@ -1,9 +1,10 @@
 //! The routing information base: what each source knows, and which of them wins.
 //!
 //! Sources today: the addresses of the interfaces (direct) and the static
-//! routes. A direct route always wins over a static one to the same prefix.
+//! routes. A direct route always wins over a static one to the same prefix of the VRF.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
@@ -11,36 +12,131 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use crate::addresses::Addressing;
-use crate::routes::Static;
+use crate::recursion;
+use crate::routes::{Hop, Key, Static, Statics};
 
-/// The routes that the forwarder shall hold, sorted by family and prefix.
+/// What is to be told of a route beside what the forwarder knows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Gateways that are on no link, as configured.
+    pub via: Vec<IpAddr>,
+    /// Why some next hops are not resolved.
+    pub reasons: Vec<String>,
+    /// Whether none is: the forwarder does not have the route.
+    pub is_inactive: bool,
+}
+
+/// All routes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rib {
+    /// What the forwarder shall hold, sorted by VRF, family and prefix.
+    pub routes: Vec<v1::Route>,
+    /// What is to be told of routes with recursive next hops.
+    pub notes: BTreeMap<Key, Note>,
+}
+
+/// The routes that addresses and static routes make together.
 ///
 /// A connected prefix has one path without a next hop on its interface; each
 /// address of ours is a host route that is delivered locally. fe80::/64 is on
 /// every link and stays out: the forwarder handles it by itself.
-pub fn routes(addressing: &Addressing, routes: Static) -> Vec<v1::Route> {
-    let mut rib: BTreeMap<IpNet, (v1::Protocol, Action)> = BTreeMap::new();
-    for (prefix, action) in routes {
-        rib.insert(prefix, (v1::Protocol::Static, action));
+pub fn routes(addressing: &Addressing, statics: &Statics) -> Rib {
+    let mut notes = BTreeMap::new();
+    let mut resolved = recursion::resolve(statics);
+    let mut rib: BTreeMap<Key, (v1::Protocol, Action)> = BTreeMap::new();
+    for (key, route) in statics {
+        let paths = match (resolved.remove(key), route) {
+            (Some(resolved), _) => {
+                let recursion::Resolved { paths, via, reasons } = resolved;
+                let is_inactive = paths.is_empty();
+                notes.insert(key.clone(), Note { via, reasons, is_inactive });
+                paths
+            }
+            (None, Static::Special(special)) => {
+                let action = Action::Special((*special).into());
+                rib.insert(key.clone(), (v1::Protocol::Static, action));
+                continue;
+            }
+            (None, Static::Hops(hops)) => hops.iter().filter_map(path).cloned().collect(),
+        };
+        if !paths.is_empty() {
+            let action = Action::Paths(v1::Paths { paths });
+            rib.insert(key.clone(), (v1::Protocol::Static, action));
+        }
     }
-    for (prefix, interface) in &addressing.connected {
-        let path = v1::Path { interface: interface.clone(), next_hop: vec![], weight: 1 };
-        let action = Action::Paths(v1::Paths { paths: vec![path] });
-        rib.insert(*prefix, (v1::Protocol::Direct, action));
+    for (vrf, table) in addressing.tables() {
+        for (prefix, interface) in &table.connected {
+            let path = v1::Path { interface: interface.clone(), next_hop: vec![], weight: 1 };
+            let action = Action::Paths(v1::Paths { paths: vec![path] });
+            rib.insert((vrf.to_owned(), *prefix), (v1::Protocol::Direct, action));
+        }
+        for address in table.own.keys() {
+            let action = Action::Special(v1::Special::Local.into());
+            rib.insert((vrf.to_owned(), IpNet::from(*address)), (v1::Protocol::Direct, action));
+        }
     }
-    for address in addressing.own.keys() {
-        let action = Action::Special(v1::Special::Local.into());
-        rib.insert(IpNet::from(*address), (v1::Protocol::Direct, action));
+    let route = |((vrf, prefix), (protocol, action)): (Key, (v1::Protocol, Action))| v1::Route {
+        prefix: Some(contract(&prefix)),
+        protocol: protocol.into(),
+        action: Some(action),
+        vrf,
+    };
+    Rib { routes: rib.into_iter().map(route).collect(), notes }
+}
+
+fn path(hop: &Hop) -> Option<&v1::Path> {
+    match hop {
+        Hop::Path(path) => Some(path),
+        Hop::Via { .. } => None,
     }
-    rib.into_iter()
-        .map(|(prefix, (protocol, action))| v1::Route {
-            prefix: Some(v1::Prefix {
-                address: ip_bytes(prefix.network()),
-                length: u32::from(prefix.prefix_len()),
-            }),
-            protocol: protocol.into(),
-            action: Some(action),
-            vrf: String::new(),
-        })
-        .collect()
+}
+
+fn contract(prefix: &IpNet) -> v1::Prefix {
+    v1::Prefix { address: ip_bytes(prefix.network()), length: u32::from(prefix.prefix_len()) }
+}
+
+/// Adds to what the forwarder says of a route what it does not know.
+pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
+    let Some(note) = state.route.as_ref().and_then(key_of).and_then(|key| notes.get(&key)) else {
+        return;
+    };
+    state.via = note.via.iter().map(|gateway| ip_bytes(*gateway)).collect();
+    if !note.reasons.is_empty() {
+        state.state = format!("{}, but {}", state.state, note.reasons.join("; "));
+    }
+}
+
+fn key_of(route: &v1::Route) -> Option<Key> {
+    let prefix = route.prefix.as_ref()?;
+    let address = stoa_api::text::ip(&prefix.address)?;
+    let length = u8::try_from(prefix.length).ok()?;
+    Some((route.vrf.clone(), IpNet::new(address, length).ok()?))
+}
+
+/// The routes that the forwarder does not have, as a request asks for them.
+pub fn inactive(
+    notes: &BTreeMap<Key, Note>,
+    request: &v1::ListRoutesRequest,
+) -> Vec<v1::RouteState> {
+    let is_asked = |((vrf, prefix), note): &(&Key, &Note)| {
+        let family = match request.family {
+            4 => prefix.addr().is_ipv4(),
+            6 => prefix.addr().is_ipv6(),
+            _ => true,
+        };
+        let vrf = request.vrf == "all" || request.vrf == *vrf;
+        note.is_inactive && family && vrf && request.longest_match.is_none()
+    };
+    let show = |((vrf, prefix), note): (&Key, &Note)| v1::RouteState {
+        route: Some(v1::Route {
+            prefix: Some(contract(prefix)),
+            protocol: v1::Protocol::Static.into(),
+            action: Some(Action::Paths(v1::Paths::default())),
+            vrf: vrf.clone(),
+        }),
+        state: format!("inactive: {}", note.reasons.join("; ")),
+        via: note.via.iter().map(|gateway| ip_bytes(*gateway)).collect(),
+        ..v1::RouteState::default()
+    };
+    notes.iter().filter(is_asked).map(show).collect()
 }

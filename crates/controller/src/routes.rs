@@ -1,4 +1,5 @@
-//! Static routes: every next hop is found a link before it is asked for.
+//! Static routes: next hops are found a link where they are on one; the others are
+//! recursive.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -6,9 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
-use stoa_api::v1::route::Action;
 
-use crate::addresses::{self, Addressing};
+use crate::addresses::{self, Addressing, Table};
 use crate::finding::Findings;
 use crate::model::{NextHop, Protocol, Route, Routing, Special};
 
@@ -18,13 +18,39 @@ pub const PATH_LIMIT: usize = 64;
 /// The module of the protocols; libyang leaves it out inside the same module.
 const MODULE: &str = "ietf-routing:";
 
-/// Static routes by prefix.
-pub type Static = BTreeMap<IpNet, Action>;
+/// A VRF ("" is the default one) and a prefix.
+pub type Key = (String, IpNet);
+
+/// A next hop as it is configured.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Hop {
+    /// On a link.
+    Path(v1::Path),
+    /// On no link: another route leads there.
+    Via {
+        /// The gateway.
+        gateway: IpAddr,
+        /// Share of the flows.
+        weight: u32,
+    },
+}
+
+/// What a static route does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Static {
+    /// Sends by one of these.
+    Hops(Vec<Hop>),
+    /// Something else.
+    Special(v1::Special),
+}
+
+/// All static routes.
+pub type Statics = BTreeMap<Key, Static>;
 
 /// The wanted static routes of every protocol instance.
-pub fn wanted(routing: &Routing, addressing: &Addressing, findings: &mut Findings) -> Static {
-    let mut wanted = Static::new();
-    let mut owners: BTreeMap<IpNet, &str> = BTreeMap::new();
+pub fn wanted(routing: &Routing, addressing: &Addressing, findings: &mut Findings) -> Statics {
+    let mut wanted = Statics::new();
+    let mut owners: BTreeMap<(&str, IpNet), &str> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {
         let place = place(protocol);
         if bare(&protocol.kind) != "static" {
@@ -47,17 +73,18 @@ pub fn wanted(routing: &Routing, addressing: &Addressing, findings: &mut Finding
             );
             let Ok(prefix) = route.destination_prefix.parse::<IpNet>() else { continue };
             let prefix = prefix.trunc();
-            if let Some(other) = owners.insert(prefix, &protocol.name) {
+            if let Some(other) = owners.insert((&protocol.vrf, prefix), &protocol.name) {
                 findings.add(
                     &place,
                     format!("\"{other}\" has a route to {prefix} already"),
                     "Keep one; for several next hops use next-hop-list.",
                 );
             }
-            let mut at = At { place, prefix, addressing, findings };
+            let vrf = protocol.vrf.as_str();
+            let mut at = At { place, vrf, prefix, addressing, findings };
             at.check_destination();
             if let Some(action) = at.action(route) {
-                wanted.insert(prefix, action);
+                wanted.insert((vrf.to_owned(), prefix), action);
             }
         }
     }
@@ -79,6 +106,7 @@ fn place(protocol: &Protocol) -> String {
 
 struct At<'a> {
     place: String,
+    vrf: &'a str,
     prefix: IpNet,
     addressing: &'a Addressing,
     findings: &'a mut Findings,
@@ -87,6 +115,10 @@ struct At<'a> {
 impl At<'_> {
     fn find(&mut self, below: &str, why: impl Into<String>, mend: impl Into<String>) {
         self.findings.add(format!("{}{below}", self.place), why, mend);
+    }
+
+    fn table(&self) -> &Table {
+        self.addressing.table(self.vrf)
     }
 
     fn check_destination(&mut self) {
@@ -100,14 +132,14 @@ impl At<'_> {
                 format!("{prefix} holds no address that can be routed"),
                 "Give a unicast prefix that is not local to a link or host.",
             );
-        } else if let Some(interface) = self.addressing.connected.get(&prefix).cloned() {
+        } else if let Some(interface) = self.table().connected.get(&prefix).cloned() {
             self.find(
                 "",
                 format!("{prefix} is connected on \"{interface}\", which always wins"),
                 "Remove the route, or the address that connects the subnet.",
             );
         } else if prefix.prefix_len() == prefix.max_prefix_len()
-            && let Some(interface) = self.addressing.own.get(&address).cloned()
+            && let Some(interface) = self.table().own.get(&address).cloned()
         {
             self.find(
                 "",
@@ -117,7 +149,7 @@ impl At<'_> {
         }
     }
 
-    fn action(&mut self, route: &Route) -> Option<Action> {
+    fn action(&mut self, route: &Route) -> Option<Static> {
         let hop = &route.next_hop;
         if let Some(special) = hop.special_next_hop {
             return self.special(special);
@@ -132,34 +164,42 @@ impl At<'_> {
                 return None;
             }
             let mut seen = HashSet::new();
-            let mut paths = Vec::new();
+            let mut hops = Vec::new();
             for entry in &list.next_hop {
                 let below = format!("/next-hop/next-hop-list/next-hop[index='{}']", entry.index);
                 let interface = entry.outgoing_interface.as_deref();
                 let address = entry.next_hop_address.as_deref();
-                let Some(path) = self.path(&below, interface, address, entry.weight) else {
+                let Some(hop) = self.hop(&below, interface, address, entry.weight) else {
                     continue;
                 };
-                if seen.insert((path.interface.clone(), path.next_hop.clone())) {
-                    paths.push(path);
+                let name = match &hop {
+                    Hop::Path(path) => path.to_string(),
+                    Hop::Via { gateway, .. } => format!("via {gateway}"),
+                };
+                let weightless = match &hop {
+                    Hop::Path(path) => (path.interface.clone(), path.next_hop.clone()),
+                    Hop::Via { gateway, .. } => (String::new(), ip_bytes(*gateway)),
+                };
+                if seen.insert(weightless) {
+                    hops.push(hop);
                 } else {
                     self.find(
                         &below,
-                        format!("the next hop \"{path}\" stands in the list twice"),
+                        format!("the next hop \"{name}\" stands in the list twice"),
                         "Remove one; for a greater share give it a weight.",
                     );
                 }
             }
-            return Some(Action::Paths(v1::Paths { paths }));
+            return Some(Static::Hops(hops));
         }
         let NextHop { outgoing_interface, next_hop_address, .. } = hop;
         let interface = outgoing_interface.as_deref();
-        let path = self.path("/next-hop", interface, next_hop_address.as_deref(), 1)?;
-        Some(Action::Paths(v1::Paths { paths: vec![path] }))
+        let hop = self.hop("/next-hop", interface, next_hop_address.as_deref(), 1)?;
+        Some(Static::Hops(vec![hop]))
     }
 
-    fn special(&mut self, special: Special) -> Option<Action> {
-        let special = match special {
+    fn special(&mut self, special: Special) -> Option<Static> {
+        Some(Static::Special(match special {
             Special::Blackhole => v1::Special::Blackhole,
             Special::Unreachable => v1::Special::Unreachable,
             Special::Prohibit => v1::Special::Prohibit,
@@ -171,17 +211,16 @@ impl At<'_> {
                 );
                 return None;
             }
-        };
-        Some(Action::Special(special.into()))
+        }))
     }
 
-    fn path(
+    fn hop(
         &mut self,
         below: &str,
         interface: Option<&str>,
         address: Option<&str>,
         weight: u32,
-    ) -> Option<v1::Path> {
+    ) -> Option<Hop> {
         let six = self.prefix.addr().is_ipv6();
         if let Some(interface) = interface
             && self.addressing.subnets(interface, six).is_none()
@@ -206,7 +245,8 @@ impl At<'_> {
                 );
                 return None;
             };
-            return Some(v1::Path { interface: interface.to_owned(), next_hop: vec![], weight });
+            let interface = interface.to_owned();
+            return Some(Hop::Path(v1::Path { interface, next_hop: vec![], weight }));
         };
         let place = format!("{below}/next-hop-address");
         let Ok(address) = text.parse::<IpAddr>() else {
@@ -217,17 +257,22 @@ impl At<'_> {
             );
             return None;
         };
-        let interface = self.link(&place, address, interface)?;
-        Some(v1::Path { interface, next_hop: ip_bytes(address), weight })
+        let interface = match self.link(&place, address, interface)? {
+            Link::Of(interface) => interface,
+            Link::None => return Some(Hop::Via { gateway: address, weight }),
+        };
+        Some(Hop::Path(v1::Path { interface, next_hop: ip_bytes(address), weight }))
     }
 
     /// The interface on whose link the gateway is.
-    fn link(&mut self, place: &str, address: IpAddr, interface: Option<&str>) -> Option<String> {
+    fn link(&mut self, place: &str, address: IpAddr, interface: Option<&str>) -> Option<Link> {
         if let Some(why) = addresses::not_a_host(address) {
             self.find(place, format!("{address} {why}"), "Give the address of the gateway.");
             return None;
         }
-        if let Some(owner) = self.addressing.own.get(&address).cloned() {
+        // The gateway is in the VRF of the interface, where one is named.
+        let vrf = interface.map_or(self.vrf, |interface| self.addressing.vrf_of(interface));
+        if let Some(owner) = self.addressing.table(vrf).own.get(&address).cloned() {
             self.find(
                 place,
                 format!("{address} is our own address, on \"{owner}\""),
@@ -244,11 +289,11 @@ impl At<'_> {
                     "Say which one with outgoing-interface.",
                 );
             }
-            return interface.map(str::to_owned);
+            return interface.map(|interface| Link::Of(interface.to_owned()));
         }
         let found = match interface {
             None => {
-                let found = self.addressing.on_link(address);
+                let found = self.table().on_link(address);
                 found.map(|(interface, net)| (interface.to_owned(), net))
             }
             Some(interface) => self
@@ -258,22 +303,29 @@ impl At<'_> {
                 .map(|net| (interface.to_owned(), *net)),
         };
         let Some((interface, net)) = found else {
-            let mend = match interface {
-                Some(interface) => format!(
-                    "Give a gateway in a subnet of \"{interface}\", or remove outgoing-interface."
+            let Some(interface) = interface else { return Some(Link::None) };
+            let subnets = self.addressing.table(vrf).some_subnets(six);
+            self.find(
+                place,
+                format!("{address} is in no subnet of \"{interface}\""),
+                format!(
+                    "Give a gateway of its link, or remove outgoing-interface. Connected: {subnets}."
                 ),
-                None => format!(
-                    "Give a gateway in a connected subnet: {}.",
-                    self.addressing.some_subnets(six)
-                ),
-            };
-            self.find(place, format!("{address} is in no connected subnet"), mend);
+            );
             return None;
         };
         if let Some(why) = addresses::not_in_subnet(address, &net) {
             self.find(place, format!("{address} {why}"), "Give the address of the gateway.");
             return None;
         }
-        Some(interface)
+        Some(Link::Of(interface))
     }
+}
+
+/// Where a gateway is.
+enum Link {
+    /// On the link of this interface.
+    Of(String),
+    /// On none.
+    None,
 }

@@ -30,6 +30,7 @@ const MODULES: &[&str] = &[
     "stoa-ip",
     "stoa-routing",
     "stoa-system",
+    "stoa-vrf",
 ];
 
 /// Submodules and the module that they belong to.

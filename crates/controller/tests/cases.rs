@@ -30,7 +30,7 @@ fn recorded_cases() {
     for folder in folders {
         let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
         let (name, other, got) = match Configuration::parse(Path::new("config.json"), text) {
-            Ok(configuration) => ("desired.json", "findings.json", desired(&configuration.desired)),
+            Ok(configuration) => ("desired.json", "findings.json", wanted(&configuration)),
             Err(findings) => ("findings.json", "desired.json", found(&findings)),
         };
         let got = serde_json::to_string_pretty(&got).unwrap() + "\n";
@@ -101,6 +101,19 @@ fn found(findings: &[Finding]) -> Value {
 }
 
 // ===== the wanted state, for eyes =====
+
+fn wanted(configuration: &Configuration) -> Value {
+    let mut all = desired(&configuration.desired);
+    let remarks = configuration.remarks();
+    let vrfs: Vec<&str> = configuration.desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
+    if !remarks.is_empty() {
+        all["remarks"] = json!(remarks);
+    }
+    if !vrfs.is_empty() {
+        all["vrfs"] = json!(vrfs);
+    }
+    all
+}
 
 fn desired(desired: &v1::Desired) -> Value {
     let workers = desired.workers.as_ref().unwrap();
@@ -199,7 +212,7 @@ fn interface(interface: &v1::Interface) -> Value {
         }
         value
     };
-    json!({
+    let mut all = json!({
         "name": interface.name,
         "parent": interface.parent,
         "outer": tag(&interface.outer),
@@ -209,7 +222,11 @@ fn interface(interface: &v1::Interface) -> Value {
         "description": interface.description,
         "ip4": interface.ip4.as_ref().map(family),
         "ip6": interface.ip6.as_ref().map(family),
-    })
+    });
+    if !interface.vrf.is_empty() {
+        all["vrf"] = json!(interface.vrf);
+    }
+    all
 }
 
 fn route(route: &v1::Route) -> String {
@@ -220,5 +237,6 @@ fn route(route: &v1::Route) -> String {
         }
         Action::Special(special) => v1::Special::try_from(*special).unwrap().to_string(),
     };
-    format!("{} {} {action}", route.prefix.as_ref().unwrap(), route.protocol())
+    let vrf = if route.vrf.is_empty() { String::new() } else { format!("vrf {} ", route.vrf) };
+    format!("{vrf}{} {} {action}", route.prefix.as_ref().unwrap(), route.protocol())
 }

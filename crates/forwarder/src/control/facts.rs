@@ -152,7 +152,8 @@ impl Plane {
             vrf: state.name.clone(),
         };
         let (state, packets, bytes) = self.route_state(installed.set.as_deref());
-        Some(v1::RouteState { route: Some(route), state: state.to_owned(), packets, bytes })
+        let state = state.to_owned();
+        Some(v1::RouteState { route: Some(route), state, packets, bytes, via: Vec::new() })
     }
 
     /// How the paths of a set do, and what went over them. Prefixes that share a set

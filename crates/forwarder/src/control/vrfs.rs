@@ -83,6 +83,12 @@ impl Vrfs {
         links.map(|((_, slot), _)| *slot).collect()
     }
 
+    /// Whether the route of any VRF sees the address on the link of the interface.
+    pub(super) fn leads_to_link(&self, interface: u32, address: IpAddr) -> bool {
+        let sees = |slot| self.links_of(slot, address).any(|link| link == interface);
+        self.on_link(interface).into_iter().any(sees)
+    }
+
     /// Keeps the count of prefixes that a VRF has on the links of interfaces.
     pub(super) fn count_links(&mut self, slot: Slot, set: Option<&[PathKey]>, more: bool) {
         for key in set.unwrap_or_default().iter().filter(|key| key.next_hop.is_none()) {

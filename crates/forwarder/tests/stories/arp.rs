@@ -329,3 +329,23 @@ fn our_addresses_are_announced_when_the_link_comes() {
     assert_eq!((seen[0].icmp, seen[0].ttl), (Some((136, 0)), 255));
     assert_eq!(seen[0].addresses(), (our6(2).to_string(), "ff02::1".to_owned()));
 }
+
+#[test]
+fn a_route_puts_strangers_on_the_link() {
+    let (network, far) = ("198.51.100.0".parse().unwrap(), Ipv4Addr::new(198, 51, 100, 9));
+    let gateway = Ipv4Addr::new(203, 0, 113, 1);
+    let world = World::new().port("west", 1).port("east", 2).host("west", 1);
+    let world = world
+        .paths((network, 24), &[("east", None, 1)])
+        .paths(("192.0.2.0".parse().unwrap(), 24), &[("east", Some(gateway.into()), 1)]);
+    let mut lab = Lab::new(&world);
+    let beyond = Ipv4Addr::new(192, 0, 2, 7);
+    for (to, asked) in [(far, far), (beyond, gateway)] {
+        lab.send("west", [packet_from(1, &udp(host4(1), to, b"data"))]);
+        lab.send("east", [arp_reply(OTHER_MAC, (our_mac(2), our4(2)), asked)]);
+        let seen = lab.seen("east");
+        let arrived = seen.iter().filter(|seen| seen.payload == b"data");
+        assert_eq!(arrived.map(|seen| seen.destination).collect::<Vec<_>>(), [OTHER_MAC]);
+    }
+    lab.assert_dropped(&[]);
+}

@@ -37,10 +37,15 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 .collect();
             let summary = configuration.summary();
             if arguments.json {
-                let answer = json!({ "ok": true, "summary": summary, "needs": needs });
+                let remarks = configuration.remarks();
+                let answer =
+                    json!({ "ok": true, "summary": summary, "needs": needs, "remarks": remarks });
                 show::print(&answer.to_string())?;
             } else {
                 show::print(&format!("{file} is good: {summary}."))?;
+                for remark in configuration.remarks() {
+                    show::print(&format!("Note: {remark}."))?;
+                }
                 if !needs.is_empty() {
                     show::print(&format!("To run it: {}.", needs.join(", ")))?;
                 }

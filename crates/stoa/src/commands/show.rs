@@ -50,6 +50,9 @@ enum What {
         /// Only IPv4 (4) or IPv6 (6)
         #[arg(long, value_enum)]
         family: Option<Family>,
+        /// Only this VRF; "all" for every one [default: the default VRF]
+        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+        vrf: String,
     },
     /// Neighbours: ARP and neighbour discovery
     Neighbors,
@@ -119,9 +122,10 @@ async fn look(
     let json = arguments.json;
     match &arguments.what {
         What::Interfaces => interfaces::show(client, json, out).await,
-        What::Routes { longest_match, family } => {
+        What::Routes { longest_match, family, vrf } => {
             let family = family.map_or(0, Family::number);
-            routes::show(client, *longest_match, family, json, out).await
+            let vrf = if vrf == "default" { "" } else { vrf };
+            routes::show(client, (*longest_match, family, vrf), json, out).await
         }
         What::Neighbors => neighbors::show(client, json, out).await,
         What::Nodes { all } => nodes::show(client, *all, json, out).await,

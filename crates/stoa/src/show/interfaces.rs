@@ -26,6 +26,7 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
 fn made(interfaces: &[InterfaceState]) -> Table {
     let mut table = table(&[
         "name",
+        "vrf",
         "state",
         "on",
         "address",
@@ -41,6 +42,7 @@ fn made(interfaces: &[InterfaceState]) -> Table {
         let drops = interface.rx_drops + interface.rx_missed + interface.tx_drops;
         table.add_row(vec![
             Cell::new(&interface.name),
+            Cell::new(if interface.vrf.is_empty() { "-" } else { &interface.vrf }),
             Cell::new(state(interface)),
             Cell::new(on(interface)),
             Cell::new(if addresses.is_empty() { "-".to_owned() } else { addresses.join("\n") }),
@@ -82,6 +84,7 @@ fn json(interface: &InterfaceState) -> Value {
         "index": interface.index,
         "driver": interface.driver,
         "parent": interface.parent,
+        "vrf": interface.vrf,
         "outer": tag(&interface.outer),
         "inner": tag(&interface.inner),
         "enabled": interface.enabled,

@@ -20,8 +20,7 @@ const ROW_LIMIT: usize = 5_000;
 /// Asks and shows.
 pub async fn show(
     client: &mut Client,
-    longest_match: Option<IpAddr>,
-    family: u32,
+    (longest_match, family, vrf): (Option<IpAddr>, u32, &str),
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -30,7 +29,7 @@ pub async fn show(
         length: if address.is_ipv4() { 32 } else { 128 },
     });
     let one = longest_match.is_some();
-    let request = ListRoutesRequest { family, longest_match, vrf: String::new() };
+    let request = ListRoutesRequest { family, longest_match, vrf: vrf.to_owned() };
     let mut routes = client.show_routes(request).await?.into_inner();
     let mut shown: Vec<RouteState> = Vec::new();
     let mut seen = 0_u64;
@@ -55,6 +54,12 @@ pub async fn show(
         return Ok(());
     }
     write(&made(&shown), out)?;
+    if shown.iter().any(|route| route.packets > 0) {
+        writeln!(
+            out,
+            "Packets and bytes are those of the gateways: routes that share them show the same."
+        )?;
+    }
     let left_out = seen - shown.len() as u64;
     if left_out > 0 {
         writeln!(out, "{} more: see them with --json or --longest-match.", number(left_out))?;
@@ -63,27 +68,35 @@ pub async fn show(
 }
 
 fn made(routes: &[RouteState]) -> Table {
-    let mut table = table(&["prefix", "from", "goes", "state", ">packets", ">bytes"]);
+    let in_vrfs = routes.iter().filter_map(|state| state.route.as_ref());
+    let has_vrf = in_vrfs.any(|route| !route.vrf.is_empty());
+    let columns = ["vrf", "prefix", "from", "goes", "state", ">packets", ">bytes"];
+    let mut table = table(&columns[usize::from(!has_vrf)..]);
     for state in routes {
         let Some(route) = &state.route else { continue };
         let prefix = route.prefix.as_ref().map(ToString::to_string).unwrap_or_default();
-        table.add_row(vec![
+        let vrf = if route.vrf.is_empty() { "default" } else { &route.vrf };
+        let row = [
+            Cell::new(vrf),
             Cell::new(prefix),
             Cell::new(route.protocol().to_string()),
-            Cell::new(goes(route.action.as_ref())),
+            Cell::new(goes(route.action.as_ref(), &state.via)),
             Cell::new(&state.state),
             count(state.packets),
             count(state.bytes),
-        ]);
+        ];
+        table.add_row(row.into_iter().skip(usize::from(!has_vrf)).collect::<Vec<_>>());
     }
     table
 }
 
-fn goes(action: Option<&Action>) -> String {
+/// Gateways on no link stand first, then the paths by which they are reached.
+fn goes(action: Option<&Action>, via: &[Vec<u8>]) -> String {
     match action {
         Some(Action::Paths(paths)) => {
-            let paths: Vec<String> = paths.paths.iter().map(Path::to_string).collect();
-            paths.join("\n")
+            let gateways = via.iter().map(|gateway| format!("via {} by", ip_text(gateway)));
+            let paths = paths.paths.iter().map(Path::to_string);
+            gateways.chain(paths).collect::<Vec<_>>().join("\n")
         }
         Some(Action::Special(special)) => special_word(*special),
         None => "-".to_owned(),
@@ -114,6 +127,8 @@ fn json(state: &RouteState) -> Value {
         "protocol": route.protocol().to_string(),
         "paths": paths,
         "special": special,
+        "vrf": route.vrf,
+        "via": state.via.iter().map(|gateway| ip_text(gateway)).collect::<Vec<_>>(),
         "state": state.state,
         "packets": state.packets,
         "bytes": state.bytes,
@@ -145,6 +160,14 @@ mod tests {
         assert!(text.contains("via 10.1.0.2 dev wan0"), "{text}");
         assert!(text.contains("via 10.1.0.3 dev wan0"), "{text}");
         assert_eq!(json(&ecmp)["paths"][1]["next_hop"], "10.1.0.3");
+        assert!(!text.contains("VRF"), "{text}");
+        let mut leaked = ecmp;
+        leaked.via = vec![vec![192, 0, 2, 1]];
+        leaked.route.as_mut().unwrap().vrf = "red".into();
+        let text = made(std::slice::from_ref(&leaked)).to_string();
+        assert!(text.contains("VRF") && text.contains("red"), "{text}");
+        assert!(text.contains("via 192.0.2.1 by"), "{text}");
+        assert_eq!(json(&leaked)["via"][0], "192.0.2.1");
     }
 
     #[test]

@@ -18,7 +18,10 @@ impl Plane {
         let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let covers =
             |(own, length): &(IpAddr, u8)| network(*own, *length) == network(address, *length);
-        is_local || family.addresses.iter().any(covers)
+        is_local
+            || family.addresses.iter().any(covers)
+            || self.cache.get(&(interface, address)).is_some_and(|entry| entry.pins > 0)
+            || self.vrfs.leads_to_link(interface, address)
     }
 
     fn is_ours(&self, interface: u32, address: IpAddr) -> bool {

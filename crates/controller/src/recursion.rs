@@ -1,0 +1,333 @@
+//! Recursive next hops: gateways that are on no link are reached by other routes.
+//!
+//! The longest other static route of the same VRF over the gateway resolves it, and its
+//! paths are taken over in their proportions. The default route resolves nothing: a gateway
+//! that is missed would silently be sought in the whole world. A next hop that is not
+//! resolved waits: its route is shown with the reason, and is tried again at each reload.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+
+use crate::routes::{Hop, Key, PATH_LIMIT, Static, Statics};
+
+/// Routes between a prefix and a link at most.
+pub const LEVEL_LIMIT: usize = 8;
+
+/// What became of a route with recursive next hops.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// The paths over links; none when nothing is resolved.
+    pub paths: Vec<v1::Path>,
+    /// The gateways that are on no link, as configured.
+    pub via: Vec<IpAddr>,
+    /// Why next hops are not resolved; those are left out of `paths`.
+    pub reasons: Vec<String>,
+}
+
+/// Resolves all routes that have recursive next hops.
+pub fn resolve(statics: &Statics) -> BTreeMap<Key, Resolved> {
+    let table = Table::new(statics);
+    let recursive = |(_, route): &(&Key, &Static)| match route {
+        Static::Hops(hops) => hops.iter().any(|hop| matches!(hop, Hop::Via { .. })),
+        Static::Special(_) => false,
+    };
+    let mut waiting: Vec<&Key> = statics.iter().filter(recursive).map(|(key, _)| key).collect();
+    let mut work = Work { statics, table, done: HashMap::new() };
+    // Each round resolves what rests on the rounds before; so many rounds, so many levels.
+    for level in 1..=LEVEL_LIMIT {
+        let (ready, later): (Vec<&Key>, _) = waiting.iter().partition(|key| work.is_ready(key));
+        let resolved: Vec<_> = ready.into_iter().map(|key| (key, (level, work.one(key)))).collect();
+        work.done.extend(resolved);
+        waiting = later;
+    }
+    let stuck: Vec<_> = waiting.into_iter().map(|key| (key, work.one(key))).collect();
+    let done = work.done.into_iter().map(|(key, (_, resolved))| (key, resolved));
+    done.chain(stuck).map(|(key, resolved)| (key.clone(), resolved)).collect()
+}
+
+/// The static routes by VRF and length, for the longest one over an address.
+struct Table<'a> {
+    lengths: HashMap<(&'a str, bool), BTreeSet<u8>>,
+}
+
+impl<'a> Table<'a> {
+    fn new(statics: &'a Statics) -> Self {
+        let mut lengths: HashMap<_, BTreeSet<u8>> = HashMap::new();
+        for (vrf, prefix) in statics.keys() {
+            let six = prefix.addr().is_ipv6();
+            lengths.entry((vrf.as_str(), six)).or_default().insert(prefix.prefix_len());
+        }
+        Self { lengths }
+    }
+
+    /// The longest route over `address` that is neither `but` nor the default route.
+    fn longest(&self, statics: &'a Statics, but: &Key, address: IpAddr) -> Option<&'a Key> {
+        let lengths = self.lengths.get(&(but.0.as_str(), address.is_ipv6()))?;
+        lengths.iter().rev().filter(|length| **length > 0).find_map(|length| {
+            let key = (but.0.clone(), IpNet::new(address, *length).ok()?.trunc());
+            statics.get_key_value(&key).map(|(key, _)| key).filter(|key| *key != but)
+        })
+    }
+}
+
+struct Work<'a> {
+    statics: &'a Statics,
+    table: Table<'a>,
+    /// What is resolved, and how many levels that took.
+    done: HashMap<&'a Key, (usize, Resolved)>,
+}
+
+impl<'a> Work<'a> {
+    fn hops(&self, key: &Key) -> &'a [Hop] {
+        match self.statics.get(key) {
+            Some(Static::Hops(hops)) => hops,
+            _ => &[],
+        }
+    }
+
+    fn is_recursive(&self, key: &Key) -> bool {
+        self.hops(key).iter().any(|hop| matches!(hop, Hop::Via { .. }))
+    }
+
+    fn resolver(&self, key: &Key, gateway: IpAddr) -> Option<&'a Key> {
+        self.table.longest(self.statics, key, gateway)
+    }
+
+    /// Whether all routes that this one rests on are done with.
+    fn is_ready(&self, key: &Key) -> bool {
+        self.hops(key).iter().all(|hop| match hop {
+            Hop::Path(_) => true,
+            Hop::Via { gateway, .. } => self.resolver(key, *gateway).is_none_or(|resolver| {
+                !self.is_recursive(resolver) || self.done.contains_key(resolver)
+            }),
+        })
+    }
+
+    fn one(&self, key: &Key) -> Resolved {
+        let mut resolved = Resolved::default();
+        let mut shares: Vec<(u64, Vec<v1::Path>)> = Vec::new();
+        for hop in self.hops(key) {
+            match hop {
+                Hop::Path(path) => {
+                    let share = u64::from(path.weight.max(1));
+                    shares.push((share, vec![v1::Path { weight: 1, ..path.clone() }]));
+                }
+                Hop::Via { gateway, weight } => {
+                    resolved.via.push(*gateway);
+                    match self.behind(key, *gateway) {
+                        Ok(paths) => shares.push((u64::from((*weight).max(1)), paths)),
+                        Err(reason) => resolved.reasons.push(reason),
+                    }
+                }
+            }
+        }
+        resolved.paths = weigh(shares);
+        if resolved.paths.len() > PATH_LIMIT {
+            resolved.reasons.push(format!(
+                "{} paths in all are more than {PATH_LIMIT}: the others are not used",
+                resolved.paths.len()
+            ));
+            resolved.paths.truncate(PATH_LIMIT);
+        }
+        resolved
+    }
+
+    /// The paths by which a gateway is reached.
+    fn behind(&self, key: &Key, gateway: IpAddr) -> Result<Vec<v1::Path>, String> {
+        let Some(resolver) = self.resolver(key, gateway) else {
+            return Err(format!(
+                "{gateway} is in no connected subnet, and no other route leads there (the default \
+                 route does not count)"
+            ));
+        };
+        let by = &resolver.1;
+        let paths: Vec<v1::Path> = match self.statics.get(resolver) {
+            Some(Static::Special(special)) => {
+                return Err(format!("{gateway} is reached by {by}, which is {special}"));
+            }
+            _ if self.is_recursive(resolver) => match self.done.get(resolver) {
+                Some((_, done)) if done.paths.is_empty() => {
+                    return Err(format!("{gateway} is reached by {by}, which is inactive itself"));
+                }
+                Some((level, done)) if *level < LEVEL_LIMIT => done.paths.clone(),
+                _ => return Err(self.stuck(key, gateway)),
+            },
+            _ => {
+                let path = |hop: &Hop| match hop {
+                    Hop::Path(path) => Some(path.clone()),
+                    Hop::Via { .. } => None,
+                };
+                self.hops(resolver).iter().filter_map(path).collect()
+            }
+        };
+        // Where the resolver is on a link, the gateway itself is asked for there.
+        let on_link = |path: v1::Path| match path.next_hop.is_empty() {
+            true => v1::Path { next_hop: ip_bytes(gateway), ..path },
+            false => path,
+        };
+        Ok(paths.into_iter().map(on_link).collect())
+    }
+
+    /// Why a gateway is still not resolved after all rounds: a loop, or too long a way.
+    fn stuck(&self, key: &Key, gateway: IpAddr) -> String {
+        let (mut way, mut at) = (vec![key.1], self.resolver(key, gateway));
+        while let Some(resolver) = at.filter(|_| way.len() <= LEVEL_LIMIT) {
+            let is_loop = way.contains(&resolver.1);
+            way.push(resolver.1);
+            if is_loop {
+                let way: Vec<String> = way.iter().map(ToString::to_string).collect();
+                return format!("{gateway} leads round in a circle: {}", way.join(" by "));
+            }
+            at = self.hops(resolver).iter().find_map(|hop| match hop {
+                Hop::Via { gateway, .. } => self
+                    .resolver(resolver, *gateway)
+                    .filter(|next| self.is_recursive(next) && !self.done.contains_key(next)),
+                Hop::Path(_) => None,
+            });
+        }
+        format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link")
+    }
+}
+
+/// Puts paths of several next hops together: each next hop has its share, which its paths
+/// divide by their weights.
+fn weigh(shares: Vec<(u64, Vec<v1::Path>)>) -> Vec<v1::Path> {
+    const HEAVIEST: u64 = u16::MAX as u64;
+    let sum = |paths: &[v1::Path]| paths.iter().map(|path| u64::from(path.weight.max(1))).sum();
+    let sums: Vec<u64> = shares.iter().map(|(_, paths)| sum(paths)).collect();
+    let common = sums.iter().fold(1_u64, |common, sum| {
+        let sum = (*sum).max(1);
+        // Beyond this the proportions are rounded, not wrong.
+        if common > 1 << 32 { common } else { common / gcd(common, sum) * sum }
+    });
+    let mut weights: BTreeMap<(String, Vec<u8>), u64> = BTreeMap::new();
+    for ((share, paths), sum) in shares.into_iter().zip(sums) {
+        for path in paths {
+            let weight = share * u64::from(path.weight.max(1)) * (common / sum.max(1)).max(1);
+            *weights.entry((path.interface, path.next_hop)).or_insert(0) += weight;
+        }
+    }
+    let divisor = weights.values().fold(0, |divisor, weight| gcd(divisor, *weight)).max(1);
+    let heaviest = weights.values().max().map_or(1, |weight| weight / divisor);
+    let scaled = |weight: u64| {
+        let weight = weight / divisor;
+        let weight = if heaviest > HEAVIEST { weight * HEAVIEST / heaviest } else { weight };
+        u32::try_from(weight.max(1)).unwrap_or(u32::MAX)
+    };
+    let path =
+        |((interface, next_hop), weight)| v1::Path { interface, next_hop, weight: scaled(weight) };
+    weights.into_iter().map(path).collect()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(prefix: &str) -> Key {
+        (String::new(), prefix.parse().unwrap())
+    }
+
+    fn path(interface: &str, gateway: &str, weight: u32) -> Hop {
+        let next_hop = gateway.parse().map(ip_bytes).unwrap_or_default();
+        Hop::Path(v1::Path { interface: interface.to_owned(), next_hop, weight })
+    }
+
+    fn via(gateway: &str, weight: u32) -> Hop {
+        Hop::Via { gateway: gateway.parse().unwrap(), weight }
+    }
+
+    fn resolved(routes: Vec<(&str, Vec<Hop>)>) -> BTreeMap<Key, Resolved> {
+        let statics = routes.into_iter().map(|(at, hops)| (key(at), Static::Hops(hops)));
+        resolve(&statics.collect())
+    }
+
+    fn texts(resolved: &Resolved) -> Vec<String> {
+        resolved.paths.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn paths_are_taken_over_in_their_proportions() {
+        let routes = resolved(vec![
+            ("10.9.0.0/16", vec![path("a", "10.1.0.2", 2), path("b", "10.2.0.2", 1)]),
+            ("10.8.0.0/16", vec![path("c", "", 1)]),
+            ("192.0.2.0/24", vec![via("10.9.0.1", 1), via("10.8.0.7", 3)]),
+            ("0.0.0.0/0", vec![path("a", "10.1.0.9", 1)]),
+        ]);
+        let expected =
+            ["via 10.1.0.2 dev a weight 2", "via 10.2.0.2 dev b", "via 10.8.0.7 dev c weight 9"];
+        assert_eq!(texts(&routes[&key("192.0.2.0/24")]), expected);
+        assert_eq!(routes.len(), 1);
+    }
+
+    #[test]
+    fn the_longest_other_route_counts_and_never_the_default() {
+        let routes = resolved(vec![
+            ("0.0.0.0/0", vec![path("a", "10.1.0.9", 1)]),
+            ("10.0.0.0/8", vec![via("10.9.0.1", 1)]),
+            ("10.9.0.0/16", vec![path("b", "10.2.0.2", 1)]),
+            ("10.9.0.0/24", vec![via("10.9.0.1", 1)]),
+            ("192.0.2.0/24", vec![via("172.16.0.1", 1)]),
+        ]);
+        assert_eq!(texts(&routes[&key("10.0.0.0/8")]), ["via 10.2.0.2 dev b"]);
+        assert_eq!(texts(&routes[&key("10.9.0.0/24")]), ["via 10.2.0.2 dev b"]);
+        let lost = &routes[&key("192.0.2.0/24")];
+        assert!(lost.paths.is_empty() && lost.reasons[0].contains("no other route"), "{lost:?}");
+    }
+
+    #[test]
+    fn circles_are_told() {
+        let routes = resolved(vec![
+            ("10.1.0.0/16", vec![via("10.2.0.1", 1)]),
+            ("10.2.0.0/16", vec![via("10.3.0.1", 1), path("a", "10.9.0.2", 1)]),
+            ("10.3.0.0/16", vec![via("10.1.0.1", 1)]),
+        ]);
+        let first = &routes[&key("10.1.0.0/16")];
+        assert!(first.paths.is_empty());
+        let circle = "10.2.0.1 leads round in a circle: \
+                      10.1.0.0/16 by 10.2.0.0/16 by 10.3.0.0/16 by 10.1.0.0/16";
+        assert_eq!(first.reasons, [circle]);
+        // What else it has it uses.
+        assert_eq!(texts(&routes[&key("10.2.0.0/16")]), ["via 10.9.0.2 dev a"]);
+    }
+
+    #[test]
+    fn levels_are_limited() {
+        let chain = |length: usize| {
+            let mut routes = vec![(format!("10.0.{length}.0/24"), vec![path("a", "10.9.0.2", 1)])];
+            for at in 0..length {
+                routes
+                    .push((format!("10.0.{at}.0/24"), vec![via(&format!("10.0.{}.1", at + 1), 1)]));
+            }
+            routes.reverse();
+            let keyed = routes.into_iter().map(|(at, hops)| (key(&at), Static::Hops(hops)));
+            resolve(&keyed.collect())
+        };
+        let first = key("10.0.0.0/24");
+        assert_eq!(texts(&chain(LEVEL_LIMIT)[&first]), ["via 10.9.0.2 dev a"]);
+        let lost = &chain(LEVEL_LIMIT + 1)[&first];
+        assert!(lost.paths.is_empty() && lost.reasons[0].contains("more than 8"), "{lost:?}");
+        // A chain of thousands costs no stack.
+        assert!(chain(200).values().filter(|route| route.paths.is_empty()).count() > 100);
+    }
+
+    #[test]
+    fn weights_stay_small() {
+        let many: Vec<Hop> = (1..=60).map(|n| path("a", &format!("10.1.0.{n}"), 256 - n)).collect();
+        let routes = resolved(vec![
+            ("10.9.0.0/16", many.clone()),
+            ("10.8.0.0/16", many),
+            ("192.0.2.0/24", vec![via("10.9.0.1", 255), via("10.8.0.1", 254), path("b", "", 1)]),
+        ]);
+        let weights = &routes[&key("192.0.2.0/24")].paths;
+        assert_eq!(weights.len(), 61);
+        assert!(weights.iter().all(|path| (1..=65_535).contains(&path.weight)));
+    }
+}
