@@ -37,17 +37,14 @@ fn follows(complaint: &Complaint, before: &[Complaint]) -> bool {
 
 fn why(complaint: &Complaint) -> String {
     let message = complaint.message.trim_end_matches('.');
-    if message.contains("Invalid leafref value") && message.contains("/if:interface/if:name") {
-        let name = quoted(message).first().copied().unwrap_or_default();
-        return format!("there is no interface \"{name}\"");
-    }
-    if message.contains("Invalid leafref value") && message.contains("stoa-vrf:vrf/") {
-        let name = quoted(message).first().copied().unwrap_or_default();
-        return format!("there is no VRF \"{name}\"");
+    let first = quoted(message).first().copied().unwrap_or_default();
+    for (target, what) in [("/if:interface/if:name", "interface"), ("stoa-vrf:vrf/", "VRF")] {
+        if message.contains("Invalid leafref value") && message.contains(target) {
+            return format!("there is no {what} \"{first}\"");
+        }
     }
     if message.starts_with("Unsatisfied pattern") {
-        let value = quoted(message).first().copied().unwrap_or_default();
-        return format!("\"{value}\" does not have the right form");
+        return format!("\"{first}\" does not have the right form");
     }
     message.to_owned()
 }

@@ -39,7 +39,7 @@ fn a_good_configuration_is_told_in_a_line() {
 fn a_bad_configuration_has_place_why_and_mend() {
     let output = stoa(&["check", BAD]);
     assert_eq!(output.status.code(), Some(1));
-    for word in ["destination-prefix='10.20.0.0/16'", "why:", "mend:", "10.9.0.1"] {
+    for word in ["destination-prefix='10.21.0.0/16'", "why:", "mend:", "10.1.0.1"] {
         assert!(err(&output).contains(word), "{word} in {}", err(&output));
     }
     let output = stoa(&["check", BAD, "--json"]);

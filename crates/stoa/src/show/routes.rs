@@ -68,8 +68,8 @@ pub async fn show(
 }
 
 fn made(routes: &[RouteState]) -> Table {
-    let in_vrfs = routes.iter().filter_map(|state| state.route.as_ref());
-    let has_vrf = in_vrfs.any(|route| !route.vrf.is_empty());
+    let known = |state: &RouteState| state.route.as_ref().is_some_and(|it| !it.vrf.is_empty());
+    let has_vrf = routes.iter().any(known);
     let columns = ["vrf", "prefix", "from", "goes", "state", ">packets", ">bytes"];
     let mut table = table(&columns[usize::from(!has_vrf)..]);
     for state in routes {
