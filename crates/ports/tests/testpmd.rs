@@ -25,7 +25,7 @@ struct Testpmd {
 
 impl Testpmd {
     /// Starts testpmd with a memif port; `None` when this machine cannot.
-    fn start(socket: &str, role: &str, mode: &str, more: &str) -> Option<Self> {
+    fn start(socket: &str, role: &str, mode: &str, queues: [u16; 2]) -> Option<Self> {
         let is_root = nix::unistd::geteuid().is_root();
         let found = Command::new("dpdk-testpmd").arg("--version").output().is_ok();
         if !is_root || !found {
@@ -33,8 +33,8 @@ impl Testpmd {
             return None;
         }
         let folder = tempfile::tempdir().unwrap();
-        let device =
-            format!("net_memif0,role={role},id=7,socket={socket},socket-abstract=no{more}");
+        let [rx_queues, tx_queues] = queues;
+        let device = format!("net_memif0,role={role},id=7,socket={socket},socket-abstract=no");
         let mut command = Command::new("dpdk-testpmd");
         command
             .env("XDG_RUNTIME_DIR", folder.path())
@@ -42,9 +42,10 @@ impl Testpmd {
             .args([
                 "--no-telemetry",
                 "--file-prefix",
-                &format!("stoa{}{role}{mode}", std::process::id()),
+                &format!("stoa{}{role}{mode}{rx_queues}{tx_queues}", std::process::id()),
             ])
             .args(["--vdev", &device, "--", "--total-num-mbufs=8192", "--stats-period", "1"])
+            .args([format!("--rxq={rx_queues}"), format!("--txq={tx_queues}")])
             .args(["--auto-start", &format!("--forward-mode={mode}")])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -87,7 +88,24 @@ impl Drop for Testpmd {
 
 /// Our end, in `role`.
 fn end(socket: &str, role: MemifRole, pool: &'static Pool) -> End {
-    let config = MemifConfig { socket: socket.into(), id: 7, role, ..MemifConfig::default() };
+    end_with_queues(socket, role, [1, 1], pool)
+}
+
+fn end_with_queues(
+    socket: &str,
+    role: MemifRole,
+    [rx_queues, tx_queues]: [u16; 2],
+    pool: &'static Pool,
+) -> End {
+    let config = MemifConfig {
+        socket: socket.into(),
+        id: 7,
+        role,
+        rx_queues,
+        tx_queues,
+        mtu: 9000,
+        ..MemifConfig::default()
+    };
     End::open(&PortConfig::Memif(config), pool)
 }
 
@@ -119,50 +137,99 @@ fn warm_up(end: &mut End, testpmd: &Testpmd) {
     }
 }
 
+fn frame(length: usize) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..length).map(|at| (at * 3 + length) as u8).collect();
+    frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
 /// testpmd swaps MAC addresses and sends back what we send.
-fn answers(ours: MemifRole, theirs: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("memif.sock").display().to_string();
-    let pool = Pool::leak(4096, HugePages::Never).unwrap();
-    let mut end = end(&socket, ours, pool);
-    let Some(mut testpmd) = Testpmd::start(&socket, theirs, "macswap", "") else { return };
-    up(&mut end, &mut testpmd);
-    warm_up(&mut end, &testpmd);
-    let frames: Vec<Vec<u8>> = (60..=1514)
-        .map(|length: usize| {
-            let mut frame: Vec<u8> = (0..length).map(|at| (at * 3 + length) as u8).collect();
-            frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
-            frame[12..14].copy_from_slice(&[0x88, 0xb5]);
-            frame
-        })
-        .collect();
+fn come_back(end: &mut End, frames: &[Vec<u8>]) {
     let (mut sent, mut got) = (0, Vec::new());
     until("all frames back", || {
         // No more on the way than a ring holds: testpmd drops what it cannot send.
-        if sent < frames.len() && sent - got.len() < 256 {
+        if sent < frames.len() && sent - got.len() < 128 {
             sent += end.send(&frames[sent..frames.len().min(sent + 32)]);
         }
         got.extend(end.receive());
         (got.len() >= frames.len()).then_some(())
     });
-    for (got, frame) in got.iter().zip(&frames) {
+    for (got, frame) in got.iter().zip(frames) {
         assert_eq!(got[..12], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
         assert!(got[12..] == frame[12..], "{} bytes", frame.len());
+    }
+}
+
+/// Frames of all sizes through each queue; then we die and come again, where testpmd hears
+/// it: as a client, DPDK connects once when its port starts. Then testpmd dies.
+fn answers(ours: MemifRole, theirs: &str, queues: u16) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("memif.sock").display().to_string();
+    let pool = Pool::leak(8192, HugePages::Never).unwrap();
+    let open = || end_with_queues(&socket, ours, [queues, queues], pool);
+    let mut end = open();
+    let Some(mut testpmd) = Testpmd::start(&socket, theirs, "macswap", [queues, queues]) else {
+        return;
+    };
+    let all: Vec<Vec<u8>> = (60..=1514).chain([2048, 2113, 4096, 9014]).map(frame).collect();
+    let few: Vec<Vec<u8>> = [60, 1514, 9014].map(frame).into();
+    let lives = if ours == MemifRole::Slave { 3 } else { 1 };
+    for frames in [&all, &few, &few].into_iter().take(lives) {
+        up(&mut end, &mut testpmd);
+        assert_eq!((end.queues.rx.len(), end.queues.tx.len()), (queues.into(), queues.into()));
+        for _ in 0..queues {
+            warm_up(&mut end, &testpmd);
+            come_back(&mut end, frames);
+            end.queues.rx.rotate_left(1);
+            end.queues.tx.rotate_left(1);
+        }
+        assert_eq!(end.port.missed(), 0);
+        if lives > 1 {
+            end = open();
+        }
+    }
+    if lives > 1 {
+        up(&mut end, &mut testpmd);
     }
     drop(testpmd);
     until("the link is down", || (end.service() == Some(false)).then_some(()));
     drop(end);
-    assert_eq!(pool.free(), 4096);
+    assert_eq!((pool.free(), pool.jumbo_free()), (8192, u64::from(pool.jumbo_count())));
 }
 
 #[test]
 fn our_master_speaks_with_a_testpmd_client() {
-    answers(MemifRole::Master, "client");
+    answers(MemifRole::Master, "client", 1);
 }
 
 #[test]
 fn our_slave_speaks_with_a_testpmd_server() {
-    answers(MemifRole::Slave, "server");
+    answers(MemifRole::Slave, "server", 1);
+}
+
+#[test]
+fn our_master_speaks_with_a_testpmd_client_by_four_queues() {
+    answers(MemifRole::Master, "client", 4);
+}
+
+#[test]
+fn our_slave_speaks_with_a_testpmd_server_by_four_queues() {
+    answers(MemifRole::Slave, "server", 4);
+}
+
+#[test]
+fn a_testpmd_client_brings_more_queues_one_way_than_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("memif.sock").display().to_string();
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let mut end = end(&socket, MemifRole::Master, pool);
+    // It has three to receive by; its forwarding uses as many as it has to send by.
+    let Some(mut testpmd) = Testpmd::start(&socket, "client", "macswap", [3, 1]) else { return };
+    up(&mut end, &mut testpmd);
+    assert_eq!((end.queues.rx.len(), end.queues.tx.len()), (1, 3));
+    warm_up(&mut end, &testpmd);
+    come_back(&mut end, &[60, 1514, 9014].map(frame));
 }
 
 #[test]
@@ -172,7 +239,9 @@ fn a_new_peer_is_taken_when_the_old_one_died() {
     let pool = Pool::leak(4096, HugePages::Never).unwrap();
     let mut end = end(&socket, MemifRole::Master, pool);
     for _ in 0..2 {
-        let Some(mut testpmd) = Testpmd::start(&socket, "client", "macswap", "") else { return };
+        let Some(mut testpmd) = Testpmd::start(&socket, "client", "macswap", [1, 1]) else {
+            return;
+        };
         up(&mut end, &mut testpmd);
         warm_up(&mut end, &testpmd);
         drop(testpmd);
@@ -200,7 +269,7 @@ fn rates() {
         let socket = folder.path().join("memif.sock").display().to_string();
         let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
         let mut end = end(&socket, ours, pool);
-        let Some(mut testpmd) = Testpmd::start(&socket, theirs, "flowgen", "") else { return };
+        let Some(mut testpmd) = Testpmd::start(&socket, theirs, "flowgen", [1, 1]) else { return };
         up(&mut end, &mut testpmd);
         let mut best = [0.0_f64; 2];
         for _ in 0..6 {
