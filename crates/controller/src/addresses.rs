@@ -152,7 +152,7 @@ pub fn wanted(
             connect(interface, six, ip, net.trunc(), &place, addressing, findings);
         }
         let prefix_length = u32::from(given.prefix_length);
-        addresses.push(v1::Address { address: ip_bytes(ip), prefix_length });
+        addresses.push(v1::Address { address: ip_bytes(ip), prefix_length, state: String::new() });
     }
     if family.enabled {
         neighbors(interface, place, six, family, addressing, findings);
@@ -172,6 +172,9 @@ pub fn wanted(
         }
         .into(),
         neighbor_limit: family.neighbor_limit,
+        proxy: family.proxy_arp,
+        // Each family has a leaf of its own for it.
+        duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }
 }
 

@@ -268,6 +268,15 @@ pub struct Family {
     pub neighbor_limit: u32,
     #[serde(rename = "stoa-interfaces:reverse-path-allow-default")]
     pub allow_default: bool,
+    /// IPv4 alone has it.
+    #[serde(rename = "stoa-interfaces:proxy-arp", default)]
+    pub proxy_arp: bool,
+    /// IPv4 alone has it.
+    #[serde(rename = "stoa-interfaces:duplicate-detection", default)]
+    pub duplicate_detection: u32,
+    /// IPv6 alone has it.
+    #[serde(rename = "dup-addr-detect-transmits", default)]
+    pub transmits: u32,
 }
 
 #[derive(Debug, Deserialize)]

@@ -10,10 +10,6 @@ const NODES: &[(&str, &str)] = &[
         "a router does not configure its own addresses from advertisements",
     ),
     (
-        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/dup-addr-detect-transmits",
-        "duplicate address detection has no settings yet",
-    ),
-    (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/ietf-ipv6-unicast-routing:ipv6-router-advertisements",
         "router advertisements are not sent yet",
     ),

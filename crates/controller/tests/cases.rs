@@ -207,8 +207,19 @@ fn interface(interface: &v1::Interface) -> Value {
                 value[name] = true.into();
             }
         }
-        if family.neighbor_limit != 0 {
-            value["neighbor_limit"] = family.neighbor_limit.into();
+        let is_ip6 = family.addresses.first().is_some_and(|own| own.address.len() == 16);
+        let numbers = [
+            ("neighbor_limit", family.neighbor_limit, 0),
+            // One question is the usual for IPv6; a family without addresses asks none.
+            ("duplicate_detection", family.duplicate_detection, u32::from(is_ip6)),
+        ];
+        for (name, number, usual) in numbers {
+            if number != usual && !family.addresses.is_empty() {
+                value[name] = number.into();
+            }
+        }
+        if family.proxy {
+            value["proxy"] = true.into();
         }
         value
     };

@@ -10,8 +10,10 @@ use core::net::Ipv6Addr;
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+mod build_probe;
 mod build_redirect;
 
+pub use build_probe::build_probe;
 pub use build_redirect::build_redirect;
 
 /// The hop limit that proves that a message has passed no router.

@@ -181,6 +181,7 @@ impl Plane {
         applied.routes_added = self.add_routes(wanted, &refusals)?;
         self.remove_stale_vrfs(wanted);
         self.review_host_routes();
+        self.review_claims();
         self.fib.settle();
         self.graveyard.sweep();
         self.service_ports();

@@ -79,6 +79,7 @@ impl Plane {
                 .map(|(address, length)| v1::Address {
                     address: octets(*address),
                     prefix_length: (*length).into(),
+                    state: self.standing_of((index, *address)).to_owned(),
                 })
                 .collect(),
             rx_packets: figures.rx_packets,

@@ -115,6 +115,9 @@ impl Plane {
             if old.is_up && !is_up {
                 self.forget_learnt(index);
             }
+            if old.link.mac != mac || !is_up {
+                self.unclaim_all(index);
+            }
             self.forget_off_link(index);
             self.refresh_neighbors(index);
             self.refresh_sets(index);
@@ -151,6 +154,7 @@ impl Plane {
     /// Takes an interface out; its routes are gone already.
     pub(super) fn remove_interface(&mut self, index: u32) {
         self.forget_interface(index);
+        self.unclaim_all(index);
         let Some(state) = self.interfaces[index as usize].take() else { return };
         self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
         for feature in 0..2 {
@@ -194,7 +198,7 @@ impl Plane {
             if let Some((outer, inner)) = state.wanted.tag_keys().split_first() {
                 vlans.insert(state.base, *outer, inner.first().copied(), index as u32);
             }
-            addresses[index] = addresses_of(state);
+            addresses[index] = self.addresses_of(index as u32, state);
             addresses[index].vrf = self.vrf_id(state.vrf);
         }
         let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
@@ -208,6 +212,25 @@ impl Plane {
                 self.report_groups(index as u32);
             }
         }
+    }
+
+    /// The addresses that are used: not those that somebody else has.
+    fn addresses_of(&self, index: u32, state: &InterfaceState) -> InterfaceAddresses {
+        let mut addresses = InterfaceAddresses::default();
+        for (address, length) in
+            state.wanted.ip4.addresses.iter().chain(&state.wanted.ip6.addresses)
+        {
+            match address {
+                _ if self.is_duplicate((index, *address)) => {}
+                IpAddr::V4(ip) => addresses.ip4.push((*ip, *length)),
+                IpAddr::V6(ip) => addresses.ip6.push((*ip, *length)),
+            }
+        }
+        let local = Mac(state.link.mac).link_local();
+        if state.wanted.ip6.enabled && !self.is_duplicate((index, IpAddr::V6(local))) {
+            addresses.link_local = Some(local);
+        }
+        addresses
     }
 
     /// A port's link came or went: its interfaces follow.
@@ -225,35 +248,16 @@ impl Plane {
             state.is_up = now;
             if !now {
                 self.forget_learnt(index);
+                self.unclaim_all(index);
             }
             self.refresh_sets(index);
             self.host_routes_follow(index);
             if now {
-                self.announce(index);
+                self.report_groups(index);
             }
         }
+        self.review_claims();
         self.fib.settle();
-    }
-
-    /// Tells the link which addresses are ours (RFC 5227 3, RFC 4861 7.2.6).
-    fn announce(&mut self, index: u32) {
-        self.report_groups(index);
-        let Some(state) = self.interface(index) else { return };
-        let mut frames: Vec<Vec<u8>> = Vec::new();
-        for (address, _) in &state.wanted.ip4.addresses {
-            if let IpAddr::V4(ip) = address {
-                frames.push(state.link.announce(*ip));
-            }
-        }
-        for (address, _) in &state.wanted.ip6.addresses {
-            if let IpAddr::V6(ip) = address {
-                let all = std::net::Ipv6Addr::UNSPECIFIED;
-                frames.push(state.link.advertise(*ip, all, [0; 6]));
-            }
-        }
-        for frame in frames {
-            self.send_frame(index, &frame);
-        }
     }
 
     /// Counters of an interface, all workers together.
@@ -289,18 +293,4 @@ impl InterfaceState {
             punted: Default::default(),
         }
     }
-}
-
-fn addresses_of(state: &InterfaceState) -> InterfaceAddresses {
-    let mut addresses = InterfaceAddresses::default();
-    for (address, length) in state.wanted.ip4.addresses.iter().chain(&state.wanted.ip6.addresses) {
-        match address {
-            IpAddr::V4(ip) => addresses.ip4.push((*ip, *length)),
-            IpAddr::V6(ip) => addresses.ip6.push((*ip, *length)),
-        }
-    }
-    if state.wanted.ip6.enabled {
-        addresses.link_local = Some(Mac(state.link.mac).link_local());
-    }
-    addresses
 }

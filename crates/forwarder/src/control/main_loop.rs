@@ -147,6 +147,7 @@ impl super::Plane {
     /// Does what time demands.
     pub fn tick(&mut self) {
         self.tick_neighbors();
+        self.tick_claims();
         self.tick_sight();
         self.tick_reports();
         self.fib.settle();

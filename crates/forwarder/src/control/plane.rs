@@ -151,6 +151,8 @@ pub struct Plane {
     pub(super) busy: Vec<super::facts::Busy>,
     /// Budgets that are not the usual ones.
     pub(super) punts: BTreeMap<Class, Limit>,
+    /// Our addresses on links that are up.
+    pub(super) claims: BTreeMap<(u32, IpAddr), super::neighbors::Claim>,
     pub(super) watched: super::sight::Watched,
 }
 
@@ -204,6 +206,7 @@ impl Plane {
             conflict_said: None,
             queues: Vec::new(),
             punts: BTreeMap::new(),
+            claims: BTreeMap::new(),
             watched: super::sight::Watched::default(),
         })
     }

@@ -101,6 +101,16 @@ impl Vrfs {
         }
     }
 
+    /// Whether the longest route to an address leads through other interfaces alone, and
+    /// is not the default route.
+    pub(super) fn leads_elsewhere(&self, slot: Slot, address: IpAddr, interface: u32) -> bool {
+        let longest = (1..=bits(address))
+            .rev()
+            .find_map(|length| self.route(slot, &(network(address, length), length)));
+        let keys = longest.and_then(|installed| installed.set.as_deref()).unwrap_or_default();
+        !keys.is_empty() && keys.iter().all(|key| key.interface != interface)
+    }
+
     /// The interfaces on whose links the longest route of a VRF sees an address: a longer
     /// route elsewhere must not be overridden by who happens to be on the link.
     pub(super) fn links_of(&self, slot: Slot, address: IpAddr) -> impl Iterator<Item = u32> {

@@ -46,23 +46,55 @@ impl Link {
     }
 
     /// Asks who has `target`: the whole link, or `known` alone.
-    pub fn solicit(&self, source: IpAddr, target: IpAddr, known: Option<[u8; 6]>) -> Vec<u8> {
+    ///
+    /// An IPv6 `source` that we are not sure of is not told with our MAC address (RFC 4429 3.2).
+    pub fn solicit(
+        &self,
+        (source, is_sure): (IpAddr, bool),
+        target: IpAddr,
+        known: Option<[u8; 6]>,
+    ) -> Vec<u8> {
         match (source, target) {
             (IpAddr::V4(source), IpAddr::V4(target)) => {
                 let packet = arp::Packet::request(Mac(self.mac), source, target);
                 self.arp(known.unwrap_or(Mac::BROADCAST.0), &packet)
             }
-            (IpAddr::V6(source), IpAddr::V6(target)) => self.solicit6(source, target, known),
+            (IpAddr::V6(source), IpAddr::V6(target)) => {
+                self.solicit6((source, is_sure), target, known)
+            }
             _ => Vec::new(),
         }
     }
 
-    fn solicit6(&self, source: Ipv6Addr, target: Ipv6Addr, known: Option<[u8; 6]>) -> Vec<u8> {
+    /// Asks whether somebody has an address that is to be ours (RFC 5227 2.1.1, RFC 4862 5.4.2).
+    pub fn probe(&self, address: IpAddr, nonce: [u8; 6]) -> Vec<u8> {
+        match address {
+            IpAddr::V4(ip) => {
+                let probe = arp::Packet::request(Mac(self.mac), Ipv4Addr::UNSPECIFIED, ip);
+                self.arp(Mac::BROADCAST.0, &probe)
+            }
+            IpAddr::V6(ip) => {
+                let group = ipv6::solicited_node(ip);
+                let to = (Ipv6Addr::UNSPECIFIED, group);
+                self.nd(Mac::of_ip6_group(group).0, to, |out, pseudo| {
+                    ndp::build_probe(out, pseudo, ip, nonce).unwrap_or(0)
+                })
+            }
+        }
+    }
+
+    fn solicit6(
+        &self,
+        (source, is_sure): (Ipv6Addr, bool),
+        target: Ipv6Addr,
+        known: Option<[u8; 6]>,
+    ) -> Vec<u8> {
         let group = ipv6::solicited_node(target);
         let destination = if known.is_some() { target } else { group };
         let mac = known.unwrap_or(Mac::of_ip6_group(group).0);
         self.nd(mac, (source, destination), |out, pseudo| {
-            ndp::build_solicitation(out, pseudo, target, Some(Mac(self.mac))).unwrap_or(0)
+            let mac = is_sure.then_some(Mac(self.mac));
+            ndp::build_solicitation(out, pseudo, target, mac).unwrap_or(0)
         })
     }
 
@@ -77,14 +109,22 @@ impl Link {
         self.arp(Mac::BROADCAST.0, &arp::Packet::announcement(Mac(self.mac), address))
     }
 
-    /// Tells `to` that we have `target`; with `to` unspecified, tells all nodes.
-    pub fn advertise(&self, target: Ipv6Addr, to: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
+    /// Tells `to` that we have `target`; with `to` unspecified, tells all nodes. Who is not
+    /// sure of the address does not override what others know (RFC 4429 3.3).
+    pub fn advertise(
+        &self,
+        target: Ipv6Addr,
+        to: Ipv6Addr,
+        mac: [u8; 6],
+        is_sure: bool,
+    ) -> Vec<u8> {
         let is_all = to.is_unspecified();
         let to = if is_all { ipv6::ALL_NODES } else { to };
         let mac = if is_all { Mac::of_ip6_group(to).0 } else { mac };
         let solicited = if is_all { 0 } else { ndp::flag::SOLICITED };
         let router = if self.is_router { ndp::flag::ROUTER } else { 0 };
-        let flags = router | ndp::flag::OVERRIDE | solicited;
+        let sure = if is_sure { ndp::flag::OVERRIDE } else { 0 };
+        let flags = router | sure | solicited;
         self.nd(mac, (target, to), |out, pseudo| {
             ndp::build_advertisement(out, pseudo, target, flags, Some(Mac(self.mac))).unwrap_or(0)
         })
@@ -119,7 +159,10 @@ mod tests {
 
     #[test]
     fn arp_goes_out_with_its_tag() {
-        let frame = link().solicit("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap(), None);
+        let frame = {
+            let source = ("10.0.0.1".parse().unwrap(), true);
+            link().solicit(source, "10.0.0.2".parse().unwrap(), None)
+        };
         assert_eq!(frame[..6], [0xff; 6]);
         assert_eq!(frame[12..18], [0x81, 0, 0, 100, 8, 6]);
         let packet = arp::check(&frame[18..]).unwrap();
@@ -133,10 +176,11 @@ mod tests {
     fn neighbor_discovery_passes_its_own_checks() {
         let (ours, theirs) = ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
         for frame in [
-            link().solicit(IpAddr::V6(ours), IpAddr::V6(theirs), None),
-            link().solicit(IpAddr::V6(ours), IpAddr::V6(theirs), Some([2, 0, 0, 0, 0, 2])),
-            link().advertise(ours, theirs, [2, 0, 0, 0, 0, 2]),
-            link().advertise(ours, Ipv6Addr::UNSPECIFIED, [0; 6]),
+            link().solicit((IpAddr::V6(ours), true), IpAddr::V6(theirs), None),
+            link().solicit((IpAddr::V6(ours), false), IpAddr::V6(theirs), Some([2, 0, 0, 0, 0, 2])),
+            link().probe(IpAddr::V6(ours), [1, 2, 3, 4, 5, 6]),
+            link().advertise(ours, theirs, [2, 0, 0, 0, 0, 2], true),
+            link().advertise(ours, Ipv6Addr::UNSPECIFIED, [0; 6], false),
         ] {
             let view = ipv6::check(&frame[18..]).unwrap();
             let upper = view.upper().unwrap();

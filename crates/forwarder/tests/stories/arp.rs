@@ -168,6 +168,8 @@ fn lies_are_not_believed() {
         arp_reply(OTHER_MAC, (our_mac(2), our4(2)), host4(3)),
     ];
     lab.send("east", lies);
+    // Our address is defended, once (RFC 5227 2.4).
+    assert_eq!(lab.take("east").len(), 1);
     lab.assert_silent();
     lab.assert_dropped(&[("address-conflict", 2), ("arp-off-link", 1), ("arp-unasked", 1)]);
     // Addresses that no machine has, or whole groups, get no answer.

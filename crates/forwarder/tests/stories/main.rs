@@ -3,6 +3,7 @@
 
 mod arp;
 mod capture;
+mod claims;
 mod crew;
 mod extensions;
 mod forward;

@@ -141,6 +141,8 @@ fn lies_are_not_believed() {
             answer(OTHER_MAC, flag::SOLICITED | flag::OVERRIDE),
         ],
     );
+    // Our address is defended.
+    assert_eq!(lab.only("east").word, [0xa0, 0, 0, 0]);
     lab.assert_silent();
     lab.assert_dropped(&[("address-conflict", 1), ("nd-unasked", 1)]);
     // From another network: answered, not remembered.
@@ -225,6 +227,9 @@ fn each_lie_has_its_name() {
     for (reason, lie) in lies {
         lab.send("east", [lie.clone()]);
         lab.assert_dropped(&[(reason, 1)]);
+        if reason == "address-conflict" {
+            assert_eq!(lab.take("east").len(), 1, "our address is defended");
+        }
         lab.assert_silent();
         assert_eq!(state(&mut lab, host6(2)), "incomplete", "{reason}: {lie:02x?}");
     }

@@ -5,7 +5,7 @@ use std::io::Write;
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::text::mac_text;
-use stoa_api::v1::{InterfaceState, ListInterfacesRequest, Tag};
+use stoa_api::v1::{Address, InterfaceState, ListInterfacesRequest, Tag};
 
 use super::{count, table, write};
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ fn made(interfaces: &[InterfaceState]) -> Table {
         ">drops",
     ]);
     for interface in interfaces {
-        let addresses: Vec<String> = interface.addresses.iter().map(ToString::to_string).collect();
+        let addresses: Vec<String> = interface.addresses.iter().map(with_state).collect();
         let drops = interface.rx_drops + interface.rx_missed + interface.tx_drops;
         table.add_row(vec![
             Cell::new(&interface.name),
@@ -91,6 +91,7 @@ fn json(interface: &InterfaceState) -> Value {
         "up": interface.up,
         "mac": mac_text(&interface.mac),
         "mtu": interface.mtu,
+        "address_states": interface.addresses.iter().map(|own| &own.state).collect::<Vec<_>>(),
         "addresses": interface.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "rx_packets": interface.rx_packets,
         "rx_bytes": interface.rx_bytes,
@@ -103,6 +104,14 @@ fn json(interface: &InterfaceState) -> Value {
         "rx_queues": interface.rx_queues,
         "tx_queues": interface.tx_queues,
     })
+}
+
+/// An address, and what is wrong with it if something is.
+fn with_state(own: &Address) -> String {
+    match own.state.as_str() {
+        "" | "preferred" => own.to_string(),
+        state => format!("{own} ({state})"),
+    }
 }
 
 #[cfg(test)]
@@ -128,7 +137,11 @@ mod tests {
             outer: Some(Tag { tpid: 0x88a8, vid: 5 }),
             inner: Some(Tag { tpid: 0x8100, vid: 100 }),
             enabled: true,
-            addresses: vec![Address { address: vec![10, 2, 0, 1], prefix_length: 24 }],
+            addresses: vec![Address {
+                address: vec![10, 2, 0, 1],
+                prefix_length: 24,
+                state: "duplicate".into(),
+            }],
             rx_missed: 2,
             tx_drops: 3,
             ..InterfaceState::default()

@@ -209,7 +209,7 @@ impl Plane {
     pub(super) fn solicit(&mut self, key: Key, known: Option<[u8; 6]>) {
         let Some(state) = self.interface(key.0).filter(|state| state.is_up) else { return };
         let Some(source) = self.source_for(key) else { return };
-        let frame = state.link.solicit(source, key.1, known);
+        let frame = state.link.solicit((source, !self.is_tentative((key.0, source))), key.1, known);
         let adjacency = self.cache.get(&key).and_then(|entry| self.fib.adjacency(entry.adjacency));
         if adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Drop) {
             // The first question after a failure opens the way for packets again.

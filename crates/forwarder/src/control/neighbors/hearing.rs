@@ -5,15 +5,13 @@
 use std::net::IpAddr;
 
 use stoa_engine::Packet;
-use stoa_wire::ndp_options::Options;
+use stoa_wire::ndp_options::kind::NONCE;
+use stoa_wire::ndp_options::{NdpOption, Options};
 use stoa_wire::{arp, ipv6, ndp};
 
 use crate::control::plane::Plane;
 use crate::drops::Drop;
-use crate::neighbor::entry::{FORGET_MS, Key, Millis, State};
-
-/// Time between two words in the log about an address that somebody else has.
-const CONFLICT_PAUSE_MS: Millis = 60_000;
+use crate::neighbor::entry::{FORGET_MS, Key, State};
 
 impl Plane {
     /// ARP: answer who asks for us, learn who speaks to us (RFC 826, RFC 5227).
@@ -25,10 +23,14 @@ impl Plane {
             return self.drop_here(Drop::LoopedBack);
         }
         let sender = IpAddr::V4(message.sender());
-        let asks_us = self.is_ours(interface, IpAddr::V4(message.target()));
-        if self.is_ours(interface, sender) {
-            return self.conflict(sender, &message.sender_mac.to_string());
+        let target = IpAddr::V4(message.target());
+        let asks_us = self.is_ours(interface, target);
+        let wants_ours = message.is_probe() && self.is_tentative((interface, target));
+        if self.is_ours(interface, sender) || wants_ours {
+            let address = if wants_ours { target } else { sender };
+            return self.contested((interface, address), &message.sender_mac.to_string());
         }
+        let asks_us = asks_us || self.answers_for(interface, message);
         let is_known = self.cache.get(&(interface, sender)).is_some();
         if message.is_reply() && !message.is_announcement() && !is_known {
             return self.drop_here(Drop::ArpUnasked);
@@ -81,20 +83,34 @@ impl Plane {
         if !self.is_ours(interface, IpAddr::V6(target)) {
             return self.drop_here(Drop::Icmp6Ignored);
         }
+        let ours = (interface, IpAddr::V6(target));
+        let told = mac.map_or("unknown".to_owned(), |mac| mac.to_string());
         if self.is_ours(interface, source) {
-            let mac = mac.map_or("unknown".to_owned(), |mac| mac.to_string());
-            return self.conflict(source, &mac);
+            return self.contested((interface, source), &told);
+        }
+        if to.is_unspecified() && self.is_tentative(ours) {
+            let mut options = options;
+            let is_own = options.any(|option| match option {
+                NdpOption::Other { kind: NONCE, data } => self.is_own_nonce(ours, data),
+                _ => false,
+            });
+            return match is_own {
+                true => self.drop_here(Drop::LoopedBack),
+                // Somebody else wants it as well (RFC 4862 5.4.3).
+                false => self.contested(ours, &told),
+            };
         }
         if let Some(mac) = mac
             && self.is_on_link(interface, source)
         {
             self.learn((interface, source), mac.0, false);
         }
+        let is_sure = !self.is_tentative(ours);
         let Some(state) = self.interface(interface) else { return };
         let known = self.cache.get(&(interface, source));
         let known = known.filter(|entry| entry.state.is_resolved()).map(|entry| entry.mac);
         let at = mac.map(|mac| mac.0).or(known);
-        let reply = state.link.advertise(target, to, at.unwrap_or_default());
+        let reply = state.link.advertise(target, to, at.unwrap_or_default(), is_sure);
         if at.is_some() || to.is_unspecified() {
             self.send_frame(interface, &reply);
         } else {
@@ -117,7 +133,7 @@ impl Plane {
             let mac = told.map_or("unknown".to_owned(), |mac| mac.to_string());
             return match is_looped {
                 true => self.drop_here(Drop::LoopedBack),
-                false => self.conflict(key.1, &mac),
+                false => self.contested(key, &mac),
             };
         }
         let now = self.now();
@@ -143,14 +159,20 @@ impl Plane {
         });
     }
 
-    /// Somebody else has one of our addresses: counted each time, said once a minute,
-    /// or whoever does it could fill the log.
-    fn conflict(&mut self, address: IpAddr, mac: &str) {
-        self.drop_here(Drop::AddressConflict);
-        let now = self.now();
-        if self.conflict_said.is_none_or(|said| now >= said + CONFLICT_PAUSE_MS) {
-            self.conflict_said = Some(now);
-            tracing::warn!(%address, mac, "somebody else has our address");
+    /// Proxy ARP (RFC 1027): whether we answer for an address that is not ours, because
+    /// the interface is told to and a route leads to it through another interface. The
+    /// default route counts for nobody, and a probe is never answered: its sender would
+    /// think that its own address is taken.
+    fn answers_for(&self, interface: u32, message: &arp::Packet) -> bool {
+        let Some(state) = self.interface(interface).filter(|state| state.wanted.ip4.proxy) else {
+            return false;
+        };
+        let (sender, target) = (message.sender(), message.target());
+        let asks = message.is_request() && !message.is_probe() && !message.is_announcement();
+        if !asks || target.is_multicast() || target.is_broadcast() || target.is_loopback() {
+            return false;
         }
+        self.is_on_link(interface, IpAddr::V4(sender))
+            && self.vrfs.leads_elsewhere(state.vrf, IpAddr::V4(target), interface)
     }
 }

@@ -2,6 +2,7 @@
 //! done, and the adjacencies that come of it.
 
 mod acting;
+mod claims;
 mod hearing;
 mod learning;
 
@@ -10,6 +11,8 @@ use std::net::IpAddr;
 use super::plane::Plane;
 use super::wanted::network;
 use crate::neighbor::entry::Key;
+
+pub(super) use claims::Claim;
 
 impl Plane {
     pub(in crate::control) fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {

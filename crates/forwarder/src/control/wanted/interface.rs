@@ -153,5 +153,7 @@ fn family(family: Option<&v1::Family>, is_ip4: bool, place: &str, reasons: &mut 
         redirects: given.redirects,
         directed_broadcast: given.directed_broadcast,
         neighbor_limit: given.neighbor_limit,
+        proxy: given.proxy && is_ip4,
+        duplicate_detection: given.duplicate_detection.min(u8::MAX.into()) as u8,
     }
 }

@@ -75,6 +75,10 @@ pub struct Family {
     pub directed_broadcast: bool,
     /// Neighbours at most; 0: as usual.
     pub neighbor_limit: u32,
+    /// Whether we answer ARP for addresses that we route elsewhere (RFC 1027).
+    pub proxy: bool,
+    /// Questions about an address before we are sure that it is ours; 0: none.
+    pub duplicate_detection: u8,
 }
 
 /// An interface.

@@ -1,0 +1,210 @@
+//! Our own addresses on their links: asked about before they are trusted (RFC 4862 5.4,
+//! RFC 5227 2.1), announced (RFC 5227 3, RFC 4861 7.2.6), defended (RFC 5227 2.4), and
+//! given up when somebody else has them. An address is in use from the first moment, as
+//! RFC 4429 has it: a router that is started anew must not wait (decision 13).
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+
+use stoa_wire::ethernet::Mac;
+
+use crate::control::fib::host;
+use crate::control::plane::Plane;
+use crate::drops::Drop;
+use crate::neighbor::entry::{Key, Millis};
+use crate::shared::Verdict;
+
+/// Time between two questions: RETRANS_TIMER; PROBE_MIN of RFC 5227.
+const PROBE_MS: Millis = 1000;
+/// Time between two defences of an address: DEFEND_INTERVAL.
+const DEFEND_MS: Millis = 10_000;
+/// Time between two words in the log about an address that somebody else has.
+const CONFLICT_PAUSE_MS: Millis = 60_000;
+
+/// How sure we are of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// So many more questions, the next at this time; then it is ours.
+    Tentative(u8, Millis),
+    /// Ours.
+    Held,
+    /// Somebody else has it: not used.
+    Duplicate,
+}
+
+/// One of our addresses on one interface.
+pub(in crate::control) struct Claim {
+    standing: Standing,
+    /// In our questions: whoever sends them back did not make them.
+    nonce: [u8; 6],
+    defended: Option<Millis>,
+}
+
+fn nonce() -> [u8; 6] {
+    let [a, b, c, d, e, f, ..] = RandomState::new().hash_one("nonce").to_le_bytes();
+    [a, b, c, d, e, f]
+}
+
+impl Plane {
+    /// Looks at the addresses of all interfaces: those that are new on a link are asked
+    /// about or announced, those that are gone are forgotten.
+    pub(in crate::control) fn review_claims(&mut self) {
+        let mut wanted: BTreeMap<Key, u8> = BTreeMap::new();
+        for (index, state) in self.interfaces.iter().enumerate() {
+            let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
+            for family in [&state.wanted.ip4, &state.wanted.ip6] {
+                let probes = family.duplicate_detection;
+                let own = family.addresses.iter().map(|(address, _)| *address);
+                wanted.extend(own.map(|address| ((index as u32, address), probes)));
+            }
+            let probes = state.wanted.ip6.duplicate_detection;
+            if state.wanted.ip6.enabled && probes > 0 {
+                let local = IpAddr::V6(Mac(state.link.mac).link_local());
+                wanted.insert((index as u32, local), probes);
+            }
+        }
+        let gone = self.claims.keys().filter(|key| !wanted.contains_key(key));
+        let gone: Vec<Key> = gone.copied().collect();
+        for key in gone {
+            self.unclaim(key);
+        }
+        for (key, probes) in wanted {
+            if !self.claims.contains_key(&key) {
+                let standing = Standing::Tentative(probes, self.now());
+                self.claims.insert(key, Claim { standing, nonce: nonce(), defended: None });
+                self.next_step(key);
+            }
+        }
+    }
+
+    /// The link of an interface went, or its MAC address changed: nothing is sure there.
+    pub(in crate::control) fn unclaim_all(&mut self, interface: u32) {
+        let of_it: Vec<Key> =
+            self.claims.keys().filter(|key| key.0 == interface).copied().collect();
+        for key in of_it {
+            self.unclaim(key);
+        }
+    }
+
+    fn unclaim(&mut self, key: Key) {
+        let was_duplicate = self.is_duplicate(key);
+        self.claims.remove(&key);
+        if was_duplicate {
+            self.deliver_locally(key, Verdict::Local);
+            self.publish_interfaces();
+        }
+    }
+
+    /// Asks what is due.
+    pub(in crate::control) fn tick_claims(&mut self) {
+        let now = self.now();
+        let is_due =
+            |claim: &Claim| matches!(claim.standing, Standing::Tentative(_, at) if now >= at);
+        let due: Vec<Key> =
+            self.claims.iter().filter(|(_, claim)| is_due(claim)).map(|(key, _)| *key).collect();
+        for key in due {
+            self.next_step(key);
+        }
+    }
+
+    /// The next question about an address, or its announcement after the last.
+    fn next_step(&mut self, key: Key) {
+        let at = self.now() + PROBE_MS;
+        let Some(claim) = self.claims.get_mut(&key) else { return };
+        let Standing::Tentative(left, _) = claim.standing else { return };
+        if left == 0 {
+            claim.standing = Standing::Held;
+            return self.announce(key);
+        }
+        claim.standing = Standing::Tentative(left - 1, at);
+        let nonce = claim.nonce;
+        let frame = self.interface(key.0).map(|state| state.link.probe(key.1, nonce));
+        self.send_frame(key.0, &frame.unwrap_or_default());
+    }
+
+    /// Tells the link that an address is ours (RFC 5227 3, RFC 4861 7.2.6).
+    fn announce(&mut self, (interface, address): Key) {
+        let Some(state) = self.interface(interface) else { return };
+        let frame = match address {
+            IpAddr::V4(ip) => state.link.announce(ip),
+            // Nobody needs to be told of a link-local address.
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => return,
+            IpAddr::V6(ip) => state.link.advertise(ip, Ipv6Addr::UNSPECIFIED, [0; 6], true),
+        };
+        self.send_frame(interface, &frame);
+    }
+
+    /// Whether somebody else has the address, so that it is not used.
+    pub(in crate::control) fn is_duplicate(&self, key: Key) -> bool {
+        self.claims.get(&key).is_some_and(|claim| claim.standing == Standing::Duplicate)
+    }
+
+    /// Whether nobody has answered yet whether the address is free.
+    pub(super) fn is_tentative(&self, key: Key) -> bool {
+        let standing = self.claims.get(&key).map(|claim| claim.standing);
+        matches!(standing, Some(Standing::Tentative(..)))
+    }
+
+    /// Whether a question about an address is our own, sent back by the link.
+    pub(super) fn is_own_nonce(&self, key: Key, nonce: &[u8]) -> bool {
+        self.claims.get(&key).is_some_and(|claim| claim.nonce == *nonce)
+    }
+
+    /// How an address stands, for an operator.
+    pub(in crate::control) fn standing_of(&self, key: Key) -> &'static str {
+        match self.claims.get(&key).map(|claim| claim.standing) {
+            Some(Standing::Tentative(..)) => "tentative",
+            Some(Standing::Held) => "preferred",
+            Some(Standing::Duplicate) => "duplicate",
+            None => "",
+        }
+    }
+
+    /// Somebody else says that it has one of our addresses, or asks for it as we do.
+    pub(super) fn contested(&mut self, key: Key, mac: &str) {
+        self.drop_here(Drop::AddressConflict);
+        if self.is_tentative(key) {
+            return self.give_up(key, mac);
+        }
+        let now = self.now();
+        let Some(claim) = self.claims.get_mut(&key) else { return };
+        // RFC 5227 2.4 (c): a router must keep its address. It says so now and then.
+        if claim.standing == Standing::Held && claim.defended.is_none_or(|at| now >= at + DEFEND_MS)
+        {
+            claim.defended = Some(now);
+            self.announce(key);
+        }
+        if self.conflict_said.is_none_or(|said| now >= said + CONFLICT_PAUSE_MS) {
+            self.conflict_said = Some(now);
+            tracing::warn!(address = %key.1, mac, "somebody else has our address");
+        }
+    }
+
+    /// An address turns out to be somebody else's before we were sure of it.
+    fn give_up(&mut self, key: Key, mac: &str) {
+        if let Some(claim) = self.claims.get_mut(&key) {
+            claim.standing = Standing::Duplicate;
+        }
+        let interface = self.interface(key.0).map(|state| state.name.clone());
+        tracing::error!(
+            address = %key.1,
+            interface = interface.unwrap_or_default(),
+            mac,
+            "somebody else has our address: it is not used until the link comes again"
+        );
+        self.deliver_locally(key, Verdict::Blackhole);
+        self.publish_interfaces();
+    }
+
+    /// Whether packets to an address of ours are taken in, or dropped.
+    fn deliver_locally(&mut self, (interface, address): Key, verdict: Verdict) {
+        let Some(slot) = self.interface(interface).map(|state| state.vrf) else { return };
+        let prefix = host(address);
+        if self.vrfs.route(slot, &prefix).is_some() {
+            // The prefix is there already: there is room for it.
+            let _ = self.fib.insert(slot, prefix, self.fib.verdict(verdict));
+            self.fib.settle();
+        }
+    }
+}
