@@ -51,10 +51,9 @@ fn story(ours: &str, theirs: &str) -> Result<()> {
         router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
         peer = testpmd(&topology, &scratch, theirs)?;
     } else {
-        peer = testpmd(&topology, &scratch, theirs)?;
-        // Its memif listens long before it forwards; who connects too early is not heard.
-        peer.wait_for("start packet forwarding", Duration::from_secs(30))?;
+        // We look for it before it is there.
         router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
+        peer = testpmd(&topology, &scratch, theirs)?;
     }
     wait_until("memif is up", Duration::from_secs(30), || {
         let list = router.interfaces().map_err(|error| error.to_string())?;
@@ -90,6 +89,10 @@ fn story(ours: &str, theirs: &str) -> Result<()> {
         );
         assert!(rate.bits_per_second > 1e5, "{rate:?}");
     }
+    if ours == "slave" {
+        // A DPDK client would not come again by itself.
+        rest_and_go_on(&story, &scratch, ours)?;
+    }
     // The peer goes and the router stays; the books are those of the router.
     drop(peer);
     wait_until("memif is down", Duration::from_secs(10), || {
@@ -99,6 +102,29 @@ fn story(ours: &str, theirs: &str) -> Result<()> {
     })?;
     assert!(ping(a, a.gateway(false)?, 2, &[])?.all());
     story.end()
+}
+
+/// The operator disables the interface, which ends the link, and enables it again.
+fn rest_and_go_on(story: &Story, scratch: &Scratch, role: &str) -> Result<()> {
+    for enabled in [false, true] {
+        let mut made = configuration(scratch, role)?;
+        made.interface("host-b")["enabled"] = json!(enabled);
+        let output = story.router.reload(&made.json())?;
+        assert!(output.success(), "{}{}", output.stdout, output.stderr);
+        wait_until("memif does as it was told", Duration::from_secs(20), || {
+            let list = story.router.interfaces().map_err(|error| error.to_string())?;
+            let up = list.iter().any(|one| one.name == "host-b" && one.up);
+            if up == enabled { Ok(()) } else { Err(format!("{list:?}")) }
+        })?;
+    }
+    let (a, b) = (story.host("host-a"), story.host("host-b"));
+    wait_until("the far host answers again", Duration::from_secs(20), || {
+        let to = b.address(false).map_err(|error| error.to_string())?;
+        match ping(a, to, 1, &[]) {
+            Ok(pings) if pings.all() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
 }
 
 #[test]
