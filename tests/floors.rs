@@ -205,7 +205,8 @@ fn every_story_is_told() {
 /// `file::test` in the table of standards, with the folder that its first word stands for.
 #[test]
 fn the_standards_name_tests_that_exist() {
-    const FOLDERS: [(&str, &str); 3] = [
+    const FOLDERS: [(&str, &str); 4] = [
+        ("forwarder/", "crates/forwarder/src/"),
         ("stories/", "crates/forwarder/tests/stories/"),
         ("wire/", "crates/wire/src/"),
         ("tests/", "tests/"),

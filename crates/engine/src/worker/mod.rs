@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use bell::Bell;
 pub use polling::Polling;
-pub use spawn::{Crew, Plan, SpawnError, WorkerHandle};
+pub use spawn::{Crew, Plan, SpawnError, WORKERS_MAX, WorkerHandle};
 
 use crate::packet::Packet;
 use crate::port::{RxQueue, TxQueue};

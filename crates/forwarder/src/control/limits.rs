@@ -173,6 +173,16 @@ impl Plane {
             refused: 0,
             mend: Table::Neighbors.mend(),
         }));
+        for (is_ip4, name) in [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")] {
+            let (used, refused) = self.shared.reassembly.used(is_ip4);
+            limits.push(LimitState {
+                name: name.to_owned(),
+                used: used as u64,
+                limit: self.shared.reassembly.get().0 as u64,
+                refused,
+                mend: "Raise /stoa-system:system/stoa-ip:reassembly/packets.".to_owned(),
+            });
+        }
         let books = self.conservation();
         limits.push(LimitState {
             name: "buffers".to_owned(),

@@ -117,6 +117,22 @@ fn routing_headers_and_unknown_ones_are_refused() {
 }
 
 #[test]
+fn neighbor_discovery_behind_a_fragment_header_is_refused() {
+    // RFC 6980: nobody could filter it.
+    let mut lab = Lab::new(&World::three_ports());
+    let group = ipv6::solicited_node(our6(1));
+    let to = stoa_wire::ethernet::Mac::of_ip6_group(group).0;
+    let mac = Some(host_mac(1));
+    let plain = solicitation((host_mac(1), to), (host6(1), group), our6(1), mac);
+    let payload = [&[protocol::ICMP6, 0, 0, 0, 0, 0, 0, 1][..], &plain[54..]].concat();
+    let header =
+        ipv6::Builder { hop_limit: 255, ..ipv6::Builder::new(host6(1), group, protocol::FRAGMENT) };
+    lab.send("west", [frame(to, host_mac(1), &[], 0x86dd, &ip6(&header, &payload))]);
+    lab.assert_dropped(&[("nd-malformed", 1)]);
+    lab.assert_silent();
+}
+
+#[test]
 fn chains_without_end_end_here() {
     let mut lab = Lab::new(&World::three_ports());
     let endless = [protocol::DESTINATION_OPTIONS, 0, 1, 4, 0, 0, 0, 0].repeat(100);

@@ -29,6 +29,26 @@ fn pings_are_answered() {
 }
 
 #[test]
+fn a_packet_at_its_last_hop_is_for_us() {
+    // RFC 1812 4.2.2.9, RFC 8200 3: the destination does not look at it.
+    let mut lab = Lab::new(&World::three_ports());
+    for ttl in [0, 1] {
+        let mut packet = ping4(host4(1), our4(1), b"");
+        packet[8] = ttl;
+        packet[10..12].fill(0);
+        let sum = stoa_wire::checksum::ones_complement(&packet[..20]);
+        packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        lab.send("west", [packet_from(1, &packet)]);
+        assert_eq!(lab.only("west").icmp, Some((0, 0)));
+        let mut packet = ping6(host6(1), our6(1), b"");
+        packet[7] = ttl;
+        lab.send("west", [packet_from(1, &packet)]);
+        assert_eq!(lab.only("west").icmp, Some((129, 0)));
+    }
+    lab.assert_dropped(&[]);
+}
+
+#[test]
 fn link_local_and_all_nodes_answer_on_the_link() {
     let mut lab = Lab::new(&World::three_ports());
     let neighbor: Ipv6Addr = "fe80::2".parse().unwrap();

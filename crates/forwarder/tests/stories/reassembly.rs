@@ -73,6 +73,45 @@ fn pings_in_pieces_are_answered_in_any_order() {
 }
 
 #[test]
+fn packets_of_jumbo_size_are_put_together() {
+    let mut lab = Lab::new(&World::three_ports());
+    let data = data(10_232);
+    send(&mut lab, &cut4(&ping4(host4(1), our4(1), &data), 1480, 7));
+    send(&mut lab, &cut6(&ping6(host6(1), our6(1), &data), 1448, 7));
+    // The answers are cut again: seven pieces of 1,480 bytes, nine of 1,232.
+    assert_eq!(lab.take("west").len(), 7 + 9);
+    lab.assert_dropped(&[]);
+    send(&mut lab, &cut4(&ping4(host4(1), our4(1), &[0; 10_240]), 1480, 8));
+    lab.assert_dropped(&[("fragment-too-long", 1)]);
+    lab.assert_silent();
+}
+
+#[test]
+fn packets_with_one_identification_do_not_mix() {
+    let mut lab = Lab::new(&World::three_ports());
+    let other4: std::net::Ipv4Addr = "10.0.1.3".parse().unwrap();
+    let (first, second) = (data(600), vec![7; 600]);
+    let four = cut4(&ping4(host4(1), our4(1), &first), 200, 1);
+    let more = cut4(&ping4(other4, our4(1), &second), 200, 1);
+    let far = cut4(&ping4(host4(1), our4(2), &second), 200, 1);
+    let six = cut6(&ping6(host6(1), our6(1), &first), 200, 1);
+    let far6 = cut6(&ping6(host6(1), our6(2), &second), 200, 1);
+    // UDP with the identification of a ping is another packet (RFC 791 3.2).
+    let udp = cut4(&udp(host4(1), our4(1), &second), 200, 1);
+    for at in 0..3 {
+        send(&mut lab, &[&four, &more, &far, &six, &far6, &udp].map(|pieces| pieces[at].clone()));
+    }
+    send(&mut lab, &[&four, &more, &far, &six, &far6, &udp].map(|pieces| pieces[3].clone()));
+    let seen = lab.seen("west");
+    // The answer to the other host waits until we know where it is.
+    let pings: Vec<_> = seen.iter().filter(|s| matches!(s.icmp, Some((0 | 129, 0)))).collect();
+    assert_eq!(pings.len(), 4);
+    assert!(pings.iter().all(|seen| seen.payload == first || seen.payload == second));
+    assert!(seen.iter().any(|seen| seen.icmp == Some((3, 3))));
+    lab.assert_dropped(&[("ip4-local-port", 1)]);
+}
+
+#[test]
 fn others_fragments_pass_as_they_are() {
     let mut lab = Lab::new(&World::three_ports());
     send(&mut lab, &cut4(&ping4(host4(1), host4(2), &data(1300)), 400, 7));
@@ -248,6 +287,9 @@ fn one_source_cannot_fill_the_table() {
     send(&mut lab, &(0..1000).map(flood).collect::<Vec<_>>());
     // Its own oldest made room.
     lab.assert_dropped(&[("reassembly-full", 1000 - 16)]);
+    let limits = lab.plane().limits();
+    let limit = limits.iter().find(|limit| limit.name == "ipv4-reassembly").unwrap();
+    assert_eq!((limit.used, limit.limit, limit.refused), (17, 256, 1000 - 16));
     send(&mut lab, &patient[1..]);
     assert_eq!(lab.only("west").payload, data(600));
 }

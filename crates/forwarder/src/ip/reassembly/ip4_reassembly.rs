@@ -34,7 +34,7 @@ impl Node for Ip4Reassembly {
         for lane in 0..vector.len() {
             self.lane(cx, vector, lane);
         }
-        self.bench.book(cx);
+        self.bench.book(cx, &self.shared);
         Next::Lanes
     }
 

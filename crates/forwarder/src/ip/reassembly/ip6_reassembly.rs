@@ -33,7 +33,7 @@ impl Node for Ip6Reassembly {
         for lane in 0..vector.len() {
             self.lane(cx, vector, lane);
         }
-        self.bench.book(cx);
+        self.bench.book(cx, &self.shared);
         Next::Lanes
     }
 

@@ -10,6 +10,7 @@ pub mod table;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
+use stoa_engine::worker::WORKERS_MAX;
 use stoa_engine::{Context, Packet, Vector, clock};
 
 use crate::drops::Drop;
@@ -29,6 +30,10 @@ pub const CONTEXTS_MAX: u32 = 1024;
 pub struct Limits {
     contexts: AtomicU32,
     per_source: AtomicU32,
+    /// Packets that wait, by worker and family.
+    held: Box<[AtomicU32]>,
+    /// Fragments that were pushed out, by family.
+    pushed_out: [AtomicU64; 2],
     /// Time that was skipped, in cycles: for tests.
     skipped: AtomicU64,
 }
@@ -38,6 +43,8 @@ impl Default for Limits {
         Self {
             contexts: AtomicU32::new(Self::CONTEXTS),
             per_source: AtomicU32::new(Self::PER_SOURCE),
+            held: (0..2 * WORKERS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            pushed_out: Default::default(),
             skipped: AtomicU64::new(0),
         }
     }
@@ -61,6 +68,15 @@ impl Limits {
     pub fn get(&self) -> (usize, usize) {
         let read = |cell: &AtomicU32| cell.load(Ordering::Relaxed) as usize;
         (read(&self.contexts), read(&self.per_source))
+    }
+
+    /// Packets that the fullest worker puts together now, and fragments that were pushed out of
+    /// all tables since the start, of IPv4 (`true`) or IPv6.
+    pub fn used(&self, is_ip4: bool) -> (usize, u64) {
+        let family = usize::from(!is_ip4);
+        let held = self.held.iter().skip(family).step_by(2);
+        let most = held.map(|held| held.load(Ordering::Relaxed)).max().unwrap_or(0);
+        (most as usize, self.pushed_out[family].load(Ordering::Relaxed))
     }
 
     /// Makes fragments think that so many milliseconds more have passed: for tests.
@@ -104,12 +120,20 @@ impl Bench {
         true
     }
 
-    /// Counts what the table gave up.
-    fn book(&mut self, cx: &Context<'_>) {
+    /// Counts what the table gave up, and shows how full it is.
+    fn book(&mut self, cx: &Context<'_>, shared: &Shared) {
+        let family = usize::from(!self.is_ip4);
+        let limits = &shared.reassembly;
         for (reason, fragments) in self.table.take_losses() {
             if fragments > 0 {
                 cx.lost(reason.reason(), fragments);
             }
+            if reason == Drop::ReassemblyFull {
+                limits.pushed_out[family].fetch_add(fragments, Ordering::Relaxed);
+            }
+        }
+        if let Some(held) = limits.held.get(2 * cx.worker + family) {
+            held.store(self.table.len() as u32, Ordering::Relaxed);
         }
     }
 
@@ -136,6 +160,7 @@ impl Bench {
             cx.lost(reason.reason(), fragments);
             self.table.remove(at);
         }
+        self.book(cx, shared);
     }
 }
 
