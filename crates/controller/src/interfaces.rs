@@ -7,6 +7,7 @@ use stoa_api::v1;
 use crate::addresses::{self, Addressing};
 use crate::finding::Findings;
 use crate::mac;
+use crate::mirrors;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
 use crate::ports::{self, Claims};
 
@@ -61,6 +62,7 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
         let one = one(interface, &place, &mut wanted.addressing, findings);
         wanted.interfaces.push(one);
     }
+    mirrors::check(interfaces, findings);
     wanted.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     wanted
 }
@@ -101,6 +103,7 @@ fn one(
         ip4: family(&interface.ip4, "ipv4"),
         ip6: family(&interface.ip6, "ipv6"),
         vrf: interface.vrf.clone(),
+        mirror: mirrors::wanted(interface),
     }
 }
 

@@ -16,6 +16,7 @@ mod interfaces;
 mod lock;
 mod mac;
 mod mend;
+mod mirrors;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 mod model;
 pub mod operator;

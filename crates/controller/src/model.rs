@@ -123,6 +123,8 @@ pub struct Interface {
     pub port: Option<Port>,
     #[serde(rename = "stoa-interfaces:sub-interface")]
     pub sub_interface: Option<SubInterface>,
+    #[serde(rename = "stoa-mirror:mirror")]
+    pub mirror: Option<KernelDevice>,
     #[serde(rename = "ietf-ip:ipv4")]
     pub ip4: Option<Family>,
     #[serde(rename = "ietf-ip:ipv6")]

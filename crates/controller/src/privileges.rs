@@ -1,5 +1,7 @@
 //! Which capabilities the ports of a configuration need, and which are missing.
 
+use std::path::Path;
+
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
@@ -53,10 +55,33 @@ fn needs(port: &v1::Port) -> Vec<(Capability, &'static str)> {
     needs
 }
 
+/// What a mirror needs, and what for.
+fn mirror_needs(mirror: &v1::Mirror) -> Vec<(Capability, &'static str)> {
+    let mut needs = vec![(NET_ADMIN, "a mirror is a TAP device with addresses and routes")];
+    if !mirror.netns.is_empty() {
+        needs.push((SYS_ADMIN, "the mirror is in another network namespace"));
+    }
+    needs
+}
+
+/// All needs, with their places.
+fn all_needs(desired: &v1::Desired) -> impl Iterator<Item = (String, Capability, &'static str)> {
+    let ports = desired.ports.iter().flat_map(|port| {
+        let place = format!("{}/stoa-interfaces:port", place(&port.interface));
+        needs(port).into_iter().map(move |(capability, why)| (place.clone(), capability, why))
+    });
+    let mirrors = desired.interfaces.iter().flat_map(|interface| {
+        let place = format!("{}/stoa-mirror:mirror", place(&interface.name));
+        let needs = interface.mirror.as_ref().map(mirror_needs).unwrap_or_default();
+        needs.into_iter().map(move |(capability, why)| (place.clone(), capability, why))
+    });
+    ports.chain(mirrors)
+}
+
 /// Every capability that the ports of `desired` need, once.
 pub fn needed(desired: &v1::Desired) -> Vec<Capability> {
     let mut all: Vec<Capability> =
-        desired.ports.iter().flat_map(needs).map(|(capability, _)| capability).collect();
+        all_needs(desired).map(|(_, capability, _)| capability).collect();
     all.sort();
     all.dedup();
     all
@@ -71,6 +96,25 @@ pub fn missing(desired: &v1::Desired) -> Vec<Finding> {
         Some(held) => missing_of(desired, held),
         None => vec![],
     }
+    .into_iter()
+    .chain(without_tun(desired, Path::new("/dev/net/tun")))
+    .collect()
+}
+
+/// Mirrors are made by a device file that containers often lack.
+fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<Finding> {
+    let mirrored = desired.interfaces.iter().filter(|interface| interface.mirror.is_some());
+    mirrored
+        .filter(|_| !tun.exists())
+        .map(|interface| Finding {
+            path: format!("{}/stoa-mirror:mirror", place(&interface.name)),
+            why: format!("{} is missing: a mirror is a TAP device", tun.display()),
+            mend: "Load the module (modprobe tun), give the container the device (--device \
+                   /dev/net/tun), or take the mirror out: ARP, neighbours, ping and traceroute \
+                   are answered without."
+                .to_owned(),
+        })
+        .collect()
 }
 
 fn missing_of(desired: &v1::Desired, held: u64) -> Vec<Finding> {
@@ -79,18 +123,16 @@ fn missing_of(desired: &v1::Desired, held: u64) -> Vec<Finding> {
     let program = std::env::current_exe()
         .map_or_else(|_| "stoa".to_owned(), |path| path.display().to_string());
     let mut findings = Vec::new();
-    for port in &desired.ports {
-        for (capability, why) in needs(port) {
-            if held & (1 << capability.bit) == 0 {
-                findings.push(Finding {
-                    path: format!("{}/stoa-interfaces:port", place(&port.interface)),
-                    why: format!("{capability} is missing: {why}"),
-                    mend: format!(
-                        "Run as root (sudo), or once: sudo setcap {}+ep {program}",
-                        names.join(",")
-                    ),
-                });
-            }
+    for (path, capability, why) in all_needs(desired) {
+        if held & (1 << capability.bit) == 0 {
+            findings.push(Finding {
+                path,
+                why: format!("{capability} is missing: {why}"),
+                mend: format!(
+                    "Run as root (sudo), or once: sudo setcap {}+ep {program}",
+                    names.join(",")
+                ),
+            });
         }
     }
     findings
@@ -132,6 +174,18 @@ mod tests {
         assert_eq!(one.len(), 1);
         assert!(one[0].why.starts_with("CAP_NET_RAW is missing"), "{one:?}");
         assert!(one[0].mend.contains("cap_net_admin,cap_net_raw,cap_sys_admin+ep"), "{one:?}");
+    }
+
+    #[test]
+    fn a_mirror_says_what_it_lacks() {
+        let mirror = Some(v1::Mirror { device: "a".into(), netns: "red".into() });
+        let interface = v1::Interface { name: "a".into(), mirror, ..v1::Interface::default() };
+        let desired = v1::Desired { interfaces: vec![interface], ..v1::Desired::default() };
+        assert_eq!(needed(&desired), [NET_ADMIN, SYS_ADMIN]);
+        let missing = without_tun(&desired, Path::new("/nowhere/tun"));
+        assert!(missing[0].mend.contains("--device"), "{missing:?}");
+        assert!(missing[0].path.ends_with("stoa-mirror:mirror"), "{missing:?}");
+        assert_eq!(without_tun(&desired, Path::new("/")), []);
     }
 
     #[test]

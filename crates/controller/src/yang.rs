@@ -28,6 +28,7 @@ const MODULES: &[&str] = &[
     "ietf-ipv6-unicast-routing",
     "stoa-interfaces",
     "stoa-ip",
+    "stoa-mirror",
     "stoa-routing",
     "stoa-system",
     "stoa-vrf",

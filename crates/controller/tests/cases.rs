@@ -237,6 +237,10 @@ fn interface(interface: &v1::Interface) -> Value {
     if !interface.vrf.is_empty() {
         all["vrf"] = json!(interface.vrf);
     }
+    // Said where it is, so that the cases without stay short.
+    if let Some(mirror) = &interface.mirror {
+        all["mirror"] = json!(format!("{:?} in {:?}", mirror.device, mirror.netns));
+    }
     all
 }
 

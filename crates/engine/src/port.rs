@@ -91,6 +91,17 @@ pub enum PortEvent {
     Down(String),
 }
 
+/// An interface whose end in another system a port is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Bytes of its IP packets.
+    pub mtu: u32,
+    /// Whether its link is up.
+    pub is_up: bool,
+}
+
 /// The control side of a port.
 pub trait Port: Send {
     /// The driver's name, as in `stoa show interfaces`.
@@ -117,6 +128,10 @@ pub trait Port: Send {
     fn set_enabled(&mut self, enabled: bool) {
         let _ = enabled;
     }
+
+    /// The port is a mirror: take on what is true of the interface that it mirrors. Called at
+    /// the start and after each change. Other ports leave it as it is.
+    fn follow(&mut self, _interface: &Followed) {}
 
     /// Frames that the port shed before we could see them, since it was opened.
     fn missed(&self) -> u64 {

@@ -11,6 +11,7 @@ pub mod flow;
 pub mod icmp;
 pub mod ip;
 pub mod kernel;
+pub mod mirror;
 pub mod neighbor;
 pub mod nodes;
 pub mod punt;

@@ -11,11 +11,14 @@ use crate::ip::{
     ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
     ip6_input, ip6_local, ip6_lookup, ip6_rewrite, redirect, reverse_path,
 };
+use crate::mirror::{mirror_input, mirror_output};
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::shared::Shared;
 
 /// The node that received frames go to.
 pub const ENTRY: &str = "ethernet-input";
+/// The node that frames of a mirror go to.
+pub const MIRROR_ENTRY: &str = "mirror-input";
 
 macro_rules! nodes {
     ($($name:literal $sentence:literal $edges:expr, $make:expr;)*) => {
@@ -70,10 +73,15 @@ nodes! {
         ip6_rewrite::EDGES, ip6_rewrite::make;
     "neighbor-resolve" "hands packets to unresolved neighbours to the main thread"
         neighbor_resolve::EDGES, neighbor_resolve::make;
+    "mirror-input" "sends what Linux says in a mirror by the interface that it mirrors"
+        mirror_input::EDGES, mirror_input::make;
+    "mirror-output" "gives packets for ourselves to Linux, within a budget"
+        mirror_output::EDGES, mirror_output::make;
 }
 
 /// The graph as the documentation shows it.
 pub fn picture() -> String {
-    let inputs: Vec<_> = stoa_ports::INPUTS.iter().map(|input| (*input, ENTRY)).collect();
+    let mut inputs: Vec<_> = stoa_ports::INPUTS.iter().map(|input| (*input, ENTRY)).collect();
+    inputs.push(("tap-input", MIRROR_ENTRY));
     stoa_engine::picture::mermaid(NODES, &inputs)
 }

@@ -23,6 +23,8 @@ pub enum PortConfig {
     Generator(GeneratorConfig),
     /// Nothing.
     Null(NullConfig),
+    /// The end in Linux of one of our interfaces: a TAP device of the forwarder's own.
+    Mirror(MirrorConfig),
 }
 
 impl PortConfig {
@@ -33,7 +35,7 @@ impl PortConfig {
             Self::AfPacket(_) => "af-packet",
             Self::AfXdp(_) => "af-xdp",
             Self::Auto(_) => "auto",
-            Self::Tap(_) => "tap",
+            Self::Tap(_) | Self::Mirror(_) => "tap",
             Self::Memif(_) => "memif",
             Self::Pcap(_) => "pcap",
             Self::Generator(_) => "generator",
@@ -140,6 +142,20 @@ pub struct TapConfig {
     pub queues: u16,
     /// Bytes of an IP packet, 68 to 11,050; 0: 1,500. The device gets it.
     pub mtu: u32,
+}
+
+/// The end in Linux of one of our interfaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MirrorConfig {
+    /// The device's name.
+    pub device: String,
+    /// The network namespace: a name below `/run/netns` or a path. `None`: our own.
+    pub netns: Option<String>,
+    /// Queues in each direction, 1 to 64; 0: one.
+    pub queues: u16,
+    /// What marks the device as ours, so that it is known again: 255 bytes at most. Empty: a
+    /// device that is there is never taken over.
+    pub alias: String,
 }
 
 /// Who listens and who owns the memory.

@@ -47,6 +47,15 @@ pub enum OpenError {
         /// The device, socket or file.
         what: String,
     },
+    /// The system has no TUN/TAP devices.
+    #[error(
+        "/dev/net/tun: {source}; load the module (modprobe tun), or give the container the device \
+         (--device /dev/net/tun)"
+    )]
+    NoTun {
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -90,7 +99,7 @@ impl OpenError {
             Self::System { .. } => true,
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
             Self::Config { .. } | Self::NotBuilt { .. } | Self::Permission { .. } => false,
-            Self::BadFile { .. } | Self::Buffers { .. } => false,
+            Self::BadFile { .. } | Self::Buffers { .. } | Self::NoTun { .. } => false,
         }
     }
 }

@@ -18,6 +18,7 @@ mod follow;
 pub mod generator;
 mod link;
 pub mod memif;
+pub mod mirror;
 mod netdevice;
 mod netns;
 pub mod null;
@@ -27,7 +28,7 @@ pub mod tap;
 
 pub use config::{
     AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole,
-    NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
+    MirrorConfig, NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
 pub use link::MTU_MAX;
@@ -67,6 +68,7 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
         PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),
+        PortConfig::Mirror(config) => Ok(Box::new(mirror::open(config)?)),
     }
 }
 

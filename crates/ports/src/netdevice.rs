@@ -132,11 +132,26 @@ pub(crate) fn set_up(watch: &OwnedFd, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sets a device's MTU, as `ip link set NAME mtu BYTES` does.
+/// Gives a device a MAC address, as `ip link set NAME address MAC` does.
+pub(crate) fn set_mac(watch: &OwnedFd, name: &str, mac: [u8; 6]) -> Result<()> {
+    let mut request = request(name);
+    // SAFETY: all-zero is a valid sockaddr.
+    let mut address: libc::sockaddr = unsafe { zeroed() };
+    address.sa_family = libc::ARPHRD_ETHER;
+    for (to, from) in address.sa_data.iter_mut().zip(mac) {
+        *to = from as _;
+    }
+    request.ifr_ifru.ifru_hwaddr = address;
+    // SAFETY: SIOCSIFHWADDR reads an ifreq.
+    check(unsafe { libc::ioctl(watch.as_raw_fd(), libc::SIOCSIFHWADDR, &raw mut request) })?;
+    Ok(())
+}
+
+/// Gives a device an MTU, as `ip link set NAME mtu BYTES` does.
 pub(crate) fn set_mtu(watch: &OwnedFd, name: &str, mtu: u32) -> Result<()> {
     let mut request = request(name);
-    request.ifr_ifru.ifru_mtu = mtu as c_int;
-    // SAFETY: the request takes an ifreq.
+    request.ifr_ifru.ifru_mtu = mtu.cast_signed();
+    // SAFETY: SIOCSIFMTU reads an ifreq.
     check(unsafe { libc::ioctl(watch.as_raw_fd(), libc::SIOCSIFMTU, &raw mut request) })?;
     Ok(())
 }

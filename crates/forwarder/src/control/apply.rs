@@ -30,8 +30,13 @@ impl Refused {
         Self { reasons: vec![reason], is_full: false }
     }
 
-    fn full(place: impl Into<String>, full: &Full) -> Self {
+    pub(super) fn full(place: impl Into<String>, full: &Full) -> Self {
         Self { is_full: true, ..Self::one(place, full, &full.table.mend()) }
+    }
+
+    pub(super) fn mirror(name: &str, error: &OpenError) -> Self {
+        let mend = "Mend the mirror, or take it out of the configuration.";
+        Self::one(format!("mirror of {name:?}"), error, mend)
     }
 
     fn port(name: &str, error: &OpenError) -> Self {
@@ -47,6 +52,7 @@ pub struct Forwarder {
     limits: Limits,
     open: Open,
     by_hand: bool,
+    alias: String,
 }
 
 impl Default for Forwarder {
@@ -58,13 +64,20 @@ impl Default for Forwarder {
 impl Forwarder {
     /// A forwarder with these limits, whose ports are opened by `open`.
     pub fn new(limits: Limits, open: Open) -> Self {
-        Self { wanted: None, plane: None, limits, open, by_hand: false }
+        Self { wanted: None, plane: None, limits, open, by_hand: false, alias: String::new() }
     }
 
     /// The same without threads and without time: workers go on by [`Plane::step`], time by [`Plane::skip`]. For tests
     /// that must come out the same every time.
     pub fn by_hand(limits: Limits, open: Open) -> Self {
         Self { by_hand: true, ..Self::new(limits, open) }
+    }
+
+    /// The same, whose devices in Linux bear this alias.
+    #[must_use]
+    pub fn marked(mut self, alias: String) -> Self {
+        self.alias = alias;
+        self
     }
 
     /// What runs, once something was wanted.
@@ -93,6 +106,7 @@ impl Forwarder {
         };
         // Someone asks for a change and can mend it; a start, or a way back, must come about.
         plane.may_wait = self.wanted.is_none();
+        plane.alias.clone_from(&self.alias);
         let result = plane.converge(&wanted);
         if result.is_err() {
             plane.may_wait = true;
@@ -165,6 +179,7 @@ impl Plane {
     /// caller goes back by converging on the former state.
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
+        self.set_mirrors(wanted)?;
         self.open_added(wanted, &mut applied)?;
         self.set_budgets(&wanted.punts);
         self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);

@@ -93,6 +93,7 @@ impl Plane {
             rx_queues: port.map_or(0, |port| port.queues.0),
             tx_queues: port.map_or(0, |port| port.queues.1),
             vrf: state.wanted.vrf.clone(),
+            mirror: self.mirrors.get(&state.name).map(|it| it.detail()).unwrap_or_default(),
         }
     }
 

@@ -23,7 +23,7 @@ impl Plane {
     pub(super) fn free_index(&mut self) -> Result<u32, Full> {
         let free = self.interfaces.iter().position(Option::is_none);
         let at = free.unwrap_or(self.interfaces.len());
-        if at >= INTERFACES {
+        if at >= self.mirrors_begin() as usize {
             let why = format!("all {INTERFACES} interfaces are in use");
             return Err(self.fib.refusals.full(Table::Interfaces, why));
         }

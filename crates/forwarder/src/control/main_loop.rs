@@ -59,15 +59,17 @@ pub struct Steward {
 }
 
 impl Steward {
-    /// A control thread that is not running yet, and the way to it.
+    /// A control thread that is not running yet, and the way to it. `alias` marks devices in Linux
+    /// as this forwarder's.
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn new() -> std::io::Result<(Requests, Self)> {
+    pub fn new(alias: String) -> std::io::Result<(Requests, Self)> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let bell = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (sender, requests) = sync_channel(REQUESTS);
-        let steward = Self { forwarder: Forwarder::default(), requests, bell: bell.clone() };
+        let steward =
+            Self { forwarder: Forwarder::default().marked(alias), requests, bell: bell.clone() };
         Ok((Requests { sender, bell }, steward))
     }
 
@@ -119,8 +121,10 @@ impl Steward {
             }
             let plane = &*plane;
             watched.push(PollFd::new(plane.crew.punt_bell.descriptor(), PollFlags::POLLIN));
-            for state in plane.ports.values() {
-                let ports = state.port.descriptors().into_iter();
+            let of_ports = plane.ports.values().map(|state| state.port.descriptors());
+            let of_mirrors = plane.mirrors.values().map(|state| state.descriptors());
+            for descriptors in of_ports.chain(of_mirrors) {
+                let ports = descriptors.into_iter();
                 watched.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
             }
             let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);

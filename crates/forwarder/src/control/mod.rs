@@ -8,6 +8,7 @@ mod interfaces;
 mod limits;
 mod listening;
 mod main_loop;
+mod mirrors;
 mod neighbors;
 mod plane;
 mod ports;
@@ -62,7 +63,8 @@ pub fn run(options: Options) -> Result<(), Error> {
         .enable_all()
         .thread_name("contract")
         .build()?;
-    let (requests, steward) = Steward::new()?;
+    let owner = format!("stoa mirror of {}", options.socket.display());
+    let (requests, steward) = Steward::new(owner)?;
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(|| steward.run())?;
     let served = runtime.block_on(service::serve(&options, requests.clone()));
     requests.stop();

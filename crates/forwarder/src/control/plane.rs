@@ -127,6 +127,10 @@ pub struct Plane {
     pub(super) interfaces: Vec<Option<InterfaceState>>,
     pub(super) vrfs: Vrfs,
     pub(super) limits: Limits,
+    /// Mirrors in Linux, by their interface.
+    pub(super) mirrors: BTreeMap<String, super::mirrors::MirrorState>,
+    /// What marks devices in Linux as ours.
+    pub(super) alias: String,
     pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
     pub(super) cache: Cache,
     pub(super) addresses: Addresses,
@@ -192,6 +196,8 @@ impl Plane {
             interfaces: Vec::new(),
             vrfs: Vrfs::new(),
             limits,
+            mirrors: BTreeMap::new(),
+            alias: String::new(),
             permanent: BTreeMap::new(),
             cache: Cache::new(limits.neighbors),
             addresses: Addresses::default(),

@@ -60,13 +60,13 @@ impl Plane {
         self.link_changed(state.interface, false);
     }
 
-    fn withdraw(&mut self, base: u32) {
+    pub(super) fn withdraw(&mut self, base: u32) {
         self.tell(|| Command::RemovePort { base });
         self.settle();
     }
 
     /// Waits until the workers have done what they were told.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         for worker in &mut self.crew.workers {
             if !worker.settle(PATIENCE) {
                 tracing::error!("a worker does not answer; it goes on with what it has");
@@ -101,6 +101,7 @@ impl Plane {
         for (name, rx) in receivers {
             self.receive_from(&name, rx);
         }
+        self.service_mirrors();
     }
 
     /// Gives a port's transmit queues to the workers, and its receive queues back.
@@ -124,7 +125,7 @@ impl Plane {
     }
 
     /// One transmit queue for each worker; workers without one hand packets over.
-    fn send_through(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
+    pub(super) fn send_through(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
         let workers = self.crew.workers.len();
         let senders = tx.len().min(workers);
         for (at, queue) in tx.into_iter().take(senders).enumerate() {
@@ -152,7 +153,7 @@ impl Plane {
         }
     }
 
-    fn forget_queues(&mut self, name: &str) {
+    pub(super) fn forget_queues(&mut self, name: &str) {
         self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
     }
 

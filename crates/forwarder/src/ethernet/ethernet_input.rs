@@ -13,16 +13,22 @@ use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
 use crate::ip::uniform;
 use crate::kernel::Kernel;
+use crate::mirror::to_linux;
 use crate::shared::Shared;
 
 /// Where frames go from here.
-pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "arp-input"];
+pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "arp-input", "mirror-output"];
 const IP4: u16 = 0;
 const IP6: u16 = 1;
 const ARP: u16 = 2;
+const MIRROR: u16 = 3;
 
 /// How many lanes ahead headers are fetched into the cache.
 const AHEAD: usize = 12;
+
+/// Below, the type is a length (IEEE 802.3 3.2.6).
+const LENGTH_MAX: u16 = 1500;
+const LLDP: u16 = 0x88cc;
 
 const MAC_MASK: u64 = 0xffff_ffff_ffff;
 
@@ -167,6 +173,19 @@ fn finish(
         0x0800 => IP4,
         0x86dd => IP6,
         0x0806 => ARP,
+        _ => unknown(vector, lane, ethertype, line),
+    }
+}
+
+/// Neither IP nor ARP: LLDP and frames with a length (IS-IS, ISO 10589) concern programs behind a
+/// mirror.
+#[cold]
+#[inline(never)]
+fn unknown(vector: &mut Vector, lane: usize, ethertype: u16, line: &InterfaceLine) -> u16 {
+    match line.twin() {
+        Some(twin) if ethertype <= LENGTH_MAX || ethertype == LLDP => {
+            to_linux(vector, lane, twin, MIRROR)
+        }
         _ => Drop::EthernetUnknownType.next(),
     }
 }

@@ -33,6 +33,8 @@ pub struct InterfaceLine {
     flags: AtomicU32,
     reverse_path: AtomicU32,
     vrf: AtomicU32,
+    tags: AtomicU64,
+    twin: AtomicU32,
 }
 
 /// A MAC address as the first six bytes of a little-endian word.
@@ -65,6 +67,32 @@ impl InterfaceLine {
     #[inline(always)]
     pub fn reverse_path(&self) -> u32 {
         self.reverse_path.load(Ordering::Relaxed)
+    }
+
+    /// The other end of a mirror: of an interface the mirror in Linux, of a mirror the
+    /// interface. `None`: there is none, or it is down.
+    #[inline(always)]
+    pub fn twin(&self) -> Option<u32> {
+        self.twin.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The interface's VLAN tags as they stand in a frame: 0, 4 or 8 of these bytes.
+    #[inline(always)]
+    pub fn tags(&self) -> ([u8; 8], usize) {
+        let tags = self.tags.load(Ordering::Relaxed).to_be_bytes();
+        let length = match tags {
+            [0, 0, ..] => 0,
+            [_, _, _, _, 0, 0, ..] => 4,
+            _ => 8,
+        };
+        (tags, length)
+    }
+
+    /// Says what the mirror of this interface is, or the interface of this mirror; only the
+    /// main thread calls this.
+    pub fn set_twin(&self, twin: Option<u32>, tags: [u8; 8]) {
+        self.tags.store(u64::from_be_bytes(tags), Ordering::Relaxed);
+        self.twin.store(twin.map_or(0, |twin| twin + 1), Ordering::Release);
     }
 
     /// Changes the line; only the main thread calls this.

@@ -15,12 +15,21 @@ use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
+use crate::mirror::{to_linux, wants_ip4};
 use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
-pub const EDGES: &[&str] =
-    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-reverse-path", "ip4-redirect"];
-const FIRST_FEATURE: u16 = 4;
+pub const EDGES: &[&str] = &[
+    "ip4-rewrite",
+    "ip4-local",
+    "icmp4-error",
+    "ip4-options",
+    "mirror-output",
+    "ip4-reverse-path",
+    "ip4-redirect",
+];
+const MIRROR: u16 = 4;
+const FIRST_FEATURE: u16 = 5;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -107,6 +116,32 @@ pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u3
 }
 
 impl Ip4Input {
+    /// Groups and broadcasts: for programs behind a mirror, else ours when we are in the group.
+    #[cold]
+    #[inline(never)]
+    fn not_unicast(&self, vector: &mut Vector, lane: usize, (reason, line): (Drop, u32)) -> u16 {
+        let ours = |vector: &mut Vector| match reason {
+            Drop::Ip4Multicast => group(vector, lane, line),
+            _ => reason.next(),
+        };
+        let twin = self.shared.interface(vector.rx_if[lane]).twin();
+        let header = vector.bytes(lane).first_chunk::<20>();
+        let (Some(twin), Some(header)) = (twin, header) else { return ours(vector) };
+        let destination = [header[16], header[17], header[18], header[19]];
+        let is_wanted = match reason {
+            Drop::Ip4Multicast | Drop::Ip4Broadcast => wants_ip4(destination),
+            // A host that has no address yet asks for one (RFC 2131 4.1).
+            Drop::Ip4MartianSource => header[12..16] == [0; 4] && destination == [255; 4],
+            _ => false,
+        };
+        if !is_wanted || vector.flags[lane] & flags::MULTICAST == 0 {
+            return ours(vector);
+        }
+        // It was checked before the addresses were.
+        vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
+        to_linux(vector, lane, twin, MIRROR)
+    }
+
     /// A lane of a vector that is not all plain.
     #[cold]
     #[inline(never)]
@@ -121,8 +156,7 @@ impl Ip4Input {
         if self.found.odd[lane / 16] & 1 << (lane % 16) != 0 {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
-                Err(Drop::Ip4Multicast) => return group(vector, lane, line),
-                Err(reason) => return reason.next(),
+                Err(reason) => return self.not_unicast(vector, lane, (reason, line)),
             };
             vector.length[lane] = packet.length;
             if let Some(trouble) = ip4_options::fault(vector.bytes(lane)) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Ip4LpmReader;
 use stoa_tables::next_hop::Resolved;
@@ -9,13 +10,15 @@ use stoa_wire::{ipv4, protocol};
 
 use crate::drops::Drop;
 use crate::icmp::Trouble;
+use crate::mirror::to_linux;
 use crate::shared::{Shared, Verdict};
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["icmp4-echo", "icmp4-error", "ip4-reassembly"];
+pub const EDGES: &[&str] = &["icmp4-echo", "icmp4-error", "ip4-reassembly", "mirror-output"];
 const ECHO: u16 = 0;
 const ERROR: u16 = 1;
 const REASSEMBLE: u16 = 2;
+const MIRROR: u16 = 3;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -30,9 +33,18 @@ impl Node for Ip4Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let shared = &self.shared;
         for lane in 0..vector.len() {
-            let vrf = shared.interface(vector.rx_if[lane]).vrf();
+            let line = shared.interface(vector.rx_if[lane]);
+            let vrf = line.vrf();
             let table = shared.ip4_table(vrf, cx.reader);
-            vector.next[lane] = match deliver(shared, table, vector.bytes(lane)) {
+            let bytes = vector.bytes(lane);
+            // With a mirror Linux is the host; without, we are.
+            let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);
+            let delivered = match (admit(shared, table, bytes), twin) {
+                (Ok(_), Some(twin)) => Ok(to_linux(vector, lane, twin, MIRROR)),
+                (Ok(view), None) => deliver(&view),
+                (Err(refused), _) => Err(refused),
+            };
+            vector.next[lane] = match delivered {
                 Ok(next) => next,
                 Err(Refused::Drop(reason)) => reason.next(),
                 Err(Refused::Tell(trouble)) => {
@@ -53,7 +65,12 @@ pub(super) enum Refused {
     Tell(Trouble),
 }
 
-fn deliver(shared: &Shared, table: Option<&Ip4LpmReader>, bytes: &[u8]) -> Result<u16, Refused> {
+/// Whether a packet can be from where it says.
+fn admit<'a>(
+    shared: &Shared,
+    table: Option<&Ip4LpmReader>,
+    bytes: &'a [u8],
+) -> Result<ipv4::View<'a>, Refused> {
     let view = ipv4::check(bytes).map_err(|_| Refused::Drop(Drop::Ip4Truncated))?;
     let back = table.map_or(0, |table| table.lookup(view.source().into()));
     let back = shared.next_hops.resolve(back, 0);
@@ -65,6 +82,10 @@ fn deliver(shared: &Shared, table: Option<&Ip4LpmReader>, bytes: &[u8]) -> Resul
             _ => {}
         }
     }
+    Ok(view)
+}
+
+fn deliver(view: &ipv4::View<'_>) -> Result<u16, Refused> {
     if view.header().is_fragment() {
         return Ok(REASSEMBLE);
     }

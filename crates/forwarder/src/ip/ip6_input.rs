@@ -14,12 +14,20 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
 use crate::flow;
 use crate::icmp::Trouble;
+use crate::mirror::{to_linux, wants_ip6};
 use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
-pub const EDGES: &[&str] =
-    &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-reverse-path", "ip6-redirect"];
-const FIRST_FEATURE: u16 = 3;
+pub const EDGES: &[&str] = &[
+    "ip6-rewrite",
+    "ip6-local",
+    "icmp6-error",
+    "mirror-output",
+    "ip6-reverse-path",
+    "ip6-redirect",
+];
+const MIRROR: u16 = 3;
+const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -128,7 +136,12 @@ fn closer(sight: &Sight<'_>, vector: &mut Vector, lane: usize, (scope, line): (S
     let interface = vector.rx_if[lane];
     match scope {
         Scope::Group if has_joined(addresses, interface, destination, line) => return LOCAL,
-        Scope::Group => return Drop::Ip6Multicast.next(),
+        Scope::Group => {
+            return match shared.interface(interface).twin().filter(|_| wants_ip6(destination)) {
+                Some(twin) => to_linux(vector, lane, twin, MIRROR),
+                None => Drop::Ip6Multicast.next(),
+            };
+        }
         _ if vector.flags[lane] & flags::MULTICAST != 0 => return Drop::Ip6LinkMulticast.next(),
         Scope::ToLink => {
             let own = addresses.of(interface).and_then(|own| own.link_local);

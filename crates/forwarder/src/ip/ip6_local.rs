@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Ip6LpmReader;
 use stoa_tables::next_hop::Resolved;
@@ -13,15 +14,18 @@ use super::ip4_local::Refused;
 use super::ip6_chain::{self, Carried, Chain};
 use crate::drops::Drop;
 use crate::icmp::Trouble;
+use crate::mirror::to_linux;
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared, Verdict};
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["icmp6-echo", "nd-input", "icmp6-error", "ip6-reassembly"];
+pub const EDGES: &[&str] =
+    &["icmp6-echo", "nd-input", "icmp6-error", "ip6-reassembly", "mirror-output"];
 const ECHO: u16 = 0;
 const ND: u16 = 1;
 const ERROR: u16 = 2;
 const REASSEMBLE: u16 = 3;
+const MIRROR: u16 = 4;
 /// Not an edge: for the main thread.
 const QUERY: u16 = 0x100;
 
@@ -40,10 +44,18 @@ impl Node for Ip6Local {
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
             let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
-            let here = Here { shared: &self.shared, table, addresses, interface };
+            // With a mirror Linux is the host; without, we are.
+            let twin = self.shared.interface(interface).twin();
+            let twin = twin.filter(|_| vector.flags[lane] & flags::OWN == 0);
+            let has_mirror = twin.is_some();
+            let here = Here { shared: &self.shared, table, addresses, interface, has_mirror };
             match here.deliver(vector.bytes(lane)) {
                 Ok(QUERY) => {
                     self.shared.budgets.punt(cx, vector, lane, Class::Listener);
+                }
+                Ok(MIRROR) => {
+                    let twin = twin.unwrap_or_default();
+                    vector.next[lane] = to_linux(vector, lane, twin, MIRROR);
                 }
                 Ok(next) => vector.next[lane] = next,
                 Err(Refused::Drop(reason)) => vector.drop_lane(lane, reason.reason()),
@@ -62,6 +74,7 @@ struct Here<'a> {
     table: Option<&'a Ip6LpmReader>,
     addresses: &'a Addresses,
     interface: u32,
+    has_mirror: bool,
 }
 
 impl Here<'_> {
@@ -71,7 +84,7 @@ impl Here<'_> {
             Chain::Whole(carried) => carried,
             Chain::Fragment => {
                 self.refuse_land(view.source())?;
-                return Ok(REASSEMBLE);
+                return Ok(if self.has_mirror { MIRROR } else { REASSEMBLE });
             }
         };
         if carried.protocol == protocol::ICMP6 {
@@ -79,6 +92,7 @@ impl Here<'_> {
         }
         self.refuse_land(view.source())?;
         match carried.protocol {
+            _ if self.has_mirror => Ok(MIRROR),
             protocol::UDP => Err(Refused::Tell(Trouble::Port)),
             protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
             protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Ip6NoNextHeader)),
@@ -94,14 +108,19 @@ impl Here<'_> {
         if ndp::is_ndp(kind) {
             // Never behind a fragment header (RFC 6980). Our own address as the source is a
             // conflict, which is for the main thread to see.
-            return if carried.was_fragment {
-                Err(Refused::Drop(Drop::NdMalformed))
-            } else {
-                Ok(ND)
+            // Neighbours are ours to answer; routers' messages are for routing daemons.
+            let of_neighbors =
+                matches!(kind, kind::NEIGHBOR_SOLICITATION | kind::NEIGHBOR_ADVERTISEMENT);
+            return match (carried.was_fragment, self.has_mirror && !of_neighbors) {
+                (true, _) => Err(Refused::Drop(Drop::NdMalformed)),
+                (_, true) => Ok(MIRROR),
+                (_, false) => Ok(ND),
             };
         }
         self.refuse_land(view.source())?;
         match kind {
+            // Linux has joined the same groups, and reports them.
+            _ if self.has_mirror => Ok(MIRROR),
             kind::ECHO_REQUEST => Ok(ECHO),
             // RFC 3810 5.1.14, 6.2: from the link, and from nowhere else.
             kind::LISTENER_QUERY

@@ -132,8 +132,9 @@ impl Class {
             Self::Arp | Self::Nd => (1000, 256, 5000),
             Self::Resolve | Self::OwnResolve => (1000, 256, 5000),
             Self::Routing => (5000, 1024, 20_000),
-            Self::Icmp => (1000, 256, 5000),
-            Self::Host => (20_000, 2048, 40_000),
+            Self::Icmp => (5000, 1000, 20_000),
+            // TCP to the router itself (scp, BGP of a million routes) must be fast.
+            Self::Host => (500_000, 16_384, 1_000_000),
             Self::Fragment => (20_000, 4096, 100_000),
             Self::Listener | Self::Redirect => (10, 10, 100),
             Self::Echo => (20_000, 2000, 100_000),

@@ -11,6 +11,7 @@ mod fragments;
 mod harness;
 mod hostile;
 mod local;
+mod mirror;
 mod nd;
 mod options;
 mod paths;

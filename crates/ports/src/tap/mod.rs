@@ -8,8 +8,8 @@
 //! The device lives as long as the port: addresses that Linux gives to it stay while it is
 //! set down and up. When someone deletes it, or its namespace, it is made anew.
 
-mod queue;
-mod sys;
+pub(crate) mod queue;
+pub(crate) mod sys;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -29,11 +29,11 @@ const MAKE_AGAIN: Duration = Duration::from_secs(1);
 
 /// What queues tell the port.
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     /// Received frames that could not become packets.
-    missed: AtomicU64,
+    pub(crate) missed: AtomicU64,
     /// Frames that the device refused.
-    refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
 }
 
 /// The device as we made it.
@@ -96,24 +96,28 @@ pub fn open(config: &TapConfig) -> Result<Tap, OpenError> {
     })
 }
 
-fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, OpenError> {
-    let refused = |source: std::io::Error| match source.raw_os_error() {
-        Some(libc::EBUSY) => OpenError::Busy { what: format!("device name {name}") },
+/// Why there is no TAP device of that name.
+pub(crate) fn refused(name: &str, source: std::io::Error) -> OpenError {
+    match source.raw_os_error() {
+        Some(libc::EBUSY | libc::EINVAL) => OpenError::Busy { what: format!("device name {name}") },
         Some(libc::EPERM | libc::EACCES) => OpenError::Permission {
             what: format!("to make TAP device {name}"),
             capability: "CAP_NET_ADMIN",
         },
-        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => {
-            OpenError::File { path: sys::CLONE.into(), source }
-        }
+        Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => OpenError::NoTun { source },
         _ => system("make a TAP device")(source),
-    };
+    }
+}
+
+fn make(name: &str, netns: Option<&str>, count: u16, mtu: u32) -> Result<Made, OpenError> {
     let home = netns::identity(netns);
     netns::within(netns, || {
         let watch = netdevice::watch().map_err(system("watch network devices"))?;
         let mut queues = Vec::new();
         for number in 0..count {
-            queues.push(Arc::new(sys::open(name, number == 0).map_err(refused)?));
+            queues.push(Arc::new(
+                sys::open(name, number == 0).map_err(|error| refused(name, error))?,
+            ));
         }
         netdevice::set_mtu(&watch, name, mtu).map_err(system("set the MTU of a TAP device"))?;
         netdevice::set_up(&watch, name).map_err(system("set a TAP device up"))?;

@@ -15,7 +15,7 @@ use crate::offload::{Staging, VNET_HEADER, VnetHeader, coalesce, complete};
 const BATCH: usize = 32;
 
 /// The receiving half of a queue.
-pub(super) struct Receiver {
+pub(crate) struct Receiver {
     queue: Arc<OwnedFd>,
     staging: Staging,
     shared: Arc<Shared>,
@@ -106,7 +106,7 @@ impl RxQueue for Receiver {
 }
 
 /// The sending half of a queue.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     queue: Arc<OwnedFd>,
     refused: Refused,
     shared: Arc<Shared>,

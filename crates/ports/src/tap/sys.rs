@@ -9,12 +9,12 @@ use std::os::unix::fs::OpenOptionsExt;
 use crate::netdevice::{check, request};
 
 /// Where TAP devices come from.
-pub(super) const CLONE: &str = "/dev/net/tun";
+pub(crate) const CLONE: &str = "/dev/net/tun";
 /// Fail when there is a device of that name (linux/if_tun.h).
 const IFF_TUN_EXCL: c_int = 0x8000;
 
 /// Opens a queue of the TAP device `name`; the first one makes it, and fails when it is there.
-pub(super) fn open(name: &str, first: bool) -> Result<OwnedFd> {
+pub(crate) fn open(name: &str, first: bool) -> Result<OwnedFd> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(CLONE)?;
     let mut request = request(name);
@@ -43,8 +43,24 @@ fn offer(file: &File) -> Result<()> {
     Ok(())
 }
 
+/// Lets the device outlive its queues, or not (TUNSETPERSIST).
+pub(crate) fn persist(queue: &OwnedFd, stays: bool) -> Result<()> {
+    let stays = libc::c_ulong::from(stays);
+    // SAFETY: TUNSETPERSIST takes a number.
+    check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETPERSIST, stays) })?;
+    Ok(())
+}
+
+/// Says whether the device has a link (TUNSETCARRIER, Linux 5.0).
+pub(crate) fn set_carrier(queue: &OwnedFd, has: bool) -> Result<()> {
+    let has = c_int::from(has);
+    // SAFETY: TUNSETCARRIER reads one int, which lives through the call.
+    check(unsafe { libc::ioctl(queue.as_raw_fd(), libc::TUNSETCARRIER, &raw const has) })?;
+    Ok(())
+}
+
 /// Reads one message; `None`: nothing waits.
-pub(super) fn read(queue: &OwnedFd, parts: &mut [IoSliceMut<'_>]) -> Result<Option<usize>> {
+pub(crate) fn read(queue: &OwnedFd, parts: &mut [IoSliceMut<'_>]) -> Result<Option<usize>> {
     match nix::sys::uio::readv(queue, parts) {
         Ok(length) => Ok(Some(length)),
         Err(nix::errno::Errno::EAGAIN) => Ok(None),
@@ -53,7 +69,7 @@ pub(super) fn read(queue: &OwnedFd, parts: &mut [IoSliceMut<'_>]) -> Result<Opti
 }
 
 /// Writes one message.
-pub(super) fn write(queue: &OwnedFd, parts: &[IoSlice<'_>]) -> Result<()> {
+pub(crate) fn write(queue: &OwnedFd, parts: &[IoSlice<'_>]) -> Result<()> {
     nix::sys::uio::writev(queue, parts)?;
     Ok(())
 }

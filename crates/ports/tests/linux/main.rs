@@ -3,6 +3,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod mirror;
 mod offload;
 mod peer;
 mod rights;

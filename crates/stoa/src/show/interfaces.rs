@@ -65,8 +65,17 @@ fn state(interface: &InterfaceState) -> &'static str {
     }
 }
 
-/// The driver of a port, or the tags and parent of a sub-interface.
+/// The driver of a port, or the tags and parent of a sub-interface; then its mirror.
 fn on(interface: &InterfaceState) -> String {
+    let below = below(interface);
+    if interface.mirror.is_empty() {
+        below
+    } else {
+        format!("{below}\nmirror {}", interface.mirror)
+    }
+}
+
+fn below(interface: &InterfaceState) -> String {
     if interface.parent.is_empty() {
         return interface.driver.clone();
     }
@@ -103,6 +112,7 @@ fn json(interface: &InterfaceState) -> Value {
         "detail": interface.detail,
         "rx_queues": interface.rx_queues,
         "tx_queues": interface.tx_queues,
+        "mirror": interface.mirror,
     })
 }
 
@@ -129,6 +139,7 @@ mod tests {
             up: true,
             mtu: 1500,
             rx_packets: 1234,
+            mirror: "red/host-b up".into(),
             ..InterfaceState::default()
         };
         let sub = InterfaceState {
@@ -149,7 +160,7 @@ mod tests {
         assert_eq!(on(&sub), "vlan s5.100 on host-b");
         assert_eq!(json(&sub)["outer"]["tpid"], "0x88a8");
         let text = made(&[port, sub]).to_string();
-        for word in ["af-packet", "1,234", "10.2.0.1/24", "up", "down"] {
+        for word in ["af-packet", "mirror red/host-b up", "1,234", "10.2.0.1/24", "up", "down"] {
             assert!(text.contains(word), "{word} in\n{text}");
         }
     }

@@ -32,7 +32,13 @@ impl Plane {
         }
         let asks_us = asks_us || self.answers_for(interface, message);
         let is_known = self.cache.get(&(interface, sender)).is_some();
+        let is_news = message.is_reply() || message.is_announcement();
+        let told = is_news && self.tell_mirror(packet, message.sender_mac.0);
         if message.is_reply() && !message.is_announcement() && !is_known {
+            if told {
+                // Linux has asked.
+                return;
+            }
             return self.drop_here(Drop::ArpUnasked);
         }
         // An announcement changes who is known and adds nobody (RFC 5227 3, RFC 826).
@@ -56,6 +62,13 @@ impl Plane {
                 self.solicited(packet.rx_if, view.source().into(), message, options);
             }
             Ok(ndp::Message::NeighborAdvertisement(message, options)) => {
+                let source = options.target_mac().map_or([0; 6], |mac| mac.0);
+                let key = (packet.rx_if, IpAddr::V6(message.target()));
+                let is_known = self.cache.get(&key).is_some();
+                if self.tell_mirror(packet, source) && !is_known {
+                    // Linux has asked.
+                    return;
+                }
                 self.advertised(packet.rx_if, message, options);
             }
             _ => {}

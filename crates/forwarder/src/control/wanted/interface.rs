@@ -7,7 +7,7 @@ use stoa_engine::INTERFACES;
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 
-use super::{BUFFERS, Family, Interface, Reasons, Wanted, Workers, address, bits};
+use super::{BUFFERS, Family, Interface, Mirror, Reasons, Wanted, Workers, address, bits};
 use crate::kernel::Kernel;
 
 impl Wanted {
@@ -45,6 +45,10 @@ impl Wanted {
             ip4: family(interface.ip4.as_ref(), true, &place, reasons),
             ip6: family(interface.ip6.as_ref(), false, &place, reasons),
             vrf: interface.vrf.clone(),
+            mirror: interface.mirror.as_ref().map(|mirror| Mirror {
+                netns: mirror.netns.clone(),
+                device: mirror.device.clone(),
+            }),
         };
         if !known.vrf.is_empty() && !self.vrfs.contains_key(&known.vrf) {
             let why = format!("is in the VRF {:?}, which is none", known.vrf);
@@ -52,6 +56,21 @@ impl Wanted {
         }
         if self.interfaces.insert(interface.name.clone(), known).is_some() {
             reasons.add(place, "is there twice", "Give each interface a name of its own.");
+        }
+    }
+
+    /// Each mirror has a device of its own.
+    pub(super) fn check_mirrors(&self, reasons: &mut Reasons) {
+        let mut seen = BTreeMap::new();
+        for (name, interface) in &self.interfaces {
+            let Some(mirror) = &interface.mirror else { continue };
+            let place = format!("interface {name:?}");
+            if mirror.device.is_empty() {
+                reasons.add(place, "has a mirror without a device", "Name the device.");
+            } else if let Some(other) = seen.insert(mirror, name) {
+                let why = format!("has the same mirror device as {other:?}");
+                reasons.add(place, why, "Give each mirror a device of its own.");
+            }
         }
     }
 

@@ -98,6 +98,17 @@ pub struct Interface {
     pub ip6: Family,
     /// The VRF that it is in; "" is the default one.
     pub vrf: String,
+    /// Its end in Linux.
+    pub mirror: Option<Mirror>,
+}
+
+/// The end in Linux of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mirror {
+    /// The namespace: a name, or empty for our own.
+    pub netns: String,
+    /// The device's name there.
+    pub device: String,
 }
 
 impl Interface {
@@ -219,6 +230,7 @@ impl Wanted {
             wanted.add_interface(interface, &mut reasons);
         }
         wanted.check_parents(&mut reasons);
+        wanted.check_mirrors(&mut reasons);
         for route in &desired.routes {
             wanted.add_route(route, &mut reasons);
         }

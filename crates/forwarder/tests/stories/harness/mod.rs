@@ -53,7 +53,10 @@ impl Lab {
         let forwarder = Forwarder::new(limits, wire::opener(&wires));
         let (drops, nodes) = Default::default();
         let mut lab = Self { forwarder, wires, sent: 0, drops, nodes };
-        for name in world.0.ports.keys() {
+        let mirrors = world.0.interfaces.values().filter_map(|it| it.mirror.as_ref());
+        let mirrors = mirrors.map(|mirror| &mirror.device);
+        let mirrors: Vec<&String> = mirrors.filter(|name| !name.starts_with("late")).collect();
+        for name in world.0.ports.keys().chain(mirrors) {
             let wire = wire(name);
             lab.add_wire(name, wire);
         }

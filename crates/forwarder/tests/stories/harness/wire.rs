@@ -91,13 +91,17 @@ pub fn opener(wires: &Wires) -> Open {
     let wires = wires.clone();
     Arc::new(move |config: &PortConfig, _: &'static Pool| {
         let refused = |reason: &str| OpenError::Config { field: "wire", reason: reason.to_owned() };
-        let PortConfig::Pcap(PcapConfig { input: Some(name), mac, .. }) = config else {
-            return Err(refused("none"));
+        let (name, mac) = match config {
+            PortConfig::Pcap(PcapConfig { input: Some(name), mac, .. }) => {
+                (name.to_string_lossy().into_owned(), mac)
+            }
+            PortConfig::Mirror(config) => (config.device.clone(), &None),
+            _ => return Err(refused("none")),
         };
-        let wire = locked(&wires).get(&*name.to_string_lossy()).cloned();
-        let missing = || match name.to_string_lossy() {
+        let wire = locked(&wires).get(&name).cloned();
+        let missing = || match &name {
             name if name.starts_with("late") => {
-                OpenError::NoDevice { device: name.into_owned(), netns: None }
+                OpenError::NoDevice { device: name.clone(), netns: None }
             }
             _ => refused("no such wire"),
         };

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::wanted::{
-    Action, Family, Interface, Path, Prefix, Route, Wanted, Workers,
+    Action, Family, Interface, Mirror, Path, Prefix, Route, Wanted, Workers,
 };
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::Verdict;
@@ -173,6 +173,12 @@ impl World {
         self.0.routes.extend(before.map(|before| (prefix, before)));
         self.0.vrfs.entry(vrf.to_owned()).or_default().insert(prefix, route);
         self
+    }
+
+    /// A mirror in Linux: a wire of that name.
+    pub fn mirror(self, name: &str, device: &str) -> Self {
+        let (netns, device) = (String::new(), device.to_owned());
+        self.with(name, |interface| interface.mirror = Some(Mirror { netns, device }))
     }
 
     /// Changes an interface.

@@ -1,0 +1,76 @@
+//! `mirror-output`: gives packets for ourselves to Linux: the whole frame as it came but for the
+//! tags of its sub-interface, by the transmit queue of the mirror, within a budget.
+
+use std::sync::Arc;
+
+use stoa_engine::pool::HEADROOM;
+use stoa_engine::{Context, Next, Node, Vector};
+
+use super::traffic::class;
+use crate::drops::Drop;
+use crate::shared::Shared;
+
+/// Where frames go from here.
+pub const EDGES: &[&str] = &["port-output"];
+const OUTPUT: u16 = 0;
+
+/// Bytes of an Ethernet header, and of one with one or two tags.
+const HEADER: usize = 14;
+const TAGGED: [usize; 3] = [14, 18, 22];
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(MirrorOutput { shared: shared.clone() })
+}
+
+struct MirrorOutput {
+    shared: Arc<Shared>,
+}
+
+impl Node for MirrorOutput {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        for lane in 0..vector.len() {
+            let (class, interface) = (class(vector.bytes(lane)), vector.rx_if[lane]);
+            vector.next[lane] = if !self.shared.budgets.admit(cx, class, interface) {
+                class.limited().next()
+            } else if restore(vector, lane, self.shared.interface(interface).mac()) {
+                OUTPUT
+            } else {
+                Drop::EthernetTruncated.next()
+            };
+        }
+        Next::Lanes
+    }
+}
+
+/// Puts the Ethernet header before the data again, without tags. Drivers write frames to where a
+/// fresh buffer begins, so what lies between is the header.
+fn restore(vector: &mut Vector, lane: usize, mac: u64) -> bool {
+    let header = usize::from(vector.offset[lane]).saturating_sub(HEADROOM);
+    if !TAGGED.contains(&header) {
+        return invent(vector, lane, mac);
+    }
+    if !vector.advance(lane, -(header as i32)) {
+        return false;
+    }
+    // The ethertype stands last already; the addresses move over the tags.
+    vector.bytes_mut(lane).copy_within(..12, header - HEADER);
+    vector.advance(lane, (header - HEADER) as i32)
+}
+
+/// A header for a packet that has lost its own: from nobody, to us.
+fn invent(vector: &mut Vector, lane: usize, mac: u64) -> bool {
+    let ethertype = match vector.bytes(lane).first().map(|first| first >> 4) {
+        Some(4) => [0x08, 0x00],
+        Some(6) => [0x86, 0xdd],
+        _ => return false,
+    };
+    if usize::from(vector.offset[lane]) < HEADER || !vector.advance(lane, -(HEADER as i32)) {
+        return false;
+    }
+    let bytes = vector.bytes_mut(lane);
+    bytes[..6].copy_from_slice(&mac.to_le_bytes()[..6]);
+    bytes[6..12].fill(0);
+    bytes[12..HEADER].copy_from_slice(&ethertype);
+    true
+}
