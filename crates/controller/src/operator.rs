@@ -213,6 +213,13 @@ impl Operator for Service {
         self.line.client().get_conservation(request.into_inner()).await.map_err(failed)
     }
 
+    async fn show_limits(
+        &self,
+        request: Request<v1::ListLimitsRequest>,
+    ) -> Result<Response<v1::ListLimitsReply>, Status> {
+        self.line.client().list_limits(request.into_inner()).await.map_err(failed)
+    }
+
     async fn start_trace(
         &self,
         request: Request<v1::StartTraceRequest>,

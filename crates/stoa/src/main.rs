@@ -6,6 +6,7 @@ mod commands;
 mod failure;
 mod operator;
 mod show;
+mod top;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

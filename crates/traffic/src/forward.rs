@@ -9,8 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_engine::worker::Polling;
+use stoa_forwarder::control::sight::Reader;
 use stoa_forwarder::control::wanted::{Action, Family, Interface, Path, Route, Wanted, Workers};
 use stoa_forwarder::control::{Forwarder, Plane};
 use stoa_forwarder::kernel::Kernel;
@@ -44,6 +46,8 @@ pub struct Workload {
     pub kernel: Kernel,
     /// CPUs for the workers; empty: anywhere.
     pub cpus: Vec<usize>,
+    /// Whether another interface is traced and captured meanwhile.
+    pub is_watched: bool,
 }
 
 /// Cycles of one node.
@@ -164,6 +168,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let Some(plane) = forwarder.plane() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
+    let _watch = if workload.is_watched { Some(watch(plane)?) } else { None };
     settle(plane, WARM_UP);
     let lost_before = lost(plane);
     let mut best: Option<Figures> = None;
@@ -179,6 +184,18 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     }
     let best = best.ok_or_else(|| BenchError::Nothing(drops(plane)))?;
     Ok(Figures { windows, lost: lost(plane) - lost_before, ..best })
+}
+
+/// Traces and captures what the other interface receives: nothing.
+fn watch(plane: &mut Plane) -> Result<Reader, BenchError> {
+    let interface = || "out".to_owned();
+    let trace = v1::StartTraceRequest { interface: interface(), ..Default::default() };
+    let started = plane.start_trace(&trace);
+    started.map_err(|status| BenchError::Refused(status.message().to_owned()))?;
+    let directions = vec![v1::CaptureDirection::Rx as i32, v1::CaptureDirection::Drop as i32];
+    let capture = v1::CaptureRequest { interface: interface(), directions, ..Default::default() };
+    let started = plane.start_capture(&capture);
+    started.map_err(|status| BenchError::Refused(status.message().to_owned()))
 }
 
 fn check(workload: &Workload) -> Result<(), BenchError> {

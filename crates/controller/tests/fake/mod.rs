@@ -195,6 +195,13 @@ impl Forwarder for Life {
         Ok(Response::new(v1::Conservation { balanced: true, ..v1::Conservation::default() }))
     }
 
+    async fn list_limits(
+        &self,
+        _: Request<v1::ListLimitsRequest>,
+    ) -> Result<Response<v1::ListLimitsReply>, Status> {
+        Ok(Response::new(v1::ListLimitsReply::default()))
+    }
+
     async fn start_trace(
         &self,
         request: Request<v1::StartTraceRequest>,

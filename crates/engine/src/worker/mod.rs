@@ -23,7 +23,7 @@ use crate::sight::trace::Tracer;
 /// Commands that may wait for one worker.
 pub(crate) const COMMANDS: usize = 1024;
 /// Packets that may wait on one ring (inject, punt, hand-off).
-pub(crate) const RING: usize = 1024;
+pub const RING: usize = 1024;
 /// Urgent packets that may wait for the main thread.
 pub(crate) const URGENT_RING: usize = 256;
 

@@ -5,6 +5,7 @@ mod apply;
 mod facts;
 mod fib;
 mod interfaces;
+mod limit_facts;
 mod limits;
 mod listening;
 mod main_loop;

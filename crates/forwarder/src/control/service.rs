@@ -240,6 +240,14 @@ impl Contract for Service {
         Ok(Response::new(self.read(Plane::conservation).await?))
     }
 
+    async fn list_limits(
+        &self,
+        _: tonic::Request<v1::ListLimitsRequest>,
+    ) -> Answer<v1::ListLimitsReply> {
+        let limits = self.read(Plane::list_limits).await?;
+        Ok(Response::new(v1::ListLimitsReply { limits }))
+    }
+
     async fn start_trace(
         &self,
         request: tonic::Request<v1::StartTraceRequest>,

@@ -12,6 +12,7 @@ mod reload;
 mod run;
 mod show;
 mod status;
+mod top;
 mod trace;
 
 use crate::failure::Outcome;
@@ -52,6 +53,7 @@ commands! {
     Reload reload,
     Status status,
     Show show,
+    Top top,
     Trace trace,
     Capture capture,
     Doctor doctor,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
-use crate::show::{conservation, drops, interfaces, neighbors, nodes, punts, routes, workers};
+use crate::show::{
+    conservation, drops, interfaces, limits, neighbors, nodes, punts, routes, workers,
+};
 
 /// Show what the router holds and what passed through it
 #[derive(Debug, clap::Args)]
@@ -72,6 +74,8 @@ enum What {
     Punts,
     /// Workers: where they run and how busy they are
     Workers,
+    /// Limits: everything that is bounded, and how near it is
+    Limits,
     /// The books: every packet received is accounted for
     Conservation,
 }
@@ -132,6 +136,7 @@ async fn look(
         What::Drops { all } => drops::show(client, *all, json, out).await,
         What::Punts => punts::show(client, json, out).await,
         What::Workers => workers::show(client, json, out).await,
+        What::Limits => limits::show(client, json, out).await,
         What::Conservation => conservation::show(client, json, out).await,
     }
 }

@@ -5,6 +5,7 @@ pub mod conservation;
 pub mod doctor;
 pub mod drops;
 pub mod interfaces;
+pub mod limits;
 pub mod neighbors;
 pub mod nodes;
 pub mod punts;
@@ -36,7 +37,7 @@ pub fn findings(findings: &[Finding]) -> Value {
 
 /// An empty table with a headline. Columns whose name starts with ">" are
 /// numbers, to the right.
-fn table(columns: &[&str]) -> Table {
+pub fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset("     ──            ");
     table.set_header(columns.iter().map(|name| name.trim_start_matches('>').to_uppercase()));
@@ -52,12 +53,12 @@ fn table(columns: &[&str]) -> Table {
 }
 
 /// Writes a table without white space at the ends of its lines.
-fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+pub fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }
 
 /// "1,234,567".
-fn number(value: u64) -> String {
+pub fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {

@@ -133,6 +133,14 @@ impl Plane {
         self.tell(|| Command::Trace(None));
     }
 
+    /// Packets traced, packets asked for, steps that found no room.
+    pub(in crate::control) fn trace_figures(&self) -> (u64, u64, u64) {
+        self.watched.trace.as_ref().map_or((0, 0, 0), |trace| {
+            let left = trace.left.load(Ordering::Relaxed).min(trace.count);
+            ((trace.count - left).into(), trace.count.into(), trace.lost())
+        })
+    }
+
     /// What was traced so far: the newest `max` packets, all when it is 0.
     pub fn trace(&mut self, max: u32) -> v1::GetTraceReply {
         let Some(trace) = &mut self.watched.trace else { return v1::GetTraceReply::default() };

@@ -52,6 +52,9 @@ pub struct Arguments {
     /// Force a SIMD kernel: scalar or avx512 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
+    /// Trace and capture another interface meanwhile: what does it cost this one?
+    #[arg(long)]
+    watched: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -74,6 +77,7 @@ pub fn execute(forward: Arguments) -> Outcome {
         kernel: Kernel::choose(&forward.kernel)
             .map_err(|error| Failure::Usage(format!("--kernel: {error}")))?,
         cpus: forward.cpus,
+        is_watched: forward.watched,
     };
     if !workload.cpus.is_empty() && workload.cpus.len() != workload.workers {
         return Err(Failure::Usage(format!(

@@ -1,0 +1,68 @@
+//! Limits: everything that is bounded, and how near it is.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::v1::{LimitState, ListLimitsRequest};
+
+use super::{count, table, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let limits = client.show_limits(ListLimitsRequest {}).await?.into_inner().limits;
+    if as_json {
+        let list: Vec<Value> = limits.iter().map(json).collect();
+        writeln!(out, "{}", json!({ "limits": list }))?;
+    } else {
+        write(&made(&limits), out)?;
+    }
+    Ok(())
+}
+
+fn made(limits: &[LimitState]) -> Table {
+    let mut table = table(&["name", ">used", ">limit", ">full", ">refused", "when it is reached"]);
+    for limit in limits {
+        let used = limit.used.map_or_else(|| Cell::new("-"), count);
+        let of = if limit.limit == 0 { Cell::new("-") } else { count(limit.limit) };
+        let share = super::ratio(limit.used.unwrap_or(0) * 100, limit.limit);
+        let share = share.filter(|_| limit.used.is_some());
+        table.add_row(vec![
+            Cell::new(&limit.name),
+            used,
+            of,
+            Cell::new(share.map_or_else(|| "-".to_owned(), |share| format!("{share:.0} %"))),
+            count(limit.refused),
+            Cell::new(&limit.sentence),
+        ]);
+    }
+    table
+}
+
+fn json(limit: &LimitState) -> Value {
+    json!({
+        "name": limit.name,
+        "used": limit.used,
+        "limit": limit.limit,
+        "refused": limit.refused,
+        "sentence": limit.sentence,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_counts_is_no_zero() {
+        let some =
+            LimitState { name: "routes".into(), used: Some(5), limit: 10, ..Default::default() };
+        let none =
+            LimitState { name: "rings".into(), limit: 1024, refused: 7, ..Default::default() };
+        let text = made(&[some, none.clone()]).to_string();
+        assert!(text.contains("50 %") && text.contains("1,024"), "{text}");
+        assert!(json(&none)["used"].is_null());
+    }
+}
