@@ -216,6 +216,7 @@ impl Graph {
             self.dispatch(at, vector, next, walk);
             count(&walk.counters.nodes[at], packets, &mut start);
         }
+        walk.sight.walked();
     }
 
     /// Lets time pass in all nodes; what they send waits for the next [`Self::walk`].

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Selection;
+use crate::clock;
 use crate::counters::Counter;
 use crate::drops::Reason;
 use crate::vector::{NONE, Vector, flags};
@@ -70,10 +71,11 @@ impl Tap {
         self.directions & direction as u8 != 0
     }
 
-    pub(super) fn received(&mut self, vector: &Vector, lanes: usize, port: u32, now: u64) {
+    pub(super) fn received(&mut self, vector: &Vector, lanes: usize, port: u32) {
         if !self.wants(Direction::Rx) || !self.selection.has_port(port) {
             return;
         }
+        let now = clock::tsc();
         for lane in 0..lanes {
             let frame = vector.bytes(lane);
             if self.selection.takes_received(port, frame) {
@@ -82,17 +84,12 @@ impl Tap {
         }
     }
 
-    pub(super) fn sent(
-        &mut self,
-        vector: &Vector,
-        taken: usize,
-        (interface, base): (u32, u32),
-        now: u64,
-    ) {
+    pub(super) fn sent(&mut self, vector: &Vector, taken: usize, (interface, base): (u32, u32)) {
         let at = if self.selection.has(base) { base } else { interface };
         if !self.wants(Direction::Tx) || !self.selection.has(at) {
             return;
         }
+        let now = clock::tsc();
         for lane in 0..taken {
             // A driver that keeps the buffer takes the bytes along.
             if vector.buffers()[lane] != NONE && self.selection.takes(vector.bytes(lane)) {
@@ -106,11 +103,11 @@ impl Tap {
         vector: &Vector,
         (taken, reason): (usize, Reason),
         (interface, base): (u32, u32),
-        now: u64,
     ) {
-        if !self.wants(Direction::Drop) {
+        if !self.wants(Direction::Drop) || taken >= vector.len() {
             return;
         }
+        let now = clock::tsc();
         for lane in taken..vector.len() {
             let is_meant = [interface, base, vector.rx_if[lane]].map(|at| self.selection.has(at));
             let is_there = vector.buffers()[lane] != NONE;
@@ -130,7 +127,6 @@ impl Tap {
         vector: &Vector,
         lane: usize,
         (reason, at_start): (Reason, bool),
-        now: u64,
     ) {
         let interface = vector.rx_if[lane];
         if !self.wants(Direction::Drop)
@@ -139,6 +135,7 @@ impl Tap {
         {
             return;
         }
+        let now = clock::tsc();
         // A packet of our own may have no link layer yet: its filter runs where
         // somebody can tell.
         let bare = at_start && vector.flags[lane] & flags::OWN != 0;

@@ -27,7 +27,10 @@ pub const CAPTURES: usize = 4;
 #[derive(Default)]
 pub struct Sight {
     /// A trace is wanted, or traced packets may still be on their way.
-    pub(crate) tracing: bool,
+    tracing: bool,
+    /// Traced packets are in the graph: true from the moment that one comes in until the
+    /// walk ends, for then nothing is left in it.
+    is_hot: bool,
     receiving: bool,
     sending: bool,
     dropping: bool,
@@ -55,9 +58,10 @@ impl Sight {
         let wants = |direction| self.taps.iter().flatten().any(|tap| tap.wants(direction));
         let [rx, tx, drop] = [Direction::Rx, Direction::Tx, Direction::Drop].map(wants);
         self.tracing = self.tracer.is_some();
+        self.is_hot &= self.tracing;
         self.receiving = rx || self.tracing;
-        self.sending = tx || drop || self.tracing;
-        self.dropping = drop || self.tracing;
+        self.sending = tx || drop;
+        self.dropping = drop;
     }
 
     /// The first `lanes` of a vector were received by `port`.
@@ -71,19 +75,30 @@ impl Sight {
     #[cold]
     #[inline(never)]
     fn write_received(&mut self, vector: &mut Vector, lanes: usize, port: u32, input: u16) {
-        let now = clock::tsc();
         for tap in self.taps.iter_mut().flatten() {
-            tap.received(vector, lanes, port, now);
+            tap.received(vector, lanes, port);
         }
         if let Some(tracer) = &mut self.tracer {
-            tracer.received(vector, lanes, (port, input), now);
+            self.is_hot |= tracer.received(vector, lanes, (port, input));
         }
+    }
+
+    /// A packet comes into the graph from another thread.
+    #[inline(always)]
+    pub(crate) fn entered(&mut self, packet: &Packet) {
+        self.is_hot |= self.tracing && packet.flags & flags::TRACED != 0;
+    }
+
+    /// The walk has ended.
+    #[inline(always)]
+    pub(crate) fn walked(&mut self) {
+        self.is_hot = false;
     }
 
     /// A node said where the lanes go; `all` when all go one way.
     #[inline(always)]
     pub(crate) fn dispatched(&mut self, node: usize, vector: &Vector, all: Option<u16>) {
-        if self.tracing {
+        if self.is_hot {
             self.write_dispatched(node, vector, all);
         }
     }
@@ -107,7 +122,7 @@ impl Sight {
     /// What happens to one lane now. Traced lanes only.
     #[inline(always)]
     pub(crate) fn happened(&mut self, vector: &Vector, lane: usize, event: Event) {
-        if self.tracing
+        if self.is_hot
             && let Some(tracer) = &mut self.tracer
         {
             tracer.lane(vector, lane, event, clock::tsc());
@@ -117,7 +132,8 @@ impl Sight {
     /// What happens to a packet outside a vector now. Traced packets only.
     #[inline(always)]
     pub(crate) fn happened_to(&mut self, packet: &Packet, event: Event) {
-        if self.tracing
+        self.entered(packet);
+        if self.is_hot
             && let Some(tracer) = &mut self.tracer
         {
             tracer.packet(packet, event, clock::tsc());
@@ -128,7 +144,7 @@ impl Sight {
     /// packet is our own.
     #[inline(always)]
     pub(crate) fn dropped(&mut self, vector: &mut Vector, lane: usize, reason: Reason) {
-        if self.dropping {
+        if self.dropping || self.is_hot {
             self.write_dropped(vector, lane, reason);
         }
     }
@@ -142,7 +158,6 @@ impl Sight {
         if self.taps.iter().flatten().all(|tap| !tap.wants(Direction::Drop)) {
             return;
         }
-        let now = clock::tsc();
         let is_own = vector.flags[lane] & flags::OWN != 0;
         let front = vector.offset[lane].saturating_sub(HEADROOM as u16);
         let front = if is_own { 0 } else { i32::from(front) };
@@ -150,7 +165,7 @@ impl Sight {
             return;
         }
         for tap in self.taps.iter_mut().flatten() {
-            tap.dropped(vector, lane, (reason, front == 0), now);
+            tap.dropped(vector, lane, (reason, front == 0));
         }
         // Back to where it was: it came from there.
         let _ = vector.advance(lane, front);
@@ -165,7 +180,7 @@ impl Sight {
         interface: u32,
         base: u32,
     ) {
-        if self.sending {
+        if self.sending || self.is_hot {
             self.write_sent(vector, (taken, reason), interface, base);
         }
     }
@@ -179,12 +194,12 @@ impl Sight {
         interface: u32,
         base: u32,
     ) {
-        let now = clock::tsc();
         for tap in self.taps.iter_mut().flatten() {
-            tap.sent(vector, taken, (interface, base), now);
-            tap.not_sent(vector, (taken, reason), (interface, base), now);
+            tap.sent(vector, taken, (interface, base));
+            tap.not_sent(vector, (taken, reason), (interface, base));
         }
-        let Some(tracer) = &mut self.tracer else { return };
+        let Some(tracer) = self.tracer.as_mut().filter(|_| self.is_hot) else { return };
+        let now = clock::tsc();
         for lane in 0..vector.len() {
             let event =
                 if lane < taken { Event::Sent } else { Event::Dropped { reason: reason.0 } };

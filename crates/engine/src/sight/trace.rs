@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Selection;
+use crate::clock;
 use crate::counters::Counter;
 use crate::packet::Packet;
 use crate::vector::{NONE, Vector, flags};
@@ -113,27 +114,30 @@ impl Tracer {
         Self { worker: worker as u16, selection, left, ring, lost }
     }
 
+    /// Marks the packets that are meant; whether there are any.
     pub(super) fn received(
         &mut self,
         vector: &mut Vector,
         lanes: usize,
         (port, input): (u32, u16),
-        now: u64,
-    ) {
+    ) -> bool {
         if !self.selection.has_port(port) || self.left.load(Ordering::Relaxed) == 0 {
-            return;
+            return false;
         }
+        let (now, mut is_any) = (clock::tsc(), false);
         for lane in 0..lanes {
             if !self.selection.takes_received(port, vector.bytes(lane)) {
                 continue;
             }
             let one = |left: u32| left.checked_sub(1);
             if self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one).is_err() {
-                return;
+                break;
             }
+            is_any = true;
             vector.flags[lane] |= flags::TRACED;
             self.lane(vector, lane, Event::Received { input }, now);
         }
+        is_any
     }
 
     /// Writes down what happened to a lane, when it is traced and still there.

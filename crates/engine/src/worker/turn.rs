@@ -297,6 +297,7 @@ fn take_in(
             let ledger = &walk.counters.ledger;
             let book = if node == output { &ledger.handed_in } else { &ledger.generated };
             book.add(1);
+            walk.sight.entered(&packet);
             graph.enqueue_packet(node, packet, walk);
             taken += 1;
         }
