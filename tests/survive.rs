@@ -48,3 +48,74 @@ fn a_new_forwarder_is_told_what_is_wanted() -> Result<()> {
     story.hosts_reach_each_other()?;
     story.end()
 }
+
+/// The longest time between two answers in what `ping -D` says.
+fn longest_silence(said: &str) -> f64 {
+    let stamp = |line: &str| line.strip_prefix('[')?.split_once(']')?.0.parse::<f64>().ok();
+    let stamps: Vec<f64> = said.lines().filter_map(stamp).collect();
+    stamps.windows(2).map(|two| two[1] - two[0]).fold(0.0, f64::max)
+}
+
+#[test]
+fn controllers_die_in_a_row_and_no_packet_is_lost() -> Result<()> {
+    let story = Story::begin(&two_sides(&[])?)?;
+    story.hosts_reach_each_other()?;
+    let to = story.host("host-b").address(false)?.to_string();
+    let running = story
+        .host("host-a")
+        .command(Tool::PING)?
+        .args(["-n", "-i", "0.02", "-c", "600", "-W", "2", &to])
+        .spawn()?;
+    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    // Each is started later than the one before: the last one after 3.2 s.
+    for _ in 0..6 {
+        kill_half(&story, "controller")?;
+    }
+    let (stdout, _, _) = running.finish(Duration::from_secs(60))?;
+    assert!(stdout.contains("600 received"), "not one packet is lost: {stdout}");
+    let output = story.router.call(&["reload"])?;
+    assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    story.end()
+}
+
+#[test]
+fn a_killed_forwarder_forwards_again_by_itself() -> Result<()> {
+    let story = Story::begin(&two_sides(&[])?)?;
+    story.hosts_reach_each_other()?;
+    for six in [false, true] {
+        let to = story.host("host-b").address(six)?.to_string();
+        let running = story
+            .host("host-a")
+            .command(Tool::PING)?
+            .args(["-D", "-n", "-i", "0.01", "-c", "500", "-W", "2", &to])
+            .spawn()?;
+        running.wait_for("icmp_seq=20 ", Duration::from_secs(10))?;
+        kill_half(&story, "forwarder")?;
+        let (stdout, _, _) = running.finish(Duration::from_secs(60))?;
+        let silence = longest_silence(&stdout);
+        println!("silent for {silence:.3} s after kill -9 of the forwarder");
+        // Two seconds are promised; the machine of a test may be busy with others.
+        assert!(silence > 0.0 && silence < 4.0, "{silence} s: {stdout}");
+    }
+    story.end()
+}
+
+#[test]
+fn a_forwarder_that_hangs_is_told_of() -> Result<()> {
+    let story = Story::begin(&two_sides(&[])?)?;
+    let forwarder = pid(&story.router.status()?, "forwarder").to_string();
+    let signal = |name: &str| Command::program("/bin/kill").args([name, &forwarder]).run();
+    signal("-STOP")?.ok()?;
+    let seen = wait_until("the status says so", Duration::from_secs(15), || {
+        let status = story.router.status().map_err(|error| error.to_string())?;
+        if status["in_sync"] == true { Err(status.to_string()) } else { Ok(status) }
+    });
+    signal("-CONT")?.ok()?;
+    println!("{}", seen?);
+    wait_until("all is well again", Duration::from_secs(15), || {
+        let status = story.router.status().map_err(|error| error.to_string())?;
+        if status["in_sync"] == true { Ok(()) } else { Err(status.to_string()) }
+    })?;
+    story.hosts_reach_each_other()?;
+    story.end()
+}

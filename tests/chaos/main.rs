@@ -60,6 +60,16 @@ fn flap(hosts: &Topology, label: &str, dice: &mut Dice) -> Result<()> {
     hosts.router().ip(&["link", "set", label, "up"]).map(drop)
 }
 
+/// Captures for a moment; whoever captures dies without a word.
+fn capture(world: &World, dice: &mut Dice) -> Result<()> {
+    let socket = world.first.socket().to_string_lossy().into_owned();
+    let command = Command::program(world.first.binary());
+    let running = command.args(["capture", "any", "--lines", "--socket", &socket]).spawn()?;
+    std::thread::sleep(Duration::from_millis(dice.below(800)));
+    let pid = running.pid().to_string();
+    Command::program("/bin/kill").args(["-KILL", &pid]).run().map(drop)
+}
+
 /// One event. A controller that is just dead cannot take a configuration, and that is well.
 fn strike(world: &mut World, dice: &mut Dice, may_kill_forwarders: bool) -> Result<String> {
     let which = dice.any();
@@ -67,7 +77,7 @@ fn strike(world: &mut World, dice: &mut Dice, may_kill_forwarders: bool) -> Resu
         true => format!("{what} configuration {which}: taken"),
         false => format!("{what} configuration {which}: {}", output.stderr.replace('\n', " ")),
     };
-    Ok(match dice.below(if may_kill_forwarders { 10 } else { 8 }) {
+    Ok(match dice.below(if may_kill_forwarders { 12 } else { 10 }) {
         0 => {
             kill(&world.first, "controller")?;
             "kill the controller".to_owned()
@@ -89,7 +99,7 @@ fn strike(world: &mut World, dice: &mut Dice, may_kill_forwarders: bool) -> Resu
             "another card in host-b".to_owned()
         }
         5 | 6 => {
-            let json = world::first(&world.socket(), which)?.json();
+            let json = world::json(&world.socket(), which)?;
             said("good", &world.first.reload(&json)?)
         }
         7 => {
@@ -98,6 +108,16 @@ fn strike(world: &mut World, dice: &mut Dice, may_kill_forwarders: bool) -> Resu
             said("bad", &output)
         }
         8 => {
+            let added =
+                world.first.call(&["trace", "add", "--interface", "host-a", "--count", "50"])?;
+            let shown = world.first.call(&["trace", "show", "--json"])?;
+            format!("a trace: {}, {}", added.success(), shown.success())
+        }
+        9 => {
+            capture(world, dice)?;
+            "a capture".to_owned()
+        }
+        10 => {
             kill(&world.first, "forwarder")?;
             "kill the forwarder".to_owned()
         }
@@ -161,7 +181,7 @@ fn settle(world: &World) -> Result<()> {
         })
         .map_err(|error| explain(world, error))?;
     }
-    let original = world::first(&world.socket(), 0)?.json();
+    let original = world::json(&world.socket(), 0)?;
     let output = world.first.reload(&original)?;
     assert!(output.success(), "{}{}", output.stdout, output.stderr);
     Ok(())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use stoa_lab::{Host, LabError, Result};
+use stoa_lab::{Host, LabError, Result, wait_until};
 
 /// Between two datagrams of a flow.
 const PERIOD: Duration = Duration::from_millis(2);
@@ -66,7 +66,14 @@ impl Flow {
         let mut flow = Self::new(format!("{} to {}, UDP/IPv{family}", from.label(), to.label()));
         let bind = |host: &Host| -> Result<UdpSocket> {
             let address = SocketAddr::new(host.address(six)?, 0);
-            host.namespace().enter(|| UdpSocket::bind(address))?.map_err(system("bind"))
+            // An IPv6 address is tentative until its link is ready.
+            wait_until("an address to bind to", Duration::from_secs(10), || {
+                let socket = host.namespace().enter(|| UdpSocket::bind(address));
+                match socket.map_err(|error| error.to_string())? {
+                    Ok(socket) => Ok(socket),
+                    Err(error) => Err(error.to_string()),
+                }
+            })
         };
         let (sender, receiver) = (bind(from)?, bind(to)?);
         let target = receiver.local_addr().map_err(system("look at a socket"))?;

@@ -53,6 +53,24 @@ pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
     if which % 5 == 1 {
         made.interface("host-c")["ietf-ip:ipv4"]["mtu"] = json!(1400);
     }
+    // Host-c is on AF_XDP half of the time, also at the begin and in the end.
+    if which.is_multiple_of(2) {
+        made.interface("host-c")["stoa-interfaces:port"] =
+            json!({ "af-xdp": { "device": "host-c" } });
+    }
+    Ok(made)
+}
+
+/// The same as text, now and then with a VRF, into which host-c may move.
+pub fn json(socket: &std::path::Path, which: u64) -> Result<Value> {
+    let mut made = first(socket, which)?;
+    if which % 6 == 2 {
+        made.interface("host-c")["stoa-vrf:vrf"] = json!("red");
+    }
+    let mut made = made.json();
+    if which % 3 == 2 {
+        made["stoa-vrf:vrfs"] = json!({ "vrf": [{ "name": "red" }, { "name": "blue" }] });
+    }
     Ok(made)
 }
 
@@ -85,15 +103,15 @@ impl World {
         }
         let scratch = stoa_lab::Scratch::new()?;
         let socket = scratch.file("memif.sock");
-        let json = first(&socket, 0)?.json();
-        let first = Router::start_in(scratch, &binary, Some(hosts.router()), &json)?;
-        let json = Configuration::new(&[side("host-d", 4)?])
+        let told = json(&socket, 0)?;
+        let first = Router::start_in(scratch, &binary, Some(hosts.router()), &told)?;
+        let told = Configuration::new(&[side("host-d", 4)?])
             .port("peer", memif(&socket, "slave"))
             .addresses("peer", &between(2)?)
             .route("0.0.0.0/0", NextHop::Via("198.18.9.1"))
             .route("::/0", NextHop::Via("2001:db8:9::1"))
             .json();
-        let second = Router::start(&binary, Some(far.router()), &json)?;
+        let second = Router::start(&binary, Some(far.router()), &told)?;
         first.wait_up(&["host-a", "host-b", "host-c", "peer"])?;
         second.wait_up(&["host-d", "peer"])?;
         let (flows, visits) = (Vec::new(), Vec::new());

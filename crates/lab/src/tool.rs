@@ -33,6 +33,17 @@ impl Tool {
     pub const TCPDUMP: Self = Self { program: "tcpdump", package: "tcpdump", group: "run" };
     /// Wireshark's `tshark`.
     pub const TSHARK: Self = Self { program: "tshark", package: "tshark", group: "test" };
+    /// iputils' `tracepath`.
+    pub const TRACEPATH: Self =
+        Self { program: "tracepath", package: "iputils-tracepath", group: "test" };
+    /// `ndisc6`: asks for a neighbour.
+    pub const NDISC6: Self = Self { program: "ndisc6", package: "ndisc6", group: "test" };
+    /// `rdisc6`: asks for a router.
+    pub const RDISC6: Self = Self { program: "rdisc6", package: "ndisc6", group: "test" };
+    /// `nmap`.
+    pub const NMAP: Self = Self { program: "nmap", package: "nmap", group: "test" };
+    /// `hping3`.
+    pub const HPING3: Self = Self { program: "hping3", package: "hping3", group: "test" };
     /// DPDK's `dpdk-testpmd`.
     pub const TESTPMD: Self = Self { program: "dpdk-testpmd", package: "dpdk-dev", group: "test" };
     /// The system's Python, which sees Debian's scapy.

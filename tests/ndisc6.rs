@@ -1,0 +1,50 @@
+//! Neighbour discovery with ndisc6 and rdisc6: the router answers for its own addresses, and does not advertise itself.
+
+use std::time::Duration;
+
+use stoa_lab::{Host, Output, Result, Tool};
+use stoa_scenarios::{Story, two_sides};
+
+fn ask(host: &Host, tool: Tool, arguments: &[&str]) -> Result<Output> {
+    let command = host.command(tool)?.args(arguments).args(["eth0"]);
+    command.deadline(Duration::from_secs(20)).run()
+}
+
+#[test]
+fn the_router_answers_solicitations_for_its_own_address() -> Result<()> {
+    let story = Story::begin(&two_sides(&[])?)?;
+    for host in story.topology.hosts() {
+        let router = host.gateway(true)?.to_string();
+        let output = ask(host, Tool::NDISC6, &["-1", "-r", "3", &router])?;
+        let mac = story.topology.router_mac(host.label())?;
+        assert!(output.success(), "{}{}", output.stdout, output.stderr);
+        let said = output.stdout.to_lowercase();
+        assert!(said.contains(&mac), "the port's own {mac}: {said}");
+    }
+    story.end()
+}
+
+#[test]
+fn the_router_does_not_answer_for_others() -> Result<()> {
+    let story = Story::begin(&two_sides(&[])?)?;
+    let a = story.host("host-a");
+    for not_here in ["2001:db8:1::77", "2001:db8:2::1", "2001:db8:2::2"] {
+        let output = ask(a, Tool::NDISC6, &["-1", "-r", "1", "-w", "500", not_here])?;
+        assert!(!output.success(), "{not_here}: {}", output.stdout);
+    }
+    story.end()
+}
+
+#[test]
+fn router_solicitations_are_heard_and_not_answered() -> Result<()> {
+    // Advertisements are not sent yet; a solicitation must be counted by name and do no harm.
+    let story = Story::begin(&two_sides(&[])?)?;
+    let a = story.host("host-a");
+    let total = || -> Result<u64> { Ok(story.router.drops()?.iter().map(|one| one.packets).sum()) };
+    let before = total()?;
+    let output = ask(a, Tool::RDISC6, &["-1", "-r", "2", "-w", "500"])?;
+    assert!(!output.success(), "{}", output.stdout);
+    assert!(total()? > before, "{:?}", story.router.drops()?);
+    story.hosts_reach_each_other()?;
+    story.end()
+}
