@@ -10,7 +10,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use crate::finding::{Finding, Findings, one};
-use crate::model::{Model, Vrf};
+use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, Note};
 use crate::routes::{self, Key};
 use crate::{interfaces, punts, unsupported, workers, yang};
@@ -214,6 +214,18 @@ fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key
         }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: punts::wanted(&model.system.punt, findings),
+        limits: Some(limits(&model.system.limits)),
     };
     (desired, notes)
+}
+
+fn limits(limits: &Limits) -> v1::Limits {
+    v1::Limits {
+        ip4_routes: limits.ipv4_routes,
+        ip6_routes: limits.ipv6_routes,
+        vrf_routes: limits.vrf_routes,
+        next_hops: limits.next_hops,
+        adjacencies: limits.adjacencies,
+        neighbors: limits.neighbors,
+    }
 }

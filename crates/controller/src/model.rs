@@ -26,6 +26,7 @@ pub struct Model {
 pub struct System {
     pub workers: Workers,
     pub punt: Punt,
+    pub limits: Limits,
     #[serde(rename = "stoa-ip:reassembly")]
     pub reassembly: Reassembly,
 }
@@ -35,6 +36,17 @@ pub struct System {
 pub struct Reassembly {
     pub packets: u32,
     pub per_source: u32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Limits {
+    pub ipv4_routes: u32,
+    pub ipv6_routes: u32,
+    pub vrf_routes: u32,
+    pub next_hops: u32,
+    pub adjacencies: u32,
+    pub neighbors: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -109,6 +109,18 @@ fn wanted(configuration: &Configuration) -> Value {
     if !remarks.is_empty() {
         all["remarks"] = json!(remarks);
     }
+    let limits = configuration.desired.limits.unwrap_or_default();
+    let usual = v1::Limits {
+        ip4_routes: 2 << 20,
+        ip6_routes: 1 << 20,
+        vrf_routes: 1 << 18,
+        next_hops: 1 << 17,
+        adjacencies: 1 << 16,
+        neighbors: 1 << 14,
+    };
+    if limits != usual {
+        all["limits"] = json!(format!("{limits:?}"));
+    }
     if !vrfs.is_empty() {
         all["vrfs"] = json!(vrfs);
     }

@@ -1,5 +1,7 @@
 //! The router's configuration file (RFC 7951 JSON) for the sides of a topology.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use crate::{Address, Side};
@@ -16,13 +18,17 @@ pub enum NextHop<'a> {
     Among(&'a [(&'a str, u16)]),
     /// `blackhole`, `unreachable`, `prohibit` or `receive`.
     Special(&'a str),
+    /// To whom it concerns, on the link of this interface.
+    Link(&'a str),
 }
 
 /// A configuration under construction.
 #[derive(Clone, Debug)]
 pub struct Configuration {
     interfaces: Vec<Value>,
-    routes: [Vec<Value>; 2],
+    /// By VRF and family.
+    routes: BTreeMap<String, [Vec<Value>; 2]>,
+    vrfs: Vec<Value>,
     workers: Value,
 }
 
@@ -30,8 +36,8 @@ impl Configuration {
     /// One packet-socket port for each side, with a sub-interface where the side is tagged; no routes but the connected.
     #[must_use]
     pub fn new(sides: &[Side]) -> Self {
-        let mut made =
-            Self { interfaces: Vec::new(), routes: [Vec::new(), Vec::new()], workers: Value::Null };
+        let (interfaces, routes, vrfs) = Default::default();
+        let mut made = Self { interfaces, routes, vrfs, workers: Value::Null };
         for side in sides {
             made = made.port(&side.label, json!({ "af-packet": { "device": side.label } }));
             let addresses: Vec<Address> =
@@ -77,11 +83,28 @@ impl Configuration {
         self
     }
 
+    /// Makes a VRF and puts interfaces into it.
+    #[must_use]
+    pub fn vrf(mut self, name: &str, interfaces: &[&str]) -> Self {
+        self.vrfs.push(json!({ "name": name }));
+        for interface in interfaces {
+            self.interface(interface)["stoa-vrf:vrf"] = json!(name);
+        }
+        self
+    }
+
     /// Adds a static route; the family is that of the prefix.
     #[must_use]
-    pub fn route(mut self, prefix: &str, next_hop: NextHop<'_>) -> Self {
+    pub fn route(self, prefix: &str, next_hop: NextHop<'_>) -> Self {
+        self.route_in("", prefix, next_hop)
+    }
+
+    /// Adds a static route to a VRF.
+    #[must_use]
+    pub fn route_in(mut self, vrf: &str, prefix: &str, next_hop: NextHop<'_>) -> Self {
         let next_hop = match next_hop {
             NextHop::Via(router) => json!({ "next-hop-address": router }),
+            NextHop::Link(interface) => json!({ "outgoing-interface": interface }),
             NextHop::Special(what) => json!({ "special-next-hop": what }),
             NextHop::Among(routers) => {
                 let list: Vec<Value> = routers
@@ -98,7 +121,8 @@ impl Configuration {
             }
         };
         let family = usize::from(prefix.contains(':'));
-        self.routes[family].push(json!({ "destination-prefix": prefix, "next-hop": next_hop }));
+        let routes = self.routes.entry(vrf.to_owned()).or_default();
+        routes[family].push(json!({ "destination-prefix": prefix, "next-hop": next_hop }));
         self
     }
 
@@ -125,21 +149,34 @@ impl Configuration {
         if !self.workers.is_null() {
             whole["stoa-system:system"] = json!({ "workers": self.workers });
         }
-        let mut routes = json!({});
-        for (family, list) in ["ipv4", "ipv6"].into_iter().zip(&self.routes) {
-            if !list.is_empty() {
-                routes[format!("ietf-{family}-unicast-routing:{family}")] =
-                    json!({ "route": list });
-            }
+        if !self.vrfs.is_empty() {
+            whole["stoa-vrf:vrfs"] = json!({ "vrf": self.vrfs });
         }
-        if routes != json!({}) {
-            let protocol =
-                json!({ "type": "ietf-routing:static", "name": "main", "static-routes": routes });
+        let protocols: Vec<Value> =
+            self.routes.iter().map(|(vrf, routes)| protocol(vrf, routes)).collect();
+        if !protocols.is_empty() {
             whole["ietf-routing:routing"] =
-                json!({ "control-plane-protocols": { "control-plane-protocol": [protocol] } });
+                json!({ "control-plane-protocols": { "control-plane-protocol": protocols } });
         }
         whole
     }
+}
+
+/// The static routes of one VRF.
+fn protocol(vrf: &str, routes: &[Vec<Value>; 2]) -> Value {
+    let mut families = json!({});
+    for (family, list) in ["ipv4", "ipv6"].into_iter().zip(routes) {
+        if !list.is_empty() {
+            families[format!("ietf-{family}-unicast-routing:{family}")] = json!({ "route": list });
+        }
+    }
+    let name = if vrf.is_empty() { "main" } else { vrf };
+    let mut made =
+        json!({ "type": "ietf-routing:static", "name": name, "static-routes": families });
+    if !vrf.is_empty() {
+        made["stoa-vrf:vrf"] = json!(vrf);
+    }
+    made
 }
 
 /// The router's interface towards a side: that of the port, or its sub-interface `PORT.OUTER[.INNER]`.

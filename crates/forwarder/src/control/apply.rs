@@ -7,11 +7,11 @@ use stoa_api::v1;
 use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
-use super::limits::{Full, Limits, Table};
+use super::limits::{Full, Limits};
 use super::plane::{Plane, StartError};
 use super::ports::Open;
 use super::routes::{broadcasts, directed_broadcasts};
-use super::vrfs::{Slot, VRFS};
+use super::vrfs::Slot;
 use super::wanted::{Interface, Prefix, Route, Wanted, Workers};
 
 /// Why a wanted state was refused: reasons, and whether it was for lack of room.
@@ -99,9 +99,11 @@ impl Forwarder {
             return Ok(v1::Applied::default());
         }
         self.admit(&wanted)?;
-        let mut plane = match self.plane.take().filter(|plane| plane.has(&wanted.workers)) {
+        let limits = self.limits.with(&wanted.limits);
+        let fits = |plane: &Plane| plane.has(&wanted.workers) && plane.limits == limits;
+        let mut plane = match self.plane.take().filter(fits) {
             Some(plane) => plane,
-            None => Plane::start(&wanted.workers, self.limits, self.open.clone(), self.by_hand)
+            None => Plane::start(&wanted.workers, limits, self.open.clone(), self.by_hand)
                 .map_err(|error| start(&error))?,
         };
         // Someone asks for a change and can mend it; a start, or a way back, must come about.
@@ -123,37 +125,24 @@ impl Forwarder {
     }
 
     /// Checks what cannot be changed while running, and whether it fits.
-    fn admit(&self, wanted: &Wanted) -> Result<(), Refused> {
+    fn admit(&mut self, wanted: &Wanted) -> Result<(), Refused> {
         let runs = self.plane.as_ref().filter(|_| self.wanted.is_some());
+        let limits = self.limits.with(&wanted.limits);
         if runs.is_some_and(|plane| !plane.has(&wanted.workers)) {
             let why = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
             return Err(Refused::one("workers", why, "Restart Stoa to change them."));
         }
-        let vrfs = wanted.vrfs.len() + 1;
-        if vrfs > VRFS {
-            let why = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
-            return Err(Refused::full("vrfs", &Full::of(Table::Vrfs, why)));
+        if runs.is_some_and(|plane| plane.limits != limits) {
+            let why = "the limits of tables are fixed while the forwarder runs";
+            return Err(Refused::one("limits", why, "Restart Stoa to change them."));
         }
-        for (vrf, routes) in wanted.all_routes() {
-            let of =
-                |is_ip4: bool| routes.keys().filter(|prefix| prefix.0.is_ipv4() == is_ip4).count();
-            let Limits { routes4, routes6, vrf_routes, .. } = self.limits;
-            let both = if vrf.is_empty() {
-                [(true, routes4, Table::Ip4Routes), (false, routes6, Table::Ip6Routes)]
-            } else {
-                [(true, vrf_routes, Table::VrfRoutes), (false, vrf_routes, Table::VrfRoutes)]
-            };
-            for (is_ip4, limit, table) in both {
-                let routes = of(is_ip4);
-                if routes > limit {
-                    let why = format!("{routes} routes are more than the {limit} that fit");
-                    let place =
-                        if vrf.is_empty() { "routes" } else { &format!("routes of VRF {vrf}") };
-                    return Err(Refused::full(place, &Full::of(table, why)));
-                }
+        limits.admit(wanted).map_err(|(place, full)| {
+            let refused = Refused::full(place, &full);
+            if let Some(plane) = &mut self.plane {
+                plane.fib.refusals.count(full.table);
             }
-        }
-        Ok(())
+            refused
+        })
     }
 }
 

@@ -1,10 +1,12 @@
 //! Limits of the control thread's tables: what each holds, what it can hold, and how often
 //! somebody was refused for lack of room.
 
+use stoa_api::v1;
 use stoa_engine::INTERFACES;
 
 use super::plane::Plane;
 use super::vrfs::VRFS;
+use super::wanted::Wanted;
 
 /// Room in the tables, fixed when the forwarder gets its first state. Memory is taken as the
 /// tables fill, so that a high limit costs address space only.
@@ -36,6 +38,77 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// These, but for what is asked otherwise; 0 asks for nothing.
+    pub fn with(self, asked: &Asked) -> Self {
+        let or = |asked: usize, usual: usize| if asked == 0 { usual } else { asked };
+        Self {
+            routes4: or(asked.routes4, self.routes4),
+            routes6: or(asked.routes6, self.routes6),
+            vrf_routes: or(asked.vrf_routes, self.vrf_routes),
+            next_hops: or(asked.next_hops, self.next_hops),
+            adjacencies: or(asked.adjacencies, self.adjacencies),
+            neighbors: or(asked.neighbors, self.neighbors),
+        }
+    }
+
+    /// Whether so many routes fit: where they do not, and why.
+    pub(super) fn admit(&self, wanted: &Wanted) -> Result<(), (String, Full)> {
+        let vrfs = wanted.vrfs.len() + 1;
+        if vrfs > VRFS {
+            let why = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
+            return Err(("vrfs".to_owned(), Full::of(Table::Vrfs, why)));
+        }
+        for (vrf, routes) in wanted.all_routes() {
+            let ip4 = routes.keys().filter(|prefix| prefix.0.is_ipv4()).count();
+            let other = (self.vrf_routes, Table::VrfRoutes);
+            let (four, six) = if vrf.is_empty() {
+                ((self.routes4, Table::Ip4Routes), (self.routes6, Table::Ip6Routes))
+            } else {
+                (other, other)
+            };
+            for (routes, (limit, table)) in [(ip4, four), (routes.len() - ip4, six)] {
+                if routes > limit {
+                    let why = format!("{routes} routes are more than the {limit} that fit");
+                    let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+                    return Err((format!("routes{vrf}"), Full::of(table, why)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Limits that are asked for; 0: as usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // as in `Limits`
+pub struct Asked {
+    pub routes4: usize,
+    pub routes6: usize,
+    pub vrf_routes: usize,
+    pub next_hops: usize,
+    pub adjacencies: usize,
+    pub neighbors: usize,
+}
+
+impl From<&v1::Limits> for Asked {
+    fn from(asked: &v1::Limits) -> Self {
+        // The tables themselves have room for so many: a contract that asks for more gets that.
+        let most = |asked: u32| (asked as usize).min(MOST);
+        Self {
+            routes4: most(asked.ip4_routes),
+            routes6: most(asked.ip6_routes),
+            vrf_routes: most(asked.vrf_routes),
+            next_hops: most(asked.next_hops),
+            adjacencies: most(asked.adjacencies),
+            neighbors: most(asked.neighbors),
+        }
+    }
+}
+
+/// The highest limit of any table.
+const MOST: usize = 1 << 23;
 
 /// A table that can be full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +185,13 @@ pub struct Refusals([u64; TABLES]);
 impl Refusals {
     /// A table is full: counts it and says so.
     pub(super) fn full(&mut self, table: Table, error: impl std::fmt::Display) -> Full {
-        self.0[table as usize] += 1;
+        self.count(table);
         Full::of(table, error)
+    }
+
+    /// Counts a refusal for lack of room.
+    pub(super) fn count(&mut self, table: Table) {
+        self.0[table as usize] += 1;
     }
 
     /// How often a table was full.

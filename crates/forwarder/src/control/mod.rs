@@ -26,7 +26,7 @@ mod wanted_port;
 use std::path::PathBuf;
 
 pub use apply::{Forwarder, Refused};
-pub use limits::{Full, LimitState, Limits, Table};
+pub use limits::{Asked, Full, LimitState, Limits, Table};
 pub use main_loop::{Request, Steward};
 pub use plane::{InterfaceFigures, Plane, StartError};
 pub use ports::Open;

@@ -14,6 +14,7 @@ use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 use stoa_ports::PortConfig;
 
+use super::limits::Asked;
 use super::wanted_port;
 use crate::ethernet::vlan_table::{TagKey, tag_key};
 use crate::kernel::Kernel;
@@ -160,6 +161,8 @@ pub struct Wanted {
     pub routes: BTreeMap<Prefix, Route>,
     /// All other VRFs by name, with their routes.
     pub vrfs: BTreeMap<String, BTreeMap<Prefix, Route>>,
+    /// Room in the tables.
+    pub limits: Asked,
     /// Fixed neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Budgets that are not the usual ones.
@@ -214,7 +217,8 @@ impl Wanted {
     pub fn parse(desired: &v1::Desired) -> Result<Self, Vec<v1::Reason>> {
         let mut reasons = Reasons::default();
         let workers = interface::workers(desired.workers.as_ref(), &mut reasons);
-        let mut wanted = Self { workers, ..Self::default() };
+        let limits = desired.limits.as_ref().map(Asked::from).unwrap_or_default();
+        let mut wanted = Self { workers, limits, ..Self::default() };
         for port in &desired.ports {
             if let Some(config) = wanted_port::parse(port, &mut reasons)
                 && wanted.ports.insert(port.interface.clone(), config).is_some()

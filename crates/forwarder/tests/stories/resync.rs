@@ -1,0 +1,119 @@
+//! Mark and sweep: a controller that comes back states what it wants, and nothing that stays is
+//! touched; what is gone is swept, and traffic flows meanwhile.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use stoa_api::v1;
+use stoa_forwarder::control::Limits;
+
+use crate::harness::*;
+
+const ROUTES: u32 = 50_000;
+
+/// How long a change among so many routes may take, in a build that is not optimised to the end
+/// on a machine that does other things.
+const BOUND: Duration = Duration::from_secs(5);
+
+fn limits() -> Limits {
+    Limits { routes4: 2 * ROUTES as usize, ..LIMITS }
+}
+
+fn network(at: u32) -> (IpAddr, u8) {
+    (IpAddr::from((0x6400_0000 + (at << 8)).to_be_bytes()), 24)
+}
+
+/// Routes `from` on, by two gateways in turn.
+fn many(from: u32) -> World {
+    let mut world = World::three_ports();
+    for at in from..from + ROUTES {
+        let (name, n) = if at % 2 == 0 { ("east", 2) } else { ("north", 3) };
+        world = world.paths(network(at), &[(name, Some(host4(n).into()), 1)]);
+    }
+    world
+}
+
+fn frames(count: u32) -> Vec<Vec<u8>> {
+    let to = |at: u32| IpAddr::from((0x6400_0001 + ((ROUTES / 2 + at) << 8)).to_be_bytes());
+    (0..count).map(|at| packet_from(1, &udp(host4(1), to(at % 1000), b""))).collect()
+}
+
+fn figures(lab: &mut Lab) -> Vec<(String, u64, u64)> {
+    let list = lab.plane().list_interfaces();
+    list.into_iter().map(|state| (state.name, state.rx_packets, state.tx_packets)).collect()
+}
+
+#[test]
+fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
+    let first = many(0);
+    let mut lab = Lab::with(&first, limits(), |_| Wire::new(1, 8));
+    lab.send("west", frames(2000));
+    assert_eq!(lab.take("east").len() + lab.take("north").len(), 2000);
+    let (before, neighbors) = (figures(&mut lab), lab.plane().list_neighbors());
+    // The same, from a controller that knows nothing of the past: nothing is touched.
+    lab.put("west", 0, frames(1500));
+    let began = Instant::now();
+    assert_eq!(lab.apply(&first.clone()).unwrap(), v1::Applied::default());
+    assert!(began.elapsed() < BOUND);
+    lab.settle();
+    assert_eq!(lab.take("east").len() + lab.take("north").len(), 1500);
+    assert_eq!(lab.plane().list_neighbors(), neighbors);
+    // A hundred routes go and a hundred come, in the middle of traffic over the others.
+    let next = many(100);
+    lab.put("west", 0, frames(1500));
+    let began = Instant::now();
+    let applied = lab.apply(&next).unwrap();
+    assert!(began.elapsed() < BOUND, "{:?}", began.elapsed());
+    assert_eq!((applied.routes_added, applied.routes_removed), (100, 100));
+    assert_eq!((applied.ports_opened, applied.ports_closed), (0, 0));
+    lab.settle();
+    assert_eq!(lab.take("east").len() + lab.take("north").len(), 1500);
+    lab.assert_dropped(&[]);
+    // Ports, neighbours and their counters are those of before.
+    assert_eq!(lab.plane().list_neighbors(), neighbors);
+    let moved: u64 = figures(&mut lab).iter().zip(&before).map(|(now, was)| now.1 - was.1).sum();
+    assert_eq!(moved, 3000);
+    lab.send("west", [packet_from(1, &udp(host4(1), network(0).0, b""))]);
+    lab.assert_dropped(&[("ip4-no-route", 1)]);
+}
+
+#[test]
+fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
+    let before = (0..200).fold(World::three_ports(), |world, at| {
+        world.paths(network(at), &[("east", Some(host4(2).into()), 1)])
+    });
+    let mut lab = Lab::new(&before);
+    let routes = |lab: &mut Lab| {
+        let request = v1::ListRoutesRequest { vrf: "all".to_owned(), ..Default::default() };
+        let prefix = |state: v1::RouteState| state.route.map(|route| (route.prefix, route.action));
+        lab.plane().list_routes(&request).into_iter().map(prefix).collect::<Vec<_>>()
+    };
+    let (held, used) = (routes(&mut lab), lab.plane().limits());
+    // New ports, routes over them, an interface that moves to a new VRF - and one port too many.
+    for n in 4..8 {
+        lab.add_wire(&format!("new{n}"), Wire::new(1, 1));
+    }
+    let mut after = World::three_ports();
+    for n in 4..8 {
+        after = after.port(&format!("new{n}"), n);
+    }
+    after = after.vrf("red", &["north"]);
+    for at in 100..300 {
+        after = after.paths(network(at), &[("new5", Some(host4(5).into()), 1)]);
+    }
+    let after = after.port("zzz-ghost", 9);
+    for _ in 0..3 {
+        let refused = lab.apply(&after).unwrap_err();
+        assert_eq!(refused.reasons[0].place, "port \"zzz-ghost\"");
+        lab.settle();
+        lab.plane().tick();
+        assert!(routes(&mut lab) == held);
+        lab.forget();
+        lab.send("west", [packet_from(1, &udp(host4(1), network(150).0, b""))]);
+        assert_eq!(lab.take("east").len(), 1);
+        lab.send("north", [packet_from(3, &udp(host4(3), host4(1), b""))]);
+        assert_eq!(lab.take("west").len(), 1);
+        lab.assert_dropped(&[]);
+    }
+    assert_eq!(lab.plane().limits(), used);
+}

@@ -1,0 +1,69 @@
+//! VRFs: two customers with the same addresses, on ports and on VLANs, never meet; one of them uses a shared service.
+
+use stoa_lab::measure::ping;
+use stoa_lab::{Configuration, NextHop, Result, Side, Tag};
+use stoa_scenarios::{Story, ping_says, side};
+
+/// Customer red has networks 1, 2 and 3 on ports of its own; customer blue has 1 and 2 again, on VLAN 100 of other ports; the
+/// shared service is in network 9 of the default VRF.
+fn sides() -> Result<[Side; 6]> {
+    let vlan = [Tag::customer(100)];
+    Ok([
+        side("red-a", 1)?,
+        side("red-b", 2)?,
+        side("red-c", 3)?,
+        side("blue-a", 1)?.tagged(&vlan),
+        side("blue-b", 2)?.tagged(&vlan),
+        side("shared", 9)?,
+    ])
+}
+
+fn begin() -> Result<Story> {
+    let sides = sides()?;
+    // The service is leaked into red, and the way back to one network of red out of it.
+    let configuration = Configuration::new(&sides)
+        .vrf("red", &["red-a", "red-b", "red-c"])
+        .vrf("blue", &["blue-a.100", "blue-b.100"])
+        .route_in("red", "198.18.9.0/24", NextHop::Link("shared"))
+        .route_in("red", "2001:db8:9::/64", NextHop::Link("shared"))
+        .route("198.18.3.0/24", NextHop::Link("red-c"))
+        .route("2001:db8:3::/64", NextHop::Link("red-c"));
+    Story::with(&sides, &configuration)
+}
+
+#[test]
+fn customers_with_the_same_addresses_never_meet() -> Result<()> {
+    let story = begin()?;
+    for six in [false, true] {
+        for customer in ["red", "blue"] {
+            let [a, b] = ["a", "b"].map(|end| story.host(&format!("{customer}-{end}")));
+            for (from, to) in [(a, b), (b, a)] {
+                let pings = ping(from, to.address(six)?, 2, &[])?;
+                assert!(pings.all(), "{customer}: {pings:?}");
+            }
+        }
+        // What only red has blue cannot reach, and is told so by its own gateway.
+        let red = story.host("red-c").address(six)?.to_string();
+        let said = ping_says(story.host("blue-a"), &["-c", "2", "-i", "0.2", "-W", "1", &red])?;
+        let unreachable = if six { "No route" } else { "Net Unreachable" };
+        assert!(said.stdout.contains(unreachable), "{}", said.stdout);
+        assert!(said.stdout.contains(&story.host("blue-a").gateway(six)?.to_string()));
+    }
+    story.end()
+}
+
+#[test]
+fn a_shared_service_is_leaked_to_one_customer() -> Result<()> {
+    let story = begin()?;
+    for six in [false, true] {
+        let (shared, red) = (story.host("shared"), story.host("red-c"));
+        for (from, to) in [(red, shared), (shared, red)] {
+            let pings = ping(from, to.address(six)?, 2, &[])?;
+            assert!(pings.all(), "{pings:?}");
+        }
+        // Nobody leaked it to blue.
+        let pings = ping(story.host("blue-a"), shared.address(six)?, 2, &["-W", "1"])?;
+        assert_eq!(pings.received, 0, "{pings:?}");
+    }
+    story.end()
+}
