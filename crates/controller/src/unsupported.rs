@@ -4,7 +4,10 @@ use crate::finding::Findings;
 
 /// Schema path of a node, and why it is refused. What stands below is meant too.
 const NODES: &[(&str, &str)] = &[
-    ("/ietf-routing:routing/ribs/rib", "there is one routing table, and it has no settings"),
+    (
+        "/ietf-routing:routing/ribs/rib",
+        "routing tables have no settings; for several of them see stoa-vrf:vrfs",
+    ),
     (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
         "a router does not configure its own addresses from advertisements",

@@ -24,9 +24,9 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
 }
 
 fn made(interfaces: &[InterfaceState]) -> Table {
-    let mut table = table(&[
-        "name",
+    let columns = [
         "vrf",
+        "name",
         "state",
         "on",
         "address",
@@ -36,13 +36,16 @@ fn made(interfaces: &[InterfaceState]) -> Table {
         ">tx packets",
         ">tx bytes",
         ">drops",
-    ]);
+    ];
+    // Who has no VRFs need not know what they are.
+    let skip = usize::from(interfaces.iter().all(|interface| interface.vrf.is_empty()));
+    let mut table = table(&columns[skip..]);
     for interface in interfaces {
         let addresses: Vec<String> = interface.addresses.iter().map(with_state).collect();
         let drops = interface.rx_drops + interface.rx_missed + interface.tx_drops;
-        table.add_row(vec![
+        let row = [
+            Cell::new(if interface.vrf.is_empty() { "default" } else { &interface.vrf }),
             Cell::new(&interface.name),
-            Cell::new(if interface.vrf.is_empty() { "-" } else { &interface.vrf }),
             Cell::new(state(interface)),
             Cell::new(on(interface)),
             Cell::new(if addresses.is_empty() { "-".to_owned() } else { addresses.join("\n") }),
@@ -52,7 +55,8 @@ fn made(interfaces: &[InterfaceState]) -> Table {
             count(interface.tx_packets),
             count(interface.tx_bytes),
             count(drops),
-        ]);
+        ];
+        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
     }
     table
 }
