@@ -57,3 +57,25 @@ fn tcp_finds_the_size_of_the_path() -> Result<()> {
     }
     story.end()
 }
+
+#[test]
+fn jumbo_packets_go_whole() -> Result<()> {
+    let [a, b] = two_sides(&[])?;
+    let story = Story::begin(&[a.mtu(9000), b.mtu(9000)])?;
+    let (a, b) = (story.host("host-a"), story.host("host-b"));
+    // Whole packets of 1,500 to 9,000 bytes, and the router's own answers.
+    for (six, headers) in [(false, 28), (true, 48)] {
+        for size in [1500, 2090, 2091, 4096, 9000] {
+            let size = (size - headers).to_string();
+            for to in [b.address(six)?, a.gateway(six)?] {
+                let pings = ping(a, to, 2, &["-M", "do", "-s", &size])?;
+                assert!(pings.all(), "{to}, {size} bytes: {pings:?}");
+            }
+        }
+    }
+    // TCP by super-frames, which the driver cuts to the MTU.
+    let rate = iperf(a, b, false, Load::Tcp, 1)?;
+    println!("TCP at MTU 9000: {:.2} Gbit/s", rate.bits_per_second / 1e9);
+    assert!(rate.bits_per_second > 1e6, "{rate:?}");
+    story.end()
+}
