@@ -54,7 +54,8 @@ frames = {
     'ip6-martian-destination': ETH / IPv6(src=A6, dst='::1') / UD,
     'ip6-hop-limit': ETH / IPv6(src=A6, dst=B6, hlim=1) / UD,
     'icmp6-malformed': ETH / IPv6(src=A6, dst=R6) / ICMPv6EchoRequest(cksum=0x1234, data=b'x' * 40),
-    'nd-malformed': ETH / IPv6(src=A6, dst=R6, hlim=64) / ICMPv6ND_NS(tgt=R6),
+    'nd-hop-limit': ETH / IPv6(src=A6, dst=R6, hlim=64) / ICMPv6ND_NS(tgt=R6),
+    'nd-malformed': ETH / IPv6(src=A6, dst=R6, hlim=255) / ICMPv6ND_NS(tgt=R6, code=1),
 }
 "#;
 
