@@ -31,9 +31,7 @@ impl Plane {
 
     /// What keeps packets for a while.
     fn waiting_limits(&self) -> Vec<v1::LimitState> {
-        let workers = self.crew.workers.len() as u64;
         let jumbo = (u64::from(self.pool.jumbo_count()), self.pool.jumbo_free());
-        let (contexts, _) = self.shared.reassembly.get();
         let waiting = self.cache.waiting() as u64;
         let room = (self.limits.neighbors * QUEUE) as u64;
         vec![
@@ -50,13 +48,6 @@ impl Plane {
                 room,
                 self.drops_of(&["neighbor-queue"]),
                 "16 packets wait for each neighbour that is being asked for; more are dropped.",
-            ),
-            limit(
-                "reassembly",
-                None,
-                contexts as u64 * workers * 2,
-                self.drops_of(&["reassembly-full"]),
-                "Packets that are put together at a time, both families; the oldest make room.",
             ),
             limit(
                 "control-budgets",
