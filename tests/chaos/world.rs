@@ -22,6 +22,8 @@ pub struct World {
     pub hosts: Topology,
     /// Host-d at the second.
     pub far: Topology,
+    /// When the first router's forwarder was last killed; at first: when all began.
+    pub killed: std::time::Instant,
 }
 
 fn sides() -> Result<[Side; 3]> {
@@ -115,7 +117,8 @@ impl World {
         first.wait_up(&["host-a", "host-b", "host-c", "peer"])?;
         second.wait_up(&["host-d", "peer"])?;
         let (flows, visits) = (Vec::new(), Vec::new());
-        Ok(Self { flows, visits, first, second, hosts, far })
+        let killed = std::time::Instant::now();
+        Ok(Self { flows, visits, first, second, hosts, far, killed })
     }
 
     /// Lets everybody speak.
