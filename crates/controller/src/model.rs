@@ -3,6 +3,10 @@
 //! Read from the text that libyang prints, so every default is there and no
 //! value is out of the range that its module states.
 
+mod system;
+
+pub use system::*;
+
 use serde::{Deserialize, Deserializer};
 
 /// The whole configuration.
@@ -17,83 +21,6 @@ pub struct Model {
     pub system: System,
     #[serde(rename = "stoa-vrf:vrfs")]
     pub vrfs: Vrfs,
-}
-
-// ===== system =====
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct System {
-    pub workers: Workers,
-    pub punt: Punt,
-    pub limits: Limits,
-    #[serde(rename = "stoa-ip:reassembly")]
-    pub reassembly: Reassembly,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct Reassembly {
-    pub packets: u32,
-    pub per_source: u32,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct Limits {
-    pub ipv4_routes: u32,
-    pub ipv6_routes: u32,
-    pub vrf_routes: u32,
-    pub next_hops: u32,
-    pub adjacencies: u32,
-    pub neighbors: u32,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Punt {
-    pub class: Vec<PuntClass>,
-}
-
-#[derive(Debug, Deserialize)]
-pub struct PuntClass {
-    pub name: String,
-    #[serde(default)]
-    pub rate: u32,
-    #[serde(default)]
-    pub burst: u32,
-    #[serde(default)]
-    pub total: u32,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-pub struct Workers {
-    pub count: Option<u32>,
-    pub cpus: Vec<u32>,
-    pub polling: Polling,
-    pub buffers: u32,
-    pub huge_pages: HugePages,
-    pub kernel: String,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Polling {
-    #[default]
-    Adaptive,
-    #[serde(rename = "polling")]
-    Always,
-    Interrupt,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HugePages {
-    #[default]
-    WhenThere,
-    Never,
-    Required,
 }
 
 // ===== vrfs =====
