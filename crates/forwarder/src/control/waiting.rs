@@ -21,12 +21,23 @@ pub(super) struct Waiting {
     tried: Instant,
     why: String,
     told: bool,
+    /// What the operator wants of the port when it comes.
+    enabled: bool,
 }
 
 impl Waiting {
     /// Waits until `config` can be opened, which just failed because of `why`.
     pub(super) fn new(config: PortConfig, pool: &'static Pool, open: Open, why: String) -> Self {
-        Self { config, pool, open, port: None, tried: Instant::now(), why, told: false }
+        Self {
+            config,
+            pool,
+            open,
+            port: None,
+            tried: Instant::now(),
+            why,
+            told: false,
+            enabled: true,
+        }
     }
 }
 
@@ -56,7 +67,11 @@ impl Port for Waiting {
         }
         self.tried = Instant::now();
         match (self.open)(&self.config, self.pool) {
-            Ok(port) => self.port.insert(port).service(),
+            Ok(port) => {
+                let port = self.port.insert(port);
+                port.set_enabled(self.enabled);
+                port.service()
+            }
             Err(error) => {
                 let why = error.to_string();
                 if self.told && why == self.why {
@@ -68,11 +83,76 @@ impl Port for Waiting {
         }
     }
 
+    fn set_enabled(&mut self, enabled: bool) {
+        self.enabled = enabled;
+        if let Some(port) = &mut self.port {
+            port.set_enabled(enabled);
+        }
+    }
+
     fn missed(&self) -> u64 {
         self.port.as_ref().map_or(0, |port| port.missed())
     }
 
     fn detail(&self) -> String {
         self.port.as_ref().map_or_else(|| self.why.clone(), |port| port.detail())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use stoa_engine::pool::HugePages;
+    use stoa_ports::{NullConfig, OpenError};
+
+    use super::*;
+
+    /// A port that shows whether it is enabled.
+    struct Switch(Arc<AtomicBool>);
+
+    impl Port for Switch {
+        fn driver(&self) -> &'static str {
+            "null"
+        }
+
+        fn mac(&self) -> [u8; 6] {
+            [2, 0, 0, 0, 0, 1]
+        }
+
+        fn mtu(&self) -> u32 {
+            1500
+        }
+
+        fn service(&mut self) -> Vec<PortEvent> {
+            Vec::new()
+        }
+
+        fn set_enabled(&mut self, enabled: bool) {
+            self.0.store(enabled, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_the_operator_wants_waits_too() {
+        let (there, enabled) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+        let (is_there, shown) = (there.clone(), enabled.clone());
+        let open: Open = Arc::new(move |_, _| match is_there.load(Ordering::Relaxed) {
+            true => Ok(Box::new(Switch(shown.clone())) as Box<dyn Port>),
+            false => Err(OpenError::NoDevice { device: "late".into(), netns: None }),
+        });
+        let pool = Pool::leak(512, HugePages::Never).unwrap();
+        let config = PortConfig::Null(NullConfig::default());
+        let mut port = Waiting::new(config, pool, open, "not there".into());
+        assert_eq!(port.service().len(), 1, "it says why it is down");
+        port.set_enabled(false);
+        there.store(true, Ordering::Relaxed);
+        port.tried = Instant::now().checked_sub(AGAIN).unwrap();
+        port.service();
+        assert_eq!(port.mac(), [2, 0, 0, 0, 0, 1]);
+        assert!(!enabled.load(Ordering::Relaxed), "it comes as it was wanted meanwhile");
+        port.set_enabled(true);
+        assert!(enabled.load(Ordering::Relaxed));
     }
 }
