@@ -76,7 +76,7 @@ fn a_bad_change_is_refused_as_a_whole() -> Result<()> {
     unknown["ietf-interfaces:interfaces"]["interface"][0]["colour"] = json!("blue");
     let mut range = good.clone();
     range.interface("host-a")["ietf-ip:ipv4"]["address"][0]["prefix-length"] = json!(33);
-    let nowhere = good.clone().route("198.18.60.0/24", NextHop::Via("203.0.113.1"));
+    let nowhere = good.clone().route("198.18.60.0/24", NextHop::Via("198.18.2.1"));
     let mut twice = good.clone();
     twice.interface("host-b")["ietf-ip:ipv4"]["address"][0]["ip"] = json!("198.18.1.1");
     let device = good.port("host-z", json!({ "af-packet": { "device": "not-there" } }));
@@ -84,7 +84,7 @@ fn a_bad_change_is_refused_as_a_whole() -> Result<()> {
     for (what, bad, word) in [
         ("a leaf that the model does not know", unknown, "colour"),
         ("a prefix length out of range", range.json(), "33"),
-        ("a next hop that no interface reaches", nowhere.json(), "203.0.113.1"),
+        ("a next hop that is ourselves", nowhere.json(), "198.18.2.1"),
         ("one address on two interfaces", twice.json(), "198.18.1.1"),
         ("a device that is not there", device.json(), "not-there"),
     ] {

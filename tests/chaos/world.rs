@@ -80,7 +80,7 @@ pub fn json(socket: &std::path::Path, which: u64) -> Result<Value> {
 pub fn bad(socket: &std::path::Path, which: u64) -> Result<Value> {
     let good = first(socket, which)?;
     let mut made = match which % 3 {
-        0 => good.clone().route("198.18.60.0/24", NextHop::Via("203.0.113.1")).json(),
+        0 => good.clone().route("198.18.60.0/24", NextHop::Via("198.18.1.1")).json(),
         1 => good.clone().port("host-z", json!({ "af-packet": { "device": "not-there" } })).json(),
         _ => json!("no configuration at all"),
     };
