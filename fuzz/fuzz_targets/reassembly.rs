@@ -67,7 +67,7 @@ fuzz_target!(|parts: Vec<Part>| {
             destination: 1,
             identification: packet as u32,
             protocol: 0,
-            link: 0,
+            realm: 0,
         };
         let (head, more) = (&b"the headers"[..], part.more);
         let piece = Piece { key, head, offset, more, data: &data, rx_if: 0 };

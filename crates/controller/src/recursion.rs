@@ -196,24 +196,25 @@ impl<'a> Work<'a> {
 /// Puts paths of several next hops together: each next hop has its share, which its paths
 /// divide by their weights.
 fn weigh(shares: Vec<(u64, Vec<v1::Path>)>) -> Vec<v1::Path> {
-    const HEAVIEST: u64 = u16::MAX as u64;
-    let sum = |paths: &[v1::Path]| paths.iter().map(|path| u64::from(path.weight.max(1))).sum();
-    let sums: Vec<u64> = shares.iter().map(|(_, paths)| sum(paths)).collect();
-    let common = sums.iter().fold(1_u64, |common, sum| {
+    const HEAVIEST: u128 = u16::MAX as u128;
+    let sum = |paths: &[v1::Path]| paths.iter().map(|path| u128::from(path.weight.max(1))).sum();
+    let sums: Vec<u128> = shares.iter().map(|(_, paths)| sum(paths)).collect();
+    let common = sums.iter().fold(1_u128, |common, sum| {
         let sum = (*sum).max(1);
         // Beyond this the proportions are rounded, not wrong.
         if common > 1 << 32 { common } else { common / gcd(common, sum) * sum }
     });
-    let mut weights: BTreeMap<(String, Vec<u8>), u64> = BTreeMap::new();
+    let mut weights: BTreeMap<(String, Vec<u8>), u128> = BTreeMap::new();
     for ((share, paths), sum) in shares.into_iter().zip(sums) {
         for path in paths {
-            let weight = share * u64::from(path.weight.max(1)) * (common / sum.max(1)).max(1);
+            let weight =
+                u128::from(share) * u128::from(path.weight.max(1)) * (common / sum.max(1)).max(1);
             *weights.entry((path.interface, path.next_hop)).or_insert(0) += weight;
         }
     }
     let divisor = weights.values().fold(0, |divisor, weight| gcd(divisor, *weight)).max(1);
     let heaviest = weights.values().max().map_or(1, |weight| weight / divisor);
-    let scaled = |weight: u64| {
+    let scaled = |weight: u128| {
         let weight = weight / divisor;
         let weight = if heaviest > HEAVIEST { weight * HEAVIEST / heaviest } else { weight };
         u32::try_from(weight.max(1)).unwrap_or(u32::MAX)
@@ -223,7 +224,7 @@ fn weigh(shares: Vec<(u64, Vec<v1::Path>)>) -> Vec<v1::Path> {
     weights.into_iter().map(path).collect()
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

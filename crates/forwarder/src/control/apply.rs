@@ -168,7 +168,7 @@ impl Plane {
     /// caller goes back by converging on the former state.
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
-        self.set_mirrors(wanted)?;
+        let mirrors = self.open_mirrors(wanted)?;
         self.open_added(wanted, &mut applied)?;
         self.set_budgets(&wanted.punts);
         self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);
@@ -183,6 +183,7 @@ impl Plane {
         self.rebind_sight();
         self.set_neighbors(wanted)?;
         applied.routes_added = self.add_routes(wanted, &refusals)?;
+        self.set_mirrors(wanted, mirrors)?;
         self.remove_stale_vrfs(wanted);
         self.review_host_routes();
         self.review_claims();

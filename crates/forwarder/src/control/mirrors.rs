@@ -53,6 +53,16 @@ impl MirrorState {
     }
 }
 
+/// Interface, mirror and its port; `None`: its device is still held by another interface.
+pub(super) type Opened = (String, Mirror, Option<Result<Box<dyn Port>, OpenError>>);
+
+fn mirrors_of(wanted: &Wanted) -> Vec<(String, Mirror)> {
+    let mirror = |(name, interface): (&String, &super::wanted::Interface)| {
+        Some((name.clone(), interface.mirror.clone()?))
+    };
+    wanted.interfaces.iter().filter_map(mirror).collect()
+}
+
 impl Plane {
     /// The number that the lowest mirror has: interfaces stay below.
     pub(super) fn mirrors_begin(&self) -> u32 {
@@ -69,13 +79,11 @@ impl Plane {
         (self.open)(&PortConfig::Mirror(config), self.pool)
     }
 
-    /// Opens and closes mirrors as wanted. When one cannot be opened nothing is changed; but a
-    /// forwarder that begins takes what it gets, and tries again: packets do not wait for Linux.
-    pub(super) fn set_mirrors(&mut self, wanted: &Wanted) -> Result<(), Refused> {
-        let mirrors = |(name, interface): (&String, &super::wanted::Interface)| {
-            Some((name.clone(), interface.mirror.clone()?))
-        };
-        let wanted: Vec<(String, Mirror)> = wanted.interfaces.iter().filter_map(mirrors).collect();
+    /// Opens the mirrors that are new, and changes nothing yet: programs live on those that are
+    /// there, and a change that is refused must not take them away. A forwarder that begins takes
+    /// what it gets, and tries again: packets do not wait for Linux.
+    pub(super) fn open_mirrors(&self, wanted: &Wanted) -> Result<Vec<Opened>, Refused> {
+        let wanted = mirrors_of(wanted);
         let held: BTreeSet<Mirror> = self.mirrors.values().map(|m| m.wanted.clone()).collect();
         let (mut opened, mut reasons) = (Vec::new(), Vec::new());
         for (name, mirror) in &wanted {
@@ -95,6 +103,17 @@ impl Plane {
         if !reasons.is_empty() {
             return Err(Refused { reasons, is_full: false });
         }
+        Ok(opened)
+    }
+
+    /// Closes the mirrors that are not wanted any more, and takes in those that were opened: when
+    /// nothing else can be refused.
+    pub(super) fn set_mirrors(
+        &mut self,
+        wanted: &Wanted,
+        opened: Vec<Opened>,
+    ) -> Result<(), Refused> {
+        let wanted = mirrors_of(wanted);
         let stays = |name: &String, state: &MirrorState| {
             wanted.iter().any(|(other, mirror)| other == name && *mirror == state.wanted)
         };

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use crate::drops::Drop;
@@ -51,7 +50,7 @@ impl MirrorInput {
             bytes[12..12 + length].copy_from_slice(&tags[..length]);
         }
         vector.tx_if[lane] = interface;
-        vector.flags[lane] = flags::OWN;
+        vector.make_own(lane);
         OUTPUT
     }
 }

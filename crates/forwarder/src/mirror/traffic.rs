@@ -28,23 +28,22 @@ pub fn wants_ip6(group: u128) -> bool {
 }
 
 /// The class of a packet: its IP header was checked, the rest was not. What is no IP (LLDP, IS-IS)
-/// is routing, and so is what goes to a group.
+/// is routing; a storm of broadcasts is not.
 pub fn class(bytes: &[u8]) -> Class {
-    let (upper, offset, is_group) = match bytes {
+    let (upper, offset) = match bytes {
         [first, ..] if first >> 4 == 4 && bytes.len() >= 20 => {
             // More fragments, or an offset.
             if (bytes[6] & 0x3f, bytes[7]) != (0, 0) {
                 return Class::Fragment;
             }
-            (bytes[9], usize::from(first & 0xf) * 4, bytes[16] >> 4 == 0xe || bytes[16] == 255)
+            (bytes[9], usize::from(first & 0xf) * 4)
         }
         // Extension headers are not walked: what hides behind them is under the host's budget.
-        [first, ..] if first >> 4 == 6 && bytes.len() >= 40 => (bytes[6], 40, bytes[24] == 0xff),
+        [first, ..] if first >> 4 == 6 && bytes.len() >= 40 => (bytes[6], 40),
         _ => return Class::Routing,
     };
     match class_of(upper, bytes.get(offset..).unwrap_or_default()) {
         _ if upper == protocol::FRAGMENT => Class::Fragment,
-        Class::Host if is_group => Class::Routing,
         class => class,
     }
 }

@@ -8,6 +8,7 @@ use stoa_forwarder::shared::Verdict;
 use stoa_wire::{ipv4, protocol};
 
 use crate::harness::*;
+use crate::reassembly::{cut4, cut6};
 
 const FAR4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
 const FAR6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 9));
@@ -252,4 +253,26 @@ fn vrfs_are_made_and_given_back_without_end() {
     lab.apply(&many).unwrap();
     assert_eq!(lab.plane().limits().iter().find(|limit| limit.name == "vrfs").unwrap().used, 256);
     lab.apply(&plain).unwrap();
+}
+
+#[test]
+fn fragments_of_customers_with_the_same_addresses_never_meet() {
+    let mut lab = Lab::new(&customers());
+    let data = |byte| vec![byte; 600];
+    let pieces = |byte| {
+        let four = cut4(&ping4(host4(1), our4(1), &data(byte)), 400, 7);
+        let six = cut6(&ping6(host6(1), our6(1), &data(byte)), 400, 7);
+        [four, six].concat().into_iter().map(|packet| packet_from(1, &packet)).collect::<Vec<_>>()
+    };
+    let (red, blue) = (pieces(1), pieces(2));
+    for (red, blue) in red.iter().zip(&blue) {
+        lab.send("red-west", [red.clone()]);
+        lab.send("blue-west", [blue.clone()]);
+    }
+    for (port, byte) in [("red-west", 1), ("blue-west", 2)] {
+        let seen = lab.seen(port);
+        assert_eq!(seen.len(), 2, "an answer of each family");
+        assert!(seen.iter().all(|seen| seen.payload == data(byte)));
+    }
+    lab.assert_dropped(&[]);
 }

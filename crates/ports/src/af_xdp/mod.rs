@@ -57,7 +57,7 @@ impl Shared {
 /// What is true while the port is up.
 struct Up {
     index: i32,
-    chunk: usize,
+    mtu: u32,
     sockets: Vec<Arc<Socket>>,
     zero_copy: bool,
     /// Receive queues of the device.
@@ -71,6 +71,8 @@ pub struct AfXdp {
     last: Device,
     driver: Driver,
     attached: Option<Attached>,
+    /// The MTU that the program was made for.
+    fitted: u32,
     up: Option<Up>,
     /// Why the port is down, as it was told.
     down: Option<String>,
@@ -101,6 +103,7 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
         last,
         driver,
         attached: None,
+        fitted: 0,
         up: None,
         down: None,
         refused: None,
@@ -157,7 +160,8 @@ impl AfXdp {
         if !self.retry.is_due() {
             return;
         }
-        if self.attached.as_ref().is_some_and(|attached| attached.index != device.index) {
+        let is_other = |attached: &Attached| attached.index != device.index;
+        if self.fitted != device.mtu || self.attached.as_ref().is_some_and(is_other) {
             self.attached = None;
         }
         let netns = self.config.netns.clone();
@@ -169,7 +173,7 @@ impl AfXdp {
         match opened.and_then(|opened| opened) {
             Ok((attached, up, queues)) => {
                 if let Some(attached) = attached {
-                    self.attached = Some(attached);
+                    (self.attached, self.fitted) = (Some(attached), device.mtu);
                 }
                 (self.up, self.down, self.refused) = (Some(up), None, None);
                 self.driver = driver;
@@ -207,7 +211,8 @@ impl AfXdp {
             asked => of.min(asked.into()),
         };
         let mut queues = Queues::default();
-        let mut up = Up { index: device.index, chunk, sockets: Vec::new(), zero_copy: true, of };
+        let mut up =
+            Up { index: device.index, mtu: device.mtu, sockets: Vec::new(), zero_copy: true, of };
         for queue in 0..count {
             let parts = self.socket(device.index as u32, queue, chunk, fragments)?;
             bpf::put(&attached.map, queue, parts.socket.fd.as_fd())
@@ -334,8 +339,8 @@ impl Port for AfXdp {
         if let Some(device) = device {
             self.last = device;
         }
-        let now = device.map(|device| (device.index, chunk(device.mtu)));
-        let was = self.up.as_ref().map(|up| (up.index, up.chunk));
+        let now = device.map(|device| (device.index, device.mtu));
+        let was = self.up.as_ref().map(|up| (up.index, up.mtu));
         if let Some(reason) = self.follower.obstacle(device.as_ref()) {
             if now.is_none() {
                 self.attached = None;

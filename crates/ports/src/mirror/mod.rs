@@ -80,7 +80,6 @@ fn hold(config: &MirrorConfig) -> Result<Held, OpenError> {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => take_over(config, &watch)?,
             first => first.map_err(|error| tap::refused(name, error))?,
         };
-        sys::persist(&first, true).map_err(system("keep a TAP device"))?;
         let refused = quiet::quiet(name);
         let index = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
         let index = index.map_or(0, |device| device.index);
@@ -93,7 +92,10 @@ fn hold(config: &MirrorConfig) -> Result<Held, OpenError> {
         let device = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
         let netns = config.netns.clone();
         let gone = || OpenError::NoDevice { device: name.into(), netns };
-        Ok(Held { watch, queues, device: device.ok_or_else(gone)?, home, refused })
+        let device = device.ok_or_else(gone)?;
+        // Last of all: what was not finished goes with us, and what stays bears our mark.
+        sys::persist(&queues[0], true).map_err(system("keep a TAP device"))?;
+        Ok(Held { watch, queues, device, home, refused })
     })?
 }
 
@@ -136,6 +138,8 @@ impl Mirror {
         self.made_at = Instant::now();
         match hold(&self.config) {
             Ok(held) => {
+                // One that was renamed is not ours to leave behind.
+                self.let_go();
                 self.held = held;
                 let followed = self.followed.take();
                 if let Some(followed) = followed {
@@ -147,6 +151,14 @@ impl Mirror {
                 self.go_down(error.to_string(), events);
                 None
             }
+        }
+    }
+
+    /// The device ends with its last queue.
+    fn let_go(&self) {
+        for queue in &self.held.queues {
+            // A device that is gone already needs no more.
+            let _ = sys::persist(queue, false);
         }
     }
 
@@ -227,7 +239,12 @@ impl Port for Mirror {
             return;
         }
         match self.set(followed) {
-            Ok(()) => self.followed = Some(followed.clone()),
+            Ok(()) => {
+                self.followed = Some(followed.clone());
+                if self.up {
+                    self.down = None;
+                }
+            }
             // The device is gone, or has a moment of its own: the next look tries again.
             Err(error) => self.down = Some(format!("device {}: {error}", self.config.device)),
         }
@@ -253,10 +270,7 @@ impl Port for Mirror {
 impl Drop for Mirror {
     /// Closed in order: the device goes with its last queue.
     fn drop(&mut self) {
-        for queue in &self.held.queues {
-            // A device that is gone already needs no more.
-            let _ = sys::persist(queue, false);
-        }
+        self.let_go();
     }
 }
 

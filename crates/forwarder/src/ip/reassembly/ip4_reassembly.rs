@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::{checksum, ipv4, protocol};
 
-use super::table::{Key, Outcome};
+use super::table::{Key, Outcome, realm};
 use super::{Bench, Piece, packet};
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -45,7 +45,9 @@ impl Node for Ip4Reassembly {
 
 impl Ip4Reassembly {
     fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
-        let key = match piece(vector.bytes(lane), 0) {
+        let rx_if = vector.rx_if[lane];
+        let place = (rx_if, self.shared.interface(rx_if).vrf());
+        let key = match piece(vector.bytes(lane), place) {
             Ok(piece) => piece.key,
             Err(reason) => return vector.drop_lane(lane, reason.reason()),
         };
@@ -55,7 +57,7 @@ impl Ip4Reassembly {
         }
         let now = self.shared.reassembly.now(cx.now);
         let limits = self.shared.reassembly.get();
-        let outcome = match piece(vector.bytes(lane), vector.rx_if[lane]) {
+        let outcome = match piece(vector.bytes(lane), place) {
             Ok(piece) => self.bench.table.take(&piece, now, limits),
             Err(reason) => Outcome::Refused(reason),
         };
@@ -89,13 +91,13 @@ impl Ip4Reassembly {
             cx.emit(LOCAL, whole).ok()
         });
         if sent.is_none() {
-            cx.lost(Drop::FragmentRoom.reason(), 1);
+            cx.lost(Drop::FragmentRoom.reason(), context.fragments().into());
         }
         table.remove(at);
     }
 }
 
-fn piece(bytes: &[u8], rx_if: u32) -> Result<Piece<'_>, Drop> {
+fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Result<Piece<'_>, Drop> {
     let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
     let header = view.header();
     let (offset, more, data) = (header.fragment_offset(), header.more_fragments(), view.payload());
@@ -109,7 +111,7 @@ fn piece(bytes: &[u8], rx_if: u32) -> Result<Piece<'_>, Drop> {
         destination: u32::from(view.destination()).into(),
         identification: header.identification.get().into(),
         protocol: header.protocol,
-        link: 0,
+        realm: realm(false, rx_if, vrf),
     };
     let head = &view.packet()[..header.header_length()];
     Ok(Piece { key, head, offset, more, data, rx_if })

@@ -7,7 +7,7 @@ use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::ipv6_extensions::FRAGMENT_LENGTH;
 use stoa_wire::{ipv6, protocol};
 
-use super::table::{Key, Outcome};
+use super::table::{Key, Outcome, realm};
 use super::{Bench, Piece, packet};
 use crate::drops::Drop;
 use crate::icmp::Trouble;
@@ -45,7 +45,8 @@ impl Node for Ip6Reassembly {
 impl Ip6Reassembly {
     fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
         let rx_if = vector.rx_if[lane];
-        let Some(piece) = piece(vector.bytes(lane), rx_if) else {
+        let place = (rx_if, self.shared.interface(rx_if).vrf());
+        let Some(piece) = piece(vector.bytes(lane), place) else {
             return vector.drop_lane(lane, Drop::Ip6Extension.reason());
         };
         if let Some(trouble) = fault(&piece) {
@@ -59,7 +60,7 @@ impl Ip6Reassembly {
         }
         let now = self.shared.reassembly.now(cx.now);
         let limits = self.shared.reassembly.get();
-        let outcome = match self::piece(vector.bytes(lane), rx_if) {
+        let outcome = match self::piece(vector.bytes(lane), place) {
             Some(piece) => self.bench.table.take(&piece, now, limits),
             None => Outcome::Refused(Drop::Ip6Extension),
         };
@@ -92,7 +93,7 @@ impl Ip6Reassembly {
             cx.emit(LOCAL, whole).ok()
         });
         if sent.is_none() {
-            cx.lost(Drop::FragmentRoom.reason(), 1);
+            cx.lost(Drop::FragmentRoom.reason(), context.fragments().into());
         }
         table.remove(at);
     }
@@ -121,7 +122,7 @@ fn fault(piece: &Piece<'_>) -> Option<Trouble> {
     (end > usize::from(u16::MAX)).then_some(Trouble::Header(at as u16))
 }
 
-fn piece(bytes: &[u8], rx_if: u32) -> Option<Piece<'_>> {
+fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Option<Piece<'_>> {
     let view = ipv6::check(bytes).ok()?;
     let header = view.extensions().flatten().find(|header| header.kind == protocol::FRAGMENT)?;
     let fragment = view.upper().ok()?.fragment?;
@@ -133,7 +134,7 @@ fn piece(bytes: &[u8], rx_if: u32) -> Option<Piece<'_>> {
         destination: view.destination().into(),
         identification: fragment.identification.get(),
         protocol: 0,
-        link: if is_on_link { rx_if + 1 } else { 0 },
+        realm: realm(is_on_link, rx_if, vrf),
     };
     let (head, data) = view.packet().split_at_checked(start)?;
     Some(Piece { key, head, offset: fragment.offset(), more: fragment.more(), data, rx_if })

@@ -19,8 +19,14 @@ pub struct Key {
     pub identification: u32,
     /// IPv4: the protocol (RFC 791); IPv6: 0 (RFC 8200 4.5).
     pub protocol: u8,
-    /// The interface, for addresses that mean something on their link only; else 0.
-    pub link: u32,
+    /// Where the addresses mean something: see [`realm`].
+    pub realm: u32,
+}
+
+/// Where addresses mean something: on the interface for those of the link, else in the VRF. What
+/// comes from different customers never meets.
+pub fn realm(is_on_link: bool, rx_if: u32, vrf: u32) -> u32 {
+    if is_on_link { 1 << 31 | rx_if } else { vrf }
 }
 
 /// What became of a fragment.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn key(id: u32, source: u128) -> Key {
-    Key { source, destination: 1, identification: id, protocol: 17, link: 0 }
+    Key { source, destination: 1, identification: id, protocol: 17, realm: 0 }
 }
 
 fn piece(key: Key, offset: usize, more: bool, data: &[u8]) -> Piece<'_> {
