@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod filter;
 pub mod finding;
 mod interfaces;
+mod linux;
 mod lock;
 mod mac;
 mod mend;

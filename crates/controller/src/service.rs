@@ -13,6 +13,7 @@ use tonic::transport::Server;
 use crate::apply::Line;
 use crate::configuration::Configuration;
 use crate::finding::Finding;
+use crate::linux::Keeper;
 use crate::operator::Service;
 use crate::running::Running;
 
@@ -65,6 +66,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let line = Arc::new(Line::new(unix::connect_lazily(&options.forwarder_socket), configuration));
     let service = Service::new(Arc::clone(&line), options.config.clone(), running.clone());
 
+    let linux = Keeper::new(&options.forwarder_socket);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hang_up = signal(SignalKind::hangup())?;
@@ -78,6 +80,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
     let ended = tokio::select! {
         served = &mut server => served.map_err(Error::from),
         findings = line.keep(first, |line| running.keep(line)) => Err(Error::Refused(findings)),
+        () = linux.keep(&line) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

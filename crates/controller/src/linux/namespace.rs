@@ -1,0 +1,361 @@
+//! One network namespace by rtnetlink(7): look at what is there, add what is missing, take out what
+//! bears our mark and is not wanted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::Path;
+
+use ipnet::IpNet;
+use nix::sched::{CloneFlags, setns};
+use rtnetlink::Handle;
+use rtnetlink::packet_route::AddressFamily;
+use rtnetlink::packet_route::address::{
+    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage, AddressProtocol,
+};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteNextHop, RouteProtocol,
+    RouteScope, RouteType,
+};
+use tokio_stream::StreamExt as _;
+
+use super::NAMESPACES;
+use super::wanted::{Namespace, Way};
+
+/// What marks our routes and addresses (rtnetlink(7), rtm_protocol): a number that nobody in
+/// `/etc/iproute2/rt_protos` has.
+const MARK: u8 = 83;
+
+/// Why Linux could not be set.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The namespace cannot be entered.
+    #[error("cannot enter it ({0}): create it (ip netns add), or mend netns of the mirror")]
+    Enter(std::io::Error),
+    /// The device of a mirror is not there yet.
+    #[error("no device {0} of ours yet: `stoa show interfaces` says why")]
+    NoDevice(String),
+    /// Linux refused something.
+    #[error("{0}: {1}")]
+    Refused(String, rtnetlink::Error),
+}
+
+/// A line into one namespace.
+pub struct Linux {
+    handle: Handle,
+}
+
+/// A device as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Found {
+    index: u32,
+    mac: Vec<u8>,
+    is_up: bool,
+}
+
+/// What was true when routes were last set: while it holds, they are as they were left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    wanted: Namespace,
+    devices: BTreeMap<String, Found>,
+}
+
+/// Whatever Linux says about `doing`.
+fn refused(doing: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> Error {
+    |error| Error::Refused(doing.into(), error)
+}
+
+impl Linux {
+    /// Opens a line into the namespace of that name; "" is our own.
+    pub fn enter(name: &str) -> Result<Linux, Error> {
+        let runtime = tokio::runtime::Handle::current();
+        let connect = || {
+            let _reactor = runtime.enter();
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            runtime.spawn(connection);
+            Ok(Linux { handle })
+        };
+        if name.is_empty() {
+            return connect().map_err(Error::Enter);
+        }
+        let file = File::open(Path::new(NAMESPACES).join(name)).map_err(Error::Enter)?;
+        // Only this short-lived thread changes its namespace; what it opened stays there.
+        let made = std::thread::scope(|scope| {
+            let inside =
+                std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
+                    setns(file, CloneFlags::CLONE_NEWNET)?;
+                    connect()
+                })?;
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        made.map_err(Error::Enter)
+    }
+
+    /// All devices that bear `alias`.
+    async fn devices(&self, alias: &str) -> Result<BTreeMap<String, Found>, Error> {
+        let mut found = BTreeMap::new();
+        let links = self.handle.link().get().execute();
+        let mut links = std::pin::pin!(links);
+        while let Some(link) = links.next().await {
+            let link = link.map_err(refused("list devices"))?;
+            let (mut name, mut mac, mut is_ours) = (String::new(), Vec::new(), false);
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(text) => name = text,
+                    LinkAttribute::Address(bytes) => mac = bytes,
+                    LinkAttribute::IfAlias(text) => is_ours = text == alias,
+                    _ => {}
+                }
+            }
+            if is_ours {
+                let is_up = link.header.flags.contains(LinkFlags::Up);
+                found.insert(name, Found { index: link.header.index, mac, is_up });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes our devices that are not wanted; returns how many.
+    pub async fn sweep(&self, wanted: Option<&Namespace>, alias: &str) -> Result<usize, Error> {
+        let mut count = 0;
+        for (name, found) in self.devices(alias).await? {
+            if wanted.is_none_or(|wanted| !wanted.devices.contains_key(&name)) {
+                let removed = self.handle.link().del(found.index).execute().await;
+                removed.map_err(refused(format!("remove {name}")))?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Makes addresses and routes as wanted.
+    pub async fn mend(
+        &self,
+        wanted: &Namespace,
+        alias: &str,
+        settled: Option<&Settled>,
+    ) -> Result<Settled, Error> {
+        let devices = self.devices(alias).await?;
+        for (name, device) in &wanted.devices {
+            let Some(found) = devices.get(name) else { return Err(Error::NoDevice(name.clone())) };
+            let mut addresses: BTreeSet<IpNet> = device.addresses.iter().copied().collect();
+            if device.link_local {
+                addresses.extend(link_local(&found.mac));
+            }
+            self.mend_addresses(name, found, &addresses).await?;
+        }
+        let now = Settled { wanted: wanted.clone(), devices };
+        // A million routes are not listed twice a second: Linux drops them with their device only.
+        if settled != Some(&now) {
+            self.mend_routes(wanted, &now.devices).await?;
+        }
+        Ok(now)
+    }
+
+    async fn mend_addresses(
+        &self,
+        name: &str,
+        found: &Found,
+        wanted: &BTreeSet<IpNet>,
+    ) -> Result<(), Error> {
+        let mut there = BTreeSet::new();
+        let listed = self.handle.address().get().set_link_index_filter(found.index).execute();
+        let mut listed = std::pin::pin!(listed);
+        while let Some(message) = listed.next().await {
+            let message = message.map_err(refused(format!("list addresses of {name}")))?;
+            let Some(address) = address_of(&message) else { continue };
+            let mark = AddressAttribute::Protocol(AddressProtocol::Other(MARK));
+            if message.attributes.contains(&mark) && !wanted.contains(&address) {
+                let gone = self.handle.address().del(message).execute().await;
+                gone.map_err(refused(format!("remove {address} from {name}")))?;
+            } else {
+                there.insert(address);
+            }
+        }
+        for address in wanted.difference(&there) {
+            let (ip, length) = (address.addr(), address.prefix_len());
+            let mut request = self.handle.address().add(found.index, ip, length).replace();
+            let message = request.message_mut();
+            message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(MARK)));
+            if ip.is_ipv6() {
+                message.header.flags |= AddressHeaderFlags::Nodad;
+                message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+            }
+            request.execute().await.map_err(refused(format!("give {address} to {name}")))?;
+        }
+        Ok(())
+    }
+
+    async fn mend_routes(
+        &self,
+        wanted: &Namespace,
+        devices: &BTreeMap<String, Found>,
+    ) -> Result<(), Error> {
+        // Linux has no routes through a device that is down.
+        let usable = |(device, gateway, share): &Way| {
+            let found = devices.get(device).filter(|found| found.is_up)?;
+            Some((found.index, *gateway, *share))
+        };
+        let wanted: BTreeMap<IpNet, Vec<Hop>> = wanted
+            .routes
+            .iter()
+            .map(|(prefix, ways)| (*prefix, sorted(ways.iter().filter_map(usable).collect())))
+            .filter(|(_, hops)| !hops.is_empty())
+            .collect();
+        let ours: BTreeSet<u32> = devices.values().map(|found| found.index).collect();
+        let mut there = BTreeMap::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut ask = RouteMessage::default();
+            ask.header.address_family = family;
+            let listed = self.handle.route().get(ask).execute();
+            let mut listed = std::pin::pin!(listed);
+            while let Some(message) = listed.next().await {
+                let message = message.map_err(refused("list routes"))?;
+                let Some((prefix, hops)) = route_of(&message) else { continue };
+                if !hops.iter().all(|hop| ours.contains(&hop.0)) {
+                    continue;
+                }
+                if wanted.contains_key(&prefix) {
+                    there.insert(prefix, hops);
+                } else {
+                    let gone = self.handle.route().del(message).execute().await;
+                    gone.map_err(refused(format!("remove the route {prefix}")))?;
+                }
+            }
+        }
+        for (prefix, hops) in &wanted {
+            if there.get(prefix) != Some(hops) {
+                let added = self.handle.route().add(route(*prefix, hops)).replace().execute().await;
+                added.map_err(refused(format!("add the route {prefix}")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One way of a route as Linux has it: device, gateway, share.
+type Hop = (u32, Option<IpAddr>, u8);
+
+fn sorted(mut hops: Vec<Hop>) -> Vec<Hop> {
+    hops.sort();
+    hops
+}
+
+/// The link-local address of a device (RFC 4291, appendix A): the same as the interface's.
+fn link_local(mac: &[u8]) -> Option<IpNet> {
+    let [a, b, c, d, e, f] = *mac else { return None };
+    let octets = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f];
+    IpNet::new(Ipv6Addr::from(octets).into(), 64).ok()
+}
+
+fn address_of(message: &AddressMessage) -> Option<IpNet> {
+    let mut ip = None;
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(local) => ip = Some(*local),
+            AddressAttribute::Address(address) if ip.is_none() => ip = Some(*address),
+            _ => {}
+        }
+    }
+    IpNet::new(ip?, message.header.prefix_len).ok()
+}
+
+fn plain(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
+        RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
+        _ => None,
+    }
+}
+
+/// A route with our mark: prefix and ways.
+fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<Hop>)> {
+    let header = &message.header;
+    if header.protocol != RouteProtocol::Other(MARK) || header.kind != RouteType::Unicast {
+        return None;
+    }
+    let unspecified = match header.address_family {
+        AddressFamily::Inet => IpAddr::from([0; 4]),
+        _ => IpAddr::from([0; 16]),
+    };
+    let (mut destination, mut gateway, mut device, mut hops) =
+        (unspecified, None, None, Vec::new());
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Destination(address) => destination = plain(address)?,
+            RouteAttribute::Gateway(address) => gateway = plain(address),
+            RouteAttribute::Oif(index) => device = Some(*index),
+            RouteAttribute::MultiPath(ways) => hops.extend(ways.iter().map(|way| {
+                let gateway = way.attributes.iter().find_map(|attribute| match attribute {
+                    RouteAttribute::Gateway(address) => plain(address),
+                    _ => None,
+                });
+                (way.interface_index, gateway, way.hops.saturating_add(1))
+            })),
+            _ => {}
+        }
+    }
+    hops.extend(device.map(|device| (device, gateway, 1)));
+    let prefix = IpNet::new(destination, header.destination_prefix_length).ok()?;
+    Some((prefix, sorted(hops)))
+}
+
+/// A route of ours as a message.
+fn route(prefix: IpNet, hops: &[Hop]) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let is_ip4 = prefix.addr().is_ipv4();
+    let has_gateway = hops.iter().any(|hop| hop.1.is_some());
+    let header = &mut message.header;
+    header.address_family = if is_ip4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    header.destination_prefix_length = prefix.prefix_len();
+    header.table = RouteHeader::RT_TABLE_MAIN;
+    header.protocol = RouteProtocol::Other(MARK);
+    let scope = if is_ip4 && !has_gateway { RouteScope::Link } else { RouteScope::Universe };
+    header.scope = scope;
+    header.kind = RouteType::Unicast;
+    let attributes = &mut message.attributes;
+    if prefix.prefix_len() > 0 {
+        attributes.push(RouteAttribute::Destination(prefix.network().into()));
+    }
+    if let [(device, gateway, _)] = hops {
+        attributes.push(RouteAttribute::Oif(*device));
+        attributes.extend(gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
+        return message;
+    }
+    let way = |(device, gateway, share): &Hop| {
+        let mut way = RouteNextHop::default();
+        way.interface_index = *device;
+        way.hops = share - 1;
+        way.attributes.extend(gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
+        way
+    };
+    attributes.push(RouteAttribute::MultiPath(hops.iter().map(way).collect()));
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_read_as_it_was_written() {
+        let hop = |device, gateway: &str, share| (device, gateway.parse().ok(), share);
+        for (prefix, hops) in [
+            ("0.0.0.0/0", vec![hop(3, "10.0.0.1", 1)]),
+            ("10.1.0.0/16", vec![hop(3, "10.0.0.1", 1), hop(4, "10.0.1.1", 3)]),
+            ("10.2.0.0/16", vec![hop(3, "", 1)]),
+            ("2001:db8::/32", vec![hop(3, "fe80::1", 1)]),
+        ] {
+            let prefix: IpNet = prefix.parse().unwrap();
+            assert_eq!(route_of(&route(prefix, &hops)), Some((prefix, hops)));
+        }
+    }
+
+    #[test]
+    fn the_link_local_address_follows_from_the_mac() {
+        let address = link_local(&[2, 0, 0, 0, 4, 1]).unwrap();
+        assert_eq!(address.to_string(), "fe80::ff:fe00:401/64");
+        assert_eq!(link_local(&[]), None);
+    }
+}
