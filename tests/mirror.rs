@@ -110,3 +110,58 @@ fn a_connection_outlives_the_forwarder() -> Result<()> {
     ping(&local, "198.18.1.2")?;
     story.end()
 }
+
+const HEAR: &str = "
+import socket, struct, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_RAW, 89)
+one.settimeout(15)
+member = socket.inet_aton('224.0.0.5') + socket.inet_aton(sys.argv[1])
+one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+print('listening', flush=True)
+packet, sender = one.recvfrom(2000)
+print('heard', packet[20:].decode(), 'from', sender[0])
+";
+
+const SAY: &str = "
+import socket, sys
+one = socket.socket(socket.AF_INET, socket.SOCK_RAW, 89)
+one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sys.argv[1]))
+one.sendto(b'hello', ('224.0.0.5', 0))
+";
+
+#[test]
+fn hellos_of_routing_daemons_pass_both_ways() -> Result<()> {
+    let (story, local) = begin()?;
+    for (host, number) in [("host-a", 1), ("host-b", 2)] {
+        let host = story.host(host).namespace();
+        let (ours, theirs) = (format!("198.18.{number}.1"), format!("198.18.{number}.2"));
+        let ends = [(host, theirs.as_str()), (&local, ours.as_str())];
+        for ((from, speaker), (to, listener)) in [(ends[0], ends[1]), (ends[1], ends[0])] {
+            let hears = to.command(Tool::PYTHON)?.args(["-c", HEAR, listener]).spawn()?;
+            hears.wait_for("listening", Duration::from_secs(10))?;
+            from.command(Tool::PYTHON)?.args(["-c", SAY, speaker]).run()?.ok()?;
+            let (stdout, stderr, _) = hears.finish(Duration::from_secs(20))?;
+            assert!(stdout.contains(&format!("heard hello from {speaker}")), "{stdout}{stderr}");
+        }
+    }
+    story.end()
+}
+
+#[test]
+fn tcpdump_on_the_mirror_sees_what_is_for_the_router() -> Result<()> {
+    let (story, local) = begin()?;
+    let arguments = ["-n", "-l", "-i", "host-a", "-c", "2", "icmp"];
+    let dump = local.command(Tool::TCPDUMP)?.args(arguments).spawn()?;
+    // It says so on standard error.
+    wait_until("tcpdump listens", Duration::from_secs(10), || {
+        let log = dump.log();
+        if log.contains("listening") { Ok(()) } else { Err(log) }
+    })?;
+    story.hosts_reach_each_other()?;
+    ping(story.host("host-a").namespace(), "198.18.1.1")?;
+    let (stdout, _, _) = dump.finish(Duration::from_secs(10))?;
+    assert!(stdout.contains("198.18.1.2 > 198.18.1.1: ICMP echo request"), "{stdout}");
+    assert!(!stdout.contains("198.18.2.2"), "what passes is not seen: {stdout}");
+    story.end()
+}
