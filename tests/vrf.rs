@@ -1,7 +1,9 @@
 //! VRFs: two customers with the same addresses, on ports and on VLANs, never meet; one of them uses a shared service.
 
+use std::time::Duration;
+
 use stoa_lab::measure::ping;
-use stoa_lab::{Configuration, NextHop, Result, Side, Tag};
+use stoa_lab::{Configuration, NextHop, Result, Side, Tag, wait_until};
 use stoa_scenarios::{Story, ping_says, side};
 
 /// Customer red has networks 1, 2 and 3 on ports of its own; customer blue has 1 and 2 again, on VLAN 100 of other ports; the
@@ -65,5 +67,41 @@ fn a_shared_service_is_leaked_to_one_customer() -> Result<()> {
         let pings = ping(story.host("blue-a"), shared.address(six)?, 2, &["-W", "1"])?;
         assert_eq!(pings.received, 0, "{pings:?}");
     }
+    story.end()
+}
+
+/// Memory that the forwarder has touched, in KiB.
+fn resident(story: &Story) -> Result<u64> {
+    let pid = story.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    Ok(line.trim().trim_end_matches("kB").trim().parse().expect("a number"))
+}
+
+#[test]
+fn vrfs_cost_little_and_give_it_back() -> Result<()> {
+    const VRFS: u64 = 200;
+    let sides = [side("host-a", 1)?, side("host-b", 2)?];
+    let plain = Configuration::new(&sides);
+    let many =
+        (0..VRFS).fold(plain.clone(), |made, at| {
+            let name = format!("vrf{at}");
+            made.vrf(&name, &[])
+                .route_in(&name, "0.0.0.0/0", NextHop::Special("blackhole"))
+                .route_in(&name, "::/0", NextHop::Special("blackhole"))
+        });
+    let story = Story::with(&sides, &plain)?;
+    let before = resident(&story)?;
+    for _ in 0..3 {
+        story.router.reload(&many.json())?.ok()?;
+        let cost = resident(&story)?.saturating_sub(before) / VRFS;
+        assert!(cost < 200, "{cost} KiB for each VRF");
+        story.router.reload(&plain.json())?.ok()?;
+    }
+    wait_until("the memory is back", Duration::from_secs(5), || {
+        let more = resident(&story).map_err(|error| error.to_string())?.saturating_sub(before);
+        if more < 20 * 1024 { Ok(()) } else { Err(format!("{more} KiB more than before")) }
+    })?;
+    story.hosts_reach_each_other()?;
     story.end()
 }

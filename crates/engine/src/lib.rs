@@ -16,6 +16,7 @@ pub mod counters;
 pub mod drops;
 pub mod free_stack;
 pub mod graph;
+pub mod heap;
 pub mod node;
 pub mod output;
 pub mod packet;

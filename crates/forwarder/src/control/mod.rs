@@ -58,6 +58,7 @@ pub enum Error {
 /// # Errors
 /// The socket is in use, or the system refuses.
 pub fn run(options: Options) -> Result<(), Error> {
+    stoa_engine::heap::keep_large_blocks_apart();
     end_on_panic();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
