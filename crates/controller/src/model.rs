@@ -79,6 +79,8 @@ pub struct Port {
     pub tx_queues: u32,
     #[serde(default)]
     pub mtu: u32,
+    #[serde(default)]
+    pub spread: bool,
     pub af_packet: Option<KernelDevice>,
     pub af_xdp: Option<AfXdp>,
     pub auto: Option<KernelDevice>,

@@ -71,6 +71,7 @@ pub fn wanted(
     v1::Port {
         interface: interface.to_owned(),
         rx_queues,
+        spread: port.spread,
         tx_queues: port.tx_queues,
         mtu: port.mtu,
         driver,

@@ -193,13 +193,17 @@ fn port(port: &v1::Port) -> Value {
         ),
         Driver::Null(_) => "null".to_owned(),
     };
-    json!({
+    let mut recorded = json!({
         "interface": port.interface,
         "rx_queues": port.rx_queues,
         "tx_queues": port.tx_queues,
         "mtu": port.mtu,
         "driver": driver,
-    })
+    });
+    if port.spread {
+        recorded["spread"] = json!(true);
+    }
+    recorded
 }
 
 fn interface(interface: &v1::Interface) -> Value {

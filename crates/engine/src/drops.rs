@@ -25,6 +25,8 @@ pub const HANDOFF_FULL: Reason = Reason(3);
 pub const GRAPH_FULL: Reason = Reason(4);
 /// The ring towards the control thread was full.
 pub const PUNT_FULL: Reason = Reason(5);
+/// The ring to the worker of a flow was full when its packet was received.
+pub const SPREAD_FULL: Reason = Reason(6);
 
 /// The engine's own reasons; a forwarder's reasons follow after them.
 pub const ENGINE: &[ReasonSpec] = &[
@@ -37,4 +39,8 @@ pub const ENGINE: &[ReasonSpec] = &[
     ReasonSpec { name: "handoff-full", sentence: "the worker that owns the port is overloaded" },
     ReasonSpec { name: "graph-full", sentence: "the graph had no vector left" },
     ReasonSpec { name: "punt-full", sentence: "the control thread is overloaded" },
+    ReasonSpec {
+        name: "spread-full",
+        sentence: "the worker that a flow was spread to is overloaded",
+    },
 ];

@@ -49,6 +49,42 @@ pub fn hash6(bytes: &[u8]) -> u32 {
     Flow { source, destination, source_port, destination_port, protocol }.hash(SEED)
 }
 
+/// The flow of a received frame for spreading over workers: the same for both directions;
+/// `None`: no IP packet. Nothing in the frame is believed.
+pub fn of_frame(frame: &[u8]) -> Option<u32> {
+    let kind = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let mut at = 12;
+    for _ in 0..2 {
+        if matches!(kind(at)?, 0x8100 | 0x88a8) {
+            at += 4;
+        }
+    }
+    let ip = frame.get(at + 2..)?;
+    match kind(at)? {
+        0x0800 if ip.len() >= 20 => {
+            let header_length = usize::from(ip[0] & 0xf) * 4;
+            let is_fragment = be32(ip, 4) & 0x3fff != 0;
+            let upper = ip.get(header_length..).filter(|_| !is_fragment).unwrap_or(&[]);
+            let (source_port, destination_port) = ports(upper, ip[9]);
+            // Fragments have no ports: all of a protocol between two hosts go together.
+            let (source, destination, protocol) = (be32(ip, 12), be32(ip, 16), ip[9]);
+            let flow = Flow { source, destination, source_port, destination_port, protocol };
+            Some(flow.symmetric_hash(SEED))
+        }
+        0x86dd => {
+            let (header, upper) = ip.split_first_chunk::<{ ipv6::LENGTH }>()?;
+            let address = |at: usize| {
+                (0..4).fold(0, |sum, word| sum << 32 | u128::from(be32(header, at + 4 * word)))
+            };
+            let (source, destination, protocol) = (address(8), address(24), header[6]);
+            let (source_port, destination_port) = ports(upper, protocol);
+            let flow = Flow { source, destination, source_port, destination_port, protocol };
+            Some(flow.symmetric_hash(SEED))
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

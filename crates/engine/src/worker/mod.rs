@@ -6,6 +6,7 @@
 mod bell;
 mod polling;
 mod spawn;
+mod spread;
 mod turn;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use bell::Bell;
 pub use polling::Polling;
 pub use spawn::{Crew, Plan, SpawnError, WORKERS_MAX, WorkerHandle};
+pub use spread::FlowOf;
 
 use crate::packet::Packet;
 use crate::port::{RxQueue, TxQueue};
@@ -39,6 +41,8 @@ pub enum Command {
         node: u16,
         /// The queue.
         queue: Box<dyn RxQueue>,
+        /// Share its packets out among all workers, by flow.
+        spread: Option<FlowOf>,
     },
     /// Send the port's packets through this queue.
     AddTx {

@@ -13,6 +13,7 @@ use crate::graph::{Graph, GraphError};
 use crate::node::{NodeSpec, Punt, Punts, Urgency};
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Quiescence;
+use crate::worker::spread::Spread;
 use crate::worker::turn::Worker;
 use crate::worker::{
     Bell, COMMANDS, Command, Inject, Line, Polling, RING, URGENT_RING, WorkerShown,
@@ -191,16 +192,20 @@ impl Crew {
             .collect::<Result<Vec<_>, _>>()?;
         let punt_bell = Arc::new(Bell::new().map_err(std::io::Error::from)?);
         let (mut to, mut from) = handoff_rings(plan.count);
+        let (spread_to, spread_from) = handoff_rings(plan.count);
+        let mut spread = spread_to.into_iter().zip(spread_from);
         let mut crew = Self { workers: Vec::new(), punt_bell, quiescence };
         for index in 0..plan.count {
             let mut graph = Graph::new(specs, shared, index, pool)?;
             graph.output.handoff = std::mem::take(&mut to[index]);
             let handed = std::mem::take(&mut from[index]);
+            let (to, from) = spread.next().unwrap_or_default();
+            let spread = Spread { to, from };
             let counters = graph.len() + inputs;
             let counters = Arc::new(WorkerCounters::new(counters, reasons, plan.adjacencies));
             let cpu = plan.cpus.get(index).copied();
             let parts = (graph, PoolCache::new(pool), counters);
-            crew.add(index, parts, &bells, handed, (plan, cpu))?;
+            crew.add(index, parts, &bells, (handed, spread), (plan, cpu))?;
         }
         Ok(crew)
     }
@@ -210,7 +215,7 @@ impl Crew {
         index: usize,
         (graph, pool, counters): (Graph, PoolCache, Arc<WorkerCounters>),
         bells: &[Arc<Bell>],
-        handed: Vec<rtrb::Consumer<Inject>>,
+        (handed, spread): (Vec<rtrb::Consumer<Inject>>, Spread),
         (plan, cpu): (&Plan, Option<usize>),
     ) -> Result<(), SpawnError> {
         let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
@@ -232,6 +237,7 @@ impl Crew {
             punts: Punts { urgent, usual },
             punt_bell: self.punt_bell.clone(),
             handed,
+            spread,
             colleagues: bells.to_vec(),
             rx: Vec::new(),
             ticked: crate::clock::tsc(),

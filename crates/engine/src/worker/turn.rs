@@ -20,6 +20,7 @@ use crate::port::{Doze, RxQueue};
 use crate::quiescence::{Quiescence, Reader};
 use crate::sight::Sight;
 use crate::sight::trace::Event;
+use crate::worker::spread::{FlowOf, Spread};
 use crate::worker::{Bell, Command, Inject, Line};
 
 /// The longest sleep: a worker looks around at least this often.
@@ -34,6 +35,7 @@ pub(crate) struct Rx {
     input: u16,
     node: u16,
     queue: Box<dyn RxQueue>,
+    spread: Option<FlowOf>,
 }
 
 /// A worker thread's own state.
@@ -49,6 +51,7 @@ pub(crate) struct Worker {
     pub(crate) punts: Punts,
     pub(crate) punt_bell: Arc<Bell>,
     pub(crate) handed: Vec<rtrb::Consumer<Inject>>,
+    pub(crate) spread: Spread,
     pub(crate) colleagues: Vec<Arc<Bell>>,
     pub(crate) rx: Vec<Rx>,
     /// When nodes were last told that time passes.
@@ -105,8 +108,8 @@ impl Worker {
         while let Ok(command) = self.commands.pop() {
             let go_on = !matches!(command, Command::Stop);
             match command {
-                Command::AddRx { interface, input, node, queue } => {
-                    self.rx.push(Rx { interface, input, node, queue });
+                Command::AddRx { interface, input, node, queue, spread } => {
+                    self.rx.push(Rx { interface, input, node, queue, spread });
                 }
                 Command::AddTx { base, queue } => {
                     self.graph.output.set(base, TxSlot::Own(queue));
@@ -173,7 +176,7 @@ impl Worker {
         let mut packets = 0;
         let mut waiting = 0;
         for rx in &mut self.rx {
-            let received = receive(rx, &mut self.graph, &mut walk);
+            let received = receive(rx, &mut self.spread, &mut self.graph, &mut walk);
             packets += received;
             waiting += received;
             // Walk before a second full burst comes: the vectors are still in L1.
@@ -182,6 +185,7 @@ impl Worker {
                 waiting = 0;
             }
         }
+        packets += self.spread.take_in(&mut self.graph, &mut walk);
         packets += take_in(&mut self.injected, &mut self.handed, &mut self.graph, &mut walk);
         self.graph.walk(&mut walk);
         if packets > 0 {
@@ -211,7 +215,8 @@ impl Worker {
         let mut nap = NAP;
         let mut awake = !self.commands.is_empty()
             || !self.injected.is_empty()
-            || self.handed.iter().any(|ring| !ring.is_empty());
+            || self.handed.iter().any(|ring| !ring.is_empty())
+            || self.spread.has_work();
         let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(self.rx.len() + 1);
         let mut dozing = 0;
         while !awake && dozing < self.rx.len() {
@@ -245,7 +250,7 @@ impl Worker {
     }
 }
 
-fn receive(rx: &mut Rx, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
+fn receive(rx: &mut Rx, spread: &mut Spread, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
     let start = clock::tsc();
     let Some(mut vector) = graph.vector() else { return 0 };
     let received = rx.queue.receive(&mut vector, walk.pool).min(vector.len());
@@ -266,6 +271,10 @@ fn receive(rx: &mut Rx, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
         node.calls.add(1);
         node.packets.add(received as u64);
         node.cycles.add(clock::tsc().saturating_sub(start));
+    }
+    if let Some(flow_of) = rx.spread {
+        let handed = spread.share_out(&mut vector, (rx.node, flow_of), graph, walk);
+        graph.output.handed |= handed;
     }
     graph.enqueue(rx.node, vector, walk);
     received

@@ -232,7 +232,7 @@ impl RxQueue for Rx {
 pub fn add_rx(bench: &mut Bench, what: u8, ports: u8, end: u16) {
     let queue = Box::new(Rx { what, ports, next: 0, end });
     let input = nodes().len() as u16 + 1;
-    bench.tell(0, Command::AddRx { interface: 50, input, node: 0, queue });
+    bench.tell(0, Command::AddRx { interface: 50, input, node: 0, queue, spread: None });
 }
 
 pub fn number(frame: &[u8]) -> u16 {

@@ -1,6 +1,6 @@
 //! Applying a wanted state as one transaction: all of it or none of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stoa_api::v1;
@@ -8,7 +8,7 @@ use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
 use super::limits::{Full, Limits};
-use super::plane::{Plane, StartError};
+use super::plane::{Plane, PortState, StartError};
 use super::ports::Open;
 use super::routes::{broadcasts, directed_broadcasts};
 use super::vrfs::Slot;
@@ -169,6 +169,7 @@ impl Plane {
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let mirrors = self.open_mirrors(wanted)?;
+        let spread = std::mem::replace(&mut self.spread, wanted.spread.clone());
         self.open_added(wanted, &mut applied)?;
         self.set_budgets(&wanted.punts);
         self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);
@@ -176,7 +177,7 @@ impl Plane {
         let refusals = refusals_of(wanted);
         applied.routes_removed = self.remove_stale_routes(wanted, &refusals);
         self.remove_stale_interfaces(wanted);
-        self.reopen_changed(wanted, &mut applied)?;
+        self.reopen_changed(wanted, &spread, &mut applied)?;
         self.close_stale(wanted, &mut applied);
         self.set_interfaces(wanted)?;
         self.publish_interfaces();
@@ -228,23 +229,22 @@ impl Plane {
         Ok(())
     }
 
-    /// Opens ports anew whose driver's configuration changed. The old one must be
-    /// closed first: both may want the same device.
+    /// Opens ports anew that changed, or were `spread` otherwise; two may want the same device.
     fn reopen_changed(
         &mut self,
         wanted: &Wanted,
+        spread: &BTreeSet<String>,
         applied: &mut v1::Applied,
     ) -> Result<(), Refused> {
         for (name, config) in &wanted.ports {
-            let Some(state) = self.ports.get(name).filter(|state| state.config != *config) else {
-                continue;
-            };
+            let turned = spread.contains(name) != wanted.spread.contains(name);
+            let changed = |state: &&PortState| turned || state.config != *config;
+            let Some(state) = self.ports.get(name).filter(changed) else { continue };
             let index = state.interface;
             self.close_port(name);
             applied.ports_closed += 1;
-            let state =
-                self.open_port(config, index).map_err(|error| Refused::port(name, &error))?;
-            self.ports.insert(name.clone(), state);
+            let opened = self.open_port(config, index);
+            self.ports.insert(name.clone(), opened.map_err(|error| Refused::port(name, &error))?);
             applied.ports_opened += 1;
         }
         Ok(())

@@ -94,6 +94,9 @@ impl Plane {
             tx_queues: port.map_or(0, |port| port.queues.1),
             vrf: state.wanted.vrf.clone(),
             mirror: self.mirrors.get(&state.name).map(|it| it.detail()).unwrap_or_default(),
+            spread: port.is_some_and(|port| {
+                self.spread.contains(&state.name) && self.is_short_of_queues(port.queues.0)
+            }),
         }
     }
 
@@ -266,6 +269,8 @@ impl Plane {
                 queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
                 packets,
                 vector: packets as f64 / (turns.busy_turns.get().max(1) as f64),
+                handed_out: worker.counters.ledger.handed_out.get(),
+                handed_in: worker.counters.ledger.handed_in.get(),
             }
         };
         self.crew.workers.iter().enumerate().map(show).collect()

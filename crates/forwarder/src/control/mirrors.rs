@@ -260,7 +260,9 @@ impl Plane {
         for (number, queue) in queues.rx.into_iter().enumerate() {
             let at = number % self.crew.workers.len();
             self.queues.push((format!("{}:{number}", queue_name(name)), at));
-            self.crew.workers[at].tell(Command::AddRx { interface: index, input, node, queue });
+            let spread = None;
+            let command = Command::AddRx { interface: index, input, node, queue, spread };
+            self.crew.workers[at].tell(command);
         }
         self.settle();
         tracing::info!(interface = name, "the mirror is up");

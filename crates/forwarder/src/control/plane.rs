@@ -1,7 +1,7 @@
 //! The forwarder's state on the control thread: workers, ports, interfaces,
 //! tables and neighbours. The files beside this one each do one part of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -143,6 +143,8 @@ pub struct Plane {
     /// Time that was skipped.
     pub(super) skipped: Millis,
     pub(super) open: Open,
+    /// Ports whose packets are shared out among all workers.
+    pub(super) spread: BTreeSet<String>,
     /// Ports whose device is not there are waited for, not refused.
     pub(super) may_wait: bool,
     /// What the workers were started as.
@@ -206,6 +208,7 @@ impl Plane {
             reports: Vec::new(),
             skipped: 0,
             open,
+            spread: BTreeSet::new(),
             may_wait: true,
             workers: workers.clone(),
             next_queue: 0,

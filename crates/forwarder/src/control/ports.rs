@@ -145,12 +145,21 @@ impl Plane {
         let input = stoa_ports::input_of(state.port.driver());
         let input = (crate::nodes::NODES.len() + 1 + input) as u16;
         self.forget_queues(name);
+        // With a queue for each worker the port spreads by itself.
+        let is_spread = self.spread.contains(name) && self.is_short_of_queues(rx.len() as u32);
+        let spread = is_spread.then_some(crate::flow::of_frame as stoa_engine::worker::FlowOf);
         for (number, queue) in rx.into_iter().enumerate() {
             let at = self.next_queue % self.crew.workers.len();
             self.next_queue += 1;
             self.queues.push((format!("{name}:{number}"), at));
-            self.crew.workers[at].tell(Command::AddRx { interface, input, node, queue });
+            let command = Command::AddRx { interface, input, node, queue, spread };
+            self.crew.workers[at].tell(command);
         }
+    }
+
+    /// Whether there are workers that own none of so many receive queues.
+    pub(super) fn is_short_of_queues(&self, queues: u32) -> bool {
+        (queues as usize) < self.crew.workers.len()
     }
 
     pub(super) fn forget_queues(&mut self, name: &str) {

@@ -22,6 +22,7 @@ mod redirect;
 mod refuse;
 mod resync;
 mod reverse_path;
+mod spread;
 mod trace;
 mod transactions;
 mod unchanged;

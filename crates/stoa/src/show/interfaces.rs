@@ -117,6 +117,7 @@ fn json(interface: &InterfaceState) -> Value {
         "rx_queues": interface.rx_queues,
         "tx_queues": interface.tx_queues,
         "mirror": interface.mirror,
+        "spread": interface.spread,
     })
 }
 

@@ -54,6 +54,8 @@ fn json(worker: &WorkerState) -> Value {
         "queues": worker.queues,
         "packets": worker.packets,
         "vector": worker.vector,
+        "handed_out": worker.handed_out,
+        "handed_in": worker.handed_in,
     })
 }
 

@@ -6,7 +6,7 @@ mod interface;
 mod punt;
 mod route;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
@@ -155,6 +155,8 @@ pub struct Wanted {
     pub workers: Workers,
     /// Ports by the name of their interface.
     pub ports: BTreeMap<String, PortConfig>,
+    /// Ports whose packets are shared out among all workers.
+    pub spread: BTreeSet<String>,
     /// Interfaces by name.
     pub interfaces: BTreeMap<String, Interface>,
     /// Routes of the default VRF by prefix.
@@ -220,6 +222,9 @@ impl Wanted {
         let limits = desired.limits.as_ref().map(Asked::from).unwrap_or_default();
         let mut wanted = Self { workers, limits, ..Self::default() };
         for port in &desired.ports {
+            if port.spread {
+                wanted.spread.insert(port.interface.clone());
+            }
             if let Some(config) = wanted_port::parse(port, &mut reasons)
                 && wanted.ports.insert(port.interface.clone(), config).is_some()
             {
