@@ -73,9 +73,10 @@ fn a_pool_that_ran_dry_recovers() {
     // Sixty may be unresolved.
     let limits = Limits { neighbors: 1024, ..LIMITS };
     let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
-    // Packets wait for neighbours until hardly a plain buffer is left.
+    // Packets wait for neighbours until more than half of the plain buffers are gone; on a slow
+    // machine the first neighbours are given up before the last come.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while lab.plane().conservation().buffers_free > 128 + u64::from(stoa_engine::pool::JUMBOS) {
+    while lab.plane().conservation().buffers_free > 256 + u64::from(stoa_engine::pool::JUMBOS) {
         assert!(Instant::now() < deadline, "{:?}", lab.plane().conservation());
         let packet = |n| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), b""));
         lab.send("west", (10..70).map(packet));
