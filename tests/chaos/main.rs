@@ -22,9 +22,8 @@ use world::World;
 const RECOVERY: Duration = Duration::from_secs(40);
 /// The share of the time, in the end, when no forwarder is killed, so that one process shows its leaks.
 const QUIET: f64 = 0.4;
-/// Memory that a process may gain, kB: what is touched for the first time. The tables of VRFs that come and go make a
-/// forwarder grow by some 200 MB, and no further: seen over 360 reloads.
-const MEMORY: u64 = 230_000;
+/// Memory that a process may gain, kB: what is touched for the first time.
+const MEMORY: u64 = 24_000;
 
 /// What happened, with its time, for whoever reads a failure.
 struct Diary {
