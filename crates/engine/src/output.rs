@@ -5,7 +5,7 @@ use crate::INTERFACES;
 use crate::drops::{self, Reason};
 use crate::graph::Walk;
 use crate::pool::Pool;
-use crate::port::TxQueue;
+use crate::port::{Refused, TxQueue};
 use crate::sight::trace::Event;
 use crate::vector::Vector;
 use crate::worker::Inject;
@@ -19,8 +19,8 @@ pub enum TxSlot {
     /// The port does not send now.
     #[default]
     Closed,
-    /// By a queue of its own.
-    Own(Box<dyn TxQueue>),
+    /// By a queue of its own; what its device refused and no burst was large enough for.
+    Own(Box<dyn TxQueue>, Refused),
     /// Through another worker.
     Via(usize),
 }
@@ -87,12 +87,13 @@ impl Output {
         let packets = vector.len();
         let base = self.base.get(interface as usize).copied().unwrap_or(NO_INTERFACE);
         match self.slots.get_mut(base as usize) {
-            Some(TxSlot::Own(queue)) => {
+            Some(TxSlot::Own(queue, owed)) => {
                 let taken = queue.transmit(vector, walk.pool).min(packets);
-                let refused = queue.refused();
-                let lost = (refused.packets as usize).min(taken);
-                let (sent, bytes) = (taken - lost, total(vector, taken));
-                let bytes = bytes.saturating_sub(refused.bytes);
+                *owed += queue.refused();
+                let bytes = total(vector, taken);
+                let refused = owed.settle(taken as u64, bytes);
+                let (lost, bytes) = (refused.packets as usize, bytes - refused.bytes);
+                let sent = taken - lost;
                 count(interface, base, sent, bytes, packets - sent, walk);
                 walk.counters.ledger.sent.add(sent as u64);
                 dropped(drops::TX_REFUSED, lost, walk);
@@ -172,7 +173,6 @@ mod tests {
     use crate::counters::WorkerCounters;
     use crate::node::Punts;
     use crate::pool::{HugePages, PoolCache};
-    use crate::port::Refused;
     use crate::quiescence::{Quiescence, Reader};
 
     /// Takes `room` lanes, of which its device refuses the second.
@@ -192,8 +192,22 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_not_sent_is_dropped_by_name() {
+    /// Takes all lanes; its device refuses ten frames of earlier bursts with the first one.
+    struct Late(Refused);
+
+    impl TxQueue for Late {
+        fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
+            vector.len()
+        }
+
+        fn refused(&mut self) -> Refused {
+            std::mem::take(&mut self.0)
+        }
+    }
+
+    /// Sends six lanes of 100 to 600 bytes each time, by interfaces and their ports, of which 3
+    /// has the queue.
+    fn counted(queue: Box<dyn TxQueue>, ways: &[(u32, u32)]) -> WorkerCounters {
         let pool = Pool::leak(512, HugePages::Never).unwrap();
         let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
         let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
@@ -205,15 +219,13 @@ mod tests {
         let reader = unsafe { Reader::new(&quiescence) };
         let mut sight = crate::sight::Sight::default();
         let mut output = Output::new(pool, 0);
-        output.map(7, 3);
-        let queue = Picky { room: 4, refused: Refused::default() };
-        output.set(3, TxSlot::Own(Box::new(queue)));
-        for (interface, base) in [(7, 3), (3, 3), (9, NO_INTERFACE)] {
-            output.map(interface, base);
+        output.set(3, TxSlot::Own(queue, Refused::default()));
+        for (interface, base) in ways {
+            output.map(*interface, *base);
             assert_eq!(cache.fill(&mut vector, 6), 6);
             for lane in 0..6 {
                 vector.length[lane] = 100 * (lane as u16 + 1);
-                vector.tx_if[lane] = interface;
+                vector.tx_if[lane] = *interface;
             }
             let mut walk = Walk {
                 worker: 0,
@@ -226,15 +238,38 @@ mod tests {
             output.send(&mut vector, &mut walk);
             assert!(vector.is_empty());
         }
-        let of = |at: usize| {
-            let counters = &counters.interfaces[at];
-            [&counters.tx_packets, &counters.tx_bytes, &counters.tx_drops].map(|it| it.get())
-        };
+        let drops = counters.dropped();
+        assert_eq!(counters.ledger.sent.get() + drops, 6 * ways.len() as u64, "conserved");
+        counters
+    }
+
+    /// Packets and bytes sent, packets dropped.
+    fn of(counters: &WorkerCounters, interface: usize) -> [u64; 3] {
+        let counters = &counters.interfaces[interface];
+        [&counters.tx_packets, &counters.tx_bytes, &counters.tx_drops].map(|it| it.get())
+    }
+
+    fn dropped_by<const N: usize>(counters: &WorkerCounters, reasons: [Reason; N]) -> [u64; N] {
+        reasons.map(|reason| counters.drops[reason.0 as usize].get())
+    }
+
+    #[test]
+    fn what_is_not_sent_is_dropped_by_name() {
+        let queue = Picky { room: 4, refused: Refused::default() };
+        let counters = counted(Box::new(queue), &[(7, 3), (3, 3), (9, NO_INTERFACE)]);
         // Lanes 0, 2 and 3 of four taken: 100 + 300 + 400 bytes.
-        assert_eq!((of(7), of(3), of(9)), ([3, 800, 3], [6, 1600, 6], [0, 0, 6]));
-        let by = |reason: Reason| counters.drops[reason.0 as usize].get();
-        let by = [drops::TX_REFUSED, drops::TX_FULL, drops::TX_NO_PORT].map(by);
+        let by = [7, 3, 9].map(|interface| of(&counters, interface));
+        assert_eq!(by, [[3, 800, 3], [6, 1600, 6], [0, 0, 6]]);
+        let by = dropped_by(&counters, [drops::TX_REFUSED, drops::TX_FULL, drops::TX_NO_PORT]);
         assert_eq!((counters.ledger.sent.get(), by), (6, [2, 4, 6]));
-        assert_eq!(counters.ledger.sent.get() + counters.dropped(), 18, "conserved");
+    }
+
+    #[test]
+    fn more_refusals_than_a_burst_has_packets_count_with_the_next() {
+        let refused = Refused { packets: 10, bytes: 3000 };
+        let counters = counted(Box::new(Late(refused)), &[(3, 3), (3, 3), (3, 3)]);
+        // 18 packets of 6300 bytes, less the ten.
+        assert_eq!(of(&counters, 3), [8, 3300, 10]);
+        assert_eq!(dropped_by(&counters, [drops::TX_REFUSED]), [10]);
     }
 }

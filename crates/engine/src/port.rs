@@ -1,7 +1,7 @@
 //! What a port driver is: queues that workers own, and a control side that the
 //! forwarder's main thread owns.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::os::fd::BorrowedFd;
 
 use crate::pool::PoolCache;
@@ -49,9 +49,9 @@ pub trait TxQueue: Send {
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
 
     /// What a device behind the port refused for good of the lanes that
-    /// [`Self::transmit`] took since this was last asked; the worker asks after each
-    /// `transmit` and counts it as dropped. Drivers whose peer takes every frame
-    /// leave it as it is.
+    /// [`Self::transmit`] ever took, since this was last asked; the worker asks after
+    /// each `transmit` and counts it as dropped, what exceeds the burst with the next
+    /// ones. Drivers whose peer takes every frame leave it as it is.
     fn refused(&mut self) -> Refused {
         Refused::default()
     }
@@ -71,6 +71,23 @@ impl Refused {
     pub fn add(&mut self, vector: &Vector, lanes: Range<usize>) {
         self.packets += lanes.len() as u64;
         self.bytes += vector.length[lanes].iter().map(|length| u64::from(*length)).sum::<u64>();
+    }
+
+    /// Takes out what can be counted against so many packets and bytes; the rest stays.
+    #[inline]
+    #[must_use]
+    pub fn settle(&mut self, packets: u64, bytes: u64) -> Self {
+        let now = Self { packets: self.packets.min(packets), bytes: self.bytes.min(bytes) };
+        self.packets -= now.packets;
+        self.bytes -= now.bytes;
+        now
+    }
+}
+
+impl AddAssign for Refused {
+    fn add_assign(&mut self, more: Self) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
     }
 }
 

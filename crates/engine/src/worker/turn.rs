@@ -16,7 +16,7 @@ use crate::graph::{Graph, Walk};
 use crate::node::Punts;
 use crate::output::TxSlot;
 use crate::pool::PoolCache;
-use crate::port::{Doze, RxQueue};
+use crate::port::{Doze, Refused, RxQueue};
 use crate::quiescence::{Quiescence, Reader};
 use crate::sight::Sight;
 use crate::sight::trace::Event;
@@ -112,7 +112,8 @@ impl Worker {
                     self.rx.push(Rx { interface, input, node, queue, spread });
                 }
                 Command::AddTx { base, queue } => {
-                    self.graph.output.set(base, TxSlot::Own(queue));
+                    let slot = TxSlot::Own(queue, Refused::default());
+                    self.graph.output.set(base, slot);
                 }
                 Command::TxVia { base, worker } => {
                     self.graph.output.set(base, TxSlot::Via(worker));

@@ -11,6 +11,7 @@
 mod attach;
 mod bpf;
 mod btf;
+mod outlet;
 mod program;
 mod ring;
 mod rx;
@@ -51,6 +52,10 @@ impl Shared {
         if frames > 0 {
             self.missed.fetch_add(frames, Ordering::Relaxed);
         }
+    }
+
+    fn refuse(&self, frames: u64) {
+        self.refused.fetch_add(frames, Ordering::Relaxed);
     }
 }
 

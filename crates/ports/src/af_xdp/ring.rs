@@ -38,6 +38,8 @@ pub(super) struct Ring<T> {
 // SAFETY: on our side the mapping belongs to this value alone; the kernel and we hand entries to
 // each other through the atomic indexes.
 unsafe impl<T> Send for Ring<T> {}
+// SAFETY: what a shared ring lets be done reads only, the indexes as atomics.
+unsafe impl<T> Sync for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
     /// Maps a ring of `size` entries, a power of two, that was made before with that size.
@@ -108,20 +110,13 @@ impl<T: Entry> Ring<T> {
         self.word(self.consumer).store(self.mine, Ordering::Release);
     }
 
-    /// As giver: entries that the taker has not taken yet.
+    /// As giver: the taker's place.
     #[inline]
-    pub fn untaken(&self) -> u32 {
-        let theirs = self.word(self.consumer).load(Ordering::Acquire);
-        self.mine.wrapping_sub(theirs).min(self.size)
+    pub fn taken(&self) -> u32 {
+        self.word(self.consumer).load(Ordering::Acquire)
     }
 
-    /// As giver: entries that can be written.
-    #[inline]
-    pub fn room(&self) -> u32 {
-        self.size - self.untaken()
-    }
-
-    /// As giver: writes the entry `ahead` of our place, one of those in [`Self::room`].
+    /// As giver: writes the entry `ahead` of our place, one of those that the taker has left.
     #[inline]
     pub fn set(&mut self, ahead: u32, entry: T) {
         // SAFETY: inside the ring, and the taker does not look there before `offer`.

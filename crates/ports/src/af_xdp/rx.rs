@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
 use stoa_engine::{Doze, PoolCache, RxQueue, Vector};
@@ -94,15 +93,21 @@ impl Receiver {
     /// Frames of the other half that the kernel had no room for when they were sent.
     #[cold]
     fn push_on(&self) {
-        if self.socket.send().is_ok() {
-            self.socket.stuck.store(false, Ordering::Relaxed);
+        let outlet = &self.socket.outlet;
+        // Else the other half is at it.
+        if outlet.claim() {
+            self.socket.push(|_, frame| {
+                outlet.owe(frame);
+                self.shared.refuse(1);
+            });
+            outlet.release();
         }
     }
 }
 
 impl RxQueue for Receiver {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
-        if self.socket.stuck.load(Ordering::Relaxed) {
+        if self.socket.outlet.is_stuck() {
             self.push_on();
         }
         let waiting = self.rx.waiting();
@@ -142,7 +147,7 @@ impl RxQueue for Receiver {
     fn doze(&mut self) -> Doze {
         if self.rx.waiting() > 0 {
             Doze::Awake
-        } else if self.socket.stuck.load(Ordering::Relaxed) {
+        } else if self.socket.outlet.is_stuck() {
             Doze::After(STUCK_NAP)
         } else {
             Doze::OnDescriptor

@@ -12,11 +12,11 @@ use std::mem::{size_of, size_of_val, zeroed};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
+use super::outlet::{Frame, Outlet};
 use super::ring::Ring;
 use crate::netdevice::{bind_to, check, socket};
 
@@ -28,6 +28,9 @@ pub(super) const TX_FRAMES: u32 = 1024;
 pub(super) const KERNEL_ROOM: usize = 256;
 /// Frames that the kernel sends in one system call (`XDP_MAX_TX_SKB_BUDGET`, since 6.17); else 32.
 const TX_BUDGET: c_int = 9;
+/// System calls for one burst at most: a call ends with each frame that the device refuses, and
+/// kernels before 6.17 take 32 frames with each.
+const CALLS: usize = 40;
 
 /// Memory that the kernel reads frames from and writes them to.
 pub(super) struct Umem {
@@ -78,8 +81,11 @@ pub(super) struct Socket {
     /// Closed before the memory goes.
     pub fd: OwnedFd,
     pub umem: Umem,
-    /// Frames wait in the TX ring that the kernel did not take yet.
-    pub stuck: AtomicBool,
+    /// Frames on their way out.
+    pub outlet: Outlet,
+    /// The TX ring once more, for the kernel's place in it.
+    sent: Ring<libc::xdp_desc>,
+    zero_copy: OnceLock<bool>,
 }
 
 /// A socket with its rings, not bound yet.
@@ -120,7 +126,8 @@ impl Parts {
         let mut offsets: libc::xdp_mmap_offsets = unsafe { zeroed() };
         get(&fd, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
         let rx = Ring::map(&fd, libc::XDP_PGOFF_RX_RING, &offsets.rx, RX_FRAMES)?;
-        let tx = Ring::map(&fd, libc::XDP_PGOFF_TX_RING, &offsets.tx, TX_FRAMES)?;
+        let map_tx = || Ring::map(&fd, libc::XDP_PGOFF_TX_RING, &offsets.tx, TX_FRAMES);
+        let (tx, sent) = (map_tx()?, map_tx()?);
         let page = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
         let mut fill = Ring::map(&fd, page, &offsets.fr, RX_FRAMES)?;
         let page = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
@@ -129,7 +136,8 @@ impl Parts {
             fill.set(number, u64::from(number) * chunk as u64);
         }
         fill.offer(RX_FRAMES);
-        let socket = Arc::new(Socket { fd, umem, stuck: AtomicBool::new(false) });
+        let (outlet, zero_copy) = (Outlet::new(TX_FRAMES), OnceLock::new());
+        let socket = Arc::new(Socket { fd, umem, outlet, sent, zero_copy });
         Ok(Self { socket, rx, fill, tx, completion })
     }
 }
@@ -147,11 +155,13 @@ impl Socket {
         bind_to(&self.fd, &address)
     }
 
-    /// Whether the device reads and writes our memory itself.
+    /// Whether the device reads and writes our memory itself. To be asked when bound.
     pub fn is_zero_copy(&self) -> bool {
-        let mut options = libc::xdp_options { flags: 0 };
-        let got = get(&self.fd, libc::XDP_OPTIONS, &mut options);
-        got.is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+        *self.zero_copy.get_or_init(|| {
+            let mut options = libc::xdp_options { flags: 0 };
+            let got = get(&self.fd, libc::XDP_OPTIONS, &mut options);
+            got.is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+        })
     }
 
     /// Frames that the kernel had no place for since the socket was made.
@@ -166,7 +176,7 @@ impl Socket {
 
     /// Tells the kernel to send what stands in the TX ring.
     #[inline]
-    pub fn send(&self) -> Result<()> {
+    fn send(&self) -> Result<()> {
         // SAFETY: no bytes are passed.
         check(unsafe {
             let nothing = std::ptr::null();
@@ -174,6 +184,39 @@ impl Socket {
                 as c_int
         })?;
         Ok(())
+    }
+
+    /// Looks how far the kernel is with the TX ring. Who has the claim of the outlet may.
+    #[inline]
+    pub fn look(&self) {
+        self.outlet.saw(self.sent.taken());
+    }
+
+    /// Calls the kernel until it has taken all frames, or takes no more now. Who has the claim of
+    /// the outlet may; `refused` hears of each frame that the device threw away (too long for its
+    /// peer, or no room there) and the place of its last entry.
+    pub fn push(&self, mut refused: impl FnMut(u32, Frame)) {
+        let outlet = &self.outlet;
+        outlet.set_stuck(false);
+        for _ in 0..CALLS {
+            let before = outlet.waiting();
+            if before == 0 {
+                break;
+            }
+            match self.send() {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) && !self.is_zero_copy() => {
+                    let (place, frame) = outlet.refuse(self.sent.taken());
+                    refused(place, frame);
+                }
+                _ => self.look(),
+            }
+            if outlet.waiting() >= before {
+                break;
+            }
+        }
+        if outlet.waiting() > 0 {
+            outlet.set_stuck(true);
+        }
     }
 
     /// Tells the kernel that chunks were given to the fill ring.

@@ -1,16 +1,13 @@
 //! A transmit queue: buffers to the kernel's memory, and a system call a burst.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use stoa_engine::{PoolCache, Refused, TxQueue, Vector};
 
 use super::Shared;
+use super::outlet::Frame;
 use super::ring::Ring;
 use super::socket::{RX_FRAMES, Socket, TX_FRAMES};
-
-/// System calls for one burst at most: kernels before 6.17 take 32 frames with each.
-const CALLS: usize = 40;
 
 /// The sending half of a queue.
 pub(super) struct Sender {
@@ -61,7 +58,7 @@ impl Sender {
     /// Copies a lane into a free chunk and writes its descriptor; `false`: the device would not
     /// take it.
     #[inline]
-    fn place(&mut self, ahead: u32, bytes: &[u8]) -> bool {
+    fn place(&mut self, ahead: u32, bytes: &[u8], lane: usize) -> bool {
         let longest = self.longest.min(self.socket.umem.chunk);
         if !(14..=longest).contains(&bytes.len()) {
             return false;
@@ -71,59 +68,64 @@ impl Sender {
         // SAFETY: the chunk was in our list of free ones, so it is ours until it is offered.
         unsafe { place.as_mut() }.copy_from_slice(bytes);
         self.tx.set(ahead, libc::xdp_desc { addr: at, len: bytes.len() as u32, options: 0 });
+        let frame = Frame { bytes: bytes.len() as u16, pieces: 1, lane: lane as u8 };
+        self.socket.outlet.write(ahead, frame);
         true
     }
 
-    /// Calls the kernel until it has taken all, or takes no more now.
+    /// Calls the kernel for what waits in the ring, when it wants to be called.
+    #[inline]
     fn push(&mut self) {
         if self.on_demand && !self.tx.wants_call() {
             return;
         }
-        let mut before = self.tx.untaken();
-        for _ in 0..CALLS {
-            if before == 0 {
-                break;
-            }
-            if let Err(error) = self.socket.send()
-                && error.raw_os_error() == Some(libc::EBUSY)
-            {
-                // The device threw one frame away: too long for its peer, or no room there.
-                self.refused.packets += 1;
-                self.shared.refused.fetch_add(1, Ordering::Relaxed);
-            }
-            let now = self.tx.untaken();
-            if now >= before {
-                break;
-            }
-            before = now;
-        }
-        self.socket.stuck.store(before > 0 && self.tx.untaken() > 0, Ordering::Relaxed);
+        let Self { socket, refused, shared, .. } = self;
+        socket.push(|_, frame| {
+            refused.packets += 1;
+            refused.bytes += u64::from(frame.bytes);
+            shared.refuse(1);
+        });
     }
 }
 
 impl TxQueue for Sender {
     fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
         self.reclaim();
-        let room = (self.tx.room() as usize).min(self.free.len()).min(vector.len());
+        // Without it, the receiving half calls the kernel just now, and will do so for us.
+        let may_call = self.socket.outlet.claim();
+        if may_call {
+            self.socket.look();
+        }
+        let room = self.socket.outlet.room() as usize;
+        let room = room.min(self.free.len()).min(vector.len());
         let mut placed = 0;
         for lane in 0..room {
-            if self.place(placed, vector.bytes(lane)) {
+            if self.place(placed, vector.bytes(lane), lane) {
                 placed += 1;
             } else {
-                self.shared.refused.fetch_add(1, Ordering::Relaxed);
+                self.shared.refuse(1);
                 self.refused.add(vector, lane..lane + 1);
             }
         }
         if placed > 0 {
             self.tx.offer(placed);
+            self.socket.outlet.give(placed);
         }
-        if self.tx.untaken() > 0 {
-            self.push();
+        if !may_call {
+            self.socket.outlet.set_stuck(true);
+        } else {
+            if self.socket.outlet.waiting() > 0 {
+                self.push();
+            }
+            self.socket.outlet.release();
         }
         room
     }
 
+    /// What the device refused of this burst, and of earlier ones.
     fn refused(&mut self) -> Refused {
-        std::mem::take(&mut self.refused)
+        let mut refused = std::mem::take(&mut self.refused);
+        refused += self.socket.outlet.owed();
+        refused
     }
 }

@@ -1,0 +1,224 @@
+//! Frames between the TX ring and the device: what both halves of a queue know of them.
+//!
+//! Either half may call the kernel: the sending one for its burst, the receiving one for what
+//! was left. One at a time does, and that one sees which frames the device has refused.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use stoa_engine::Refused;
+
+/// A frame in the TX ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// Its length.
+    pub bytes: u16,
+    /// Entries of the ring that it has.
+    pub pieces: u8,
+    /// Where it was in its burst.
+    pub lane: u8,
+}
+
+const _: () = assert!(stoa_engine::VECTOR <= 1 << u8::BITS);
+const _: () = assert!(stoa_engine::pool::JUMBO_FRAME_MAX <= u16::MAX as usize);
+
+/// The books of a TX ring.
+pub(super) struct Outlet {
+    /// A half calls the kernel now.
+    is_claimed: AtomicBool,
+    /// Frames wait that the kernel did not take yet.
+    is_stuck: AtomicBool,
+    /// The place behind the last entry that was given to the kernel.
+    given: AtomicU32,
+    /// The place behind the last entry that the kernel is known to have taken. The ring's own
+    /// word comes later: the kernel does not always write it when a frame was refused.
+    taken: AtomicU32,
+    /// By place: the frame there.
+    frames: Box<[AtomicU32]>,
+    /// Refused frames that were not told yet: packets in the upper half, bytes in the lower.
+    owed: AtomicU64,
+}
+
+impl Outlet {
+    /// The books of an empty ring of `size` entries, a power of two.
+    pub fn new(size: u32) -> Self {
+        let [given, taken] = [0, 0].map(AtomicU32::new);
+        let [is_claimed, is_stuck] = [false, false].map(AtomicBool::new);
+        let frames = (0..size).map(|_| AtomicU32::new(0)).collect();
+        Self { is_claimed, is_stuck, given, taken, frames, owed: AtomicU64::new(0) }
+    }
+
+    /// Whether the caller may call the kernel now, until it calls [`Self::release`].
+    #[inline]
+    pub fn claim(&self) -> bool {
+        !self.is_claimed.swap(true, Ordering::Acquire)
+    }
+
+    /// The other half may call the kernel again.
+    #[inline]
+    pub fn release(&self) {
+        self.is_claimed.store(false, Ordering::Release);
+    }
+
+    /// Whether frames wait that somebody has to call the kernel for.
+    #[inline]
+    pub fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Acquire)
+    }
+
+    /// Says so. Who has the claim says no before it looks for frames, never afterwards.
+    #[inline]
+    pub fn set_stuck(&self, is_stuck: bool) {
+        self.is_stuck.store(is_stuck, Ordering::Release);
+    }
+
+    /// Entries that the kernel did not take yet.
+    #[inline]
+    pub fn waiting(&self) -> u32 {
+        let given = self.given.load(Ordering::Acquire);
+        given.wrapping_sub(self.taken.load(Ordering::Acquire))
+    }
+
+    /// As sender: entries that may be written.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        (self.frames.len() as u32).saturating_sub(self.waiting())
+    }
+
+    fn cell(&self, place: u32) -> &AtomicU32 {
+        &self.frames[place as usize & (self.frames.len() - 1)]
+    }
+
+    /// As sender: what stands `ahead` of the place that comes next, all pieces alike.
+    #[inline]
+    pub fn write(&self, ahead: u32, frame: Frame) {
+        let place = self.given.load(Ordering::Relaxed).wrapping_add(ahead);
+        let [low, high] = frame.bytes.to_le_bytes();
+        let packed = u32::from_le_bytes([low, high, frame.pieces, frame.lane]);
+        self.cell(place).store(packed, Ordering::Relaxed);
+    }
+
+    fn read(&self, place: u32) -> Frame {
+        let [low, high, pieces, lane] = self.cell(place).load(Ordering::Relaxed).to_le_bytes();
+        Frame { bytes: u16::from_le_bytes([low, high]), pieces, lane }
+    }
+
+    /// As sender: so many entries were given to the kernel; the place of the first.
+    #[inline]
+    pub fn give(&self, count: u32) -> u32 {
+        let first = self.given.load(Ordering::Relaxed);
+        self.given.store(first.wrapping_add(count), Ordering::Release);
+        first
+    }
+
+    /// With the claim: the kernel's word says that it has taken all before `place`. Whether that
+    /// was news.
+    #[inline]
+    pub fn saw(&self, place: u32) -> bool {
+        let taken = self.taken.load(Ordering::Relaxed);
+        let more = place.wrapping_sub(taken);
+        // Behind what is known, or beyond what was given: nothing.
+        let is_news = (1..=self.waiting()).contains(&more);
+        if is_news {
+            self.taken.store(place, Ordering::Release);
+        }
+        is_news
+    }
+
+    /// With the claim: the call just now ended with a frame that the device refused, and the
+    /// kernel's word stands at `place`. The place of that frame's last entry, and the frame.
+    pub fn refuse(&self, place: u32) -> (u32, Frame) {
+        if !self.saw(place) {
+            // The kernel writes its word when a frame was sent: here, the first one was refused.
+            // (Before Linux 6.17 it waits for the ring's end; the number is right then, too.)
+            let taken = self.taken.load(Ordering::Relaxed);
+            let pieces = u32::from(self.read(taken).pieces).clamp(1, self.waiting().max(1));
+            self.taken.store(taken.wrapping_add(pieces), Ordering::Release);
+        }
+        let last = self.taken.load(Ordering::Relaxed).wrapping_sub(1);
+        (last, self.read(last))
+    }
+
+    /// As receiver: the sender is to tell of a refused frame.
+    pub fn owe(&self, frame: Frame) {
+        self.owed.fetch_add(1 << 32 | u64::from(frame.bytes), Ordering::Relaxed);
+    }
+
+    /// As sender: what was owed.
+    #[inline]
+    pub fn owed(&self) -> Refused {
+        if self.owed.load(Ordering::Relaxed) == 0 {
+            return Refused::default();
+        }
+        let owed = self.owed.swap(0, Ordering::Relaxed);
+        Refused { packets: owed >> 32, bytes: owed & u64::from(u32::MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(bytes: u16, pieces: u8, lane: u8) -> Frame {
+        Frame { bytes, pieces, lane }
+    }
+
+    /// Books with the index at `start` and frames of so many pieces given.
+    fn books(start: u32, pieces: &[u8]) -> Outlet {
+        let outlet = Outlet::new(8);
+        outlet.given.store(start, Ordering::Relaxed);
+        outlet.taken.store(start, Ordering::Relaxed);
+        let mut ahead = 0;
+        for (lane, pieces) in pieces.iter().enumerate() {
+            for _ in 0..*pieces {
+                outlet.write(ahead, frame(100 * (lane as u16 + 1), *pieces, lane as u8));
+                ahead += 1;
+            }
+        }
+        assert_eq!(outlet.give(ahead), start);
+        outlet
+    }
+
+    #[test]
+    fn the_frame_that_was_refused_is_found() {
+        for start in [0, 5, u32::MAX - 1] {
+            let at = |ahead: u32| start.wrapping_add(ahead);
+            let outlet = books(start, &[1, 3, 1, 2]);
+            assert_eq!((outlet.waiting(), outlet.room()), (7, 1));
+            // The first is sent, the second refused: the word stands behind it.
+            assert_eq!(outlet.refuse(at(4)), (at(3), frame(200, 3, 1)));
+            // Nothing is sent, the third refused: the word stands still.
+            assert_eq!(outlet.refuse(at(4)), (at(4), frame(300, 1, 2)));
+            assert_eq!(outlet.waiting(), 2);
+            // And the fourth.
+            assert_eq!(outlet.refuse(at(4)), (at(6), frame(400, 2, 3)));
+            assert_eq!((outlet.waiting(), outlet.room()), (0, 8));
+            assert!(!outlet.saw(at(7)), "no news");
+        }
+    }
+
+    #[test]
+    fn a_word_that_cannot_be_is_not_believed() {
+        let outlet = books(5, &[1, 1]);
+        assert!(!outlet.saw(4) && !outlet.saw(5) && !outlet.saw(8));
+        assert_eq!(outlet.waiting(), 2);
+        assert!(outlet.saw(6));
+        assert_eq!(outlet.waiting(), 1);
+    }
+
+    #[test]
+    fn what_is_owed_is_told_once() {
+        let outlet = Outlet::new(8);
+        outlet.owe(frame(60, 1, 0));
+        outlet.owe(frame(11_072, 3, 255));
+        assert_eq!(outlet.owed(), Refused { packets: 2, bytes: 11_132 });
+        assert_eq!(outlet.owed(), Refused::default());
+    }
+
+    #[test]
+    fn one_half_calls_at_a_time() {
+        let outlet = Outlet::new(8);
+        assert!(outlet.claim() && !outlet.claim());
+        outlet.release();
+        assert!(outlet.claim());
+    }
+}
