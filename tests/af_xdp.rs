@@ -1,7 +1,7 @@
 //! AF_XDP: real hosts with their offloads on talk through the router, by four queues and two workers, both families.
 
 use serde_json::json;
-use stoa_lab::measure::{Load, iperf};
+use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{Configuration, Result, Side, Tag, Tool};
 use stoa_scenarios::{Story, two_sides};
 
@@ -75,6 +75,32 @@ fn hosts_without_offloads_talk_by_a_generic_program() -> Result<()> {
     assert!(detail.contains("generic attach"), "{detail}");
     tcp_and_udp_get_through(&story)?;
     story.end()
+}
+
+#[test]
+fn jumbo_packets_go_whole_by_one_queue_and_by_four() -> Result<()> {
+    for queues in [1, 4] {
+        let sides = two_sides(&[Tag::customer(100)])?.map(|side| side.mtu(9000).queues(queues));
+        let story = Story::with(&sides, &with_driver(&sides, "af-xdp", &json!({})))?;
+        let (_, detail, count) = port(&story, "host-a")?;
+        assert_eq!(count, u64::from(queues), "{detail}");
+        assert!(detail.contains("native attach") && detail.contains("several chunks"), "{detail}");
+        let (a, b) = (story.host("host-a"), story.host("host-b"));
+        for six in [false, true] {
+            // One chunk, one more, and three of them; the router's own answers, too.
+            for size in ["3700", "4000", "8000"] {
+                for to in [b.address(six)?, a.gateway(six)?] {
+                    let pings = ping(a, to, 2, &["-M", "do", "-s", size])?;
+                    assert!(pings.all(), "{queues} queues, {to}, {size} bytes: {pings:?}");
+                }
+            }
+        }
+        let rate = iperf(a, b, false, Load::Tcp, 1)?;
+        println!("TCP at MTU 9000, {queues} queues: {:.2} Gbit/s", rate.bits_per_second / 1e9);
+        assert!(rate.bits_per_second > 1e6, "{rate:?}");
+        story.end()?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -11,6 +11,7 @@
 mod attach;
 mod bpf;
 mod btf;
+mod layout;
 mod outlet;
 mod program;
 mod ring;
@@ -23,19 +24,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stoa_engine::pool::FRAME_MAX;
 use stoa_engine::{Port, PortEvent, Queues};
 
 use crate::config::{AfXdpConfig, XdpBind};
 use crate::error::OpenError;
 use crate::ethtool::{self, Driver};
 use crate::follow::{Follower, Retry};
-use crate::link::LINK_HEADER;
 use crate::netdevice::Device;
 use crate::{link, netns};
 use attach::{Attached, Tags};
+use layout::Layout;
 use rx::Receiver;
-use socket::{KERNEL_ROOM, Parts, Socket};
+use socket::{Parts, Socket};
 use tx::Sender;
 
 /// What queues tell the port.
@@ -65,6 +65,8 @@ struct Up {
     mtu: u32,
     sockets: Vec<Arc<Socket>>,
     zero_copy: bool,
+    /// A frame may have several chunks.
+    in_pieces: bool,
     /// Receive queues of the device.
     of: u32,
 }
@@ -139,11 +141,6 @@ fn may(name: &str) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Bytes of a chunk for frames of a device: a frame fits into one where that can be.
-fn chunk(mtu: u32) -> usize {
-    if mtu as usize + LINK_HEADER <= 2048 - KERNEL_ROOM { 2048 } else { 4096 }
-}
-
 impl AfXdp {
     /// Why the device's queues could not be opened; `None`: they could, or it was not tried.
     pub fn refused(&self) -> Option<&str> {
@@ -199,9 +196,8 @@ impl AfXdp {
         device: Device,
         driver: &Driver,
     ) -> Result<(Option<Attached>, Up, Queues), String> {
-        let (name, chunk) = (&self.config.device, chunk(device.mtu));
-        // A frame that does not fit into one chunk comes in several.
-        let fragments = device.mtu as usize + LINK_HEADER > chunk - KERNEL_ROOM;
+        let (name, layout) = (&self.config.device, Layout::of(device.mtu));
+        let fragments = layout.in_pieces;
         let mut fresh = None;
         let attached = match &self.attached {
             Some(attached) => attached,
@@ -216,36 +212,39 @@ impl AfXdp {
             asked => of.min(asked.into()),
         };
         let mut queues = Queues::default();
-        let mut up =
-            Up { index: device.index, mtu: device.mtu, sockets: Vec::new(), zero_copy: true, of };
+        let (index, mtu, sockets) = (device.index, device.mtu, Vec::new());
+        let mut up = Up { index, mtu, sockets, zero_copy: true, in_pieces: false, of };
         for queue in 0..count {
-            let parts = self.socket(device.index as u32, queue, chunk, fragments)?;
+            let (parts, in_pieces) = self.socket(device.index as u32, queue, &layout)?;
+            let mtu = self.config.mtu.min(device.mtu);
+            let [received, sent] = layout.longest(mtu, in_pieces).ok_or_else(|| {
+                let most = layout.most();
+                format!(
+                    "cannot carry an MTU of {mtu} on {name}: this kernel (before Linux 6.6) or the \
+                     device's driver has no AF_XDP frames in several buffers; use af-packet, or \
+                     an MTU of {most} at most"
+                )
+            })?;
+            up.in_pieces = in_pieces;
             bpf::put(&attached.map, queue, parts.socket.fd.as_fd())
                 .map_err(|error| refusal(name, "join a socket to a queue", &error))?;
             let Parts { socket, rx, fill, tx, completion } = parts;
             up.zero_copy &= socket.is_zero_copy();
             up.sockets.push(socket.clone());
-            let longest = device.mtu as usize + LINK_HEADER;
-            let how = (longest, self.config.need_wakeup);
-            let (mends, shared) = (driver.is_virtual, self.shared.clone());
+            let (how, shared) = ((sent, self.config.need_wakeup), self.shared.clone());
             let sender = Sender::new(socket.clone(), tx, completion, how, shared.clone());
-            queues.rx.push(Box::new(Receiver::new(socket, rx, fill, mends, shared)));
+            let how = (received, driver.is_virtual);
+            queues.rx.push(Box::new(Receiver::new(socket, rx, fill, how, shared)));
             queues.tx.push(Box::new(sender));
         }
         Ok((fresh, up, queues))
     }
 
-    /// A socket on one queue.
-    fn socket(
-        &self,
-        index: u32,
-        queue: u32,
-        chunk: usize,
-        fragments: bool,
-    ) -> Result<Parts, String> {
+    /// A socket on one queue, and whether frames may have several chunks.
+    fn socket(&self, index: u32, queue: u32, layout: &Layout) -> Result<(Parts, bool), String> {
         let name = &self.config.device;
-        let parts =
-            Parts::new(chunk).map_err(|error| refusal(name, "make an AF_XDP socket", &error))?;
+        let parts = Parts::new(layout.chunk)
+            .map_err(|error| refusal(name, "make an AF_XDP socket", &error))?;
         let mut flags = match self.config.bind {
             XdpBind::Auto => 0,
             XdpBind::Copy => libc::XDP_COPY,
@@ -254,15 +253,15 @@ impl AfXdp {
         if self.config.need_wakeup {
             flags |= libc::XDP_USE_NEED_WAKEUP;
         }
-        let mut bound = Err(Error::from_raw_os_error(libc::EOPNOTSUPP));
-        if fragments {
-            // Linux before 6.6 does not know it, and some drivers do not: long frames are lost.
-            bound = parts.socket.bind(index, queue, flags | libc::XDP_USE_SG);
+        // Linux before 6.6 does not know it, and some drivers do not.
+        let in_pieces =
+            layout.in_pieces && parts.socket.bind(index, queue, flags | libc::XDP_USE_SG).is_ok();
+        if !in_pieces {
+            let doing = || format!("bind to queue {queue}");
+            let bound = parts.socket.bind(index, queue, flags);
+            bound.map_err(|error| refusal(name, &doing(), &error))?;
         }
-        bound
-            .or_else(|_| parts.socket.bind(index, queue, flags))
-            .map_err(|error| refusal(name, &format!("bind to queue {queue}"), &error))?;
-        Ok(parts)
+        Ok((parts, in_pieces))
     }
 
     /// The state in the driver's own words.
@@ -283,6 +282,9 @@ impl AfXdp {
             }
         }
         words.push(if up.zero_copy { "zero-copy" } else { "copy" }.into());
+        if up.in_pieces {
+            words.push("long frames in several chunks".into());
+        }
         if up.of > up.sockets.len() as u32 {
             let (ours, all) = (up.sockets.len(), up.of);
             words.push(format!("{ours} of {all} queues, frames of the others go to Linux"));
@@ -329,9 +331,8 @@ impl Port for AfXdp {
         self.last.mac
     }
 
-    /// The device's, as far as one buffer holds it.
     fn mtu(&self) -> u32 {
-        self.last.mtu.min(self.config.mtu).min((FRAME_MAX - LINK_HEADER) as u32)
+        self.last.mtu.min(self.config.mtu)
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

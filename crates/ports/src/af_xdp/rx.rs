@@ -23,6 +23,8 @@ pub(super) struct Receiver {
     fill: Ring<u64>,
     /// The device leaves checksums unfinished.
     mends: bool,
+    /// Bytes of the longest frame that is taken.
+    longest: usize,
     shared: Arc<Shared>,
 }
 
@@ -35,43 +37,81 @@ struct Taken {
 }
 
 impl Receiver {
-    /// Receives from a socket; `mends`: frames may come with unfinished checksums.
+    /// Receives from a socket frames of `longest` bytes at most; `mends`: they may come with
+    /// unfinished checksums.
     pub fn new(
         socket: Arc<Socket>,
         rx: Ring<libc::xdp_desc>,
         fill: Ring<u64>,
-        mends: bool,
+        (longest, mends): (usize, bool),
         shared: Arc<Shared>,
     ) -> Self {
-        Self { socket, rx, fill, mends, shared }
+        Self { socket, rx, fill, mends, longest, shared }
     }
 
-    /// Copies the frame that begins `ahead` of our place into `slot`; `None`: its end has not
+    /// Copies the frame that begins `ahead` of our place into a lane; `None`: its end has not
     /// come yet.
     #[inline]
-    fn take(&mut self, ahead: u32, waiting: u32, slot: &mut [u8]) -> Option<Taken> {
-        let (mut pieces, mut length, mut fits) = (0, 0, true);
-        loop {
+    fn take(
+        &self,
+        (ahead, waiting): (u32, u32),
+        vector: &mut Vector,
+        lane: usize,
+        pool: &mut PoolCache,
+    ) -> Option<Taken> {
+        let desc = self.rx.get(ahead);
+        let length = desc.len as usize;
+        if desc.options & libc::XDP_PKT_CONTD != 0 || length > FRAME_MAX {
+            return self.join((ahead, waiting), vector, lane, pool);
+        }
+        let length = self.bytes(&desc).map(|bytes| {
+            vector.slot_mut(lane)[HEADROOM..HEADROOM + length].copy_from_slice(bytes);
+            length
+        });
+        Some(Taken { pieces: 1, length })
+    }
+
+    /// What a descriptor names; `None`: it lies outside of our memory.
+    #[inline]
+    fn bytes(&self, desc: &libc::xdp_desc) -> Option<&[u8]> {
+        let place = self.socket.umem.place(desc.addr, desc.len as usize)?;
+        // SAFETY: the frame is ours until its chunks go back to the fill ring.
+        Some(unsafe { place.as_ref() })
+    }
+
+    /// As [`Self::take`], for a frame in several pieces, or one that a plain buffer is too short
+    /// for.
+    #[cold]
+    fn join(
+        &self,
+        (ahead, waiting): (u32, u32),
+        vector: &mut Vector,
+        lane: usize,
+        pool: &mut PoolCache,
+    ) -> Option<Taken> {
+        let (mut pieces, mut length, mut more) = (0, 0, true);
+        while more {
             if ahead + pieces >= waiting {
                 return None;
             }
             let desc = self.rx.get(ahead + pieces);
+            more = desc.options & libc::XDP_PKT_CONTD != 0;
+            length += desc.len as usize;
             pieces += 1;
-            let place = self.socket.umem.place(desc.addr, desc.len as usize);
-            // SAFETY: the frame is ours until its chunks go back to the fill ring.
-            let bytes = place.map(|place| unsafe { place.as_ref() });
-            let room = slot.get_mut(length..length + desc.len as usize);
-            match (bytes, room) {
-                (Some(bytes), Some(room)) if fits => {
-                    room.copy_from_slice(bytes);
-                    length += bytes.len();
-                }
-                _ => fits = false,
-            }
-            if desc.options & libc::XDP_PKT_CONTD == 0 {
-                return Some(Taken { pieces, length: fits.then_some(length) });
-            }
         }
+        let lost = Some(Taken { pieces, length: None });
+        if length > self.longest || length > FRAME_MAX && !pool.enlarge(vector, lane) {
+            return lost;
+        }
+        let mut to = &mut vector.buffer_mut(lane)[HEADROOM..];
+        for piece in 0..pieces {
+            let desc = self.rx.get(ahead + piece);
+            let Some(bytes) = self.bytes(&desc) else { return lost };
+            let Some((now, rest)) = to.split_at_mut_checked(bytes.len()) else { return lost };
+            now.copy_from_slice(bytes);
+            to = rest;
+        }
+        Some(Taken { pieces, length: Some(length) })
     }
 
     /// Gives the chunks of the first `count` descriptors back.
@@ -124,13 +164,12 @@ impl RxQueue for Receiver {
                     stoa_engine::vector::prefetch(place.as_ptr().cast());
                 }
             }
-            let slot = &mut vector.slot_mut(lane)[HEADROOM..];
-            let Some(taken) = self.take(done, waiting, slot) else { break };
+            let Some(taken) = self.take((done, waiting), vector, lane, pool) else { break };
             done += taken.pieces;
             match taken.length {
-                Some(length) if (14..=FRAME_MAX).contains(&length) => {
+                Some(length) if length >= 14 => {
                     if self.mends {
-                        finish_silent(&mut slot[..length]);
+                        finish_silent(&mut vector.buffer_mut(lane)[HEADROOM..HEADROOM + length]);
                     }
                     vector.length[lane] = length as u16;
                     lane += 1;

@@ -24,8 +24,6 @@ use crate::netdevice::{bind_to, check, socket};
 pub(super) const RX_FRAMES: u32 = 2048;
 /// Chunks for frames to send.
 pub(super) const TX_FRAMES: u32 = 1024;
-/// Bytes that the kernel keeps free before a received frame (`XDP_PACKET_HEADROOM`).
-pub(super) const KERNEL_ROOM: usize = 256;
 /// Frames that the kernel sends in one system call (`XDP_MAX_TX_SKB_BUDGET`, since 6.17); else 32.
 const TX_BUDGET: c_int = 9;
 /// System calls for one burst at most: a call ends with each frame that the device refuses, and

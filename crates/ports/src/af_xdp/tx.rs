@@ -25,7 +25,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends by a socket; `on_demand`: only with a system call when the kernel wants one.
+    /// Sends by a socket frames of `longest` bytes at most; `on_demand`: only with a system call
+    /// when the kernel wants one.
     pub fn new(
         socket: Arc<Socket>,
         tx: Ring<libc::xdp_desc>,
@@ -55,22 +56,30 @@ impl Sender {
         }
     }
 
-    /// Copies a lane into a free chunk and writes its descriptor; `false`: the device would not
-    /// take it.
+    /// Chunks that a frame of so many bytes takes; 0: the device would not take it.
     #[inline]
-    fn place(&mut self, ahead: u32, bytes: &[u8], lane: usize) -> bool {
-        let longest = self.longest.min(self.socket.umem.chunk);
-        if !(14..=longest).contains(&bytes.len()) {
-            return false;
+    fn pieces(&self, bytes: usize) -> usize {
+        match bytes {
+            length if length < 14 || length > self.longest => 0,
+            length if length <= self.socket.umem.chunk => 1,
+            length => length.div_ceil(self.socket.umem.chunk),
         }
-        let Some(at) = self.free.pop() else { return false };
-        let Some(mut place) = self.socket.umem.place(at, bytes.len()) else { return false };
-        // SAFETY: the chunk was in our list of free ones, so it is ours until it is offered.
-        unsafe { place.as_mut() }.copy_from_slice(bytes);
-        self.tx.set(ahead, libc::xdp_desc { addr: at, len: bytes.len() as u32, options: 0 });
-        let frame = Frame { bytes: bytes.len() as u16, pieces: 1, lane: lane as u8 };
-        self.socket.outlet.write(ahead, frame);
-        true
+    }
+
+    /// Copies a lane into so many free chunks and writes their descriptors.
+    #[inline]
+    fn place(&mut self, ahead: u32, bytes: &[u8], pieces: usize, lane: usize) {
+        let frame = Frame { bytes: bytes.len() as u16, pieces: pieces as u8, lane: lane as u8 };
+        for (piece, bytes) in bytes.chunks(self.socket.umem.chunk).enumerate() {
+            let Some(addr) = self.free.pop() else { return };
+            let Some(mut place) = self.socket.umem.place(addr, bytes.len()) else { return };
+            // SAFETY: the chunk was in our list of free ones, so it is ours until it is offered.
+            unsafe { place.as_mut() }.copy_from_slice(bytes);
+            let ahead = ahead + piece as u32;
+            let options = if piece + 1 < pieces { libc::XDP_PKT_CONTD } else { 0 };
+            self.tx.set(ahead, libc::xdp_desc { addr, len: bytes.len() as u32, options });
+            self.socket.outlet.write(ahead, frame);
+        }
     }
 
     /// Calls the kernel for what waits in the ring, when it wants to be called.
@@ -97,15 +106,21 @@ impl TxQueue for Sender {
             self.socket.look();
         }
         let room = self.socket.outlet.room() as usize;
-        let room = room.min(self.free.len()).min(vector.len());
-        let mut placed = 0;
-        for lane in 0..room {
-            if self.place(placed, vector.bytes(lane), lane) {
-                placed += 1;
-            } else {
+        let room = room.min(self.free.len());
+        let (mut placed, mut lane) = (0, 0);
+        while lane < vector.len() {
+            let pieces = self.pieces(vector.bytes(lane).len());
+            if placed as usize + pieces.max(1) > room {
+                break;
+            }
+            if pieces == 0 {
                 self.shared.refuse(1);
                 self.refused.add(vector, lane..lane + 1);
+            } else {
+                self.place(placed, vector.bytes(lane), pieces, lane);
+                placed += pieces as u32;
             }
+            lane += 1;
         }
         if placed > 0 {
             self.tx.offer(placed);
@@ -119,7 +134,7 @@ impl TxQueue for Sender {
             }
             self.socket.outlet.release();
         }
-        room
+        lane
     }
 
     /// What the device refused of this burst, and of earlier ones.

@@ -59,15 +59,22 @@ fn af_xdp_over_veth() {
     for (attach, bind, need_wakeup) in kinds {
         println!("{attach:?}, {bind:?}, need-wakeup {need_wakeup}");
         let config = AfXdpConfig { attach, bind, need_wakeup, ..AfXdpConfig::default() };
-        conform(|pool| {
+        let make = |pool, mtu: &str| {
             let space = namespace("af_xdp_over_veth").unwrap();
             space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
-            space.ip(&["link", "set", "one", "up"]).unwrap();
-            space.ip(&["link", "set", "two", "up"]).unwrap();
+            for device in ["one", "two"] {
+                space.ip(&["link", "set", device, "up", "mtu", mtu]).unwrap();
+            }
             let near = af_xdp(pool, &space, "one", &config);
             let far = af_xdp(pool, &space, "two", &config);
+            assert_eq!(near.port.mtu().to_string(), mtu);
             Pair { near, far, _keep: Box::new(space) }
-        });
+        };
+        conform(|pool| make(pool, "1500"));
+        for mtu in ["9000", "11050"] {
+            let pool = Pool::leak(4096, HugePages::Never).unwrap();
+            jumbo_frames_come_whole(make(pool, mtu), pool);
+        }
     }
 }
 
@@ -83,19 +90,24 @@ fn veth(pool: &'static Pool, mtu: &str) -> Pair {
 }
 
 #[test]
-fn af_packet_follows_the_mtu_of_its_device() {
-    let Some(space) = namespace("af_packet_follows_the_mtu_of_its_device") else { return };
-    space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
-    space.ip(&["link", "set", "one", "up"]).unwrap();
-    space.ip(&["link", "set", "two", "up"]).unwrap();
-    let pool = Pool::leak(4096, HugePages::Never).unwrap();
-    let mut end = af_packet(pool, &space, "one");
-    for mtu in [9000, 65_535, 1400] {
-        space.ip(&["link", "set", "one", "mtu", &mtu.to_string()]).unwrap();
-        until("new queues", || (end.service() == Some(true)).then_some(()));
-        assert_eq!(end.port.mtu(), mtu.min(stoa_ports::MTU_MAX));
+fn linux_ports_follow_the_mtu_of_their_device() {
+    for xdp in [false, true] {
+        let Some(space) = namespace("linux_ports_follow_the_mtu") else { return };
+        space.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"]).unwrap();
+        space.ip(&["link", "set", "one", "up"]).unwrap();
+        space.ip(&["link", "set", "two", "up"]).unwrap();
+        let pool = Pool::leak(4096, HugePages::Never).unwrap();
+        let mut end = match xdp {
+            true => af_xdp(pool, &space, "one", &AfXdpConfig::default()),
+            false => af_packet(pool, &space, "one"),
+        };
+        for mtu in [9000, 65_535, 1400] {
+            space.ip(&["link", "set", "one", "mtu", &mtu.to_string()]).unwrap();
+            until("new queues", || (end.service() == Some(true)).then_some(()));
+            assert_eq!(end.port.mtu(), mtu.min(stoa_ports::MTU_MAX));
+        }
+        assert_eq!(end.service(), None, "once");
     }
-    assert_eq!(end.service(), None, "once");
 }
 
 fn tap(pool: &'static Pool, space: Namespace, tap_is_near: bool, mtu: u32) -> Pair {
