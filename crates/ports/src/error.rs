@@ -27,6 +27,16 @@ pub enum OpenError {
         /// The capability that it needs.
         capability: &'static str,
     },
+    /// The system does not let us, for one of several reasons.
+    #[error("{what}: {source}; {reason}")]
+    Rights {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+        /// What is missing, and what to do about it.
+        reason: String,
+    },
     /// There is no such network device.
     #[error("no device {device}{}: create it first, or mend the name", in_netns(netns))]
     NoDevice {
@@ -99,6 +109,7 @@ impl OpenError {
             Self::System { .. } => true,
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
             Self::Config { .. } | Self::NotBuilt { .. } | Self::Permission { .. } => false,
+            Self::Rights { .. } => false,
             Self::BadFile { .. } | Self::Buffers { .. } | Self::NoTun { .. } => false,
         }
     }

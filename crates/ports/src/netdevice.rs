@@ -109,6 +109,17 @@ pub(crate) fn device(watch: &OwnedFd, name: &str) -> Result<Option<Device>> {
     }
 }
 
+/// The name that the device `index` has now, in the namespace of `watch`.
+pub(crate) fn name(watch: &OwnedFd, index: c_int) -> Result<String> {
+    let mut request = request("");
+    request.ifr_ifru.ifru_ifindex = index;
+    // SAFETY: SIOCGIFNAME reads the index of an ifreq and writes its name.
+    check(unsafe { libc::ioctl(watch.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
+    let bytes = request.ifr_name.map(i8::cast_unsigned);
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}
+
 /// A request about the device `name`.
 pub(crate) fn request(name: &str) -> libc::ifreq {
     // SAFETY: all-zero is a valid ifreq.

@@ -43,7 +43,7 @@ pub(super) struct Attached {
     /// The device takes frames for every address as long as this socket is open.
     _promiscuous: OwnedFd,
     /// Gives tags back to the device when the port ends.
-    stripped: Option<(OwnedFd, String)>,
+    stripped: Option<OwnedFd>,
 }
 
 impl Attached {
@@ -84,7 +84,7 @@ impl Attached {
             Ok(_) if !is_virtual => Tags::InFrame,
             _ => Tags::AtRisk,
         };
-        let stripped = matches!(left, Ok(true)).then(|| (watch, name.to_owned()));
+        let stripped = matches!(left, Ok(true)).then_some(watch);
         let (_link, _promiscuous) = (link, promiscuous);
         Ok(Self { index, native, why_generic, tags, map, _link, _promiscuous, stripped })
     }
@@ -117,9 +117,12 @@ pub(super) fn is_taken(error: &Error) -> bool {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        if let Some((watch, name)) = &self.stripped {
-            // A device that is gone has nothing to be given back.
-            let _ = ethtool::keep_tags(watch, name, false);
+        // It may have another name by now, and another device its own. A device that is gone has
+        // nothing to be given back.
+        if let Some(watch) = &self.stripped
+            && let Ok(name) = netdevice::name(watch, self.index)
+        {
+            let _ = ethtool::keep_tags(watch, &name, false);
         }
     }
 }

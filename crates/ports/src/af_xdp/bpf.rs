@@ -5,6 +5,8 @@ use std::ffi::{c_int, c_long};
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::rights::Rights;
+
 const MAP_CREATE: c_int = 0;
 const MAP_UPDATE: c_int = 2;
 const PROG_LOAD: c_int = 5;
@@ -131,7 +133,8 @@ pub(super) fn put(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> Result<(
 /// Loads a program; `device` is what a [`DEVICE_BOUND`] one is for, else 0.
 ///
 /// # Errors
-/// What the system said, and the last words of the verifier.
+/// What the system said, and the last words of the verifier. Where capabilities are missing, the
+/// system's answer as it is: the verifier then only says what others may not do.
 pub(super) fn load(program: &[Instruction], flags: u32, device: u32) -> Result<OwnedFd> {
     let mut attributes = ProgLoad {
         kind: XDP,
@@ -162,9 +165,12 @@ pub(super) fn load(program: &[Instruction], flags: u32, device: u32) -> Result<O
     let text = String::from_utf8_lossy(&log);
     let mut last: Vec<&str> = text.trim_end_matches('\0').lines().rev().take(3).collect();
     last.reverse();
-    match (first.raw_os_error(), last.is_empty()) {
-        (Some(libc::EPERM), _) | (_, true) => Err(first),
-        _ => Err(Error::other(format!("{first}; the kernel's verifier says: {}", last.join("; ")))),
+    let is_refusal = matches!(first.raw_os_error(), Some(libc::EPERM | libc::EACCES));
+    match last.is_empty() || is_refusal && Rights::now().are_too_few() {
+        true => Err(first),
+        false => {
+            Err(Error::other(format!("{first}; the kernel's verifier says: {}", last.join("; "))))
+        }
     }
 }
 

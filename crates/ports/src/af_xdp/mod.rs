@@ -14,6 +14,7 @@ mod btf;
 mod layout;
 mod outlet;
 mod program;
+mod rights;
 mod ring;
 mod rx;
 mod socket;
@@ -34,6 +35,7 @@ use crate::netdevice::Device;
 use crate::{link, netns};
 use attach::{Attached, Tags};
 use layout::Layout;
+use rights::{Rights, refusal};
 use rx::Receiver;
 use socket::{Parts, Socket};
 use tx::Sender;
@@ -121,10 +123,12 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
 
 /// Whether this kernel and our rights allow what a port needs.
 fn may(name: &str) -> Result<(), OpenError> {
-    let refused = |what: &str, capability| {
+    let refused = |what: &str| {
         let what = format!("{what} for {name}");
         move |error: Error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => OpenError::Permission { what, capability },
+            Some(libc::EPERM | libc::EACCES) => {
+                OpenError::Rights { what, source: error, reason: Rights::now().words() }
+            }
             Some(libc::EAFNOSUPPORT | libc::ENOSYS | libc::EINVAL) => OpenError::Config {
                 field: "af-xdp",
                 reason: "this kernel was built without AF_XDP: use af-packet".into(),
@@ -132,12 +136,10 @@ fn may(name: &str) -> Result<(), OpenError> {
             _ => OpenError::System { doing: "open an AF_XDP socket", source: error },
         }
     };
-    let map = bpf::socket_map(1)
-        .map_err(refused("an XDP program", "CAP_NET_ADMIN and CAP_BPF (or CAP_SYS_ADMIN)"))?;
-    bpf::load(&program::plain(&map), 0, 0)
-        .map_err(refused("an XDP program", "CAP_NET_ADMIN and CAP_BPF (or CAP_SYS_ADMIN)"))?;
+    let map = bpf::socket_map(1).map_err(refused("a BPF map"))?;
+    bpf::load(&program::plain(&map), 0, 0).map_err(refused("an XDP program"))?;
     crate::netdevice::socket(libc::AF_XDP, libc::SOCK_RAW, 0)
-        .map_err(refused("an AF_XDP socket", "CAP_NET_RAW"))?;
+        .map_err(refused("an AF_XDP socket"))?;
     Ok(())
 }
 
@@ -297,29 +299,6 @@ impl AfXdp {
         }
         words.join(", ")
     }
-}
-
-/// What the system refused, and what to do about it.
-fn refusal(name: &str, doing: &str, error: &Error) -> String {
-    let mend = match error.raw_os_error() {
-        _ if doing.starts_with("attach") && attach::is_taken(error) => {
-            format!("another XDP program is there: ip link set dev {name} xdp off")
-        }
-        Some(libc::EBUSY) => "another AF_XDP socket has it".into(),
-        Some(libc::ENOBUFS | libc::ENOMEM) => {
-            "too little memory may be locked: raise `ulimit -l`, or give CAP_IPC_LOCK".into()
-        }
-        Some(libc::EPERM) if doing.starts_with("make") => {
-            "too little memory may be locked: raise `ulimit -l`, or give CAP_IPC_LOCK".into()
-        }
-        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSPC | libc::ERANGE) => {
-            "the device's driver cannot do it as asked: choose attach generic and bind copy, or \
-             af-packet"
-                .into()
-        }
-        _ => return format!("cannot {doing} on {name}: {error}"),
-    };
-    format!("cannot {doing} on {name}: {error}; {mend}")
 }
 
 impl Port for AfXdp {

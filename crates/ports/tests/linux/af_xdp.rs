@@ -210,6 +210,31 @@ fn nothing_is_left_on_the_device() {
     assert!(!shows());
 }
 
+/// What was switched is switched back on the device itself, whatever its name is by then.
+#[test]
+fn tags_are_given_back_to_a_renamed_device() {
+    let Some(spaces) = namespaces("tags_are_given_back") else { return };
+    join(&spaces);
+    let ethtool = |arguments: &[&str]| {
+        let ethtool = spaces[0].command(stoa_lab::Tool::ETHTOOL).expect("ethtool");
+        ethtool.args(arguments).run().expect("run").ok().expect("done").stdout
+    };
+    let strips = |device: &str| ethtool(&["-k", device]).contains("rx-vlan-offload: on");
+    assert!(strips("near0"));
+    let mut near = Side::open(&config(&spaces[0], "near0"));
+    assert!(!strips("near0"));
+    spaces[0].ip(&["link", "set", "near0", "down"]).expect("down");
+    spaces[0].ip(&["link", "set", "near0", "name", "other"]).expect("renamed");
+    // A stranger has the name now, and likes it as it is.
+    let stranger = ["link", "add", "near0", "type", "veth", "peer", "name", "stranger"];
+    spaces[0].ip(&stranger).expect("a veth pair");
+    ethtool(&["-K", "near0", "rxvlan", "off"]);
+    near.until_down();
+    drop(near);
+    assert!(strips("other"), "given back");
+    assert!(!strips("near0"), "not touched");
+}
+
 #[test]
 fn what_the_device_does_not_take_is_told() {
     let Some(spaces) = namespaces("what_the_device_does_not_take") else { return };
