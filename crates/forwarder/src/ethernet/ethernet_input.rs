@@ -8,6 +8,8 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::InterfaceLine;
+#[cfg(target_arch = "x86_64")]
+use super::ethernet_kernel_avx512::{self, Plain};
 use super::interface_flags::UP;
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
@@ -43,41 +45,69 @@ struct EthernetInput {
 
 impl Node for EthernetInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        if let Some(next) = self.all_plain(vector) {
-            return Next::All(next);
-        }
         let vlans = self.shared.vlans.read(cx.reader);
+        #[cfg(target_arch = "x86_64")]
+        if self.shared.kernel == Kernel::Avx512
+            && let Some(next) = self.together(vector, vlans, cx)
+        {
+            return next;
+        }
         for lane in 0..AHEAD.min(vector.len()) {
             vector.prefetch(lane);
         }
         for lane in 0..vector.len() {
             vector.prefetch(lane + AHEAD);
-            let next = match self.lane(vector, lane) {
-                Some(next) => next,
-                None => self.tagged(vector, lane, vlans, cx),
-            };
-            vector.next[lane] = next;
+            vector.next[lane] = self.any(vector, lane, vlans, cx);
         }
         Next::Lanes
     }
 }
 
 impl EthernetInput {
-    /// The whole vector at once, when all lanes are plain frames of one interface
-    /// and one ethertype to us.
+    /// Frames of one port that look like the first: untagged, or in its VLAN. The others of them
+    /// are looked at one by one. `None`: the first is not plain; nothing was changed.
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn all_plain(&self, vector: &mut Vector) -> Option<u16> {
-        let interface = uniform(&vector.rx_if[..vector.len()])?;
-        let line = self.shared.interface(interface);
-        if line.flags() & UP == 0 {
+    fn together(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Option<Next> {
+        let lanes = vector.len();
+        let port = uniform(&vector.rx_if[..lanes])?;
+        let tag = vector.bytes(0).get(12..16)?.first_chunk::<4>()?;
+        let (interface, plain) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
+            let (_, key, _) = split_tag(vector.bytes(0), 12)?;
+            let Outer::Interface(interface) = vlans.outer(port, key) else { return None };
+            (interface, Plain::tagged(self.shared.interface(interface).mac(), *tag))
+        } else {
+            (port, Plain::untagged(self.shared.interface(port).mac()))
+        };
+        if self.shared.interface(interface).flags() & UP == 0 {
             return None;
         }
-        let ethertype = match self.shared.kernel {
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => super::ethernet_kernel_avx512::all_plain(vector, line.mac())?,
-            _ => return None,
-        };
-        Some(if ethertype == 0x0800 { IP4 } else { IP6 })
+        let found = ethernet_kernel_avx512::look(vector, &plain);
+        let is_odd = |lane: usize| found.odd[lane / 8] >> (lane % 8) & 1 == 1;
+        if interface != port {
+            count(cx, interface, found.books);
+            vector.rx_if[..lanes].fill(interface);
+        }
+        if found.odd != [0; _] {
+            for lane in (0..lanes).filter(|lane| is_odd(*lane)) {
+                vector.rx_if[lane] = port;
+                vector.next[lane] = self.any(vector, lane, vlans, cx);
+            }
+            return Some(Next::Lanes);
+        }
+        Some(match found.families {
+            [true, true] => Next::Lanes,
+            [_, ip6] => Next::All(if ip6 { IP6 } else { IP4 }),
+        })
+    }
+
+    /// Any frame, by itself.
+    #[inline(always)]
+    fn any(&self, vector: &mut Vector, lane: usize, vlans: &VlanTables, cx: &Context<'_>) -> u16 {
+        match self.lane(vector, lane) {
+            Some(next) => next,
+            None => self.tagged(vector, lane, vlans, cx),
+        }
     }
 
     /// An untagged frame; `None` when there is a tag.
@@ -131,13 +161,18 @@ impl EthernetInput {
         }
         let bytes = frame.len() as u64;
         vector.rx_if[lane] = interface;
-        if interface != port
-            && let Some(counters) = cx.counters.interfaces.get(interface as usize)
-        {
-            counters.rx_packets.add(1);
-            counters.rx_bytes.add(bytes);
+        if interface != port {
+            count(cx, interface, (1, bytes));
         }
         finish(vector, lane, (head, ethertype, length), self.shared.interface(interface))
+    }
+}
+
+/// Counts what a sub-interface received: packets and bytes.
+fn count(cx: &Context<'_>, interface: u32, (packets, bytes): (u64, u64)) {
+    if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
+        counters.rx_packets.add(packets);
+        counters.rx_bytes.add(bytes);
     }
 }
 

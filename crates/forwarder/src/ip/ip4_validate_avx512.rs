@@ -51,7 +51,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __m
     let inside = _mm512_mask_cmpge_epu64_mask(inside, lengths, word(20));
     // A length beyond the slot is cut to it, as `Vector::bytes` does.
     let lengths = _mm512_min_epu64(lengths, _mm512_sub_epi64(word(SLOT as i64), offsets));
-    let place = _mm512_add_epi64(_mm512_mullo_epi64(ids, word(SLOT as i64)), offsets);
+    let place = _mm512_add_epi64(_mm512_mul_epu32(ids, word(SLOT as i64)), offsets);
     let base = pool.base().as_ptr().cast_const();
     // SAFETY: lanes in `inside` own a slot of the pool and read 20 bytes within it;
     // other lanes are not loaded.

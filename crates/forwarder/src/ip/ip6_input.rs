@@ -8,7 +8,7 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv6;
 
-use super::ip6_validate::{Scope, check};
+use super::ip6_validate::{self, Scope, Validated, check};
 use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
@@ -31,12 +31,12 @@ const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip6Input { shared: shared.clone(), destinations: [0; VECTOR], values: [0; VECTOR] })
+    Box::new(Ip6Input { shared: shared.clone(), found: Validated::new(), values: [0; VECTOR] })
 }
 
 struct Ip6Input {
     shared: Arc<Shared>,
-    destinations: [u128; VECTOR],
+    found: Validated,
     values: [u32; VECTOR],
 }
 
@@ -47,22 +47,26 @@ impl Node for Ip6Input {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let shared = &*self.shared;
-        let addresses = shared.addresses.read(cx.reader);
-        let sight = Sight { shared, addresses, reader: cx.reader };
-        let mut odd = 0;
-        for lane in 0..lanes {
-            let next = examine(&sight, vector, lane, &mut self.destinations[lane]);
-            vector.next[lane] = next;
-            odd |= next;
+        ip6_validate::validate(shared.kernel, vector, &mut self.found);
+        let interface = uniform(&vector.rx_if[..lanes]);
+        let trunk = is_trunk(shared, vector, interface);
+        let clean = trunk && self.found.is_clean();
+        if !clean {
+            let addresses = shared.addresses.read(cx.reader);
+            let sight = Sight { shared, addresses, reader: cx.reader };
+            for lane in 0..lanes {
+                let is_odd = self.found.odd[lane / 8] >> (lane % 8) & 1 == 1;
+                let to = &mut self.found.destination[lane];
+                let closer = is_odd || !trunk;
+                vector.next[lane] = if closer { examine(&sight, vector, lane, to) } else { PLAIN };
+            }
         }
-        if uniform(&vector.rx_if[..lanes])
-            .is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF)
-        {
-            shared.ip6.lookup_batch(&self.destinations[..lanes], &mut self.values[..lanes]);
+        if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
+            shared.ip6.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
         } else {
-            look_up(shared, cx.reader, vector, &self.destinations, &mut self.values);
+            look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
         }
-        if odd == PLAIN
+        if clean
             && let Some(value) = uniform(&self.values[..lanes])
             && !shared.next_hops.is_group(value)
         {
@@ -72,12 +76,24 @@ impl Node for Ip6Input {
             return Next::All(next);
         }
         for lane in 0..lanes {
-            if vector.next[lane] == PLAIN {
+            if clean || vector.next[lane] == PLAIN {
                 vector.next[lane] = route(shared, vector, lane, self.values[lane]);
             }
         }
         Next::Lanes
     }
+}
+
+/// Whether nothing but routing concerns these lanes: one interface that forwards, unicast frames,
+/// no features.
+#[inline(always)]
+fn is_trunk(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
+    let any = vector.flags[..vector.len()].iter().fold(0, |any, flags| any | flags);
+    any == 0
+        && shared.features6.is_idle()
+        && interface.is_some_and(|interface| {
+            shared.interface(interface).flags() & (IP6 | FORWARD6) == IP6 | FORWARD6
+        })
 }
 
 /// Looks lanes up in the table of their VRF, or of each its own.

@@ -1,8 +1,65 @@
-//! IPv6 header checks (RFC 8200 3, RFC 4291).
+//! IPv6 header checks (RFC 8200 3, RFC 4291): the scalar reference, and the choice of the kernel
+//! that does 8 lanes at once.
 
+use stoa_engine::{VECTOR, Vector};
 use stoa_wire::ipv6;
 
 use crate::drops::Drop;
+use crate::kernel::Kernel;
+
+/// What validation found: a destination per lane, and the lanes that are no valid packet between
+/// addresses in 2000::/3.
+pub struct Validated {
+    /// Destination address in host order; 0 where `odd`.
+    pub destination: [u128; VECTOR],
+    /// One bit per lane that the kernel did not pass: look closer.
+    pub odd: [u8; VECTOR / 8],
+}
+
+impl Validated {
+    /// Nothing known.
+    pub fn new() -> Self {
+        Self { destination: [0; VECTOR], odd: [0; VECTOR / 8] }
+    }
+
+    /// Whether all lanes are plain and valid.
+    pub fn is_clean(&self) -> bool {
+        self.odd.iter().fold(0, |any, odd| any | odd) == 0
+    }
+}
+
+impl Default for Validated {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Checks all lanes; cuts the length of valid ones to the packet (Ethernet pads).
+#[inline(always)]
+pub fn validate(kernel: Kernel, vector: &mut Vector, found: &mut Validated) {
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => super::ip6_validate_avx512::validate(vector, found),
+        _ => validate_scalar(vector, found),
+    }
+}
+
+/// The reference: passes exactly the lanes that the kernels pass.
+pub fn validate_scalar(vector: &mut Vector, found: &mut Validated) {
+    found.odd = [0; VECTOR / 8];
+    for lane in 0..vector.len() {
+        match check(vector.bytes(lane)) {
+            Ok(packet) if packet.is_plain => {
+                found.destination[lane] = packet.destination;
+                vector.length[lane] = packet.length;
+            }
+            _ => {
+                found.destination[lane] = 0;
+                found.odd[lane / 8] |= 1 << (lane % 8);
+            }
+        }
+    }
+}
 
 /// A valid packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +70,8 @@ pub struct Packet {
     pub length: u16,
     /// What kind of addresses it has.
     pub scope: Scope,
+    /// Whether both addresses are in 2000::/3, where nothing is reserved.
+    pub is_plain: bool,
 }
 
 /// Where a packet may go by its addresses.
@@ -46,12 +105,9 @@ pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
     };
     let (source, destination) = (address(8), address(24));
     // 2000::/3 to 2000::/3 is the trunk; everything else is looked at closer.
-    let scope = if source >> 125 == 1 && destination >> 125 == 1 {
-        Scope::Global
-    } else {
-        scope(source, destination)?
-    };
-    Ok(Packet { destination, length: length as u16, scope })
+    let is_plain = source >> 125 == 1 && destination >> 125 == 1;
+    let scope = if is_plain { Scope::Global } else { scope(source, destination)? };
+    Ok(Packet { destination, length: length as u16, scope, is_plain })
 }
 
 #[cold]
@@ -80,7 +136,69 @@ fn scope(source: u128, destination: u128) -> Result<Scope, Drop> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use std::net::Ipv6Addr;
+    use std::sync::OnceLock;
+    use stoa_engine::PoolCache;
+    use stoa_engine::pool::{HugePages, Pool};
+
+    fn pool() -> &'static Pool {
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::leak(512, HugePages::Never).unwrap())
+    }
+
+    /// Mostly valid packets, mostly between plain addresses.
+    fn packets() -> impl Strategy<Value = Vec<u8>> {
+        let kind = prop_oneof![6 => Just(0x20_u8), 1 => any::<u8>()];
+        let addresses = (kind.clone(), kind, any::<u128>(), any::<u128>());
+        (addresses, 0..60_usize, 0..5_u8, 0..60_usize, any::<u8>()).prop_map(
+            |((from, to, source, destination), payload, how, at, by)| {
+                let address = |first: u8, rest: u128| {
+                    Ipv6Addr::from(
+                        u128::from(first) << 120 | rest >> if first == 0x20 { 3 } else { 8 },
+                    )
+                };
+                let mut bytes = vec![0; 40 + payload];
+                let (source, destination) = (address(from, source), address(to, destination));
+                ipv6::Builder::new(source, destination, 17).build(&mut bytes, payload).unwrap();
+                match how {
+                    0 => bytes[at % 40] ^= by,
+                    1 => bytes.truncate(at),
+                    2 => bytes.resize(bytes.len() + at, 0),
+                    _ => {}
+                }
+                bytes
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn kernels_agree_with_the_reference(
+            packets in proptest::collection::vec(packets(), 1..40),
+            shift in 0..100u16,
+        ) {
+            let mut results = Vec::new();
+            for kernel in [Kernel::Scalar, Kernel::detect()] {
+                let mut cache = PoolCache::new(pool());
+                let mut vector = Vector::new(pool());
+                cache.fill(&mut vector, packets.len());
+                for (lane, packet) in packets.iter().enumerate() {
+                    let at = usize::from(vector.offset[lane] + shift);
+                    vector.slot_mut(lane)[at..at + packet.len()].copy_from_slice(packet);
+                    vector.offset[lane] += shift;
+                    vector.length[lane] = packet.len() as u16;
+                }
+                let mut found = Validated::new();
+                validate(kernel, &mut vector, &mut found);
+                let lengths = vector.length[..packets.len()].to_vec();
+                results.push((found.destination[..packets.len()].to_vec(), found.odd, lengths));
+                cache.free_from(&mut vector, 0);
+            }
+            prop_assert_eq!(&results[0], &results[1]);
+        }
+    }
 
     fn packet(source: &str, destination: &str) -> Vec<u8> {
         let mut bytes = vec![0; 48];

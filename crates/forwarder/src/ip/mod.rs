@@ -19,9 +19,16 @@ pub mod ip6_local;
 pub mod ip6_lookup;
 pub mod ip6_rewrite;
 pub mod ip6_validate;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ip6_validate_avx512;
 pub mod reassembly;
 pub mod redirect;
 pub mod reverse_path;
+mod rewrite;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod rewrite_avx512;
 
 use std::ops::Range;
 

@@ -1,0 +1,328 @@
+//! What `ip4-rewrite` and `ip6-rewrite` share: the second half of the trunk. A packet is counted
+//! down, gets the link-layer header of its adjacency, or leaves by a side door.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use stoa_engine::counters::AdjacencyCounters;
+use stoa_engine::vector::flags;
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
+
+use super::uniform;
+use crate::drops::Drop;
+use crate::icmp::Trouble;
+use crate::kernel::Kernel;
+use crate::shared::Shared;
+
+/// Edges of both nodes.
+const OUTPUT: u16 = 0;
+const RESOLVE: u16 = 1;
+const TROUBLE: u16 = 2;
+const FRAGMENT: u16 = 3;
+
+/// Bytes before the IP header that a rewrite may write.
+pub(super) const AHEAD: usize = 24;
+/// Bytes of the IP header that a rewrite looks at.
+pub(super) const HEADER: usize = 20;
+
+/// What differs between the families.
+pub trait Family: Send + 'static {
+    /// Where the TTL or hop limit stands in the header.
+    const TTL: usize;
+    /// Why a packet without a header is dropped.
+    const TRUNCATED: Drop;
+    /// Why a packet without an adjacency is dropped.
+    const NO_ROUTE: Drop;
+
+    /// Takes one from the TTL, which is 2 or more.
+    fn count_down(header: &mut [u8; HEADER]);
+
+    /// Whether a packet that is too long may be cut: one of our `own`, or what the header says.
+    fn may_cut(packet: &[u8], own: bool) -> bool;
+
+    /// [`together`] with AVX-512: sends plain lanes and says which it left alone, one bit each.
+    #[cfg(target_arch = "x86_64")]
+    fn together_avx512(
+        vector: &mut Vector,
+        line: &AdjacencyLine,
+        books: &mut Books,
+    ) -> super::rewrite_avx512::Odd;
+}
+
+/// The node of one worker.
+pub struct Rewrite<F> {
+    shared: Arc<Shared>,
+    family: PhantomData<F>,
+}
+
+impl<F> Rewrite<F> {
+    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+        Self { shared: shared.clone(), family: PhantomData }
+    }
+}
+
+impl<F: Family> Node for Rewrite<F> {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        let adjacencies = &self.shared.adjacencies;
+        if let Some(adjacency) = uniform(&vector.adjacency[..lanes])
+            && let Some(line) = adjacencies.get(adjacency)
+        {
+            let mut books = Books::default();
+            let next = together::<F>(self.shared.kernel, vector, line, &mut books);
+            books.close(cx.counters.adjacencies.get(adjacency as usize));
+            return next;
+        }
+        for lane in 0..lanes {
+            let adjacency = vector.adjacency[lane];
+            let Some(line) = adjacencies.get(adjacency) else {
+                vector.drop_lane(lane, F::NO_ROUTE.reason());
+                continue;
+            };
+            let mut books = Books::default();
+            vector.next[lane] = one::<F>(vector, lane, &Header::new(line), &mut books);
+            books.close(cx.counters.adjacencies.get(adjacency as usize));
+        }
+        Next::Lanes
+    }
+}
+
+/// All lanes by one adjacency.
+#[inline(always)]
+fn together<F: Family>(
+    kernel: Kernel,
+    vector: &mut Vector,
+    line: &AdjacencyLine,
+    books: &mut Books,
+) -> Next {
+    let header = Header::new(line);
+    let mut any = OUTPUT;
+    let odd = match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => F::together_avx512(vector, line, books),
+        _ => [u16::MAX; _],
+    };
+    if odd == [0; _] {
+        return Next::All(OUTPUT);
+    }
+    for lane in 0..vector.len() {
+        let is_odd = odd[lane / 16] >> (lane % 16) & 1 == 1;
+        let next = if is_odd { one::<F>(vector, lane, &header, books) } else { OUTPUT };
+        vector.next[lane] = next;
+        any |= next;
+    }
+    if any == OUTPUT { Next::All(OUTPUT) } else { Next::Lanes }
+}
+
+/// The link-layer header of an adjacency, loaded once for all lanes that share it.
+struct Header {
+    head: AdjacencyHead,
+    words: [[u8; 8]; 3],
+    /// The 14 bytes of a header without tags, as two words that overlap.
+    untagged: [[u8; 8]; 2],
+}
+
+impl Header {
+    #[inline(always)]
+    fn new(line: &AdjacencyLine) -> Self {
+        let word = |index| line.rewrite_word(index).to_ne_bytes();
+        let words @ [_, middle, last] = [word(1), word(2), word(3)];
+        let [_, _, a, b, c, d, e, f] = middle;
+        let untagged = [[a, b, c, d, e, f, last[0], last[1]], last];
+        Self { head: line.head(), words, untagged }
+    }
+
+    /// Writes the link-layer header so that it ends at byte [`AHEAD`] of `window`.
+    #[inline(always)]
+    fn write(&self, window: &mut [u8; AHEAD + HEADER]) {
+        if self.head.rewrite_len() == 14 {
+            // Not a byte before the frame: the cache line there would be fetched for nothing.
+            window[10..18].copy_from_slice(&self.untagged[0]);
+            window[16..24].copy_from_slice(&self.untagged[1]);
+            return;
+        }
+        window[0..8].copy_from_slice(&self.words[0]);
+        window[8..16].copy_from_slice(&self.words[1]);
+        window[16..24].copy_from_slice(&self.words[2]);
+    }
+
+    /// Makes the lane's data begin with the link-layer header, and says who sends it.
+    #[inline(always)]
+    fn finish(&self, vector: &mut Vector, lane: usize) {
+        let length = self.head.rewrite_len() as u16;
+        vector.offset[lane] -= length;
+        vector.length[lane] += length;
+        vector.tx_if[lane] = self.head.interface();
+    }
+}
+
+/// Packets and bytes of one adjacency, gathered before they are counted.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// IP packets.
+    pub packets: u64,
+    /// Bytes of them, link-layer header not counted.
+    pub bytes: u64,
+}
+
+impl Books {
+    #[inline(always)]
+    fn close(&self, counters: Option<&AdjacencyCounters>) {
+        if let Some(counters) = counters {
+            counters.packets.add(self.packets);
+            counters.bytes.add(self.bytes);
+        }
+    }
+}
+
+#[inline(always)]
+fn one<F: Family>(vector: &mut Vector, lane: usize, header: &Header, books: &mut Books) -> u16 {
+    let own = vector.flags[lane] & flags::OWN != 0;
+    let length = vector.length[lane];
+    let offset = usize::from(vector.offset[lane]);
+    if !header.head.is_complete() || length > header.head.mtu() {
+        return odd_one::<F>(vector, lane, header.head);
+    }
+    let slot = vector.slot_mut(lane);
+    let window = offset.checked_sub(AHEAD).and_then(|start| slot.get_mut(start..));
+    let Some(window) = window.and_then(<[u8]>::first_chunk_mut::<{ AHEAD + HEADER }>) else {
+        return F::TRUNCATED.next();
+    };
+    if let Some(packet) = window.last_chunk_mut::<HEADER>().filter(|_| !own) {
+        if packet[F::TTL] <= 1 {
+            vector.adjacency[lane] = Trouble::Expired.code();
+            return TROUBLE;
+        }
+        F::count_down(packet);
+    }
+    header.write(window);
+    header.finish(vector, lane);
+    books.packets += 1;
+    books.bytes += u64::from(length);
+    OUTPUT
+}
+
+/// Not complete, or too big.
+#[cold]
+#[inline(never)]
+fn odd_one<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
+    let own = vector.flags[lane] & flags::OWN != 0;
+    let bytes = vector.bytes(lane);
+    // A TTL that ends here ends before anybody is asked for a neighbour.
+    if !own && bytes.get(F::TTL).is_none_or(|ttl| *ttl <= 1) {
+        vector.adjacency[lane] = Trouble::Expired.code();
+        return TROUBLE;
+    }
+    if head.kind() == AdjacencyKind::Drop {
+        vector.adjacency[lane] = Trouble::Neighbor.code();
+        return TROUBLE;
+    }
+    if vector.length[lane] > head.mtu() {
+        if F::may_cut(bytes, own) {
+            return FRAGMENT;
+        }
+        vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
+        return TROUBLE;
+    }
+    vector.tx_if[lane] = head.interface();
+    RESOLVE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ip::ip4_rewrite::Ip4;
+    use crate::ip::ip6_rewrite::Ip6;
+    use proptest::prelude::*;
+    use std::sync::OnceLock;
+    use stoa_engine::PoolCache;
+    use stoa_engine::pool::{HugePages, Pool};
+    use stoa_tables::adjacency::{Adjacencies, Adjacency};
+
+    fn pool() -> &'static Pool {
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::leak(512, HugePages::Never).unwrap())
+    }
+
+    /// Offset, length, flags, and the bytes around the header.
+    type Packet = (u16, u16, u16, Vec<u8>);
+
+    fn packets() -> impl Strategy<Value = Vec<Packet>> {
+        let offset = prop_oneof![8 => 100..200_u16, 1 => 0..40_u16, 1 => 2200..2240_u16];
+        let length = prop_oneof![8 => 20..1500_u16, 1 => any::<u16>()];
+        let flags = prop_oneof![8 => Just(0), 1 => Just(flags::OWN), 1 => Just(flags::MULTICAST)];
+        // TTLs that end, and checksums whose carry goes round, are not left to chance.
+        let byte = prop_oneof![4 => any::<u8>(), 1 => 0..3_u8, 2 => Just(0xff)];
+        let bytes = proptest::collection::vec(byte, 64);
+        proptest::collection::vec((offset, length, flags, bytes), 1..40)
+    }
+
+    fn adjacencies() -> impl Strategy<Value = Adjacency> {
+        let kind = prop_oneof![
+            8 => Just(AdjacencyKind::Complete),
+            1 => Just(AdjacencyKind::Incomplete),
+            1 => Just(AdjacencyKind::Drop),
+        ];
+        let rewrite = prop_oneof![Just(14_usize), Just(18), Just(22)]
+            .prop_flat_map(|length| proptest::collection::vec(any::<u8>(), length));
+        (0..9_u32, 500..2000_u16, kind, rewrite).prop_map(|(interface, mtu, kind, rewrite)| {
+            Adjacency { interface, mtu, kind, context: 0, rewrite }
+        })
+    }
+
+    /// Everything that the node leaves behind, lane by lane.
+    fn outcome<F: Family>(
+        kernel: Kernel,
+        packets: &[Packet],
+        adjacency: &Adjacency,
+    ) -> (Vec<impl PartialEq + std::fmt::Debug + use<F>>, Books) {
+        let mut table = Adjacencies::new(1);
+        let id = table.add(adjacency).unwrap();
+        let reader = table.reader();
+        let (mut cache, mut vector) = (PoolCache::new(pool()), Vector::new(pool()));
+        cache.fill(&mut vector, packets.len());
+        for (lane, (offset, length, flags, bytes)) in packets.iter().enumerate() {
+            let slot = vector.slot_mut(lane);
+            slot.fill(0xaa);
+            let start = usize::from(*offset).saturating_sub(24);
+            let end = slot.len().min(start + bytes.len());
+            slot[start..end].copy_from_slice(&bytes[..end - start]);
+            (vector.offset[lane], vector.length[lane]) = (*offset, *length);
+            vector.flags[lane] = *flags;
+            vector.tx_if[lane] = 99;
+        }
+        let mut books = Books::default();
+        let next = together::<F>(kernel, &mut vector, reader.get(id).unwrap(), &mut books);
+        if let Next::All(next) = next {
+            vector.next[..packets.len()].fill(next);
+        }
+        let lanes = (0..packets.len())
+            .map(|lane| {
+                let columns = [vector.offset[lane], vector.length[lane], vector.next[lane]];
+                let trouble = (vector.next[lane] == TROUBLE).then(|| vector.adjacency[lane]);
+                (columns, vector.tx_if[lane], trouble, frame(&mut vector, lane))
+            })
+            .collect();
+        cache.free_from(&mut vector, 0);
+        (lanes, books)
+    }
+
+    /// The bytes from the frame on: what lies before it is nobody's.
+    fn frame(vector: &mut Vector, lane: usize) -> Vec<u8> {
+        let start = usize::from(vector.offset[lane]);
+        vector.slot_mut(lane).get(start..).unwrap_or(&[]).to_vec()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+        #[test]
+        fn kernels_agree_with_the_reference(packets in packets(), adjacency in adjacencies()) {
+            let best = Kernel::detect();
+            let scalar = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacency);
+            prop_assert_eq!(scalar, outcome::<Ip4>(best, &packets, &adjacency));
+            let scalar = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacency);
+            prop_assert_eq!(scalar, outcome::<Ip6>(best, &packets, &adjacency));
+        }
+    }
+}
