@@ -101,6 +101,29 @@ fn a_bad_change_is_refused_as_a_whole() -> Result<()> {
     story.end()
 }
 
+#[test]
+fn a_refused_change_of_a_port_does_not_interrupt_it() -> Result<()> {
+    let sides = two_sides(&[])?;
+    let story = Story::begin(&sides)?;
+    story.hosts_reach_each_other()?;
+    let (a, b) = (story.host("host-a"), story.host("host-b"));
+    let mut bad = Configuration::new(&sides);
+    bad.interface("host-b")["stoa-interfaces:port"] = json!({ "af-packet": { "device": "gone0" } });
+    // A ping runs over the change: not one is lost.
+    let to = b.address(false)?.to_string();
+    let ping = a.command(stoa_lab::Tool::PING)?;
+    let running = ping.args(["-n", "-i", "0.02", "-c", "150", "-W", "2", &to]).spawn()?;
+    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    for _ in 0..3 {
+        let output = story.router.reload(&bad.json())?;
+        let said = format!("{}{}", output.stdout, output.stderr);
+        assert!(!output.success() && said.contains("gone0"), "{said}");
+    }
+    let (stdout, _, _) = running.finish(Duration::from_secs(20))?;
+    assert!(stdout.contains("150 received"), "{stdout}");
+    story.end()
+}
+
 /// The routes without their counters.
 fn prefixes(routes: &serde_json::Value) -> Vec<String> {
     let text = routes.to_string();

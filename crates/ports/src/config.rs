@@ -42,6 +42,35 @@ impl PortConfig {
             Self::Null(_) => "null",
         }
     }
+
+    /// Whether a port with these settings can only be opened when one with those `others` is
+    /// closed: both want the same device, socket or file for themselves.
+    pub fn excludes(&self, others: &Self) -> bool {
+        match (self, others) {
+            (Self::Memif(one), Self::Memif(other)) => {
+                let are_masters = [one.role, other.role] == [MemifRole::Master; 2];
+                are_masters && (&one.socket, one.id) == (&other.socket, other.id)
+            }
+            (Self::Pcap(one), Self::Pcap(other)) => {
+                one.output.is_some() && one.output == other.output
+            }
+            // A TAP device is there as long as its port.
+            (one, Self::Tap(other)) => one.device() == Some((&other.device, &other.netns)),
+            _ => false,
+        }
+    }
+
+    /// The Linux device and its network namespace.
+    fn device(&self) -> Option<(&String, &Option<String>)> {
+        match self {
+            Self::AfPacket(it) => Some((&it.device, &it.netns)),
+            Self::AfXdp(it) => Some((&it.device, &it.netns)),
+            Self::Auto(it) => Some((&it.device, &it.netns)),
+            Self::Tap(it) => Some((&it.device, &it.netns)),
+            Self::Mirror(it) => Some((&it.device, &it.netns)),
+            Self::Memif(_) | Self::Pcap(_) | Self::Generator(_) | Self::Null(_) => None,
+        }
+    }
 }
 
 /// A network device of this machine, over AF_PACKET.
@@ -282,4 +311,40 @@ pub struct NullConfig {
     pub mtu: u32,
     /// The port's own MAC address. `None`: one made from random.
     pub mac: Option<[u8; 6]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_alone_excludes_another() {
+        let tap = |device: &str, netns: Option<&str>| {
+            let (device, netns) = (device.to_owned(), netns.map(str::to_owned));
+            PortConfig::Tap(TapConfig { device, netns, ..TapConfig::default() })
+        };
+        assert!(tap("one", None).excludes(&tap("one", None)));
+        assert!(!tap("one", None).excludes(&tap("two", None)));
+        assert!(!tap("one", None).excludes(&tap("one", Some("blue"))));
+        let device = AfPacketConfig { device: "one".into(), ..AfPacketConfig::default() };
+        let packet = PortConfig::AfPacket(device);
+        assert!(!packet.excludes(&packet), "two sockets may share a device");
+        assert!(packet.excludes(&tap("one", None)), "which goes with its port");
+        assert!(!tap("one", None).excludes(&packet), "and could not be made");
+        let memif = |role, id| {
+            let socket = "@one".to_owned();
+            PortConfig::Memif(MemifConfig { socket, id, role, ..MemifConfig::default() })
+        };
+        let (master, slave) = (MemifRole::Master, MemifRole::Slave);
+        assert!(memif(master, 1).excludes(&memif(master, 1)));
+        assert!(!memif(master, 1).excludes(&memif(master, 2)));
+        assert!(!memif(slave, 1).excludes(&memif(slave, 1)), "it connects later");
+        let output = |path: Option<&str>| {
+            let output = path.map(PathBuf::from);
+            PortConfig::Pcap(PcapConfig { output, ..PcapConfig::default() })
+        };
+        assert!(output(Some("a")).excludes(&output(Some("a"))));
+        assert!(!output(Some("a")).excludes(&output(Some("b"))));
+        assert!(!output(None).excludes(&output(None)));
+    }
 }

@@ -1,6 +1,6 @@
 //! Applying a wanted state as one transaction: all of it or none of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stoa_api::v1;
@@ -8,7 +8,7 @@ use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
 use super::limits::{Full, Limits};
-use super::plane::{Plane, PortState, StartError};
+use super::plane::{Plane, StartError};
 use super::ports::Open;
 use super::routes::{broadcasts, directed_broadcasts};
 use super::vrfs::Slot;
@@ -39,7 +39,7 @@ impl Refused {
         Self::one(format!("mirror of {name:?}"), error, mend)
     }
 
-    fn port(name: &str, error: &OpenError) -> Self {
+    pub(super) fn port(name: &str, error: &OpenError) -> Self {
         let mend = "Mend the port, or take it out of the configuration.";
         Self::one(format!("port {name:?}"), error, mend)
     }
@@ -169,15 +169,15 @@ impl Plane {
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let mirrors = self.open_mirrors(wanted)?;
-        let spread = std::mem::replace(&mut self.spread, wanted.spread.clone());
-        self.open_added(wanted, &mut applied)?;
+        let (changed, reasons) = self.open_changed(wanted);
+        self.open_added(wanted, reasons, &mut applied)?;
+        self.replace_changed(wanted, changed, &mut applied)?;
         self.set_budgets(&wanted.punts);
         self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);
         self.add_vrfs(wanted).map_err(|full| Refused::full("vrfs", &full))?;
         let refusals = refusals_of(wanted);
         applied.routes_removed = self.remove_stale_routes(wanted, &refusals);
         self.remove_stale_interfaces(wanted);
-        self.reopen_changed(wanted, &spread, &mut applied)?;
         self.close_stale(wanted, &mut applied);
         self.set_interfaces(wanted)?;
         self.publish_interfaces();
@@ -194,10 +194,15 @@ impl Plane {
         Ok(applied)
     }
 
-    /// Opens ports whose names are new: when one fails, nothing was touched.
-    fn open_added(&mut self, wanted: &Wanted, applied: &mut v1::Applied) -> Result<(), Refused> {
+    /// Opens ports whose names are new: when one fails, or there are `reasons` already, nothing
+    /// was touched.
+    fn open_added(
+        &mut self,
+        wanted: &Wanted,
+        mut reasons: Vec<v1::Reason>,
+        applied: &mut v1::Applied,
+    ) -> Result<(), Refused> {
         let mut opened = Vec::new();
-        let mut reasons = Vec::new();
         for (name, config) in &wanted.ports {
             if self.ports.contains_key(name) {
                 continue;
@@ -226,27 +231,6 @@ impl Plane {
         }
         applied.ports_opened += opened.len() as u32;
         self.ports.extend(opened);
-        Ok(())
-    }
-
-    /// Opens ports anew that changed, or were `spread` otherwise; two may want the same device.
-    fn reopen_changed(
-        &mut self,
-        wanted: &Wanted,
-        spread: &BTreeSet<String>,
-        applied: &mut v1::Applied,
-    ) -> Result<(), Refused> {
-        for (name, config) in &wanted.ports {
-            let turned = spread.contains(name) != wanted.spread.contains(name);
-            let changed = |state: &&PortState| turned || state.config != *config;
-            let Some(state) = self.ports.get(name).filter(changed) else { continue };
-            let index = state.interface;
-            self.close_port(name);
-            applied.ports_closed += 1;
-            let opened = self.open_port(config, index);
-            self.ports.insert(name.clone(), opened.map_err(|error| Refused::port(name, &error))?);
-            applied.ports_opened += 1;
-        }
         Ok(())
     }
 

@@ -15,6 +15,7 @@ mod plane;
 mod ports;
 mod punts;
 mod redirects;
+mod reopen;
 mod routes;
 mod service;
 pub mod sight;

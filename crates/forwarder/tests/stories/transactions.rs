@@ -62,17 +62,53 @@ fn one_bad_port_refuses_the_whole() {
     lab.assert_dropped(&[("ip4-blackhole", 1)]);
 }
 
+/// How often ports came up on these wires.
+fn came_up<const N: usize>(lab: &Lab, names: [&str; N]) -> [usize; N] {
+    names.map(|name| lab.wire(name).came_up.load(std::sync::atomic::Ordering::SeqCst))
+}
+
 #[test]
-fn a_port_that_cannot_be_replaced_comes_back() {
+fn a_port_that_cannot_be_replaced_goes_on() {
+    let wires = ["east", "north", "west"];
     let mut lab = Lab::new(&World::three_ports());
-    let mut worse = World::three_ports();
+    // All else of the change is left undone, too: a route, a port that could be replaced, one
+    // that is new, one that goes.
+    let mut worse = World::three_ports().verdict(FAR.0, FAR.1, Verdict::Blackhole);
     worse.0.ports.insert("east".to_owned(), wire::config("ghost", our_mac(2)));
+    worse.0.ports.insert("west".to_owned(), wire::config("west", [2, 0, 0, 0, 0xee, 1]));
+    worse.0.ports.remove("north");
+    worse.0.interfaces.remove("north");
+    let worse = worse.port("ghost", 9);
     for _ in 0..3 {
         let refused = lab.apply(&worse).unwrap_err();
-        assert_eq!(refused.reasons[0].place, "port \"east\"");
+        let places: Vec<_> = refused.reasons.iter().map(|reason| reason.place.as_str()).collect();
+        assert_eq!(places, ["port \"east\"", "port \"ghost\""], "every reason");
         assert_eq!(names(&mut lab), ["east", "north", "west"]);
         assert_flows(&mut lab);
+        assert_eq!(came_up(&lab, wires), [1; 3], "no port was touched");
     }
+}
+
+#[test]
+fn a_port_that_has_its_device_alone_comes_back_at_once() {
+    let wires = ["east", "north", "west"];
+    let mut world = World::three_ports();
+    world.0.ports.insert("east".to_owned(), wire::alone("east", our_mac(2)));
+    let mut lab = Lab::new(&world);
+    let mut worse = world.clone();
+    worse.0.ports.insert("east".to_owned(), wire::alone("ghost", our_mac(2)));
+    worse.0.ports.insert("west".to_owned(), wire::config("west", [2, 0, 0, 0, 0xee, 1]));
+    for round in 2..5 {
+        let refused = lab.apply(&worse).unwrap_err();
+        assert_eq!(refused.reasons[0].place, "port \"east\"");
+        assert_eq!(came_up(&lab, wires), [round, 1, 1], "only the one that had to make room");
+        assert_flows(&mut lab);
+    }
+    // And a good change of it.
+    let mut better = world;
+    better.0.ports.insert("east".to_owned(), wire::alone("east", [2, 0, 0, 0, 0xee, 1]));
+    assert_eq!(lab.apply(&better).unwrap().ports_opened, 1);
+    assert_eq!(came_up(&lab, wires), [5, 1, 1]);
 }
 
 #[test]

@@ -62,12 +62,14 @@ fn a_change_is_refused_and_the_way_back_waits() {
     let refused = lab.apply(&world()).unwrap_err();
     assert_eq!(refused.reasons[0].place, "port \"late\"");
     lab.add_wire("late", Wire::new(1, 1));
-    lab.apply(&world()).expect("it is there");
+    let mut alone = world();
+    alone.0.ports.insert("late".to_owned(), wire::alone("late", our_mac(2)));
+    lab.apply(&alone).expect("it is there");
     lab.settle();
     // The change fails half-way, and what was there before has gone meanwhile.
     lab.remove_wire("late");
     let mut worse = world();
-    worse.0.ports.insert("late".to_owned(), wire::config("ghost", our_mac(2)));
+    worse.0.ports.insert("late".to_owned(), wire::alone("ghost", our_mac(2)));
     assert!(lab.apply(&worse).is_err());
     lab.settle();
     assert!(interface(&mut lab, "late").detail.contains("no device late"));

@@ -23,6 +23,8 @@ pub struct Wire {
     pub is_up: AtomicBool,
     /// Bytes of an IP packet that the link carries.
     pub mtu: AtomicU32,
+    /// How often a port came up on it.
+    pub came_up: AtomicUsize,
 }
 
 struct Inbox {
@@ -48,6 +50,7 @@ impl Wire {
             takes: AtomicUsize::new(usize::MAX),
             is_up: AtomicBool::new(true),
             mtu: AtomicU32::new(1500),
+            came_up: AtomicUsize::new(0),
         })
     }
 
@@ -80,6 +83,16 @@ pub type Wires = Arc<Mutex<BTreeMap<String, Arc<Wire>>>>;
 pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
     PortConfig::Pcap(PcapConfig {
         input: Some(name.into()),
+        mac: Some(mac),
+        ..PcapConfig::default()
+    })
+}
+
+/// The same for a wire that one port has at a time.
+pub fn alone(name: &str, mac: [u8; 6]) -> PortConfig {
+    PortConfig::Pcap(PcapConfig {
+        input: Some(name.into()),
+        output: Some("alone".into()),
         mac: Some(mac),
         ..PcapConfig::default()
     })
@@ -137,6 +150,7 @@ impl Port for WirePort {
         if !is_up {
             return vec![PortEvent::Down("unplugged".to_owned())];
         }
+        self.wire.came_up.fetch_add(1, Ordering::SeqCst);
         let rx = |queue| Box::new(Rx { wire: self.wire.clone(), queue }) as Box<dyn RxQueue>;
         let tx = |_| Box::new(Tx { wire: self.wire.clone() }) as Box<dyn TxQueue>;
         let rx = (0..self.wire.inboxes.len()).map(rx).collect();
