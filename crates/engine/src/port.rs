@@ -5,7 +5,7 @@ use std::ops::{AddAssign, Range};
 use std::os::fd::BorrowedFd;
 
 use crate::pool::PoolCache;
-use crate::vector::Vector;
+use crate::vector::{Vector, flags};
 
 /// A receive queue; belongs to one worker at a time.
 pub trait RxQueue: Send {
@@ -49,7 +49,7 @@ pub trait TxQueue: Send {
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
 
     /// What a device behind the port refused for good of the lanes that
-    /// [`Self::transmit`] ever took, since this was last asked; the worker asks after
+    /// [`Self::transmit`] ever took ([`Refused::add`] for those of the burst), since this was last asked; the worker asks after
     /// each `transmit` and counts it as dropped, what exceeds the burst with the next
     /// ones. Drivers whose peer takes every frame leave it as it is.
     fn refused(&mut self) -> Refused {
@@ -67,9 +67,11 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Adds `lanes` of a vector.
-    pub fn add(&mut self, vector: &Vector, lanes: Range<usize>) {
+    /// Adds `lanes` of a vector, and marks them, so that a trace and a capture tell them from
+    /// those that were sent.
+    pub fn add(&mut self, vector: &mut Vector, lanes: Range<usize>) {
         self.packets += lanes.len() as u64;
+        vector.flags[lanes.clone()].iter_mut().for_each(|flags| *flags |= flags::REFUSED);
         self.bytes += vector.length[lanes].iter().map(|length| u64::from(*length)).sum::<u64>();
     }
 

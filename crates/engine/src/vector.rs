@@ -25,6 +25,8 @@ pub mod flags {
     /// We made this packet: its TTL is not ours to decrement, and a failure is
     /// not answered by ICMP.
     pub const OWN: u16 = 2;
+    /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
+    pub const REFUSED: u16 = 0x4000;
     /// The packet is traced: see [`crate::sight::trace`].
     pub const TRACED: u16 = 0x8000;
 }

@@ -91,8 +91,10 @@ impl Tap {
         }
         let now = clock::tsc();
         for lane in 0..taken {
+            let is_sent = vector.flags[lane] & flags::REFUSED == 0;
             // A driver that keeps the buffer takes the bytes along.
-            if vector.buffers()[lane] != NONE && self.selection.takes(vector.bytes(lane)) {
+            if is_sent && vector.buffers()[lane] != NONE && self.selection.takes(vector.bytes(lane))
+            {
                 self.write(vector.bytes(lane), (Direction::Tx, at), (0, false), now);
             }
         }
@@ -104,11 +106,12 @@ impl Tap {
         (taken, reason): (usize, Reason),
         (interface, base): (u32, u32),
     ) {
-        if !self.wants(Direction::Drop) || taken >= vector.len() {
+        if !self.wants(Direction::Drop) {
             return;
         }
         let now = clock::tsc();
-        for lane in taken..vector.len() {
+        for lane in 0..vector.len() {
+            let Some(reason) = super::unsent(vector, lane, (taken, reason)) else { continue };
             let is_meant = [interface, base, vector.rx_if[lane]].map(|at| self.selection.has(at));
             let is_there = vector.buffers()[lane] != NONE;
             if is_there && is_meant.contains(&true) && self.selection.takes(vector.bytes(lane)) {

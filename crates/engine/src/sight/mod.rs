@@ -171,7 +171,8 @@ impl Sight {
         let _ = vector.advance(lane, front);
     }
 
-    /// A port took the first `taken` lanes and left the rest for `reason`.
+    /// A port took the first `taken` lanes and left the rest for `reason`. Of those that it took,
+    /// its device refused the marked ones; what it refuses later counts as sent here.
     #[inline(always)]
     pub(crate) fn sent(
         &mut self,
@@ -201,9 +202,20 @@ impl Sight {
         let Some(tracer) = self.tracer.as_mut().filter(|_| self.is_hot) else { return };
         let now = clock::tsc();
         for lane in 0..vector.len() {
-            let event =
-                if lane < taken { Event::Sent } else { Event::Dropped { reason: reason.0 } };
+            let event = match unsent(vector, lane, (taken, reason)) {
+                Some(reason) => Event::Dropped { reason: reason.0 },
+                None => Event::Sent,
+            };
             tracer.lane(vector, lane, event, now);
         }
+    }
+}
+
+/// Why a lane was not sent; `None`: it was.
+fn unsent(vector: &Vector, lane: usize, (taken, reason): (usize, Reason)) -> Option<Reason> {
+    match vector.flags[lane] & flags::REFUSED {
+        _ if lane >= taken => Some(reason),
+        0 => None,
+        _ => Some(crate::drops::TX_REFUSED),
     }
 }

@@ -113,6 +113,21 @@ fn a_port_that_takes_no_more_shows_its_drops() {
 }
 
 #[test]
+fn a_frame_that_the_device_refuses_is_captured_as_a_drop() {
+    let mut lab = Lab::new(&World::three_ports());
+    let mut all = lab.capture("east", &[Way::Tx, Way::Drop]);
+    let mut sent = lab.capture("east", &[Way::Tx]);
+    lab.wire("east").longest.store(200, std::sync::atomic::Ordering::SeqCst);
+    let [short, long] =
+        [10, 300].map(|length| packet_from(1, &udp(host4(1), host4(2), &vec![7; length])));
+    lab.send("west", [short.clone(), long, short]);
+    let mut drops: Vec<_> = all.read().frames.into_iter().map(|frame| frame.drop).collect();
+    drops.sort();
+    assert_eq!(drops, ["", "", "tx-refused"]);
+    assert_eq!(sent.read().frames.len(), 2);
+}
+
+#[test]
 fn what_finds_no_room_is_missed_and_forwarded() {
     let mut lab = Lab::new(&World::three_ports());
     let mut reader = lab.capture("west", &[Way::Rx]);

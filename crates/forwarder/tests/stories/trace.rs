@@ -105,6 +105,25 @@ fn a_dropped_packet_says_why() {
 }
 
 #[test]
+fn a_frame_that_the_device_refuses_was_not_sent() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.wire("east").longest.store(200, std::sync::atomic::Ordering::SeqCst);
+    lab.trace("west", 3);
+    let [short, long] =
+        [10, 300].map(|length| packet_from(1, &udp(host4(1), host4(2), &vec![7; length])));
+    lab.send("west", [short.clone(), long, short]);
+    let packets = lab.traced();
+    let outcomes: Vec<_> = packets.iter().map(|packet| packet.outcome.as_str()).collect();
+    let refused =
+        "dropped, tx-refused: the device refused the frame: longer than its MTU, or malformed";
+    assert_eq!(outcomes, ["sent on east", refused, "sent on east"]);
+    let last = packets[1].steps.last().expect("a step");
+    assert_eq!((last.node.as_str(), last.drop.as_str()), ("port-output", "tx-refused"));
+    assert_eq!(lab.take("east").len(), 2);
+    lab.assert_dropped(&[("tx-refused", 1)]);
+}
+
+#[test]
 fn an_answered_packet_goes_on_as_its_answer() {
     let mut lab = Lab::new(&World::three_ports());
     lab.trace("west", 10);

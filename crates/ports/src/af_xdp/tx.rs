@@ -82,17 +82,22 @@ impl Sender {
         }
     }
 
-    /// Calls the kernel for what waits in the ring, when it wants to be called.
+    /// Calls the kernel for what waits in the ring, when it wants to be called; of `vector` is
+    /// what stands from `first` on.
     #[inline]
-    fn push(&mut self) {
+    fn push(&mut self, vector: &mut Vector, first: u32) {
         if self.on_demand && !self.tx.wants_call() {
             return;
         }
         let Self { socket, refused, shared, .. } = self;
-        socket.push(|_, frame| {
-            refused.packets += 1;
-            refused.bytes += u64::from(frame.bytes);
+        let burst = socket.outlet.given().wrapping_sub(first);
+        socket.push(|place, frame| {
             shared.refuse(1);
+            if place.wrapping_sub(first) < burst {
+                return refused.add(vector, frame.lane.into()..usize::from(frame.lane) + 1);
+            }
+            // Of an earlier burst.
+            *refused += Refused { packets: 1, bytes: frame.bytes.into() };
         });
     }
 }
@@ -122,6 +127,7 @@ impl TxQueue for Sender {
             }
             lane += 1;
         }
+        let first = self.socket.outlet.given();
         if placed > 0 {
             self.tx.offer(placed);
             self.socket.outlet.give(placed);
@@ -130,7 +136,7 @@ impl TxQueue for Sender {
             self.socket.outlet.set_stuck(true);
         } else {
             if self.socket.outlet.waiting() > 0 {
-                self.push();
+                self.push(vector, first);
             }
             self.socket.outlet.release();
         }

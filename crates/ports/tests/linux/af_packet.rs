@@ -210,6 +210,7 @@ fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
     let cut = plain(4, &[], 10);
     let frames = [plain(1, &[], 60), plain(2, &[], 2000), plain(3, &[], 60), cut];
     assert_eq!(near.send(&frames), 4);
+    assert_eq!(near.marked, [1, 3]);
     assert_eq!(near.queues.tx[0].refused(), Refused { packets: 2, bytes: 2010 });
     assert_eq!(near.queues.tx[0].refused(), Refused::default(), "told once");
     let got = far.receive(2, is_plain);

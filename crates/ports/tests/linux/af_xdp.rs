@@ -243,6 +243,7 @@ fn what_the_device_does_not_take_is_told() {
     let mut far = Side::open(&config(&spaces[1], "far0"));
     let frames = [plain(1, &[], 60), plain(2, &[], 2000), plain(3, &[], 60), plain(4, &[], 10)];
     assert_eq!(near.send(&frames), 4);
+    assert_eq!(near.marked, [1, 3]);
     assert_eq!(near.queues.tx[0].refused(), Refused { packets: 2, bytes: 2010 });
     assert_eq!(near.queues.tx[0].refused(), Refused::default(), "told once");
     assert_eq!(far.receive(2, is_plain), [frames[0].clone(), frames[2].clone()]);
@@ -270,6 +271,9 @@ fn what_the_kernel_refuses_later_is_told_in_full() {
     });
     assert_eq!(near.send(&frames), 250);
     let mut told = near.queues.tx[0].refused();
+    let long = (0..250).filter(|number| is_long(*number)).map(|number| number as usize);
+    let seen: Vec<_> = long.take(told.packets as usize).collect();
+    assert_eq!(near.marked, seen, "those that were refused within the call");
     assert!((1..all.packets).contains(&told.packets), "{told:?}");
     // The receiving half goes on where the sending one has stopped.
     assert_eq!(near.queues.rx[0].doze(), stoa_engine::Doze::After(50));

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use stoa_engine::pool::HugePages;
+use stoa_engine::vector::flags;
 use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, Vector};
 use stoa_lab::Namespace;
 use stoa_ports::PortConfig;
@@ -45,6 +46,8 @@ pub struct Side {
     pub port: Box<dyn Port>,
     pub queues: Queues,
     pub pool: PoolCache,
+    /// Frames of the last [`Self::send`] that were marked as refused, by number.
+    pub marked: Vec<usize>,
     vector: Box<Vector>,
 }
 
@@ -54,7 +57,8 @@ impl Side {
         let pool = Pool::leak(8192, HugePages::Never).expect("memory");
         let port = stoa_ports::open(config, pool).expect("a port");
         let (pool, vector) = (PoolCache::new(pool), Vector::new(pool));
-        let mut side = Self { port, queues: Queues::default(), pool, vector };
+        let (queues, marked) = Default::default();
+        let mut side = Self { port, queues, pool, marked, vector };
         side.until_up();
         side
     }
@@ -92,13 +96,17 @@ impl Side {
     /// Sends frames by the first queue and returns how many were taken.
     pub fn send(&mut self, frames: &[Vec<u8>]) -> usize {
         let mut taken = 0;
+        self.marked.clear();
         for burst in frames.chunks(stoa_engine::VECTOR) {
             for frame in burst {
                 let mut packet = self.pool.packet().expect("a buffer");
                 assert!(packet.set_bytes(frame));
                 self.vector.push(packet).expect("room");
             }
+            let before = taken;
             taken += self.queues.tx[0].transmit(&mut self.vector, &mut self.pool);
+            let is_marked = |lane: &usize| self.vector.flags[*lane] & flags::REFUSED != 0;
+            self.marked.extend((0..burst.len()).filter(is_marked).map(|lane| before + lane));
             self.pool.free_from(&mut self.vector, 0);
         }
         taken

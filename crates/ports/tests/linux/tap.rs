@@ -60,6 +60,7 @@ fn a_frame_that_the_device_refuses_is_told_and_does_not_stop_the_next() {
     let mut linux = Side::open(&af_packet::config(&near, "tap0"));
     let frames = [plain(1, &[], 10), plain(2, &[], 60)];
     assert_eq!(side.send(&frames), 2);
+    assert_eq!(side.marked, [0]);
     assert_eq!(side.queues.tx[0].refused(), Refused { packets: 1, bytes: 10 });
     assert_eq!(side.queues.tx[0].refused(), Refused::default(), "told once");
     assert_eq!(linux.receive(1, is_plain), frames[1..]);

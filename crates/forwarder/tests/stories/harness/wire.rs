@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
-use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, RxQueue, TxQueue, Vector};
+use stoa_engine::{
+    Doze, Pool, PoolCache, Port, PortEvent, Queues, Refused, RxQueue, TxQueue, Vector,
+};
 use stoa_forwarder::control::Open;
 use stoa_ports::{OpenError, PcapConfig, PortConfig};
 
@@ -23,6 +25,8 @@ pub struct Wire {
     pub is_up: AtomicBool,
     /// Bytes of an IP packet that the link carries.
     pub mtu: AtomicU32,
+    /// Bytes of the longest frame that the device does not refuse.
+    pub longest: AtomicUsize,
     /// How often a port came up on it.
     pub came_up: AtomicUsize,
 }
@@ -50,6 +54,7 @@ impl Wire {
             takes: AtomicUsize::new(usize::MAX),
             is_up: AtomicBool::new(true),
             mtu: AtomicU32::new(1500),
+            longest: AtomicUsize::new(usize::MAX),
             came_up: AtomicUsize::new(0),
         })
     }
@@ -152,7 +157,10 @@ impl Port for WirePort {
         }
         self.wire.came_up.fetch_add(1, Ordering::SeqCst);
         let rx = |queue| Box::new(Rx { wire: self.wire.clone(), queue }) as Box<dyn RxQueue>;
-        let tx = |_| Box::new(Tx { wire: self.wire.clone() }) as Box<dyn TxQueue>;
+        let tx = |_| {
+            Box::new(Tx { wire: self.wire.clone(), refused: Refused::default() })
+                as Box<dyn TxQueue>
+        };
         let rx = (0..self.wire.inboxes.len()).map(rx).collect();
         vec![PortEvent::Up(Queues { rx, tx: (0..self.wire.tx_queues).map(tx).collect() })]
     }
@@ -196,13 +204,23 @@ impl RxQueue for Rx {
 
 struct Tx {
     wire: Arc<Wire>,
+    refused: Refused,
 }
 
 impl TxQueue for Tx {
     fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
         let takes = self.wire.takes.load(Ordering::SeqCst).min(vector.len());
-        let frames = (0..takes).map(|lane| vector.bytes(lane).to_vec());
-        locked(&self.wire.outbox).extend(frames);
+        let longest = self.wire.longest.load(Ordering::SeqCst);
+        for lane in 0..takes {
+            match vector.bytes(lane) {
+                frame if frame.len() <= longest => locked(&self.wire.outbox).push(frame.to_vec()),
+                _ => self.refused.add(vector, lane..lane + 1),
+            }
+        }
         takes
+    }
+
+    fn refused(&mut self) -> Refused {
+        std::mem::take(&mut self.refused)
     }
 }
