@@ -37,53 +37,82 @@ impl Figures {
 /// The limits of one class.
 struct ClassLimits {
     interface: SharedLimit,
+    /// What an interface may send and still count as quiet: [`QUIET`] of its rate.
+    quiet: SharedLimit,
+    /// How far interfaces may draw on the total that are not quiet: down to its reserve.
     total: SharedLimit,
+    /// How far quiet interfaces may: to the ground.
+    reserve: SharedLimit,
     all: SharedBucket,
 }
 
+impl ClassLimits {
+    fn new(limit: Limit) -> Self {
+        let closed = || SharedLimit::new(0, 0, 1);
+        let all = SharedBucket::default();
+        let limits = Self {
+            interface: closed(),
+            quiet: closed(),
+            total: closed(),
+            reserve: closed(),
+            all,
+        };
+        limits.set(limit);
+        limits
+    }
+
+    fn set(&self, limit: Limit) {
+        let hz = clock::tsc_hz();
+        let tenth = |of: u32| u64::from(if of == 0 { 0 } else { (of / QUIET).max(1) });
+        let at_once = u64::from(limit.total / 10).max(limit.burst.into());
+        self.interface.set(limit.rate.into(), limit.burst.into(), hz);
+        self.quiet.set(tenth(limit.rate), tenth(limit.burst), hz);
+        self.total.set(limit.total.into(), at_once, hz);
+        self.reserve.set(limit.total.into(), at_once * 2, hz);
+    }
+}
+
+/// An interface is quiet while it sends less than one part in so many of what it may.
+const QUIET: u32 = 10;
+
 /// The budgets of all classes and interfaces.
+///
+/// An interface first draws on its own bucket and then on that of all interfaces, whose lower half is a
+/// reserve for quiet ones: however many ports are flooded, a port within a tenth of
+/// its rate finds room, and the sum of all still never exceeds the total.
 pub struct Budgets {
     limits: Box<[ClassLimits]>,
     /// By interface and class.
     buckets: Box<[SharedBucket]>,
+    /// The same: what is left before an interface is quiet no more.
+    quiet: Box<[SharedBucket]>,
     /// By worker; then by interface and class.
     tallies: Box<[Box<[Tally]>]>,
-}
-
-/// The share of a class's total that may come at once: a tenth of a second of it.
-fn burst_of_total(limit: Limit) -> u64 {
-    u64::from(limit.total / 10).max(limit.burst.into())
 }
 
 impl Budgets {
     /// Full budgets with the usual limits, for so many workers. Cells take no memory
     /// until their interface sees a packet; `None`: no address space.
     pub fn new(workers: usize) -> Option<Self> {
-        let hz = clock::tsc_hz();
-        let limits = |class: Class| {
-            let limit = class.usual_limit();
-            ClassLimits {
-                interface: SharedLimit::new(limit.rate.into(), limit.burst.into(), hz),
-                total: SharedLimit::new(limit.total.into(), burst_of_total(limit), hz),
-                all: SharedBucket::default(),
-            }
-        };
         let tallies = || Tally::new_vec_zeroed(INTERFACES * CLASSES).ok().map(Vec::into);
         Some(Self {
-            limits: Class::ALL.map(limits).into(),
+            limits: Class::ALL.map(|class| ClassLimits::new(class.usual_limit())).into(),
             buckets: buckets(INTERFACES * CLASSES)?,
+            quiet: buckets(INTERFACES * CLASSES)?,
             tallies: (0..workers).map(|_| tallies()).collect::<Option<_>>()?,
         })
     }
 
     /// Changes the limit of a class; only the main thread calls this.
     pub fn set(&self, class: Class, limit: Limit) {
-        let hz = clock::tsc_hz();
         let limits = &self.limits[class as usize];
-        limits.interface.set(limit.rate.into(), limit.burst.into(), hz);
-        limits.total.set(limit.total.into(), burst_of_total(limit), hz);
+        limits.set(limit);
         limits.all.fill();
-        self.buckets.iter().skip(class as usize).step_by(CLASSES).for_each(SharedBucket::fill);
+        let all = self.buckets.iter().zip(&self.quiet).skip(class as usize).step_by(CLASSES);
+        all.for_each(|(bucket, quiet)| {
+            bucket.fill();
+            quiet.fill();
+        });
     }
 
     fn at(class: Class, interface: u32) -> usize {
@@ -92,8 +121,12 @@ impl Budgets {
 
     fn allows(&self, class: Class, interface: u32, now: u64) -> bool {
         let limits = &self.limits[class as usize];
-        self.buckets[Self::at(class, interface)].take(&limits.interface, now)
-            && limits.all.take(&limits.total, now)
+        let at = Self::at(class, interface);
+        if !self.buckets[at].take(&limits.interface, now) {
+            return false;
+        }
+        let is_quiet = self.quiet[at].take(&limits.quiet, now);
+        limits.all.take(if is_quiet { &limits.reserve } else { &limits.total }, now)
     }
 
     /// Takes one packet of a class that `interface` received out of the budget, and
@@ -152,5 +185,29 @@ mod tests {
         assert_eq!(took(Class::Nd, 1), 50);
         budgets.set(Class::Arp, Limit { rate: 1, burst: 4, total: 100 });
         assert_eq!((took(Class::Arp, 1), took(Class::Arp, 2)), (4, 4));
+    }
+
+    /// Ports that are flooded far beyond their rates share what all together may have; one that asks
+    /// now and then always finds room, and the total holds.
+    #[test]
+    fn flooded_ports_take_nothing_from_a_quiet_one() {
+        let budgets = Budgets::new(1).unwrap();
+        let limit = Limit { rate: 1000, burst: 256, total: 5000 };
+        budgets.set(Class::Arp, limit);
+        let (hz, start, seconds) = (clock::tsc_hz(), clock::tsc(), 10);
+        let (mut flooded, mut quiet) = (0, 0);
+        let steps = seconds * 1000;
+        for step in 0..steps {
+            let now = start + step * hz / 1000;
+            // 20,000 a second on each of nine ports, 50 a second on the tenth.
+            let of = |port| (0..20).filter(|_| budgets.allows(Class::Arp, port, now)).count() as u64;
+            flooded += (1..10).map(of).sum::<u64>();
+            quiet += u64::from(step % 20 == 0 && budgets.allows(Class::Arp, 10, now));
+        }
+        assert_eq!(quiet, steps / 20, "the quiet port loses nothing");
+        let bound = u64::from(limit.total) * seconds + 2 * u64::from(limit.total / 10);
+        let all = flooded + quiet;
+        assert!(all <= bound + bound / 100, "{all} is more than {bound}");
+        assert!(all >= u64::from(limit.total) * seconds * 9 / 10, "{all}: nothing is wasted");
     }
 }
