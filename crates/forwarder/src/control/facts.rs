@@ -303,7 +303,7 @@ impl Plane {
 
     /// Whether every next hop of routes is resolved: for benches and tests.
     pub fn is_resolved(&self) -> bool {
-        self.cache.iter().all(|(_, entry)| {
+        self.cache.each().all(|(_, entry)| {
             let adjacency = self.fib.adjacency(entry.adjacency);
             adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Complete)
         })

@@ -38,7 +38,7 @@ impl Plane {
             |(key, entry): &(&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
                 entry.adjacency == packet.adjacency && key.0 == packet.rx_if
             };
-        let (key, entry) = self.cache.iter().find(is_it)?;
+        let (key, entry) = self.cache.each().find(is_it)?;
         Some((key.1, entry.state.is_resolved().then_some(Mac(entry.mac))))
     }
 

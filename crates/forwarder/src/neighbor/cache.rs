@@ -37,6 +37,8 @@ pub struct Cache {
     serials: HashMap<u32, Key>,
     last_serial: u32,
     census: Census,
+    /// Unresolved neighbours and others that made room for a new one.
+    pushed_out: (u64, u64),
     /// How long an answer is trusted, and when that is chosen anew.
     reachable: (Millis, Millis),
 }
@@ -54,6 +56,7 @@ impl Cache {
             serials: HashMap::new(),
             last_serial: 0,
             census: Census::new(limit),
+            pushed_out: (0, 0),
             reachable: (reachable_time(0), CHOOSE_MS),
         }
     }
@@ -73,6 +76,12 @@ impl Cache {
         &self.census
     }
 
+    /// Neighbours that made room for a new one since the start: because too many were unresolved,
+    /// and because there were too many.
+    pub fn pushed_out(&self) -> (u64, u64) {
+        self.pushed_out
+    }
+
     /// Milliseconds for which an answer is trusted now.
     pub fn reachable_ms(&self) -> Millis {
         self.reachable.0
@@ -81,6 +90,11 @@ impl Cache {
     /// All neighbours in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter().collect::<BTreeMap<_, _>>().into_iter()
+    }
+
+    /// All neighbours in no order: for searches.
+    pub fn each(&self) -> impl Iterator<Item = (&Key, &Entry)> {
+        self.entries.iter()
     }
 
     /// One neighbour.
@@ -117,7 +131,10 @@ impl Cache {
         };
         let first = self.census.first(&shortage, may_go);
         let idle = || self.idle(shortage.side).filter(|_| !shortage.unresolved_only);
-        first.or_else(idle).map_or(Place::Nowhere, Place::Of)
+        let Some(victim) = first.or_else(idle) else { return Place::Nowhere };
+        let (unresolved, others) = &mut self.pushed_out;
+        *if shortage.unresolved_only { unresolved } else { others } += 1;
+        Place::Of(victim)
     }
 
     /// The neighbour of an interface and family that nobody has used for longest. Looks

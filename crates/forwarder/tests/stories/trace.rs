@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use stoa_api::v1;
+use stoa_forwarder::control::Limits;
 use stoa_wire::{ipv4, protocol};
 
 use crate::harness::*;
@@ -232,4 +233,25 @@ fn more_steps_than_fit_are_counted() {
     assert_eq!((reply.taken, reply.packets.len()), (1000, 3));
     assert_eq!(reply.packets[2].number, 1000);
     assert_eq!(reply.steps_lost, 0, "five steps each fit");
+    let all = lab.traced();
+    assert_eq!(all[997..], reply.packets, "the newest are told as among all of them");
+}
+
+/// Each says its own next hop, however many there are.
+#[test]
+fn many_neighbours_are_told_apart() {
+    let far = |at: u16| std::net::Ipv4Addr::from(0x0a00_0200 + 16 + u32::from(at));
+    let mut world = World::three_ports();
+    for at in 0..200 {
+        world.0.neighbors.insert(("east".to_owned(), far(at).into()), host_mac(2));
+    }
+    let limits = Limits { neighbors: 1024, ..LIMITS };
+    let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
+    lab.trace("west", 200);
+    lab.send("west", (0..200).map(|at| packet_from(1, &udp(host4(1), far(at), b""))));
+    let packets = lab.traced();
+    assert_eq!(packets.len(), 200);
+    for (at, packet) in (0..).zip(&packets) {
+        assert_eq!(packet.steps[2].adjacency, format!("{} on east", far(at)));
+    }
 }

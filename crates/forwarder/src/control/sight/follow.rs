@@ -1,7 +1,7 @@
 //! From steps of all workers to packets: which step belongs to which packet, and what
 //! each says, in words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use stoa_api::v1;
 use stoa_engine::graph::OUTPUT;
@@ -73,51 +73,106 @@ impl Path {
     }
 }
 
-impl Plane {
-    /// Puts steps, in the order of time, together by packets.
-    pub(super) fn follow(&self, steps: &[Step]) -> Vec<v1::TracedPacket> {
-        let mut paths: Vec<Path> = Vec::new();
-        let mut by_buffer: HashMap<u32, usize> = HashMap::new();
-        for (at, record) in steps {
-            let made_from = match record.event {
+/// Which packets steps are of.
+struct Sorted {
+    /// Of each step the number of its packet, from 1. `None`: the packet's beginning was lost, or
+    /// it is of an earlier trace.
+    packets: Vec<Option<u32>>,
+    /// Of each packet the number of the one that it was made from; 0: it was received.
+    parents: Vec<u32>,
+}
+
+impl Sorted {
+    fn new(steps: &[Step]) -> Self {
+        let mut parents = Vec::new();
+        let mut by_buffer: HashMap<u32, u32> = HashMap::new();
+        let packet = |(_, record): &Step| {
+            let parent = match record.event {
                 Event::Received { .. } => Some(0),
-                Event::Made { from } => {
-                    by_buffer.get(&from).map(|parent| paths[*parent].packet.number)
-                }
+                Event::Made { from } => by_buffer.get(&from).copied(),
                 _ => None,
             };
-            if let Some(made_from) = made_from {
-                by_buffer.insert(record.buffer, paths.len());
-                let number = paths.len() as u32 + 1;
-                let interface = self.name_of(record.rx_if);
-                let packet = v1::TracedPacket {
-                    number,
-                    unix_ns: *at,
-                    interface,
-                    made_from,
-                    ..Default::default()
-                };
-                if let Some(parent) = (made_from as usize).checked_sub(1) {
-                    paths[parent].made(number);
-                }
-                let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
-                let (offset, flags) = (record.offset, record.flags);
-                paths.push(Path { packet, start, offset, flags });
+            if let Some(parent) = parent {
+                parents.push(parent);
+                by_buffer.insert(record.buffer, parents.len() as u32);
             }
-            // A step of a packet whose beginning was lost, or of an earlier trace.
-            let Some(path) = by_buffer.get(&record.buffer).map(|at| &mut paths[*at]) else {
-                continue;
-            };
-            self.add_step(path, *at, record);
+            let packet = by_buffer.get(&record.buffer).copied();
             if matches!(record.event, Event::Sent | Event::Dropped { .. })
                 || matches!(record.event, Event::Passed { next, .. } if next & DROP != 0)
             {
                 by_buffer.remove(&record.buffer);
             }
+            packet
+        };
+        Self { packets: steps.iter().map(packet).collect(), parents }
+    }
+}
+
+impl Plane {
+    /// Puts steps, in the order of time, together by packets: the newest `max` of them. Words are made
+    /// for those alone.
+    pub(super) fn follow(&self, steps: &[Step], max: usize) -> Vec<v1::TracedPacket> {
+        let Sorted { packets, parents } = Sorted::new(steps);
+        let left_out = parents.len().saturating_sub(max) as u32;
+        let kept = steps.iter().zip(&packets).filter_map(|((at, record), packet)| {
+            let place = packet.and_then(|number| number.checked_sub(left_out + 1));
+            place.map(|place| (*at, record, place as usize))
+        });
+        let ways = self.ways(kept.clone().map(|(_, record, _)| record.adjacency).collect());
+        let teller = Teller { plane: self, ways };
+        let mut paths: Vec<Path> = Vec::new();
+        for (at, record, place) in kept {
+            if place == paths.len() {
+                let number = left_out + place as u32 + 1;
+                let made_from = parents[number as usize - 1];
+                let interface = self.name_of(record.rx_if);
+                let packet = v1::TracedPacket {
+                    number,
+                    unix_ns: at,
+                    interface,
+                    made_from,
+                    ..Default::default()
+                };
+                if let Some(parent) = made_from.checked_sub(left_out + 1) {
+                    paths[parent as usize].made(number);
+                }
+                let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
+                let (offset, flags) = (record.offset, record.flags);
+                paths.push(Path { packet, start, offset, flags });
+            }
+            teller.add_step(&mut paths[place], at, record);
         }
         paths.into_iter().map(Path::done).collect()
     }
 
+    /// Next hops and interfaces of adjacencies, in words: one look through the tables for all.
+    fn ways(&self, asked: HashSet<u32>) -> HashMap<u32, String> {
+        let mut ways = HashMap::new();
+        for state in self.interfaces.iter().flatten() {
+            for glean in [state.gleans.0, state.gleans.1] {
+                if asked.contains(&glean) {
+                    ways.insert(glean, format!("connected network on {}", state.name));
+                }
+            }
+        }
+        for ((interface, address), entry) in self.cache.each() {
+            if asked.contains(&entry.adjacency) {
+                let name = self.name_of(*interface);
+                ways.insert(entry.adjacency, format!("{address} on {name}"));
+            }
+        }
+        ways
+    }
+}
+
+/// Who says what steps mean.
+struct Teller<'a> {
+    plane: &'a Plane,
+    /// Adjacencies in words.
+    ways: HashMap<u32, String>,
+}
+
+impl Teller<'_> {
     /// Adds one step and what it means for the packet.
     fn add_step(&self, path: &mut Path, at: u64, record: &Record) {
         let mut step = v1::TraceStep {
@@ -125,7 +180,7 @@ impl Plane {
             after_ns: at.saturating_sub(path.packet.unix_ns),
             length: record.length.into(),
             head: record.bytes().to_vec(),
-            rx_interface: self.name_of(record.rx_if),
+            rx_interface: self.plane.name_of(record.rx_if),
             ..Default::default()
         };
         let was_own = path.flags & flags::OWN != 0;
@@ -162,7 +217,7 @@ impl Plane {
             Event::Received { input } => {
                 step.node = node_name(input).to_owned();
                 step.next = crate::nodes::ENTRY.to_owned();
-                step.what = format!("received on {}", self.name_of(record.rx_if));
+                step.what = format!("received on {}", self.plane.name_of(record.rx_if));
             }
             Event::Passed { node, next } => self.passed(path, step, record, (node, next)),
             Event::Punted { cause } => {
@@ -179,11 +234,11 @@ impl Plane {
                 step.node = waits_at.clone();
                 step.next = waits_at;
                 step.what = format!("handed to worker {to}");
-                step.tx_interface = self.name_of(record.tx_if);
+                step.tx_interface = self.plane.name_of(record.tx_if);
             }
             Event::Sent => {
                 step.node = OUTPUT.to_owned();
-                step.tx_interface = self.name_of(record.tx_if);
+                step.tx_interface = self.plane.name_of(record.tx_if);
                 step.what = format!("sent on {}", step.tx_interface);
                 path.start = Start::Ethernet;
             }
@@ -233,20 +288,9 @@ impl Plane {
             step.what = format!("to {edge}, {}: {}", sentence.0, sentence.1);
         }
         if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
-            step.adjacency = self.adjacency_words(record.adjacency);
-            step.tx_interface = self.name_of(record.tx_if);
+            step.adjacency = self.ways.get(&record.adjacency).cloned().unwrap_or_default();
+            step.tx_interface = self.plane.name_of(record.tx_if);
         }
-    }
-
-    /// Next hop and interface of an adjacency.
-    fn adjacency_words(&self, adjacency: u32) -> String {
-        let neighbor = self.cache.iter().find(|(_, entry)| entry.adjacency == adjacency);
-        if let Some(((interface, address), _)) = neighbor {
-            return format!("{address} on {}", self.name_of(*interface));
-        }
-        let is_glean = |gleans: (u32, u32)| gleans.0 == adjacency || gleans.1 == adjacency;
-        let glean = self.interfaces.iter().flatten().find(|state| is_glean(state.gleans));
-        glean.map(|state| format!("connected network on {}", state.name)).unwrap_or_default()
     }
 }
 

@@ -148,9 +148,8 @@ impl Plane {
         // Workers write side by side: one order for all.
         trace.steps.sort_by_key(|(at, _)| *at);
         let Some(trace) = &self.watched.trace else { return v1::GetTraceReply::default() };
-        let mut packets = self.follow(&trace.steps);
         let max = if max == 0 { usize::MAX } else { max as usize };
-        packets.drain(..packets.len().saturating_sub(max));
+        let packets = self.follow(&trace.steps, max);
         v1::GetTraceReply {
             interface: trace.interface.clone(),
             expression: trace.expression.clone(),
