@@ -102,8 +102,12 @@ pub struct LoopCounters {
     pub sleeps: Counter,
     /// Buffers in the worker's own cache.
     pub cached: Counter,
-    /// Times that no buffer was free.
+    /// Times that no plain buffer was free.
     pub exhausted: Counter,
+    /// Times that no jumbo buffer was free.
+    pub jumbo_exhausted: Counter,
+    /// Packets that found the urgent ring to the main thread full.
+    pub urgent_full: Counter,
 }
 
 /// All counters of one worker.

@@ -200,6 +200,7 @@ impl Context<'_> {
         };
         if ring.is_full() {
             vector.drop_lane(lane, crate::drops::PUNT_FULL);
+            self.counters.turns.urgent_full.add((urgency == Urgency::Urgent).into());
             return false;
         }
         self.sight.happened(vector, lane, Event::Punted { cause });

@@ -27,7 +27,7 @@ pub(crate) const COMMANDS: usize = 1024;
 /// Packets that may wait on one ring (inject, punt, hand-off).
 pub const RING: usize = 1024;
 /// Urgent packets that may wait for the main thread.
-pub(crate) const URGENT_RING: usize = 256;
+pub const URGENT_RING: usize = 256;
 
 /// What the main thread tells a worker.
 pub enum Command {

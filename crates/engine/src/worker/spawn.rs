@@ -154,6 +154,11 @@ impl WorkerHandle {
         !self.urgent.is_empty() || !self.usual.is_empty()
     }
 
+    /// Packets that wait for the main thread: urgent ones, and the others.
+    pub fn punts(&self) -> (usize, usize) {
+        (self.urgent.slots(), self.usual.slots())
+    }
+
     /// Changes how the worker waits.
     pub fn set_polling(&self, polling: Polling) {
         self.shown.polling.store(polling.number(), Ordering::Relaxed);

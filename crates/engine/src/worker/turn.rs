@@ -207,7 +207,8 @@ impl Worker {
             self.punt_bell.ring();
         }
         self.counters.turns.cached.set(self.pool.len() as u64);
-        self.counters.turns.exhausted.set(self.pool.exhausted + self.pool.jumbo_exhausted);
+        self.counters.turns.exhausted.set(self.pool.exhausted);
+        self.counters.turns.jumbo_exhausted.set(self.pool.jumbo_exhausted);
     }
 
     /// Sleeps until a queue, the main thread or a colleague has work.

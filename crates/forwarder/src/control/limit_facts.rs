@@ -1,12 +1,14 @@
-//! Everything that is bounded, for `stoa show limits`: tables, buffers, rings, and what
-//! waits.
+//! Everything that is bounded, for `stoa show limits`: tables, buffers, rings, budgets, and
+//! what waits. Each row counts the refusals of its own bound.
 
 use stoa_api::v1;
+use stoa_engine::counters::{Counter, LoopCounters};
 use stoa_engine::sight::CAPTURES;
-use stoa_engine::worker::RING;
+use stoa_engine::worker::{RING, URGENT_RING, WORKERS_MAX};
 
 use super::plane::Plane;
 use crate::neighbor::entry::QUEUE;
+use crate::punt::Class;
 
 impl Plane {
     /// All limits, with what is used and how often there was no room.
@@ -19,98 +21,163 @@ impl Plane {
             sentence: state.mend,
         });
         let mut limits: Vec<v1::LimitState> = tables.collect();
-        if let Some(buffers) = limits.iter_mut().find(|limit| limit.name == "buffers") {
-            let dry =
-                |worker: &stoa_engine::worker::WorkerHandle| worker.counters.turns.exhausted.get();
-            buffers.refused = self.crew.workers.iter().map(dry).sum();
-        }
+        limits.extend(self.buffer_limits());
         limits.extend(self.waiting_limits());
         limits.extend(self.ring_limits());
+        limits.extend(self.budget_limits());
+        limits.extend(self.sight_limits());
         limits
+    }
+
+    /// Packet memory: each kind of buffer has a stock of its own.
+    fn buffer_limits(&self) -> [v1::LimitState; 2] {
+        let used = |all: u32, free: u64| Some(u64::from(all).saturating_sub(free));
+        let plain = self.pool.count();
+        let jumbo = self.pool.jumbo_count();
+        [
+            limit(
+                "buffers",
+                used(plain, self.pool.free() + self.sum(|turns| &turns.cached)),
+                plain.into(),
+                self.sum(|turns| &turns.exhausted),
+                "Raise /stoa-system:system/workers/buffers and start Stoa again.",
+            ),
+            limit(
+                "jumbo-buffers",
+                used(jumbo, self.pool.jumbo_free()),
+                jumbo.into(),
+                self.sum(|turns| &turns.jumbo_exhausted),
+                "This limit is fixed: large frames wait at their port, or are dropped, until one is free.",
+            ),
+        ]
     }
 
     /// What keeps packets for a while.
     fn waiting_limits(&self) -> Vec<v1::LimitState> {
-        let jumbo = (u64::from(self.pool.jumbo_count()), self.pool.jumbo_free());
-        let waiting = self.cache.waiting() as u64;
-        let room = (self.limits.neighbors * QUEUE) as u64;
-        vec![
-            limit(
-                "jumbo-buffers",
-                Some(jumbo.0.saturating_sub(jumbo.1)),
-                jumbo.0,
-                0,
-                "Large frames wait at their port until one is free.",
-            ),
-            limit(
-                "neighbor-packets",
-                Some(waiting),
-                room,
-                self.drops_of(&["neighbor-queue"]),
-                "16 packets wait for each neighbour that is being asked for; more are dropped.",
-            ),
-            limit(
-                "control-budgets",
-                None,
-                0,
-                self.drops_of(&[
-                    "arp-limited",
-                    "nd-limited",
-                    "icmp-limited",
-                    "routing-limited",
-                    "host-limited",
-                    "fragment-limited",
-                    "neighbor-limited",
-                ]),
-                "Packets for the control plane per second: `stoa show punts` tells each class.",
-            ),
-        ]
+        let reassembly = |(is_ip4, name)| {
+            let (used, refused) = self.shared.reassembly.used(is_ip4);
+            let room = self.shared.reassembly.get().0 as u64;
+            let mend = "Raise /stoa-system:system/stoa-ip:reassembly/packets.";
+            limit(name, Some(used as u64), room, refused, mend)
+        };
+        let mut limits: Vec<v1::LimitState> =
+            [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")].map(reassembly).into();
+        limits.push(limit(
+            "neighbor-packets",
+            Some(self.cache.waiting() as u64),
+            (self.limits.neighbors * QUEUE) as u64,
+            self.drops_of("neighbor-queue"),
+            "16 packets wait for each neighbour that is being asked for; more are dropped.",
+        ));
+        limits
     }
 
-    /// Rings between threads, and who watches.
+    /// Rings between threads. A ring whose use is not told is filled and emptied by workers alone.
     fn ring_limits(&self) -> Vec<v1::LimitState> {
         let workers = self.crew.workers.len() as u64;
-        let ring = |name, rings: u64, reason, sentence| {
-            limit(name, None, rings * RING as u64, self.drops_of(&[reason]), sentence)
-        };
-        let (taken, asked, lost) = self.trace_figures();
+        let waiting = self.crew.workers.iter().map(stoa_engine::worker::WorkerHandle::punts);
+        let punts = waiting.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let urgent_full = self.sum(|turns| &turns.urgent_full);
         vec![
-            ring(
-                "punt-rings",
-                workers * 2,
-                "punt-full",
-                "Packets on their way to the control thread; it is overloaded when they are full.",
-            ),
-            ring(
-                "handoff-rings",
-                workers * workers.saturating_sub(1),
-                "handoff-full",
-                "Packets on their way to the worker that sends: give ports a queue per worker.",
-            ),
-            ring(
-                "transmit-queues",
-                0,
-                "tx-full",
-                "Ports choose their length; a full one means that the other side is too slow.",
-            ),
-            limit("captures", Some(self.captures() as u64), CAPTURES as u64, 0, "End one of them."),
             limit(
-                "traced-packets",
-                Some(taken),
-                asked,
-                lost,
-                "Refused are steps that found no room.",
+                "workers",
+                Some(workers),
+                WORKERS_MAX as u64,
+                0,
+                "This limit is fixed: spread ports over several routers.",
+            ),
+            limit(
+                "punt-urgent",
+                Some(punts.0 as u64),
+                workers * URGENT_RING as u64,
+                urgent_full,
+                "Answers and routing protocols on their way to the control thread; it is overloaded.",
+            ),
+            limit(
+                "punt-usual",
+                Some(punts.1 as u64),
+                workers * RING as u64,
+                self.drops_of("punt-full").saturating_sub(urgent_full),
+                "All else on its way to the control thread; it is overloaded: `stoa show punts`.",
+            ),
+            limit(
+                "handoff-rings",
+                None,
+                // One to send through another worker, one to share packets out among them.
+                2 * workers * workers.saturating_sub(1) * RING as u64,
+                self.drops_of("handoff-full"),
+                "Packets on their way to another worker: give ports a queue per worker.",
+            ),
+            limit(
+                "transmit-queues",
+                None,
+                0,
+                self.drops_of("tx-full"),
+                "Ports choose their length; a full one means that the other side is too slow.",
             ),
         ]
     }
 
-    fn drops_of(&self, reasons: &[&str]) -> u64 {
+    /// Packets per second that classes may cost, all interfaces together.
+    fn budget_limits(&self) -> impl Iterator<Item = v1::LimitState> {
+        let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
+        let budget = |(class, row): (Class, v1::PuntState)| {
+            let mend =
+                format!("Packets per second: {}. `stoa show punts` tells more.", class.sentence());
+            limit(&format!("budget-{}", class.name()), None, row.rate.into(), row.dropped, &mend)
+        };
+        Class::ALL.into_iter().zip(sums).map(budget)
+    }
+
+    /// Who watches.
+    fn sight_limits(&self) -> [v1::LimitState; 4] {
+        let captures = self.capture_figures();
+        let trace = self.trace_figures();
+        [
+            limit(
+                "captures",
+                Some(captures.running as u64),
+                CAPTURES as u64,
+                captures.refused,
+                "End one of them.",
+            ),
+            limit(
+                "capture-bytes",
+                None,
+                captures.room,
+                captures.missed,
+                "Refused are frames; capture less: a filter, --snap-length, another interface.",
+            ),
+            limit(
+                "traced-packets",
+                Some(trace.taken),
+                trace.asked,
+                0,
+                "Start another trace: `stoa trace add --count` follows up to 1,000 packets.",
+            ),
+            limit(
+                "traced-steps",
+                Some(trace.steps),
+                trace.room,
+                trace.lost,
+                "Trace fewer packets.",
+            ),
+        ]
+    }
+
+    /// A counter of all workers together.
+    fn sum(&self, of: fn(&LoopCounters) -> &Counter) -> u64 {
+        self.crew.workers.iter().map(|worker| of(&worker.counters.turns).get()).sum()
+    }
+
+    fn drops_of(&self, reason: &str) -> u64 {
         let drops = self.list_drops().into_iter();
-        drops.filter(|drop| reasons.contains(&drop.reason.as_str())).map(|drop| drop.packets).sum()
+        drops.filter(|drop| drop.reason == reason).map(|drop| drop.packets).sum()
     }
 }
 
-fn limit(
+/// A row; `used`: `None` when nobody counts it. `limit`: 0 when others choose it.
+pub(super) fn limit(
     name: &str,
     used: Option<u64>,
     limit: u64,

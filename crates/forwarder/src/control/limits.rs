@@ -216,8 +216,8 @@ pub struct LimitState {
 }
 
 impl Plane {
-    /// All tables of the control thread and the packet buffers, with what they hold. Each other
-    /// VRF has room of its own: the fullest of them is told.
+    /// All tables of the control thread, with what they hold. Each other VRF has room of its own:
+    /// the fullest of them is told; so have interfaces for neighbours.
     pub fn limits(&self) -> Vec<LimitState> {
         let fib = self.fib.usage();
         let interfaces = self.interfaces.iter().flatten().count();
@@ -240,35 +240,18 @@ impl Plane {
         };
         let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
         let census = self.cache.census();
+        let pushed_out = self.cache.pushed_out();
         let shares = [
-            ("neighbors-unresolved", census.unresolved()),
-            ("neighbors-fullest", census.fullest()),
+            ("neighbors-unresolved", census.unresolved(), pushed_out.0),
+            ("neighbors-fullest", census.fullest(), pushed_out.1),
         ];
-        limits.extend(shares.map(|(name, (used, limit))| LimitState {
+        limits.extend(shares.map(|(name, (used, limit), refused)| LimitState {
             name: name.to_owned(),
             used: used as u64,
             limit: limit as u64,
-            refused: 0,
-            mend: Table::Neighbors.mend(),
+            refused,
+            mend: "Nothing has to be done: who has not answered for longest makes room, then who is stale.".to_owned(),
         }));
-        for (is_ip4, name) in [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")] {
-            let (used, refused) = self.shared.reassembly.used(is_ip4);
-            limits.push(LimitState {
-                name: name.to_owned(),
-                used: used as u64,
-                limit: self.shared.reassembly.get().0 as u64,
-                refused,
-                mend: "Raise /stoa-system:system/stoa-ip:reassembly/packets.".to_owned(),
-            });
-        }
-        let books = self.conservation();
-        limits.push(LimitState {
-            name: "buffers".to_owned(),
-            used: books.buffers.saturating_sub(books.buffers_free),
-            limit: books.buffers,
-            refused: 0,
-            mend: "Raise /stoa-system:system/workers/buffers and start Stoa again.".to_owned(),
-        });
         limits
     }
 }

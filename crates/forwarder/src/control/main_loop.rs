@@ -2,13 +2,16 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use stoa_api::v1;
 
 use super::apply::Forwarder;
+use super::limit_facts::limit;
 
 /// How long the loop sleeps at most: ports and neighbours are looked at this often.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,16 +34,31 @@ enum Message {
 pub struct Requests {
     sender: SyncSender<Message>,
     bell: Arc<EventFd>,
+    waiting: Arc<AtomicU64>,
+    refused: Arc<AtomicU64>,
 }
 
 impl Requests {
     /// Asks the control thread to do something; `false` when too much waits already.
     #[must_use]
     pub fn ask(&self, request: Request) -> bool {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.sender.try_send(Message::Do(request));
         // Fails only when the counter is full, and then the loop wakes anyway.
         let _ = self.bell.write(1);
-        !matches!(sent, Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
+        if sent.is_err() {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        sent.is_ok()
+    }
+
+    /// Requests that wait, for `stoa show limits`.
+    pub fn limit(&self) -> v1::LimitState {
+        let [waiting, refused] =
+            [&self.waiting, &self.refused].map(|it| it.load(Ordering::Relaxed));
+        let mend = "Ask less often, or one after the other.";
+        limit("requests", Some(waiting), REQUESTS as u64, refused, mend)
     }
 
     /// Ends the control thread.
@@ -55,6 +73,7 @@ impl Requests {
 pub struct Steward {
     forwarder: Forwarder,
     requests: Receiver<Message>,
+    waiting: Arc<AtomicU64>,
     bell: Arc<EventFd>,
 }
 
@@ -68,9 +87,10 @@ impl Steward {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let bell = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (sender, requests) = sync_channel(REQUESTS);
-        let steward =
-            Self { forwarder: Forwarder::default().marked(alias), requests, bell: bell.clone() };
-        Ok((Requests { sender, bell }, steward))
+        let (waiting, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let forwarder = Forwarder::default().marked(alias);
+        let steward = Self { forwarder, requests, waiting: waiting.clone(), bell: bell.clone() };
+        Ok((Requests { sender, bell, waiting, refused }, steward))
     }
 
     /// Runs until told to stop.
@@ -84,7 +104,10 @@ impl Steward {
                 && let Ok(message) = self.requests.try_recv()
             {
                 match message {
-                    Message::Do(request) => request(&mut self.forwarder),
+                    Message::Do(request) => {
+                        self.waiting.fetch_sub(1, Ordering::Relaxed);
+                        request(&mut self.forwarder);
+                    }
                     Message::Stop => return,
                 }
                 done += 1;

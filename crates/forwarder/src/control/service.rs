@@ -244,7 +244,8 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListLimitsRequest>,
     ) -> Answer<v1::ListLimitsReply> {
-        let limits = self.read(Plane::list_limits).await?;
+        let mut limits = self.read(Plane::list_limits).await?;
+        limits.push(self.requests.limit());
         Ok(Response::new(v1::ListLimitsReply { limits }))
     }
 

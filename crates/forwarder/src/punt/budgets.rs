@@ -50,13 +50,8 @@ impl ClassLimits {
     fn new(limit: Limit) -> Self {
         let closed = || SharedLimit::new(0, 0, 1);
         let all = SharedBucket::default();
-        let limits = Self {
-            interface: closed(),
-            quiet: closed(),
-            total: closed(),
-            reserve: closed(),
-            all,
-        };
+        let limits =
+            Self { interface: closed(), quiet: closed(), total: closed(), reserve: closed(), all };
         limits.set(limit);
         limits
     }
@@ -200,7 +195,8 @@ mod tests {
         for step in 0..steps {
             let now = start + step * hz / 1000;
             // 20,000 a second on each of nine ports, 50 a second on the tenth.
-            let of = |port| (0..20).filter(|_| budgets.allows(Class::Arp, port, now)).count() as u64;
+            let of =
+                |port| (0..20).filter(|_| budgets.allows(Class::Arp, port, now)).count() as u64;
             flooded += (1..10).map(of).sum::<u64>();
             quiet += u64::from(step % 20 == 0 && budgets.allows(Class::Arp, 10, now));
         }

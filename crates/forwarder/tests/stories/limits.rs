@@ -2,10 +2,11 @@
 //! and what runs goes on.
 
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 use stoa_forwarder::control::{Asked, LimitState, Limits, Table};
+use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
 
@@ -91,15 +92,90 @@ fn limits_are_settings_and_fixed_while_running() {
     assert_eq!(lab.apply(&with(asked)).unwrap(), v1::Applied::default());
 }
 
+fn row(lab: &mut Lab, name: &str) -> v1::LimitState {
+    let limits = lab.plane().list_limits();
+    limits.into_iter().find(|limit| limit.name == name).expect("it is listed")
+}
+
 #[test]
 fn all_limits_are_listed_with_what_is_used() {
     let mut lab = Lab::new(&World::three_ports());
-    let limits = lab.plane().limits();
+    let limits = lab.plane().list_limits();
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
-    for name in ["ipv4-routes", "next-hops", "neighbors", "interfaces", "vrfs", "buffers"] {
-        assert!(names.contains(&name), "{names:?}");
+    let tables = ["ipv4-routes", "ipv6-routes", "vrf-routes", "next-hops", "adjacencies"];
+    let neighbors = ["neighbors", "neighbors-unresolved", "neighbors-fullest", "neighbor-packets"];
+    let others = ["interfaces", "vrfs", "workers", "buffers", "jumbo-buffers", "ipv4-reassembly"];
+    let rings = ["ipv6-reassembly", "punt-urgent", "punt-usual", "handoff-rings", "captures"];
+    let sight = ["capture-bytes", "traced-packets", "traced-steps", "transmit-queues"];
+    for name in tables.iter().chain(&neighbors).chain(&others).chain(&rings).chain(&sight) {
+        assert!(names.contains(name), "{name} is not among {names:?}");
     }
-    assert!(limits.iter().all(|limit| limit.used <= limit.limit && !limit.mend.is_empty()));
+    for class in Class::ALL {
+        assert!(names.contains(&format!("budget-{}", class.name()).as_str()), "{class:?}");
+    }
+    for limit in &limits {
+        assert!(limit.limit == 0 || limit.used.unwrap_or(0) <= limit.limit, "{limit:?}");
+        assert!(!limit.sentence.is_empty(), "{limit:?}");
+        assert_eq!(names.iter().filter(|name| **name == limit.name).count(), 1, "{limit:?}");
+    }
     assert_eq!(of(&mut lab, Table::Neighbors).used, 6);
     assert_eq!(of(&mut lab, Table::Interfaces).used, 3);
+}
+
+/// Plain and jumbo buffers are stocks of their own, and each says how often it was empty.
+#[test]
+fn buffers_that_run_out_are_refusals_of_their_kind() {
+    let mut world = World::three_ports();
+    world.0.workers.buffers = 512;
+    world.0.punts.insert(Class::Resolve, Limit { rate: 100_000, burst: 10_000, total: 100_000 });
+    let limits = Limits { neighbors: 1024, ..LIMITS };
+    let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
+    assert_eq!((row(&mut lab, "buffers").limit, row(&mut lab, "jumbo-buffers").limit), (512, 1024));
+    assert_eq!((row(&mut lab, "buffers").refused, row(&mut lab, "jumbo-buffers").refused), (0, 0));
+    // A neighbour that does not answer keeps sixteen packets; forty of them keep all there are.
+    let silent = |at: u8| IpAddr::from([10, 0, 2, 100 + at]);
+    for _ in 0..16 {
+        let frames = (0..40).map(|at| packet_from(1, &udp(host4(1), silent(at), b"")));
+        lab.put("west", 0, frames);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !lab.wire("west").is_read() && row(&mut lab, "buffers").refused == 0 {
+            lab.plane().attend();
+            assert!(Instant::now() < deadline, "{:?}", row(&mut lab, "buffers"));
+        }
+    }
+    let buffers = row(&mut lab, "buffers");
+    assert!(buffers.refused > 0, "{buffers:?}");
+    assert!(row(&mut lab, "neighbor-packets").used > Some(0));
+    assert_eq!(row(&mut lab, "jumbo-buffers").refused, 0);
+    assert_eq!(row(&mut lab, "jumbo-buffers").used, Some(0));
+}
+
+#[test]
+fn what_is_refused_is_counted_at_its_own_limit() {
+    let mut world = World::three_ports();
+    world.0.punts.insert(Class::Echo, Limit { rate: 1, burst: 2, total: 10 });
+    let mut lab = Lab::new(&world);
+    lab.send("west", vec![packet_from(1, &ping4(host4(1), our4(1), b"")); 50]);
+    let budget = row(&mut lab, "budget-echo");
+    assert_eq!((budget.limit, budget.used), (10, None));
+    assert!((40..50).contains(&budget.refused), "{budget:?}");
+    assert_eq!(row(&mut lab, "budget-arp").refused, 0);
+    let request = v1::CaptureRequest { interface: "any".to_owned(), ..Default::default() };
+    let readers: Vec<_> = (0..5).map(|_| lab.plane().start_capture(&request).ok()).collect();
+    assert_eq!(readers.iter().flatten().count(), 4);
+    let captures = row(&mut lab, "captures");
+    assert_eq!((captures.used, captures.limit, captures.refused), (Some(4), 4, 1));
+    assert!(row(&mut lab, "capture-bytes").limit > 0);
+}
+
+/// A scan takes places from those who do not answer, and that is told.
+#[test]
+fn neighbours_that_made_room_are_counted() {
+    let world = World::new().port("west", 1).port("east", 2).host("west", 1);
+    let mut lab = Lab::new(&world);
+    for last in 100..200 {
+        lab.send("west", [packet_from(1, &udp(host4(1), [10, 0, 2, last], b""))]);
+    }
+    let row = row(&mut lab, "neighbors-unresolved");
+    assert!(row.refused > 0 && row.used <= Some(row.limit), "{row:?}");
 }

@@ -287,9 +287,9 @@ fn one_source_cannot_fill_the_table() {
     send(&mut lab, &(0..1000).map(flood).collect::<Vec<_>>());
     // Its own oldest made room.
     lab.assert_dropped(&[("reassembly-full", 1000 - 16)]);
-    let limits = lab.plane().limits();
+    let limits = lab.plane().list_limits();
     let limit = limits.iter().find(|limit| limit.name == "ipv4-reassembly").unwrap();
-    assert_eq!((limit.used, limit.limit, limit.refused), (17, 256, 1000 - 16));
+    assert_eq!((limit.used, limit.limit, limit.refused), (Some(17), 256, 1000 - 16));
     send(&mut lab, &patient[1..]);
     assert_eq!(lab.only("west").payload, data(600));
 }

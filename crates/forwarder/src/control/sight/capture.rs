@@ -32,6 +32,7 @@ pub(super) struct Capture {
     selection: Arc<Selection>,
     /// Shared with the reader only.
     read: Arc<()>,
+    missed: Vec<Arc<Counter>>,
 }
 
 impl Capture {
@@ -39,10 +40,26 @@ impl Capture {
         (&self.interface, &self.selection)
     }
 
+    fn missed(&self) -> u64 {
+        self.missed.iter().map(|missed| missed.get()).sum()
+    }
+
     /// Whether somebody reads.
     pub(super) fn is_read(&self) -> bool {
         Arc::strong_count(&self.read) > 1
     }
+}
+
+/// What captures take and what they miss.
+pub(in crate::control) struct CaptureFigures {
+    /// Captures that run.
+    pub running: usize,
+    /// Captures that found no place, since the start.
+    pub refused: u64,
+    /// Bytes of frames that may wait for the readers.
+    pub room: u64,
+    /// Frames that found no room, since the start.
+    pub missed: u64,
 }
 
 /// The reading end of a capture. Once it is dropped, the next tick of the control thread
@@ -78,6 +95,7 @@ impl Plane {
     pub fn start_capture(&mut self, request: &v1::CaptureRequest) -> Result<Reader, Status> {
         let selection = self.selection(&request.interface, &request.filter)?;
         let Some(slot) = self.watched.captures.iter().position(Option::is_none) else {
+            self.watched.refused += 1;
             let most = self.watched.captures.len();
             let words = format!("{most} captures run, more are not possible: end one of them");
             return Err(Status::resource_exhausted(words));
@@ -95,7 +113,9 @@ impl Plane {
         }
         let interface = request.interface.clone();
         let read = Arc::new(());
-        let capture = Capture { interface, selection: selection.clone(), read: read.clone() };
+        let (watched, missing) = (selection.clone(), missed.clone());
+        let capture =
+            Capture { interface, selection: watched, read: read.clone(), missed: missing };
         self.watched.captures[slot] = Some(capture);
         let known = self.interfaces.iter().enumerate();
         let name = |(at, state): (usize, &Option<_>)| {
@@ -111,7 +131,8 @@ impl Plane {
     pub(super) fn end_captures(&mut self) {
         for slot in 0..self.watched.captures.len() {
             let place = &mut self.watched.captures[slot];
-            if place.take_if(|capture| !capture.is_read()).is_some() {
+            if let Some(over) = place.take_if(|capture| !capture.is_read()) {
+                self.watched.missed += over.missed();
                 self.tell(|| Command::Capture { slot, tap: None });
             }
         }
@@ -120,6 +141,19 @@ impl Plane {
     /// Captures that run.
     pub fn captures(&self) -> usize {
         self.watched.captures.iter().flatten().count()
+    }
+
+    /// What captures take and what they miss.
+    pub(in crate::control) fn capture_figures(&self) -> CaptureFigures {
+        let running = self.watched.captures.iter().flatten();
+        let missed = running.clone().map(Capture::missed).sum::<u64>();
+        let workers = self.crew.workers.len();
+        CaptureFigures {
+            running: running.clone().count(),
+            refused: self.watched.refused,
+            room: (running.count() * workers * RING) as u64,
+            missed: self.watched.missed + missed,
+        }
     }
 }
 

@@ -25,6 +25,9 @@ const ANY: &str = "any";
 pub(super) struct Watched {
     trace: Option<trace::Trace>,
     captures: [Option<capture::Capture>; stoa_engine::sight::CAPTURES],
+    /// Captures that found no place, and frames that those missed which are over.
+    refused: u64,
+    missed: u64,
 }
 
 /// The filter of a request; `None` takes everything.

@@ -54,7 +54,7 @@ impl Trace {
     /// Takes over what the workers wrote down.
     pub(super) fn gather(&mut self) {
         let moment = Moment::now();
-        let room = self.count as usize * STEPS;
+        let room = self.room();
         for ring in &mut self.rings {
             while let Ok(record) = ring.pop() {
                 if self.steps.len() < room {
@@ -74,9 +74,29 @@ impl Trace {
         self.is_armed && self.full_since.is_some_and(|since| since.elapsed() > LINGER)
     }
 
+    /// Steps that are kept.
+    fn room(&self) -> usize {
+        self.count as usize * STEPS
+    }
+
     fn lost(&self) -> u64 {
         self.lost_here + self.lost.iter().map(|lost| lost.get()).sum::<u64>()
     }
+}
+
+/// What the trace takes and what it loses; all 0 when there is none.
+#[derive(Default)]
+pub(in crate::control) struct TraceFigures {
+    /// Packets that are traced.
+    pub taken: u64,
+    /// Packets that were asked for.
+    pub asked: u64,
+    /// Steps that are kept.
+    pub steps: u64,
+    /// Steps that can be kept.
+    pub room: u64,
+    /// Steps that found no room.
+    pub lost: u64,
 }
 
 impl Plane {
@@ -133,11 +153,17 @@ impl Plane {
         self.tell(|| Command::Trace(None));
     }
 
-    /// Packets traced, packets asked for, steps that found no room.
-    pub(in crate::control) fn trace_figures(&self) -> (u64, u64, u64) {
-        self.watched.trace.as_ref().map_or((0, 0, 0), |trace| {
+    /// What the trace takes and what it loses.
+    pub(in crate::control) fn trace_figures(&self) -> TraceFigures {
+        self.watched.trace.as_ref().map_or_else(TraceFigures::default, |trace| {
             let left = trace.left.load(Ordering::Relaxed).min(trace.count);
-            ((trace.count - left).into(), trace.count.into(), trace.lost())
+            TraceFigures {
+                taken: (trace.count - left).into(),
+                asked: trace.count.into(),
+                steps: trace.steps.len() as u64,
+                room: trace.room() as u64,
+                lost: trace.lost(),
+            }
         })
     }
 
