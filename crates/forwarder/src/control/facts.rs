@@ -7,14 +7,8 @@ use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
 use super::plane::{InterfaceState, Plane};
-use super::vrfs::{Slot, VrfState};
-use super::wanted::{Action, Prefix};
 use crate::drops;
 use crate::nodes::NODES;
-use crate::shared::Verdict;
-
-/// What asks for the routes of all VRFs.
-const ALL_VRFS: &str = "all";
 
 /// How busy one worker was over the last second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +18,7 @@ pub struct Busy {
     share: f64,
 }
 
-fn octets(address: std::net::IpAddr) -> Vec<u8> {
+pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
     match address {
         std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
         std::net::IpAddr::V6(ip) => ip.octets().to_vec(),
@@ -98,93 +92,6 @@ impl Plane {
                 self.spread.contains(&state.name) && self.is_short_of_queues(port.queues.0)
             }),
         }
-    }
-
-    /// Routes of a family (4, 6, or 0 for both), or the one that covers an address; of one
-    /// VRF, or of all of them.
-    pub fn list_routes(&self, request: &v1::ListRoutesRequest) -> Vec<v1::RouteState> {
-        let is_asked =
-            |(_, state): &(Slot, &VrfState)| request.vrf == ALL_VRFS || request.vrf == state.name;
-        let mut routes = Vec::new();
-        for (slot, state) in self.vrfs.iter().filter(is_asked) {
-            if let Some(wanted) = &request.longest_match {
-                let Some(address) = super::wanted::address(&wanted.address) else { break };
-                let covering = (0..=super::wanted::bits(address)).rev().find_map(|length| {
-                    let prefix = (super::wanted::network(address, length), length);
-                    state.routes.contains_key(&prefix).then_some(prefix)
-                });
-                routes.extend(covering.and_then(|prefix| self.route(slot, &prefix)));
-                continue;
-            }
-            let is_asked = |prefix: &&Prefix| match request.family {
-                4 => prefix.0.is_ipv4(),
-                6 => prefix.0.is_ipv6(),
-                _ => true,
-            };
-            let prefixes = state.routes.keys().filter(is_asked);
-            routes.extend(prefixes.filter_map(|prefix| self.route(slot, prefix)));
-        }
-        routes
-    }
-
-    fn route(&self, slot: Slot, prefix: &Prefix) -> Option<v1::RouteState> {
-        let state = self.vrfs.get(slot)?;
-        let installed = state.routes.get(prefix)?;
-        let action = match &installed.route.action {
-            // A network's broadcast addresses come with it and are not listed.
-            Action::Verdict(Verdict::Broadcast) => return None,
-            Action::Verdict(verdict) => v1::route::Action::Special(match verdict {
-                Verdict::Local => v1::Special::Local,
-                Verdict::Unreachable => v1::Special::Unreachable,
-                Verdict::Prohibited => v1::Special::Prohibit,
-                _ => v1::Special::Blackhole,
-            } as i32),
-            Action::Paths(paths) => v1::route::Action::Paths(v1::Paths {
-                paths: paths
-                    .iter()
-                    .map(|path| v1::Path {
-                        interface: path.interface.clone(),
-                        next_hop: path.next_hop.map(octets).unwrap_or_default(),
-                        weight: path.weight.into(),
-                    })
-                    .collect(),
-            }),
-        };
-        let route = v1::Route {
-            prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
-            protocol: installed.route.protocol,
-            action: Some(action),
-            vrf: state.name.clone(),
-        };
-        let (state, packets, bytes) = self.route_state(installed.set.as_deref());
-        let state = state.to_owned();
-        Some(v1::RouteState { route: Some(route), state, packets, bytes, via: Vec::new() })
-    }
-
-    /// How the paths of a set do, and what went over them. Prefixes that share a set
-    /// share its figures.
-    fn route_state(&self, set: Option<&[super::fib::PathKey]>) -> (&'static str, u64, u64) {
-        let Some(keys) = set else { return ("active", 0, 0) };
-        let (mut up, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0);
-        for key in keys {
-            up += usize::from(self.interface(key.interface).is_some_and(|state| state.is_up));
-            let Some(next_hop) = key.next_hop else {
-                resolved += 1;
-                continue;
-            };
-            let Some(entry) = self.cache.get(&(key.interface, next_hop)) else { continue };
-            resolved += usize::from(entry.state.is_resolved());
-            let sent = entry.sent(self.sent_over(entry.adjacency));
-            packets += sent.0;
-            bytes += sent.1;
-        }
-        let state = match (up, resolved) {
-            (0, _) => "link down",
-            (_, 0) => "next hop unresolved",
-            _ if up < keys.len() || resolved < keys.len() => "partly active",
-            _ => "active",
-        };
-        (state, packets, bytes)
     }
 
     /// Packets and bytes over an adjacency, all workers together, since ever.

@@ -16,6 +16,7 @@ mod ports;
 mod punts;
 mod redirects;
 mod reopen;
+mod route_facts;
 mod routes;
 mod service;
 pub mod sight;
@@ -31,6 +32,7 @@ pub use limits::{Asked, Full, LimitState, Limits, Table};
 pub use main_loop::{Request, Steward};
 pub use plane::{InterfaceFigures, Plane, StartError};
 pub use ports::Open;
+pub use route_facts::Listing;
 pub use vrfs::VRFS;
 
 /// How to run the forwarder.

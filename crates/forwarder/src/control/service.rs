@@ -16,11 +16,15 @@ use tonic::{Code, Response, Status};
 use super::main_loop::Requests;
 use super::sight::Reader;
 use super::wanted::Wanted;
-use super::{Error, Forwarder, Options, Plane};
+use super::{Error, Forwarder, Listing, Options, Plane};
 use crate::kernel::Kernel;
 
 /// How long a request may take on the control thread.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Routes that are told at a time: about a millisecond of the control thread, which looks at neighbours
+/// and all else in between.
+const PAGE: usize = 1024;
 
 /// Messages of a capture that may wait for the one who listens.
 const CAPTURE_MESSAGES: usize = 16;
@@ -51,6 +55,7 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
     Ok(())
 }
 
+#[derive(Clone)]
 struct Service {
     requests: Requests,
 }
@@ -86,6 +91,41 @@ impl Service {
             None => Err(Status::unavailable("nothing runs yet: apply a configuration first")),
         })
         .await
+    }
+
+    /// Tells routes page by page, as fast as they are read, until all are told or nobody listens.
+    async fn list_routes_to(
+        &self,
+        mut listing: Listing,
+        sender: &tokio::sync::mpsc::Sender<Result<v1::RouteState, Status>>,
+    ) {
+        loop {
+            let page = self.on_control(move |forwarder| {
+                let Some(plane) = forwarder.plane() else { return Ok(None) };
+                let routes = plane.list_more_routes(&mut listing, PAGE);
+                Ok(Some((routes, listing)))
+            });
+            let routes = match page.await {
+                Ok(Some((routes, rest))) => {
+                    listing = rest;
+                    routes
+                }
+                Ok(None) => return,
+                Err(status) => {
+                    // Who does not listen any more need not know.
+                    let _ = sender.send(Err(status)).await;
+                    return;
+                }
+            };
+            for route in routes {
+                if sender.send(Ok(route)).await.is_err() {
+                    return;
+                }
+            }
+            if listing.is_done() {
+                return;
+            }
+        }
     }
 
     /// Reads facts; nothing when nothing runs yet.
@@ -182,14 +222,16 @@ impl Contract for Service {
         Ok(Response::new(v1::ListInterfacesReply { interfaces }))
     }
 
-    type ListRoutesStream = Stream<v1::RouteState>;
+    type ListRoutesStream = ReceiverStream<Result<v1::RouteState, Status>>;
 
     async fn list_routes(
         &self,
         request: tonic::Request<v1::ListRoutesRequest>,
     ) -> Answer<Self::ListRoutesStream> {
-        let request = request.into_inner();
-        Ok(stream(self.read(move |plane| plane.list_routes(&request)).await?))
+        let (sender, receiver) = tokio::sync::mpsc::channel(PAGE);
+        let (service, listing) = (self.clone(), Listing::new(request.into_inner()));
+        tokio::spawn(async move { service.list_routes_to(listing, &sender).await });
+        Ok(Response::new(ReceiverStream::new(receiver)))
     }
 
     type ListNeighborsStream = Stream<v1::NeighborState>;

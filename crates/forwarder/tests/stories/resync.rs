@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
-use stoa_forwarder::control::Limits;
+use stoa_forwarder::control::{Limits, Listing};
 
 use crate::harness::*;
 
@@ -116,4 +116,27 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
         lab.assert_dropped(&[]);
     }
     assert_eq!(lab.plane().limits(), used);
+}
+
+/// A listing of many routes is told in pages, and a question asked in the middle of it is answered
+/// before the next page.
+#[test]
+fn neighbours_are_answered_while_routes_are_listed() {
+    let mut lab = Lab::new(&(0..200).fold(World::three_ports(), |world, at| {
+        world.paths(network(at), &[("east", Some(host4(2).into()), 1)])
+    }));
+    for (family, vrf) in [(0, ""), (4, "all"), (6, "all"), (0, "red")] {
+        let request = v1::ListRoutesRequest { family, vrf: vrf.to_owned(), ..Default::default() };
+        let all = lab.plane().list_routes(&request);
+        assert_eq!(all.is_empty(), vrf == "red");
+        let (mut listing, mut told) = (Listing::new(request), Vec::new());
+        while !listing.is_done() {
+            let page = lab.plane().list_more_routes(&mut listing, 20);
+            assert!(page.len() <= 20);
+            told.extend(page);
+            lab.send("west", [arp_request(host_mac(1), host4(1), our4(1))]);
+            assert_eq!(lab.take("west").len(), 1, "the router answers");
+        }
+        assert!(told == all, "all of them once, in order");
+    }
 }
