@@ -46,6 +46,14 @@ impl Tool {
     pub const HPING3: Self = Self { program: "hping3", package: "hping3", group: "test" };
     /// DPDK's `dpdk-testpmd`.
     pub const TESTPMD: Self = Self { program: "dpdk-testpmd", package: "dpdk-dev", group: "test" };
+    /// FRR's `zebra`: interfaces and routes of Linux for its other daemons.
+    pub const ZEBRA: Self = Self { program: "zebra", package: "frr", group: "test" };
+    /// FRR's `ospfd`.
+    pub const OSPFD: Self = Self { program: "ospfd", package: "frr", group: "test" };
+    /// FRR's `bgpd`.
+    pub const BGPD: Self = Self { program: "bgpd", package: "frr", group: "test" };
+    /// FRR's `vtysh`: asks its daemons.
+    pub const VTYSH: Self = Self { program: "vtysh", package: "frr", group: "test" };
     /// The system's Python, which sees Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 
@@ -55,7 +63,8 @@ impl Tool {
     /// [`LabError::ToolMissing`] names the package to install.
     pub fn find(self) -> Result<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(PathBuf::from);
+        // FRR keeps its daemons in a folder of their own.
+        let system = ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/lib/frr"].map(PathBuf::from);
         system
             .into_iter()
             .chain(std::env::split_paths(&path))

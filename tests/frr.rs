@@ -1,0 +1,156 @@
+//! FRR on mirrors: its daemons run in a namespace of the router itself and speak OSPF with one host and BGP with another, in a
+//! VLAN, as if the ports were Linux's. What they learn is good for packets: what Linux sends by it arrives.
+
+use std::time::Duration;
+
+use serde_json::json;
+use stoa_lab::{
+    Background, Command, Configuration, Namespace, Result, Router, Scratch, Tag, Tool, Topology,
+    stoa_binary, wait_until,
+};
+use stoa_scenarios::{Story, ping_says, two_sides};
+
+/// How long adjacencies and sessions may take: with the timers below they take about five seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// FRR in a namespace: zebra and one daemon more for each configuration. It ends when dropped.
+struct Frr<'a> {
+    namespace: &'a Namespace,
+    /// The daemons before their folder, so that they end before it goes.
+    daemons: Vec<Background>,
+    scratch: Scratch,
+}
+
+impl<'a> Frr<'a> {
+    fn start(namespace: &'a Namespace, others: &[(Tool, &str)]) -> Result<Self> {
+        let mut frr = Self { namespace, daemons: Vec::new(), scratch: Scratch::new()? };
+        // The daemons give up root and make their sockets as their own user.
+        let folder = frr.scratch.path().display().to_string();
+        Command::program("/bin/chown").args(["frr:frr", &folder]).run()?.ok()?;
+        Command::program("/bin/chmod").args(["755", &folder]).run()?.ok()?;
+        frr.add(Tool::ZEBRA, "")?;
+        let socket = frr.scratch.file("zserv.api");
+        wait_until("zebra serves", PATIENCE, || {
+            if socket.exists() { Ok(()) } else { Err(frr.log()) }
+        })?;
+        others.iter().try_for_each(|(tool, configuration)| frr.add(*tool, configuration))?;
+        Ok(frr)
+    }
+
+    fn add(&mut self, tool: Tool, configuration: &str) -> Result<()> {
+        let file = |end: &str| self.scratch.file(&format!("{}{end}", tool.program));
+        let path = self.scratch.write(&format!("{}.conf", tool.program), configuration)?;
+        let [path, pid] = [path, file(".pid")].map(|path| path.display().to_string());
+        let [folder, zebra] = [self.scratch.path().to_owned(), self.scratch.file("zserv.api")]
+            .map(|path| path.display().to_string());
+        // No port for telnet.
+        let arguments = ["-f", &path, "-i", &pid, "-z", &zebra, "--vty_socket", &folder, "-P", "0"];
+        let command = self.namespace.command(tool)?.args(arguments);
+        self.daemons.push(command.args(["--log", "stdout"]).spawn()?);
+        Ok(())
+    }
+
+    fn log(&self) -> String {
+        self.daemons.iter().map(Background::log).collect()
+    }
+
+    fn says(&self, question: &str) -> Result<String> {
+        let folder = self.scratch.path().display().to_string();
+        let command = self.namespace.command(Tool::VTYSH)?;
+        let output = command.args(["--vty_socket", &folder, "-c", question]).run()?;
+        Ok(format!("{}{}", output.stdout, output.stderr))
+    }
+
+    /// Waits until an answer says all of this.
+    fn wait_for(&self, question: &str, wanted: &[&str]) -> Result<()> {
+        wait_until(&format!("`{question}` says {wanted:?}"), PATIENCE, || {
+            let said = self.says(question).map_err(|error| error.to_string())?;
+            let has_all = wanted.iter().all(|words| said.contains(words));
+            if has_all { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+        })
+    }
+}
+
+fn ospf(interface: &str, own: &str, networks: &[&str]) -> String {
+    let networks: String =
+        networks.iter().map(|network| format!(" network {network} area 0\n")).collect();
+    format!(
+        "interface {interface}\n ip ospf hello-interval 1\n ip ospf dead-interval 4\n\
+         router ospf\n ospf router-id {own}\n{networks}"
+    )
+}
+
+fn bgp(number: u32, own: &str, peer: (&str, u32), networks: &[&str]) -> String {
+    let (address, other) = peer;
+    let networks: String = networks.iter().map(|network| format!(" network {network}\n")).collect();
+    format!(
+        "router bgp {number}\n bgp router-id {own}\n no bgp ebgp-requires-policy\n \
+         no bgp network import-check\n neighbor {address} remote-as {other}\n \
+         neighbor {address} timers 1 3\n neighbor {address} timers connect 1\n{networks}"
+    )
+}
+
+/// The router with a mirror of each interface in `local`, and an address on each host that only
+/// its daemon tells of.
+fn begin(local: &Namespace) -> Result<Story> {
+    let sides = two_sides(&[Tag::customer(100)])?;
+    let topology = Topology::new(&sides)?;
+    for (host, own) in [("host-a", "203.0.113.1/32"), ("host-b", "203.0.113.2/32")] {
+        topology.host(host).namespace().ip(&["addr", "add", own, "dev", "lo"])?;
+    }
+    let mut configuration = Configuration::new(&sides).json();
+    let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
+    for interface in list.into_iter().flatten() {
+        interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+    }
+    let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
+    router.wait_up(&["host-a", "host-b"])?;
+    wait_until("the mirrors have their addresses", Duration::from_secs(20), || {
+        let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
+        let wanted = ["198.18.1.1/24", "198.18.2.1/24"];
+        if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
+    })?;
+    Ok(Story { router, topology })
+}
+
+#[test]
+fn ospf_and_bgp_come_up_through_mirrors_and_their_routes_are_good() -> Result<()> {
+    let local = Namespace::new("local")?;
+    let story = begin(&local)?;
+    let [peer_a, peer_b] = ["host-a", "host-b"].map(|name| story.host(name).namespace());
+    let link = "198.18.1.0/24";
+    let of_router = [
+        (Tool::OSPFD, ospf("host-a", "198.18.1.1", &[link])),
+        (Tool::BGPD, bgp(65001, "198.18.1.1", ("198.18.2.2", 65002), &[link])),
+    ];
+    let of_router: Vec<_> = of_router.iter().map(|(tool, text)| (*tool, text.as_str())).collect();
+    let frr = Frr::start(&local, &of_router)?;
+    let of_a = ospf("eth0", "198.18.1.2", &[link, "203.0.113.1/32"]);
+    let a = Frr::start(peer_a, &[(Tool::OSPFD, &of_a)])?;
+    let of_b = bgp(65002, "198.18.2.2", ("198.18.2.1", 65001), &["203.0.113.2/32"]);
+    let b = Frr::start(peer_b, &[(Tool::BGPD, &of_b)])?;
+
+    // Hellos to 224.0.0.5 both ways, a designated router, databases exchanged.
+    frr.wait_for("show ip ospf neighbor", &["198.18.1.2", "Full/"])?;
+    a.wait_for("show ip ospf neighbor", &["198.18.1.1", "Full/"])?;
+    frr.wait_for("show bgp ipv4 unicast", &["203.0.113.2/32"])?;
+    b.wait_for("show bgp ipv4 unicast", &[link])?;
+    // zebra gave both to Linux, by the mirrors.
+    wait_until("Linux has the routes", PATIENCE, || {
+        let routes = local.ip(&["route", "show"]).map_err(|error| error.to_string())?;
+        let wanted = ["203.0.113.1 ", "via 198.18.1.2 dev host-a", "via 198.18.2.2 dev host-b"];
+        if wanted.iter().all(|words| routes.contains(words)) { Ok(()) } else { Err(routes) }
+    })?;
+    for (to, own) in [("203.0.113.1", "198.18.1.1"), ("203.0.113.2", "198.18.2.1")] {
+        let arguments = ["-n", "-c", "3", "-i", "0.2", "-W", "3", "-I", own, to];
+        let ping = local.command(Tool::PING)?.args(arguments).deadline(Duration::from_secs(30));
+        let output = ping.run()?;
+        assert!(output.success(), "{to}: {}", output.stdout);
+    }
+    // The peer's Linux reaches the router by the route that BGP told it.
+    let output = ping_says(story.host("host-b"), &["-c", "2", "-W", "3", "198.18.1.1"])?;
+    assert!(output.success(), "{}", output.stdout);
+    assert_eq!(story.router.dropped("routing-limited")?, 0);
+    drop((frr, a, b));
+    story.end()
+}
