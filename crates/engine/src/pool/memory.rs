@@ -37,6 +37,21 @@ pub(super) fn map(
     }
 }
 
+/// Gives the memory of a mapping made by [`map`] back to the system: it reads as zeros from now on
+/// and takes memory again when it is written to. The mapping itself stays, so that an id that
+/// somebody still has names memory of the pool for ever.
+pub(super) fn give_back(base: NonNull<u8>, (plain, bytes): (usize, usize)) {
+    let plain = plain.next_multiple_of(HUGE);
+    let bytes = bytes.next_multiple_of(HUGE).max(plain);
+    // Huge and plain pages lie in mappings of their own.
+    for (from, to) in [(0, plain), (plain, bytes)] {
+        // SAFETY: the range lies in the mapping that `map` made, and the pool says that no
+        // buffer of it has an owner: no content is lost. A kernel that does not do it for huge
+        // pages (before 5.18) leaves all as it is.
+        let _ = unsafe { madvise(base.add(from).cast(), to - from, MmapAdvise::MADV_DONTNEED) };
+    }
+}
+
 /// A mapping of `bytes` that begins at a multiple of a huge page. Never unmapped.
 fn anonymous(bytes: usize) -> Result<NonNull<u8>, PoolError> {
     let refused = |source| PoolError::Memory { bytes, source };

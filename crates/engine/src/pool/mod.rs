@@ -94,6 +94,8 @@ pub struct Pool {
     /// Ids in all, those inside jumbo buffers included.
     end: u32,
     backing: Backing,
+    /// What was asked for.
+    pages: HugePages,
     free: FreeStack,
     /// Jumbo buffers by number, from 0.
     free_jumbos: FreeStack,
@@ -117,7 +119,32 @@ impl Pool {
         // The first on top: what is used little stays in few pages.
         free.give(&(0..count).collect::<Vec<_>>());
         free_jumbos.give(&(0..JUMBOS).collect::<Vec<_>>());
-        Ok(Box::leak(Box::new(Pool { base, count, end, backing, free, free_jumbos })))
+        Ok(Box::leak(Box::new(Pool { base, count, end, backing, pages, free, free_jumbos })))
+    }
+
+    /// The same after `former`, whose users are gone: that one again when it is what is asked
+    /// for; else its memory goes back to the system first, so that huge pages are free again.
+    /// Only its addresses and its list of free ids stay.
+    pub fn leak_after(
+        former: Option<&'static Pool>,
+        count: u32,
+        pages: HugePages,
+    ) -> Result<&'static Pool, PoolError> {
+        match former {
+            Some(former) if (former.count, former.pages) == (count, pages) => return Ok(former),
+            Some(former) if former.is_whole() => memory::give_back(former.base, former.bytes()),
+            _ => {}
+        }
+        Self::leak(count, pages)
+    }
+
+    /// Whether nobody holds a buffer.
+    fn is_whole(&self) -> bool {
+        self.free() == u64::from(self.count) && self.jumbo_free() == self.jumbo_count().into()
+    }
+
+    fn bytes(&self) -> (usize, usize) {
+        (self.count as usize * SLOT, self.end as usize * SLOT)
     }
 
     /// Plain buffers in all. Ids from here on name jumbo buffers, so that this is also

@@ -41,6 +41,30 @@ fn a_jumbo_buffer_is_five_slots_of_its_own() {
 }
 
 #[test]
+fn a_pool_that_nobody_uses_any_more_is_used_again_or_given_back() {
+    let former = pool();
+    let taken = |pool: &'static Pool| pool.packet().unwrap().bytes_mut().as_ptr();
+    let mut packet = former.packet().unwrap();
+    assert!(packet.set_bytes(&[7; 100]));
+    let at = packet.bytes_mut().as_ptr();
+    drop(packet);
+    let same = Pool::leak_after(Some(former), 512, HugePages::Never).unwrap();
+    assert!(std::ptr::eq(former, same));
+    // Somebody holds a buffer: it stays as it is.
+    let mut held = former.packet().unwrap();
+    assert!(held.set_bytes(&[8; 100]));
+    let other = Pool::leak_after(Some(former), 1024, HugePages::Never).unwrap();
+    assert_eq!((held.bytes(), other.count()), ([8; 100].as_slice(), 1024));
+    assert_eq!(held.bytes_mut().as_ptr(), at);
+    drop(held);
+    let other = Pool::leak_after(Some(former), 1024, HugePages::Never).unwrap();
+    assert_ne!(taken(other), at);
+    let mut fresh = former.packet().unwrap();
+    assert!(fresh.set_span(HEADROOM, 100));
+    assert_eq!(fresh.bytes(), [0; 100], "its memory went back to the system");
+}
+
+#[test]
 fn a_lane_moves_to_a_jumbo_buffer_with_its_data() {
     let pool = pool();
     let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));

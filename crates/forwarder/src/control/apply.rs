@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use stoa_api::v1;
+use stoa_engine::Pool;
 use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
@@ -53,6 +54,8 @@ pub struct Forwarder {
     open: Open,
     by_hand: bool,
     alias: String,
+    /// Packet buffers, once there were workers.
+    pool: Option<&'static Pool>,
 }
 
 impl Default for Forwarder {
@@ -64,7 +67,8 @@ impl Default for Forwarder {
 impl Forwarder {
     /// A forwarder with these limits, whose ports are opened by `open`.
     pub fn new(limits: Limits, open: Open) -> Self {
-        Self { wanted: None, plane: None, limits, open, by_hand: false, alias: String::new() }
+        let (alias, by_hand) = (String::new(), false);
+        Self { wanted: None, plane: None, limits, open, by_hand, alias, pool: None }
     }
 
     /// The same without threads and without time: workers go on by [`Plane::step`], time by [`Plane::skip`]. For tests
@@ -103,9 +107,14 @@ impl Forwarder {
         let fits = |plane: &Plane| plane.has(&wanted.workers) && plane.limits == limits;
         let mut plane = match self.plane.take().filter(fits) {
             Some(plane) => plane,
-            None => Plane::start(&wanted.workers, limits, self.open.clone(), self.by_hand)
-                .map_err(|error| start(&error))?,
+            // The workers of a first state that was refused have ended by now.
+            None => {
+                let (open, former) = (self.open.clone(), self.pool);
+                let plane = Plane::start(&wanted.workers, limits, open, self.by_hand, former);
+                plane.map_err(|error| start(&error))?
+            }
         };
+        self.pool = Some(plane.pool);
         // Someone asks for a change and can mend it; a start, or a way back, must come about.
         plane.may_wait = self.wanted.is_none();
         plane.alias.clone_from(&self.alias);

@@ -163,14 +163,15 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Starts workers with nothing to do.
+    /// Starts workers with nothing to do. `former`: buffers of those who ended before them.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
         open: Open,
         by_hand: bool,
+        former: Option<&'static Pool>,
     ) -> Result<Self, StartError> {
-        let pool = Pool::leak(workers.buffers, workers.huge_pages)?;
+        let pool = Pool::leak_after(former, workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, quiescence.clone())?;
         let none = || Full::of(Table::Vrfs, "there is no default VRF");
@@ -218,6 +219,11 @@ impl Plane {
             claims: BTreeMap::new(),
             watched: super::sight::Watched::default(),
         })
+    }
+
+    /// Its packet buffers.
+    pub fn pool(&self) -> &'static Pool {
+        self.pool
     }
 
     /// Milliseconds since the start.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use stoa_engine::worker::Polling;
-use stoa_forwarder::control::Limits;
+use stoa_forwarder::control::{Forwarder, Limits};
 use stoa_forwarder::shared::Verdict;
 
 use crate::harness::*;
@@ -268,4 +268,29 @@ fn everything_comes_back_when_all_ports_close() {
     lab.assert_dropped(&[("link-down", 1)]);
     lab.apply(&World::three_ports()).unwrap();
     assert_flows(&mut lab);
+}
+
+/// What a first state that is refused began with does not stay beside that of the next.
+#[test]
+fn packet_memory_of_a_refused_start_is_used_again() {
+    let wires = Wires::default();
+    for name in ["west", "east", "north"] {
+        locked(&wires).insert(name.to_owned(), Wire::new(1, 1));
+    }
+    let limits = Limits { next_hops: 40, ..LIMITS };
+    let mut forwarder = Forwarder::new(limits, wire::opener(&wires));
+    let greedy = (0..40).fold(World::three_ports(), |world, at| {
+        let gateway = IpAddr::from([10, 0, 2, 10 + at]);
+        world.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
+    });
+    assert!(forwarder.apply(greedy.0.clone()).unwrap_err().is_full);
+    let pool = forwarder.plane().expect("workers were started").pool();
+    // Other workers, the same buffers.
+    assert!(forwarder.apply(greedy.workers(2).0).unwrap_err().is_full);
+    assert!(std::ptr::eq(forwarder.plane().unwrap().pool(), pool));
+    let mut other = World::three_ports();
+    other.0.workers.buffers = 8192;
+    forwarder.apply(other.0).unwrap();
+    let now = forwarder.plane().unwrap().pool();
+    assert_eq!((now.count(), pool.free()), (8192, pool.count().into()));
 }
