@@ -21,6 +21,7 @@ mod mirrors;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 mod model;
 pub mod operator;
+mod place;
 mod ports;
 pub mod privileges;
 mod punts;
@@ -31,5 +32,5 @@ pub mod running;
 pub mod service;
 pub mod supervise;
 mod unsupported;
-mod workers;
+pub mod workers;
 pub mod yang;

@@ -43,9 +43,41 @@ pub fn wanted(workers: &Workers, findings: &mut Findings) -> v1::Workers {
     }
 }
 
+/// Says which processors workers are pinned to that this machine has not, or that this process may not
+/// use: `stoa run` would refuse them here. `None`: there are all, or nobody knows.
+pub fn lacking(desired: &v1::Desired) -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let there = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim();
+    lacking_of(&desired.workers.as_ref()?.cpus, there)
+}
+
+/// `there`: such as "0-3,8".
+fn lacking_of(wanted: &[u32], there: &str) -> Option<String> {
+    let holds = |part: &str, cpu: u32| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let [first, last] = [first, last].map(|number| number.trim().parse::<u32>().ok());
+        first.zip(last).is_some_and(|(first, last)| (first..=last).contains(&cpu))
+    };
+    let is_there = |cpu: u32| there.split(',').any(|part| holds(part, cpu));
+    let lacking: Vec<String> =
+        wanted.iter().filter(|cpu| !is_there(**cpu)).map(u32::to_string).collect();
+    (!lacking.is_empty()).then(|| {
+        let lacking = lacking.join(", ");
+        format!("no processor {lacking} here, so that `stoa run` refuses it on this machine (it has {there})")
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_that_are_not_there_are_named() {
+        assert_eq!(lacking_of(&[], "0-1"), None);
+        assert_eq!(lacking_of(&[0, 3, 8], "0-3,8"), None);
+        let said = lacking_of(&[0, 4, 9], "0-3,8").unwrap_or_default();
+        assert!(said.starts_with("no processor 4, 9 here") && said.contains("0-3,8"), "{said}");
+    }
 
     #[test]
     fn one_worker_for_each_processor() {

@@ -15,6 +15,7 @@ use yang5::logging::LogCallback;
 
 use crate::finding::Finding;
 use crate::mend;
+use crate::place;
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
@@ -173,6 +174,7 @@ impl Schema {
         let parsed =
             DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
         let mut complaints = COMPLAINTS.with_borrow_mut(std::mem::take);
+        place::complete(text, &mut complaints);
         match parsed {
             Ok(tree) if complaints.is_empty() => {
                 Ok(Valid { text: self.print(&tree)?, given: given(&tree) })

@@ -5,7 +5,10 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use serde_json::json;
 use stoa_controller::finding::Finding;
+
+use crate::show;
 
 /// A command that failed.
 #[derive(Debug)]
@@ -26,8 +29,24 @@ pub enum Failure {
 pub type Outcome = Result<ExitCode, Failure>;
 
 impl Failure {
-    /// Says it, and gives the exit code.
-    pub fn report(self) -> ExitCode {
+    /// What is said with `--json`, for programs; `None`: all is said.
+    fn json(&self) -> Option<serde_json::Value> {
+        match self {
+            Failure::Words(words) | Failure::Usage(words) => Some(json!({ "error": words })),
+            Failure::Findings(headline, findings) => {
+                let error = headline.trim_end_matches(':');
+                Some(json!({ "error": error, "findings": show::findings(findings) }))
+            }
+            Failure::Said(_) | Failure::NobodyReads => None,
+        }
+    }
+
+    /// Says it, with `as_json` on standard output as well, and gives the exit code.
+    pub fn report(self, as_json: bool) -> ExitCode {
+        if let Some(json) = self.json().filter(|_| as_json) {
+            // Who does not read any more need not know; the exit code says it too.
+            let _ = show::print(&json.to_string());
+        }
         match self {
             Failure::Words(words) => eprintln!("stoa: {words}"),
             Failure::Findings(headline, findings) => {

@@ -11,7 +11,7 @@ mod top;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
 
@@ -27,7 +27,7 @@ use crate::commands::Command;
   sudo stoa show interfaces                 What is there, and what passed?
   sudo stoa reload                          Take the edited file into force
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.
+Exit codes: 0 done, 1 failed, 2 wrong usage. With --json, a failure is {\"error\": \"...\"}.
 Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level (info)."
 )]
 struct Line {
@@ -36,12 +36,20 @@ struct Line {
 }
 
 fn main() -> ExitCode {
-    let line = Line::parse();
+    let matches = Line::command().get_matches();
+    let line = Line::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     log(line.command.log_level());
     match line.command.execute() {
         Ok(code) => code,
-        Err(failure) => failure.report(),
+        Err(failure) => failure.report(wants_json(&matches)),
     }
+}
+
+/// Whether a command, however deep, was asked to answer with JSON.
+fn wants_json(matches: &ArgMatches) -> bool {
+    let here = matches.try_get_one::<bool>("json").ok().flatten().copied();
+    let below = || matches.subcommand().is_some_and(|(_, matches)| wants_json(matches));
+    here.unwrap_or_default() || below()
 }
 
 /// Logs to standard error, for people: from `level` up, unless STOA_LOG says else.

@@ -68,7 +68,60 @@ fn without_a_router_the_next_step_is_named() {
         assert_eq!(output.status.code(), Some(1), "{what:?}");
         assert!(err(&output).contains("stoa run --config"), "{}", err(&output));
         assert!(err(&output).contains(&socket), "{}", err(&output));
+        assert!(out(&output).is_empty(), "{}", out(&output));
     }
+    for what in [
+        &["status"][..],
+        &["reload"],
+        &["show", "interfaces"],
+        &["show", "routes"],
+        &["show", "limits"],
+        &["trace", "show"],
+        &["top", "--once"],
+    ] {
+        let output = stoa(&[what, &["--json", "--socket", &socket]].concat());
+        assert_eq!(output.status.code(), Some(1), "{what:?}");
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+        let error = answer["error"].as_str().unwrap_or_default();
+        assert!(error.contains("stoa run --config") && error.contains(&socket), "{answer}");
+    }
+}
+
+#[test]
+fn a_bad_address_is_told_with_its_interface() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("bad.json");
+    let address = |ip: &str, family: &str, length| serde_json::json!({ format!("ietf-ip:{family}"): { "address": [{ "ip": ip, "prefix-length": length }] } });
+    for (family, ip, example) in
+        [("ipv4", "10.1.0.300", "10.0.0.1"), ("ipv6", "fd00::g", "fd00::1")]
+    {
+        let mut interface = address(ip, family, 24);
+        interface["name"] = "left".into();
+        interface["type"] = "iana-if-type:ethernetCsmacd".into();
+        interface["stoa-interfaces:port"] = serde_json::json!({ "null": {} });
+        let whole =
+            serde_json::json!({ "ietf-interfaces:interfaces": { "interface": [interface] } });
+        std::fs::write(&file, whole.to_string()).unwrap();
+        let said = err(&stoa(&["check", &file.display().to_string()]));
+        let place = format!("interface[name='left']/ietf-ip:{family}/address/ip");
+        assert!(said.contains(&place) && said.contains(example), "{said}");
+    }
+}
+
+/// A configuration may be made for another machine: what this one lacks is a note.
+#[test]
+fn processors_that_the_machine_lacks_are_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pinned.json");
+    let with = |cpus: &[u32]| {
+        let whole = serde_json::json!({ "stoa-system:system": { "workers": { "cpus": cpus } } });
+        std::fs::write(&file, whole.to_string()).unwrap();
+        let output = stoa(&["check", &file.display().to_string()]);
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        out(&output)
+    };
+    assert!(with(&[1023]).contains("Note: no processor 1023 here"), "{}", with(&[1023]));
+    assert!(!with(&[]).contains("Note:"), "{}", with(&[]));
 }
 
 #[test]

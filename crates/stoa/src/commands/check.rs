@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::privileges;
+use stoa_controller::{privileges, workers};
 
 use crate::failure::{Failure, Outcome, counted};
 use crate::show;
@@ -36,14 +36,15 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 .map(ToString::to_string)
                 .collect();
             let summary = configuration.summary();
+            let mut remarks = configuration.remarks();
+            remarks.extend(workers::lacking(&configuration.desired));
             if arguments.json {
-                let remarks = configuration.remarks();
                 let answer =
                     json!({ "ok": true, "summary": summary, "needs": needs, "remarks": remarks });
                 show::print(&answer.to_string())?;
             } else {
                 show::print(&format!("{file} is good: {summary}."))?;
-                for remark in configuration.remarks() {
+                for remark in remarks {
                     show::print(&format!("Note: {remark}."))?;
                 }
                 if !needs.is_empty() {

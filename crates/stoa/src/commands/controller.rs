@@ -39,7 +39,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             Err(Error::Refused(findings)) => {
                 let headline =
                     format!("{file} is refused with {}:", counted(findings.len(), "finding"));
-                Failure::Findings(headline, findings).report();
+                Failure::Findings(headline, findings).report(false);
                 Err(Failure::Said(ExitCode::from(EXIT_REFUSED)))
             }
             Err(other) => Err(Failure::because("the controller ended", other)),
