@@ -3,8 +3,32 @@
 use std::time::Duration;
 
 use serde_json::Value;
-use stoa_lab::{Command, Result, Tool, wait_until};
+use stoa_lab::{Background, Command, Result, Tool, wait_until};
 use stoa_scenarios::{Story, two_sides};
+
+/// The router between two hosts that reach each other.
+fn begin() -> Result<Story> {
+    let story = Story::begin(&two_sides(&[])?)?;
+    story.hosts_reach_each_other()?;
+    Ok(story)
+}
+
+/// Pings from one host to the other that are under way: so many, with `interval` seconds in between.
+fn pings(story: &Story, six: bool, interval: &str, count: u32) -> Result<Background> {
+    let to = story.host("host-b").address(six)?.to_string();
+    let arguments = ["-D", "-n", "-W", "2", "-i", interval, "-c", &count.to_string(), &to];
+    let running = story.host("host-a").command(Tool::PING)?.args(arguments).spawn()?;
+    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    Ok(running)
+}
+
+/// Waits until the router says that it is as it should be, or that it is not.
+fn wait_in_sync(story: &Story, in_sync: bool) -> Result<Value> {
+    wait_until(&format!("in_sync is {in_sync}"), Duration::from_secs(15), || {
+        let status = story.router.status().map_err(|error| error.to_string())?;
+        if status["in_sync"] == in_sync { Ok(status) } else { Err(status.to_string()) }
+    })
+}
 
 /// Kills a half of the router, which this story has started, and waits until another has taken its place.
 fn kill_half(story: &Story, half: &str) -> Result<()> {
@@ -24,15 +48,8 @@ fn pid(status: &Value, half: &str) -> u64 {
 
 #[test]
 fn packets_go_on_without_the_controller() -> Result<()> {
-    let story = Story::begin(&two_sides(&[])?)?;
-    story.hosts_reach_each_other()?;
-    let to = story.host("host-b").address(false)?.to_string();
-    let running = story
-        .host("host-a")
-        .command(Tool::PING)?
-        .args(["-n", "-i", "0.02", "-c", "200", "-W", "2", &to])
-        .spawn()?;
-    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    let story = begin()?;
+    let running = pings(&story, false, "0.02", 200)?;
     kill_half(&story, "controller")?;
     let (stdout, _, _) = running.finish(Duration::from_secs(30))?;
     assert!(stdout.contains("200 received"), "not one packet is lost: {stdout}");
@@ -42,8 +59,7 @@ fn packets_go_on_without_the_controller() -> Result<()> {
 
 #[test]
 fn a_new_forwarder_is_told_what_is_wanted() -> Result<()> {
-    let story = Story::begin(&two_sides(&[])?)?;
-    story.hosts_reach_each_other()?;
+    let story = begin()?;
     kill_half(&story, "forwarder")?;
     story.hosts_reach_each_other()?;
     story.end()
@@ -58,15 +74,8 @@ fn longest_silence(said: &str) -> f64 {
 
 #[test]
 fn controllers_die_in_a_row_and_no_packet_is_lost() -> Result<()> {
-    let story = Story::begin(&two_sides(&[])?)?;
-    story.hosts_reach_each_other()?;
-    let to = story.host("host-b").address(false)?.to_string();
-    let running = story
-        .host("host-a")
-        .command(Tool::PING)?
-        .args(["-n", "-i", "0.02", "-c", "600", "-W", "2", &to])
-        .spawn()?;
-    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    let story = begin()?;
+    let running = pings(&story, false, "0.02", 600)?;
     // Each is started later than the one before: the last one after 3.2 s.
     for _ in 0..6 {
         kill_half(&story, "controller")?;
@@ -80,16 +89,9 @@ fn controllers_die_in_a_row_and_no_packet_is_lost() -> Result<()> {
 
 #[test]
 fn a_killed_forwarder_forwards_again_by_itself() -> Result<()> {
-    let story = Story::begin(&two_sides(&[])?)?;
-    story.hosts_reach_each_other()?;
+    let story = begin()?;
     for six in [false, true] {
-        let to = story.host("host-b").address(six)?.to_string();
-        let running = story
-            .host("host-a")
-            .command(Tool::PING)?
-            .args(["-D", "-n", "-i", "0.01", "-c", "500", "-W", "2", &to])
-            .spawn()?;
-        running.wait_for("icmp_seq=20 ", Duration::from_secs(10))?;
+        let running = pings(&story, six, "0.01", 500)?;
         kill_half(&story, "forwarder")?;
         let (stdout, _, _) = running.finish(Duration::from_secs(60))?;
         let silence = longest_silence(&stdout);
@@ -102,20 +104,14 @@ fn a_killed_forwarder_forwards_again_by_itself() -> Result<()> {
 
 #[test]
 fn a_forwarder_that_hangs_is_told_of() -> Result<()> {
-    let story = Story::begin(&two_sides(&[])?)?;
+    let story = begin()?;
     let forwarder = pid(&story.router.status()?, "forwarder").to_string();
     let signal = |name: &str| Command::program("/bin/kill").args([name, &forwarder]).run();
     signal("-STOP")?.ok()?;
-    let seen = wait_until("the status says so", Duration::from_secs(15), || {
-        let status = story.router.status().map_err(|error| error.to_string())?;
-        if status["in_sync"] == true { Err(status.to_string()) } else { Ok(status) }
-    });
+    let seen = wait_in_sync(&story, false);
     signal("-CONT")?.ok()?;
     println!("{}", seen?);
-    wait_until("all is well again", Duration::from_secs(15), || {
-        let status = story.router.status().map_err(|error| error.to_string())?;
-        if status["in_sync"] == true { Ok(()) } else { Err(status.to_string()) }
-    })?;
+    wait_in_sync(&story, true)?;
     story.hosts_reach_each_other()?;
     story.end()
 }
