@@ -10,7 +10,7 @@ const NODES: &[(&str, &str)] = &[
     ),
     (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
-        "a router does not configure its own addresses from advertisements",
+        "a router takes no addresses from router advertisements",
     ),
     (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/ietf-ipv6-unicast-routing:ipv6-router-advertisements",

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
 use yang5::data::{
-    Data, DataFormat, DataParserFlags, DataPrinterFlags, DataTree, DataValidationFlags,
+    Data, DataFormat, DataNodeRef, DataParserFlags, DataPrinterFlags, DataTree, DataValidationFlags,
 };
 use yang5::logging::LogCallback;
 
@@ -210,6 +210,18 @@ impl Schema {
 /// Not walked: there may be a million nodes below, and each is supported.
 const MANY: &[&str] = &["static-routes"];
 
+/// On by default in the standard module, and never on here: to say "off" is to agree, and
+/// only to say "on" is to ask for it (RFC 8344, section 4).
+const ON_BY_DEFAULT: &str = "create-global-addresses";
+
+/// Whether the node is `true` because the configuration says so, not by its default.
+fn is_said_to_be_on(node: &DataNodeRef<'_>) -> bool {
+    let is_on = node.value_canonical().as_deref() == Some("true");
+    // Alone in print only when it was given: that mode leaves out what was filled in.
+    let text = node.print_string(DataFormat::JSON, DataPrinterFlags::WD_EXPLICIT);
+    is_on && text.is_ok_and(|text| text.contains(ON_BY_DEFAULT))
+}
+
 /// Walks the tree without what is many.
 fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -221,7 +233,11 @@ fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
         if MANY.contains(&schema.name()) {
             continue;
         }
-        if !node.is_default() && !schema.is_np_container() {
+        let is_given = match schema.name() == ON_BY_DEFAULT {
+            true => is_said_to_be_on(&node),
+            false => !node.is_default() && !schema.is_np_container(),
+        };
+        if is_given {
             found.push((node.path(), schema.path(yang5::schema::SchemaPathFormat::DATA)));
         }
         let first = to_see.len();
@@ -241,6 +257,22 @@ mod tests {
         assert!(valid.text.contains("\"polling\""), "{}", valid.text);
         assert!(valid.given.is_empty(), "{:?}", valid.given);
         assert_eq!(source("ietf-ip").and_then(revision), Some("2018-02-22"));
+    }
+
+    #[test]
+    fn autoconf_is_asked_for_only_where_it_is_switched_on() {
+        let given = |autoconf: &str| {
+            let text = format!(
+                r#"{{"ietf-interfaces:interfaces": {{"interface": [{{"name": "a",
+                "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}},
+                "ietf-ip:ipv6": {{"autoconf": {{{autoconf}}}}}}}]}}}}"#
+            );
+            let valid = schema().validate(&text).unwrap();
+            valid.given.iter().filter(|(path, _)| path.contains("autoconf")).count()
+        };
+        assert_eq!(given(""), 0);
+        assert_eq!(given(r#""create-global-addresses": false"#), 0);
+        assert_eq!(given(r#""create-global-addresses": true"#), 1);
     }
 
     #[test]
