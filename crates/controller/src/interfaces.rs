@@ -63,8 +63,32 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
         wanted.interfaces.push(one);
     }
     mirrors::check(interfaces, findings);
+    address_generators(&mut wanted);
     wanted.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     wanted
+}
+
+/// Generators send to the interface that takes their packets, unless they are told whom to
+/// send to. Where that has no address of its own, the port knows its own.
+fn address_generators(wanted: &mut Wanted) {
+    for port in &mut wanted.ports {
+        let Some(v1::port::Driver::Generator(made)) = &mut port.driver else { continue };
+        if !made.destination_mac.is_empty() {
+            continue;
+        }
+        let takes = |interface: &&v1::Interface| {
+            let is_plain = |tag: &v1::Tag| tag.tpid == 0x8100 && tag.vid == made.vlan;
+            interface.parent == port.interface
+                && interface.inner.is_none()
+                && interface.outer.as_ref().is_some_and(is_plain)
+        };
+        let all = &wanted.interfaces;
+        let by_tag = all.iter().find(takes).filter(|interface| !interface.mac.is_empty());
+        let own = all.iter().find(|interface| interface.name == port.interface);
+        if let Some(interface) = by_tag.or(own) {
+            made.destination_mac.clone_from(&interface.mac);
+        }
+    }
 }
 
 fn one(
