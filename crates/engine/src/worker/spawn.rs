@@ -205,7 +205,7 @@ impl Crew {
             graph.output.handoff = std::mem::take(&mut to[index]);
             let handed = std::mem::take(&mut from[index]);
             let (to, from) = spread.next().unwrap_or_default();
-            let spread = Spread { to, from };
+            let spread = Spread::new(to, from);
             let counters = graph.len() + inputs;
             let counters = Arc::new(WorkerCounters::new(counters, reasons, plan.adjacencies));
             let cpu = plan.cpus.get(index).copied();

@@ -18,11 +18,23 @@ pub type FlowOf = fn(&[u8]) -> Option<u32>;
 /// A worker's rings to and from its colleagues.
 pub(crate) struct Spread {
     /// By worker; the own place is empty.
-    pub(crate) to: Vec<Option<rtrb::Producer<Inject>>>,
-    pub(crate) from: Vec<rtrb::Consumer<Inject>>,
+    to: Vec<Option<rtrb::Producer<Inject>>>,
+    from: Vec<rtrb::Consumer<Inject>>,
+    /// Where the lanes of each worker begin in `order`, and after the last where they end.
+    begin: Vec<u16>,
+    /// Lanes by worker, each worker's in the order of their arrival.
+    order: [u8; VECTOR],
 }
 
 impl Spread {
+    pub(crate) fn new(
+        to: Vec<Option<rtrb::Producer<Inject>>>,
+        from: Vec<rtrb::Consumer<Inject>>,
+    ) -> Self {
+        let begin = vec![0; to.len() + 1];
+        Self { to, from, begin, order: [0; VECTOR] }
+    }
+
     /// Hands lanes to the workers of their flows; what stays is in `vector`. Returns one bit for
     /// each worker that got something.
     pub(crate) fn share_out(
@@ -32,33 +44,66 @@ impl Spread {
         graph: &mut Graph,
         walk: &mut Walk<'_>,
     ) -> u64 {
+        if walk.worker >= self.to.len() {
+            return 0;
+        }
         // Without a vector to keep lanes in, all of them stay.
         let Some(mut kept) = graph.vector() else { return 0 };
-        let workers = self.to.len() as u64;
+        self.sort(vector, flow_of, walk.worker);
         let (mut handed, mut out) = (0, 0);
-        for lane in 0..vector.len() {
-            let hash = flow_of(vector.bytes(lane));
-            let worker =
-                hash.map_or(walk.worker, |hash| ((u64::from(hash) * workers) >> 32) as usize);
-            match self.to.get_mut(worker) {
-                Some(Some(ring)) if !ring.is_full() => {
-                    walk.sight.happened(vector, lane, Event::HandedOver { to: worker as u16 });
-                    if let Some(packet) = vector.take(lane) {
-                        // Room was checked, and this thread is the only producer.
-                        let _ = ring.push(Inject { packet, node });
-                        handed |= 1 << worker;
-                        out += 1;
-                    }
-                }
-                Some(Some(_)) => shed(vector, lane, drops::SPREAD_FULL, walk),
-                _ => vector.move_lane(lane, &mut kept),
+        for (worker, ring) in self.to.iter_mut().enumerate() {
+            let (begin, end) =
+                (usize::from(self.begin[worker]), usize::from(self.begin[worker + 1]));
+            let lanes = self.order[begin..end].iter().map(|lane| usize::from(*lane));
+            let Some(ring) = ring else {
+                lanes.for_each(|lane| vector.move_lane(lane, &mut kept));
+                continue;
+            };
+            let room = ring.slots().min(lanes.len());
+            for lane in lanes.clone().skip(room) {
+                shed(vector, lane, drops::SPREAD_FULL, walk);
+            }
+            let event = Event::HandedOver { to: worker as u16 };
+            lanes.clone().take(room).for_each(|lane| walk.sight.happened(vector, lane, event));
+            let packets = lanes.take(room).filter_map(|lane| vector.take(lane));
+            // One store makes all of them seen: the line that the two workers share goes to and
+            // fro once for a burst.
+            if room > 0
+                && let Ok(places) = ring.write_chunk_uninit(room)
+            {
+                out += places.fill_from_iter(packets.map(|packet| Inject { packet, node }));
+                handed |= 1 << worker;
             }
         }
         vector.forget_lanes();
         std::mem::swap(vector, &mut kept);
         graph.enqueue(node, kept, walk);
-        walk.counters.ledger.handed_out.add(out);
+        walk.counters.ledger.handed_out.add(out as u64);
         handed
+    }
+
+    /// Puts the lanes of each worker behind each other; those of no flow are for `own`.
+    fn sort(&mut self, vector: &Vector, flow_of: FlowOf, own: usize) {
+        let workers = self.to.len();
+        let mut whose = [0_u8; VECTOR];
+        self.begin.fill(0);
+        for (lane, whose) in whose[..vector.len()].iter_mut().enumerate() {
+            let of_hash = |hash: u32| ((u64::from(hash) * workers as u64) >> 32) as usize;
+            let worker = flow_of(vector.bytes(lane)).map_or(own, of_hash);
+            *whose = worker as u8;
+            self.begin[worker] += 1;
+        }
+        // From counts to ends; filling from the back turns ends into beginnings.
+        let mut end = 0;
+        for begin in &mut self.begin {
+            end += *begin;
+            *begin = end;
+        }
+        for lane in (0..vector.len()).rev() {
+            let begin = &mut self.begin[usize::from(whose[lane])];
+            *begin -= 1;
+            self.order[usize::from(*begin)] = lane as u8;
+        }
     }
 
     /// Puts packets that colleagues handed over before their nodes; returns how many.
@@ -68,11 +113,12 @@ impl Spread {
             let Ok(first) = ring.peek() else { continue };
             let node = first.node;
             let Some(mut vector) = graph.vector() else { break };
-            while vector.len() < VECTOR
-                && let Ok(Inject { packet, .. }) = ring.pop()
-            {
+            let waiting = ring.slots().min(VECTOR);
+            for Inject { packet, .. } in ring.read_chunk(waiting).into_iter().flatten() {
                 // Room was checked, and there is one pool.
                 let _ = vector.push(packet);
+                // A colleague has touched it last.
+                vector.prefetch(vector.len() - 1);
             }
             packets += vector.len();
             graph.enqueue(node, vector, walk);
