@@ -100,6 +100,9 @@ pub struct LoopCounters {
     pub busy_cycles: Counter,
     /// Times that the worker slept.
     pub sleeps: Counter,
+    /// Packets of colleagues that wait in the worker's rings, counted there at the end of its
+    /// last busy turn: 0 at rest.
+    pub waiting: Counter,
     /// Buffers in the worker's own cache.
     pub cached: Counter,
     /// Times that no plain buffer was free.

@@ -13,7 +13,7 @@ use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Reader;
 use crate::sight::Sight;
 use crate::sight::trace::Event;
-use crate::vector::{DROP, TAKEN, Vector, flags};
+use crate::vector::{DROP, HANDED, TAKEN, Vector, flags};
 use crate::{VECTOR, clock};
 
 /// The name of the last node: the engine's own, which transmits.
@@ -284,6 +284,9 @@ impl Graph {
         if next == TAKEN {
             walk.counters.ledger.consumed.add(vector.len() as u64);
             walk.pool.free_from(&mut vector, 0);
+        } else if next == HANDED {
+            // Booked when they were handed over; no lane is left.
+            walk.pool.free_from(&mut vector, 0);
         } else {
             drop_all(&mut vector, Reason(next & !DROP), walk);
         }
@@ -299,6 +302,7 @@ impl Graph {
             match self.slots[from].edges.get(next as usize) {
                 Some(node) => self.move_lane(*node, &mut vector, lane, walk),
                 None if next == TAKEN => walk.counters.ledger.consumed.add(1),
+                None if next == HANDED => {}
                 None => drop_lane(&mut vector, lane, Reason(next & !DROP), walk),
             }
         }

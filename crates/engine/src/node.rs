@@ -7,7 +7,7 @@ use crate::pool::PoolCache;
 use crate::quiescence::Reader;
 use crate::sight::Sight;
 use crate::sight::trace::Event;
-use crate::vector::{Vector, flags};
+use crate::vector::{HANDED, Vector, flags};
 use crate::worker::Inject;
 
 /// Where the lanes go after [`Node::process`].
@@ -136,6 +136,8 @@ impl Context<'_> {
             // Room was checked above, and this thread is the only producer.
             let _ = ring.push(Inject { packet, node: self.node });
             *self.handed |= 1 << worker;
+            vector.next[lane] = HANDED;
+            self.counters.ledger.handed_out.add(1);
         }
     }
 

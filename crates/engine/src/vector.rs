@@ -15,6 +15,8 @@ pub const NONE: u32 = u32::MAX;
 
 /// What `next` says of a lane that left as a [`Packet`].
 pub const TAKEN: u16 = 0x7fff;
+/// What `next` says of a lane that another worker goes on with.
+pub const HANDED: u16 = 0x7ffe;
 /// `DROP | reason`: the lane is dropped for that reason.
 pub const DROP: u16 = 0x8000;
 

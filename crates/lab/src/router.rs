@@ -162,8 +162,8 @@ impl Router {
         self.process.signal(Signal::SIGHUP);
     }
 
-    /// Checks the conservation of packets: waits until received + generated = sent + consumed + dropped with nothing
-    /// held on the way but packets that wait for a neighbour, and gives the books.
+    /// Checks the conservation of packets: waits until received + generated = sent + consumed + dropped + held, and gives
+    /// the books.
     ///
     /// # Errors
     /// [`LabError::WaitDeadline`] with the books when they do not balance within 5 s.
@@ -171,6 +171,23 @@ impl Router {
         wait_until("the books of packets balance", BALANCE, || {
             let books = self.show("conservation").map_err(|error| error.to_string())?;
             if books["balanced"].as_bool() == Some(true) {
+                Ok(books)
+            } else {
+                Err(books.to_string())
+            }
+        })
+    }
+
+    /// Waits until nothing is on its way any more, and gives the books: they balance, no packet is between workers, and
+    /// every buffer is free or has a packet that waits for a neighbour.
+    ///
+    /// # Errors
+    /// [`LabError::WaitDeadline`] with the books when that does not come about within 5 s.
+    pub fn at_rest(&self) -> Result<Value> {
+        wait_until("nothing is on its way", BALANCE, || {
+            let books = self.show("conservation").map_err(|error| error.to_string())?;
+            let is_none = |what: &str| books[what].as_u64() == Some(0);
+            if books["balanced"] == true && is_none("held") && is_none("buffers_busy") {
                 Ok(books)
             } else {
                 Err(books.to_string())

@@ -206,7 +206,7 @@ impl Lab {
         let books = self.plane().conservation();
         assert_eq!(quiet, 2, "it does not come to rest: {books:?}");
         assert!(books.balanced && books.received == self.sent, "{} sent, {books:?}", self.sent);
-        assert_eq!(books.buffers_ports, 0, "{books:?}");
+        assert_eq!(books.buffers_busy, 0, "{books:?}");
     }
 
     /// What happened since the begin.

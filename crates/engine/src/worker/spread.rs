@@ -127,6 +127,11 @@ impl Spread {
         packets
     }
 
+    /// Packets that colleagues have handed over and that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.from.iter().map(rtrb::Consumer::slots).sum()
+    }
+
     /// Whether a colleague has handed something over.
     pub(crate) fn has_work(&self) -> bool {
         self.from.iter().any(|ring| !ring.is_empty())

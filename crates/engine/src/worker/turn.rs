@@ -174,7 +174,11 @@ impl Worker {
             reader: &reader,
             sight: &mut self.sight,
         };
-        let mut packets = 0;
+        let mut packets = take_injected(&mut self.injected, &mut self.graph, &mut walk);
+        if packets > 0 {
+            // What waited for a neighbour leaves before what comes now.
+            self.graph.walk(&mut walk);
+        }
         let mut waiting = 0;
         for rx in &mut self.rx {
             let received = receive(rx, &mut self.spread, &mut self.graph, &mut walk);
@@ -187,7 +191,7 @@ impl Worker {
             }
         }
         packets += self.spread.take_in(&mut self.graph, &mut walk);
-        packets += take_in(&mut self.injected, &mut self.handed, &mut self.graph, &mut walk);
+        packets += take_in(&mut self.handed, &mut self.graph, &mut walk);
         self.graph.walk(&mut walk);
         if packets > 0 {
             self.after_walk();
@@ -206,6 +210,8 @@ impl Worker {
         if self.punts.has_some() {
             self.punt_bell.ring();
         }
+        let waiting = self.handed.iter().map(rtrb::Consumer::slots).sum::<usize>();
+        self.counters.turns.waiting.set((waiting + self.spread.waiting()) as u64);
         self.counters.turns.cached.set(self.pool.len() as u64);
         self.counters.turns.exhausted.set(self.pool.exhausted);
         self.counters.turns.jumbo_exhausted.set(self.pool.jumbo_exhausted);
@@ -282,10 +288,9 @@ fn receive(rx: &mut Rx, spread: &mut Spread, graph: &mut Graph, walk: &mut Walk<
     received
 }
 
-/// Takes in packets from the main thread and from colleagues.
-fn take_in(
+/// Takes in packets from the main thread.
+fn take_injected(
     injected: &mut rtrb::Consumer<Inject>,
-    handed: &mut [rtrb::Consumer<Inject>],
     graph: &mut Graph,
     walk: &mut Walk<'_>,
 ) -> usize {
@@ -298,16 +303,18 @@ fn take_in(
         graph.enqueue_packet(node, packet, walk);
         packets += 1;
     }
-    let output = (graph.len() - 1) as u16;
+    packets
+}
+
+/// Takes in packets from colleagues.
+fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
+    let mut packets = 0;
     for ring in handed {
         let mut taken = 0;
         while taken < VECTOR
             && let Ok(Inject { packet, node }) = ring.pop()
         {
-            // What a node handed over left the colleague's books as consumed.
-            let ledger = &walk.counters.ledger;
-            let book = if node == output { &ledger.handed_in } else { &ledger.generated };
-            book.add(1);
+            walk.counters.ledger.handed_in.add(1);
             walk.sight.entered(&packet);
             graph.enqueue_packet(node, packet, walk);
             taken += 1;

@@ -124,6 +124,7 @@ fn others_fragments_pass_as_they_are() {
 fn fragments_of_one_packet_meet_across_workers() {
     let world = World::three_ports().workers(3);
     let mut lab = Lab::with(&world, LIMITS, |_| Wire::new(3, 3));
+    let before = lab.plane().conservation();
     for id in 0..20 {
         let data = data(1000 + usize::from(id));
         let four = cut4(&ping4(host4(1), our4(1), &data), 256, id);
@@ -135,6 +136,15 @@ fn fragments_of_one_packet_meet_across_workers() {
     lab.settle();
     assert_eq!(lab.seen("west").len(), 40);
     lab.assert_dropped(&[]);
+    // What went from worker to worker is booked as that, and nothing else is.
+    let workers = lab.plane().list_workers();
+    let sum = |of: fn(&stoa_api::v1::WorkerState) -> u64| workers.iter().map(of).sum::<u64>();
+    let (out, back) = (sum(|worker| worker.handed_out), sum(|worker| worker.handed_in));
+    assert!(out > 0 && out == back, "{out} given, {back} taken");
+    let books = lab.plane().conservation();
+    // Each whole is generated once (its answer goes in its place), and all pieces are consumed.
+    let made = books.generated - before.generated;
+    assert_eq!((made, books.consumed - before.consumed), (40, books.received - before.received));
 }
 
 #[test]

@@ -26,7 +26,8 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         ("held", books.held),
         ("buffers", books.buffers),
         ("buffers free", books.buffers_free),
-        ("buffers lent to ports", books.buffers_ports),
+        ("buffers of waiting packets", books.buffers_waiting),
+        ("buffers busy", books.buffers_busy),
     ] {
         made.add_row(vec![Cell::new(what), count(packets)]);
     }
@@ -54,6 +55,7 @@ fn json(books: &Conservation) -> Value {
         "balanced": books.balanced,
         "buffers": books.buffers,
         "buffers_free": books.buffers_free,
-        "buffers_ports": books.buffers_ports,
+        "buffers_waiting": books.buffers_waiting,
+        "buffers_busy": books.buffers_busy,
     })
 }

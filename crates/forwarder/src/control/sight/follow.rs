@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use stoa_api::v1;
 use stoa_engine::graph::OUTPUT;
 use stoa_engine::sight::trace::{Event, Record};
-use stoa_engine::vector::{DROP, TAKEN, flags};
+use stoa_engine::vector::{DROP, HANDED, TAKEN, flags};
 use stoa_wire::words::{self, Start};
 
 use super::trace::{STEPS, Step};
@@ -275,6 +275,10 @@ impl Teller<'_> {
         }
         if next == TAKEN {
             step.what = "taken in by the router".to_owned();
+            return;
+        }
+        if next == HANDED {
+            step.what = "left to the same node of another worker".to_owned();
             return;
         }
         let Some(edge) = edge_name(node, next) else { return };

@@ -123,7 +123,7 @@ impl Lab {
             let is_quiet = is_read
                 && books.received == self.sent
                 && books.balanced
-                && books.buffers_ports == 0;
+                && (books.held, books.buffers_busy) == (0, 0);
             if is_quiet && before.as_ref() == Some(&books) {
                 return;
             }
