@@ -143,6 +143,8 @@ pub struct Plane {
     /// Time that was skipped.
     pub(super) skipped: Millis,
     pub(super) open: Open,
+    /// What workers handed over is taken in before an answer to a question is.
+    pub(super) catches_up: bool,
     /// Ports whose packets are shared out among all workers.
     pub(super) spread: BTreeSet<String>,
     /// Ports whose device is not there are waited for, not refused.
@@ -209,6 +211,7 @@ impl Plane {
             reports: Vec::new(),
             skipped: 0,
             open,
+            catches_up: false,
             spread: BTreeSet::new(),
             may_wait: true,
             workers: workers.clone(),
@@ -284,8 +287,13 @@ impl Plane {
 
     /// Puts a packet before a node of the first worker.
     pub(super) fn inject(&mut self, packet: stoa_engine::Packet, node: &str) {
+        self.inject_at(0, packet, node);
+    }
+
+    /// Puts a packet before a node of a worker.
+    pub(super) fn inject_at(&mut self, worker: usize, packet: stoa_engine::Packet, node: &str) {
         let Some(node) = graph::index_of(NODES, node) else { return };
-        if let Some(worker) = self.crew.workers.first_mut()
+        if let Some(worker) = self.crew.workers.get_mut(worker)
             && worker.inject(Inject { packet, node }).is_err()
         {
             self.dropped[stoa_engine::drops::HANDOFF_FULL.0 as usize] += 1;

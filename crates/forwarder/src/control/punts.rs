@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use stoa_api::v1;
 use stoa_engine::Urgency;
+use stoa_engine::node::Punt;
 
 use super::plane::Plane;
 use crate::drops::Drop;
@@ -24,18 +25,39 @@ impl Plane {
                 for _ in 0..batch {
                     let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
                     taken += 1;
-                    match Class::of(punt.cause) {
-                        Some(Class::Arp | Class::ArpAnswer) => self.arp(&punt.packet),
-                        Some(Class::Nd | Class::NdAnswer) => self.nd(&punt.packet),
-                        Some(Class::Resolve | Class::OwnResolve) => self.resolve(punt.packet),
-                        Some(Class::Redirect) => self.redirect(&punt.packet),
-                        Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
-                        _ => self.drop_here(Drop::Ip4LocalProtocol),
-                    }
+                    self.take_punt(at, punt);
                 }
             }
         }
         taken
+    }
+
+    fn take_punt(&mut self, worker: usize, punt: Punt) {
+        match Class::of(punt.cause) {
+            Some(Class::Arp | Class::ArpAnswer) => self.arp(&punt.packet),
+            Some(Class::Nd | Class::NdAnswer) => self.nd(&punt.packet),
+            Some(Class::Resolve | Class::OwnResolve) => self.resolve(worker, punt.packet),
+            Some(Class::Redirect) => self.redirect(&punt.packet),
+            Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
+            _ => self.drop_here(Drop::Ip4LocalProtocol),
+        }
+    }
+
+    /// Takes in what came before the answer that is being looked at, at most a batch of each
+    /// worker: what is to wait for a neighbour is in its queue before that is let go. Not once
+    /// more while it does that.
+    pub(super) fn catch_up(&mut self) {
+        if std::mem::replace(&mut self.catches_up, true) {
+            return;
+        }
+        let (urgency, batch) = BATCHES[1];
+        for at in 0..self.crew.workers.len() {
+            for _ in 0..batch {
+                let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
+                self.take_punt(at, punt);
+            }
+        }
+        self.catches_up = false;
     }
 
     /// Sets the budgets: those that are not named are the usual ones.

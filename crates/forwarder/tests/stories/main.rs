@@ -15,6 +15,7 @@ mod local;
 mod mirror;
 mod nd;
 mod options;
+mod order;
 mod paths;
 mod punt;
 mod reassembly;

@@ -1,6 +1,7 @@
 //! What the control thread does about neighbours: adjacencies, host routes,
 //! questions, and what a link that comes or goes means for them.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use stoa_engine::Packet;
@@ -150,13 +151,25 @@ impl Plane {
 
     /// Gives a neighbour a new adjacency of a kind.
     pub(super) fn turn(&mut self, key: Key, kind: AdjacencyKind) {
+        self.turn_behind(key, kind, VecDeque::new());
+    }
+
+    /// The same, behind packets that have waited for it: the workers have them before the
+    /// straight way is open to later ones.
+    fn turn_behind(&mut self, key: Key, kind: AdjacencyKind, waited: VecDeque<Packet>) {
         let Some(entry) = self.cache.get(&key) else { return };
         let old = entry.adjacency;
         let adjacency = self.describe(key, kind, entry);
-        match self.fib.add_adjacency(&adjacency) {
+        let new = self.fib.add_adjacency(&adjacency);
+        let begins = new.as_ref().map_or((0, 0), |new| self.sent_over(*new));
+        for packet in waited {
+            let worker = packet.adjacency as usize;
+            self.release(key, (worker, *new.as_ref().unwrap_or(&old)), packet);
+        }
+        match new {
             Ok(new) => {
                 self.fib.replace_adjacency(old, new);
-                let (so_far, begins) = (self.sent_over(old), self.sent_over(new));
+                let so_far = self.sent_over(old);
                 if let Some(entry) = self.cache.get_mut(&key) {
                     entry.carry(so_far, begins);
                     entry.adjacency = new;
@@ -169,18 +182,23 @@ impl Plane {
 
     /// A neighbour has a MAC address now: packets that waited go.
     pub(super) fn resolved(&mut self, key: Key) {
-        self.turn(key, AdjacencyKind::Complete);
-        self.refresh_sets_through(key);
         let Some(entry) = self.cache.get_mut(&key) else { return };
-        for packet in std::mem::take(&mut entry.queue) {
-            self.release(key, packet);
-        }
+        let waited = std::mem::take(&mut entry.queue);
+        self.turn_behind(key, AdjacencyKind::Complete, waited);
+        self.refresh_sets_through(key);
     }
 
-    pub(super) fn release(&mut self, key: Key, mut packet: Packet) {
+    /// Lets a packet go by an adjacency of its neighbour, at the worker that it came from: there
+    /// it stays in front of what comes later.
+    pub(super) fn release(
+        &mut self,
+        key: Key,
+        (worker, adjacency): (usize, u32),
+        mut packet: Packet,
+    ) {
         let Some(entry) = self.cache.get(&key) else { return };
-        (packet.adjacency, packet.hash) = (entry.adjacency, entry.serial);
-        self.inject(packet, "neighbor-send");
+        (packet.adjacency, packet.hash) = (adjacency, entry.serial);
+        self.inject_at(worker, packet, "neighbor-send");
     }
 
     /// Does what is due about neighbours.

@@ -17,7 +17,7 @@ impl Plane {
         }
         packet.set_own();
         (packet.tx_if, packet.hash) = (interface, 0);
-        self.resolve(packet);
+        self.resolve(0, packet);
     }
 
     /// Takes in that a neighbour has this MAC; `is_answer`: it answered us.
@@ -28,6 +28,9 @@ impl Plane {
         let now = self.now();
         if self.cache.get(&key).is_none() && self.add_neighbor(key, false).is_err() {
             return self.drop_here(Drop::NeighborTable);
+        }
+        if self.cache.get(&key).is_some_and(|entry| !entry.queue.is_empty()) {
+            self.catch_up();
         }
         let Some(entry) = self.cache.get(&key) else { return };
         if entry.state == State::Permanent {
@@ -44,8 +47,8 @@ impl Plane {
         }
     }
 
-    /// A packet for a neighbour that is not resolved.
-    pub(in crate::control) fn resolve(&mut self, packet: Packet) {
+    /// A packet of a worker for a neighbour that is not resolved.
+    pub(in crate::control) fn resolve(&mut self, worker: usize, mut packet: Packet) {
         let interface = packet.tx_if;
         let Some(address) = self.neighbor_of(&packet) else {
             return self.drop_here(Drop::NeighborFailed);
@@ -61,8 +64,11 @@ impl Plane {
         }
         if self.cache.get(&key).is_some_and(|entry| entry.state.is_resolved()) {
             // It was resolved while the packet was on its way here.
-            return self.release(key, packet);
+            let Some(adjacency) = self.cache.get(&key).map(|entry| entry.adjacency) else { return };
+            return self.release(key, (worker, adjacency), packet);
         }
+        // While it waits, this column says where it came from.
+        packet.adjacency = worker as u32;
         if let Err(reason) = self.cache.wait(&key, packet) {
             self.drop_here(reason);
         }
