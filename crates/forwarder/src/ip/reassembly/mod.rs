@@ -2,6 +2,7 @@
 //! RFC 8200 4.5). Each worker has a table per family; a fragment goes to the worker that its
 //! addresses and identification choose, so that all of one packet meet in one table.
 
+mod chain;
 pub mod context;
 pub mod ip4_reassembly;
 pub mod ip6_reassembly;

@@ -1,10 +1,14 @@
 //! The table of packets that are being put together: bounded in all and for each source. When
-//! there is no room, the oldest makes it: who sends whole packets is done long before.
+//! there is no room, the oldest makes it: who sends whole packets is done long before. What a
+//! fragment costs does not depend on how many packets wait: a flood makes no fragment dearer.
 //!
 //! The bytes lie in memory of the table's own, not in packet buffers: fragments that never
 //! become whole take nothing from the packets of others.
 
+use std::collections::HashMap;
+
 use super::Piece;
+use super::chain::{Ends, Links};
 use super::context::{Context, Fit, HEAD, LARGEST};
 use crate::drops::Drop;
 
@@ -43,6 +47,13 @@ pub enum Outcome {
 /// Memory of one packet: headers, then data.
 const SLOT: usize = HEAD + LARGEST;
 
+/// The packets of one source, the oldest first.
+#[derive(Clone, Copy, Default)]
+struct Source {
+    ends: Ends,
+    count: usize,
+}
+
 /// See the module.
 pub struct Table {
     /// `None`: the place is free.
@@ -50,30 +61,47 @@ pub struct Table {
     /// Zeroed memory that the system gives page by page, as it is used.
     memory: Box<[u8]>,
     capacity: usize,
-    used: usize,
+    /// Places by packet. With room for twice as many, so that it never grows.
+    places: HashMap<Key, u16>,
+    sources: HashMap<u128, Source>,
+    /// Places that were taken once and are free.
+    free: Vec<u16>,
+    by_age: Links,
+    all: Ends,
+    by_source: Links,
+    by_poison: Links,
+    poisoned: Ends,
     losses: [(Drop, u64); 2],
 }
 
 impl Table {
     /// A table for at most `capacity` packets. What is not used takes no memory.
     pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.min(usize::from(u16::MAX));
         Self {
             contexts: Vec::with_capacity(capacity),
             memory: vec![0; capacity * SLOT].into_boxed_slice(),
             capacity,
-            used: 0,
+            places: HashMap::with_capacity(2 * capacity),
+            sources: HashMap::with_capacity(2 * capacity),
+            free: Vec::with_capacity(capacity),
+            by_age: Links::new(capacity),
+            all: Ends::default(),
+            by_source: Links::new(capacity),
+            by_poison: Links::new(capacity),
+            poisoned: Ends::default(),
             losses: [(Drop::FragmentOverlap, 0), (Drop::ReassemblyFull, 0)],
         }
     }
 
     /// Packets that are being put together.
     pub fn len(&self) -> usize {
-        self.used
+        self.places.len()
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.places.is_empty()
     }
 
     /// The packet in a place.
@@ -84,10 +112,10 @@ impl Table {
         self.contexts[at].expect("the place is taken")
     }
 
-    /// A place whose packet is older than `born`.
+    /// The place of the oldest packet, if that is older than `born`.
     pub fn older_than(&self, born: u64) -> Option<usize> {
         let is_old = |place: &Option<Context>| place.is_some_and(|context| context.born < born);
-        if self.used == 0 { None } else { self.contexts.iter().position(is_old) }
+        self.all.first().filter(|at| self.contexts.get(*at).is_some_and(is_old))
     }
 
     /// Fragments that were given up since the last call, by reason.
@@ -125,7 +153,7 @@ impl Table {
     }
 
     fn find(&self, key: &Key) -> Option<usize> {
-        self.contexts.iter().position(|place| place.as_ref().is_some_and(|c| c.key == *key))
+        self.places.get(key).map(|at| usize::from(*at))
     }
 
     fn put(&mut self, at: usize, piece: &Piece<'_>) -> Outcome {
@@ -144,6 +172,7 @@ impl Table {
             }
             Fit::Again | Fit::Overlap => {
                 self.losses[0].1 += context.poison();
+                self.by_poison.append(&mut self.poisoned, at);
                 return Outcome::Refused(Drop::FragmentOverlap);
             }
         }
@@ -163,49 +192,68 @@ impl Table {
         (limit, per_source): (usize, usize),
     ) -> Option<usize> {
         let limit = limit.min(self.capacity);
-        let of_source = |context: &Context| context.key.source == piece.key.source;
-        let same = self.contexts.iter().flatten().filter(|context| of_source(context)).count();
-        if same >= per_source.max(1) {
-            self.push_out(of_source);
+        if let Some(source) = self.sources.get(&piece.key.source).copied()
+            && source.count >= per_source.max(1)
+            && let Some(at) = self.first_of(source)
+        {
+            self.push_out(at);
         }
-        while self.used >= limit.max(1) {
-            self.push_out(|_| true);
+        while self.len() >= limit.max(1)
+            && let Some(at) = self.poisoned.first().or(self.all.first())
+        {
+            self.push_out(at);
         }
         let context = Some(Context::new(piece.key, now, piece.rx_if));
-        self.used += 1;
-        match self.contexts.iter().position(Option::is_none) {
+        let at = match self.free.pop() {
             Some(at) => {
-                self.contexts[at] = context;
-                Some(at)
+                self.contexts[usize::from(at)] = context;
+                usize::from(at)
             }
             None if self.contexts.len() < self.capacity => {
                 // The room was taken when the table was made.
                 self.contexts.push(context);
-                Some(self.contexts.len() - 1)
+                self.contexts.len() - 1
             }
-            None => {
-                self.used -= 1;
-                None
-            }
-        }
+            None => return None,
+        };
+        self.places.insert(piece.key, at as u16);
+        self.by_age.append(&mut self.all, at);
+        let source = self.sources.entry(piece.key.source).or_default();
+        self.by_source.append(&mut source.ends, at);
+        source.count += 1;
+        Some(at)
     }
 
-    /// Gives up the oldest of some packets.
-    fn push_out(&mut self, of: impl Fn(&Context) -> bool) {
-        let places = self.contexts.iter().enumerate();
-        let known = places.filter_map(|(at, place)| Some((at, place.as_ref()?)));
-        let oldest = known.filter(|(_, c)| of(c)).min_by_key(|(_, c)| (!c.is_poisoned(), c.born));
-        if let Some((at, context)) = oldest {
-            self.losses[1].1 += u64::from(context.fragments());
-            self.remove(at);
-        }
+    /// The packet of a source that goes first: the oldest that is given up already, or the oldest.
+    /// Looks at no more than one source may have.
+    fn first_of(&self, source: Source) -> Option<usize> {
+        let all = || std::iter::successors(source.ends.first(), |at| self.by_source.behind(*at));
+        let given_up = |at: &usize| self.contexts[*at].is_some_and(|one| one.is_poisoned());
+        all().find(given_up).or(source.ends.first())
+    }
+
+    fn push_out(&mut self, at: usize) {
+        self.losses[1].1 += u64::from(self.context(at).fragments());
+        self.remove(at);
     }
 
     /// Frees a place.
     pub fn remove(&mut self, at: usize) {
-        if self.contexts.get_mut(at).and_then(Option::take).is_some() {
-            self.used -= 1;
+        let Some(context) = self.contexts.get_mut(at).and_then(Option::take) else { return };
+        self.places.remove(&context.key);
+        self.by_age.unlink(&mut self.all, at);
+        if context.is_poisoned() {
+            self.by_poison.unlink(&mut self.poisoned, at);
         }
+        if let Some(source) = self.sources.get_mut(&context.key.source) {
+            self.by_source.unlink(&mut source.ends, at);
+            source.count -= 1;
+            if source.count == 0 {
+                self.sources.remove(&context.key.source);
+            }
+        }
+        // The room was taken when the table was made.
+        self.free.push(at as u16);
     }
 
     /// Headers and data of the fragment at offset 0, once it came.

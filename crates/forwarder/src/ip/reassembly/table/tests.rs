@@ -122,3 +122,81 @@ fn the_oldest_make_room() {
     table.take(&piece(key(30, 7), 8, true, &[0; 8]), 30, (1, 1));
     assert_eq!(table.len(), 1);
 }
+
+/// Packets in the order of their age, with when they were poisoned: looked through one by one.
+#[derive(Default)]
+struct Plain(Vec<(Key, Option<usize>)>);
+
+impl Plain {
+    fn push_out(&mut self, of: Option<u128>) {
+        let mut found = self.0.iter().enumerate();
+        let poisoned = self.0.iter().enumerate().filter(|(_, (_, poisoned))| poisoned.is_some());
+        let first = match of {
+            // The oldest of the source that is given up, or its oldest.
+            Some(source) => {
+                let mut poisoned = poisoned.filter(|(_, (key, _))| key.source == source);
+                poisoned.next().or_else(|| found.find(|(_, (key, _))| key.source == source))
+            }
+            // The one that was given up first, or the oldest.
+            None => poisoned.min_by_key(|(_, (_, poisoned))| *poisoned).or_else(|| found.next()),
+        };
+        if let Some((at, _)) = first {
+            self.0.remove(at);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn those_who_stay_are_those_of_a_plain_list(
+        steps in proptest::collection::vec((0..12u32, 0..3u128, 0..8u8), 1..200)
+    ) {
+        let mut table = Table::new(8);
+        let mut plain = Plain::default();
+        for (now, (id, source, how)) in steps.into_iter().enumerate() {
+            if how == 0 {
+                while let Some(at) = table.older_than(now.saturating_sub(20) as u64) {
+                    prop_assert_eq!(table.context(at).key, plain.0.remove(0).0);
+                    table.remove(at);
+                }
+                continue;
+            }
+            let key = key(id, source);
+            // Other data for the same place poisons.
+            let data = [now as u8; 8];
+            let outcome = table.take(&piece(key, 8, true, &data), now as u64, (6, 3));
+            if let Some((_, poisoned)) = plain.0.iter_mut().find(|(known, _)| *known == key) {
+                poisoned.get_or_insert(now);
+                prop_assert_eq!(outcome, Outcome::Refused(Drop::FragmentOverlap));
+            } else {
+                if plain.0.iter().filter(|(known, _)| known.source == source).count() >= 3 {
+                    plain.push_out(Some(source));
+                }
+                if plain.0.len() >= 6 {
+                    plain.push_out(None);
+                }
+                plain.0.push((key, None));
+                prop_assert_eq!(outcome, Outcome::Kept);
+            }
+            prop_assert_eq!(table.len(), plain.0.len());
+            for (key, _) in &plain.0 {
+                prop_assert!(table.find(key).is_some(), "{:?} is gone", key);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_table_never_takes_more_memory() {
+    let mut table = Table::new(64);
+    let room =
+        |table: &Table| (table.contexts.capacity(), table.free.capacity(), table.losses.len());
+    let before = room(&table);
+    let (places, sources) = (table.places.capacity(), table.sources.capacity());
+    for id in 0..100_000 {
+        table.take(&piece(key(id, id.into()), 8, true, &[0; 8]), id.into(), (64, 4));
+        // What is left of removed ones may lessen it, but a table that grew had more.
+        assert!(table.places.capacity() <= places && table.sources.capacity() <= sources);
+    }
+    assert_eq!((table.len(), room(&table)), (64, before));
+}
