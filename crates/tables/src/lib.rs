@@ -20,7 +20,6 @@ pub mod next_hop;
 mod pages;
 pub mod shared_bucket;
 mod sync;
-pub mod timing_wheel;
 pub mod token_bucket;
 
 pub use grace::Reclaim;

@@ -79,17 +79,6 @@ pub enum NextHopError {
     /// No next hop has this id.
     #[error("there is no next hop {0}")]
     Absent(u32),
-    /// To be removed, but still referred to.
-    #[error("next hop {id} is still used {references} times; remove its users first")]
-    InUse {
-        /// The next hop.
-        id: u32,
-        /// How often it is used.
-        references: u32,
-    },
-    /// Released more often than retained.
-    #[error("next hop {0} is not in use")]
-    NotInUse(u32),
 }
 
 #[derive(Debug)]
@@ -108,7 +97,6 @@ enum Freed {
 #[derive(Debug)]
 pub struct NextHops {
     shared: Arc<Shared>,
-    references: Vec<u32>,
     groups: BTreeMap<u32, Group>,
     room: Room,
     used: usize,
@@ -125,7 +113,6 @@ impl NextHops {
         let shared = Shared { objects: zeroed(objects)?, buckets: zeroed(buckets)? };
         Some(Self {
             shared: Arc::new(shared),
-            references: vec![0; objects],
             groups: BTreeMap::new(),
             room: Room::new(buckets),
             used: 0,
@@ -152,7 +139,7 @@ impl NextHops {
 
     /// The greatest number of next hops.
     pub fn capacity(&self) -> usize {
-        self.references.len() - 1
+        self.shared.objects.len() - 1
     }
 
     /// What a worker would get.
@@ -160,13 +147,13 @@ impl NextHops {
         self.shared.resolve(id, flow_hash)
     }
 
-    /// Adds a next hop, not referred to yet, and gives its id.
+    /// Adds a next hop and gives its id.
     ///
     /// # Errors
     /// [`NextHopError::Full`], [`NextHopError::BucketsFull`] and those about members.
     pub fn add(&mut self, next_hop: &NextHop) -> Result<u32, NextHopError> {
         let id = self.free.last().copied().unwrap_or(self.fresh);
-        if id as usize >= self.references.len() {
+        if id as usize > self.capacity() {
             return Err(NextHopError::Full(self.capacity()));
         }
         self.write(id, next_hop)?;
@@ -200,37 +187,13 @@ impl NextHops {
         })
     }
 
-    /// Counts one more user (a prefix).
+    /// Removes a next hop that no prefix uses any more: who gave out its id knows. The id is given
+    /// out again only after a grace period.
     ///
     /// # Errors
     /// [`NextHopError::Absent`].
-    pub fn retain(&mut self, id: u32) -> Result<(), NextHopError> {
-        self.word(id)?;
-        self.references[id as usize] += 1;
-        Ok(())
-    }
-
-    /// Counts one user less and gives how many are left.
-    ///
-    /// # Errors
-    /// [`NextHopError::Absent`], [`NextHopError::NotInUse`].
-    pub fn release(&mut self, id: u32) -> Result<u32, NextHopError> {
-        self.word(id)?;
-        let references = &mut self.references[id as usize];
-        *references = references.checked_sub(1).ok_or(NextHopError::NotInUse(id))?;
-        Ok(*references)
-    }
-
-    /// Removes a next hop without users. Its id is given out again only after a grace period.
-    ///
-    /// # Errors
-    /// [`NextHopError::Absent`], [`NextHopError::InUse`].
     pub fn remove(&mut self, id: u32) -> Result<(), NextHopError> {
         self.word(id)?;
-        let references = self.references[id as usize];
-        if references > 0 {
-            return Err(NextHopError::InUse { id, references });
-        }
         self.shared.objects[id as usize].store(0, Ordering::Release);
         self.drop_group(id);
         self.retired.push(Freed::Id(id));
