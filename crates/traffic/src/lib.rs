@@ -3,3 +3,4 @@
 
 pub mod forward;
 pub mod overload;
+pub mod spread;

@@ -3,6 +3,7 @@
 mod forward;
 mod latency;
 mod overload;
+mod spread;
 
 use clap::{Args, Subcommand};
 
@@ -16,6 +17,7 @@ use crate::failure::Outcome;
   stoa bench forward --workers 2 --seconds 5 --json
   stoa bench latency                                  pings through Stoa, Linux and a wire (root)
   stoa bench overload                                 more than it can forward
+  stoa bench spread                                   one queue for two workers
 
 Figures of the graph are cycles of the time stamp counter; they mean most as ratios of one run.")]
 pub struct Arguments {
@@ -28,6 +30,7 @@ enum What {
     Forward(forward::Arguments),
     Latency(latency::Arguments),
     Overload(overload::Arguments),
+    Spread(spread::Arguments),
 }
 
 /// Measures and prints.
@@ -36,5 +39,6 @@ pub fn execute(arguments: Arguments) -> Outcome {
         What::Forward(arguments) => forward::execute(arguments),
         What::Latency(arguments) => latency::execute(arguments),
         What::Overload(arguments) => overload::execute(arguments),
+        What::Spread(arguments) => spread::execute(arguments),
     }
 }
