@@ -3,11 +3,9 @@
 //! Needs root and Debian's `dpdk` package; without them the tests say so and pass.
 
 mod harness;
+#[path = "harness/testpmd.rs"]
+mod testpmd;
 
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use stoa_engine::Pool;
@@ -15,76 +13,7 @@ use stoa_engine::pool::HugePages;
 use stoa_ports::{MemifConfig, MemifRole, PortConfig};
 
 use harness::{DEADLINE, End, until};
-
-/// A running testpmd, ended with the test.
-struct Testpmd {
-    child: Child,
-    said: Arc<Mutex<String>>,
-    _folder: tempfile::TempDir,
-}
-
-impl Testpmd {
-    /// Starts testpmd with a memif port; `None` when this machine cannot.
-    fn start(socket: &str, role: &str, mode: &str, queues: [u16; 2]) -> Option<Self> {
-        let is_root = nix::unistd::geteuid().is_root();
-        let found = Command::new("dpdk-testpmd").arg("--version").output().is_ok();
-        if !is_root || !found {
-            eprintln!("skipped: needs root and dpdk-testpmd (Debian package dpdk)");
-            return None;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let [rx_queues, tx_queues] = queues;
-        let device = format!("net_memif0,role={role},id=7,socket={socket},socket-abstract=no");
-        let mut command = Command::new("dpdk-testpmd");
-        command
-            .env("XDG_RUNTIME_DIR", folder.path())
-            .args(["--lcores", "(0,1)@1", "--no-pci", "--no-huge", "--no-shconf", "-m", "128"])
-            .args([
-                "--no-telemetry",
-                "--file-prefix",
-                &format!("stoa{}{role}{mode}{rx_queues}{tx_queues}", std::process::id()),
-            ])
-            .args(["--vdev", &device, "--", "--total-num-mbufs=8192", "--stats-period", "1"])
-            .args([format!("--rxq={rx_queues}"), format!("--txq={tx_queues}")])
-            .args(["--auto-start", &format!("--forward-mode={mode}")])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        // SAFETY: between fork and exec only one system call, which allocates nothing.
-        unsafe {
-            command.pre_exec(|| {
-                // It must not outlive the test, whatever becomes of that.
-                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
-                Ok(())
-            })
-        };
-        let mut child = command.spawn().unwrap();
-        let said = Arc::new(Mutex::new(String::new()));
-        listen(child.stdout.take().unwrap(), said.clone());
-        listen(child.stderr.take().unwrap(), said.clone());
-        Some(Self { child, said, _folder: folder })
-    }
-
-    fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
-    }
-}
-
-fn listen(from: impl Read + Send + 'static, said: Arc<Mutex<String>>) {
-    std::thread::spawn(move || {
-        for line in BufReader::new(from).lines().map_while(Result::ok) {
-            said.lock().unwrap().push_str(&(line + "\n"));
-        }
-    });
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use testpmd::Testpmd;
 
 /// Our end, in `role`.
 fn end(socket: &str, role: MemifRole, pool: &'static Pool) -> End {
@@ -112,7 +41,7 @@ fn end_with_queues(
 fn up(end: &mut End, testpmd: &mut Testpmd) {
     let start = Instant::now();
     while end.service() != Some(true) {
-        if let Some(status) = testpmd.child.try_wait().unwrap() {
+        if let Some(status) = testpmd.ended() {
             panic!("testpmd ended with {status}:\n{}", testpmd.said());
         }
         assert!(start.elapsed() < DEADLINE, "no link: {}\n{}", end.port.detail(), testpmd.said());
@@ -246,43 +175,5 @@ fn a_new_peer_is_taken_when_the_old_one_died() {
         warm_up(&mut end, &testpmd);
         drop(testpmd);
         until("the link is down", || (end.service() == Some(false)).then_some(()));
-    }
-}
-
-/// Receives a burst and sends it back as it is; returns (received, sent).
-fn echo(end: &mut End) -> (usize, usize) {
-    let got = end.queues.rx[0].receive(&mut end.vector, &mut end.cache);
-    if got == 0 {
-        return (0, 0);
-    }
-    let sent = end.queues.tx[0].transmit(&mut end.vector, &mut end.cache);
-    end.cache.free_from(&mut end.vector, 0);
-    (got, sent)
-}
-
-/// `cargo test --release -p stoa-ports --test testpmd -- --ignored --nocapture --test-threads 1`
-#[test]
-#[ignore = "a measurement"]
-fn rates() {
-    for (ours, theirs) in [(MemifRole::Master, "client"), (MemifRole::Slave, "server")] {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("memif.sock").display().to_string();
-        let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
-        let mut end = end(&socket, ours, pool);
-        let Some(mut testpmd) = Testpmd::start(&socket, theirs, "flowgen", [1, 1]) else { return };
-        up(&mut end, &mut testpmd);
-        let mut best = [0.0_f64; 2];
-        for _ in 0..6 {
-            let (start, mut got, mut sent) = (Instant::now(), 0, 0);
-            while start.elapsed() < Duration::from_millis(500) {
-                let (more_got, more_sent) = echo(&mut end);
-                got += more_got;
-                sent += more_sent;
-            }
-            let seconds = start.elapsed().as_secs_f64();
-            best[0] = best[0].max(got as f64 / seconds / 1e6);
-            best[1] = best[1].max(sent as f64 / seconds / 1e6);
-        }
-        println!("{ours:?}: {:.2} Mpps in, {:.2} Mpps sent back", best[0], best[1]);
     }
 }

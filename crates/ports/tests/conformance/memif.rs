@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use stoa_engine::Pool;
 use stoa_engine::pool::HugePages;
-use stoa_engine::{Pool, clock};
 use stoa_ports::{MemifConfig, MemifRole, PortConfig};
 
 use crate::harness::{End, until};
@@ -92,36 +92,5 @@ fn memif_queues_are_as_many_as_the_slave_brings() {
         assert!(carry(&mut slave, &mut master, &[frame(number, 60)]) == [frame(number, 60)]);
         slave.queues.tx.rotate_left(1);
         master.queues.rx.rotate_left(1);
-    }
-}
-
-/// What a link costs with both ends in one thread, so that a busy machine disturbs little:
-/// `cargo test --release -p stoa-ports --test conformance -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement"]
-fn memif_cost() {
-    let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
-    for (name, master_is_near) in [("master to slave", true), ("slave to master", false)] {
-        let Pair { mut near, mut far, _keep } = memif(pool, 0, 0, master_is_near);
-        for length in [60_u16, 300, 1514] {
-            let mut best = [f64::MAX; 2];
-            for _ in 0..2000 {
-                near.cache.fill(&mut near.vector, 256);
-                near.vector.length.fill(length);
-                let start = clock::tsc();
-                let sent = near.queues.tx[0].transmit(&mut near.vector, &mut near.cache);
-                let sending = clock::tsc() - start;
-                near.cache.free_from(&mut near.vector, 0);
-                let start = clock::tsc();
-                let got = far.queues.rx[0].receive(&mut far.vector, &mut far.cache);
-                let receiving = clock::tsc() - start;
-                far.cache.free_from(&mut far.vector, 0);
-                assert_eq!((sent, got), (256, 256));
-                best[0] = best[0].min(sending as f64 / 256.0);
-                best[1] = best[1].min(receiving as f64 / 256.0);
-            }
-            let [send, receive] = best;
-            println!("{name}, {length} B: send {send:.1}, receive {receive:.1} cycles per packet");
-        }
     }
 }
