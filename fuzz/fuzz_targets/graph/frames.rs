@@ -3,10 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use arbitrary::Arbitrary;
-use stoa_wire::checksum::{Pseudo, finish, ones_complement, sum};
-use stoa_wire::protocol;
+use stoa_wire::checksum::{Pseudo, ones_complement};
 
-use crate::world::{host_mac, host4, host6, our_mac, our4, our6};
+use crate::body::Body;
+use stoa_fuzz::world::{host_mac, host4, host6, our_mac, our4, our6};
 
 /// Bytes of a frame at most: what a buffer holds, and a little less.
 const LONGEST: usize = 2000;
@@ -128,40 +128,6 @@ pub enum Extension {
     Other(u8, Vec<u8>),
 }
 
-#[derive(Arbitrary, Debug)]
-pub enum Body {
-    Udp {
-        ports: (u16, u16),
-        data: Vec<u8>,
-    },
-    /// As many bytes as this, to be larger than an MTU.
-    Large(u16),
-    Tcp {
-        ports: (u16, u16),
-        flags: u16,
-        rest: Vec<u8>,
-    },
-    Echo {
-        code: u8,
-        data: Vec<u8>,
-    },
-    /// ICMP of any kind about a quoted packet.
-    Icmp {
-        kind: u8,
-        code: u8,
-        word: u32,
-        quoted: Vec<u8>,
-    },
-    /// Neighbour discovery, MLD: 133 to 137, or 130 to 132 and 143.
-    Discovery {
-        kind: u8,
-        target: Six,
-        options: Vec<u8>,
-        flags: u32,
-    },
-    Any(u8, Vec<u8>),
-}
-
 /// 1 to 3 are ports, 10 and 11 sub-interfaces, 9 nobody.
 fn number(n: u8) -> u8 {
     [1, 2, 3, 10, 11, 9][usize::from(n) % 6]
@@ -243,7 +209,8 @@ impl Four {
 }
 
 impl Six {
-    fn address(&self) -> Ipv6Addr {
+    /// As an address.
+    pub fn address(&self) -> Ipv6Addr {
         match self {
             Self::Router(n) => our6(number(*n)),
             Self::Host(n) => host6(number(*n)),
@@ -378,59 +345,4 @@ impl Extension {
             }
         }
     }
-}
-
-impl Body {
-    fn bytes(&self, pseudo: &Pseudo) -> (u8, Vec<u8>) {
-        let is_six = matches!(pseudo, Pseudo::Ip6 { .. });
-        let icmp = if is_six { protocol::ICMP6 } else { protocol::ICMP4 };
-        match self {
-            Self::Udp { ports, data } => (protocol::UDP, udp(*ports, data, pseudo)),
-            Self::Large(length) => {
-                let data = vec![0x5a; usize::from(length % 1800)];
-                (protocol::UDP, udp((1000, 2000), &data, pseudo))
-            }
-            Self::Tcp { ports, flags, rest } => {
-                let mut bytes = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
-                bytes.extend([0; 8]);
-                bytes.extend(flags.to_be_bytes());
-                bytes.extend([0; 6]);
-                bytes.extend(rest);
-                (protocol::TCP, with_sum(bytes, 16, protocol::TCP, Some(pseudo)))
-            }
-            Self::Echo { code, data } => {
-                let kind = if is_six { 128 } else { 8 };
-                let bytes = [&[kind, *code, 0, 0][..], data].concat();
-                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
-            }
-            Self::Icmp { kind, code, word, quoted } => {
-                let bytes = [&[*kind, *code, 0, 0][..], &word.to_be_bytes(), quoted].concat();
-                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
-            }
-            Self::Discovery { kind, target, options, flags } => {
-                let kind = [133, 134, 135, 136, 137, 130, 131, 132, 143][usize::from(kind % 9)];
-                let mut bytes = [&[kind, 0, 0, 0][..], &flags.to_be_bytes()].concat();
-                bytes.extend(target.address().octets());
-                bytes.extend(&options[..options.len() / 8 * 8]);
-                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
-            }
-            Self::Any(protocol, data) => (*protocol, data.clone()),
-        }
-    }
-}
-
-fn udp(ports: (u16, u16), data: &[u8], pseudo: &Pseudo) -> Vec<u8> {
-    let mut bytes = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
-    bytes.extend((data.len() as u16 + 8).to_be_bytes());
-    bytes.extend([0, 0]);
-    bytes.extend(data);
-    with_sum(bytes, 6, protocol::UDP, Some(pseudo))
-}
-
-/// Makes the checksum at this place right.
-fn with_sum(mut bytes: Vec<u8>, at: usize, protocol: u8, pseudo: Option<&Pseudo>) -> Vec<u8> {
-    let pseudo = pseudo.map_or(0, |pseudo| pseudo.sum(protocol, bytes.len()));
-    let right = finish(sum(&bytes) + pseudo);
-    bytes[at..at + 2].copy_from_slice(&right.to_be_bytes());
-    bytes
 }

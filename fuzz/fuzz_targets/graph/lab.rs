@@ -14,8 +14,8 @@ use stoa_forwarder::shared::Verdict;
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::{arp, ethernet, ipv4, ipv6};
 
-use crate::wire::{self, Wire, Wires, locked};
-use crate::world::{World, host4, host6};
+use stoa_fuzz::wire::{self, Wire, Wires, locked};
+use stoa_fuzz::world::{World, host4, host6};
 
 /// Small tables, so that a run reaches their ends.
 const LIMITS: Limits = Limits {

@@ -2,14 +2,9 @@
 //! their kernels only. Both must do the same, balance their books, get every buffer back, and send only what is valid.
 #![no_main]
 
+mod body;
 mod frames;
 mod lab;
-#[path = "../../../crates/forwarder/tests/stories/harness/wire.rs"]
-#[allow(dead_code)]
-mod wire;
-#[path = "../../../crates/forwarder/tests/stories/harness/world.rs"]
-#[allow(dead_code)]
-mod world;
 
 use std::sync::{Mutex, OnceLock};
 

@@ -1,0 +1,98 @@
+//! What the packets of the fuzzer carry: upper layers with right checksums, until an edit makes them wrong.
+
+use arbitrary::Arbitrary;
+use stoa_wire::checksum::{Pseudo, finish, sum};
+use stoa_wire::protocol;
+
+use crate::frames::Six;
+
+/// What a packet carries.
+#[derive(Arbitrary, Debug)]
+pub enum Body {
+    Udp {
+        ports: (u16, u16),
+        data: Vec<u8>,
+    },
+    /// As many bytes as this, to be larger than an MTU.
+    Large(u16),
+    Tcp {
+        ports: (u16, u16),
+        flags: u16,
+        rest: Vec<u8>,
+    },
+    Echo {
+        code: u8,
+        data: Vec<u8>,
+    },
+    /// ICMP of any kind about a quoted packet.
+    Icmp {
+        kind: u8,
+        code: u8,
+        word: u32,
+        quoted: Vec<u8>,
+    },
+    /// Neighbour discovery, MLD: 133 to 137, or 130 to 132 and 143.
+    Discovery {
+        kind: u8,
+        target: Six,
+        options: Vec<u8>,
+        flags: u32,
+    },
+    Any(u8, Vec<u8>),
+}
+
+impl Body {
+    /// Its protocol and bytes, the checksum right.
+    pub fn bytes(&self, pseudo: &Pseudo) -> (u8, Vec<u8>) {
+        let is_six = matches!(pseudo, Pseudo::Ip6 { .. });
+        let icmp = if is_six { protocol::ICMP6 } else { protocol::ICMP4 };
+        match self {
+            Self::Udp { ports, data } => (protocol::UDP, udp(*ports, data, pseudo)),
+            Self::Large(length) => {
+                let data = vec![0x5a; usize::from(length % 1800)];
+                (protocol::UDP, udp((1000, 2000), &data, pseudo))
+            }
+            Self::Tcp { ports, flags, rest } => {
+                let mut bytes = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
+                bytes.extend([0; 8]);
+                bytes.extend(flags.to_be_bytes());
+                bytes.extend([0; 6]);
+                bytes.extend(rest);
+                (protocol::TCP, with_sum(bytes, 16, protocol::TCP, Some(pseudo)))
+            }
+            Self::Echo { code, data } => {
+                let kind = if is_six { 128 } else { 8 };
+                let bytes = [&[kind, *code, 0, 0][..], data].concat();
+                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
+            }
+            Self::Icmp { kind, code, word, quoted } => {
+                let bytes = [&[*kind, *code, 0, 0][..], &word.to_be_bytes(), quoted].concat();
+                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
+            }
+            Self::Discovery { kind, target, options, flags } => {
+                let kind = [133, 134, 135, 136, 137, 130, 131, 132, 143][usize::from(kind % 9)];
+                let mut bytes = [&[kind, 0, 0, 0][..], &flags.to_be_bytes()].concat();
+                bytes.extend(target.address().octets());
+                bytes.extend(&options[..options.len() / 8 * 8]);
+                (icmp, with_sum(bytes, 2, icmp, is_six.then_some(pseudo)))
+            }
+            Self::Any(protocol, data) => (*protocol, data.clone()),
+        }
+    }
+}
+
+fn udp(ports: (u16, u16), data: &[u8], pseudo: &Pseudo) -> Vec<u8> {
+    let mut bytes = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
+    bytes.extend((data.len() as u16 + 8).to_be_bytes());
+    bytes.extend([0, 0]);
+    bytes.extend(data);
+    with_sum(bytes, 6, protocol::UDP, Some(pseudo))
+}
+
+/// Makes the checksum at this place right.
+fn with_sum(mut bytes: Vec<u8>, at: usize, protocol: u8, pseudo: Option<&Pseudo>) -> Vec<u8> {
+    let pseudo = pseudo.map_or(0, |pseudo| pseudo.sum(protocol, bytes.len()));
+    let right = finish(sum(&bytes) + pseudo);
+    bytes[at..at + 2].copy_from_slice(&right.to_be_bytes());
+    bytes
+}
