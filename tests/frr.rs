@@ -1,5 +1,5 @@
 //! FRR on mirrors: its daemons run in a namespace of the router itself and speak OSPF with one host and BGP with another, in a
-//! VLAN, as if the ports were Linux's. What they learn is good for packets: what Linux sends by it arrives.
+//! VLAN, as if the ports were Linux's. What they learn is good for packets: what Linux sends by it arrives. IS-IS, whose frames are no IP, comes up as well.
 
 use std::time::Duration;
 
@@ -90,6 +90,14 @@ fn bgp(number: u32, own: &str, peer: (&str, u32), networks: &[&str]) -> String {
     )
 }
 
+/// `number` tells the routers of a network apart.
+fn isis(interface: &str, number: u8) -> String {
+    format!(
+        "interface {interface}\n ip router isis one\n isis hello-interval 1\n\
+         router isis one\n net 49.0001.0000.0000.000{number}.00\n is-type level-1\n"
+    )
+}
+
 /// The router with a mirror of each interface in `local`, and an address on each host that only
 /// its daemon tells of.
 fn begin(local: &Namespace) -> Result<Story> {
@@ -114,7 +122,7 @@ fn begin(local: &Namespace) -> Result<Story> {
 }
 
 #[test]
-fn ospf_and_bgp_come_up_through_mirrors_and_their_routes_are_good() -> Result<()> {
+fn ospf_bgp_and_isis_come_up_through_mirrors_and_their_routes_are_good() -> Result<()> {
     let local = Namespace::new("local")?;
     let story = begin(&local)?;
     let [peer_a, peer_b] = ["host-a", "host-b"].map(|name| story.host(name).namespace());
@@ -122,11 +130,13 @@ fn ospf_and_bgp_come_up_through_mirrors_and_their_routes_are_good() -> Result<()
     let of_router = [
         (Tool::OSPFD, ospf("host-a", "198.18.1.1", &[link])),
         (Tool::BGPD, bgp(65001, "198.18.1.1", ("198.18.2.2", 65002), &[link])),
+        (Tool::ISISD, isis("host-a", 1)),
     ];
     let of_router: Vec<_> = of_router.iter().map(|(tool, text)| (*tool, text.as_str())).collect();
     let frr = Frr::start(&local, &of_router)?;
     let of_a = ospf("eth0", "198.18.1.2", &[link, "203.0.113.1/32"]);
-    let a = Frr::start(peer_a, &[(Tool::OSPFD, &of_a)])?;
+    let isis_of_a = isis("eth0", 2);
+    let a = Frr::start(peer_a, &[(Tool::OSPFD, &of_a), (Tool::ISISD, &isis_of_a)])?;
     let of_b = bgp(65002, "198.18.2.2", ("198.18.2.1", 65001), &["203.0.113.2/32"]);
     let b = Frr::start(peer_b, &[(Tool::BGPD, &of_b)])?;
 
@@ -135,6 +145,9 @@ fn ospf_and_bgp_come_up_through_mirrors_and_their_routes_are_good() -> Result<()
     a.wait_for("show ip ospf neighbor", &["198.18.1.1", "Full/"])?;
     frr.wait_for("show bgp ipv4 unicast", &["203.0.113.2/32"])?;
     b.wait_for("show bgp ipv4 unicast", &[link])?;
+    // IS-IS is no IP: frames with a length, to groups of ISO 10589.
+    frr.wait_for("show isis neighbor detail", &["State: Up"])?;
+    a.wait_for("show isis neighbor detail", &["State: Up"])?;
     // zebra gave both to Linux, by the mirrors.
     wait_until("Linux has the routes", PATIENCE, || {
         let routes = local.ip(&["route", "show"]).map_err(|error| error.to_string())?;

@@ -52,6 +52,8 @@ impl Tool {
     pub const OSPFD: Self = Self { program: "ospfd", package: "frr", group: "test" };
     /// FRR's `bgpd`.
     pub const BGPD: Self = Self { program: "bgpd", package: "frr", group: "test" };
+    /// FRR's `isisd`.
+    pub const ISISD: Self = Self { program: "isisd", package: "frr", group: "test" };
     /// FRR's `vtysh`: asks its daemons.
     pub const VTYSH: Self = Self { program: "vtysh", package: "frr", group: "test" };
     /// The system's Python, which sees Debian's scapy.

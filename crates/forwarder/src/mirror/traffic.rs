@@ -27,20 +27,20 @@ pub fn wants_ip6(group: u128) -> bool {
     scope == 2 && !is_solicited_node && !matches!(last, 0xfb | 0x1_0003)
 }
 
-/// The class of a packet: its IP header was checked, the rest was not. What is no IP (LLDP, IS-IS)
-/// is routing; a storm of broadcasts is not.
+/// The class of a packet: its IP header was checked, the rest was not. What is no IP begins with
+/// LLC or LLDP, never with an IPv4 header of the right length.
 pub fn class(bytes: &[u8]) -> Class {
     let (upper, offset) = match bytes {
-        [first, ..] if first >> 4 == 4 && bytes.len() >= 20 => {
+        [0x45..=0x4f, ..] if bytes.len() >= 20 => {
             // More fragments, or an offset.
             if (bytes[6] & 0x3f, bytes[7]) != (0, 0) {
                 return Class::Fragment;
             }
-            (bytes[9], usize::from(first & 0xf) * 4)
+            (bytes[9], usize::from(bytes[0] & 0xf) * 4)
         }
         // Extension headers are not walked: what hides behind them is under the host's budget.
         [first, ..] if first >> 4 == 6 && bytes.len() >= 40 => (bytes[6], 40),
-        _ => return Class::Routing,
+        _ => return Class::Link,
     };
     match class_of(upper, bytes.get(offset..).unwrap_or_default()) {
         _ if upper == protocol::FRAGMENT => Class::Fragment,
@@ -104,6 +104,10 @@ mod tests {
         for cut in 0..44 {
             class(&six[..cut]);
         }
-        assert_eq!(class(&[]), Class::Routing);
+        assert_eq!(class(&[]), Class::Link);
+        // IS-IS, spanning tree, LLDP.
+        for head in [[0xfe, 0xfe, 0x03, 0x83], [0x42, 0x42, 0x03, 0], [0x02, 0x07, 0x04, 0]] {
+            assert_eq!(class(&[&head[..], &[0; 60]].concat()), Class::Link, "{head:x?}");
+        }
     }
 }

@@ -43,6 +43,9 @@ pub enum Class {
     Listener = 12,
     /// Packets whose senders are told of a better router.
     Redirect = 13,
+    /// Frames that are no IP, for programs behind mirrors: IS-IS (ISO 10589), LLDP (IEEE 802.1AB),
+    /// and others with a length in place of a type.
+    Link = 14,
 }
 
 /// What a class may cost.
@@ -58,7 +61,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at its number.
-    pub const ALL: [Class; 14] = [
+    pub const ALL: [Class; 15] = [
         Self::ArpAnswer,
         Self::Arp,
         Self::NdAnswer,
@@ -73,6 +76,7 @@ impl Class {
         Self::Error,
         Self::Listener,
         Self::Redirect,
+        Self::Link,
     ];
 
     /// The inverse of `as u16`.
@@ -97,6 +101,7 @@ impl Class {
             Self::Error => "icmp-error",
             Self::Listener => "listener",
             Self::Redirect => "redirect",
+            Self::Link => "link",
         }
     }
 
@@ -121,6 +126,7 @@ impl Class {
             Self::Echo => "pings answered",
             Self::Error => "ICMP errors sent",
             Self::Listener => "multicast listener queries",
+            Self::Link => "frames that are no IP, for Linux: IS-IS, LLDP",
             Self::Redirect => "packets that leave by where they came, whose senders are redirected",
         }
     }
@@ -132,6 +138,8 @@ impl Class {
             Self::Arp | Self::Nd => (1000, 256, 5000),
             Self::Resolve | Self::OwnResolve => (1000, 256, 5000),
             Self::Routing => (5000, 1024, 20_000),
+            // Whole link-state databases come at once; a loop of switches brings more than that.
+            Self::Link => (2000, 512, 10_000),
             Self::Icmp => (5000, 1000, 20_000),
             // TCP to the router itself (scp, BGP of a million routes) must be fast.
             Self::Host => (500_000, 16_384, 1_000_000),
@@ -157,7 +165,7 @@ impl Class {
             Self::ArpAnswer | Self::Arp => Drop::ArpLimited,
             Self::NdAnswer | Self::Nd => Drop::NdLimited,
             Self::Resolve | Self::OwnResolve => Drop::NeighborLimited,
-            Self::Routing => Drop::RoutingLimited,
+            Self::Routing | Self::Link => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
             Self::Listener => Drop::MldHeard,

@@ -254,3 +254,34 @@ fn a_flood_of_pings_leaves_routing_its_budget() {
     assert_eq!(dropped[0].1 as usize + seen.len(), 3_050);
     lab.pass_time(Duration::from_millis(100));
 }
+
+/// IS-IS has groups of its own (ISO 10589 8.4.8), and a flood of frames that are no IP, a loop of
+/// switches say, takes nothing from OSPF.
+#[test]
+fn frames_that_are_no_ip_have_a_budget_of_their_own() {
+    let mut lab = lab();
+    let hello = [&[0xfe, 0xfe, 0x03, 0x83][..], &[0x1b; 60]].concat();
+    let isis = |group: [u8; 6]| frame(group, host_mac(1), &[], hello.len() as u16, &hello);
+    let all = [[1, 0x80, 0xc2, 0, 0, 0x14], [1, 0x80, 0xc2, 0, 0, 0x15], [9, 0, 0x2b, 0, 0, 5]];
+    lab.send("west", all.map(isis));
+    assert_eq!(lab.take("linux"), all.map(isis));
+    let figures = |lab: &mut Lab, class: &str| {
+        let rows = lab.plane().list_punts();
+        let row = rows.into_iter().find(|row| row.class == class && row.interface.is_empty());
+        row.map(|row| (row.passed, row.dropped)).unwrap()
+    };
+    assert_eq!((figures(&mut lab, "link"), figures(&mut lab, "routing")), ((3, 0), (0, 0)));
+    lab.assert_dropped(&[]);
+    for _ in 0..20 {
+        lab.send("west", vec![isis(all[1]); 500]);
+    }
+    lab.forget();
+    let (passed, dropped) = figures(&mut lab, "link");
+    assert!(dropped > 0 && passed + dropped == 10_003, "{passed} passed, {dropped} dropped");
+    let group = Ipv4Addr::new(224, 0, 0, 5);
+    let header = ipv4::Builder { time_to_live: 1, ..ipv4::Builder::new(host4(1), group, 89) };
+    let ospf = frame(Mac::of_ip4_group(group).0, host_mac(1), &[], 0x0800, &ip4(&header, b"hello"));
+    lab.send("west", [ospf.clone()]);
+    assert_eq!(lab.take("linux"), [ospf]);
+    assert_eq!(figures(&mut lab, "routing"), (1, 0));
+}
