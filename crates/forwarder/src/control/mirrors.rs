@@ -40,12 +40,15 @@ impl MirrorState {
     pub(super) fn detail(&self) -> String {
         match &self.port {
             Some(port) => port.detail(),
-            None => {
-                let slash = if self.wanted.netns.is_empty() { "" } else { "/" };
-                let Mirror { netns, device } = &self.wanted;
-                format!("{netns}{slash}{device} down: {}", self.why_down)
-            }
+            None => format!("{} down: {}", self.place(), self.why_down),
         }
+    }
+
+    /// Namespace and device; the device alone in our own.
+    fn place(&self) -> String {
+        let Mirror { netns, device } = &self.wanted;
+        let slash = if netns.is_empty() { "" } else { "/" };
+        format!("{netns}{slash}{device}")
     }
 
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -67,6 +70,11 @@ impl Plane {
     /// The number that the lowest mirror has: interfaces stay below.
     pub(super) fn mirrors_begin(&self) -> u32 {
         self.mirrors.values().map(|mirror| mirror.index).min().unwrap_or(INTERFACES as u32)
+    }
+
+    /// Where the mirror with that number is; `None`: it is none.
+    pub(super) fn mirror_at(&self, index: u32) -> Option<String> {
+        self.mirrors.values().find(|state| state.index == index).map(MirrorState::place)
     }
 
     fn open_mirror(&self, wanted: &Mirror) -> Result<Box<dyn Port>, OpenError> {

@@ -137,6 +137,56 @@ fn an_answered_packet_goes_on_as_its_answer() {
 }
 
 #[test]
+fn a_packet_for_a_mirror_is_followed_to_it() {
+    let world = World::three_ports().sub("west.100", 10, "west", &[(0x8100, 100)]);
+    let mut lab = Lab::new(&world.mirror("west.100", "linux"));
+    lab.trace("west", 10);
+    let inner = ping4(host4(10), our4(10), b"x");
+    let lldp = [0x02, 0x07, 0x04];
+    for (ethertype, data) in [(0x0800, &inner[..]), (0x88cc, &lldp)] {
+        lab.send("west", [frame(our_mac(1), host_mac(10), &[(0x8100, 100)], ethertype, data)]);
+    }
+    assert_eq!(lab.take("linux").len(), 2);
+    let packets = lab.traced();
+    let place = "given to mirror linux";
+    assert_eq!(
+        way(&packets[0])[2..],
+        [
+            ("ip4-input", "to ip4-local"),
+            ("ip4-local", "to mirror-output"),
+            ("mirror-output", "to port-output"),
+            ("port-output", place),
+        ]
+    );
+    let [.., local, mirror, given] = &packets[0].steps[..] else { panic!("{packets:#?}") };
+    assert_eq!(local.headers[1], "ICMP echo request, id 7, sequence 9");
+    assert_eq!(local.headers[0], "IPv4 10.0.10.2 > 10.0.10.1, TTL 64, length 29");
+    let untagged = "Ethernet 02:aa:00:00:0a:02 > 02:00:00:00:01:01";
+    assert_eq!((mirror.headers[0].as_str(), &mirror.headers[1..]), (untagged, &local.headers[..]));
+    assert_eq!((mirror.adjacency.as_str(), given.tx_interface.as_str()), ("", "linux"));
+    // What is no IP shows no headers until it has its own again.
+    assert_eq!(packets[1].steps[1].headers, [""; 0]);
+    assert_eq!(packets[1].steps[2].headers[0], format!("{untagged}, type 0x88cc"));
+    assert!(packets.iter().all(|packet| packet.outcome == place));
+}
+
+#[test]
+fn a_packet_of_a_mirror_is_followed_to_its_interface() {
+    let mut lab = Lab::new(&World::three_ports().mirror("west", "linux"));
+    lab.trace("any", 10);
+    let answer = udp(our4(1), host4(1), b"");
+    lab.send("linux", [frame(host_mac(1), our_mac(1), &[], 0x0800, &answer)]);
+    let packet = lab.only_traced();
+    assert_eq!((packet.interface.as_str(), packet.outcome.as_str()), ("linux", "sent on west"));
+    let expected = [
+        ("tap-input", "received from mirror linux"),
+        ("mirror-input", "to port-output"),
+        ("port-output", "sent on west"),
+    ];
+    assert_eq!((&way(&packet)[..], packet.steps[0].next.as_str()), (&expected[..], "mirror-input"));
+}
+
+#[test]
 fn a_fragment_is_named_as_one() {
     let mut lab = Lab::new(&World::three_ports());
     lab.trace("west", 10);

@@ -63,7 +63,8 @@ fn step(step: &TraceStep) -> String {
     if !step.adjacency.is_empty() {
         let _ = write!(text, ", next hop {}", step.adjacency);
     }
-    if step.what.starts_with("received") || step.what.starts_with("sent") {
+    let at_the_ends = ["received ", "sent on ", "given to mirror "];
+    if at_the_ends.iter().any(|words| step.what.starts_with(words)) {
         let _ = write!(text, ", {} bytes, worker {}", step.length, step.worker);
     }
     text

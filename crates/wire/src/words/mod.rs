@@ -15,8 +15,8 @@ use crate::{protocol, vlan};
 pub enum Start {
     /// A frame: Ethernet.
     Ethernet,
-    /// An ARP packet.
-    Arp,
+    /// What follows a header with that ethertype; nothing is said of those unknown here.
+    Type(u16),
     /// An IP packet of either version.
     Ip,
 }
@@ -44,7 +44,7 @@ pub struct Layers<'a> {
 pub fn layers(bytes: &[u8], start: Start) -> Layers<'_> {
     let next = match start {
         Start::Ethernet => Next::Ethernet,
-        Start::Arp => Next::Type(ethertype::ARP),
+        Start::Type(kind) => Next::Type(kind),
         Start::Ip => Next::Ip,
     };
     Layers { rest: bytes, next, left: MOST }
@@ -195,7 +195,7 @@ mod tests {
     fn other_things_in_words() {
         let arp = hex("0001 0800 06 04 0001 02aa00000102 0a000102 000000000000 0a000101");
         assert_eq!(
-            said(&arp, Start::Arp),
+            said(&arp, Start::Type(ethertype::ARP)),
             ["ARP who has 10.0.1.1, tell 10.0.1.2 at 02:aa:00:00:01:02"]
         );
         let tcp = hex(
@@ -221,12 +221,13 @@ mod tests {
             said(&lldp, Start::Ethernet),
             ["Ethernet 02:aa:00:00:01:02 > 01:80:c2:00:00:0e, type 0x88cc"]
         );
+        assert_eq!(said(&lldp[14..], Start::Type(0x88cc)), [""; 0]);
     }
 
     proptest! {
         #[test]
         fn any_bytes_have_words(bytes in proptest::collection::vec(any::<u8>(), 0..200), version in 0u8..3) {
-            for start in [Start::Ethernet, Start::Arp, Start::Ip] {
+            for start in [Start::Ethernet, Start::Type(ethertype::ARP), Start::Type(0x88cc), Start::Ip] {
                 let mut bytes = bytes.clone();
                 if let (Some(first), true) = (bytes.first_mut(), start == Start::Ip) {
                     *first = *first & 0xf | [0x40, 0x60, 0x50][usize::from(version)];

@@ -7,14 +7,20 @@ use stoa_api::v1;
 use stoa_engine::graph::OUTPUT;
 use stoa_engine::sight::trace::{Event, Record};
 use stoa_engine::vector::{DROP, HANDED, TAKEN, flags};
+use stoa_wire::ethernet::ethertype;
 use stoa_wire::words::{self, Start};
 
 use super::trace::{STEPS, Step};
 use crate::control::plane::Plane;
 use crate::drops;
 use crate::icmp::Trouble;
-use crate::nodes::NODES;
+use crate::nodes::{ENTRY, MIRROR_ENTRY, NODES};
 use crate::punt::Class;
+
+/// The node that gives packets to a mirror.
+const MIRROR: &str = "mirror-output";
+/// Nodes that send without a next hop.
+const MIRRORS: [&str; 2] = [MIRROR, MIRROR_ENTRY];
 
 /// The name of a node, of `port-output`, or of an input: numbered as counters are.
 fn node_name(at: u16) -> &'static str {
@@ -35,7 +41,7 @@ fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
 pub(super) fn start_of(node: &str) -> Start {
     let is_ip = |layer: &&str| node.starts_with(*layer);
     match node {
-        "arp-input" => Start::Arp,
+        "arp-input" => Start::Type(ethertype::ARP),
         _ if ["ip4-", "ip6-", "icmp", "nd-", "neighbor-"].iter().any(is_ip) => Start::Ip,
         _ => Start::Ethernet,
     }
@@ -62,6 +68,17 @@ impl Path {
             true => format!("{}, {number}", self.packet.outcome),
             false => format!("{MADE} {number}"),
         };
+    }
+
+    /// What the data begins with when a node has moved on from the frame to what is in it: its
+    /// last two bytes before that tell.
+    fn behind(&self, offset: u16) -> Start {
+        let moved = usize::from(offset.saturating_sub(self.offset));
+        let frame = self.packet.steps.last().map_or(&[][..], |last| &last.head);
+        match frame.get(..moved).and_then(<[u8]>::last_chunk) {
+            Some(kind) if self.start == Start::Ethernet => Start::Type(u16::from_be_bytes(*kind)),
+            _ => self.start,
+        }
     }
 
     /// The packet, once all its steps are there.
@@ -184,7 +201,9 @@ impl Teller<'_> {
             ..Default::default()
         };
         let was_own = path.flags & flags::OWN != 0;
-        let becomes_own = !was_own && record.flags & flags::OWN != 0;
+        // What Linux sends is as good as our own, and no answer.
+        let becomes_own =
+            !was_own && record.flags & flags::OWN != 0 && !is_of(record, MIRROR_ENTRY);
         self.say(path, &mut step, record);
         if becomes_own && path.packet.made_from == 0 {
             step.what = format!("answers it; the answer goes {}", step.what);
@@ -216,8 +235,13 @@ impl Teller<'_> {
         match record.event {
             Event::Received { input } => {
                 step.node = node_name(input).to_owned();
-                step.next = crate::nodes::ENTRY.to_owned();
-                step.what = format!("received on {}", self.plane.name_of(record.rx_if));
+                let mirror = self.plane.mirror_at(record.rx_if);
+                let entry = if mirror.is_some() { MIRROR_ENTRY } else { ENTRY };
+                step.next = entry.to_owned();
+                step.what = match mirror {
+                    Some(mirror) => format!("received from mirror {mirror}"),
+                    None => format!("received on {}", self.plane.name_of(record.rx_if)),
+                };
             }
             Event::Passed { node, next } => self.passed(path, step, record, (node, next)),
             Event::Punted { cause } => {
@@ -239,7 +263,10 @@ impl Teller<'_> {
             Event::Sent => {
                 step.node = OUTPUT.to_owned();
                 step.tx_interface = self.plane.name_of(record.tx_if);
-                step.what = format!("sent on {}", step.tx_interface);
+                step.what = match self.plane.mirror_at(record.tx_if) {
+                    Some(mirror) => format!("given to mirror {mirror}"),
+                    None => format!("sent on {}", step.tx_interface),
+                };
                 path.start = Start::Ethernet;
             }
             Event::Dropped { reason: at } => {
@@ -268,9 +295,7 @@ impl Teller<'_> {
             step.drop = name.to_owned();
             step.what = format!("dropped, {name}: {sentence}");
             // The node had moved on to the payload before it gave up.
-            if start_of(&step.node) == Start::Ethernet && record.offset > path.offset {
-                path.start = Start::Ip;
-            }
+            path.start = path.behind(record.offset);
             return;
         }
         if next == TAKEN {
@@ -284,18 +309,27 @@ impl Teller<'_> {
         let Some(edge) = edge_name(node, next) else { return };
         step.next = edge.to_owned();
         step.what = format!("to {edge}");
-        path.start = start_of(edge);
+        // Frames for a mirror get their Ethernet header back there.
+        path.start = if edge == MIRROR { path.behind(record.offset) } else { start_of(edge) };
         if edge.starts_with("icmp") && edge.ends_with("-error") {
             let reason = Trouble::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
             let sentence = self::reason(reason.0);
             step.drop = sentence.0.to_owned();
             step.what = format!("to {edge}, {}: {}", sentence.0, sentence.1);
         }
-        if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
+        if MIRRORS.contains(&step.node.as_str()) {
+            // No next hop has to do with it.
+            step.tx_interface = self.plane.name_of(record.tx_if);
+        } else if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
             step.adjacency = self.ways.get(&record.adjacency).cloned().unwrap_or_default();
             step.tx_interface = self.plane.name_of(record.tx_if);
         }
     }
+}
+
+/// Whether a node is done with a packet, and is this one.
+fn is_of(record: &Record, name: &str) -> bool {
+    matches!(record.event, Event::Passed { node, .. } if node_name(node) == name)
 }
 
 /// Whether a step may be the last: none that leads on, but for errors that are told.
@@ -326,7 +360,7 @@ mod tests {
         assert_eq!(node_name(u16::MAX), "?");
         for (name, start) in [
             ("ethernet-input", Start::Ethernet),
-            ("arp-input", Start::Arp),
+            ("arp-input", Start::Type(ethertype::ARP)),
             ("ip6-lookup", Start::Ip),
             ("icmp4-echo", Start::Ip),
             ("nd-input", Start::Ip),

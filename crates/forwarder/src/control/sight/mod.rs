@@ -115,9 +115,10 @@ impl Plane {
         }
     }
 
-    /// The name of an interface, "" when there is none.
+    /// The name of an interface or the place of a mirror, "" when there is none.
     fn name_of(&self, index: u32) -> String {
-        self.interface(index).map(|state| state.name.clone()).unwrap_or_default()
+        let name = self.interface(index).map(|state| state.name.clone());
+        name.or_else(|| self.mirror_at(index)).unwrap_or_default()
     }
 }
 
