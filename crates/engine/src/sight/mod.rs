@@ -13,7 +13,7 @@ pub mod trace;
 pub use selection::Selection;
 
 use crate::clock;
-use crate::drops::Reason;
+use crate::drops::{self, Reason};
 use crate::packet::Packet;
 use crate::pool::HEADROOM;
 use crate::vector::{Vector, flags};
@@ -89,6 +89,15 @@ impl Sight {
         self.is_hot |= self.tracing && packet.flags & flags::TRACED != 0;
     }
 
+    /// Packets come into the graph from another thread.
+    #[inline(always)]
+    pub(crate) fn entered_all(&mut self, vector: &Vector) {
+        if self.tracing {
+            let lanes = &vector.flags[..vector.len()];
+            self.is_hot |= lanes.iter().fold(0, |any, flags| any | flags) & flags::TRACED != 0;
+        }
+    }
+
     /// The walk has ended.
     #[inline(always)]
     pub(crate) fn walked(&mut self) {
@@ -152,7 +161,8 @@ impl Sight {
     #[cold]
     #[inline(never)]
     fn write_dropped(&mut self, vector: &mut Vector, lane: usize, reason: Reason) {
-        if reason == crate::drops::GRAPH_FULL {
+        // No node has said of these that it drops the lane.
+        if [drops::GRAPH_FULL, drops::SPREAD_FULL].contains(&reason) {
             self.happened(vector, lane, Event::Dropped { reason: reason.0 });
         }
         if self.taps.iter().flatten().all(|tap| !tap.wants(Direction::Drop)) {
@@ -216,6 +226,6 @@ fn unsent(vector: &Vector, lane: usize, (taken, reason): (usize, Reason)) -> Opt
     match vector.flags[lane] & flags::REFUSED {
         _ if lane >= taken => Some(reason),
         0 => None,
-        _ => Some(crate::drops::TX_REFUSED),
+        _ => Some(drops::TX_REFUSED),
     }
 }

@@ -121,6 +121,7 @@ impl Spread {
                 vector.prefetch(vector.len() - 1);
             }
             packets += vector.len();
+            walk.sight.entered_all(&vector);
             graph.enqueue(node, vector, walk);
         }
         walk.counters.ledger.handed_in.add(packets as u64);

@@ -257,6 +257,29 @@ fn a_trace_follows_packets_to_another_worker() {
 }
 
 #[test]
+fn a_trace_follows_packets_that_are_spread() {
+    let mut world = World::three_ports().workers(2);
+    world.0.spread = ["west".to_owned()].into();
+    let mut lab = Lab::with(&world, LIMITS, |_| Wire::new(1, 2));
+    lab.trace("west", 100);
+    let flow = |port| packet_from(1, &udp_ports(host4(1), host4(2), (port, 9), b""));
+    lab.send("west", (1000..1032).map(flow));
+    let packets = lab.traced();
+    assert_eq!(packets.len(), 32);
+    assert!(packets.iter().all(|packet| packet.outcome == "sent on east"), "{packets:#?}");
+    let handed = |packet: &&v1::TracedPacket| way(packet)[1].1.starts_with("handed to worker");
+    let handed: Vec<_> = packets.iter().filter(handed).collect();
+    assert!(!handed.is_empty() && handed.len() < 32, "{} handed over", handed.len());
+    for packet in handed {
+        let [received, over, found, .., sent] = &packet.steps[..] else { panic!("{packet:#?}") };
+        assert_eq!((over.next.as_str(), found.node.as_str()), ("ethernet-input", "ethernet-input"));
+        assert_eq!(over.worker, received.worker);
+        assert_ne!(found.worker, received.worker);
+        assert_eq!(sent.worker, found.worker);
+    }
+}
+
+#[test]
 fn what_cannot_be_traced_is_refused_in_words() {
     let mut lab = Lab::new(&World::three_ports());
     let request = |interface: &str, count| v1::StartTraceRequest {

@@ -84,7 +84,7 @@ impl Path {
     /// The packet, once all its steps are there.
     fn done(mut self) -> v1::TracedPacket {
         if let (true, Some(last)) = (self.packet.outcome.is_empty(), self.packet.steps.last()) {
-            self.packet.outcome = format!("kept by {}", last.next);
+            self.packet.outcome = format!("on its way to {}", last.next);
         }
         self.packet
     }
