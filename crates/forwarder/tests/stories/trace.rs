@@ -229,6 +229,7 @@ fn only_the_interface_that_was_asked_for_is_traced() {
     lab.send("north", [packet_from(3, &plain)]);
     let packet = lab.only_traced();
     assert_eq!(packet.steps[0].headers[1], "VLAN 100, priority 3");
+    assert_eq!((way(&packet)[0].1, packet.interface.as_str()), ("received on west", "west.100"));
     assert_eq!(packet.steps[1].rx_interface, "west.100");
     lab.trace("west", 10);
     assert!(lab.traced().is_empty(), "a new trace takes the place of the former");

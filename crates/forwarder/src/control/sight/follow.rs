@@ -205,6 +205,10 @@ impl Teller<'_> {
         let becomes_own =
             !was_own && record.flags & flags::OWN != 0 && !is_of(record, MIRROR_ENTRY);
         self.say(path, &mut step, record);
+        if is_of(record, ENTRY) && !step.rx_interface.is_empty() {
+            // It has found the sub-interface.
+            path.packet.interface = step.rx_interface.clone();
+        }
         if becomes_own && path.packet.made_from == 0 {
             step.what = format!("answers it; the answer goes {}", step.what);
             path.packet.outcome = format!("answered by {}", step.node);
