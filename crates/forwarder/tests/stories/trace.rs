@@ -187,6 +187,42 @@ fn a_packet_of_a_mirror_is_followed_to_its_interface() {
 }
 
 #[test]
+fn a_fragmented_ping_is_followed_to_its_answer() {
+    let mut lab = Lab::new(&World::three_ports());
+    lab.trace("west", 10);
+    let whole = ping4(host4(1), our4(1), &[7; 40]);
+    let data = &whole[20..];
+    for (at, more, part) in [(0, ipv4::MORE_FRAGMENTS, &data[..24]), (3, 0, &data[24..])] {
+        let header = ipv4::Builder {
+            flags_fragment: at | more,
+            identification: 77,
+            ..ipv4::Builder::new(host4(1), our4(1), protocol::ICMP4)
+        };
+        lab.send("west", [packet_from(1, &ip4(&header, part))]);
+    }
+    let packets = lab.traced();
+    let outcomes: Vec<_> = packets.iter().map(|packet| packet.outcome.as_str()).collect();
+    assert_eq!(
+        outcomes,
+        [
+            "kept by ip4-reassembly: a part of a larger packet",
+            "goes on as packet 3",
+            "answered by icmp4-echo, sent on west",
+        ]
+    );
+    assert_eq!(way(&packets[2])[0], ("ip4-reassembly", "made from packet 2"));
+}
+
+#[test]
+fn an_answer_that_waits_for_a_neighbour_is_told_in_the_end() {
+    let mut lab = Lab::new(&World::new().port("west", 1));
+    lab.trace("west", 10);
+    lab.send("west", [packet_from(1, &ping4(host4(1), our4(1), b"x"))]);
+    lab.send("west", [arp_reply(host_mac(1), (our_mac(1), our4(1)), host4(1))]);
+    assert_eq!(lab.traced()[0].outcome, "answered by icmp4-echo, sent on west");
+}
+
+#[test]
 fn a_fragment_is_named_as_one() {
     let mut lab = Lab::new(&World::three_ports());
     lab.trace("west", 10);

@@ -61,7 +61,10 @@ fn step(step: &TraceStep) -> String {
     let after = micros(step.after_ns);
     let mut text = format!("  {after:>9} us  {:<18} {}", step.node, step.what);
     if !step.adjacency.is_empty() {
-        let _ = write!(text, ", next hop {}", step.adjacency);
+        // A connected network has a next hop once its neighbour is known.
+        let is_known = !step.adjacency.starts_with("connected ");
+        let next_hop = if is_known { "next hop " } else { "" };
+        let _ = write!(text, ", {next_hop}{}", step.adjacency);
     }
     let at_the_ends = ["received ", "sent on ", "given to mirror "];
     if at_the_ends.iter().any(|words| step.what.starts_with(words)) {

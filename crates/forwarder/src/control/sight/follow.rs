@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use stoa_api::v1;
 use stoa_engine::graph::OUTPUT;
 use stoa_engine::sight::trace::{Event, Record};
-use stoa_engine::vector::{DROP, HANDED, TAKEN, flags};
+use stoa_engine::vector::{DROP, HANDED, TAKEN};
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::words::{self, Start};
 
@@ -21,6 +21,9 @@ use crate::punt::Class;
 const MIRROR: &str = "mirror-output";
 /// Nodes that send without a next hop.
 const MIRRORS: [&str; 2] = [MIRROR, MIRROR_ENTRY];
+
+/// Nodes that answer a packet in its own buffer.
+const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-error"];
 
 /// The name of a node, of `port-output`, or of an input: numbered as counters are.
 fn node_name(at: u16) -> &'static str {
@@ -57,7 +60,8 @@ struct Path {
     /// What the data begins with now.
     start: Start,
     offset: u16,
-    flags: u16,
+    /// The node that answered it.
+    answered: Option<String>,
 }
 
 impl Path {
@@ -84,7 +88,12 @@ impl Path {
     /// The packet, once all its steps are there.
     fn done(mut self) -> v1::TracedPacket {
         if let (true, Some(last)) = (self.packet.outcome.is_empty(), self.packet.steps.last()) {
-            self.packet.outcome = format!("on its way to {}", last.next);
+            self.packet.outcome = match last.next.as_str() {
+                node if node.ends_with("-reassembly") => {
+                    format!("kept by {node}: a part of a larger packet")
+                }
+                node => format!("on its way to {node}"),
+            };
         }
         self.packet
     }
@@ -154,8 +163,7 @@ impl Plane {
                     paths[parent as usize].made(number);
                 }
                 let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
-                let (offset, flags) = (record.offset, record.flags);
-                paths.push(Path { packet, start, offset, flags });
+                paths.push(Path { packet, start, offset: record.offset, answered: None });
             }
             teller.add_step(&mut paths[place], at, record);
         }
@@ -200,31 +208,31 @@ impl Teller<'_> {
             rx_interface: self.plane.name_of(record.rx_if),
             ..Default::default()
         };
-        let was_own = path.flags & flags::OWN != 0;
-        // What Linux sends is as good as our own, and no answer.
-        let becomes_own =
-            !was_own && record.flags & flags::OWN != 0 && !is_of(record, MIRROR_ENTRY);
         self.say(path, &mut step, record);
         if is_of(record, ENTRY) && !step.rx_interface.is_empty() {
             // It has found the sub-interface.
             path.packet.interface = step.rx_interface.clone();
         }
-        if becomes_own && path.packet.made_from == 0 {
+        if ANSWERERS.contains(&step.node.as_str()) && !ends(&step) {
             step.what = format!("answers it; the answer goes {}", step.what);
             path.packet.outcome = format!("answered by {}", step.node);
+            path.answered = Some(path.packet.outcome.clone());
         } else if ends(&step) {
-            let is_answered = path.packet.outcome.starts_with("answered");
-            path.packet.outcome = match is_answered {
-                true => format!("{}, {}", path.packet.outcome, step.what),
-                false => step.what.clone(),
+            path.packet.outcome = match &path.answered {
+                Some(answered) => format!("{answered}, {}", step.what),
+                None => step.what.clone(),
             };
+        }
+        if let Some(made) = path.packet.steps.first_mut().filter(|first| first.node.is_empty()) {
+            // The node that made it says so when it is done.
+            made.node = step.node.clone();
         }
         if !step.drop.is_empty() {
             path.packet.drop = step.drop.clone();
         }
         let lines = words::layers(record.bytes(), path.start).map(|layer| layer.to_string());
         step.headers = lines.collect();
-        (path.offset, path.flags) = (record.offset, record.flags);
+        path.offset = record.offset;
         if path.packet.steps.len() < STEPS {
             path.packet.steps.push(step);
         } else {
