@@ -13,7 +13,7 @@ use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Reader;
 use crate::sight::Sight;
 use crate::sight::trace::Event;
-use crate::vector::{DROP, HANDED, TAKEN, Vector, flags};
+use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
 use crate::{VECTOR, clock};
 
 /// The name of the last node: the engine's own, which transmits.
@@ -297,17 +297,42 @@ impl Graph {
     fn split(&mut self, from: usize, vector: Box<Vector>, walk: &mut Walk<'_>) {
         let mut vector = vector;
         assert!(std::ptr::eq(self.pool, vector.pool()), "a vector of another pool");
-        for lane in 0..vector.len() {
+        let mut left = Lanes::first_of(vector.len());
+        while let Some(lane) = left.lowest() {
             let next = vector.next[lane];
+            let lanes = left.take_equal(&vector.next, next);
             match self.slots[from].edges.get(next as usize) {
-                Some(node) => self.move_lane(*node, &mut vector, lane, walk),
-                None if next == TAKEN => walk.counters.ledger.consumed.add(1),
+                Some(node) => self.move_lanes(*node, &mut vector, &lanes, walk),
+                None if next == TAKEN => walk.counters.ledger.consumed.add(lanes.count() as u64),
                 None if next == HANDED => {}
-                None => drop_lane(&mut vector, lane, Reason(next & !DROP), walk),
+                None => lanes
+                    .iter()
+                    .for_each(|lane| drop_lane(&mut vector, lane, Reason(next & !DROP), walk)),
             }
         }
         vector.forget_lanes();
         self.spare.push(vector);
+    }
+
+    /// Puts lanes before a node: together where a vector has room for all of them.
+    fn move_lanes(&mut self, node: u16, from: &mut Vector, lanes: &Lanes, walk: &mut Walk<'_>) {
+        let queue = match self.slots.get_mut(node as usize) {
+            Some(slot) => &mut slot.queue,
+            None => &mut self.outgoing,
+        };
+        if queue.last().is_none_or(|last| last.room() < lanes.count())
+            && queue.len() < QUEUE
+            && let Some(fresh) = self.spare.pop()
+        {
+            queue.push(fresh);
+        }
+        match queue.last_mut() {
+            Some(last) if last.room() >= lanes.count() => {
+                from.move_lanes(lanes, last);
+                self.pending |= 1 << node;
+            }
+            _ => lanes.iter().for_each(|lane| self.move_lane(node, from, lane, walk)),
+        }
     }
 
     fn move_lane(&mut self, node: u16, from: &mut Vector, lane: usize, walk: &mut Walk<'_>) {

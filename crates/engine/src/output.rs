@@ -7,7 +7,7 @@ use crate::graph::Walk;
 use crate::pool::Pool;
 use crate::port::{Refused, TxQueue};
 use crate::sight::trace::Event;
-use crate::vector::Vector;
+use crate::vector::{Lanes, Vector};
 use crate::worker::Inject;
 
 /// No interface.
@@ -69,17 +69,19 @@ impl Output {
 
     /// Sends all lanes, each by its `tx_if`; the vector is empty afterwards.
     pub(crate) fn send(&mut self, vector: &mut Vector, walk: &mut Walk<'_>) {
-        while !vector.is_empty() {
-            let lanes = &vector.tx_if[..vector.len()];
-            let interface = lanes[0];
-            if lanes.iter().fold(0, |odd, tx_if| odd | (tx_if ^ interface)) == 0 {
-                return self.send_one(interface, vector, walk);
-            }
+        if let Some(interface) = vector.tx_if.uniform(vector.len()) {
+            return self.send_one(interface, vector, walk);
+        }
+        let mut left = Lanes::first_of(vector.len());
+        while let Some(lane) = left.lowest() {
+            let interface = vector.tx_if[lane];
+            let lanes = left.take_equal(&vector.tx_if, interface);
             let Some(mut scratch) = self.scratch.take() else { return };
-            vector.move_equal(interface, &mut scratch);
+            vector.move_lanes(&lanes, &mut scratch);
             self.send_one(interface, &mut scratch, walk);
             self.scratch = Some(scratch);
         }
+        vector.forget_lanes();
     }
 
     /// Sends all lanes through one interface.

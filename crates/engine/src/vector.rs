@@ -4,11 +4,14 @@
 //! or from a [`Packet`], and leave by the graph's dispatch, which sends every lane
 //! to exactly one place. That is why packets are conserved by construction.
 
+mod lanes;
+
 use crate::VECTOR;
 pub use crate::column::Column;
 use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, Pool, SLOT};
+pub(crate) use lanes::Lanes;
 
 /// No buffer: the lane was taken.
 pub const NONE: u32 = u32::MAX;
@@ -317,30 +320,6 @@ impl Vector {
         append(&self.hash[..n], &mut to.hash[..], at);
         to.len = at + n;
         self.len = 0;
-    }
-
-    /// Moves all lanes that leave by `interface` to `to`, which is empty, and closes
-    /// the gaps.
-    pub(crate) fn move_equal(&mut self, interface: u32, to: &mut Vector) {
-        let mut kept = 0;
-        for lane in 0..self.len {
-            if self.tx_if[lane] == interface {
-                self.move_lane(lane, to);
-                continue;
-            }
-            if kept != lane {
-                self.buffer[kept] = std::mem::replace(&mut self.buffer[lane], NONE);
-                self.offset[kept] = self.offset[lane];
-                self.length[kept] = self.length[lane];
-                self.flags[kept] = self.flags[lane];
-                self.rx_if[kept] = self.rx_if[lane];
-                self.tx_if[kept] = self.tx_if[lane];
-                self.adjacency[kept] = self.adjacency[lane];
-                self.hash[kept] = self.hash[lane];
-            }
-            kept += 1;
-        }
-        self.len = kept;
     }
 
     /// Moves a lane's data to the larger buffer `id`, which the vector then owns, and

@@ -13,7 +13,6 @@ use super::ethernet_kernel_avx512::{self, Plain};
 use super::interface_flags::UP;
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
-use crate::ip::uniform;
 use crate::kernel::Kernel;
 use crate::mirror::to_linux;
 use crate::shared::Shared;
@@ -70,7 +69,7 @@ impl EthernetInput {
     #[inline(always)]
     fn together(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Option<Next> {
         let lanes = vector.len();
-        let port = uniform(&vector.rx_if[..lanes])?;
+        let port = vector.rx_if.uniform(lanes)?;
         let tag = vector.bytes(0).get(12..16)?.first_chunk::<4>()?;
         let (interface, plain) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
             let (_, key, _) = split_tag(vector.bytes(0), 12)?;

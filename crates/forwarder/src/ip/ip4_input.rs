@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::flags;
+use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv4;
 
 use super::ip4_options::{self, by_way_of_options};
 use super::ip4_validate::{self, Validated};
-use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
+use super::{ERROR, LOCAL, REWRITE, follow, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
@@ -33,13 +33,13 @@ const FIRST_FEATURE: u16 = 5;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip4Input { shared: shared.clone(), found: Validated::new(), values: [0; VECTOR] })
+    Box::new(Ip4Input { shared: shared.clone(), found: Validated::new(), values: Column::of(0) })
 }
 
 struct Ip4Input {
     shared: Arc<Shared>,
     found: Validated,
-    values: [u32; VECTOR],
+    values: Column<u32>,
 }
 
 impl Node for Ip4Input {
@@ -47,14 +47,14 @@ impl Node for Ip4Input {
         let lanes = vector.len();
         let shared = &*self.shared;
         ip4_validate::validate(shared.kernel, vector, &mut self.found);
-        let interface = uniform(&vector.rx_if[..lanes]);
+        let interface = vector.rx_if.uniform(lanes);
         if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
             shared.ip4.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
         } else {
             look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
         }
         if self.found.is_clean() && is_trunk(shared, vector, interface) {
-            if let Some(value) = uniform(&self.values[..lanes])
+            if let Some(value) = self.values.uniform(lanes)
                 && !shared.next_hops.is_group(value)
             {
                 let next = follow(shared, vector, 0, value);

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use stoa_engine::quiescence::Reader;
-use stoa_engine::vector::flags;
+use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv6;
 
 use super::ip6_validate::{self, Scope, Validated, check};
-use super::{ERROR, LOCAL, REWRITE, follow, runs, uniform};
+use super::{ERROR, LOCAL, REWRITE, follow, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
 use crate::flow;
@@ -31,13 +31,13 @@ const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip6Input { shared: shared.clone(), found: Validated::new(), values: [0; VECTOR] })
+    Box::new(Ip6Input { shared: shared.clone(), found: Validated::new(), values: Column::of(0) })
 }
 
 struct Ip6Input {
     shared: Arc<Shared>,
     found: Validated,
-    values: [u32; VECTOR],
+    values: Column<u32>,
 }
 
 /// Says in the `next` column that a lane is plain and waits for its route.
@@ -48,7 +48,7 @@ impl Node for Ip6Input {
         let lanes = vector.len();
         let shared = &*self.shared;
         ip6_validate::validate(shared.kernel, vector, &mut self.found);
-        let interface = uniform(&vector.rx_if[..lanes]);
+        let interface = vector.rx_if.uniform(lanes);
         let trunk = is_trunk(shared, vector, interface);
         let clean = trunk && self.found.is_clean();
         if !clean {
@@ -67,7 +67,7 @@ impl Node for Ip6Input {
             look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
         }
         if clean
-            && let Some(value) = uniform(&self.values[..lanes])
+            && let Some(value) = self.values.uniform(lanes)
             && !shared.next_hops.is_group(value)
         {
             let next = follow(shared, vector, 0, value);

@@ -48,13 +48,6 @@ pub const ERROR: u16 = 2;
 /// The fourth edge of `ip4-input` and `ip4-lookup`: packets with options.
 pub const OPTIONS: u16 = 3;
 
-/// The value of all elements, when they are equal.
-#[inline(always)]
-pub(crate) fn uniform(column: &[u32]) -> Option<u32> {
-    let first = *column.first()?;
-    (column.iter().fold(0, |odd, value| odd | (value ^ first)) == 0).then_some(first)
-}
-
 /// Stretches of lanes whose interfaces are in one VRF, in order, each with that VRF.
 pub(crate) fn runs<'a>(
     shared: &'a Shared,

@@ -9,7 +9,6 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
-use super::uniform;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::kernel::Kernel;
@@ -66,7 +65,7 @@ impl<F: Family> Node for Rewrite<F> {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let adjacencies = &self.shared.adjacencies;
-        if let Some(adjacency) = uniform(&vector.adjacency[..lanes])
+        if let Some(adjacency) = vector.adjacency.uniform(lanes)
             && let Some(line) = adjacencies.get(adjacency)
         {
             let mut books = Books::default();

@@ -1,0 +1,284 @@
+//! Sets of lanes, and how a vector is split: lanes with one value in a column move together.
+
+use super::{NONE, Vector};
+use crate::VECTOR;
+use crate::column::{self, Column};
+
+/// Lanes of a word of the set.
+const WORD: usize = 64;
+
+/// Some lanes of a vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lanes([u64; VECTOR / WORD]);
+
+impl Lanes {
+    /// The first `count` lanes.
+    pub(crate) fn first_of(count: usize) -> Self {
+        Self(std::array::from_fn(|word| match count.saturating_sub(word * WORD) {
+            WORD.. => u64::MAX,
+            some => (1 << some) - 1,
+        }))
+    }
+
+    /// The lowest lane.
+    #[inline]
+    pub(crate) fn lowest(&self) -> Option<usize> {
+        let word = self.0.iter().position(|word| *word != 0)?;
+        Some(word * WORD + self.0[word].trailing_zeros() as usize)
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The lanes from the lowest on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
+        let mut left = self.clone();
+        std::iter::from_fn(move || {
+            let lane = left.lowest()?;
+            left.0[lane / WORD] &= left.0[lane / WORD] - 1;
+            Some(lane)
+        })
+    }
+
+    /// Takes those lanes out that have `value` in `column`.
+    #[inline]
+    pub(crate) fn take_equal<T: Value>(&mut self, column: &Column<T>, value: T) -> Self {
+        let mut taken = T::equal(column, value);
+        for (left, taken) in self.0.iter_mut().zip(&mut taken.0) {
+            *taken &= *left;
+            *left &= !*taken;
+        }
+        taken
+    }
+}
+
+/// What a column holds.
+pub(crate) trait Value: Copy + PartialEq {
+    /// The lanes that are equal, in use or not.
+    fn equal(column: &[Self; VECTOR], value: Self) -> Lanes;
+}
+
+impl Value for u16 {
+    #[inline]
+    fn equal(column: &[Self; VECTOR], value: Self) -> Lanes {
+        #[cfg(target_arch = "x86_64")]
+        if column::avx512::is_here() {
+            return avx512::equal_16(column, value);
+        }
+        equal(column, value)
+    }
+}
+
+impl Value for u32 {
+    #[inline]
+    fn equal(column: &[Self; VECTOR], value: Self) -> Lanes {
+        #[cfg(target_arch = "x86_64")]
+        if column::avx512::is_here() {
+            return avx512::equal_32(column, value);
+        }
+        equal(column, value)
+    }
+}
+
+/// The reference.
+fn equal<T: Copy + PartialEq>(column: &[T; VECTOR], value: T) -> Lanes {
+    let mut lanes = Lanes([0; _]);
+    for (values, word) in column.as_chunks::<WORD>().0.iter().zip(&mut lanes.0) {
+        let bits = values.iter().enumerate();
+        *word = bits.fold(0, |word, (at, it)| word | u64::from(*it == value) << at);
+    }
+    lanes
+}
+
+impl Vector {
+    /// Moves these lanes, which are in use, to the end of `to`, in order. Their places stay
+    /// behind empty, for [`Vector::forget_lanes`].
+    ///
+    /// # Panics
+    /// When `to` has no room for them: an error of the graph, never of a packet.
+    #[inline]
+    pub(crate) fn move_lanes(&mut self, lanes: &Lanes, to: &mut Vector) {
+        assert!(lanes.count() <= to.room());
+        #[cfg(target_arch = "x86_64")]
+        if column::avx512::is_here() {
+            return avx512::move_lanes(self, lanes, to);
+        }
+        self.move_each(lanes, to);
+    }
+
+    /// The reference.
+    fn move_each(&mut self, lanes: &Lanes, to: &mut Vector) {
+        lanes.iter().for_each(|lane| self.move_lane(lane, to));
+    }
+}
+
+/// The same, 16 lanes a step.
+#[cfg(target_arch = "x86_64")]
+mod avx512 {
+    use std::arch::x86_64::*;
+
+    use super::{Lanes, NONE, VECTOR, Vector, WORD};
+    use crate::column::avx512::is_here;
+
+    /// Lanes of a step.
+    const STEP: usize = 16;
+
+    #[inline]
+    pub(super) fn equal_16(column: &[u16; VECTOR], value: u16) -> Lanes {
+        assert!(is_here());
+        // SAFETY: the processor has the features: asked just now.
+        unsafe { compare_16(column, value) }
+    }
+
+    #[inline]
+    pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
+        assert!(is_here());
+        // SAFETY: the processor has the features: asked just now.
+        unsafe { compare_32(column, value) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn compare_16(column: &[u16; VECTOR], value: u16) -> Lanes {
+        let (mut lanes, value) = (Lanes([0; _]), _mm512_set1_epi16(value as i16));
+        for (at, step) in column.as_chunks::<32>().0.iter().enumerate() {
+            // SAFETY: a step is one vector.
+            let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
+            let equal = _mm512_cmpeq_epi16_mask(step, value);
+            lanes.0[at / 2] |= u64::from(equal) << (at % 2 * 32);
+        }
+        lanes
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    fn compare_32(column: &[u32; VECTOR], value: u32) -> Lanes {
+        let (mut lanes, value) = (Lanes([0; _]), _mm512_set1_epi32(value as i32));
+        for (at, step) in column.as_chunks::<STEP>().0.iter().enumerate() {
+            // SAFETY: a step is one vector.
+            let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
+            let equal = _mm512_cmpeq_epi32_mask(step, value);
+            lanes.0[at / 4] |= u64::from(equal) << (at % 4 * STEP);
+        }
+        lanes
+    }
+
+    #[inline]
+    pub(super) fn move_lanes(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
+        assert!(is_here() && lanes.count() <= to.room());
+        // SAFETY: the processor has the features, and there is room.
+        unsafe { move_all(from, lanes, to) }
+    }
+
+    /// # Safety
+    /// `to` has room for the lanes.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+    unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
+        for at in (0..VECTOR).step_by(STEP) {
+            let some = (lanes.0[at / WORD] >> (at % WORD)) as __mmask16;
+            if some == 0 {
+                continue;
+            }
+            let end = to.len;
+            let count = some.count_ones() as usize;
+            let stored = ((1_u32 << count) - 1) as __mmask16;
+            // SAFETY: 16 elements follow `at`; `count` elements have room from `end` on, and no
+            // others are written.
+            unsafe {
+                let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
+                    let values = _mm512_loadu_si512(from.as_ptr().add(at).cast());
+                    let values = _mm512_maskz_compress_epi32(some, values);
+                    _mm512_mask_storeu_epi32(to.as_mut_ptr().add(end).cast(), stored, values);
+                };
+                wide(&from.buffer, &mut to.buffer);
+                wide(&from.rx_if, &mut to.rx_if);
+                wide(&from.tx_if, &mut to.tx_if);
+                wide(&from.adjacency, &mut to.adjacency);
+                wide(&from.hash, &mut to.hash);
+                let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
+                    let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
+                    let values = _mm512_cvtepu16_epi32(values);
+                    let values = _mm512_maskz_compress_epi32(some, values);
+                    let values = _mm512_cvtepi32_epi16(values);
+                    _mm256_mask_storeu_epi16(to.as_mut_ptr().add(end).cast(), stored, values);
+                };
+                narrow(&from.offset, &mut to.offset);
+                narrow(&from.length, &mut to.length);
+                narrow(&from.flags, &mut to.flags);
+                let none = _mm512_set1_epi32(NONE as i32);
+                _mm512_mask_storeu_epi32(from.buffer.as_mut_ptr().add(at).cast(), some, none);
+            }
+            to.len = end + count;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use crate::pool::{HugePages, Pool, PoolCache};
+    use proptest::prelude::*;
+    use std::sync::OnceLock;
+
+    fn pool() -> &'static Pool {
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::leak(2048, HugePages::Never).unwrap())
+    }
+
+    /// A vector whose columns tell each lane from the others.
+    fn filled(cache: &mut PoolCache, next: &[u16]) -> Box<Vector> {
+        let mut vector = Vector::new(pool());
+        assert_eq!(cache.fill(&mut vector, next.len()), next.len());
+        for (lane, next) in next.iter().enumerate() {
+            let number = lane as u16;
+            (vector.offset[lane], vector.length[lane]) = (number, number + 300);
+            (vector.next[lane], vector.flags[lane]) = (*next, number + 600);
+            (vector.rx_if[lane], vector.tx_if[lane]) = (lane as u32, u32::from(*next));
+            (vector.adjacency[lane], vector.hash[lane]) = (lane as u32 + 7, lane as u32 + 9);
+        }
+        vector
+    }
+
+    fn rows(vector: &Vector) -> Vec<(Vec<u16>, Vec<u32>)> {
+        let row = |lane: usize| {
+            let narrow = vec![vector.offset[lane], vector.length[lane], vector.flags[lane]];
+            let ids = vec![vector.rx_if[lane], vector.tx_if[lane], vector.adjacency[lane]];
+            (narrow, [ids, vec![vector.hash[lane]]].concat())
+        };
+        (0..vector.len()).map(row).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_of_one_value_move_together(
+            next in proptest::collection::vec(0..4_u16, 1..=VECTOR),
+            before in 0..40_usize,
+        ) {
+            let mut cache = PoolCache::new(pool());
+            let (mut fast, mut slow) = (filled(&mut cache, &next), filled(&mut cache, &next));
+            let mut left = Lanes::first_of(next.len());
+            prop_assert_eq!(left.count(), next.len());
+            while let Some(lane) = left.lowest() {
+                let value = next[lane];
+                let by_tx = left.clone().take_equal(&fast.tx_if, value.into());
+                let lanes = left.take_equal(&fast.next, value);
+                prop_assert_eq!(&lanes, &by_tx);
+                let wanted = (0..next.len()).filter(|lane| next[*lane] == value);
+                prop_assert_eq!(lanes.iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
+                let before = before.min(VECTOR - lanes.count());
+                let (mut first, mut second) =
+                    (filled(&mut cache, &vec![9; before]), filled(&mut cache, &vec![9; before]));
+                let ids: Vec<u32> = lanes.iter().map(|lane| fast.buffers()[lane]).collect();
+                fast.move_lanes(&lanes, &mut first);
+                slow.move_each(&lanes, &mut second);
+                prop_assert_eq!(rows(&first), rows(&second));
+                prop_assert_eq!(&first.buffers()[before..first.len()], &ids[..]);
+                cache.free_from(&mut first, 0);
+                cache.free_from(&mut second, 0);
+            }
+            fast.forget_lanes();
+            slow.forget_lanes();
+        }
+    }
+}
