@@ -161,6 +161,21 @@ Packet 1, 01:46:43.000004 UTC, eth0: sent on eth1
     }
 
     #[test]
+    fn a_next_hop_is_named_once_there_is_one() {
+        let mut one = one("ip4-input", "to ip4-rewrite", 0, &[]);
+        for (adjacency, words) in [
+            ("10.2.0.2 on out", "to ip4-rewrite, next hop 10.2.0.2 on out"),
+            ("connected network on out", "to ip4-rewrite, connected network on out"),
+            ("", "to ip4-rewrite"),
+        ] {
+            one.adjacency = adjacency.into();
+            assert!(step(&one).ends_with(words), "{}", step(&one));
+        }
+        let given = super::tests::one("port-output", "given to mirror lab/out", 0, &[]);
+        assert!(step(&given).ends_with("given to mirror lab/out, 60 bytes, worker 0"));
+    }
+
+    #[test]
     fn no_trace_says_how_to_begin() {
         assert_eq!(text(&GetTraceReply::default()), NOTHING);
         let reply = GetTraceReply {
