@@ -12,6 +12,7 @@ pub mod configuration;
 pub mod doctor;
 pub mod filter;
 pub mod finding;
+mod held_and_inactive;
 mod interfaces;
 mod linux;
 mod lock;

@@ -8,12 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use stoa_api::v1;
 use stoa_api::v1::operator_server::Operator;
-use tokio_stream::{Stream, StreamExt};
+use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::{Error, Line};
 use crate::configuration::Configuration;
 use crate::filter;
+use crate::held_and_inactive::HeldAndInactive;
 use crate::rib;
 use crate::running::Running;
 
@@ -68,6 +69,17 @@ impl Service {
 }
 
 impl Service {
+    /// Whether a request may name this VRF: it is configured, the default one ("") or "all".
+    fn is_vrf(&self, name: &str) -> Result<(), Status> {
+        let vrfs = self.line.configuration().map(|it| it.desired.vrfs).unwrap_or_default();
+        if name.is_empty() || name == "all" || vrfs.iter().any(|vrf| vrf.name == name) {
+            return Ok(());
+        }
+        let known: Vec<&str> = vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
+        let known = ["default"].into_iter().chain(known).collect::<Vec<_>>().join(", ");
+        Err(Status::not_found(format!("there is no VRF {name:?}; there are {known}, or all")))
+    }
+
     /// The program of an expression about frames of an interface.
     async fn compile(
         &self,
@@ -158,17 +170,11 @@ impl Operator for Service {
         request: Request<v1::ListRoutesRequest>,
     ) -> Result<Response<Self::ShowRoutesStream>, Status> {
         let request = request.into_inner();
+        self.is_vrf(&request.vrf)?;
         let notes = self.line.notes();
         let inactive = rib::inactive(&notes, &request);
         let held = self.line.client().list_routes(request).await.map_err(failed)?.into_inner();
-        let held = held.map(move |state| {
-            state.map(|mut state| {
-                rib::annotate(&notes, &mut state);
-                state
-            })
-        });
-        let all = held.chain(tokio_stream::iter(inactive.into_iter().map(Ok)));
-        Ok(Response::new(Box::pin(all)))
+        Ok(Response::new(Box::pin(HeldAndInactive::new(held, notes, inactive))))
     }
 
     async fn show_neighbors(

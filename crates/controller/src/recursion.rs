@@ -18,12 +18,12 @@ use crate::routes::{Hop, Key, PATH_LIMIT, Static, Statics};
 pub const LEVEL_LIMIT: usize = 8;
 
 /// What became of a route with recursive next hops.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
     /// The paths over links; none when nothing is resolved.
     pub paths: Vec<v1::Path>,
-    /// The gateways that are on no link, as configured.
-    pub via: Vec<IpAddr>,
+    /// What each configured next hop comes to.
+    pub next_hops: Vec<v1::NextHop>,
     /// Why next hops are not resolved; those are left out of `paths`.
     pub reasons: Vec<String>,
 }
@@ -115,12 +115,22 @@ impl<'a> Work<'a> {
                 Hop::Path(path) => {
                     let share = u64::from(path.weight.max(1));
                     shares.push((share, vec![v1::Path { weight: 1, ..path.clone() }]));
+                    let paths = vec![path.clone()];
+                    let weight = path.weight;
+                    resolved.next_hops.push(v1::NextHop { weight, paths, ..Default::default() });
                 }
                 Hop::Via { gateway, weight } => {
-                    resolved.via.push(*gateway);
-                    match self.behind(key, *gateway) {
-                        Ok(paths) => shares.push((u64::from((*weight).max(1)), paths)),
-                        Err(reason) => resolved.reasons.push(reason),
+                    let paths = self.behind(key, *gateway).unwrap_or_else(|reason| {
+                        resolved.reasons.push(reason);
+                        Vec::new()
+                    });
+                    resolved.next_hops.push(v1::NextHop {
+                        gateway: ip_bytes(*gateway),
+                        weight: *weight,
+                        paths: paths.clone(),
+                    });
+                    if !paths.is_empty() {
+                        shares.push((u64::from((*weight).max(1)), paths));
                     }
                 }
             }

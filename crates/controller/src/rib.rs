@@ -4,7 +4,6 @@
 //! routes. A direct route always wins over a static one to the same prefix of the VRF.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
@@ -16,10 +15,10 @@ use crate::recursion;
 use crate::routes::{Hop, Key, Static, Statics};
 
 /// What is to be told of a route beside what the forwarder knows of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Note {
-    /// Gateways that are on no link, as configured.
-    pub via: Vec<IpAddr>,
+    /// What each configured next hop comes to.
+    pub next_hops: Vec<v1::NextHop>,
     /// Why some next hops are not resolved.
     pub reasons: Vec<String>,
     /// Whether none is: the forwarder does not have the route.
@@ -47,9 +46,9 @@ pub fn routes(addressing: &Addressing, statics: &Statics) -> Rib {
     for (key, route) in statics {
         let paths = match (resolved.remove(key), route) {
             (Some(resolved), _) => {
-                let recursion::Resolved { paths, via, reasons } = resolved;
+                let recursion::Resolved { paths, next_hops, reasons } = resolved;
                 let is_inactive = paths.is_empty();
-                notes.insert(key.clone(), Note { via, reasons, is_inactive });
+                notes.insert(key.clone(), Note { next_hops, reasons, is_inactive });
                 paths
             }
             (None, Static::Special(special)) => {
@@ -97,16 +96,17 @@ fn contract(prefix: &IpNet) -> v1::Prefix {
 
 /// Adds to what the forwarder says of a route what it does not know.
 pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
-    let Some(note) = state.route.as_ref().and_then(key_of).and_then(|key| notes.get(&key)) else {
-        return;
-    };
-    state.via = note.via.iter().map(|gateway| ip_bytes(*gateway)).collect();
-    if !note.reasons.is_empty() {
-        state.state = format!("{}, but {}", state.state, note.reasons.join("; "));
+    let Some(note) = key_of(state).and_then(|key| notes.get(&key)) else { return };
+    state.next_hops.clone_from(&note.next_hops);
+    state.why.clone_from(&note.reasons);
+    if !note.reasons.is_empty() && state.state == "active" {
+        "partly active".clone_into(&mut state.state);
     }
 }
 
-fn key_of(route: &v1::Route) -> Option<Key> {
+/// VRF and prefix of a route.
+pub fn key_of(state: &v1::RouteState) -> Option<Key> {
+    let route = state.route.as_ref()?;
     let prefix = route.prefix.as_ref()?;
     let address = stoa_api::text::ip(&prefix.address)?;
     let length = u8::try_from(prefix.length).ok()?;
@@ -117,7 +117,7 @@ fn key_of(route: &v1::Route) -> Option<Key> {
 pub fn inactive(
     notes: &BTreeMap<Key, Note>,
     request: &v1::ListRoutesRequest,
-) -> Vec<v1::RouteState> {
+) -> BTreeMap<Key, v1::RouteState> {
     let is_asked = |((vrf, prefix), note): &(&Key, &Note)| {
         let family = match request.family {
             4 => prefix.addr().is_ipv4(),
@@ -127,16 +127,20 @@ pub fn inactive(
         let vrf = request.vrf == "all" || request.vrf == *vrf;
         note.is_inactive && family && vrf && request.longest_match.is_none()
     };
-    let show = |((vrf, prefix), note): (&Key, &Note)| v1::RouteState {
-        route: Some(v1::Route {
-            prefix: Some(contract(prefix)),
-            protocol: v1::Protocol::Static.into(),
-            action: Some(Action::Paths(v1::Paths::default())),
-            vrf: vrf.clone(),
-        }),
-        state: format!("inactive: {}", note.reasons.join("; ")),
-        via: note.via.iter().map(|gateway| ip_bytes(*gateway)).collect(),
-        ..v1::RouteState::default()
+    let show = |(key, note): (&Key, &Note)| {
+        let state = v1::RouteState {
+            route: Some(v1::Route {
+                prefix: Some(contract(&key.1)),
+                protocol: v1::Protocol::Static.into(),
+                action: Some(Action::Paths(v1::Paths::default())),
+                vrf: key.0.clone(),
+            }),
+            state: "inactive".to_owned(),
+            next_hops: note.next_hops.clone(),
+            why: note.reasons.clone(),
+            ..v1::RouteState::default()
+        };
+        (key.clone(), state)
     };
     notes.iter().filter(is_asked).map(show).collect()
 }

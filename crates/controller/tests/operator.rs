@@ -129,6 +129,9 @@ async fn what_is_wanted_arrives_and_can_be_seen() {
         seen.push(route.route.unwrap().prefix.unwrap().to_string());
     }
     assert_eq!(seen, ["10.0.0.0/24", "10.0.0.1/32"]);
+    let nope = v1::ListRoutesRequest { vrf: "nope".into(), ..Default::default() };
+    let refused = operator.show_routes(nope).await.unwrap_err();
+    assert_eq!(refused.message(), "there is no VRF \"nope\"; there are default, or all");
     assert!(operator.show_nodes(v1::ListNodesRequest {}).await.is_ok());
     assert!(operator.show_drops(v1::ListDropsRequest {}).await.is_ok());
     assert!(operator.show_workers(v1::ListWorkersRequest {}).await.is_ok());

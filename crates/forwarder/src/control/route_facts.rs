@@ -114,9 +114,20 @@ impl Plane {
             action: Some(action),
             vrf: state.name.clone(),
         };
-        let (state, packets, bytes) = self.route_state(installed.set.as_deref());
+        let (mut state, packets, bytes) = self.route_state(installed.set.as_deref());
+        if self.is_given_up(slot, &installed.route.action, prefix) {
+            state = "duplicate";
+        }
         let state = state.to_owned();
-        Some(v1::RouteState { route: Some(route), state, packets, bytes, via: Vec::new() })
+        Some(v1::RouteState { route: Some(route), state, packets, bytes, ..Default::default() })
+    }
+
+    /// Whether this is the host route of an own address that is not used, for somebody else has it.
+    fn is_given_up(&self, slot: Slot, action: &Action, prefix: &Prefix) -> bool {
+        matches!(action, Action::Verdict(Verdict::Local))
+            && self.duplicates().any(|(interface, address)| {
+                address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)
+            })
     }
 
     /// How the paths of a set do, and what went over them. Prefixes that share a set

@@ -102,6 +102,9 @@ fn an_address_that_somebody_has_is_given_up_until_the_link_comes_again() {
     );
     lab.send("east", [taken]);
     assert_eq!(states(&mut lab), ["duplicate", "duplicate"]);
+    let routes = lab.plane().list_routes(&stoa_api::v1::ListRoutesRequest::default());
+    let given_up = routes.iter().filter(|route| route.state == "duplicate").count();
+    assert_eq!(given_up, 2, "their host routes say so");
     lab.assert_dropped(&[("address-conflict", 2)]);
     // It is not answered for, and does not answer.
     lab.send("east", [arp_request(host_mac(2), host4(2), our4(2))]);

@@ -8,7 +8,7 @@ use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
 use stoa_api::text::{ip_bytes, ip_text};
 use stoa_api::v1::route::Action;
-use stoa_api::v1::{ListRoutesRequest, Path, Prefix, RouteState, Special};
+use stoa_api::v1::{ListRoutesRequest, NextHop, Path, Prefix, RouteState, Special};
 
 use super::{count, number, table, write};
 use crate::failure::Failure;
@@ -16,6 +16,9 @@ use crate::operator::Client;
 
 /// Rows of a table at most.
 const ROW_LIMIT: usize = 5_000;
+
+/// Routes at most whose reasons for not being active stand below the table.
+const REASONS_LIMIT: usize = 20;
 
 /// Asks and shows.
 pub async fn show(
@@ -54,6 +57,7 @@ pub async fn show(
         return Ok(());
     }
     write(&made(&shown), out)?;
+    reasons(&shown, out)?;
     if shown.iter().any(|route| route.packets > 0) {
         writeln!(
             out,
@@ -80,7 +84,7 @@ fn made(routes: &[RouteState]) -> Table {
             Cell::new(vrf),
             Cell::new(prefix),
             Cell::new(route.protocol().to_string()),
-            Cell::new(goes(route.action.as_ref(), &state.via)),
+            Cell::new(goes(state)),
             Cell::new(&state.state),
             count(state.packets),
             count(state.bytes),
@@ -90,35 +94,79 @@ fn made(routes: &[RouteState]) -> Table {
     table
 }
 
-/// Gateways on no link stand first, then the paths by which they are reached.
-fn goes(action: Option<&Action>, via: &[Vec<u8>]) -> String {
-    match action {
+/// Why routes are inactive, or only partly active. In the table it would be wider than eyes.
+fn reasons(routes: &[RouteState], out: &mut dyn Write) -> Result<(), Failure> {
+    let told: Vec<&RouteState> = routes.iter().filter(|state| !state.why.is_empty()).collect();
+    for state in told.iter().take(REASONS_LIMIT) {
+        let Some(route) = &state.route else { continue };
+        let prefix = route.prefix.as_ref().map(ToString::to_string).unwrap_or_default();
+        let vrf = if route.vrf.is_empty() { "" } else { " of VRF " };
+        writeln!(out, "{prefix}{vrf}{} is {}:", route.vrf, state.state)?;
+        for why in &state.why {
+            writeln!(out, "  {why}")?;
+        }
+    }
+    if told.len() > REASONS_LIMIT {
+        let more = number((told.len() - REASONS_LIMIT) as u64);
+        writeln!(out, "{more} more are not or only partly active: --json says why.")?;
+    }
+    Ok(())
+}
+
+/// Each next hop with the paths that are its own: behind a gateway on no link, and only
+/// there, stand the paths by which that one is reached.
+fn goes(state: &RouteState) -> String {
+    let hops = &state.next_hops;
+    match state.route.as_ref().and_then(|route| route.action.as_ref()) {
+        _ if !hops.is_empty() => hops.iter().map(hop).collect::<Vec<_>>().join("\n"),
         Some(Action::Paths(paths)) => {
-            let gateways = via.iter().map(|gateway| format!("via {} by", ip_text(gateway)));
-            let paths = paths.paths.iter().map(Path::to_string);
-            gateways.chain(paths).collect::<Vec<_>>().join("\n")
+            paths.paths.iter().map(Path::to_string).collect::<Vec<_>>().join("\n")
         }
         Some(Action::Special(special)) => special_word(*special),
         None => "-".to_owned(),
     }
 }
 
+fn hop(hop: &NextHop) -> String {
+    let mut lines = Vec::new();
+    let is_direct = hop.gateway.is_empty();
+    if !is_direct {
+        let gateway = ip_text(&hop.gateway);
+        let weight = if hop.weight > 1 { format!(" weight {}", hop.weight) } else { String::new() };
+        let reached = if hop.paths.is_empty() { ", not reached" } else { " by" };
+        lines.push(format!("via {gateway}{weight}{reached}"));
+    }
+    let indent = if is_direct { "" } else { "  " };
+    lines.extend(hop.paths.iter().map(|path| format!("{indent}{path}")));
+    lines.join("\n")
+}
+
 fn special_word(special: i32) -> String {
     Special::try_from(special).map_or_else(|_| format!("special {special}"), |it| it.to_string())
+}
+
+fn path_json(path: &Path) -> Value {
+    let next_hop = (!path.next_hop.is_empty()).then(|| ip_text(&path.next_hop));
+    json!({
+        "interface": path.interface,
+        "next_hop": next_hop,
+        "weight": path.weight.max(1),
+    })
+}
+
+fn hop_json(hop: &NextHop) -> Value {
+    json!({
+        "gateway": (!hop.gateway.is_empty()).then(|| ip_text(&hop.gateway)),
+        "weight": hop.weight.max(1),
+        "paths": hop.paths.iter().map(path_json).collect::<Vec<_>>(),
+    })
 }
 
 fn json(state: &RouteState) -> Value {
     let route = state.route.clone().unwrap_or_default();
     let (mut paths, mut special) = (Vec::new(), None);
     match &route.action {
-        Some(Action::Paths(all)) => paths.extend(all.paths.iter().map(|path| {
-            let next_hop = (!path.next_hop.is_empty()).then(|| ip_text(&path.next_hop));
-            json!({
-                "interface": path.interface,
-                "next_hop": next_hop,
-                "weight": path.weight.max(1),
-            })
-        })),
+        Some(Action::Paths(all)) => paths.extend(all.paths.iter().map(path_json)),
         Some(Action::Special(word)) => special = Some(special_word(*word)),
         None => {}
     }
@@ -128,8 +176,9 @@ fn json(state: &RouteState) -> Value {
         "paths": paths,
         "special": special,
         "vrf": route.vrf,
-        "via": state.via.iter().map(|gateway| ip_text(gateway)).collect::<Vec<_>>(),
+        "next_hops": state.next_hops.iter().map(hop_json).collect::<Vec<_>>(),
         "state": state.state,
+        "why": state.why,
         "packets": state.packets,
         "bytes": state.bytes,
     })
@@ -162,12 +211,38 @@ mod tests {
         assert_eq!(json(&ecmp)["paths"][1]["next_hop"], "10.1.0.3");
         assert!(!text.contains("VRF"), "{text}");
         let mut leaked = ecmp;
-        leaked.via = vec![vec![192, 0, 2, 1]];
         leaked.route.as_mut().unwrap().vrf = "red".into();
         let text = made(std::slice::from_ref(&leaked)).to_string();
         assert!(text.contains("VRF") && text.contains("red"), "{text}");
-        assert!(text.contains("via 192.0.2.1 by"), "{text}");
-        assert_eq!(json(&leaked)["via"][0], "192.0.2.1");
+    }
+
+    #[test]
+    fn each_gateway_has_its_own_paths_and_no_other() {
+        let path =
+            |last| Path { interface: "right".into(), next_hop: vec![198, 18, 2, last], weight: 1 };
+        let hop = |gateway: &[u8], paths| NextHop { gateway: gateway.into(), weight: 1, paths };
+        let mut mixed = state(Action::Paths(Paths { paths: vec![path(2), path(3)] }));
+        mixed.next_hops = vec![
+            hop(&[], vec![path(2)]),
+            hop(&[192, 0, 2, 1], vec![path(3)]),
+            hop(&[172, 31, 1, 1], vec![]),
+        ];
+        mixed.state = "partly active".into();
+        mixed.why = vec!["172.31.1.1 is in no connected subnet".into()];
+        let expected = "via 198.18.2.2 dev right\nvia 192.0.2.1 by\n  \
+                        via 198.18.2.3 dev right\nvia 172.31.1.1, not reached";
+        assert_eq!(goes(&mixed), expected);
+        assert!(made(std::slice::from_ref(&mixed)).to_string().contains("partly active"));
+        let hops = &json(&mixed)["next_hops"];
+        assert!(hops[0]["gateway"].is_null());
+        assert_eq!(hops[1]["gateway"], "192.0.2.1");
+        assert_eq!(hops[1]["paths"][0]["next_hop"], "198.18.2.3");
+        assert_eq!(hops[2]["paths"].as_array().map(Vec::len), Some(0));
+        let mut below = Vec::new();
+        reasons(std::slice::from_ref(&mixed), &mut below).unwrap_or_else(|_| panic!("written"));
+        let below = String::from_utf8(below).unwrap();
+        let expected = "10.0.0.0/8 is partly active:\n  172.31.1.1 is in no connected subnet\n";
+        assert_eq!(below, expected);
     }
 
     #[test]

@@ -140,6 +140,12 @@ impl Plane {
         self.claims.get(&key).is_some_and(|claim| claim.standing == Standing::Duplicate)
     }
 
+    /// The addresses that are not used because somebody else has them; few, if any.
+    pub(in crate::control) fn duplicates(&self) -> impl Iterator<Item = Key> {
+        let is_duplicate = |claim: &Claim| claim.standing == Standing::Duplicate;
+        self.claims.iter().filter(move |(_, claim)| is_duplicate(claim)).map(|(key, _)| *key)
+    }
+
     /// Whether nobody has answered yet whether the address is free.
     pub(super) fn is_tentative(&self, key: Key) -> bool {
         let standing = self.claims.get(&key).map(|claim| claim.standing);

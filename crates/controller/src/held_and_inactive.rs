@@ -1,0 +1,140 @@
+//! The routes that the forwarder holds with the inactive ones among them, each where it
+//! belongs, as they stream by.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use ipnet::{IpNet, Ipv4Net};
+use stoa_api::v1::RouteState;
+use tokio_stream::Stream;
+use tonic::Status;
+
+use crate::rib::{self, Note};
+use crate::routes::Key;
+
+/// Both, VRF by VRF as the forwarder has them, each VRF by prefix.
+pub struct HeldAndInactive<S> {
+    held: S,
+    inactive: BTreeMap<Key, RouteState>,
+    notes: Arc<BTreeMap<Key, Note>>,
+    /// Came and waits for the inactive ones before it.
+    next: Option<RouteState>,
+    /// The VRF that is told now; the default one is the first.
+    vrf: String,
+    has_ended: bool,
+}
+
+impl<S> HeldAndInactive<S> {
+    /// What the forwarder sends as `held`, told with `notes`, and `inactive`.
+    pub fn new(
+        held: S,
+        notes: Arc<BTreeMap<Key, Note>>,
+        inactive: BTreeMap<Key, RouteState>,
+    ) -> Self {
+        Self { held, inactive, notes, next: None, vrf: String::new(), has_ended: false }
+    }
+
+    /// The first inactive route of the VRF that is told now, before `end` where that is in it.
+    fn inactive_before(&mut self, end: &Key) -> Option<RouteState> {
+        // The least of all prefixes.
+        let start = IpNet::V4(Ipv4Net::default());
+        let first = self.inactive.range((self.vrf.clone(), start)..).next();
+        let key = first
+            .map(|(key, _)| key.clone())
+            .filter(|key| key.0 == self.vrf && (end.0 != self.vrf || *key < *end))?;
+        self.inactive.remove(&key)
+    }
+}
+
+impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for HeldAndInactive<S> {
+    type Item = Result<RouteState, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(mut next) = self.next.take() {
+                if let Some(end) = rib::key_of(&next) {
+                    if let Some(inactive) = self.inactive_before(&end) {
+                        self.next = Some(next);
+                        return Poll::Ready(Some(Ok(inactive)));
+                    }
+                    if self.vrf != end.0 {
+                        self.vrf = end.0;
+                        self.next = Some(next);
+                        continue;
+                    }
+                }
+                rib::annotate(&self.notes, &mut next);
+                return Poll::Ready(Some(Ok(next)));
+            }
+            if self.has_ended {
+                let last = self.vrf.clone();
+                // The rest of this VRF, then those of which the forwarder holds nothing.
+                let of_last = self.inactive.keys().find(|key| key.0 == last).cloned();
+                let left = match of_last {
+                    Some(key) => self.inactive.remove(&key),
+                    None => self.inactive.pop_first().map(|(_, state)| state),
+                };
+                return Poll::Ready(left.map(Ok));
+            }
+            match Pin::new(&mut self.held).poll_next(context) {
+                Poll::Ready(Some(Ok(state))) => self.next = Some(state),
+                Poll::Ready(Some(Err(status))) => return Poll::Ready(Some(Err(status))),
+                Poll::Ready(None) => self.has_ended = true,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1;
+    use tokio_stream::StreamExt;
+
+    use super::*;
+
+    fn state(vrf: &str, prefix: &str) -> (Key, RouteState) {
+        let net: IpNet = prefix.parse().unwrap();
+        let address = stoa_api::text::ip_bytes(net.addr());
+        let prefix = Some(v1::Prefix { address, length: net.prefix_len().into() });
+        let route = v1::Route { prefix, vrf: vrf.into(), ..Default::default() };
+        ((vrf.to_owned(), net), RouteState { route: Some(route), ..Default::default() })
+    }
+
+    #[tokio::test]
+    async fn inactive_routes_stand_where_they_belong() {
+        let held = [("", "10.0.0.0/8"), ("", "fd00::/64"), ("red", "10.2.0.0/16")];
+        let inactive = [
+            ("", "0.0.0.0/0"),
+            ("", "10.0.0.0/24"),
+            ("", "fd01::/64"),
+            ("blue", "10.3.0.0/16"),
+            ("red", "10.1.0.0/16"),
+            ("red", "10.9.0.0/16"),
+        ];
+        let held = tokio_stream::iter(held.map(|(vrf, prefix)| Ok(state(vrf, prefix).1)));
+        let inactive = inactive.map(|(vrf, prefix)| state(vrf, prefix)).into_iter().collect();
+        let all = HeldAndInactive::new(held, Arc::default(), inactive);
+        let told: Vec<String> = all
+            .map(|state| {
+                let (vrf, prefix) = rib::key_of(&state.unwrap()).unwrap();
+                format!("{vrf} {prefix}")
+            })
+            .collect()
+            .await;
+        let expected = [
+            " 0.0.0.0/0",
+            " 10.0.0.0/8",
+            " 10.0.0.0/24",
+            " fd00::/64",
+            " fd01::/64",
+            "red 10.1.0.0/16",
+            "red 10.2.0.0/16",
+            "red 10.9.0.0/16",
+            "blue 10.3.0.0/16",
+        ];
+        assert_eq!(told, expected);
+    }
+}
