@@ -96,6 +96,7 @@ reasons! {
     NeighborQueue "neighbor-queue" "too many packets wait for this neighbour already";
     NeighborFailed "neighbor-failed" "the neighbour does not answer";
     NeighborTable "neighbor-table" "the neighbour table is full";
+    InterfaceNeighbors "interface-neighbors" "the interface has as many neighbours as it may have (neighbor-limit)";
     NoAddress "no-address" "we have no address to answer from on this interface";
     AddressConflict "address-conflict" "somebody else on the link has one of our addresses (RFC 5227 2.4)";
     Land "land" "a packet to us that claims to come from us";

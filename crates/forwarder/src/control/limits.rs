@@ -125,6 +125,8 @@ pub enum Table {
     Adjacencies,
     /// Neighbours.
     Neighbors,
+    /// Neighbours of one interface and family.
+    InterfaceNeighbors,
     /// Interfaces and sub-interfaces.
     Interfaces,
     /// VRFs.
@@ -132,7 +134,7 @@ pub enum Table {
 }
 
 /// How many kinds of tables there are.
-const TABLES: usize = 8;
+const TABLES: usize = 9;
 
 impl Table {
     /// Its name in `stoa show limits`, which is the name of its setting where it has one.
@@ -144,6 +146,7 @@ impl Table {
             Self::NextHops => "next-hops",
             Self::Adjacencies => "adjacencies",
             Self::Neighbors => "neighbors",
+            Self::InterfaceNeighbors => "neighbors-fullest",
             Self::Interfaces => "interfaces",
             Self::Vrfs => "vrfs",
         }
@@ -154,6 +157,10 @@ impl Table {
         match self {
             Self::Interfaces | Self::Vrfs => {
                 "This limit is fixed: use fewer, or spread them over several routers.".to_owned()
+            }
+            Self::InterfaceNeighbors => {
+                "Raise stoa-ip:neighbor-limit of the interface and family, or that of all: neighbors."
+                    .to_owned()
             }
             _ => format!(
                 "Ask for less, or raise /stoa-system:system/limits/{} and start Stoa again.",
@@ -216,6 +223,21 @@ pub struct LimitState {
 }
 
 impl Plane {
+    /// Neighbours of the interface and family that is nearest to its limit, and that limit.
+    fn fullest_neighbors(&self) -> (usize, usize) {
+        let census = self.cache.census();
+        let usual = census.usual_limit();
+        let of_side = |((interface, is_ip4), used)| {
+            let state = self.interface(interface);
+            let family = state.map(|s| if is_ip4 { &s.wanted.ip4 } else { &s.wanted.ip6 });
+            let own = family.map(|family| family.neighbor_limit as usize);
+            (used, own.filter(|limit| *limit > 0).unwrap_or(usual))
+        };
+        let sides = census.sides().map(of_side);
+        let is_fuller = |a: &(usize, usize), b: &(usize, usize)| (a.0 * b.1).cmp(&(b.0 * a.1));
+        sides.max_by(is_fuller).unwrap_or((0, usual))
+    }
+
     /// All tables of the control thread, with what they hold. Each other VRF has room of its own:
     /// the fullest of them is told; so have interfaces for neighbours.
     pub fn limits(&self) -> Vec<LimitState> {
@@ -241,9 +263,11 @@ impl Plane {
         let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
         let census = self.cache.census();
         let pushed_out = self.cache.pushed_out();
+        let table = Table::InterfaceNeighbors;
+        let refused = pushed_out.1 + self.fib.refusals.of(table);
         let shares = [
             ("neighbors-unresolved", census.unresolved(), pushed_out.0),
-            ("neighbors-fullest", census.fullest(), pushed_out.1),
+            (table.name(), self.fullest_neighbors(), refused),
         ];
         limits.extend(shares.map(|(name, (used, limit), refused)| LimitState {
             name: name.to_owned(),

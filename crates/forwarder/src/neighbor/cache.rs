@@ -131,7 +131,9 @@ impl Cache {
         };
         let first = self.census.first(&shortage, may_go);
         let idle = || self.idle(shortage.side).filter(|_| !shortage.unresolved_only);
-        let Some(victim) = first.or_else(idle) else { return Place::Nowhere };
+        let Some(victim) = first.or_else(idle) else {
+            return if shortage.of_interface { Place::NotHere } else { Place::Nowhere };
+        };
         let (unresolved, others) = &mut self.pushed_out;
         *if shortage.unresolved_only { unresolved } else { others } += 1;
         Place::Of(victim)
@@ -324,7 +326,7 @@ mod tests {
                     assert_eq!(victim, key(last - 16), "the oldest that was not answered goes");
                     cache.remove(&victim);
                 }
-                Place::Nowhere => panic!("there is room"),
+                Place::NotHere | Place::Nowhere => panic!("there is room"),
             }
             add(&mut cache, key(last), Entry::new(u64::from(last)));
         }
@@ -349,8 +351,12 @@ mod tests {
             cache.remove(&key(goes));
             add(&mut cache, key(goes), Entry { state: State::Reachable, proven: true, ..stale(9) });
         }
-        assert_eq!(place(&mut cache), Place::Nowhere);
+        assert_eq!(place(&mut cache), Place::NotHere);
         assert_eq!(cache.place(&key(99), 4, true), Place::Free, "what is configured fits");
+        // And takes no place from those who are learnt.
+        cache.change(&key(4), |entry| entry.state = State::Permanent);
+        assert_eq!(place(&mut cache), Place::Free);
+        assert_eq!(cache.census().sides().collect::<Vec<_>>(), [((1, true), 3)]);
     }
 
     #[test]

@@ -21,8 +21,10 @@ pub enum Standing {
     Unresolved,
     /// Somebody says where it is; it has never answered us.
     Hinted,
-    /// It has answered us, or is configured.
+    /// It has answered us.
     Proven,
+    /// It is configured, or an entry of our own: no share of its interface is used for it.
+    Configured,
 }
 
 /// Whether there is a place for a new neighbour.
@@ -32,7 +34,9 @@ pub enum Place {
     Free,
     /// That of this one.
     Of(Key),
-    /// No.
+    /// No: its interface has as many as it may have.
+    NotHere,
+    /// No: the table is full.
     Nowhere,
 }
 
@@ -43,6 +47,8 @@ pub struct Shortage {
     pub side: Side,
     /// Only the unresolved ones are.
     pub unresolved_only: bool,
+    /// The interface has too many, not the table.
+    pub of_interface: bool,
 }
 
 /// Least number of unresolved neighbours that an interface may have.
@@ -51,6 +57,7 @@ const FEW: usize = 16;
 #[derive(Default)]
 struct Count {
     all: usize,
+    configured: usize,
     unresolved: usize,
     /// Names of the unresolved in the order in which they came to be so; some are gone.
     asked: VecDeque<u32>,
@@ -77,13 +84,13 @@ impl Census {
         (self.unresolved, (self.limit / 2).max(FEW))
     }
 
-    /// Neighbours of the interface and family that has most, and how many it may have
-    /// unless told otherwise.
-    pub fn fullest(&self) -> (usize, usize) {
-        (self.sides.values().map(|count| count.all).max().unwrap_or(0), self.usual_limit())
+    /// Interfaces and families that have neighbours, with how many of those their limits bound.
+    pub fn sides(&self) -> impl Iterator<Item = (Side, usize)> {
+        self.sides.iter().map(|(side, count)| (*side, count.all - count.configured))
     }
 
-    fn usual_limit(&self) -> usize {
+    /// Neighbours that an interface may have in a family unless told otherwise.
+    pub fn usual_limit(&self) -> usize {
         (self.limit / 2).max(1)
     }
 
@@ -91,24 +98,30 @@ impl Census {
     pub(super) fn shortage(&self, key: &Key, limit: usize, is_wanted: bool) -> Option<Shortage> {
         let side = side_of(key);
         let limit = if limit == 0 { self.usual_limit() } else { limit };
-        let (all, unresolved) = self.sides.get(&side).map_or((0, 0), |c| (c.all, c.unresolved));
+        let (learnt, unresolved) =
+            self.sides.get(&side).map_or((0, 0), |c| (c.all - c.configured, c.unresolved));
         if !is_wanted {
+            let of_interface = true;
             if unresolved >= (limit / 4).max(FEW).min(limit) {
-                return Some(Shortage { side, unresolved_only: true });
+                return Some(Shortage { side, unresolved_only: true, of_interface });
             }
-            if all >= limit {
-                return Some(Shortage { side, unresolved_only: false });
+            if learnt >= limit {
+                return Some(Shortage { side, unresolved_only: false, of_interface });
             }
             if self.unresolved >= self.unresolved().1 {
                 let most = self.sides.iter().max_by_key(|(_, count)| count.unresolved);
-                return most.map(|(side, _)| Shortage { side: *side, unresolved_only: true });
+                return most.map(|(side, _)| Shortage {
+                    side: *side,
+                    unresolved_only: true,
+                    of_interface: false,
+                });
             }
         }
         if self.all < self.limit {
             return None;
         }
         let most = self.sides.iter().max_by_key(|(_, count)| count.all);
-        most.map(|(side, _)| Shortage { side: *side, unresolved_only: false })
+        most.map(|(side, _)| Shortage { side: *side, unresolved_only: false, of_interface: false })
     }
 
     /// The first who goes: who was not answered for longest, then who never answered.
@@ -142,6 +155,8 @@ impl Census {
         let went = usize::from(after.is_none());
         count.all = count.all + came - went;
         self.all = self.all + came - went;
+        let (was, is) = (Some(Standing::Configured) == before, Some(Standing::Configured) == after);
+        count.configured = count.configured + usize::from(is) - usize::from(was);
         let was = usize::from(before == Some(Standing::Unresolved));
         let is = usize::from(after == Some(Standing::Unresolved));
         count.unresolved = count.unresolved + is - was;

@@ -134,7 +134,7 @@ impl Entry {
     /// How it counts in the census.
     pub fn standing(&self) -> Standing {
         match self.state {
-            State::Permanent => Standing::Proven,
+            State::Permanent => Standing::Configured,
             state if !state.is_resolved() => Standing::Unresolved,
             _ if self.proven => Standing::Proven,
             _ => Standing::Hinted,

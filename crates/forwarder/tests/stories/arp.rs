@@ -263,7 +263,12 @@ fn an_interface_has_a_limit_of_its_own() {
     // Three answer and stay: nobody else gets a place.
     let known: Vec<_> = (10..15).map(|n| state(&mut lab, address(n))).collect();
     assert_eq!(known, ["reachable", "reachable", "reachable", "", ""]);
-    lab.assert_dropped(&[("arp-unasked", 2), ("neighbor-table", 2)]);
+    lab.assert_dropped(&[("arp-unasked", 2), ("interface-neighbors", 2)]);
+    let limits = lab.plane().limits();
+    let row = |name: &str| limits.iter().find(|limit| limit.name == name).unwrap();
+    assert_eq!(row("neighbors").refused, 0, "the table has room");
+    let fullest = row("neighbors-fullest");
+    assert_eq!((fullest.used, fullest.limit, fullest.refused), (3, 3, 2));
 }
 
 #[test]

@@ -35,6 +35,10 @@ impl Plane {
                 }
                 self.forget(victim);
             }
+            Place::NotHere => {
+                let why = "the interface has as many neighbours as it may have";
+                return Err(self.fib.refusals.full(Table::InterfaceNeighbors, why));
+            }
             Place::Nowhere => {
                 let why = "the neighbour table has no room for another on this interface";
                 return Err(self.fib.refusals.full(Table::Neighbors, why));

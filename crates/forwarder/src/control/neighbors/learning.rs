@@ -4,9 +4,18 @@ use std::net::IpAddr;
 
 use stoa_engine::Packet;
 
+use crate::control::limits::{Full, Table};
 use crate::control::plane::Plane;
 use crate::drops::Drop;
 use crate::neighbor::entry::{Key, RETRANSMIT_MS, State};
+
+/// The reason for which a packet goes whose neighbour finds no room.
+fn no_room(full: &Full) -> Drop {
+    match full.table {
+        Table::InterfaceNeighbors => Drop::InterfaceNeighbors,
+        _ => Drop::NeighborTable,
+    }
+}
 
 impl Plane {
     /// Sends an IP packet of our own to a host on the link, once that is resolved.
@@ -26,8 +35,10 @@ impl Plane {
             return;
         }
         let now = self.now();
-        if self.cache.get(&key).is_none() && self.add_neighbor(key, false).is_err() {
-            return self.drop_here(Drop::NeighborTable);
+        if self.cache.get(&key).is_none()
+            && let Err(full) = self.add_neighbor(key, false)
+        {
+            return self.drop_here(no_room(&full));
         }
         if self.cache.get(&key).is_some_and(|entry| !entry.queue.is_empty()) {
             self.catch_up();
@@ -58,8 +69,8 @@ impl Plane {
             if !self.is_on_link(interface, address) {
                 return self.drop_here(Drop::NeighborFailed);
             }
-            if self.add_neighbor(key, false).is_err() {
-                return self.drop_here(Drop::NeighborTable);
+            if let Err(full) = self.add_neighbor(key, false) {
+                return self.drop_here(no_room(&full));
             }
         }
         if self.cache.get(&key).is_some_and(|entry| entry.state.is_resolved()) {
