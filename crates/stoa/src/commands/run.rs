@@ -16,7 +16,8 @@ use crate::operator::{SocketArgument, block_on};
 
 SIGHUP or `stoa reload` takes the edited file into force, whole or not at all.
 SIGTERM or Ctrl-C ends it. Ports on network devices (auto, af-xdp, af-packet, tap) need
-CAP_NET_RAW and CAP_NET_ADMIN; memif, pcap, generator and null need nothing.")]
+CAP_NET_RAW and CAP_NET_ADMIN, af-xdp CAP_BPF as well, devices in other network namespaces
+CAP_SYS_ADMIN; memif, pcap, generator and null need nothing.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(long, value_name = "FILE")]
