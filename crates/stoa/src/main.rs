@@ -4,11 +4,11 @@
 mod capture;
 mod commands;
 mod failure;
+mod log;
 mod operator;
 mod show;
 mod top;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -28,7 +28,8 @@ use crate::commands::Command;
   sudo stoa reload                          Take the edited file into force
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. With --json, a failure is {\"error\": \"...\"}.
-Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level (info)."
+Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level
+(off, error, warn, info, debug, trace; for one crate NAME=LEVEL; info unless set)."
 )]
 struct Line {
     #[command(subcommand)]
@@ -38,8 +39,8 @@ struct Line {
 fn main() -> ExitCode {
     let matches = Line::command().get_matches();
     let line = Line::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    log(line.command.log_level());
-    match line.command.execute() {
+    let done = log::start(line.command.log_level()).and_then(|()| line.command.execute());
+    match done {
         Ok(code) => code,
         Err(failure) => failure.report(wants_json(&matches)),
     }
@@ -50,16 +51,4 @@ fn wants_json(matches: &ArgMatches) -> bool {
     let here = matches.try_get_one::<bool>("json").ok().flatten().copied();
     let below = || matches.subcommand().is_some_and(|(_, matches)| wants_json(matches));
     here.unwrap_or_default() || below()
-}
-
-/// Logs to standard error, for people: from `level` up, unless STOA_LOG says else.
-fn log(level: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("STOA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
 }

@@ -51,6 +51,38 @@ fn a_bad_configuration_has_place_why_and_mend() {
 }
 
 #[test]
+fn a_log_level_that_is_none_is_refused() {
+    let mut check = Command::new(env!("CARGO_BIN_EXE_stoa"));
+    let output = check.args(["check", "nowhere.json"]).env("STOA_LOG", "nonsense").output();
+    let output = output.expect("the binary starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("STOA_LOG=nonsense"), "{}", err(&output));
+}
+
+#[test]
+fn the_unit_of_systemd_fits_the_command() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/stoa.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    let value = |key: &str| {
+        let line = unit.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_else(|| panic!("no {key}"))
+    };
+    assert_eq!((value("Restart"), value("KillMode")), ("always", "mixed"));
+    for key in ["ExecStart", "ExecReload"] {
+        let mut words = value(key).split_whitespace().skip(1);
+        let help = out(&stoa(&[words.next().unwrap(), "--help"]));
+        for option in words.filter(|word| word.starts_with("--")) {
+            assert!(help.contains(option), "{option} in {help}");
+        }
+    }
+    let help = out(&stoa(&["run", "--help"]));
+    for right in ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_SYS_ADMIN"] {
+        assert!(help.contains(right), "{right} in {help}");
+        assert!(value("CapabilityBoundingSet").contains(right), "{right}");
+    }
+}
+
+#[test]
 fn a_file_that_is_not_there_is_named() {
     for arguments in [&["check", "nowhere.json"][..], &["run", "--config", "nowhere.json"]] {
         let output = stoa(arguments);
