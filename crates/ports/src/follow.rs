@@ -2,8 +2,10 @@
 //! namespace deleted and made anew. Here, too, is how often something is tried again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::claim::{self, Claim};
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
 use crate::netns;
@@ -23,6 +25,8 @@ pub(crate) struct Follower {
     ///
     /// A socket keeps its namespace alive, so that one whose name is gone is let go of.
     watch: Option<OwnedFd>,
+    /// That the device is ours and no other router's; let go of with `watch`.
+    _claim: Option<Arc<Claim>>,
     home: Option<netns::Identity>,
     looked: Instant,
 }
@@ -46,8 +50,9 @@ impl Follower {
             let reason = format!("{name} is not an Ethernet device: choose one that is");
             return Err(OpenError::Config { field: "device", reason });
         }
+        let claim = Some(netns::within(netns.as_deref(), || claim::take(name))??);
         let (name, looked) = (name.to_owned(), Instant::now());
-        Ok((Self { name, netns, watch: Some(watch), home, looked }, device))
+        Ok((Self { name, netns, watch: Some(watch), _claim: claim, home, looked }, device))
     }
 
     /// The device's name.
@@ -80,14 +85,15 @@ impl Follower {
         if self.netns.is_some() {
             let now = netns::identity(self.netns.as_deref());
             if now.is_none() || now != self.home {
-                (self.watch, self.home) = (None, None);
+                (self.watch, self._claim, self.home) = (None, None, None);
             }
         }
         if self.watch.is_none() && self.looked.elapsed() >= LOOK_AGAIN {
             self.looked = Instant::now();
             let home = netns::identity(self.netns.as_deref());
-            let watch = netns::within(self.netns.as_deref(), netdevice::watch).ok()?.ok()?;
-            (self.watch, self.home) = (Some(watch), home);
+            let open = || (netdevice::watch(), claim::take(&self.name));
+            let (watch, claim) = netns::within(self.netns.as_deref(), open).ok()?;
+            (self.watch, self._claim, self.home) = (Some(watch.ok()?), Some(claim.ok()?), home);
         }
         let watch = self.watch.as_ref()?;
         netdevice::hush(watch);

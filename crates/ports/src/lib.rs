@@ -1,7 +1,7 @@
 //! How packets enter and leave: one folder per driver.
 //!
 //! A driver gives the forwarder a [`stoa_engine::Port`]: a control side that the
-//! main thread services, and queues that workers own. Everything that a peer can
+//! control thread services, and queues that workers own. Everything that a peer can
 //! write (rings, control messages, files, packets) is read once, checked, then
 //! used: a lying peer loses its own packets or its link, nothing else.
 //!
@@ -10,6 +10,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 pub mod auto;
+mod claim;
 mod config;
 mod cursor;
 mod error;
