@@ -63,6 +63,24 @@ impl Lock {
     }
 }
 
+/// The process id of the Stoa that holds the lock beside `socket`; `None`: there is none.
+pub fn holder(socket: &Path) -> Option<String> {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".lock");
+    let mut file = File::open(PathBuf::from(path)).ok()?;
+    let mut pid = String::new();
+    file.read_to_string(&mut pid).ok()?;
+    // A killed one leaves its file. Only where its number lives again is the lock tried, which
+    // one that starts at that very moment would take for another's.
+    if pid.is_empty() || !Path::new("/proc").join(&pid).exists() {
+        return None;
+    }
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Err((_, Errno::EWOULDBLOCK)) => Some(pid),
+        _ => None,
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // While the lock is still held: who waits for it sees that it is gone.
@@ -83,7 +101,13 @@ mod tests {
             Err(Error::Runs { pid, .. }) => assert_eq!(pid, std::process::id().to_string()),
             _ => panic!("two locks on one socket"),
         }
+        assert_eq!(holder(&socket), Some(std::process::id().to_string()));
         drop(lock);
+        assert_eq!(holder(&socket), None);
+        // As a killed one leaves it, and another process has its number now.
+        let left = folder.path().join("deep/stoa.sock.lock");
+        std::fs::write(&left, std::process::id().to_string()).unwrap();
+        assert_eq!(holder(&socket), None);
         drop(Lock::take(&socket).unwrap());
     }
 }

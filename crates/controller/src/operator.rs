@@ -17,6 +17,7 @@ use crate::filter;
 use crate::held_and_inactive::HeldAndInactive;
 use crate::rib;
 use crate::running::Running;
+use crate::supervise;
 
 /// The Operator service of the contract.
 #[derive(Clone, Debug)]
@@ -142,6 +143,7 @@ impl Operator for Service {
             in_sync: self.line.in_sync(),
             forwarder,
             started_unix_s: self.started_unix_s,
+            supervisor_pid: supervise::supervisor(),
         }))
     }
 

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::configuration::Configuration;
 use crate::finding::Finding;
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::privileges;
 use crate::running::Running;
 
@@ -111,6 +111,18 @@ pub fn forwarder_socket(socket: &Path) -> PathBuf {
     } else {
         socket.with_file_name(format!("{stem}-forwarder.sock"))
     }
+}
+
+/// The process id of the `stoa run` that serves the operator's `socket` or is about to;
+/// `None`: there is none.
+pub fn runs_on(socket: &Path) -> Option<String> {
+    lock::holder(socket)
+}
+
+/// The process id of the `stoa run` that started this half; 0 for a half started by hand.
+pub(crate) fn supervisor() -> u64 {
+    let told = std::env::var(SUPERVISOR).ok();
+    told.and_then(|pid| pid.parse().ok()).unwrap_or(0)
 }
 
 /// Called by each half when it starts: it ends when its supervisor ends, even

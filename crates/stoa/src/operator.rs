@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use stoa_api::v1::operator_client::OperatorClient;
 use stoa_api::{MESSAGE_LIMIT_BYTES, unix};
-use stoa_controller::supervise::DEFAULT_SOCKET;
+use stoa_controller::supervise::{DEFAULT_SOCKET, runs_on};
 use tonic::transport::Channel;
 
 use crate::failure::Failure;
@@ -37,14 +37,20 @@ impl SocketArgument {
     /// Connects to the running router.
     pub async fn connect(&self) -> Result<Client, Failure> {
         let path = self.path();
-        let channel = unix::connect(&path).await.map_err(|error| match error {
-            unix::Error::NobodyThere(_) => Failure::Words(format!(
-                "no router runs on {}: start one with `stoa run --config FILE`, or name its \
+        let channel =
+            unix::connect(&path).await.map_err(|error| match (error, runs_on(&path)) {
+                (unix::Error::NobodyThere(_), Some(pid)) => Failure::Words(format!(
+                    "the router on {} (process {pid}) is starting its controller: try again in a \
+                 moment",
+                    path.display()
+                )),
+                (unix::Error::NobodyThere(_), None) => Failure::Words(format!(
+                    "no router runs on {}: start one with `stoa run --config FILE`, or name its \
                  socket with --socket",
-                path.display()
-            )),
-            other => Failure::Words(other.to_string()),
-        })?;
+                    path.display()
+                )),
+                (other, _) => Failure::Words(other.to_string()),
+            })?;
         Ok(OperatorClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES))
     }
 }

@@ -13,8 +13,15 @@ pub fn text(status: &StatusReply) -> String {
         format!("Stoa {}", status.version),
         format!("  configuration  {}", status.configuration),
         format!("  in force       {}", if status.in_sync { "yes" } else { "no, not yet" }),
-        format!("  controller     process {}, up {}", status.controller_pid, duration(up_s)),
     ];
+    if status.supervisor_pid > 0 {
+        lines.push(format!("  stoa run       process {}", status.supervisor_pid));
+    }
+    lines.extend([format!(
+        "  controller     process {}, up {}",
+        status.controller_pid,
+        duration(up_s)
+    )]);
     match &status.forwarder {
         Some(forwarder) => {
             lines.push(format!("  forwarder      process {}", forwarder.pid));
@@ -44,6 +51,7 @@ pub fn json(status: &StatusReply) -> Value {
     json!({
         "version": status.version,
         "configuration": status.configuration,
+        "supervisor_pid": status.supervisor_pid,
         "controller_pid": status.controller_pid,
         "forwarder_pid": status.forwarder_pid,
         "in_sync": status.in_sync,
@@ -78,6 +86,10 @@ mod tests {
     fn a_missing_forwarder_is_said() {
         let status = StatusReply { version: "0.1.0".into(), ..StatusReply::default() };
         assert!(text(&status).contains("does not answer"));
+        assert!(!text(&status).contains("stoa run"));
+        let run = StatusReply { supervisor_pid: 4711, ..status.clone() };
+        assert!(text(&run).contains("stoa run       process 4711"));
+        assert_eq!(json(&run)["supervisor_pid"], 4711);
         assert_eq!(json(&status)["in_sync"], false);
         assert!(json(&status)["forwarder"].is_null());
     }
