@@ -8,6 +8,7 @@ const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
 const NET_ADMIN: u8 = 12;
 const NET_RAW: u8 = 13;
 const SYS_ADMIN: u8 = 21;
+const BPF: u8 = 39;
 /// Packet memory unless configured otherwise: 16,384 buffers of 2,240 bytes, kB.
 const POOL: u64 = 35 * 1024;
 /// What the two processes take in all by default, kB, with room.
@@ -80,6 +81,16 @@ fn af_xdp(machine: &Machine) -> Check {
         return ok("af-xdp", format!("not in kernel {}", machine.kernel)).better(
             "the slower packet socket: some 1,000 cycles a packet in and 2,400 out",
             "use a kernel with CONFIG_XDP_SOCKETS, 5.10 or newer",
+        );
+    }
+    let rights = [(NET_ADMIN, "cap_net_admin"), (NET_RAW, "cap_net_raw"), (BPF, "cap_bpf")];
+    let lacking: Vec<&str> =
+        rights.iter().filter(|(bit, _)| !machine.may(*bit)).map(|(_, name)| *name).collect();
+    if !lacking.is_empty() {
+        let found = format!("in kernel {}, but without {}", machine.kernel, lacking.join(", "));
+        return ok("af-xdp", found).better(
+            "af-xdp ports are refused, and auto takes the slower packet socket",
+            "run as root, or: sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep $(command -v stoa)",
         );
     }
     let found = format!("in kernel {}, generic for every device, native by driver", machine.kernel);

@@ -57,6 +57,13 @@ fn each_lack_is_told_with_its_cost_and_its_mend() {
             "cores",
             State::Better,
         ),
+        // Everything but CAP_BPF.
+        (
+            "proc/self/status",
+            "CapEff:\t0000017fffffffff\nCpus_allowed_list:\t0-7\n",
+            "af-xdp",
+            State::Better,
+        ),
         ("proc/net/protocols", "XDP 1\n", "af-packet", State::Missing),
         ("proc/net/protocols", "PACKET 1\n", "af-xdp", State::Better),
         ("proc/meminfo", "MemTotal: 900000 kB\nMemAvailable: 9000 kB\n", "memory", State::Missing),
