@@ -91,6 +91,14 @@ pub struct Figures {
     pub nodes: Vec<NodeFigure>,
 }
 
+impl Figures {
+    /// Whether the parts make up the whole: else other programs took the processor, or the
+    /// workers' time, within what was measured.
+    pub fn is_undisturbed(&self) -> bool {
+        (0.9..=1.1).contains(&self.accounted)
+    }
+}
+
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -101,7 +109,7 @@ pub enum BenchError {
     #[error("the forwarder refused: {0}")]
     Refused(String),
     /// Nothing was forwarded.
-    #[error("nothing was forwarded; the drops are: {0}")]
+    #[error("nothing was forwarded; drops: {}", if .0.is_empty() { "none, the workers did not run" } else { .0 })]
     Nothing(String),
 }
 
@@ -110,6 +118,8 @@ pub const ROUTES_MAX: u32 = 1 << 20;
 /// Destinations that a random workload visits in turn.
 const VISITED: usize = 1 << 16;
 const WINDOW: Duration = Duration::from_millis(200);
+/// How much longer than asked for the first packet is waited for.
+const STARVED: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_millis(300);
 const GATEWAY_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 /// Bytes of the frame check sequence, which never reaches memory.
@@ -175,7 +185,13 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let began = Instant::now();
     let mut windows = 0;
     while began.elapsed() < workload.duration || best.is_none() {
-        let figures = window(plane, workload)?;
+        // On a busy machine a worker may not run at all for a whole window.
+        let Some(figures) = window(plane, workload) else {
+            if began.elapsed() > workload.duration + STARVED {
+                return Err(BenchError::Nothing(drops(plane)));
+            }
+            continue;
+        };
         windows += 1;
         if best.as_ref().is_none_or(|best| figures.cycles_per_packet < best.cycles_per_packet) {
             best = Some(figures);
@@ -216,7 +232,7 @@ fn check(workload: &Workload) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Lets the main thread do its part for a while.
+/// Lets the control thread do its part for a while.
 fn settle(plane: &mut Plane, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {
@@ -329,13 +345,14 @@ fn snapshot(plane: &Plane) -> (Instant, u64, Vec<(String, u64, u64)>) {
     (Instant::now(), plane.conservation().sent, nodes)
 }
 
-fn window(plane: &mut Plane, workload: &Workload) -> Result<Figures, BenchError> {
+/// Measures for a moment; `None` when nothing was forwarded in it.
+fn window(plane: &mut Plane, workload: &Workload) -> Option<Figures> {
     let (start, sent_before, before) = snapshot(plane);
     settle(plane, WINDOW);
     let (end, sent_after, after) = snapshot(plane);
     let packets = (sent_after - sent_before) as f64;
     if packets == 0.0 {
-        return Err(BenchError::Nothing(drops(plane)));
+        return None;
     }
     let seconds = end.duration_since(start).as_secs_f64();
     let mut figures = Figures {
@@ -367,7 +384,7 @@ fn window(plane: &mut Plane, workload: &Workload) -> Result<Figures, BenchError>
     let both = figures.cycles_per_packet + figures.generator_cycles_per_packet;
     let per_worker = figures.mpps * 1e6 / workload.workers as f64;
     figures.accounted = both * per_worker / figures.tsc_hz as f64;
-    Ok(figures)
+    Some(figures)
 }
 
 /// Packets that were generated and did not leave: the books must say none.

@@ -69,14 +69,25 @@ pub enum OverloadError {
     NoLink(String),
     /// This machine cannot offer enough.
     #[error(
-        "this machine offers {offered:.1} Mpps where twice the capacity is {wanted:.1}: give it a second processor"
+        "this machine offers {offered:.1} Mpps where twice the capacity is {wanted:.1}: {}",
+        more(*processors)
     )]
     TooSlow {
         /// Million packets per second.
         offered: f64,
         /// Million packets per second.
         wanted: f64,
+        /// Processors that this program may use.
+        processors: usize,
     },
+}
+
+/// What an operator does so that more can be offered.
+fn more(processors: usize) -> &'static str {
+    match processors {
+        0..2 => "give it a second processor",
+        _ => "other programs use its processors: measure again when they rest",
+    }
 }
 
 /// What the sender is told and what it tells.
@@ -145,7 +156,8 @@ fn measure(
     let twice = loads.iter().find(|load| load.factor == TWICE).copied().unwrap_or_default();
     if twice.offered_mpps < capacity * TWICE * 0.95 {
         let (offered, wanted) = (twice.offered_mpps, capacity * TWICE);
-        return Err(OverloadError::TooSlow { offered, wanted });
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        return Err(OverloadError::TooSlow { offered, wanted, processors });
     }
     let kept = twice.forwarded_mpps / peak_mpps;
     let dropped_inside = dropped(plane) - before;
@@ -174,7 +186,7 @@ fn dropped(plane: &Plane) -> u64 {
     plane.list_drops().iter().map(|drop| drop.packets).sum()
 }
 
-/// Lets the main thread do its part for a while.
+/// Lets the control thread do its part for a while.
 fn attend(plane: &mut Plane, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {

@@ -124,5 +124,12 @@ fn text(figures: &Figures) -> String {
         "{accounted:>9.1} % of the time accounted for, {} packets lost",
         figures.lost
     ));
+    if !figures.is_undisturbed() {
+        lines.push(
+            "The figures are disturbed: others used the processors. Measure on an idle machine, \
+             with --cpus, or longer."
+                .to_owned(),
+        );
+    }
     lines.join("\n")
 }
