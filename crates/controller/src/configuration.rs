@@ -91,13 +91,19 @@ impl Configuration {
 
     /// What is odd but no fault, a line each: routes that lead nowhere yet.
     pub fn remarks(&self) -> Vec<String> {
+        let workers = self.desired.workers.as_ref().map_or(1, |workers| workers.count);
+        let alone = self.desired.ports.iter().filter(|port| port.spread && workers == 1);
+        let alone = alone.map(|port| {
+            let name = &port.interface;
+            format!("interface {name}: spread does nothing with one worker: raise workers/count")
+        });
         let told = self.notes.iter().filter(|(_, note)| !note.reasons.is_empty());
         let line = |((vrf, prefix), note): (&Key, &Note)| {
             let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
             let how = if note.is_inactive { "inactive" } else { "partly active" };
             format!("route {prefix}{vrf} is {how}: {}", note.reasons.join("; "))
         };
-        told.map(line).collect()
+        told.map(line).chain(alone).collect()
     }
 
     /// What is configured, in one line for people.
@@ -106,13 +112,15 @@ impl Configuration {
         let ports = desired.ports.len();
         let subs = desired.interfaces.len() - ports;
         let fixed = v1::Protocol::Static as i32;
-        let routes = desired.routes.iter().filter(|route| route.protocol == fixed).count();
+        let active = desired.routes.iter().filter(|route| route.protocol == fixed).count();
+        let inactive = self.notes.values().filter(|note| note.is_inactive).count();
+        let idle = if inactive > 0 { format!(" ({inactive} inactive)") } else { String::new() };
         let workers = desired.workers.as_ref().map_or(1, |workers| workers.count);
         format!(
-            "{}, {}, {}, {}",
+            "{}, {}, {}{idle}, {}",
             counted(ports, "port"),
             counted(subs, "sub-interface"),
-            counted(routes, "static route"),
+            counted(active + inactive, "static route"),
             counted(workers as usize, "worker"),
         )
     }

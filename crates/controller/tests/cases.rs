@@ -76,6 +76,27 @@ fn every_configuration_of_the_guide_is_good() {
     assert!(seen >= 4);
 }
 
+#[test]
+fn what_does_nothing_is_counted_and_said() {
+    let text = r#"{
+        "ietf-interfaces:interfaces": {"interface": [{
+            "name": "a", "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:port": {"af-packet": {"device": "a"}, "spread": true},
+            "ietf-ip:ipv4": {"address": [{"ip": "10.0.0.1", "prefix-length": 24}]}}]},
+        "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
+            "type": "ietf-routing:static", "name": "s",
+            "static-routes": {"ietf-ipv4-unicast-routing:ipv4": {"route": [
+                {"destination-prefix": "10.1.0.0/16", "next-hop": {"next-hop-address": "10.2.0.1"}},
+                {"destination-prefix": "10.2.0.0/16", "next-hop": {"next-hop-address": "10.1.0.1"}}
+            ]}}}]}}}"#;
+    let configuration = Configuration::parse(Path::new("idle"), text.to_owned());
+    let configuration = configuration.unwrap_or_else(|findings| panic!("{findings:#?}"));
+    let summary = configuration.summary();
+    assert!(summary.contains("2 static routes (2 inactive)"), "{summary}");
+    let remarks = configuration.remarks().join("\n");
+    assert!(remarks.contains("interface a: spread does nothing with one worker"), "{remarks}");
+}
+
 /// Cut anywhere, or with a byte changed, a text is refused or read, never a panic.
 #[test]
 fn mangled_texts_are_refused_in_peace() {
