@@ -169,7 +169,7 @@ fn a_new_forwarder_goes_on_without_the_device_that_is_missing() -> Result<()> {
     kill_forwarder(&story)?;
     until(&story.router, "host-a", true)?;
     let detail = until(&story.router, "host-b", false)?;
-    assert!(detail.contains("no device host-b"), "{detail}");
+    assert!(detail.contains("there is no device \"host-b\""), "{detail}");
     // What was killed has left nothing on its devices.
     let shown = router.ip(&["link", "show", "host-a"])?;
     assert_eq!(shown.matches("prog/xdp").count(), 1, "{shown}");

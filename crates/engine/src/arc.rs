@@ -42,7 +42,7 @@ impl FeatureArc {
         self.busy.load(Ordering::Relaxed) == 0
     }
 
-    /// Switches a feature at an interface; only the main thread calls this.
+    /// Switches a feature at an interface; only the control thread calls this.
     pub fn set(&self, interface: u32, feature: usize, on: bool) {
         let cell = &self.enabled[interface as usize];
         let old = cell.load(Ordering::Relaxed);

@@ -109,7 +109,7 @@ pub struct LoopCounters {
     pub exhausted: Counter,
     /// Times that no jumbo buffer was free.
     pub jumbo_exhausted: Counter,
-    /// Packets that found the urgent ring to the main thread full.
+    /// Packets that found the urgent ring to the control thread full.
     pub urgent_full: Counter,
 }
 

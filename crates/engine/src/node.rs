@@ -42,7 +42,7 @@ pub struct NodeSpec<S> {
     pub make: fn(shared: &S, worker: usize) -> Box<dyn Node>,
 }
 
-/// A packet for the main thread.
+/// A packet for the control thread.
 pub struct Punt {
     /// The packet.
     pub packet: Packet,
@@ -50,7 +50,7 @@ pub struct Punt {
     pub cause: u16,
 }
 
-/// The rings from one worker to the main thread: what is urgent does not wait behind
+/// The rings from one worker to the control thread: what is urgent does not wait behind
 /// what is not, and neither takes the other's room.
 pub struct Punts {
     pub(crate) urgent: rtrb::Producer<Punt>,
@@ -58,14 +58,14 @@ pub struct Punts {
 }
 
 impl Punts {
-    /// Whether something waits for the main thread.
+    /// Whether something waits for the control thread.
     pub(crate) fn has_some(&self) -> bool {
         let holds = |ring: &rtrb::Producer<Punt>| ring.slots() < ring.buffer().capacity();
         holds(&self.urgent) || holds(&self.usual)
     }
 }
 
-/// Which of a worker's rings to the main thread a punted packet takes.
+/// Which of a worker's rings to the control thread a punted packet takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
     /// What keeps the router going: served first.
@@ -184,7 +184,7 @@ impl Context<'_> {
         }
     }
 
-    /// Hands a packet that the node made to the main thread; dropped as
+    /// Hands a packet that the node made to the control thread; dropped as
     /// [`crate::drops::PUNT_FULL`] when the ring is full.
     pub fn punt_packet(&mut self, packet: Packet, cause: u16) {
         self.counters.ledger.generated.add(1);
@@ -193,7 +193,7 @@ impl Context<'_> {
         if fits { self.counters.ledger.consumed.add(1) } else { drops.add(1) }
     }
 
-    /// Hands a lane to the main thread. Afterwards the lane is taken, or dropped
+    /// Hands a lane to the control thread. Afterwards the lane is taken, or dropped
     /// as [`crate::drops::PUNT_FULL`] when the ring is full: `false`.
     pub fn punt(&mut self, vector: &mut Vector, lane: usize, cause: u16, urgency: Urgency) -> bool {
         let ring = match urgency {

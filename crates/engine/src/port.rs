@@ -1,5 +1,5 @@
 //! What a port driver is: queues that workers own, and a control side that the
-//! forwarder's main thread owns.
+//! forwarder's control thread owns.
 
 use std::ops::{AddAssign, Range};
 use std::os::fd::BorrowedFd;
@@ -102,7 +102,7 @@ pub struct Queues {
     pub tx: Vec<Box<dyn TxQueue>>,
 }
 
-/// What a port tells the forwarder's main thread.
+/// What a port tells the forwarder's control thread.
 pub enum PortEvent {
     /// The link is up; these queues replace all earlier ones.
     Up(Queues),
@@ -132,7 +132,7 @@ pub trait Port: Send {
     /// Bytes that one IP packet may have (the frame less 14 bytes).
     fn mtu(&self) -> u32;
 
-    /// Descriptors that the main thread watches for this port.
+    /// Descriptors that the control thread watches for this port.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }

@@ -35,7 +35,7 @@ macro_rules! nodes {
 nodes! {
     "ethernet-input" "finds the interface by VLAN tags and MAC, and the protocol by ethertype"
         ethernet::EDGES, ethernet::make;
-    "arp-input" "hands ARP to the main thread" arp_input::EDGES, arp_input::make;
+    "arp-input" "hands ARP to the control thread" arp_input::EDGES, arp_input::make;
     "ip4-input" "checks IPv4 packets and routes them" ip4_input::EDGES, ip4_input::make;
     "ip6-input" "checks IPv6 packets and routes them" ip6_input::EDGES, ip6_input::make;
     "ip4-reverse-path" "refuses IPv4 sources that are not reachable this way (uRPF)"
@@ -54,7 +54,7 @@ nodes! {
         ip6_reassembly::EDGES, ip6_reassembly::make;
     "icmp4-echo" "answers pings" icmp4_echo::EDGES, icmp4_echo::make;
     "icmp6-echo" "answers IPv6 pings" icmp6_echo::EDGES, icmp6_echo::make;
-    "nd-input" "hands neighbour discovery to the main thread" nd_input::EDGES, nd_input::make;
+    "nd-input" "hands neighbour discovery to the control thread" nd_input::EDGES, nd_input::make;
     "icmp4-error" "tells senders why their packet cannot go on" icmp4_error::EDGES, icmp4_error::make;
     "icmp6-error" "tells IPv6 senders why their packet cannot go on"
         icmp6_error::EDGES, icmp6_error::make;
@@ -71,7 +71,7 @@ nodes! {
         ip4_rewrite::EDGES, ip4_rewrite::make;
     "ip6-rewrite" "counts down the hop limit and writes the link-layer header"
         ip6_rewrite::EDGES, ip6_rewrite::make;
-    "neighbor-resolve" "hands packets to unresolved neighbours to the main thread"
+    "neighbor-resolve" "hands packets to unresolved neighbours to the control thread"
         neighbor_resolve::EDGES, neighbor_resolve::make;
     "mirror-input" "sends what Linux says in a mirror by the interface that it mirrors"
         mirror_input::EDGES, mirror_input::make;

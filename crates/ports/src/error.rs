@@ -38,7 +38,7 @@ pub enum OpenError {
         reason: String,
     },
     /// There is no such network device.
-    #[error("no device {device}{}: create it first, or mend the name", in_netns(netns))]
+    #[error("there is no device {device:?}{} yet: create it, or mend the name", in_netns(netns))]
     NoDevice {
         /// The device.
         device: String,
@@ -83,7 +83,9 @@ pub enum OpenError {
         reason: String,
     },
     /// The pool has too few buffers for this port.
-    #[error("the port wants {wanted} packet buffers, {buffers} are there: give the workers more")]
+    #[error(
+        "the port wants {wanted} packet buffers, {buffers} are there: raise /stoa-system:system/workers/buffers"
+    )]
     Buffers {
         /// Buffers that the port would hold.
         wanted: u64,

@@ -174,7 +174,7 @@ fn it_runs_reloads_and_ends() {
     let mut watch = stoa(&router.path("stoa.sock"), watch).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 4];
     watch.stdout.take().unwrap().read_exact(&mut first).unwrap();
-    assert_eq!(&first, b"NAME", "no terminal, no escapes");
+    assert_eq!(&first, b"--- ", "no terminal, no escapes: a line with the time");
     watch.kill().unwrap();
     watch.wait().unwrap();
 

@@ -121,7 +121,7 @@ fn window(plane: &mut Plane) -> f64 {
     (plane.conservation().sent - sent) as f64 / (began.elapsed().as_secs_f64() * 1e6)
 }
 
-/// Lets the main thread do its part for a while.
+/// Lets the control thread do its part for a while.
 fn attend(plane: &mut Plane, duration: Duration) {
     let until = Instant::now() + duration;
     while Instant::now() < until {

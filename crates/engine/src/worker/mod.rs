@@ -1,6 +1,6 @@
 //! Workers: threads that run to completion, from receive to transmit.
 //!
-//! A worker owns its queues. The main thread talks to it through bounded rings
+//! A worker owns its queues. The control thread talks to it through bounded rings
 //! only: commands, packets to inject, packets punted.
 
 mod bell;
@@ -26,10 +26,10 @@ use crate::sight::trace::Tracer;
 pub(crate) const COMMANDS: usize = 1024;
 /// Packets that may wait on one ring (inject, punt, hand-off).
 pub const RING: usize = 1024;
-/// Urgent packets that may wait for the main thread.
+/// Urgent packets that may wait for the control thread.
 pub const URGENT_RING: usize = 256;
 
-/// What the main thread tells a worker.
+/// What the control thread tells a worker.
 pub enum Command {
     /// Receive from this queue.
     AddRx {
@@ -83,7 +83,7 @@ pub enum Command {
     Stop,
 }
 
-/// A packet that enters the graph from the main thread.
+/// A packet that enters the graph from the control thread.
 pub struct Inject {
     /// The packet.
     pub packet: Packet,

@@ -1,4 +1,4 @@
-//! Making workers, and what the main thread holds of them.
+//! Making workers, and what the control thread holds of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -74,7 +74,7 @@ pub enum SpawnError {
     System(#[from] std::io::Error),
 }
 
-/// The main thread's end of one worker.
+/// The control thread's end of one worker.
 pub struct WorkerHandle {
     /// The worker's counters.
     pub counters: Arc<WorkerCounters>,
@@ -154,7 +154,7 @@ impl WorkerHandle {
         !self.urgent.is_empty() || !self.usual.is_empty()
     }
 
-    /// Packets that wait for the main thread: urgent ones, and the others.
+    /// Packets that wait for the control thread: urgent ones, and the others.
     pub fn punts(&self) -> (usize, usize) {
         (self.urgent.slots(), self.usual.slots())
     }

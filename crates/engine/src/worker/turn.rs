@@ -103,7 +103,7 @@ impl Worker {
         self.line.shown.polling().patience_us().is_none_or(|patience| idle_us < patience)
     }
 
-    /// Does what the main thread said; `false` means stop.
+    /// Does what the control thread said; `false` means stop.
     fn obey(&mut self) -> bool {
         while let Ok(command) = self.commands.pop() {
             let go_on = !matches!(command, Command::Stop);
@@ -217,7 +217,7 @@ impl Worker {
         self.counters.turns.jumbo_exhausted.set(self.pool.jumbo_exhausted);
     }
 
-    /// Sleeps until a queue, the main thread or a colleague has work.
+    /// Sleeps until a queue, the control thread or a colleague has work.
     fn sleep(&mut self) {
         self.line.bell.lie_down();
         let mut nap = NAP;
@@ -288,7 +288,7 @@ fn receive(rx: &mut Rx, spread: &mut Spread, graph: &mut Graph, walk: &mut Walk<
     received
 }
 
-/// Takes in packets from the main thread.
+/// Takes in packets from the control thread.
 fn take_injected(
     injected: &mut rtrb::Consumer<Inject>,
     graph: &mut Graph,

@@ -40,10 +40,16 @@ impl Plane {
         }
     }
 
-    /// All interfaces.
+    /// All interfaces by name.
     pub fn list_interfaces(&self) -> Vec<v1::InterfaceState> {
         let known = self.interfaces.iter().enumerate();
-        known.filter_map(|(at, state)| Some(self.show(at as u32, state.as_ref()?))).collect()
+        let show = |(at, state): (usize, &Option<InterfaceState>)| {
+            Some(self.show(at as u32, state.as_ref()?))
+        };
+        let mut all: Vec<_> = known.filter_map(show).collect();
+        // Their places change with each that comes or goes.
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     fn show(&self, index: u32, state: &InterfaceState) -> v1::InterfaceState {

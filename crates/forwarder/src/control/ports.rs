@@ -30,7 +30,13 @@ impl Plane {
             Ok(port) => port,
             Err(error) if self.may_wait && error.may_pass() => {
                 why_down = error.to_string();
-                tracing::warn!(driver = config.driver(), why = why_down, "a port waits");
+                let name = self.interface(interface).map_or("", |state| state.name.as_str());
+                tracing::warn!(
+                    interface = name,
+                    driver = config.driver(),
+                    why = why_down,
+                    "a port waits"
+                );
                 Box::new(Waiting::new(sized, self.pool, self.open.clone(), why_down.clone()))
             }
             Err(error) => return Err(error),

@@ -89,13 +89,13 @@ impl InterfaceLine {
     }
 
     /// Says what the mirror of this interface is, or the interface of this mirror; only the
-    /// main thread calls this.
+    /// control thread calls this.
     pub fn set_twin(&self, twin: Option<u32>, tags: [u8; 8]) {
         self.tags.store(u64::from_be_bytes(tags), Ordering::Relaxed);
         self.twin.store(twin.map_or(0, |twin| twin + 1), Ordering::Release);
     }
 
-    /// Changes the line; only the main thread calls this.
+    /// Changes the line; only the control thread calls this.
     pub fn set(&self, mac: &[u8; 6], flags: u32, reverse_path: u32, vrf: u32) {
         self.mac.store(mac_word(mac), Ordering::Relaxed);
         self.reverse_path.store(reverse_path, Ordering::Relaxed);

@@ -26,7 +26,7 @@ const ND: u16 = 1;
 const ERROR: u16 = 2;
 const REASSEMBLE: u16 = 3;
 const MIRROR: u16 = 4;
-/// Not an edge: for the main thread.
+/// Not an edge: for the control thread.
 const QUERY: u16 = 0x100;
 
 /// Makes the node of one worker.
@@ -107,7 +107,7 @@ impl Here<'_> {
         let kind = message.header().kind;
         if ndp::is_ndp(kind) {
             // Never behind a fragment header (RFC 6980). Our own address as the source is a
-            // conflict, which is for the main thread to see.
+            // conflict, which is for the control thread to see.
             // Neighbours are ours to answer; routers' messages are for routing daemons.
             let of_neighbors =
                 matches!(kind, kind::NEIGHBOR_SOLICITATION | kind::NEIGHBOR_ADVERTISEMENT);

@@ -1,6 +1,6 @@
 //! `ip4-redirect` and `ip6-redirect`, features that are off by default: packets that will leave
 //! by the interface they came from have a shorter way, and their senders can be told
-//! (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet itself goes on; the main thread gets a copy.
+//! (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet itself goes on; the control thread gets a copy.
 
 use std::sync::Arc;
 

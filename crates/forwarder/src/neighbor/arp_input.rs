@@ -1,4 +1,4 @@
-//! `arp-input`: hands ARP packets to the main thread, within a budget (RFC 826).
+//! `arp-input`: hands ARP packets to the control thread, within a budget (RFC 826).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Frames that the main thread sends about neighbours: ARP (RFC 826) and
+//! Frames that the control thread sends about neighbours: ARP (RFC 826) and
 //! neighbour solicitations and advertisements (RFC 4861).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

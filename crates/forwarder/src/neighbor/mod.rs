@@ -1,6 +1,6 @@
 //! Neighbours: who has which address on a link. Workers hand ARP, neighbour
-//! discovery and packets to unresolved neighbours to the main thread, within the
-//! budgets of [`crate::punt`]; the main thread keeps the [`cache`] and answers.
+//! discovery and packets to unresolved neighbours to the control thread, within the
+//! budgets of [`crate::punt`]; the control thread keeps the [`cache`] and answers.
 
 pub mod arp_input;
 pub mod cache;

@@ -1,5 +1,5 @@
 //! `nd-input`: hands neighbour discovery messages that pass their checks to the
-//! main thread, within a budget (RFC 4861 7.1).
+//! control thread, within a budget (RFC 4861 7.1).
 
 use std::sync::Arc;
 

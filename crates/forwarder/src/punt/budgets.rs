@@ -98,7 +98,7 @@ impl Budgets {
         })
     }
 
-    /// Changes the limit of a class; only the main thread calls this.
+    /// Changes the limit of a class; only the control thread calls this.
     pub fn set(&self, class: Class, limit: Limit) {
         let limits = &self.limits[class as usize];
         limits.set(limit);

@@ -29,7 +29,7 @@ impl Familiar {
         &self.cells[self.hash.hash_one((interface, address)) as usize % CELLS]
     }
 
-    /// A neighbour is known from now on; only the main thread calls this.
+    /// A neighbour is known from now on; only the control thread calls this.
     pub fn add(&self, interface: u32, address: IpAddr) {
         let cell = self.cell(interface, address);
         cell.store(cell.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);

@@ -37,7 +37,7 @@ fn a_start_goes_on_without_the_device() {
     lab.apply(&world()).expect("what is there is enough");
     lab.settle();
     let late = interface(&mut lab, "late");
-    assert!(!late.up && late.detail.contains("no device late"), "{late:?}");
+    assert!(!late.up && late.detail.contains("no device \"late\""), "{late:?}");
     assert_eq!(lab.apply(&world()).unwrap(), stoa_api::v1::Applied::default());
     lab.forget();
     // Towards it nothing goes, and the sender is told.
@@ -72,7 +72,7 @@ fn a_change_is_refused_and_the_way_back_waits() {
     worse.0.ports.insert("late".to_owned(), wire::alone("ghost", our_mac(2)));
     assert!(lab.apply(&worse).is_err());
     lab.settle();
-    assert!(interface(&mut lab, "late").detail.contains("no device late"));
+    assert!(interface(&mut lab, "late").detail.contains("no device \"late\""));
     lab.add_wire("late", Wire::new(1, 1));
     until(&mut lab, "late", true);
 }

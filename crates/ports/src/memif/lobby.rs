@@ -23,7 +23,7 @@ const GUESTS_MAX: usize = 32;
 /// How long a peer may take to say who it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The lobbies of this process, by socket. Only main threads open and close ports.
+/// The lobbies of this process, by socket. Only control threads open and close ports.
 static LOBBIES: Mutex<BTreeMap<String, Weak<Lobby>>> = Mutex::new(BTreeMap::new());
 
 /// A listening socket and those who wait.

@@ -116,7 +116,7 @@ impl Handshake {
         let bytes: usize = regions.iter().map(Region::length).sum();
         let (s2m, m2s) = (std::mem::take(&mut self.s2m), std::mem::take(&mut self.m2s));
         let detail = format!(
-            "master of {}: {} rings in, {} out, {bytes} bytes shared",
+            "master of {}: rings: {} in, {} out; {bytes} bytes shared",
             self.peer,
             s2m.len(),
             m2s.len(),

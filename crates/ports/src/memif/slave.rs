@@ -160,7 +160,7 @@ impl Handshake {
         self.unsaid.push_back((Message::Connect { name: NAME.into() }, None));
         let size = 1_u32 << log2_size;
         let detail = format!(
-            "slave of {}: {m2s} rings in, {s2m} out, {size} buffers of {} bytes each",
+            "slave of {}: rings: {m2s} in, {s2m} out; {size} buffers of {} bytes each",
             hello.name, settings.buffer_size,
         );
         self.prepared = Some(Prepared { link, s2m: to_master, m2s: from_master, detail });

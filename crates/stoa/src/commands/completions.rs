@@ -21,10 +21,37 @@ pub struct Arguments {
     shell: Shell,
 }
 
+/// The command line without what is not for people: completions would offer that, too.
+fn visible() -> clap::Command {
+    let whole = Line::command();
+    let shown: Vec<clap::Command> =
+        whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+    clap::Command::new("stoa")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown)
+}
+
 /// Prints them.
 pub fn execute(arguments: Arguments) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Line::command(), "stoa", &mut script);
+    clap_complete::generate(arguments.shell, &mut visible(), "stoa", &mut script);
     show::print(String::from_utf8_lossy(&script).trim_end())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_halves_are_not_offered() {
+        let mut script = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut visible(), "stoa", &mut script);
+        let script = String::from_utf8(script).unwrap();
+        assert!(script.contains("doctor") && script.contains("--longest-match"));
+        assert!(!script.contains("--forwarder-socket"), "the controller is offered");
+        assert!(!script.contains("stoa__forwarder"), "the forwarder is offered");
+    }
 }

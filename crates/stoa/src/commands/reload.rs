@@ -67,8 +67,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
     if !arguments.json {
         let words = if what.changed {
             format!(
-                "In force: {} ports opened, {} closed; {} routes added, {} removed.",
-                what.ports_opened, what.ports_closed, what.routes_added, what.routes_removed
+                "In force: {} opened, {} closed; {} added, {} removed.",
+                counted(what.ports_opened as usize, "port"),
+                what.ports_closed,
+                counted(what.routes_added as usize, "route"),
+                what.routes_removed
             )
         } else {
             "In force already: nothing changed.".to_owned()

@@ -3,12 +3,12 @@
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{
-    conservation, drops, interfaces, limits, neighbors, nodes, punts, routes, workers,
+    clock, conservation, drops, interfaces, limits, neighbors, nodes, punts, routes, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -44,7 +44,7 @@ struct GlobalSocket {
 enum What {
     /// Ports and sub-interfaces: state, addresses, counters
     Interfaces,
-    /// Routes, with what passed on each
+    /// Routes: where each prefix goes
     Routes {
         /// Only the route that takes this address
         #[arg(long, value_name = "ADDRESS")]
@@ -108,6 +108,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
             if arguments.watch.is_some() && !arguments.json && out.is_terminal() {
                 // Home, and clear what is below: less flicker than a clear.
                 out.write_all(b"\x1b[H\x1b[J")?;
+            } else if arguments.watch.is_some() && !arguments.json {
+                // In a file or pipe one look follows the other: say when each was.
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let now = u64::try_from(now.as_nanos()).unwrap_or_default();
+                writeln!(out, "--- {} UTC", clock(now))?;
             }
             look(&arguments, &mut client, &mut out).await?;
             out.flush()?;

@@ -71,9 +71,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
             What::Add { interface, count, expression } => {
                 let request = StartTraceRequest { interface, count, expression, filter: vec![] };
                 let count = client.start_trace(request).await?.into_inner().count;
-                show::print(&format!(
-                    "The next {count} packets are traced: `stoa trace show` tells their way."
-                ))?;
+                let next = match count {
+                    1 => "The next packet is".to_owned(),
+                    count => format!("The next {count} packets are"),
+                };
+                show::print(&format!("{next} traced: `stoa trace show` tells the way."))?;
             }
             What::Show { max, json, follow } => {
                 if follow {
