@@ -188,6 +188,42 @@ fn bench_out_of_range_is_wrong_usage() {
 }
 
 #[test]
+fn a_table_is_measured_or_refused_by_name() {
+    let prefixes = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(prefixes.path(), "10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n").unwrap();
+    let path = prefixes.path().to_str().unwrap();
+    let usual = ["bench", "table", "--prefixes", path, "--rounds", "1"];
+    let output = stoa(&[&usual[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!(figures["routes"], 2);
+    for field in [
+        "mlps",
+        "cycles_per_lookup",
+        "bytes_per_route",
+        "inserts_per_second",
+        "deletes_per_second",
+        "build_seconds",
+    ] {
+        assert!(figures[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {figures}");
+    }
+    let output = stoa(&[&usual[..], &["--family", "ip6"]].concat());
+    assert!(out(&output).contains("cycles per look-up"), "{}", out(&output));
+    for (wrong, code) in [
+        (&["--prefixes", "synthetic:0"][..], 2),
+        (&["--kernel", "sse"], 2),
+        (&["--rounds", "0"], 2),
+        (&["--prefixes", "/no/such/file"], 1),
+        (&["--prefixes", "synthetic:6000001"], 1),
+        (&["--prefixes", path, "--keys", "/no/such/file"], 1),
+    ] {
+        let output = stoa(&[&["bench", "table", "--rounds", "1"], wrong].concat());
+        assert_eq!(output.status.code(), Some(code), "{wrong:?}: {}", err(&output));
+        assert!(out(&output).is_empty() && !err(&output).is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
 fn help_teaches_with_examples() {
     for command in ["run", "check", "reload", "status", "show", "completions"] {
         let output = stoa(&[command, "--help"]);

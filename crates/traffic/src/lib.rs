@@ -3,4 +3,7 @@
 
 pub mod forward;
 pub mod overload;
+pub mod prefixes;
+mod random;
 pub mod spread;
+pub mod table;

@@ -4,6 +4,7 @@ mod forward;
 mod latency;
 mod overload;
 mod spread;
+mod table;
 
 use clap::{Args, Subcommand};
 
@@ -18,6 +19,7 @@ use crate::failure::Outcome;
   stoa bench latency                                  pings through Stoa, Linux and a wire (root)
   stoa bench overload                                 more than it can forward
   stoa bench spread                                   one queue for two workers
+  stoa bench table                                    the routing table by itself
 
 Figures of the graph are cycles of the time stamp counter; they mean most as ratios of one run.")]
 pub struct Arguments {
@@ -31,6 +33,7 @@ enum What {
     Latency(latency::Arguments),
     Overload(overload::Arguments),
     Spread(spread::Arguments),
+    Table(table::Arguments),
 }
 
 /// Measures and prints.
@@ -40,5 +43,6 @@ pub fn execute(arguments: Arguments) -> Outcome {
         What::Latency(arguments) => latency::execute(arguments),
         What::Overload(arguments) => overload::execute(arguments),
         What::Spread(arguments) => spread::execute(arguments),
+        What::Table(arguments) => table::execute(arguments),
     }
 }

@@ -1,0 +1,129 @@
+//! `stoa bench table`: look-ups, changes and memory of the longest-prefix match.
+
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use stoa_traffic::prefixes::Source;
+use stoa_traffic::table::{self, Figures, Keys, TableError, Workload};
+
+use crate::failure::{Failure, Outcome, counted};
+use crate::show;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Family {
+    Ip4,
+    Ip6,
+}
+
+/// Fill a routing table, change it and look addresses up in it, without packets
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stoa bench table                                    1,000,000 made IPv4 prefixes
+  stoa bench table --family ip6 --prefixes synthetic:200000 --keys random
+  stoa bench table --prefixes routes.txt.gz --keys zipf --json
+  stoa bench table --prefixes routes.txt --keys addresses.txt
+
+A file of prefixes has one address/length a line, a file of keys one address; both may be packed
+by gzip. Lines that are empty, begin with # or are of the other family do not count.")]
+pub struct Arguments {
+    /// Address family
+    #[arg(long, value_enum, default_value = "ip4")]
+    family: Family,
+    /// A file, or synthetic:N (to 6000000; ip6: 1000000) [default: synthetic:1000000, ip6: 200000]
+    #[arg(long, value_name = "FILE|synthetic:N")]
+    prefixes: Option<Source>,
+    /// What to look up: random (any address), in-table, zipf (in-table, some far more often), or a file
+    #[arg(long, default_value = "in-table", value_name = "random|in-table|zipf|FILE")]
+    keys: Keys,
+    /// Different next hops (1 to 1048576)
+    #[arg(long, default_value_t = table::VALUES, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    next_hops: u32,
+    /// How often the table is filled and emptied; the fastest counts (1 to 100)
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Force a kernel: scalar, bits or avx512 [default: the best of this processor]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    kernel: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and prints.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let usual = match arguments.family {
+        Family::Ip4 => 1_000_000,
+        Family::Ip6 => 200_000,
+    };
+    let workload = Workload {
+        prefixes: arguments.prefixes.unwrap_or(Source::Synthetic(usual)),
+        keys: arguments.keys,
+        kernel: table::kernel(&arguments.kernel)
+            .map_err(|why| Failure::Usage(format!("--kernel: {why}")))?,
+        values: arguments.next_hops,
+        rounds: arguments.rounds,
+    };
+    let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
+    if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
+        bar.set_style(style);
+    }
+    let progress = |done: f64| bar.set_position((done * 1000.0) as u64);
+    let figures = match arguments.family {
+        Family::Ip4 => table::run::<u32>(&workload, progress),
+        Family::Ip6 => table::run::<u128>(&workload, progress),
+    };
+    bar.finish_and_clear();
+    let figures = figures.map_err(|error| match error {
+        TableError::Range(why) => Failure::Usage(why),
+        other => Failure::because("no figures", other),
+    })?;
+    let text = if arguments.json {
+        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+    } else {
+        text(&figures)
+    };
+    show::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(figures: &Figures) -> String {
+    let million = |per_second: f64| per_second / 1e6;
+    let mebibytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
+    let Figures { family, prefixes, keys, kernel, .. } = figures;
+    let hops = counted(figures.values as usize, "next hop");
+    let rows = [
+        (figures.mlps, "million look-ups per second".to_owned()),
+        (figures.cycles_per_lookup, "cycles per look-up".to_owned()),
+        (million(figures.inserts_per_second), "million insertions per second".to_owned()),
+        (million(figures.deletes_per_second), "million deletions per second".to_owned()),
+        (
+            million(figures.changes_per_second_shared),
+            "million changes per second while workers read".to_owned(),
+        ),
+        (
+            million(figures.bulk_inserts_per_second),
+            format!("million insertions per second in bulk ({:.3} s)", figures.build_seconds),
+        ),
+        (
+            figures.bytes_per_route,
+            format!(
+                "bytes per route in the look-up structure ({:.1} MiB)",
+                mebibytes(figures.lookup_bytes)
+            ),
+        ),
+        (
+            figures.bytes_per_route_all,
+            format!(
+                "bytes per route with bookkeeping ({:.1} MiB)",
+                mebibytes(figures.lookup_bytes + figures.bookkeeping_bytes)
+            ),
+        ),
+    ];
+    let mut lines = vec![format!(
+        "{family}, {} of {prefixes}, {hops}, keys: {keys}, {kernel}",
+        counted(figures.routes, "route"),
+    )];
+    lines.extend(rows.map(|(value, what)| format!("{value:>9.2} {what}")));
+    lines.join("\n")
+}

@@ -1,0 +1,356 @@
+//! `stoa bench table`: speed and memory of the longest-prefix match, by itself.
+//!
+//! Look-ups run in batches as long as a vector, over at least 2^20 keys in turn; the least
+//! disturbed of many passes is told. Changes are timed by what this thread had of a processor.
+
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Instant;
+
+use serde::Serialize;
+use stoa_engine::{VECTOR, clock};
+use stoa_tables::Reclaim;
+use stoa_tables::lpm::{Kernel, Lpm, LpmCapacity, LpmError};
+
+use crate::prefixes::{self, Family, PrefixError, Source};
+use crate::random::Random;
+
+/// Keys that are looked up in turn, at least.
+const KEYS: usize = 1 << 20;
+/// Passes over all keys for each round.
+const PASSES: u32 = 5;
+/// Prefixes that are taken out and put back while a reader is there, at most.
+const CHURN: usize = 200_000;
+/// Changes between two grace periods.
+const BATCH: usize = 64;
+/// Values that the prefixes have, unless told otherwise.
+pub const VALUES: u32 = 1024;
+
+/// What is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Anywhere in the address space (IPv6: in 2000::/3).
+    Random,
+    /// An address of a prefix, each prefix as likely.
+    InTable,
+    /// The same, but prefixes by Zipf's law.
+    Zipf,
+    /// Addresses of a file, one a line.
+    File(PathBuf),
+}
+
+impl FromStr for Keys {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "random" => Self::Random,
+            "in-table" => Self::InTable,
+            "zipf" => Self::Zipf,
+            path => Self::File(path.into()),
+        })
+    }
+}
+
+impl std::fmt::Display for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Random => f.write_str("random"),
+            Self::InTable => f.write_str("in-table"),
+            Self::Zipf => f.write_str("zipf"),
+            Self::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// The prefixes.
+    pub prefixes: Source,
+    /// The keys.
+    pub keys: Keys,
+    /// How batches are looked up.
+    pub kernel: Kernel,
+    /// Different values, as next hops are: 1 to 2^20.
+    pub values: u32,
+    /// How often the table is filled and emptied; the fastest counts. 1 to 100. Keys are passed
+    /// over five times as often.
+    pub rounds: u32,
+}
+
+/// What was measured. Bytes count what a table has touched, not what it may grow to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Million look-ups per second.
+    pub mlps: f64,
+    /// Ticks of the time stamp counter per look-up.
+    pub cycles_per_lookup: f64,
+    /// Bytes of what workers read.
+    pub bytes_per_route: f64,
+    /// Bytes of it and of the writer's own books.
+    pub bytes_per_route_all: f64,
+    /// Single prefixes put in, in random order.
+    pub inserts_per_second: f64,
+    /// Single prefixes taken out, in random order.
+    pub deletes_per_second: f64,
+    /// Prefixes put in, in ascending order, into an empty table.
+    pub bulk_inserts_per_second: f64,
+    /// Prefixes taken out and put back while a reader keeps freed memory waiting.
+    pub changes_per_second_shared: f64,
+    /// Seconds to fill the empty table in ascending order.
+    pub build_seconds: f64,
+    /// Prefixes.
+    pub routes: usize,
+    /// Bytes of what workers read.
+    pub lookup_bytes: usize,
+    /// Bytes of the writer's own books.
+    pub bookkeeping_bytes: usize,
+    /// `ip4` or `ip6`.
+    pub family: &'static str,
+    /// Where the prefixes come from.
+    pub prefixes: String,
+    /// What was looked up.
+    pub keys: String,
+    /// Different values of the prefixes.
+    pub values: u32,
+    /// How batches were looked up.
+    pub kernel: &'static str,
+    /// Ticks of the counter per second.
+    pub tsc_hz: u64,
+}
+
+/// Why there are no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// A number out of range.
+    #[error("{0}")]
+    Range(String),
+    /// No prefixes or no keys.
+    #[error(transparent)]
+    Prefixes(#[from] PrefixError),
+    /// The table refused a change.
+    #[error("the table refused a change: {0}")]
+    Refused(#[from] LpmError),
+    /// The system has not the address space.
+    #[error(
+        "the system gives no memory for {0} routes: give fewer, or raise the limit (ulimit -v)"
+    )]
+    Memory(usize),
+}
+
+/// The kernel of that name, the best one for an empty name.
+///
+/// # Errors
+/// It is not known, or not possible here.
+pub fn kernel(name: &str) -> Result<Kernel, String> {
+    let kernel = match name {
+        "" => Kernel::detect(),
+        "scalar" => Kernel::Scalar,
+        "bits" => Kernel::Bits,
+        "avx512" => Kernel::Avx512,
+        other => return Err(format!("there is no kernel {other:?}: give scalar, bits or avx512")),
+    };
+    if kernel.is_available() { Ok(kernel) } else { Err(format!("this processor has no {name}")) }
+}
+
+fn name(kernel: Kernel) -> &'static str {
+    match kernel {
+        Kernel::Scalar => "scalar",
+        Kernel::Bits => "bits",
+        Kernel::Avx512 => "avx512",
+    }
+}
+
+/// Measures a table of the family `K`; `progress` hears the share that is done.
+///
+/// # Errors
+/// A workload that makes no sense, or a file that cannot be read.
+pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, TableError> {
+    check(workload)?;
+    let mut random = Random::new(7);
+    let prefixes = prefixes::load::<K>(&workload.prefixes)?;
+    let mut value = || 1 + random.below(workload.values as usize) as u32;
+    let mut routes: Vec<_> =
+        prefixes.into_iter().map(|(prefix, len)| (prefix, len, value())).collect();
+    let steps = f64::from(workload.rounds) + 2.0;
+    progress(0.5 / steps);
+    let mut changes = Changes::default();
+    let mut lpm = changes.build(&routes)?;
+    for round in 0..workload.rounds {
+        if round > 0 {
+            changes.build(&routes)?;
+        }
+        progress((1.0 + f64::from(round)) / steps);
+    }
+    random.shuffle(&mut routes);
+    for _ in 0..workload.rounds {
+        changes.empty_and_fill(&mut lpm, &routes)?;
+    }
+    let memory = lpm.memory();
+    let shared = churn(&mut lpm, &routes, &mut random)?;
+    progress((steps - 1.0) / steps);
+    let keys = keys(&workload.keys, &routes, &mut random)?;
+    let (cycles, seconds) = measure(&lpm, (workload.kernel, workload.rounds * PASSES), &keys);
+    progress(1.0);
+    let (count, looked_up) = (routes.len() as f64, keys.len() as f64);
+    let (lookup, books) = (memory.lookup_bytes, memory.bookkeeping_bytes);
+    Ok(Figures {
+        mlps: looked_up / seconds / 1e6,
+        cycles_per_lookup: cycles as f64 / looked_up,
+        bytes_per_route: lookup as f64 / count,
+        bytes_per_route_all: (lookup + books) as f64 / count,
+        inserts_per_second: count / changes.fill,
+        deletes_per_second: count / changes.empty,
+        bulk_inserts_per_second: count / changes.build,
+        changes_per_second_shared: shared,
+        build_seconds: changes.build,
+        routes: routes.len(),
+        lookup_bytes: lookup,
+        bookkeeping_bytes: books,
+        family: if K::BITS == 32 { "ip4" } else { "ip6" },
+        prefixes: workload.prefixes.to_string(),
+        keys: workload.keys.to_string(),
+        values: workload.values,
+        kernel: name(workload.kernel),
+        tsc_hz: clock::tsc_hz(),
+    })
+}
+
+fn check(workload: &Workload) -> Result<(), TableError> {
+    if !(1..=1 << 20).contains(&workload.values) {
+        return Err(TableError::Range(format!("{} values: give 1 to 1048576", workload.values)));
+    }
+    if !(1..=100).contains(&workload.rounds) {
+        return Err(TableError::Range(format!("{} rounds: give 1 to 100", workload.rounds)));
+    }
+    Ok(())
+}
+
+/// Seconds of the fastest round.
+struct Changes {
+    build: f64,
+    empty: f64,
+    fill: f64,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { build: f64::MAX, empty: f64::MAX, fill: f64::MAX }
+    }
+}
+
+impl Changes {
+    fn build<K: Family>(&mut self, routes: &[(K, u8, u32)]) -> Result<Lpm<K>, TableError> {
+        let capacity = LpmCapacity::for_routes(routes.len() + BATCH);
+        let mut lpm = Lpm::new(capacity).ok_or(TableError::Memory(routes.len()))?;
+        self.build = self.build.min(timed(|| insert_all(&mut lpm, routes))?);
+        Ok(lpm)
+    }
+
+    fn empty_and_fill<K: Family>(
+        &mut self,
+        lpm: &mut Lpm<K>,
+        routes: &[(K, u8, u32)],
+    ) -> Result<(), TableError> {
+        let emptied = timed(|| {
+            routes.iter().try_for_each(|&(prefix, len, _)| lpm.remove(prefix, len).map(drop))
+        });
+        self.empty = self.empty.min(emptied?);
+        self.fill = self.fill.min(timed(|| insert_all(lpm, routes))?);
+        Ok(())
+    }
+}
+
+fn insert_all<K: Family>(lpm: &mut Lpm<K>, routes: &[(K, u8, u32)]) -> Result<(), LpmError> {
+    routes.iter().try_for_each(|&(prefix, len, value)| lpm.insert(prefix, len, value).map(drop))
+}
+
+/// Changes per second while a reader is there: all that is freed waits for its epoch.
+fn churn<K: Family>(
+    lpm: &mut Lpm<K>,
+    routes: &[(K, u8, u32)],
+    random: &mut Random,
+) -> Result<f64, TableError> {
+    let reader = lpm.reader();
+    let changes = routes.len().min(CHURN);
+    let seconds = timed(|| {
+        for number in 0..changes {
+            let (prefix, len, value) = routes[random.below(routes.len())];
+            lpm.remove(prefix, len)?;
+            lpm.insert(prefix, len, value)?;
+            if number % BATCH == 0 {
+                lpm.retire_mark(number as u64);
+                lpm.reclaim(number as u64);
+            }
+        }
+        Ok(())
+    })?;
+    drop(reader);
+    Ok(2.0 * changes as f64 / seconds)
+}
+
+/// Seconds that this thread was on a processor meanwhile; of the clock where that is not known.
+fn timed(work: impl FnOnce() -> Result<(), LpmError>) -> Result<f64, LpmError> {
+    let (start, begin) = (Instant::now(), on_cpu());
+    work()?;
+    let elapsed = start.elapsed().as_secs_f64();
+    let seconds = on_cpu().zip(begin).map_or(elapsed, |(now, then)| now - then);
+    // Never nothing, by which one cannot divide.
+    Ok(if seconds > 0.0 { seconds } else { elapsed.max(1e-9) })
+}
+
+fn on_cpu() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e9)
+}
+
+fn keys<K: Family>(
+    keys: &Keys,
+    routes: &[(K, u8, u32)],
+    random: &mut Random,
+) -> Result<Vec<K>, TableError> {
+    // In random order already, so that ranks are spread over the table.
+    let within = |at: usize, random: &mut Random| {
+        let (prefix, len, _) = routes[at];
+        prefix.inside(len, random)
+    };
+    Ok(match keys {
+        Keys::Random => (0..KEYS).map(|_| K::anywhere(random)).collect(),
+        Keys::InTable => {
+            let mut one = || within(random.below(routes.len()), random);
+            (0..KEYS).map(|_| one()).collect()
+        }
+        Keys::Zipf => {
+            let mut one = || within(random.zipf(routes.len()), random);
+            (0..KEYS).map(|_| one()).collect()
+        }
+        Keys::File(path) => {
+            let given = prefixes::addresses::<K>(path)?;
+            let count = given.len().max(KEYS).next_multiple_of(VECTOR);
+            given.into_iter().cycle().take(count).collect()
+        }
+    })
+}
+
+/// Cycles and seconds of the least disturbed pass over all keys.
+fn measure<K: Family>(lpm: &Lpm<K>, (kernel, passes): (Kernel, u32), keys: &[K]) -> (u64, f64) {
+    // The kernel was found to be possible when it was chosen.
+    let reader = lpm.reader().with_kernel(kernel).unwrap_or_else(|| lpm.reader());
+    let mut out = [0; VECTOR];
+    let (mut cycles, mut seconds) = (u64::MAX, f64::MAX);
+    for _ in 0..passes {
+        let (start, begin) = (Instant::now(), clock::tsc());
+        for vector in keys.chunks_exact(VECTOR) {
+            reader.lookup_batch(black_box(vector), &mut out);
+            black_box(&out);
+        }
+        cycles = cycles.min(clock::tsc() - begin);
+        seconds = seconds.min(start.elapsed().as_secs_f64());
+    }
+    (cycles, seconds)
+}

@@ -1,0 +1,53 @@
+//! What a table bench says, and refuses.
+
+use std::io::Write;
+
+use super::*;
+
+fn small(keys: Keys) -> Workload {
+    let prefixes = Source::Synthetic(2000);
+    Workload { prefixes, keys, kernel: Kernel::Scalar, values: 7, rounds: 1 }
+}
+
+#[test]
+fn figures_make_sense_for_all_keys() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"192.0.2.1\n2001:db8::1\n198.51.100.7\n").unwrap();
+    let check = |figures: Result<Figures, TableError>| {
+        let figures = figures.unwrap();
+        assert_eq!(figures.routes, 2000);
+        assert!(figures.mlps > 0.0 && figures.cycles_per_lookup > 0.0);
+        assert!(figures.inserts_per_second > 0.0 && figures.deletes_per_second > 0.0);
+        assert!(figures.bytes_per_route_all > figures.bytes_per_route);
+    };
+    for keys in [Keys::Random, Keys::InTable, Keys::Zipf] {
+        check(run::<u32>(&small(keys), |_| ()));
+    }
+    check(run::<u128>(&small(Keys::File(file.path().into())), |_| ()));
+}
+
+#[test]
+fn keys_in_the_table_are_found() {
+    let routes: Vec<_> = prefixes::load::<u128>(&Source::Synthetic(500)).unwrap();
+    let routes: Vec<_> = routes.into_iter().map(|(prefix, len)| (prefix, len, 5)).collect();
+    let lpm = Changes::default().build(&routes).unwrap();
+    for kind in [Keys::InTable, Keys::Zipf] {
+        let keys = keys(&kind, &routes, &mut Random::new(1)).unwrap();
+        assert!(keys.len() >= KEYS && keys.len() % VECTOR == 0);
+        assert!(keys.iter().all(|key| lpm.reader().lookup(*key) == 5));
+    }
+}
+
+#[test]
+fn nonsense_is_refused() {
+    for wrong in [
+        Workload { values: 0, ..small(Keys::Random) },
+        Workload { rounds: 101, ..small(Keys::Random) },
+        Workload { prefixes: Source::File("/no/such/file".into()), ..small(Keys::Random) },
+        small(Keys::File("/no/such/file".into())),
+    ] {
+        assert!(run::<u32>(&wrong, |_| ()).is_err(), "{wrong:?}");
+    }
+    assert!(kernel("sse").is_err());
+    assert_eq!(kernel("scalar"), Ok(Kernel::Scalar));
+}
