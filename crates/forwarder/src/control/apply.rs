@@ -222,7 +222,7 @@ impl Plane {
                 Some(index) => index,
                 None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
             };
-            match self.open_port(config, index) {
+            match self.open_port(config, (name, index)) {
                 Ok(state) if here.is_some() => opened.push((name.clone(), state)),
                 Ok(state) => {
                     // The place is taken now, so that the next port gets another.

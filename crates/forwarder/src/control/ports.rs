@@ -22,7 +22,7 @@ impl Plane {
     pub(super) fn open_port(
         &self,
         config: &PortConfig,
-        interface: u32,
+        (name, interface): (&str, u32),
     ) -> Result<PortState, OpenError> {
         let sized = self.sized(config);
         let mut why_down = String::new();
@@ -30,7 +30,6 @@ impl Plane {
             Ok(port) => port,
             Err(error) if self.may_wait && error.may_pass() => {
                 why_down = error.to_string();
-                let name = self.interface(interface).map_or("", |state| state.name.as_str());
                 tracing::warn!(
                     interface = name,
                     driver = config.driver(),

@@ -24,7 +24,7 @@ impl Plane {
                 opened.push((name.clone(), None));
                 continue;
             }
-            match self.open_port(config, old.interface) {
+            match self.open_port(config, (name, old.interface)) {
                 Ok(state) => opened.push((name.clone(), Some(state))),
                 // The old one holds some.
                 Err(OpenError::Buffers { .. }) => opened.push((name.clone(), None)),
@@ -70,8 +70,8 @@ impl Plane {
         let former = self.ports.get(name).map(|old| (old.config.clone(), old.interface));
         let (old, index) = former.ok_or_else(|| Refused { reasons: Vec::new(), is_full: false })?;
         self.close_port(name);
-        self.open_port(config, index).map_err(|error| {
-            match self.open_port(&old, index) {
+        self.open_port(config, (name, index)).map_err(|error| {
+            match self.open_port(&old, (name, index)) {
                 Ok(state) => {
                     self.ports.insert(name.to_owned(), state);
                     // Its queues come at once.
