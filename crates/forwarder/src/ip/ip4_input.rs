@@ -11,7 +11,7 @@ use stoa_wire::ipv4;
 
 use super::ip4_options::{self, by_way_of_options};
 use super::ip4_validate::{self, Validated};
-use super::{ERROR, LOCAL, REWRITE, follow, runs};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
@@ -54,12 +54,7 @@ impl Node for Ip4Input {
             look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
         }
         if self.found.is_clean() && is_trunk(shared, vector, interface) {
-            if let Some(value) = self.values.uniform(lanes)
-                && !shared.next_hops.is_group(value)
-            {
-                let next = follow(shared, vector, 0, value);
-                let adjacency = vector.adjacency[0];
-                vector.adjacency[..lanes].fill(adjacency);
+            if let Some(next) = follow_all(shared, vector, &self.values) {
                 return Next::All(next);
             }
             for lane in 0..lanes {

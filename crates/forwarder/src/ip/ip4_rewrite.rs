@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 use stoa_wire::ipv4;
@@ -51,5 +52,14 @@ impl Family for Ip4 {
         books: &mut Books,
     ) -> super::rewrite_avx512::Odd {
         super::rewrite_avx512::rewrite::<Self>(vector, line, books)
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn each_avx512(
+        vector: &mut Vector,
+        lines: &[AdjacencyLine],
+        counters: &[AdjacencyCounters],
+    ) -> super::rewrite_avx512::Odd {
+        super::rewrite_avx512::rewrite_each::<Self>(vector, lines, counters)
     }
 }

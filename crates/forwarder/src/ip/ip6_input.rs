@@ -9,7 +9,7 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv6;
 
 use super::ip6_validate::{self, Scope, Validated, check};
-use super::{ERROR, LOCAL, REWRITE, follow, runs};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
 use crate::flow;
@@ -66,13 +66,7 @@ impl Node for Ip6Input {
         } else {
             look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
         }
-        if clean
-            && let Some(value) = self.values.uniform(lanes)
-            && !shared.next_hops.is_group(value)
-        {
-            let next = follow(shared, vector, 0, value);
-            let adjacency = vector.adjacency[0];
-            vector.adjacency[..lanes].fill(adjacency);
+        if clean && let Some(next) = follow_all(shared, vector, &self.values) {
             return Next::All(next);
         }
         for lane in 0..lanes {

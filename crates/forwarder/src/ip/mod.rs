@@ -33,6 +33,7 @@ mod rewrite_avx512;
 use std::ops::Range;
 
 use stoa_engine::Vector;
+use stoa_engine::vector::Column;
 use stoa_tables::next_hop::Resolved;
 
 use crate::drops::Drop;
@@ -76,6 +77,29 @@ pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u
         Resolved::Special { code, .. } => verdict(vector, lane, Verdict::of(code)),
         Resolved::Missing => verdict(vector, lane, Verdict::NoRoute),
     }
+}
+
+/// Follows the next hops of all lanes at once, where that can be: one for all, or such as lead
+/// straight to an adjacency. Says the edge of all; `None`: follow them one by one.
+#[inline(always)]
+pub(crate) fn follow_all(
+    shared: &Shared,
+    vector: &mut Vector,
+    values: &Column<u32>,
+) -> Option<u16> {
+    let lanes = vector.len();
+    if let Some(value) = values.uniform(lanes) {
+        if shared.next_hops.is_group(value) {
+            return None;
+        }
+        let next = follow(shared, vector, 0, value);
+        let adjacency = vector.adjacency[0];
+        vector.adjacency[..lanes].fill(adjacency);
+        return Some(next);
+    }
+    let straight =
+        shared.next_hops.resolve_straight(&values[..lanes], &mut vector.adjacency[..lanes]);
+    straight.then_some(REWRITE)
 }
 
 /// What a next hop that is no adjacency does with a lane.

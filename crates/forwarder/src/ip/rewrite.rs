@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
+use stoa_engine::{Context, Next, Node, VECTOR, Vector};
+use stoa_tables::adjacency::{
+    AdjacencyHead, AdjacencyKind, AdjacencyLine, AdjacencyReader, MAX_REWRITE,
+};
 
 use crate::drops::Drop;
 use crate::icmp::Trouble;
@@ -21,7 +23,7 @@ const TROUBLE: u16 = 2;
 const FRAGMENT: u16 = 3;
 
 /// Bytes before the IP header that a rewrite may write.
-pub(super) const AHEAD: usize = 24;
+pub(super) const AHEAD: usize = MAX_REWRITE;
 /// Bytes of the IP header that a rewrite looks at.
 pub(super) const HEADER: usize = 20;
 
@@ -46,6 +48,14 @@ pub trait Family: Send + 'static {
         vector: &mut Vector,
         line: &AdjacencyLine,
         books: &mut Books,
+    ) -> super::rewrite_avx512::Odd;
+
+    /// [`each`] with AVX-512: the same.
+    #[cfg(target_arch = "x86_64")]
+    fn each_avx512(
+        vector: &mut Vector,
+        lines: &[AdjacencyLine],
+        counters: &[AdjacencyCounters],
     ) -> super::rewrite_avx512::Odd;
 }
 
@@ -73,18 +83,46 @@ impl<F: Family> Node for Rewrite<F> {
             books.close(cx.counters.adjacencies.get(adjacency as usize));
             return next;
         }
-        for lane in 0..lanes {
-            let adjacency = vector.adjacency[lane];
-            let Some(line) = adjacencies.get(adjacency) else {
-                vector.drop_lane(lane, F::NO_ROUTE.reason());
-                continue;
-            };
-            let mut books = Books::default();
-            vector.next[lane] = one::<F>(vector, lane, &Header::new(line), &mut books);
-            books.close(cx.counters.adjacencies.get(adjacency as usize));
-        }
-        Next::Lanes
+        each::<F>(self.shared.kernel, vector, adjacencies, &cx.counters.adjacencies)
     }
+}
+
+/// Each lane by its own adjacency.
+fn each<F: Family>(
+    kernel: Kernel,
+    vector: &mut Vector,
+    adjacencies: &AdjacencyReader,
+    counters: &[AdjacencyCounters],
+) -> Next {
+    let odd = match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => F::each_avx512(vector, adjacencies.lines(), counters),
+        _ => [u16::MAX; _],
+    };
+    if odd == [0; _] {
+        return Next::All(OUTPUT);
+    }
+    for lane in 0..vector.len() {
+        if !is_in(&odd, lane) {
+            vector.next[lane] = OUTPUT;
+            continue;
+        }
+        let adjacency = vector.adjacency[lane];
+        let Some(line) = adjacencies.get(adjacency) else {
+            vector.drop_lane(lane, F::NO_ROUTE.reason());
+            continue;
+        };
+        let mut books = Books::default();
+        vector.next[lane] = one::<F>(vector, lane, &Header::new(line), &mut books);
+        books.close(counters.get(adjacency as usize));
+    }
+    Next::Lanes
+}
+
+/// Whether a lane is in a set of one bit each.
+#[inline(always)]
+fn is_in(lanes: &[u16; VECTOR / 16], lane: usize) -> bool {
+    lanes[lane / 16] >> (lane % 16) & 1 == 1
 }
 
 /// All lanes by one adjacency.
@@ -106,8 +144,7 @@ fn together<F: Family>(
         return Next::All(OUTPUT);
     }
     for lane in 0..vector.len() {
-        let is_odd = odd[lane / 16] >> (lane % 16) & 1 == 1;
-        let next = if is_odd { one::<F>(vector, lane, &header, books) } else { OUTPUT };
+        let next = if is_in(&odd, lane) { one::<F>(vector, lane, &header, books) } else { OUTPUT };
         vector.next[lane] = next;
         any |= next;
     }
@@ -270,14 +307,18 @@ mod tests {
         })
     }
 
-    /// Everything that the node leaves behind, lane by lane.
+    /// Everything that the node leaves behind: lanes, and the books of each adjacency. Lanes
+    /// choose theirs by `choice`, or all take the first.
     fn outcome<F: Family>(
         kernel: Kernel,
         packets: &[Packet],
-        adjacency: &Adjacency,
-    ) -> (Vec<impl PartialEq + std::fmt::Debug + use<F>>, Books) {
-        let mut table = Adjacencies::new(1);
-        let id = table.add(adjacency).unwrap();
+        adjacencies: &[Adjacency],
+        choice: Option<&[u32]>,
+    ) -> (Vec<impl PartialEq + std::fmt::Debug + use<F>>, Vec<(u64, u64)>) {
+        let mut table = Adjacencies::new(adjacencies.len());
+        for adjacency in adjacencies {
+            table.add(adjacency).unwrap();
+        }
         let reader = table.reader();
         let (mut cache, mut vector) = (PoolCache::new(pool()), Vector::new(pool()));
         cache.fill(&mut vector, packets.len());
@@ -290,9 +331,17 @@ mod tests {
             (vector.offset[lane], vector.length[lane]) = (*offset, *length);
             vector.flags[lane] = *flags;
             vector.tx_if[lane] = 99;
+            vector.adjacency[lane] = choice.map_or(0, |choice| choice[lane]);
         }
-        let mut books = Books::default();
-        let next = together::<F>(kernel, &mut vector, reader.get(id).unwrap(), &mut books);
+        let counters: Vec<_> = adjacencies.iter().map(|_| AdjacencyCounters::default()).collect();
+        let next = if choice.is_some() {
+            each::<F>(kernel, &mut vector, &reader, &counters)
+        } else {
+            let mut books = Books::default();
+            let next = together::<F>(kernel, &mut vector, reader.get(0).unwrap(), &mut books);
+            books.close(counters.first());
+            next
+        };
         if let Next::All(next) = next {
             vector.next[..packets.len()].fill(next);
         }
@@ -304,7 +353,7 @@ mod tests {
             })
             .collect();
         cache.free_from(&mut vector, 0);
-        (lanes, books)
+        (lanes, counters.iter().map(|it| (it.packets.get(), it.bytes.get())).collect())
     }
 
     /// The bytes from the frame on: what lies before it is nobody's.
@@ -316,12 +365,18 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]
-        fn kernels_agree_with_the_reference(packets in packets(), adjacency in adjacencies()) {
+        fn kernels_agree_with_the_reference(
+            packets in packets(),
+            adjacencies in proptest::collection::vec(adjacencies(), 3),
+            choice in proptest::collection::vec(0..4_u32, 40),
+        ) {
             let best = Kernel::detect();
-            let scalar = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacency);
-            prop_assert_eq!(scalar, outcome::<Ip4>(best, &packets, &adjacency));
-            let scalar = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacency);
-            prop_assert_eq!(scalar, outcome::<Ip6>(best, &packets, &adjacency));
+            for choice in [None, Some(&choice[..])] {
+                let scalar = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacencies, choice);
+                prop_assert_eq!(scalar, outcome::<Ip4>(best, &packets, &adjacencies, choice));
+                let scalar = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacencies, choice);
+                prop_assert_eq!(scalar, outcome::<Ip6>(best, &packets, &adjacencies, choice));
+            }
         }
     }
 }

@@ -7,10 +7,11 @@
 
 use std::arch::x86_64::*;
 
+use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::pool::{Pool, SLOT};
 use stoa_engine::vector::flags;
 use stoa_engine::{VECTOR, Vector};
-use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
@@ -72,27 +73,138 @@ pub fn rewrite<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mu
     unsafe { all::<F>(vector, line, books) }
 }
 
+/// As [`rewrite`], each lane by the adjacency that its column names.
+pub fn rewrite_each<F: Counted>(
+    vector: &mut Vector,
+    lines: &[AdjacencyLine],
+    counters: &[AdjacencyCounters],
+) -> Odd {
+    assert!(crate::kernel::Kernel::Avx512.is_here());
+    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
+    unsafe { each::<F>(vector, lines, counters) }
+}
+
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
     let (lanes, mut odd) = (vector.len(), [0; VECTOR / STEP]);
-    let frame = Frame::new::<F>(line);
+    let head = line.head();
+    let heads = Heads::all(head);
+    let may_send = head.is_complete() && head.rewrite_len().is_multiple_of(2);
+    let frame = Frame::of::<F>(line, head.rewrite_len().min(AHEAD));
     let mut bytes = _mm512_setzero_si512();
     for (step, odd) in odd.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
-        let plain = columns.plain(vector.pool(), in_use, frame.head);
-        let place = columns.place();
-        // SAFETY: lanes in `plain` own a plain slot of the pool, with AHEAD bytes before their
-        // offset and HEADER bytes after it: see `Columns::plain`.
-        let sent = unsafe { frame.send::<F>(vector.pool(), plain, place) };
-        columns.store(vector, at, sent, frame.head);
-        bytes = _mm512_mask_add_epi32(bytes, sent, bytes, columns.length);
-        books.packets += u64::from(sent.count_ones());
-        *odd = in_use & !sent;
+        let plain = if may_send { in_use } else { 0 };
+        let plain = columns.plain(vector.pool(), plain, &heads);
+        // SAFETY: see `Columns::plain`.
+        let counted = unsafe { Counting::new::<F>(vector.pool(), plain, &columns, &heads) };
+        // SAFETY: the lanes are plain, and the frame is theirs.
+        counted.for_each(|lane| unsafe { counted.write(vector.pool(), lane, &frame) });
+        columns.store(vector, at, counted.lanes, &heads);
+        bytes = _mm512_mask_add_epi32(bytes, counted.lanes, bytes, columns.length);
+        books.packets += u64::from(counted.lanes.count_ones());
+        *odd = in_use & !counted.lanes;
     }
-    books.bytes += _mm512_reduce_add_epi32(bytes) as u32 as u64;
+    books.bytes += u64::from(_mm512_reduce_add_epi32(bytes) as u32);
     odd
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn each<F: Counted>(
+    vector: &mut Vector,
+    lines: &[AdjacencyLine],
+    counters: &[AdjacencyCounters],
+) -> Odd {
+    let (lanes, mut odd) = (vector.len(), [0; VECTOR / STEP]);
+    for (step, odd) in odd.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+        let at = step * STEP;
+        let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
+        let columns = Columns::load(vector, at);
+        let (complete, heads) = Heads::each(vector, at, in_use, lines);
+        let plain = columns.plain(vector.pool(), complete, &heads);
+        // SAFETY: see `Columns::plain`.
+        let counted = unsafe { Counting::new::<F>(vector.pool(), plain, &columns, &heads) };
+        counted.for_each(|lane| {
+            let adjacency = vector.adjacency[at + lane] as usize;
+            let frame = Frame::of::<F>(&lines[adjacency], counted.headers[lane] as usize);
+            // SAFETY: the lane is plain, and the frame is its own.
+            unsafe { counted.write(vector.pool(), lane, &frame) };
+            if let Some(counters) = counters.get(adjacency) {
+                counters.packets.add(1);
+                counters.bytes.add(vector.length[at + lane].into());
+            }
+        });
+        columns.store(vector, at, counted.lanes, &heads);
+        *odd = in_use & !counted.lanes;
+    }
+    odd
+}
+
+/// What the adjacencies of 16 lanes say, in 32 bits each.
+struct Heads {
+    interface: __m512i,
+    mtu: __m512i,
+    /// Bytes of the link-layer header, at most [`AHEAD`].
+    header: __m512i,
+}
+
+impl Heads {
+    /// One adjacency for all.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    fn all(head: AdjacencyHead) -> Self {
+        Self {
+            interface: _mm512_set1_epi32(head.interface() as i32),
+            mtu: _mm512_set1_epi32(head.mtu().into()),
+            header: _mm512_set1_epi32(head.rewrite_len().min(AHEAD) as i32),
+        }
+    }
+
+    /// The adjacency of each lane's column, and which of these are complete, with a link-layer
+    /// header of an even length up to [`AHEAD`].
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    fn each(
+        vector: &Vector,
+        at: usize,
+        in_use: __mmask16,
+        lines: &[AdjacencyLine],
+    ) -> (__mmask16, Self) {
+        assert!(at <= VECTOR - STEP && lines.len() <= 1 << 28);
+        let zero = _mm512_setzero_si512();
+        // SAFETY: 16 elements of the column follow `at`. Lanes in `known` name a line, of which
+        // the first word is loaded, whole; other lanes are not loaded.
+        let (low, high) = unsafe {
+            let ids = _mm512_loadu_si512(vector.adjacency.as_ptr().add(at).cast());
+            let end = _mm512_set1_epi32(lines.len() as i32);
+            let known = _mm512_mask_cmplt_epu32_mask(in_use, ids, end);
+            let (low, high) = (_mm512_castsi512_si256(ids), _mm512_extracti64x4_epi64::<1>(ids));
+            let word = |ids| _mm256_slli_epi32::<3>(ids);
+            let (first, second) = (known as __mmask8, (known >> 8) as __mmask8);
+            let base = lines.as_ptr().cast();
+            (
+                _mm512_mask_i32gather_epi64::<8>(zero, first, word(low), base),
+                _mm512_mask_i32gather_epi64::<8>(zero, second, word(high), base),
+            )
+        };
+        let join = |low, high| {
+            let low = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(low));
+            _mm512_inserti64x4::<1>(low, _mm512_cvtepi64_epi32(high))
+        };
+        // The words of the head: interface, then MTU, length and kind.
+        let rest = join(_mm512_srli_epi64::<32>(low), _mm512_srli_epi64::<32>(high));
+        let kind = _mm512_srli_epi32::<24>(rest);
+        let header = _mm512_and_si512(_mm512_srli_epi32::<16>(rest), _mm512_set1_epi32(0xff));
+        let complete = _mm512_set1_epi32(AdjacencyKind::Complete as i32);
+        let complete = _mm512_mask_cmpeq_epi32_mask(in_use, kind, complete);
+        let complete =
+            _mm512_mask_cmple_epu32_mask(complete, header, _mm512_set1_epi32(AHEAD as i32));
+        let complete = _mm512_mask_testn_epi32_mask(complete, header, _mm512_set1_epi32(1));
+        let mtu = _mm512_and_si512(rest, _mm512_set1_epi32(0xffff));
+        (complete, Self { interface: join(low, high), mtu, header })
+    }
 }
 
 /// The columns of 16 lanes, widened to 32 bits.
@@ -122,18 +234,16 @@ impl Columns {
         }
     }
 
-    /// Lanes of packets for others, short enough, in plain buffers with room before and behind.
+    /// Those of `lanes` that are packets for others, short enough, in plain buffers of the pool
+    /// with [`AHEAD`] bytes before them and [`HEADER`] from their offset on.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    fn plain(&self, pool: &Pool, in_use: __mmask16, head: AdjacencyHead) -> __mmask16 {
-        if !head.is_complete() {
-            return 0;
-        }
+    fn plain(&self, pool: &Pool, lanes: __mmask16, heads: &Heads) -> __mmask16 {
         let all = |value: u32| _mm512_set1_epi32(value as i32);
-        let plain = _mm512_mask_cmplt_epu32_mask(in_use, self.buffer, all(pool.count()));
+        let plain = _mm512_mask_cmplt_epu32_mask(lanes, self.buffer, all(pool.count()));
         let plain = _mm512_mask_cmpge_epu32_mask(plain, self.offset, all(AHEAD as u32));
         let plain = _mm512_mask_cmple_epu32_mask(plain, self.offset, all((SLOT - HEADER) as u32));
-        let plain = _mm512_mask_cmple_epu32_mask(plain, self.length, all(head.mtu().into()));
+        let plain = _mm512_mask_cmple_epu32_mask(plain, self.length, heads.mtu);
         _mm512_mask_testn_epi32_mask(plain, self.flags, all(flags::OWN.into()))
     }
 
@@ -158,17 +268,16 @@ impl Columns {
     /// Makes the data of these lanes begin with the link-layer header, and says who sends them.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    fn store(&self, vector: &mut Vector, at: usize, lanes: __mmask16, head: AdjacencyHead) {
+    fn store(&self, vector: &mut Vector, at: usize, lanes: __mmask16, heads: &Heads) {
         assert!(at <= VECTOR - STEP);
-        let header = _mm512_set1_epi32(head.rewrite_len() as i32);
-        let offset = _mm512_cvtepi32_epi16(_mm512_sub_epi32(self.offset, header));
-        let length = _mm512_cvtepi32_epi16(_mm512_add_epi32(self.length, header));
-        let interface = _mm512_set1_epi32(head.interface() as i32);
+        let offset = _mm512_cvtepi32_epi16(_mm512_sub_epi32(self.offset, heads.header));
+        let length = _mm512_cvtepi32_epi16(_mm512_add_epi32(self.length, heads.header));
         // SAFETY: 16 elements of each column follow `at`.
         unsafe {
             _mm256_mask_storeu_epi16(vector.offset.as_mut_ptr().add(at).cast(), lanes, offset);
             _mm256_mask_storeu_epi16(vector.length.as_mut_ptr().add(at).cast(), lanes, length);
-            _mm512_mask_storeu_epi32(vector.tx_if.as_mut_ptr().add(at).cast(), lanes, interface);
+            let tx_if = vector.tx_if.as_mut_ptr().add(at).cast();
+            _mm512_mask_storeu_epi32(tx_if, lanes, heads.interface);
         }
     }
 }
@@ -176,7 +285,6 @@ impl Columns {
 /// The start of a frame by one adjacency: its link-layer header, and what of the following bytes
 /// is written.
 struct Frame {
-    head: AdjacencyHead,
     /// Bytes from the start of the frame on.
     bytes: __m512i,
     /// The bytes that are written.
@@ -186,42 +294,51 @@ struct Frame {
 }
 
 impl Frame {
+    /// With a link-layer header of `length` bytes, an even number up to [`AHEAD`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    fn new<F: Counted>(line: &AdjacencyLine) -> Self {
-        let head = line.head();
-        let rewrite = line.rewrite_bytes();
-        let length = head.rewrite_len().min(AHEAD);
-        let mut bytes = [0; 64];
-        bytes[..length].copy_from_slice(&rewrite[rewrite.len() - length..]);
-        let at = length + F::WORD;
-        Self {
-            head,
-            // SAFETY: the array is one vector.
-            bytes: unsafe { _mm512_loadu_si512(bytes.as_ptr().cast()) },
-            written: ((1 << length) - 1) | (0xf << at),
-            word: 0b11 << (at / 2),
-        }
+    fn of<F: Counted>(line: &AdjacencyLine, length: usize) -> Self {
+        assert!(length <= AHEAD);
+        let (header, at) = ((1 << length) - 1, length + F::WORD);
+        // SAFETY: the rewrite ends at the end of the line; no more than it is loaded.
+        let bytes = unsafe {
+            let end = std::ptr::from_ref(line).add(1).cast::<i8>();
+            _mm512_maskz_loadu_epi8(header, end.sub(length))
+        };
+        Self { bytes, written: header | (0xf << at), word: 0b11 << (at / 2) }
     }
+}
 
-    /// Counts the packets at these places down and writes their link-layer headers, unless their
-    /// TTL ends here; says which were sent.
+/// The words of 16 lanes, counted down.
+struct Counting {
+    /// Lanes whose TTL does not end here.
+    lanes: __mmask16,
+    /// Where their IP headers begin, in bytes from the start of the pool.
+    places: [u64; STEP],
+    /// The words, turned so that their halves lie where [`Frame::word`] says.
+    words: [i32; STEP],
+    /// Bytes of their link-layer headers.
+    headers: [u32; STEP],
+}
+
+impl Counting {
+    /// Counts these lanes down; their packets are not changed yet.
     ///
     /// # Safety
-    /// Each place in `lanes` has [`AHEAD`] bytes before it and [`HEADER`] from it on that are the caller's.
+    /// The lanes are [`Columns::plain`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn send<F: Counted>(
-        &self,
+    unsafe fn new<F: Counted>(
         pool: &Pool,
         lanes: __mmask16,
-        [low, high]: [__m512i; 2],
-    ) -> __mmask16 {
-        let base = pool.base().as_ptr();
+        columns: &Columns,
+        heads: &Heads,
+    ) -> Self {
+        let [low, high] = columns.place();
         let zero = _mm256_setzero_si256();
         // SAFETY: the word lies within the header; other lanes are not loaded.
         let (low_word, high_word) = unsafe {
-            let word = base.add(F::WORD).cast();
+            let word = pool.base().as_ptr().add(F::WORD).cast();
             (
                 _mm512_mask_i64gather_epi32::<1>(zero, lanes as __mmask8, low, word),
                 _mm512_mask_i64gather_epi32::<1>(zero, (lanes >> 8) as __mmask8, high, word),
@@ -233,32 +350,46 @@ impl Frame {
         // SAFETY: the processor has AVX-512 F.
         let word = unsafe { F::count_down(word) };
         // Frames begin at an even distance from the word, but not always at a multiple of four:
-        // words of 16 bits are exchanged, so that they meet theirs.
-        let halves = if self.word.trailing_zeros() % 2 == 1 { 16 } else { 0 };
-        let word = _mm512_rolv_epi32(word, _mm512_set1_epi32(halves));
-        let (mut places, mut words) = ([0_u64; STEP], [0_i32; STEP]);
-        // SAFETY: both arrays are whole vectors.
+        // then its halves are exchanged, so that they meet theirs.
+        let distance = _mm512_add_epi32(heads.header, _mm512_set1_epi32(F::WORD as i32));
+        let odd = _mm512_test_epi32_mask(distance, _mm512_set1_epi32(2));
+        let word = _mm512_mask_rol_epi32::<16>(word, odd, word);
+        let mut counting = Self { lanes, places: [0; _], words: [0; _], headers: [0; _] };
+        // SAFETY: the arrays are whole vectors.
         unsafe {
-            _mm512_storeu_si512(places.as_mut_ptr().cast(), low);
-            _mm512_storeu_si512(places.as_mut_ptr().add(8).cast(), high);
-            _mm512_storeu_si512(words.as_mut_ptr().cast(), word);
+            _mm512_storeu_si512(counting.places.as_mut_ptr().cast(), low);
+            _mm512_storeu_si512(counting.places.as_mut_ptr().add(8).cast(), high);
+            _mm512_storeu_si512(counting.words.as_mut_ptr().cast(), word);
+            _mm512_storeu_si512(counting.headers.as_mut_ptr().cast(), heads.header);
         }
-        let length = self.head.rewrite_len().min(AHEAD);
-        let write = |lane: usize| {
-            let word = _mm512_set1_epi32(words[lane]);
-            let bytes = _mm512_mask_mov_epi16(self.bytes, self.word, word);
-            // SAFETY: `length` bytes before the place, and the word behind it, are the caller's;
-            // no other bytes are written.
-            unsafe {
-                let start = base.wrapping_add(places[lane] as usize - length);
-                _mm512_mask_storeu_epi8(start.cast(), self.written, bytes);
-            }
-        };
-        if lanes == __mmask16::MAX {
+        counting
+    }
+
+    /// Calls for each lane.
+    #[inline(always)]
+    fn for_each(&self, write: impl Fn(usize)) {
+        if self.lanes == __mmask16::MAX {
             (0..STEP).for_each(write);
         } else {
-            (0..STEP).filter(|lane| lanes >> lane & 1 == 1).for_each(write);
+            (0..STEP).filter(|lane| self.lanes >> lane & 1 == 1).for_each(write);
         }
-        lanes
+    }
+
+    /// Writes a lane's link-layer header and its word: one store.
+    ///
+    /// # Safety
+    /// The lane is in `lanes`, and the frame has its link-layer header.
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    #[inline]
+    unsafe fn write(&self, pool: &Pool, lane: usize, frame: &Frame) {
+        let word = _mm512_set1_epi32(self.words[lane]);
+        let bytes = _mm512_mask_mov_epi16(frame.bytes, frame.word, word);
+        let start = self.places[lane] as usize - self.headers[lane] as usize;
+        // SAFETY: the header's bytes before the place, and the word behind it, are the vector's;
+        // no other bytes are written.
+        unsafe {
+            let start = pool.base().as_ptr().add(start);
+            _mm512_mask_storeu_epi8(start.cast(), frame.written, bytes);
+        }
     }
 }

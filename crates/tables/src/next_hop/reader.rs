@@ -66,6 +66,20 @@ impl NextHopReader {
         self.0.resolve(id, flow_hash)
     }
 
+    /// Resolves ids that lead straight to adjacencies; `false` when one of them does not: then
+    /// what stands in `adjacencies` means nothing.
+    #[inline]
+    pub fn resolve_straight(&self, ids: &[u32], adjacencies: &mut [u32]) -> bool {
+        let objects = &*self.0.objects;
+        let mut odd = 0;
+        for (id, adjacency) in ids.iter().zip(adjacencies) {
+            let word = objects.get(*id as usize).map_or(0, |word| word.load(Ordering::Acquire));
+            odd |= word >> KIND_SHIFT ^ ADJACENCY;
+            *adjacency = word as u32;
+        }
+        odd == 0
+    }
+
     /// The adjacencies of an id: of a group, those of all its buckets, most of them
     /// several times; at most 4,096. Empty for everything that does not send.
     pub fn adjacencies(&self, id: u32) -> impl Iterator<Item = u32> {
