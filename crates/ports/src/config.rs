@@ -272,6 +272,11 @@ pub struct GeneratorConfig {
     pub random: bool,
     /// Receive queues, 1 to 64; 0: one. Count and rate are shared between them.
     pub queues: u16,
+    /// Flows of each sender, in turn: source port and, every 16,384 of them, source address
+    /// differ. 0: one. At most 1,048,576.
+    pub flows: u32,
+    /// Packets of several kinds in place of `frame`, `source` and `destinations`.
+    pub mix: Option<Arc<Mix>>,
     /// Packets that lie prepared in each queue; 0: 8,192, or 64 of more than 2,112 bytes.
     /// Needs as many buffers.
     pub prepared: u32,
@@ -295,11 +300,34 @@ impl Default for GeneratorConfig {
             vlan: 0,
             random: false,
             queues: 0,
+            flows: 0,
+            mix: None,
             prepared: 0,
             mtu: 0,
             mac: None,
         }
     }
+}
+
+/// Packets of several kinds. Their headers are written and nothing behind the first 64 bytes, as
+/// a network card costs the processor no cycles for a payload: it is what the buffer held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// The kinds, 1 to 256.
+    pub kinds: Vec<Kind>,
+    /// The kinds of the packets in their order, again and again.
+    pub order: Vec<u8>,
+}
+
+/// One kind of packets in a mix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Bytes of a frame without FCS; no jumbo frames.
+    pub frame: u16,
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receivers, of the same family.
+    pub destinations: Destinations,
 }
 
 /// A port that nothing comes from and that swallows what is sent.

@@ -28,8 +28,9 @@ pub mod pcap;
 pub mod tap;
 
 pub use config::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole,
-    MirrorConfig, NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, Kind, MemifConfig,
+    MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach,
+    XdpBind,
 };
 pub use error::OpenError;
 pub use link::MTU_MAX;

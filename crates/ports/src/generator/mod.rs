@@ -19,7 +19,7 @@ use crate::error::OpenError;
 use crate::link;
 use crate::null::NullTx;
 
-use queue::GeneratorRx;
+use queue::{GeneratorRx, Kind, Variety};
 use receivers::receivers;
 use template::Template;
 
@@ -28,6 +28,8 @@ use template::Template;
 pub const PREPARED: u32 = 8192;
 /// The same for packets that need jumbo buffers.
 const PREPARED_JUMBO: u32 = 64;
+/// The most flows of a sender.
+pub const FLOWS_MAX: u32 = 1 << 20;
 /// Packets that may lie prepared in a queue.
 const PREPARED_MAX: u32 = 1 << 20;
 
@@ -65,8 +67,7 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
     let missed = Arc::new(AtomicU64::new(0));
     let mut rx: Vec<Box<dyn RxQueue>> = Vec::new();
     for queue in 0..queues {
-        let template = Template::new(config, mac)?;
-        let whom = receivers(config, (queue, queues))?;
+        let (first, variety) = kinds(config, mac, (queue, queues))?;
         let count = match config.count {
             0 => u64::MAX,
             count => share(count, queue, queues),
@@ -79,10 +80,59 @@ pub fn open(config: &GeneratorConfig, pool: &'static Pool) -> Result<Generator, 
         let limits = (count, rate);
         let prepared = prepared as usize;
         let missed = missed.clone();
-        rx.push(Box::new(GeneratorRx::new(pool, template, whom, limits, prepared, missed)));
+        rx.push(Box::new(GeneratorRx::new(pool, first, variety, limits, prepared, missed)));
     }
-    let detail = format!("{} bytes to {}, {prepared} prepared", config.frame, config.destination);
+    let what = match &config.mix {
+        Some(mix) => format!("{} kinds of packets", mix.kinds.len()),
+        None => format!("{} bytes to {}", config.frame, config.destination),
+    };
+    let detail = format!("{what}, {prepared} prepared");
     Ok(Generator { mac, queues: rx, missed, mtu, detail })
+}
+
+/// What a queue writes: packets of a first kind, and what else there is; `share` is (queue, queues).
+fn kinds(
+    config: &GeneratorConfig,
+    mac: [u8; 6],
+    share: (u64, u64),
+) -> Result<(Kind, Option<Variety>), OpenError> {
+    let wrong = |field, reason: String| OpenError::Config { field, reason };
+    let flows = config.flows.max(1);
+    if flows > FLOWS_MAX {
+        return Err(wrong("flows", format!("{flows}: give at most {FLOWS_MAX}")));
+    }
+    let kind = |config: &GeneratorConfig| {
+        let template = Template::new(config, mac)?;
+        if !template.has_room_for(flows) {
+            let reason = "give a source address whose last 16 bits leave room for all flows";
+            return Err(wrong("flows", reason.to_owned()));
+        }
+        let (receivers, order) = receivers(config, share)?;
+        Ok(Kind { template, receivers, order })
+    };
+    let Some(mix) = &config.mix else {
+        let one = Variety { kinds: Vec::new(), order: vec![0], flows, at: 0 };
+        return Ok((kind(config)?, (flows > 1).then_some(one)));
+    };
+    let mut all = Vec::new();
+    for part in &mix.kinds {
+        if usize::from(part.frame) > FRAME_MAX {
+            let reason = format!("{} bytes: give at most {FRAME_MAX}", part.frame);
+            return Err(wrong("mix", reason));
+        }
+        let (frame, source) = (part.frame, part.source);
+        let destinations = part.destinations.clone();
+        all.push(kind(&GeneratorConfig { frame, source, destinations, ..config.clone() })?);
+    }
+    let knows = |kind: &u8| usize::from(*kind) < all.len();
+    if all.is_empty() || mix.order.is_empty() || !mix.order.iter().all(knows) {
+        return Err(wrong("mix", "give kinds, and an order that names no other".to_owned()));
+    }
+    let order = mix.order.clone();
+    // Queues begin at different places, as they do with destinations.
+    let at = order.len() as u64 * share.0 / share.1;
+    let first = all.remove(0);
+    Ok((first, Some(Variety { kinds: all, order, flows, at })))
 }
 
 /// Packets to prepare in each queue.

@@ -11,11 +11,47 @@ use super::pace::Pace;
 use super::receivers::{Order, Receivers};
 use super::template::Template;
 
+/// One kind of packets.
+pub(crate) struct Kind {
+    pub(crate) template: Template,
+    pub(crate) receivers: Receivers,
+    pub(crate) order: Order,
+}
+
+impl Kind {
+    /// Writes the next packet of this kind.
+    fn write(&mut self, slot: &mut [u8; SLOT]) {
+        let number = self.order.next();
+        match &self.receivers {
+            Receivers::Range4(first) => {
+                self.template.write_ip4(slot, first.wrapping_add(number as u32));
+            }
+            Receivers::List4(list) => self.template.write_ip4(slot, list[number as usize]),
+            Receivers::Range6(first) => {
+                self.template.write_ip6(slot, first.wrapping_add(number.into()));
+            }
+            Receivers::List6(list) => self.template.write_ip6(slot, list[number as usize]),
+        }
+    }
+}
+
+/// Packets that differ in more than their destination.
+pub(crate) struct Variety {
+    /// Kinds of packets besides the first.
+    pub(crate) kinds: Vec<Kind>,
+    /// The kinds in their order; 0 is the first.
+    pub(crate) order: Vec<u8>,
+    /// Flows, at least one.
+    pub(crate) flows: u32,
+    /// How many packets were written.
+    pub(crate) at: u64,
+}
+
 /// A receive queue whose packets are made in memory.
 pub(crate) struct GeneratorRx {
-    template: Template,
-    receivers: Receivers,
-    order: Order,
+    first: Kind,
+    /// `None`: all packets are of the first kind and of one flow.
+    variety: Option<Variety>,
     /// Packets still to be written.
     unwritten: u64,
     shelf: Shelf,
@@ -29,16 +65,15 @@ impl GeneratorRx {
     /// gives `count` packets in all at `rate` per second (0: without limit).
     pub(crate) fn new(
         pool: &'static Pool,
-        template: Template,
-        (receivers, order): (Receivers, Order),
+        first: Kind,
+        variety: Option<Variety>,
         (count, rate): (u64, u64),
         prepared: usize,
         missed: Arc<AtomicU64>,
     ) -> Self {
         let mut queue = Self {
-            template,
-            receivers,
-            order,
+            first,
+            variety,
             unwritten: count,
             shelf: Shelf::new(pool, prepared),
             scratch: Vector::new(pool),
@@ -55,7 +90,7 @@ impl GeneratorRx {
     fn enlarge(&mut self, lanes: usize, pool: &mut PoolCache) -> usize {
         let scratch = &mut self.scratch;
         let got = (0..lanes).take_while(|lane| pool.enlarge(scratch, *lane)).count();
-        (0..got).for_each(|lane| self.template.write_tail(scratch, lane));
+        (0..got).for_each(|lane| self.first.template.write_tail(scratch, lane));
         pool.free_from(scratch, got);
         got
     }
@@ -67,13 +102,18 @@ impl GeneratorRx {
             return 0;
         }
         let mut lanes = pool.fill(&mut self.scratch, want);
-        if self.template.is_jumbo() {
+        if self.first.template.is_jumbo() {
             lanes = self.enlarge(lanes, pool);
         }
-        let (template, order) = (&self.template, &mut self.order);
+        self.unwritten -= lanes as u64;
         let frames = &mut self.scratch;
+        if let Some(variety) = &mut self.variety {
+            variety.write(&mut self.first, frames, lanes);
+            return self.shelf.put(frames, 0);
+        }
+        let Kind { template, receivers, order } = &mut self.first;
         // One loop for each order, so that no packet pays for the choice.
-        match &self.receivers {
+        match receivers {
             Receivers::Range4(first) => write(frames, order, |slot, number| {
                 template.write_ip4(slot, first.wrapping_add(number as u32));
             }),
@@ -88,8 +128,29 @@ impl GeneratorRx {
             }),
         }
         frames.length[..lanes].fill(template.size() as u16);
-        self.unwritten -= lanes as u64;
         self.shelf.put(frames, 0)
+    }
+}
+
+impl Variety {
+    /// Writes packets into the first `lanes` lanes.
+    #[inline(never)]
+    fn write(&mut self, first: &mut Kind, frames: &mut Vector, lanes: usize) {
+        for lane in 0..lanes {
+            let at = self.at;
+            self.at += 1;
+            let kind = self.order[(at % self.order.len() as u64) as usize];
+            let kind = match kind {
+                0 => &mut *first,
+                other => &mut self.kinds[usize::from(other) - 1],
+            };
+            let slot = frames.slot_mut(lane);
+            kind.write(slot);
+            if self.flows > 1 {
+                kind.template.vary(slot, (at % u64::from(self.flows)) as u32);
+            }
+            frames.length[lane] = kind.template.size() as u16;
+        }
     }
 }
 

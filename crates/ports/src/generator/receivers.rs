@@ -48,6 +48,11 @@ impl Order {
         at
     }
 
+    /// The next number, whatever the order.
+    pub(crate) fn next(&mut self) -> u64 {
+        if self.in_turn() { self.turn() } else { self.random() }
+    }
+
     /// The next pseudo-random number (xorshift64*; Marsaglia 2003, Vigna 2016).
     #[inline(always)]
     pub(crate) fn random(&mut self) -> u64 {

@@ -28,6 +28,12 @@ pub(crate) struct Template {
     frame: Vec<u8>,
     destination_at: usize,
     checksum_at: usize,
+    /// Whether the first line is all that is written: the frame has no more, or what is behind it
+    /// does not matter.
+    is_line: bool,
+    /// Where the UDP header begins.
+    udp_at: usize,
+    is_ip4: bool,
     /// Ones' complement sum of what the checksum covers, destination left out, in native order.
     sum: u64,
 }
@@ -76,7 +82,9 @@ impl Template {
         let mut line = [0; LINE];
         line.copy_from_slice(&frame[..LINE]);
         frame.truncate(size);
-        Ok(Self { line, frame, destination_at, checksum_at, sum })
+        let (is_ip4, udp_at) = (config.source.is_ipv4(), headers - 8);
+        let is_line = size <= LINE || config.mix.is_some();
+        Ok(Self { line, frame, destination_at, checksum_at, is_line, udp_at, is_ip4, sum })
     }
 
     /// Bytes of a frame.
@@ -99,7 +107,7 @@ impl Template {
 
     #[inline(always)]
     fn copy(&self, slot: &mut [u8; SLOT]) {
-        if self.frame.len() <= LINE {
+        if self.is_line {
             slot[HEADROOM..HEADROOM + LINE].copy_from_slice(&self.line);
         } else {
             let head = &self.frame[..self.frame.len().min(FRAME_MAX)];
@@ -129,6 +137,41 @@ impl Template {
             checksum => checksum,
         };
         put(slot, self.destination_at, destination.to_ne_bytes());
+        put(slot, self.checksum_at, checksum.to_ne_bytes());
+    }
+}
+
+/// Flows of one source address: as many as there are dynamic ports (RFC 6335, section 6).
+const PORTS: u32 = 1 << 14;
+
+impl Template {
+    /// Whether so many flows have source addresses in the last 16 bits.
+    pub(crate) fn has_room_for(&self, flows: u32) -> bool {
+        let low = [self.frame[self.destination_at - 2], self.frame[self.destination_at - 1]];
+        u32::from(u16::from_be_bytes(low)) + flows / PORTS <= u16::MAX.into()
+    }
+
+    /// Makes a frame that was written one of that flow: another source port, another source
+    /// address, and a checksum that fits (RFC 1624, equation 3).
+    pub(crate) fn vary(&self, slot: &mut [u8; SLOT], flow: u32) {
+        let word = |slot: &[u8; SLOT], at: usize| {
+            u16::from_ne_bytes([slot[HEADROOM + at], slot[HEADROOM + at + 1]])
+        };
+        let address_at = self.destination_at - 2;
+        let address = word(slot, address_at);
+        let varied = (u16::from_be(address) + (flow / PORTS) as u16).to_be();
+        let port = (SOURCE_PORT + (flow % PORTS) as u16).to_be();
+        let mut sum = u64::from(!word(slot, self.checksum_at));
+        sum += u64::from(!address) + u64::from(varied);
+        if !self.is_ip4 {
+            sum += u64::from(!word(slot, self.udp_at)) + u64::from(port);
+        }
+        let checksum = match !fold(sum) {
+            0 if !self.is_ip4 => 0xffff,
+            checksum => checksum,
+        };
+        put(slot, address_at, varied.to_ne_bytes());
+        put(slot, self.udp_at, port.to_ne_bytes());
         put(slot, self.checksum_at, checksum.to_ne_bytes());
     }
 }

@@ -1,12 +1,13 @@
 //! What a generator writes, and how much.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use stoa_engine::pool::HugePages;
 use stoa_engine::{Doze, Pool, PoolCache, Port, PortEvent, Queues, Vector, clock};
 
 use super::open;
-use crate::config::{Destinations, GeneratorConfig};
+use crate::config::{Destinations, GeneratorConfig, Kind, Mix};
 
 fn up(config: &GeneratorConfig, pool: &'static Pool) -> Queues {
     let mut port = open(config, pool).unwrap();
@@ -100,6 +101,73 @@ fn ip6_checksums_hold_for_every_destination() {
 }
 
 #[test]
+fn flows_differ_in_ports_and_sources_and_checksums_hold() {
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let six = GeneratorConfig {
+        frame: 74,
+        source: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+        destination: IpAddr::from([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1]),
+        ..GeneratorConfig::default()
+    };
+    for config in [GeneratorConfig::default(), six] {
+        let config = GeneratorConfig { count: 40_000, prepared: 300, flows: 20_000, ..config };
+        let mut seen = std::collections::HashMap::new();
+        for bytes in frames(&mut up(&config, pool), pool, 40_000) {
+            let flow = if config.source.is_ipv4() {
+                assert_eq!(sum(&[&bytes[14..34]]), 0xffff);
+                (bytes[26..30].to_vec(), bytes[34..36].to_vec())
+            } else {
+                let (ip, udp) = (&bytes[14..54], &bytes[54..]);
+                let length = (udp.len() as u32).to_be_bytes();
+                assert_eq!(sum(&[&ip[8..40], &length, &[0, 0, 0, 17], udp]), 0xffff);
+                (bytes[22..38].to_vec(), bytes[54..56].to_vec())
+            };
+            *seen.entry(flow).or_insert(0) += 1;
+        }
+        assert_eq!(seen.len(), 20_000);
+        assert!(seen.values().all(|packets| *packets == 2));
+    }
+}
+
+#[test]
+fn a_mix_keeps_its_order() {
+    let pool = Pool::leak(1024, HugePages::Never).unwrap();
+    let four = |frame| Kind {
+        frame,
+        source: IpAddr::from([198, 18, 0, 2]),
+        destinations: Destinations::List4([0x0a00_0001, 0x0a00_0002].into()),
+    };
+    let six = Kind {
+        frame: 74,
+        source: IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+        destinations: Destinations::List6([1 << 125].into()),
+    };
+    let mix = Mix { kinds: vec![four(60), six, four(1514)], order: vec![0, 1, 2, 1] };
+    let config = |mix| GeneratorConfig {
+        count: 400,
+        prepared: 200,
+        mix: Some(Arc::new(mix)),
+        ..GeneratorConfig::default()
+    };
+    let all = frames(&mut up(&config(mix.clone()), pool), pool, 1000);
+    assert_eq!(all.len(), 400);
+    for (number, bytes) in all.iter().enumerate() {
+        let (size, version) = [(60, 0x45), (74, 0x60), (1514, 0x45), (74, 0x60)][number % 4];
+        assert_eq!((bytes.len(), bytes[14]), (size, version));
+    }
+    for wrong in [
+        Mix { kinds: Vec::new(), order: vec![0] },
+        Mix { order: Vec::new(), ..mix.clone() },
+        Mix { order: vec![3], ..mix.clone() },
+        Mix { kinds: vec![four(3000)], order: vec![0] },
+        Mix { kinds: vec![four(20)], order: vec![0] },
+    ] {
+        assert!(open(&config(wrong), pool).is_err());
+    }
+    assert_eq!(pool.free(), 1024);
+}
+
+#[test]
 fn count_and_destinations_are_shared_between_queues() {
     let pool = Pool::leak(1024, HugePages::Never).unwrap();
     let config = GeneratorConfig {
@@ -161,6 +229,8 @@ fn nonsense_is_refused() {
         GeneratorConfig { frame: 11_073, ..good.clone() },
         GeneratorConfig { vlan: 4095, ..good.clone() },
         GeneratorConfig { queues: 65, ..good.clone() },
+        GeneratorConfig { flows: (1 << 20) + 1, ..good.clone() },
+        GeneratorConfig { flows: 1 << 20, source: [10, 0, 255, 255].into(), ..good.clone() },
         GeneratorConfig { destinations: Destinations::Range(0), ..good.clone() },
         GeneratorConfig { destinations: Destinations::Range(1 << 33), ..good.clone() },
         GeneratorConfig { destinations: Destinations::List4([].into()), ..good.clone() },
@@ -172,4 +242,37 @@ fn nonsense_is_refused() {
         assert!(open(&config, pool).is_err(), "{config:?}");
     }
     assert_eq!(pool.free(), 1024);
+}
+
+/// `cargo test -p stoa-ports --release -- --ignored --nocapture cost`
+#[test]
+#[ignore = "a measurement"]
+fn cost() {
+    let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
+    let list: std::sync::Arc<[u32]> =
+        (0..1 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761)).collect();
+    let cases = [
+        ("one", 60, Destinations::Range(1), false),
+        ("range in turn", 60, Destinations::Range(1 << 20), false),
+        ("range random", 60, Destinations::Range(1 << 20), true),
+        ("list random", 60, Destinations::List4(list), true),
+        ("one, 1514 B", 1514, Destinations::Range(1), false),
+    ];
+    for (name, frame, destinations, random) in cases {
+        let config = GeneratorConfig { frame, destinations, random, ..GeneratorConfig::default() };
+        let mut queues = up(&config, pool);
+        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+        let mut best = f64::MAX;
+        for _ in 0..20 {
+            let (mut cycles, mut packets) = (0, 0);
+            while packets < 200_000 {
+                let start = clock::tsc();
+                packets += queues.rx[0].receive(&mut vector, &mut cache);
+                cycles += clock::tsc() - start;
+                cache.free_from(&mut vector, 0);
+            }
+            best = best.min(cycles as f64 / packets as f64);
+        }
+        println!("generator, {name}: {best:.1} cycles per packet");
+    }
 }
