@@ -179,11 +179,43 @@ fn bench_out_of_range_is_wrong_usage() {
         &["--frame", "63"],
         &["--family", "ip6", "--frame", "70"],
         &["--cpus", "0,1"],
-        &["--kernel", "avx2"],
+        &["--kernel", "sse"],
+        &["--next-hops", "0"],
+        &["--flows", "1048577"],
+        &["--destinations", "0"],
+        &["--destinations", "all"],
+        &["--mix", "imix4"],
+        &["--mix", "imix1", "--family", "ip6"],
+        &["--routes", "2", "--prefixes", "synthetic:2"],
+        &["--prefixes", "synthetic:x"],
+        &["--routes", "7", "--update-rate", "1", "--seconds", "1"],
     ] {
         let output = stoa(&[&["bench", "forward"], wrong].concat());
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", err(&output));
         assert!(out(&output).is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn all_that_is_generated_is_forwarded() {
+    let prefixes = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(prefixes.path(), "10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n").unwrap();
+    let path = prefixes.path().to_str().unwrap();
+    let made = ["--prefixes", "synthetic:5000", "--vlan", "--update-rate", "2000"];
+    let many = ["--mix", "imix2", "--destinations", "random", "--next-hops", "3", "--flows", "99"];
+    for (options, routes) in [
+        (&[][..], 1),
+        (&["--family", "ip6", "--prefixes", path, "--destinations", "zipf"], 1),
+        (&["--mix", "imix1", "--prefixes", path, "--destinations", "5"], 2),
+        (&[&made[..], &many].concat(), 10_000),
+    ] {
+        let output = stoa(&[&["bench", "forward", "--seconds", "1", "--json"], options].concat());
+        assert_eq!(output.status.code(), Some(0), "{options:?}: {}", err(&output));
+        let figures: Value = serde_json::from_str(&out(&output)).unwrap();
+        assert_eq!((&figures["lost"], &figures["routes"]), (&0.into(), &routes.into()));
+        assert!(figures["cycles_per_packet"].as_f64().is_some_and(|cycles| cycles > 0.0));
+        let updates = figures["updates_per_second"].as_f64().unwrap();
+        assert_eq!(updates > 0.0, options.contains(&"--update-rate"), "{updates}");
     }
 }
 

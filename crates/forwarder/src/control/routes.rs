@@ -6,12 +6,32 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::fib::{PathKey, PathSet, hop_of};
 use super::limits::Full;
 use super::plane::{Installed, Plane};
-use super::vrfs::Slot;
+use super::vrfs::{DEFAULT, Slot};
 use super::wanted::{Action, Interface, Path, Prefix, Route, Wanted, bits, network};
 use crate::neighbor::entry::Key;
 use crate::shared::Verdict;
 
 impl Plane {
+    /// Puts routes of the default VRF in, changes them, or takes them out (`None`), one after the
+    /// other, and closes the batch: what applying a state does once it knows what has changed.
+    /// The wanted state knows nothing of it; for benches.
+    ///
+    /// # Errors
+    /// The first route that does not fit; those before it are changed.
+    pub fn change_routes<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = (Prefix, Option<&'a Route>)>,
+    ) -> Result<(), Full> {
+        for (prefix, route) in changes {
+            match route {
+                Some(route) => self.set_route(DEFAULT, prefix, route)?,
+                None => self.remove_route(DEFAULT, prefix),
+            }
+        }
+        self.fib.settle();
+        Ok(())
+    }
+
     /// Puts a route in, or changes it. Nothing is changed when it does not fit.
     pub(super) fn set_route(
         &mut self,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_forwarder::kernel::Kernel;
-use stoa_traffic::forward::{self, BenchError, Figures, Ip, Workload};
+use stoa_traffic::forward::{self, BenchError, Figures, Ip, Mix, Visits, Workload};
+use stoa_traffic::prefixes::Source;
 
 use crate::failure::{Failure, Outcome, counted};
 use crate::show;
@@ -17,29 +18,48 @@ enum Family {
     Ip6,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Destinations {
-    /// One address
-    One,
-    /// Addresses spread over all routes
-    Random,
-}
-
 /// Forward from a generator to nowhere through the graph that serves real ports
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stoa bench forward                                  IPv4, one route, smallest frames
+  stoa bench forward --family ip6 --routes 100000 --destinations random
+  stoa bench forward --prefixes routes.txt.gz --destinations random --next-hops 16
+  stoa bench forward --mix imix2 --prefixes ip4.txt.gz,ip6.txt.gz --destinations zipf
+  stoa bench forward --routes 1000000 --destinations 1024 --update-rate 100000
+  stoa bench forward --vlan --kernel scalar --workers 2 --cpus 0,1 --json
+
+A file of prefixes has one address/length a line and may be packed by gzip.")]
 pub struct Arguments {
-    /// Address family
-    #[arg(long, value_enum, default_value = "ip4")]
-    family: Family,
+    /// Address family [default: ip4; a mix has its own]
+    #[arg(long, value_enum, conflicts_with = "mix")]
+    family: Option<Family>,
     /// Routes in the table (1 to 1048576)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     routes: u32,
-    /// Where packets go
-    #[arg(long, value_enum, default_value = "one")]
-    destinations: Destinations,
+    /// Load these tables in place of --routes: files or synthetic:N, with commas between
+    #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "routes")]
+    prefixes: Vec<Source>,
+    /// Where packets go: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf
+    #[arg(long, default_value = "one", value_name = "one|N|random|zipf")]
+    destinations: Visits,
+    /// Neighbours that the routes lead to in turn (1 to 8192)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    next_hops: u32,
     /// Bytes of a frame with FCS (ip4: 64 to 1518, ip6: 78 to 1518) [default: the smallest]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518))]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518), conflicts_with = "mix")]
     frame: Option<u16>,
+    /// Frames of several sizes: imix1 (IPv4), imix2 (both families in turn) or imix3 (IPv6)
+    #[arg(long)]
+    mix: Option<Mix>,
+    /// Flows: source ports and addresses in turn (1 to 1048576)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    flows: u32,
+    /// Frames have an 802.1Q tag, coming in and going out
+    #[arg(long)]
+    vlan: bool,
+    /// Change so many routes per second meanwhile (to 10000000)
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
+    update_rate: u32,
     /// Workers (1 to 16)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: u8,
@@ -49,8 +69,8 @@ pub struct Arguments {
     /// Seconds to measure (1 to 3600)
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Force a SIMD kernel: scalar or avx512 [default: the best of this processor]
-    #[arg(long, default_value = "", hide_default_value = true)]
+    /// Force a SIMD kernel [default: the best of this processor]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "scalar|avx512")]
     kernel: String,
     /// Trace and capture another interface meanwhile: what does it cost this one?
     #[arg(long)]
@@ -60,25 +80,36 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Measures and prints.
-pub fn execute(forward: Arguments) -> Outcome {
+fn workload(forward: Arguments) -> Result<Workload, Failure> {
     let ip = match forward.family {
-        Family::Ip4 => Ip::V4,
-        Family::Ip6 => Ip::V6,
+        Some(Family::Ip6) => Ip::V6,
+        _ => Ip::V4,
     };
     let shortest = if ip == Ip::V4 { 64 } else { 78 };
-    let workload = Workload {
+    Ok(Workload {
         ip,
         routes: forward.routes,
-        is_random: matches!(forward.destinations, Destinations::Random),
+        prefixes: forward.prefixes,
+        visits: forward.destinations,
+        next_hops: forward.next_hops,
+        is_tagged: forward.vlan,
         frame: forward.frame.unwrap_or(shortest),
+        mix: forward.mix,
+        flows: forward.flows,
+        update_rate: forward.update_rate,
         workers: usize::from(forward.workers),
         duration: Duration::from_secs(forward.seconds),
         kernel: Kernel::choose(&forward.kernel)
             .map_err(|error| Failure::Usage(format!("--kernel: {error}")))?,
         cpus: forward.cpus,
         is_watched: forward.watched,
-    };
+    })
+}
+
+/// Measures and prints.
+pub fn execute(forward: Arguments) -> Outcome {
+    let as_json = forward.json;
+    let workload = workload(forward)?;
     if !workload.cpus.is_empty() && workload.cpus.len() != workload.workers {
         return Err(Failure::Usage(format!(
             "{} for {}: --cpus lists one CPU for each worker",
@@ -86,7 +117,7 @@ pub fn execute(forward: Arguments) -> Outcome {
             counted(workload.workers, "worker"),
         )));
     }
-    let bar = if forward.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
+    let bar = if as_json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
     if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {percent:>3} %") {
         bar.set_style(style);
     }
@@ -96,7 +127,7 @@ pub fn execute(forward: Arguments) -> Outcome {
         BenchError::Range(why) => Failure::Usage(why),
         other => Failure::because("no figures", other),
     })?;
-    let text = if forward.json {
+    let text = if as_json {
         serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
     } else {
         text(&figures)
@@ -107,17 +138,30 @@ pub fn execute(forward: Arguments) -> Outcome {
 
 fn text(figures: &Figures) -> String {
     let Figures { frame, routes, destinations, workers, kernel, .. } = figures;
+    let size = figures.mix.map_or(format!("{frame} B frames"), str::to_owned);
+    let tagged = if figures.vlan { ", tagged" } else { "" };
     let mut lines = vec![
         format!(
-            "{frame} B frames, {}, destinations: {destinations}, {}, {kernel}",
-            counted(*routes as usize, "route"),
+            "{size}{tagged}, {}, {}, destinations: {destinations}, {}, {}, {kernel}",
+            counted(*routes, "route"),
+            counted(figures.next_hops as usize, "next hop"),
+            counted(figures.flows as usize, "flow"),
             counted(*workers, "worker"),
         ),
-        format!("{:>9.1} million packets per second", figures.mpps),
+        format!(
+            "{:>9.1} million packets per second, {:.1} Gbit/s on a wire",
+            figures.mpps, figures.gbps
+        ),
         format!("{:>9.1} cycles per packet in the graph", figures.cycles_per_packet),
     ];
     for node in &figures.nodes {
         lines.push(format!("{:>15.1}  {}", node.cycles_per_packet, node.name));
+    }
+    if figures.update_rate > 0 {
+        lines.push(format!(
+            "{:>9.0} route changes per second of {} asked for",
+            figures.updates_per_second, figures.update_rate
+        ));
     }
     let accounted = figures.accounted * 100.0;
     lines.push(format!(

@@ -1,0 +1,113 @@
+//! Mixes of frame sizes, in the shares that vendors of routers measure with.
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use stoa_ports::{Kind, Mix as Packets};
+
+use super::targets::Table;
+use super::{FCS, Ip, Workload};
+use crate::random::Random;
+
+/// A mix of frame sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// IPv4: 64 B 55 %, 594 B 25 %, 1518 B 20 %.
+    Imix1,
+    /// IPv4 as in the first and IPv6 as in the third, in turn.
+    Imix2,
+    /// IPv6: 78 B 58 %, 496 B 3 %, 594 B 24 %, 1518 B 15 %.
+    Imix3,
+}
+
+/// Bytes of a frame with FCS, and how many of a hundred packets have them.
+type Sizes = &'static [(u16, usize)];
+
+const SIZES4: Sizes = &[(64, 55), (594, 25), (1518, 20)];
+const SIZES6: Sizes = &[(78, 58), (496, 3), (594, 24), (1518, 15)];
+
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "imix1" => Ok(Self::Imix1),
+            "imix2" => Ok(Self::Imix2),
+            "imix3" => Ok(Self::Imix3),
+            _ => Err("give imix1 (IPv4), imix2 (both) or imix3 (IPv6)".to_owned()),
+        }
+    }
+}
+
+impl Ip {
+    fn sizes(self) -> Sizes {
+        match self {
+            Self::V4 => SIZES4,
+            Self::V6 => SIZES6,
+        }
+    }
+}
+
+impl Mix {
+    /// As it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Imix1 => "imix1",
+            Self::Imix2 => "imix2",
+            Self::Imix3 => "imix3",
+        }
+    }
+
+    /// The families that its packets are of.
+    pub fn families(self) -> Vec<Ip> {
+        match self {
+            Self::Imix1 => vec![Ip::V4],
+            Self::Imix2 => vec![Ip::V4, Ip::V6],
+            Self::Imix3 => vec![Ip::V6],
+        }
+    }
+
+    /// Bytes of a frame in the mean, FCS included.
+    pub(super) fn mean(self) -> f64 {
+        let families = self.families();
+        let bytes = |ip: &Ip| -> usize {
+            ip.sizes().iter().map(|(size, share)| usize::from(*size) * share).sum()
+        };
+        families.iter().map(bytes).sum::<usize>() as f64 / (100 * families.len()) as f64
+    }
+
+    /// The packets of the mix to where `workload` sends them. Families take turns; sizes come in
+    /// a shuffled order that is the same in each run.
+    pub(super) fn packets(self, workload: &Workload, tables: &[Table]) -> Arc<Packets> {
+        let mut kinds = Vec::new();
+        let mut turns: Vec<Vec<u8>> = Vec::new();
+        let mut random = Random::new(9);
+        for table in tables {
+            let destinations = table.destinations(workload);
+            let mut turn = Vec::new();
+            for (size, share) in table.ip.sizes() {
+                turn.extend(std::iter::repeat_n(kinds.len() as u8, *share));
+                let (frame, source) = (size - FCS, table.ip.source());
+                kinds.push(Kind { frame, source, destinations: destinations.clone() });
+            }
+            random.shuffle(&mut turn);
+            turns.push(turn);
+        }
+        let order = (0..100).flat_map(|at| turns.iter().map(move |turn| turn[at])).collect();
+        Arc::new(Packets { kinds, order })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_of_a_hundred_packets() {
+        for sizes in [SIZES4, SIZES6] {
+            assert_eq!(sizes.iter().map(|(_, share)| share).sum::<usize>(), 100);
+        }
+        assert_eq!(Mix::Imix1.mean(), 487.3);
+        assert_eq!((Mix::Imix3.mean(), Mix::Imix2.mean()), (430.38, 458.84));
+    }
+}

@@ -1,0 +1,168 @@
+//! Which routes a table has, and which addresses packets go to.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use stoa_ports::Destinations;
+
+use super::{BenchError, Ip, Visits, Workload};
+use crate::prefixes::{self, Family, PrefixError, Source};
+use crate::random::Random;
+
+/// Destinations that packets go to when they may go anywhere, unless there are more prefixes.
+const SPREAD: usize = 1 << 20;
+
+/// A prefix and its length.
+pub(super) type Prefix = (IpAddr, u8);
+
+impl Ip {
+    /// The routes of a table without a file: /24s from 16.0.0.0 on, /48s from 2400:: on.
+    fn prefix(self, at: u32) -> Prefix {
+        match self {
+            Self::V4 => (IpAddr::V4(Ipv4Addr::from(0x1000_0000 + (at << 8))), 24),
+            Self::V6 => {
+                let network = (0x2400_u128 << 112) | (u128::from(at) << 80);
+                (IpAddr::V6(Ipv6Addr::from(network)), 48)
+            }
+        }
+    }
+}
+
+/// One of so many prefixes is kept for changes when there are any.
+const MOVING: usize = 8;
+
+/// The routes of a family.
+pub(super) struct Table {
+    pub(super) ip: Ip,
+    pub(super) prefixes: Vec<Prefix>,
+    /// Prefixes that change are passed over by packets.
+    has_moving: bool,
+}
+
+impl Table {
+    /// The table that `workload` asks for.
+    pub(super) fn new(workload: &Workload, ip: Ip) -> Result<Self, BenchError> {
+        let prefixes = match ip {
+            _ if workload.prefixes.is_empty() => {
+                (0..workload.routes).map(|at| ip.prefix(at)).collect()
+            }
+            Ip::V4 => load::<u32>(&workload.prefixes)?,
+            Ip::V6 => load::<u128>(&workload.prefixes)?,
+        };
+        Ok(Self { ip, prefixes, has_moving: workload.update_rate > 0 })
+    }
+
+    /// Prefixes that come and go.
+    pub(super) fn moving(&self) -> impl Iterator<Item = Prefix> {
+        let last = if self.has_moving { self.prefixes.len() } else { 0 };
+        self.prefixes[..last].iter().skip(MOVING - 1).step_by(MOVING).copied()
+    }
+
+    /// Where packets go, one after the other, again and again.
+    pub(super) fn destinations(&self, workload: &Workload) -> Destinations {
+        let stays = |at: &usize| !self.has_moving || at % MOVING != MOVING - 1;
+        let prefixes = self.prefixes.iter().enumerate().filter(|(at, _)| stays(at));
+        let prefixes: Vec<Prefix> = prefixes.map(|(_, prefix)| *prefix).collect();
+        match self.ip {
+            Ip::V4 => Destinations::List4(Arc::from(list::<u32>(workload.visits, &prefixes))),
+            Ip::V6 => Destinations::List6(Arc::from(list::<u128>(workload.visits, &prefixes))),
+        }
+    }
+}
+
+/// All prefixes of a family, whichever file they are in.
+fn load<K: Family>(sources: &[Source]) -> Result<Vec<Prefix>, BenchError> {
+    let mut all: Vec<(K, u8)> = Vec::new();
+    let mut nothing = None;
+    for source in sources {
+        match prefixes::load(source) {
+            Ok(prefixes) => all.extend(prefixes),
+            // The file may be of the other family.
+            Err(empty @ PrefixError::Empty { .. }) => nothing = Some(empty),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if let (true, Some(nothing)) = (all.is_empty(), nothing) {
+        return Err(nothing.into());
+    }
+    all.sort_unstable();
+    all.dedup();
+    Ok(all.into_iter().map(|(network, len)| (network.address(), len)).collect())
+}
+
+fn list<K: Family>(visits: Visits, prefixes: &[Prefix]) -> Vec<K> {
+    // A fixed seed: every run visits the same destinations.
+    let mut random = Random::new(0x5707);
+    let of = |(address, len): &Prefix| Some((K::of(*address)?, *len));
+    // A default route covers what nobody routes.
+    let mut routes: Vec<(K, u8)> =
+        prefixes.iter().filter_map(of).filter(|(_, len)| *len > 0).collect();
+    if routes.is_empty() {
+        routes.extend(prefixes.iter().filter_map(of));
+    }
+    if visits != Visits::Some(1) {
+        random.shuffle(&mut routes);
+    }
+    let (count, len) = (routes.len(), routes.len().max(SPREAD));
+    // In each case prefixes are drawn, and an address in each.
+    let drawn: Vec<usize> = match visits {
+        Visits::Some(visited) => (0..visited as usize).map(|at| at % count).collect(),
+        // All of them, and then as many more as there is room for.
+        Visits::Random => {
+            (0..len).map(|at| if at < count { at } else { random.below(count) }).collect()
+        }
+        Visits::Zipf => (0..len).map(|_| random.zipf(count)).collect(),
+    };
+    let mut one =
+        |at: usize| routes.get(at).map(|(network, len)| network.inside(*len, &mut random));
+    let mut list: Vec<K> = drawn.into_iter().filter_map(&mut one).collect();
+    if visits == Visits::Random {
+        random.shuffle(&mut list);
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn some(prefixes: &[&str]) -> Vec<Prefix> {
+        let parse = |text: &&str| {
+            let (address, len) = text.split_once('/').unwrap();
+            (address.parse().unwrap(), len.parse().unwrap())
+        };
+        prefixes.iter().map(parse).collect()
+    }
+
+    #[test]
+    fn random_destinations_visit_every_prefix() {
+        let prefixes: Vec<Prefix> = (0..1000).map(|at| Ip::V6.prefix(at)).collect();
+        let list = list::<u128>(Visits::Random, &prefixes);
+        assert_eq!(list.len(), SPREAD);
+        let visited: HashSet<u128> = list.iter().map(|address| address.cut(48)).collect();
+        assert_eq!(visited.len(), 1000);
+        assert!(list.iter().collect::<HashSet<_>>().len() > SPREAD / 2, "hosts differ");
+    }
+
+    #[test]
+    fn so_many_destinations_are_so_many_prefixes() {
+        let prefixes: Vec<Prefix> = (0..1000).map(|at| Ip::V4.prefix(at)).collect();
+        let visited: HashSet<u32> =
+            list::<u32>(Visits::Some(64), &prefixes).into_iter().map(|at| at.cut(24)).collect();
+        assert_eq!(visited.len(), 64);
+        assert_eq!(list::<u32>(Visits::Some(3000), &prefixes).len(), 3000);
+        let zipf = list::<u32>(Visits::Zipf, &prefixes);
+        let mut often = std::collections::HashMap::new();
+        zipf.iter().for_each(|address| *often.entry(address.cut(24)).or_insert(0) += 1);
+        assert!(often.values().max().unwrap() > &(SPREAD / 20));
+    }
+
+    #[test]
+    fn the_default_route_is_no_destination() {
+        let prefixes = some(&["0.0.0.0/0", "10.1.0.0/16"]);
+        assert!(list::<u32>(Visits::Random, &prefixes).iter().all(|at| at >> 16 == 0x0a01));
+        assert_eq!(list::<u32>(Visits::Some(1), &some(&["0.0.0.0/0"])).len(), 1);
+    }
+}

@@ -1,0 +1,108 @@
+//! Changes of routes beside the traffic.
+
+use std::time::Instant;
+
+use stoa_forwarder::control::Plane;
+use stoa_forwarder::control::wanted::Route;
+
+use super::targets::{Prefix, Table};
+use super::{BenchError, Workload, setup};
+
+/// Changes that are closed together.
+const BATCH: usize = 256;
+/// The longest time that is made up for at once, in parts of a second.
+const MAKE_UP: u64 = 10;
+
+/// Routes that come, change and go at a rate. Packets do not go to them, but they stand among
+/// those that packets go to.
+pub(super) struct Updates {
+    rate: u64,
+    began: Instant,
+    /// When the changes that are due were counted, and how many were then.
+    due: u64,
+    /// Changes made.
+    pub(super) done: u64,
+    moving: Vec<(Prefix, [Route; 2])>,
+    at: usize,
+    phase: Phase,
+}
+
+/// What happens to each route in turn.
+#[derive(Clone, Copy)]
+enum Phase {
+    Go,
+    Come,
+    Change,
+}
+
+impl Updates {
+    /// Nothing changes without a rate.
+    pub(super) fn new(workload: &Workload, tables: &[Table]) -> Result<Self, BenchError> {
+        let mut moving = Vec::new();
+        for table in tables {
+            for (at, prefix) in table.moving().enumerate() {
+                let hop = |at: usize| {
+                    let at = at as u32 % workload.next_hops;
+                    setup::route(workload, table.ip, at)
+                };
+                moving.push((prefix, [hop(at), hop(at + 1)]));
+            }
+        }
+        if workload.update_rate > 0 && moving.is_empty() {
+            let why = "too few routes to change some of them: give at least 8";
+            return Err(BenchError::Range(why.to_owned()));
+        }
+        let (rate, began) = (workload.update_rate.into(), Instant::now());
+        Ok(Self { rate, began, due: 0, done: 0, moving, at: 0, phase: Phase::Go })
+    }
+
+    /// Begins to count now.
+    pub(super) fn start(&mut self) {
+        (self.began, self.due, self.done) = (Instant::now(), 0, 0);
+    }
+
+    /// Changes per second since the start.
+    pub(super) fn per_second(&self) -> f64 {
+        if self.rate == 0 { 0.0 } else { self.done as f64 / self.began.elapsed().as_secs_f64() }
+    }
+
+    /// Whether the control thread should look around often.
+    pub(super) fn are_quick(&self) -> bool {
+        self.rate > 0
+    }
+
+    /// Makes the changes that are due; what is due for too long is let go.
+    pub(super) fn catch_up(&mut self, plane: &mut Plane) -> Result<(), BenchError> {
+        if self.rate == 0 {
+            return Ok(());
+        }
+        let due = (self.began.elapsed().as_secs_f64() * self.rate as f64) as u64;
+        let mut left = (due - self.due).min(self.rate / MAKE_UP + 1) as usize;
+        self.due = due;
+        while left > 0 {
+            let count = left.min(BATCH).min(self.moving.len() - self.at);
+            let phase = self.phase;
+            let changes = self.moving[self.at..self.at + count].iter().map(|(prefix, routes)| {
+                let route = match phase {
+                    Phase::Go => None,
+                    Phase::Come => Some(&routes[1]),
+                    Phase::Change => Some(&routes[0]),
+                };
+                (*prefix, route)
+            });
+            plane.change_routes(changes).map_err(|full| BenchError::Refused(full.to_string()))?;
+            self.done += count as u64;
+            left -= count;
+            self.at += count;
+            if self.at == self.moving.len() {
+                self.at = 0;
+                self.phase = match phase {
+                    Phase::Go => Phase::Come,
+                    Phase::Come => Phase::Change,
+                    Phase::Change => Phase::Go,
+                };
+            }
+        }
+        Ok(())
+    }
+}
