@@ -30,7 +30,7 @@ test: build ## Everything: format, lints, unit and property tests, floors, scena
 check: build ## The quick part of test, without scenarios
 	@CARGO="$(CARGO)" scripts/test quick
 
-bench: build ## Cycles per packet of the forwarding graph on this machine
+bench: build ## The catalogue of speed figures on this machine, beside their bars
 	@scripts/bench $(STOA) $(ARGS)
 
 fuzz: ## Every fuzz target for FUZZ_SECONDS (60) each; needs the nightly toolchain
