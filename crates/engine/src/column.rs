@@ -45,6 +45,14 @@ impl Column<u32> {
     }
 }
 
+/// Has columns compared and moved by plain code from now on, in the whole process, or again by the
+/// best that the processor has. All do the same; this is for who forces a kernel.
+pub fn narrow(is: bool) {
+    #[cfg(target_arch = "x86_64")]
+    avx512::narrow(is);
+    let _ = is;
+}
+
 /// The reference.
 fn all_are(column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
     column[..lanes].iter().fold(0, |odd, it| odd | (it ^ value)) == 0
@@ -54,16 +62,38 @@ fn all_are(column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx512 {
     use std::arch::x86_64::*;
+    use std::sync::atomic::{AtomicU8, Ordering};
 
     use crate::VECTOR;
 
-    /// Whether this processor can. The answer is kept: asking costs a load.
+    /// See [`super::narrow`].
+    static WIDTH: AtomicU8 = AtomicU8::new(UNKNOWN);
+    const UNKNOWN: u8 = 0;
+    const NARROW: u8 = 1;
+    const WIDE: u8 = 2;
+
+    /// Whether this processor can, and may. The answer is kept: asking costs a load.
     #[inline(always)]
     pub(crate) fn is_here() -> bool {
-        !cfg!(miri)
+        match WIDTH.load(Ordering::Relaxed) {
+            UNKNOWN => detect(),
+            width => width == WIDE,
+        }
+    }
+
+    #[cold]
+    fn detect() -> bool {
+        let can = !cfg!(miri)
             && is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        WIDTH.store(if can { WIDE } else { NARROW }, Ordering::Relaxed);
+        can
+    }
+
+    pub(super) fn narrow(is: bool) {
+        WIDTH.store(if is { NARROW } else { UNKNOWN }, Ordering::Relaxed);
     }
 
     /// Whether the first `lanes` lanes hold `value`.

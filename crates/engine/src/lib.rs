@@ -11,7 +11,7 @@
 pub mod arc;
 #[cfg_attr(fuzzing, path = "clock_by_hand.rs")]
 pub mod clock;
-mod column;
+pub mod column;
 pub mod counters;
 pub mod drops;
 pub mod free_stack;

@@ -192,6 +192,8 @@ impl Lab {
 
     /// Works until nothing is left to do; then the books must balance.
     fn settle(&mut self) {
+        // The labs take turns in one process, each wholly with its kernel.
+        stoa_engine::column::narrow(self.kernel == Kernel::Scalar);
         let mut quiet = 0;
         for _ in 0..TURNS {
             let before = self.plane().conservation();

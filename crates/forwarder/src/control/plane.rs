@@ -18,6 +18,7 @@ use super::ports::Open;
 use super::vrfs::{Slot, Vrfs};
 use super::wanted::{self, Route, Workers};
 use crate::drops::{self, Drop};
+use crate::kernel::Kernel;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
@@ -181,6 +182,7 @@ impl Plane {
         let budgets = Budgets::new(workers.count)
             .ok_or_else(|| Full::of(Table::Interfaces, "no memory for the budgets"))?;
         let shared = Arc::new(Shared::new(readers, workers.kernel, budgets, &quiescence));
+        stoa_engine::column::narrow(workers.kernel == Kernel::Scalar);
         let plan = Plan {
             count: workers.count,
             cpus: workers.cpus.clone(),

@@ -163,7 +163,7 @@ mod tests {
 
     fn pool() -> &'static Pool {
         static POOL: OnceLock<&'static Pool> = OnceLock::new();
-        POOL.get_or_init(|| Pool::leak(512, HugePages::Never).unwrap())
+        POOL.get_or_init(|| Pool::leak(1024, HugePages::Never).unwrap())
     }
 
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -187,7 +187,7 @@ mod tests {
             }
             (bytes, shift)
         });
-        proptest::collection::vec(frame, 1..40)
+        proptest::collection::vec(frame, 1..=VECTOR)
     }
 
     /// Says without SIMD what a frame is: the family when it is plain.

@@ -44,7 +44,8 @@ pub fn validate(kernel: Kernel, vector: &mut Vector, found: &mut Validated) {
     }
 }
 
-/// The reference: passes exactly the lanes that the kernels pass.
+/// The reference: passes the lanes that the kernels pass, and those in jumbo buffers, which the
+/// kernels leave to who looks closer.
 pub fn validate_scalar(vector: &mut Vector, found: &mut Validated) {
     found.odd = [0; VECTOR / 16];
     for lane in 0..vector.len() {
@@ -153,7 +154,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(400))]
         #[test]
         fn kernels_agree_with_the_reference(
-            packets in proptest::collection::vec(packets(), 1..40),
+            packets in proptest::collection::vec(packets(), 1..=VECTOR),
             shift in 0..100u16,
         ) {
             let mut results = Vec::new();
