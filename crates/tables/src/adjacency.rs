@@ -2,9 +2,9 @@
 //!
 //! One adjacency is one 64-byte line, written before its id is published and never changed after,
 //! so that a worker may read it with plain loads. The header (the *rewrite*) ends at the end of
-//! the line: whoever forwards a packet stores the last two words at 16 and 8 bytes before the L3
-//! header (Ethernet, 14 bytes), a third one at 24 before it when there are VLAN tags (18 or 22).
-//! What a store of whole words writes ahead of the header is zeros in unused headroom.
+//! the line: whoever forwards a packet stores its last 14 (Ethernet), 18 or 22 bytes (with VLAN
+//! tags) so that they end where the L3 header begins. Whole words may be stored when there are
+//! tags; without, not a byte before the frame, whose cache line nobody needs.
 //!
 //! ```text
 //! word 0  transmit interface (32) | IP MTU (16) | rewrite length (8) | kind (8)
