@@ -5,6 +5,7 @@
 //! windows and the least disturbed one is reported: on a shared machine the others
 //! measure the neighbours.
 
+mod by_hand;
 mod mix;
 mod setup;
 mod targets;
@@ -17,12 +18,13 @@ use serde::Serialize;
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::sight::Reader;
-use stoa_forwarder::control::{Forwarder, Plane};
+use stoa_forwarder::control::{Forwarder, Plane, Refused};
 
 use crate::prefixes::{PrefixError, Source};
 use targets::Table;
 use updates::Updates;
 
+pub use by_hand::{Counts, NodeCount, step};
 pub use mix::Mix;
 pub use workload::{
     FLOWS_MAX, Ip, NEXT_HOPS_MAX, ROUTES_MAX, UPDATES_MAX, VISITS_MAX, Visits, Workload,
@@ -130,11 +132,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
     let mut updates = Updates::new(workload, &tables)?;
     let routes = tables.iter().map(|table| table.prefixes.len()).sum();
-    forwarder.apply(setup::wanted(workload, &tables)).map_err(|refused| {
-        let reasons =
-            refused.reasons.iter().map(|reason| format!("{}: {}", reason.place, reason.why));
-        BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
-    })?;
+    forwarder.apply(setup::wanted(workload, &tables)).map_err(|why| refused(&why))?;
     let Some(plane) = forwarder.plane() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
@@ -163,6 +161,11 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let updates_per_second = updates.per_second();
     let lost = lost(plane) - lost_before;
     Ok(Figures { windows, routes, lost, updates_per_second, ..best })
+}
+
+fn refused(refused: &Refused) -> BenchError {
+    let reasons = refused.reasons.iter().map(|reason| format!("{}: {}", reason.place, reason.why));
+    BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
 }
 
 /// Traces and captures what the other interface receives: nothing.

@@ -75,6 +75,9 @@ pub struct Arguments {
     /// Trace and capture another interface meanwhile: what does it cost this one?
     #[arg(long)]
     watched: bool,
+    /// Make so many turns without threads or time, and say only what went by: for profilers
+    #[arg(long, hide = true)]
+    turns: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -108,8 +111,14 @@ fn workload(forward: Arguments) -> Result<Workload, Failure> {
 
 /// Measures and prints.
 pub fn execute(forward: Arguments) -> Outcome {
-    let as_json = forward.json;
+    let (as_json, turns) = (forward.json, forward.turns);
     let workload = workload(forward)?;
+    if let Some(turns) = turns {
+        let counts = forward::step(&workload, turns).map_err(failure)?;
+        let text = serde_json::to_string(&counts);
+        show::print(&text.map_err(|error| Failure::because("no JSON", error))?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if !workload.cpus.is_empty() && workload.cpus.len() != workload.workers {
         return Err(Failure::Usage(format!(
             "{} for {}: --cpus lists one CPU for each worker",
@@ -123,10 +132,7 @@ pub fn execute(forward: Arguments) -> Outcome {
     }
     let figures = forward::run(&workload, |done| bar.set_position((done * 1000.0) as u64));
     bar.finish_and_clear();
-    let figures = figures.map_err(|error| match error {
-        BenchError::Range(why) => Failure::Usage(why),
-        other => Failure::because("no figures", other),
-    })?;
+    let figures = figures.map_err(failure)?;
     let text = if as_json {
         serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
     } else {
@@ -134,6 +140,13 @@ pub fn execute(forward: Arguments) -> Outcome {
     };
     show::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn failure(error: BenchError) -> Failure {
+    match error {
+        BenchError::Range(why) => Failure::Usage(why),
+        other => Failure::because("no figures", other),
+    }
 }
 
 fn text(figures: &Figures) -> String {

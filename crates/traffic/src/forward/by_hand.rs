@@ -1,0 +1,91 @@
+//! The same workload without threads and without time, so that it comes out the same every
+//! time: for counting instructions.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use stoa_forwarder::control::{Forwarder, Limits};
+
+use super::targets::Table;
+use super::{BenchError, Workload, drops, refused, setup, snapshot};
+
+/// Packets that a node saw.
+#[derive(Clone, Debug, Serialize)]
+pub struct NodeCount {
+    /// The node.
+    pub name: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// What went by.
+#[derive(Clone, Debug, Serialize)]
+pub struct Counts {
+    /// Packets that left.
+    pub packets: u64,
+    /// Turns that each worker made.
+    pub turns: u32,
+    /// Packets node by node.
+    pub nodes: Vec<NodeCount>,
+}
+
+/// Lets the workers make so many turns.
+///
+/// # Errors
+/// As for [`super::run`].
+pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
+    workload.check()?;
+    let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
+    let tables = tables.collect::<Result<Vec<_>, _>>()?;
+    let mut forwarder = Forwarder::by_hand(Limits::default(), Arc::new(stoa_ports::open));
+    forwarder.apply(setup::wanted(workload, &tables)).map_err(|why| refused(&why))?;
+    let Some(plane) = forwarder.plane() else {
+        return Err(BenchError::Refused("it has no workers".to_owned()));
+    };
+    for _ in 0..turns {
+        plane.step();
+    }
+    let (_, packets, nodes) = snapshot(plane);
+    if packets == 0 {
+        return Err(BenchError::Nothing(drops(plane)));
+    }
+    let nodes = nodes.into_iter().filter(|(_, packets, _)| *packets > 0);
+    let nodes = nodes.map(|(name, packets, _)| NodeCount { name, packets }).collect();
+    Ok(Counts { packets, turns, nodes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stoa_forwarder::kernel::Kernel;
+
+    use super::*;
+    use crate::forward::{Ip, Mix, Visits};
+
+    #[test]
+    fn every_run_is_the_same() {
+        let workload = Workload {
+            ip: Ip::V4,
+            routes: 100,
+            prefixes: Vec::new(),
+            visits: Visits::Some(10),
+            next_hops: 3,
+            is_tagged: true,
+            frame: 64,
+            mix: Some(Mix::Imix2),
+            flows: 5,
+            update_rate: 0,
+            workers: 1,
+            duration: Duration::from_secs(1),
+            kernel: Kernel::Scalar,
+            cpus: Vec::new(),
+            is_watched: false,
+        };
+        let of = |turns| step(&workload, turns).map(|counts| counts.packets).unwrap();
+        assert_eq!(of(20) - of(10), 10 * 256);
+        let counts = step(&workload, 10).unwrap();
+        let node = |name| counts.nodes.iter().find(|node| node.name == name).unwrap().packets;
+        assert_eq!((node("ip4-input"), node("ip6-rewrite")), (1280, 1280));
+    }
+}
