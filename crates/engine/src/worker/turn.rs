@@ -21,7 +21,7 @@ use crate::quiescence::{Quiescence, Reader};
 use crate::sight::Sight;
 use crate::sight::trace::Event;
 use crate::worker::spread::{FlowOf, Spread};
-use crate::worker::{Bell, Command, Inject, Line};
+use crate::worker::{Bell, Command, Inject, Line, RING};
 
 /// The longest sleep: a worker looks around at least this often.
 const NAP: Duration = Duration::from_millis(100);
@@ -174,11 +174,8 @@ impl Worker {
             reader: &reader,
             sight: &mut self.sight,
         };
+        // What waited for a neighbour leaves before what comes now.
         let mut packets = take_injected(&mut self.injected, &mut self.graph, &mut walk);
-        if packets > 0 {
-            // What waited for a neighbour leaves before what comes now.
-            self.graph.walk(&mut walk);
-        }
         let mut waiting = 0;
         for rx in &mut self.rx {
             let received = receive(rx, &mut self.spread, &mut self.graph, &mut walk);
@@ -288,20 +285,26 @@ fn receive(rx: &mut Rx, spread: &mut Spread, graph: &mut Graph, walk: &mut Walk<
     received
 }
 
-/// Takes in packets from the control thread.
+/// Takes in all packets from the control thread, at most a whole ring of them, and walks.
 fn take_injected(
     injected: &mut rtrb::Consumer<Inject>,
     graph: &mut Graph,
     walk: &mut Walk<'_>,
 ) -> usize {
     let mut packets = 0;
-    while packets < VECTOR
+    while packets < RING
         && let Ok(Inject { packet, node }) = injected.pop()
     {
         walk.counters.ledger.generated.add(1);
         walk.sight.happened_to(&packet, Event::Injected { node });
         graph.enqueue_packet(node, packet, walk);
         packets += 1;
+        if packets % VECTOR == 0 {
+            graph.walk(walk);
+        }
+    }
+    if packets % VECTOR != 0 {
+        graph.walk(walk);
     }
     packets
 }

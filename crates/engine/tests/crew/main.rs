@@ -67,6 +67,20 @@ fn workers_without_threads_go_on_by_steps() {
 }
 
 #[test]
+fn what_is_injected_leaves_before_what_is_received() {
+    let mut bench = Bench::by_hand(1, 4096);
+    let sent = bench.port(0, 0);
+    for n in 1000..2024_u16 {
+        let [high, low] = n.to_be_bytes();
+        bench.inject(0, "sort", &[b'o', 0, high, low]);
+    }
+    // The same turn adds the queue, takes in what was injected, and receives.
+    add_rx(&mut bench, b'o', 1, 10);
+    assert_eq!(receive(&sent, 1034), (1000..2024).chain(0..10).collect::<Vec<_>>());
+    bench.close();
+}
+
+#[test]
 fn what_nodes_make_keeps_its_order() {
     let mut bench = Bench::new(1, Polling::Interrupt, 1024);
     let sent = bench.port(0, 0);

@@ -144,8 +144,8 @@ pub struct Plane {
     /// Time that was skipped.
     pub(super) skipped: Millis,
     pub(super) open: Open,
-    /// What workers handed over is taken in before an answer to a question is.
-    pub(super) catches_up: bool,
+    /// Punts that wait until those before an answer to a question are taken in.
+    pub(super) set_aside: super::punts::SetAside,
     /// Ports whose packets are shared out among all workers.
     pub(super) spread: BTreeSet<String>,
     /// Ports whose device is not there are waited for, not refused.
@@ -213,7 +213,7 @@ impl Plane {
             reports: Vec::new(),
             skipped: 0,
             open,
-            catches_up: false,
+            set_aside: super::punts::SetAside::default(),
             spread: BTreeSet::new(),
             may_wait: true,
             workers: workers.clone(),

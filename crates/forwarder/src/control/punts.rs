@@ -1,7 +1,7 @@
 //! Punts on the control thread: what workers handed over, the urgent first and a
 //! bounded number at a time, and what the budgets say of themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use stoa_api::v1;
 use stoa_engine::Urgency;
@@ -16,16 +16,30 @@ use crate::punt::{Class, Limit};
 /// urgent never waits for more than one round of what is not.
 const BATCHES: [(Urgency, usize); 2] = [(Urgency::Urgent, 256), (Urgency::Usual, 128)];
 
+/// What came while it was looked for packets that wait for a neighbour, by worker. Empty again
+/// at the end of each round.
+#[derive(Default)]
+pub(super) struct SetAside {
+    punts: VecDeque<(usize, Punt)>,
+    /// How many more may be set aside in this round.
+    room: usize,
+}
+
 impl Plane {
     /// Takes in what the workers have handed over; returns how many packets.
     pub fn take_punts(&mut self) -> usize {
         let mut taken = 0;
+        self.set_aside.room = BATCHES[1].1 * self.crew.workers.len();
         for (urgency, batch) in BATCHES {
             for at in 0..self.crew.workers.len() {
                 for _ in 0..batch {
                     let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
                     taken += 1;
                     self.take_punt(at, punt);
+                    // Older than what is still in the ring.
+                    while let Some((at, punt)) = self.set_aside.punts.pop_front() {
+                        self.take_punt(at, punt);
+                    }
                 }
             }
         }
@@ -44,20 +58,26 @@ impl Plane {
     }
 
     /// Takes in what came before the answer that is being looked at, at most a batch of each
-    /// worker: what is to wait for a neighbour is in its queue before that is let go. Not once
-    /// more while it does that.
+    /// worker: what is to wait for a neighbour is in its queue before that is let go. All else
+    /// is set aside until then: a question may tell where another neighbour is, for which the
+    /// same is due.
     pub(super) fn catch_up(&mut self) {
-        if std::mem::replace(&mut self.catches_up, true) {
-            return;
-        }
         let (urgency, batch) = BATCHES[1];
         for at in 0..self.crew.workers.len() {
             for _ in 0..batch {
+                if self.set_aside.room == 0 {
+                    return;
+                }
                 let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
-                self.take_punt(at, punt);
+                match Class::of(punt.cause) {
+                    Some(Class::Resolve | Class::OwnResolve) => self.resolve(at, punt.packet),
+                    _ => {
+                        self.set_aside.room -= 1;
+                        self.set_aside.punts.push_back((at, punt));
+                    }
+                }
             }
         }
-        self.catches_up = false;
     }
 
     /// Sets the budgets: those that are not named are the usual ones.

@@ -1,9 +1,10 @@
 //! Packets that wait for a neighbour leave before those of their flow that come later. Workers
 //! and control thread take turns as the story says, so that it comes out the same every time.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use stoa_forwarder::control::{Forwarder, Plane};
+use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
 
@@ -21,7 +22,10 @@ impl ByHand {
             locked(&wires).insert(name.to_owned(), Wire::new(workers, workers));
         }
         let mut forwarder = Forwarder::by_hand(LIMITS, wire::opener(&wires));
-        let world = World::new().port("west", 1).port("east", 2).host("west", 1).workers(workers);
+        let world = World::new().port("west", 1).port("east", 2).host("west", 1);
+        let mut world = world.workers(workers);
+        let much = Limit { rate: 100_000, burst: 10_000, total: 100_000 };
+        world.0.punts.insert(Class::Resolve, much);
         forwarder.apply(world.0).expect("the state is possible");
         let mut made = Self { forwarder, wires };
         for _ in 0..10 {
@@ -99,4 +103,36 @@ fn what_waited_leaves_before_what_comes_later() {
 fn what_waited_leaves_by_the_worker_that_it_came_from() {
     leaves_in_order(false, 2, 1);
     leaves_in_order(true, 2, 1);
+}
+
+#[test]
+fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
+    let mut lab = ByHand::new(1);
+    let [known, speaks, silent] = [2, 33, 44].map(|n| Ipv4Addr::from([10, 0, 2, n]));
+    assert_eq!(known, host4(2));
+    let packet = |to: Ipv4Addr, n: u8| packet_from(1, &udp(host4(1), to, &[n]));
+    lab.put("west", 0, &[packet(known, 1), packet(speaks, 2)]);
+    lab.plane().step();
+    lab.plane().attend();
+    lab.plane().step();
+    // A question of one neighbour, and after more than the control thread takes in at a time a packet for it.
+    lab.put("east", 0, &[arp_request(host_mac(33), speaks, our4(2))]);
+    lab.plane().step();
+    for _ in 0..3 {
+        lab.put("west", 0, &vec![packet(silent, 9); 100]);
+        lab.plane().step();
+    }
+    lab.put("west", 0, &[packet(speaks, 3)]);
+    lab.plane().step();
+    // The answer of the other lets all in that is before it.
+    lab.put("east", 0, &[arp_reply(host_mac(2), (our_mac(2), our4(2)), known)]);
+    lab.plane().step();
+    assert_eq!(lab.left(), []);
+    lab.plane().attend();
+    lab.put("west", 0, &[packet(speaks, 4)]);
+    for _ in 0..3 {
+        lab.plane().step();
+        lab.plane().attend();
+    }
+    assert_eq!(lab.left(), [1, 2, 3, 4]);
 }
