@@ -4,6 +4,7 @@
 //! Nodes run in list order (lowest first), so a list in the order of a packet's
 //! way gathers the fullest vectors; `port-output` is the last.
 
+use crate::clock;
 use crate::counters::{NodeCounters, WorkerCounters};
 use crate::drops::{self, Reason};
 use crate::node::{Context, EMIT, Next, Node, NodeSpec, Punts};
@@ -14,7 +15,6 @@ use crate::quiescence::Reader;
 use crate::sight::Sight;
 use crate::sight::trace::Event;
 use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
-use crate::{VECTOR, clock};
 
 /// The name of the last node: the engine's own, which transmits.
 pub const OUTPUT: &str = "port-output";
@@ -302,7 +302,7 @@ impl Graph {
             let next = vector.next[lane];
             let lanes = left.take_equal(&vector.next, next);
             match self.slots[from].edges.get(next as usize) {
-                Some(node) => self.move_lanes(*node, &mut vector, &lanes, walk),
+                Some(node) => self.move_lanes(*node, &mut vector, lanes, walk),
                 None if next == TAKEN => walk.counters.ledger.consumed.add(lanes.count() as u64),
                 None if next == HANDED => {}
                 None => lanes
@@ -314,43 +314,25 @@ impl Graph {
         self.spare.push(vector);
     }
 
-    /// Puts lanes before a node: together where a vector has room for all of them.
-    fn move_lanes(&mut self, node: u16, from: &mut Vector, lanes: &Lanes, walk: &mut Walk<'_>) {
+    /// Puts lanes before a node, so many together as the last vector there has room for: each
+    /// is filled before the next begins.
+    fn move_lanes(&mut self, node: u16, from: &mut Vector, lanes: Lanes, walk: &mut Walk<'_>) {
         let queue = match self.slots.get_mut(node as usize) {
             Some(slot) => &mut slot.queue,
             None => &mut self.outgoing,
         };
-        if queue.last().is_none_or(|last| last.room() < lanes.count())
-            && queue.len() < QUEUE
-            && let Some(fresh) = self.spare.pop()
-        {
-            queue.push(fresh);
-        }
-        match queue.last_mut() {
-            Some(last) if last.room() >= lanes.count() => {
-                from.move_lanes(lanes, last);
-                self.pending |= 1 << node;
+        let mut left = lanes;
+        while left.lowest().is_some() {
+            if queue.last().is_none_or(|last| last.room() == 0) {
+                let fresh = if queue.len() < QUEUE { self.spare.pop() } else { None };
+                let Some(fresh) = fresh else { break };
+                queue.push(fresh);
             }
-            _ => lanes.iter().for_each(|lane| self.move_lane(node, from, lane, walk)),
-        }
-    }
-
-    fn move_lane(&mut self, node: u16, from: &mut Vector, lane: usize, walk: &mut Walk<'_>) {
-        let queue = match self.slots.get_mut(node as usize) {
-            Some(slot) => &mut slot.queue,
-            None => &mut self.outgoing,
-        };
-        if queue.last().is_none_or(|last| last.len() == VECTOR) {
-            let fresh = if queue.len() < QUEUE { self.spare.pop() } else { None };
-            match fresh {
-                Some(fresh) => queue.push(fresh),
-                None => return drop_lane(from, lane, drops::GRAPH_FULL, walk),
-            }
-        }
-        if let Some(last) = queue.last_mut() {
-            from.move_lane(lane, last);
+            let Some(last) = queue.last_mut() else { break };
+            from.move_lanes(&left.take_first(last.room()), last);
             self.pending |= 1 << node;
         }
+        left.iter().for_each(|lane| drop_lane(from, lane, drops::GRAPH_FULL, walk));
     }
 }
 

@@ -27,6 +27,13 @@ impl Lanes {
         Some(word * WORD + self.0[word].trailing_zeros() as usize)
     }
 
+    /// The highest lane.
+    #[inline]
+    pub(crate) fn highest(&self) -> Option<usize> {
+        let word = self.0.iter().rposition(|word| *word != 0)?;
+        Some(word * WORD + self.0[word].ilog2() as usize)
+    }
+
     /// How many there are.
     #[inline]
     pub(crate) fn count(&self) -> usize {
@@ -41,6 +48,22 @@ impl Lanes {
             left.0[lane / WORD] &= left.0[lane / WORD] - 1;
             Some(lane)
         })
+    }
+
+    /// Takes the lowest lanes out, at most so many.
+    #[inline]
+    pub(crate) fn take_first(&mut self, most: usize) -> Self {
+        if self.count() <= most {
+            return std::mem::replace(self, Self([0; _]));
+        }
+        let mut taken = Self([0; _]);
+        for lane in self.iter().take(most) {
+            taken.0[lane / WORD] |= 1 << (lane % WORD);
+        }
+        for (left, taken) in self.0.iter_mut().zip(&taken.0) {
+            *left &= !*taken;
+        }
+        taken
     }
 
     /// Takes those lanes out that have `value` in `column`.
@@ -98,10 +121,13 @@ impl Vector {
     /// behind empty, for [`Vector::forget_lanes`].
     ///
     /// # Panics
-    /// When `to` has no room for them: an error of the graph, never of a packet.
+    /// When `to` has no room for them, or one is not in use: an error of the graph, never of a
+    /// packet.
     #[inline]
     pub(crate) fn move_lanes(&mut self, lanes: &Lanes, to: &mut Vector) {
         assert!(lanes.count() <= to.room());
+        // Beyond `len` stand ids of buffers that others own.
+        assert!(lanes.highest().is_none_or(|lane| lane < self.len));
         #[cfg(target_arch = "x86_64")]
         if column::avx512::is_here() {
             return avx512::move_lanes(self, lanes, to);
@@ -167,12 +193,14 @@ mod avx512 {
     #[inline]
     pub(super) fn move_lanes(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
         assert!(is_here() && lanes.count() <= to.room());
-        // SAFETY: the processor has the features, and there is room.
+        assert!(lanes.highest().is_none_or(|lane| lane < from.len));
+        // SAFETY: the processor has the features, there is room, and all lanes are in use.
         unsafe { move_all(from, lanes, to) }
     }
 
     /// # Safety
-    /// `to` has room for the lanes.
+    /// `to` has room for the lanes, and all of them are below `from.len`: what stands beyond are
+    /// ids of buffers that others own, and they would have two owners.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
     unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
         for at in (0..VECTOR).step_by(STEP) {
@@ -249,7 +277,33 @@ mod tests {
         (0..vector.len()).map(row).collect()
     }
 
+    #[test]
+    #[should_panic(expected = "lane < self.len")]
+    fn lanes_that_are_not_in_use_do_not_move() {
+        let mut cache = PoolCache::new(pool());
+        let mut from = filled(&mut cache, &[0; 20]);
+        cache.free_from(&mut from, 10);
+        from.move_lanes(&Lanes::first_of(11), &mut Vector::new(pool()));
+    }
+
     proptest! {
+        #[test]
+        fn the_first_lanes_are_taken_in_order(
+            next in proptest::collection::vec(0..2_u16, VECTOR),
+            most in 0..=VECTOR,
+        ) {
+            let mut cache = PoolCache::new(pool());
+            let mut vector = filled(&mut cache, &next);
+            let mut left = Lanes::first_of(VECTOR).take_equal(&vector.next, 1);
+            let all: Vec<_> = left.iter().collect();
+            prop_assert_eq!(left.highest(), all.last().copied());
+            let taken = left.take_first(most);
+            let middle = most.min(all.len());
+            prop_assert_eq!(taken.iter().collect::<Vec<_>>(), &all[..middle]);
+            prop_assert_eq!(left.iter().collect::<Vec<_>>(), &all[middle..]);
+            cache.free_from(&mut vector, 0);
+        }
+
         #[test]
         fn lanes_of_one_value_move_together(
             next in proptest::collection::vec(0..4_u16, 1..=VECTOR),

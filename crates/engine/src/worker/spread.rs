@@ -106,9 +106,10 @@ impl Spread {
         }
     }
 
-    /// Puts packets that colleagues handed over before their nodes; returns how many.
+    /// Puts packets that colleagues handed over before their nodes, and walks between full
+    /// vectors; returns how many.
     pub(crate) fn take_in(&mut self, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
-        let mut packets = 0;
+        let (mut packets, mut pending) = (0, 0);
         for ring in &mut self.from {
             let Ok(first) = ring.peek() else { continue };
             let node = first.node;
@@ -120,11 +121,17 @@ impl Spread {
                 // A colleague has touched it last.
                 vector.prefetch(vector.len() - 1);
             }
-            packets += vector.len();
+            let taken = vector.len();
+            (packets, pending) = (packets + taken, pending + taken);
+            walk.counters.ledger.handed_in.add(taken as u64);
             walk.sight.entered_all(&vector);
             graph.enqueue(node, vector, walk);
+            // Many colleagues give more than can wait before a node.
+            if pending > VECTOR / 2 {
+                graph.walk(walk);
+                pending = 0;
+            }
         }
-        walk.counters.ledger.handed_in.add(packets as u64);
         packets
     }
 

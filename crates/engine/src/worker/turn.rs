@@ -311,7 +311,7 @@ fn take_injected(
 
 /// Takes in packets from colleagues.
 fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
-    let mut packets = 0;
+    let (mut packets, mut pending) = (0, 0);
     for ring in handed {
         let mut taken = 0;
         while taken < VECTOR
@@ -323,6 +323,12 @@ fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut 
             taken += 1;
         }
         packets += taken;
+        pending += taken;
+        // Many colleagues give more than can wait before a node.
+        if pending > VECTOR / 2 {
+            graph.walk(walk);
+            pending = 0;
+        }
     }
     packets
 }

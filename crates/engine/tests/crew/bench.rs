@@ -47,10 +47,40 @@ impl Node for Pass {
     }
 }
 
+/// Makes 512 numbered packets, of 256 each 150 for the output and 106 for `last`, and drops what came.
+pub struct Mixed;
+
+impl Node for Mixed {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        for n in 0..512_u16 {
+            let mut packet = cx.packet().expect("there are buffers");
+            let [high, low] = n.to_be_bytes();
+            let what = if low < 150 { b'o' } else { b'n' };
+            assert!(packet.set_bytes(&[what, 0, high, low]));
+            assert!(cx.emit(0, packet).is_ok());
+        }
+        for lane in 0..vector.len() {
+            vector.drop_lane(lane, REFUSED);
+        }
+        Next::Lanes
+    }
+}
+
+/// Sends what `Mixed` makes on, each to its place.
+pub fn make_sort(_: &(), _: usize) -> Box<dyn Node> {
+    Box::new(Sort)
+}
+
 /// Makes numbered packets for its edges in turn, and drops what came.
-struct Spout {
+pub struct Spout {
     packets: u16,
     edges: u16,
+}
+
+impl Spout {
+    pub fn new(packets: u16, edges: u16) -> Self {
+        Self { packets, edges }
+    }
 }
 
 impl Node for Spout {
@@ -233,6 +263,14 @@ pub fn add_rx(bench: &mut Bench, what: u8, ports: u8, end: u16) {
     let queue = Box::new(Rx { what, ports, next: 0, end });
     let input = nodes().len() as u16 + 1;
     bench.tell(0, Command::AddRx { interface: 50, input, node: 0, queue, spread: None });
+}
+
+/// A queue whose packets are all of one flow, which belongs to worker 0.
+pub fn add_rx_of_one_flow(bench: &mut Bench, worker: usize, end: u16) {
+    let queue = Box::new(Rx { what: b'o', ports: 1, next: 0, end });
+    let (input, interface) = (nodes().len() as u16 + 1, 50 + worker as u32);
+    let spread: stoa_engine::worker::FlowOf = |_| Some(0);
+    bench.tell(worker, Command::AddRx { interface, input, node: 0, queue, spread: Some(spread) });
 }
 
 pub fn number(frame: &[u8]) -> u16 {

@@ -11,7 +11,7 @@ use bench::*;
 use stoa_engine::drops::{GRAPH_FULL, HANDOFF_FULL, TX_NO_PORT};
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::{Command, Plan, Polling, SpawnError};
-use stoa_engine::{NodeSpec, Pool, Urgency};
+use stoa_engine::{Node, NodeSpec, Pool, Urgency};
 
 #[test]
 fn every_lane_goes_where_it_says() {
@@ -98,6 +98,55 @@ fn a_graph_that_overflows_says_so() {
     bench.wait("overflow", |bench| bench.dropped(0, GRAPH_FULL) == 6 * 512 - 8 * 256);
     let numbers = receive(&sent, 8 * 256);
     assert!(numbers.chunks(512).all(|chunk| chunk.is_sorted()));
+    bench.close();
+}
+
+#[test]
+fn a_vector_is_filled_before_the_next_begins() {
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    let mixed = |_: &(), _| Box::new(Mixed) as Box<dyn Node>;
+    let nodes = [
+        spec("fan", &["mixed-1", "mixed-2", "mixed-3"], |_, _| Box::new(Spout::new(3, 3))),
+        spec("mixed-1", &["sort"], mixed),
+        spec("mixed-2", &["sort"], mixed),
+        spec("mixed-3", &["sort"], mixed),
+        spec("sort", &["port-output", "last"], make_sort),
+        spec("last", OUT, |_, _| Box::new(Pass)),
+    ];
+    let plan = Plan { count: 1, by_hand: true, ..Plan::default() };
+    let mut bench = Bench { crew: start(&plan, &nodes, pool).unwrap(), pool };
+    let sent = bench.port(0, 0);
+    bench.inject(0, "sort", &[0; 4]);
+    bench.crew.workers[0].step();
+    // Six vectors: 6 * 150 for the output in four, and the rest, which comes by another node, in three.
+    assert_eq!(bench.dropped(0, GRAPH_FULL), 0);
+    assert_eq!(sent.try_iter().count(), 3 * 512);
+    bench.close();
+}
+
+#[test]
+fn what_many_colleagues_hand_over_finds_room() {
+    let mut bench = Bench::by_hand(10, 8192);
+    let sent = bench.port(0, 0);
+    for worker in 1..10 {
+        add_rx_of_one_flow(&mut bench, worker, 256);
+    }
+    // More than can wait before one node.
+    bench.crew.workers[0].step();
+    assert_eq!(bench.dropped(0, GRAPH_FULL), 0);
+    assert_eq!(sent.try_iter().count(), 9 * 256);
+    // The same by the way of those who have no transmit queue.
+    for worker in 1..10 {
+        bench.tell(worker, Command::Map { interface: 0, base: 0 });
+        bench.tell(worker, Command::TxVia { base: 0, worker: 0 });
+        for _ in 0..256 {
+            bench.inject(worker, "sort", &[b'o', 0, 0, 0]);
+        }
+        bench.crew.workers[worker].step();
+    }
+    bench.crew.workers[0].step();
+    assert_eq!(bench.dropped(0, GRAPH_FULL), 0);
+    assert_eq!(sent.try_iter().count(), 9 * 256);
     bench.close();
 }
 
