@@ -1,5 +1,4 @@
-//! The neighbour cache as a pure state machine: it is told what happened and
-//! says what to do. The [`crate::control`] thread does it.
+//! The neighbour cache as a pure state machine: it says what the [`crate::control`] thread does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -76,8 +75,7 @@ impl Cache {
         &self.census
     }
 
-    /// Neighbours that made room for a new one since the start: because too many were unresolved,
-    /// and because there were too many.
+    /// Neighbours that made room for a new one: too many were unresolved, or there were too many.
     pub fn pushed_out(&self) -> (u64, u64) {
         self.pushed_out
     }
@@ -139,8 +137,7 @@ impl Cache {
         Place::Of(victim)
     }
 
-    /// The neighbour of an interface and family that nobody has used for longest. Looks
-    /// at a bounded number.
+    /// The neighbour of an interface and family that nobody used for longest, of a bounded number.
     fn idle(&self, side: Side) -> Option<Key> {
         const LOOKED_AT: usize = 1024;
         let may_go = |(key, entry): &(&Key, &Entry)| {
