@@ -3,13 +3,17 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A running testpmd, ended with the test.
+/// A testpmd never rests: several at once would take the processors from each other and from us.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A running testpmd, the only one of this process, ended with the test.
 pub struct Testpmd {
     child: Child,
     said: Arc<Mutex<String>>,
     _folder: tempfile::TempDir,
+    _one: MutexGuard<'static, ()>,
 }
 
 impl Testpmd {
@@ -21,6 +25,8 @@ impl Testpmd {
             eprintln!("skipped: needs root and dpdk-testpmd (Debian package dpdk)");
             return None;
         }
+        // A test that failed has ended its testpmd, too.
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = tempfile::tempdir().unwrap();
         let [rx_queues, tx_queues] = queues;
         let device = format!("net_memif0,role={role},id=7,socket={socket},socket-abstract=no");
@@ -51,7 +57,7 @@ impl Testpmd {
         let said = Arc::new(Mutex::new(String::new()));
         listen(child.stdout.take().unwrap(), said.clone());
         listen(child.stderr.take().unwrap(), said.clone());
-        Some(Self { child, said, _folder: folder })
+        Some(Self { child, said, _folder: folder, _one: one })
     }
 
     /// How it ended; `None`: it runs.
