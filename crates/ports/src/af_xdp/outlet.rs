@@ -2,7 +2,16 @@
 //!
 //! Either half may call the kernel: the sending one for its burst, the receiving one for what
 //! was left. One at a time does, and that one sees which frames the device has refused.
+//!
+//! No frame may lie in the ring while both believe that the other one will call. A sender that
+//! finds the claim taken says that frames wait and asks for the claim once more
+//! ([`Outlet::leave`]). The two words are written by exchanges only, each of which sees what
+//! the one before it saw: either the sender gets the claim now, or who lets go of it afterwards
+//! sees that frames wait, and a sender's word is not wiped out without its frames being seen.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use stoa_engine::Refused;
@@ -50,13 +59,24 @@ impl Outlet {
     /// Whether the caller may call the kernel now, until it calls [`Self::release`].
     #[inline]
     pub fn claim(&self) -> bool {
-        !self.is_claimed.swap(true, Ordering::Acquire)
+        // In vain, too, it tells who has the claim what was done before.
+        !self.is_claimed.swap(true, Ordering::AcqRel)
     }
 
-    /// The other half may call the kernel again.
+    /// The other half may call the kernel again. What it said before it asked for the claim in
+    /// vain is seen from now on.
     #[inline]
     pub fn release(&self) {
-        self.is_claimed.store(false, Ordering::Release);
+        self.is_claimed.swap(false, Ordering::AcqRel);
+    }
+
+    /// As sender without the claim, when all is given: says that frames wait. Whether the claim
+    /// was free by now: then the caller has it, and is to call the kernel itself. Else who has it
+    /// sees the frames, or sees when it has let go that they wait.
+    #[inline]
+    pub fn leave(&self) -> bool {
+        self.set_stuck(true);
+        self.claim()
     }
 
     /// Whether frames wait that somebody has to call the kernel for.
@@ -65,10 +85,11 @@ impl Outlet {
         self.is_stuck.load(Ordering::Acquire)
     }
 
-    /// Says so. Who has the claim says no before it looks for frames, never afterwards.
+    /// Says so. Who has the claim says no before it looks for frames, never afterwards; it then
+    /// sees the frames of a yes that it wipes out.
     #[inline]
     pub fn set_stuck(&self, is_stuck: bool) {
-        self.is_stuck.store(is_stuck, Ordering::Release);
+        self.is_stuck.swap(is_stuck, Ordering::AcqRel);
     }
 
     /// Entries that the kernel did not take yet.
@@ -158,7 +179,7 @@ impl Outlet {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -224,5 +245,91 @@ mod tests {
         assert!(outlet.claim() && !outlet.claim());
         outlet.release();
         assert!(outlet.claim());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    const FRAME: Frame = Frame { bytes: 60, pieces: 1, lane: 0 };
+
+    /// `Socket::push` with a kernel that takes all that it is called for.
+    fn push(outlet: &Outlet) {
+        outlet.set_stuck(false);
+        if outlet.waiting() > 0 {
+            assert!(outlet.saw(outlet.given.load(Ordering::Acquire)));
+        }
+    }
+
+    /// `Sender::transmit` with a burst of one frame.
+    fn send(outlet: &Outlet) {
+        let may_call = outlet.claim();
+        outlet.write(0, FRAME);
+        outlet.give(1);
+        if may_call || outlet.leave() {
+            push(outlet);
+            outlet.release();
+        }
+    }
+
+    /// `Receiver::receive` that finds nothing, and `doze`. Whether it looks again soon.
+    fn receive_and_doze(outlet: &Outlet) -> bool {
+        if outlet.is_stuck() && outlet.claim() {
+            push(outlet);
+            outlet.release();
+        }
+        outlet.is_stuck()
+    }
+
+    /// Frames of an earlier burst wait; the sender brings more while the receiver calls the
+    /// kernel for them and goes to sleep. Whatever waits then, one of them knows.
+    #[test]
+    fn no_frame_waits_unknown() {
+        loom::model(|| {
+            let outlet = Arc::new(Outlet::new(4));
+            outlet.write(0, FRAME);
+            outlet.give(1);
+            outlet.set_stuck(true);
+            let theirs = outlet.clone();
+            let sender = loom::thread::spawn(move || send(&theirs));
+            let looks_again = receive_and_doze(&outlet);
+            sender.join().unwrap();
+            assert!(looks_again || outlet.waiting() == 0, "a burst was forgotten");
+        });
+    }
+
+    /// Each refused frame is told once, whichever half hears of it, and the books are of one hand
+    /// at a time.
+    #[test]
+    fn the_books_have_one_hand_at_a_time() {
+        loom::model(|| {
+            let outlet = Arc::new(Outlet::new(4));
+            outlet.write(0, FRAME);
+            outlet.give(1);
+            outlet.set_stuck(true);
+            let theirs = outlet.clone();
+            let receiver = loom::thread::spawn(move || {
+                if theirs.claim() {
+                    if theirs.waiting() > 0 {
+                        let (_, frame) = theirs.refuse(0);
+                        theirs.owe(frame);
+                    }
+                    theirs.release();
+                }
+            });
+            let mut told = Refused::default();
+            if outlet.claim() {
+                if outlet.waiting() > 0 {
+                    let (_, frame) = outlet.refuse(0);
+                    told += Refused { packets: 1, bytes: frame.bytes.into() };
+                }
+                outlet.release();
+            }
+            receiver.join().unwrap();
+            told += outlet.owed();
+            assert_eq!((told, outlet.waiting()), (Refused { packets: 1, bytes: 60 }, 0));
+        });
     }
 }

@@ -105,8 +105,8 @@ impl Sender {
 impl TxQueue for Sender {
     fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
         self.reclaim();
-        // Without it, the receiving half calls the kernel just now, and will do so for us.
-        let may_call = self.socket.outlet.claim();
+        // Without it, the receiving half calls the kernel just now.
+        let mut may_call = self.socket.outlet.claim();
         if may_call {
             self.socket.look();
         }
@@ -132,9 +132,9 @@ impl TxQueue for Sender {
             self.tx.offer(placed);
             self.socket.outlet.give(placed);
         }
-        if !may_call {
-            self.socket.outlet.set_stuck(true);
-        } else {
+        // The receiving half may be done meanwhile, and about to sleep.
+        may_call = may_call || self.socket.outlet.leave();
+        if may_call {
             if self.socket.outlet.waiting() > 0 {
                 self.push(vector, first);
             }
