@@ -11,6 +11,7 @@ use stoa_wire::ethernet::Mac;
 use super::limits::{Full, Limits};
 use super::plane::{Plane, StartError};
 use super::ports::Open;
+use super::reopen::Reopened;
 use super::routes::{broadcasts, directed_broadcasts};
 use super::vrfs::Slot;
 use super::wanted::{Interface, Prefix, Route, Wanted, Workers};
@@ -178,8 +179,8 @@ impl Plane {
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let mirrors = self.open_mirrors(wanted)?;
-        let (changed, reasons) = self.open_changed(wanted);
-        self.open_added(wanted, reasons, &mut applied)?;
+        let (mut changed, reasons) = self.open_changed(wanted);
+        self.open_added(wanted, (&mut changed, reasons), &mut applied)?;
         self.replace_changed(wanted, changed, &mut applied)?;
         self.set_budgets(&wanted.punts);
         self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);
@@ -204,14 +205,15 @@ impl Plane {
     }
 
     /// Opens ports whose names are new: when one fails, or there are `reasons` already, nothing
-    /// was touched.
+    /// was touched. Those that others have to make room for are left to be opened with the
+    /// `changed` ones.
     fn open_added(
         &mut self,
         wanted: &Wanted,
-        mut reasons: Vec<v1::Reason>,
+        (changed, mut reasons): (&mut Reopened, Vec<v1::Reason>),
         applied: &mut v1::Applied,
     ) -> Result<(), Refused> {
-        let mut opened = Vec::new();
+        let (mut opened, mut places) = (Vec::new(), Vec::new());
         for (name, config) in &wanted.ports {
             if self.ports.contains_key(name) {
                 continue;
@@ -222,19 +224,26 @@ impl Plane {
                 Some(index) => index,
                 None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
             };
-            match self.open_port(config, (name, index)) {
-                Ok(state) if here.is_some() => opened.push((name.clone(), state)),
-                Ok(state) => {
-                    // The place is taken now, so that the next port gets another.
-                    opened.push((name.clone(), state));
-                    self.reserve(index, name);
+            if self.needs_room(wanted, config) {
+                changed.push((name.clone(), None));
+            } else {
+                match self.open_port(config, (name, index)) {
+                    Ok(state) => opened.push((name.clone(), state)),
+                    Err(error) => {
+                        reasons.extend(Refused::port(name, &error).reasons);
+                        continue;
+                    }
                 }
-                Err(error) => reasons.extend(Refused::port(name, &error).reasons),
+            }
+            if here.is_none() {
+                // The place is taken now, so that the next port gets another.
+                self.reserve(index, name);
+                places.push(index);
             }
         }
         if !reasons.is_empty() {
-            for (_, state) in opened {
-                self.unreserve(state.interface);
+            for index in places {
+                self.unreserve(index);
             }
             return Err(Refused { reasons, is_full: false });
         }

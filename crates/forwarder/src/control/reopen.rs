@@ -1,5 +1,8 @@
 //! Ports whose settings change: the new one is opened first where both can stand side by side, so
-//! that a change that is refused has touched nothing.
+//! that a change that is refused has touched nothing. Where not, all that stand in the way of
+//! others are closed before any of those is opened: so two ports may change places.
+
+use std::collections::BTreeSet;
 
 use stoa_api::v1;
 use stoa_ports::{OpenError, PortConfig};
@@ -8,7 +11,7 @@ use super::apply::Refused;
 use super::plane::{Plane, PortState};
 use super::wanted::Wanted;
 
-/// Ports of the new settings by name; `None`: one that the old port has to make room for.
+/// Ports of the new settings by name; `None`: one that others have to make room for.
 pub(super) type Reopened = Vec<(String, Option<PortState>)>;
 
 impl Plane {
@@ -17,10 +20,11 @@ impl Plane {
     pub(super) fn open_changed(&self, wanted: &Wanted) -> (Reopened, Vec<v1::Reason>) {
         let (mut opened, mut reasons) = (Reopened::new(), Vec::new());
         for (name, config) in &wanted.ports {
-            let turned = self.spread.contains(name) != wanted.spread.contains(name);
-            let changed = |state: &&PortState| turned || state.config != *config;
-            let Some(old) = self.ports.get(name).filter(changed) else { continue };
-            if config.excludes(&old.config) {
+            let Some(old) = self.ports.get(name).filter(|old| !stays(self, wanted, name, old))
+            else {
+                continue;
+            };
+            if self.needs_room(wanted, config) {
                 opened.push((name.clone(), None));
                 continue;
             }
@@ -34,53 +38,82 @@ impl Plane {
         (opened, reasons)
     }
 
-    /// Puts the new ports in the places of the old ones. Where one cannot be opened after all,
-    /// the old one comes back.
+    /// Whether a port with these settings can only be opened when some are closed that will be.
+    pub(super) fn needs_room(&self, wanted: &Wanted, config: &PortConfig) -> bool {
+        let mut all = self.ports.iter();
+        all.any(|(name, old)| config.excludes(&old.config) && !stays(self, wanted, name, old))
+    }
+
+    /// Puts the new ports in the places of the old ones. When one cannot be opened after all, it
+    /// stops there, and the way back to the former state opens what was closed.
     pub(super) fn replace_changed(
         &mut self,
         wanted: &Wanted,
-        mut opened: Reopened,
+        opened: Reopened,
         applied: &mut v1::Applied,
     ) -> Result<(), Refused> {
-        // Those first that can fail: the others are not touched then.
-        opened.sort_by_key(|(_, state)| state.is_some());
-        for (name, state) in opened {
-            let Some(config) = wanted.ports.get(&name) else { continue };
-            let state = match state {
-                Some(state) => {
-                    self.close_port(&name);
-                    state
+        let late: BTreeSet<_> = opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
+        let late: Vec<(String, &PortConfig)> = late
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), wanted.ports.get(name)?)))
+            .collect();
+        let mut beside: Vec<_> =
+            opened.into_iter().filter_map(|(name, state)| Some((name, state?))).collect();
+        let in_the_way = |old: &PortState| late.iter().any(|(_, new)| new.excludes(&old.config));
+        // Those last that nobody waits for: they are not touched when one fails.
+        let is_first = |(name, _): &(String, _)| self.ports.get(name).is_some_and(in_the_way);
+        let last = beside.extract_if(.., |it| !is_first(it)).collect::<Vec<_>>();
+        let leaves = |(name, old): &(&String, &PortState)| {
+            !wanted.ports.contains_key(*name) && in_the_way(old)
+        };
+        let leaving: Vec<_> =
+            self.ports.iter().filter(leaves).map(|(name, _)| name.clone()).collect();
+        for (name, state) in beside {
+            self.put(wanted, name, state, applied);
+        }
+        let places: Vec<_> = late.iter().map(|(name, _)| self.index_of(name)).collect();
+        for name in leaving.iter().chain(late.iter().map(|(name, _)| name)) {
+            if self.ports.contains_key(name) {
+                self.close_port(name);
+                applied.ports_closed += 1;
+            }
+        }
+        for ((name, config), index) in late.iter().zip(&places) {
+            let Some(index) = *index else { continue };
+            match self.open_port(config, (name, index)) {
+                Ok(state) => self.put(wanted, name.clone(), state, applied),
+                Err(error) => {
+                    // Places of ports that are new.
+                    let unopened = late.iter().zip(&places).skip_while(|it| it.0.0 != *name);
+                    unopened.filter_map(|it| *it.1).for_each(|index| self.unreserve(index));
+                    return Err(Refused::port(name, &error));
                 }
-                None => self.reopen(&name, config)?,
-            };
-            self.ports.insert(name.clone(), state);
-            match wanted.spread.contains(&name) {
-                true => self.spread.insert(name),
-                false => self.spread.remove(&name),
-            };
-            applied.ports_closed += 1;
-            applied.ports_opened += 1;
+            }
+        }
+        for (name, state) in last {
+            self.put(wanted, name, state, applied);
         }
         self.spread.clone_from(&wanted.spread);
         Ok(())
     }
 
-    /// Closes a port and opens it with other settings, or with the old ones again.
-    fn reopen(&mut self, name: &str, config: &PortConfig) -> Result<PortState, Refused> {
-        let former = self.ports.get(name).map(|old| (old.config.clone(), old.interface));
-        let (old, index) = former.ok_or_else(|| Refused { reasons: Vec::new(), is_full: false })?;
-        self.close_port(name);
-        self.open_port(config, (name, index)).map_err(|error| {
-            match self.open_port(&old, (name, index)) {
-                Ok(state) => {
-                    self.ports.insert(name.to_owned(), state);
-                    // Its queues come at once.
-                    self.service_ports();
-                }
-                // The way back tries again, and waits for it.
-                Err(again) => tracing::error!(port = name, %again, "the port did not come back"),
-            }
-            Refused::port(name, &error)
-        })
+    /// Puts an open port in its place; one that is there is closed.
+    fn put(&mut self, wanted: &Wanted, name: String, state: PortState, applied: &mut v1::Applied) {
+        if self.ports.contains_key(&name) {
+            self.close_port(&name);
+            applied.ports_closed += 1;
+        }
+        self.ports.insert(name.clone(), state);
+        applied.ports_opened += 1;
+        match wanted.spread.contains(&name) {
+            true => self.spread.insert(name),
+            false => self.spread.remove(&name),
+        };
     }
+}
+
+/// Whether a port goes on as it is.
+fn stays(plane: &Plane, wanted: &Wanted, name: &str, old: &PortState) -> bool {
+    wanted.ports.get(name) == Some(&old.config)
+        && plane.spread.contains(name) == wanted.spread.contains(name)
 }

@@ -111,6 +111,79 @@ fn a_port_that_has_its_device_alone_comes_back_at_once() {
     assert_eq!(came_up(&lab, wires), [5, 1, 1]);
 }
 
+/// Three ports, each of which has its device for itself.
+fn held(devices: [(&str, u8, &str); 3]) -> World {
+    let mut world = World::three_ports();
+    for (name, n, device) in devices {
+        world.0.ports.insert(name.to_owned(), wire::holding(name, device, our_mac(n)));
+    }
+    world
+}
+
+#[test]
+fn ports_take_the_devices_of_others() {
+    let of = |west, east, north| held([("west", 1, west), ("east", 2, east), ("north", 3, north)]);
+    let mut lab = Lab::new(&of("one", "two", "three"));
+    assert_flows(&mut lab);
+    // One goes on to a free device, another takes its place: in both orders of their names. Then
+    // two change places, and three do so in a circle. Each comes up once more with each change.
+    for (west, east, north, changed) in [
+        ("one", "four", "two", 2),
+        ("three", "one", "two", 2),
+        ("one", "three", "two", 2),
+        ("two", "one", "three", 3),
+    ] {
+        let applied = lab.apply(&of(west, east, north)).unwrap();
+        assert_eq!((applied.ports_opened, applied.ports_closed), (changed, changed));
+        assert_flows(&mut lab);
+    }
+    assert_eq!(came_up(&lab, ["west", "east", "north"]), [4, 5, 3]);
+}
+
+#[test]
+fn a_port_of_another_name_takes_a_device() {
+    let all = held([("west", 1, "one"), ("east", 2, "two"), ("north", 3, "three")]);
+    let mut lab = Lab::new(&all);
+    let mut renamed = all.clone();
+    renamed.0.ports.remove("north");
+    renamed.0.interfaces.remove("north");
+    renamed = renamed.port("south", 4);
+    renamed.0.ports.insert("south".to_owned(), wire::holding("north", "three", our_mac(4)));
+    let applied = lab.apply(&renamed).unwrap();
+    assert_eq!((applied.ports_opened, applied.ports_closed), (1, 1));
+    assert_eq!(names(&mut lab), ["east", "south", "west"]);
+    assert_flows(&mut lab);
+    lab.apply(&all).unwrap();
+    assert_eq!(names(&mut lab), ["east", "north", "west"]);
+    assert_flows(&mut lab);
+}
+
+#[test]
+fn a_swap_that_fails_leaves_all_as_it_was() {
+    let all = held([("west", 1, "one"), ("east", 2, "two"), ("north", 3, "three")]);
+    let mut lab = Lab::new(&all);
+    let mut swapped = held([("west", 1, "two"), ("east", 2, "one"), ("north", 3, "three")]);
+    // One of the two fails when the other one is open already, and a new port stands behind them.
+    swapped.0.ports.insert("west".to_owned(), wire::holding("ghost", "two", our_mac(1)));
+    swapped = swapped.port("south", 4);
+    lab.add_wire("south", Wire::new(1, 1));
+    swapped.0.ports.insert("south".to_owned(), wire::holding("south", "two", our_mac(4)));
+    for _ in 0..3 {
+        let refused = lab.apply(&swapped).unwrap_err();
+        assert!(!refused.reasons.is_empty(), "{refused:?}");
+        assert_eq!(names(&mut lab), ["east", "north", "west"]);
+        assert_flows(&mut lab);
+        assert_eq!(came_up(&lab, ["north"]), [1], "it was not in the way");
+    }
+    // A device of a port that stays is refused before anything is touched.
+    let before = came_up(&lab, ["west", "east", "north"]);
+    let refused =
+        lab.apply(&held([("west", 1, "three"), ("east", 2, "one"), ("north", 3, "three")]));
+    assert_eq!(refused.unwrap_err().reasons[0].place, "port \"west\"");
+    assert_eq!(came_up(&lab, ["west", "east", "north"]), before);
+    assert_flows(&mut lab);
+}
+
 #[test]
 fn a_port_is_replaced() {
     let mut lab = Lab::new(&World::three_ports());

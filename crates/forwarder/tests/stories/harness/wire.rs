@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use stoa_engine::pool::{FRAME_MAX, HEADROOM};
@@ -95,22 +96,30 @@ pub fn config(name: &str, mac: [u8; 6]) -> PortConfig {
 
 /// The same for a wire that one port has at a time.
 pub fn alone(name: &str, mac: [u8; 6]) -> PortConfig {
+    holding(name, "alone", mac)
+}
+
+/// The same for a port that has `device` for itself.
+pub fn holding(name: &str, device: &str, mac: [u8; 6]) -> PortConfig {
     PortConfig::Pcap(PcapConfig {
         input: Some(name.into()),
-        output: Some("alone".into()),
+        output: Some(device.into()),
         mac: Some(mac),
         ..PcapConfig::default()
     })
 }
 
 /// Opens wires; one that is not there is a bad port, or one that may still come when its name
-/// begins with `late`.
+/// begins with `late`. What a port holds for itself no other one can open meanwhile.
 pub fn opener(wires: &Wires) -> Open {
     let wires = wires.clone();
+    let devices = Mutex::new(BTreeMap::<PathBuf, Weak<()>>::new());
     Arc::new(move |config: &PortConfig, _: &'static Pool| {
         let refused = |reason: &str| OpenError::Config { field: "wire", reason: reason.to_owned() };
+        let mut device = None;
         let (name, mac) = match config {
-            PortConfig::Pcap(PcapConfig { input: Some(name), mac, .. }) => {
+            PortConfig::Pcap(PcapConfig { input: Some(name), output, mac, .. }) => {
+                device = output.clone();
                 (name.to_string_lossy().into_owned(), mac)
             }
             PortConfig::Mirror(config) => (config.device.clone(), &None),
@@ -124,7 +133,16 @@ pub fn opener(wires: &Wires) -> Open {
             _ => refused("no such wire"),
         };
         let wire = wire.ok_or_else(missing)?;
-        Ok(Box::new(WirePort { wire, mac: mac.unwrap_or_default(), told: false }) as Box<dyn Port>)
+        let held = Arc::new(());
+        if let Some(device) = device {
+            let mut devices = locked(&devices);
+            if devices.get(&device).is_some_and(|held| held.strong_count() > 0) {
+                return Err(OpenError::Busy { what: device.display().to_string() });
+            }
+            devices.insert(device, Arc::downgrade(&held));
+        }
+        let mac = mac.unwrap_or_default();
+        Ok(Box::new(WirePort { wire, mac, told: false, _held: held }) as Box<dyn Port>)
     })
 }
 
@@ -132,6 +150,8 @@ struct WirePort {
     wire: Arc<Wire>,
     mac: [u8; 6],
     told: bool,
+    /// What it has for itself.
+    _held: Arc<()>,
 }
 
 impl Port for WirePort {
