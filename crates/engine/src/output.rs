@@ -2,6 +2,7 @@
 //! gives the lanes to the port's transmit queue, or to the worker that owns it.
 
 use crate::INTERFACES;
+use crate::counters::WorkerCounters;
 use crate::drops::{self, Reason};
 use crate::graph::Walk;
 use crate::pool::Pool;
@@ -31,6 +32,8 @@ pub struct Output {
     base: Box<[u32]>,
     /// By the port's interface.
     slots: Vec<TxSlot>,
+    /// Ports with a queue of our own, by their interfaces.
+    own: Vec<u32>,
     /// Rings to the other workers, by worker; the own place is empty.
     pub(crate) handoff: Vec<Option<rtrb::Producer<Inject>>>,
     /// Workers that got packets in this walk, one bit each: their bells must ring.
@@ -45,6 +48,7 @@ impl Output {
         Self {
             base: vec![NO_INTERFACE; INTERFACES].into_boxed_slice(),
             slots: (0..INTERFACES).map(|_| TxSlot::Closed).collect(),
+            own: Vec::new(),
             handoff: Vec::new(),
             handed: 0,
             node,
@@ -59,11 +63,28 @@ impl Output {
         }
     }
 
-    /// Replaces the way to a port and returns the old one.
-    pub fn set(&mut self, base: u32, slot: TxSlot) -> TxSlot {
-        match self.slots.get_mut(base as usize) {
-            Some(old) => std::mem::replace(old, slot),
-            None => slot,
+    /// Replaces the way to a port, and books what the old one has not told yet.
+    pub fn set(&mut self, base: u32, slot: TxSlot, counters: &WorkerCounters) {
+        let Some(place) = self.slots.get_mut(base as usize) else { return };
+        self.own.retain(|own| *own != base);
+        if matches!(slot, TxSlot::Own(..)) {
+            self.own.push(base);
+        }
+        if let TxSlot::Own(mut queue, mut owed) = std::mem::replace(place, slot) {
+            let mut left = queue.close();
+            owed += queue.refused();
+            correct(base, &mut owed, drops::TX_REFUSED, counters);
+            correct(base, &mut left, drops::TX_NO_PORT, counters);
+        }
+    }
+
+    /// Books what devices refused when no burst came afterwards that could tell.
+    pub(crate) fn settle(&mut self, counters: &WorkerCounters) {
+        for base in &self.own {
+            if let Some(TxSlot::Own(queue, owed)) = self.slots.get_mut(*base as usize) {
+                *owed += queue.refused();
+                correct(*base, owed, drops::TX_REFUSED, counters);
+            }
         }
     }
 
@@ -169,10 +190,24 @@ fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: 
     }
 }
 
+/// Books as dropped what was booked as sent through a port. Of which of its interfaces is not
+/// known any more: the port's own alone is corrected.
+fn correct(base: u32, owed: &mut Refused, reason: Reason, counters: &WorkerCounters) {
+    let Some(port) = counters.interfaces.get(base as usize) else { return };
+    let lost = owed.settle(port.tx_packets.get(), port.tx_bytes.get());
+    if lost == Refused::default() {
+        return;
+    }
+    port.tx_packets.set(port.tx_packets.get() - lost.packets);
+    port.tx_bytes.set(port.tx_bytes.get() - lost.bytes);
+    port.tx_drops.add(lost.packets);
+    counters.ledger.sent.set(counters.ledger.sent.get().saturating_sub(lost.packets));
+    counters.drops[reason.0 as usize].add(lost.packets);
+}
+
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
-    use crate::counters::WorkerCounters;
     use crate::node::Punts;
     use crate::pool::{HugePages, PoolCache};
     use crate::quiescence::{Quiescence, Reader};
@@ -207,9 +242,38 @@ mod tests {
         }
     }
 
+    /// Takes all lanes; of the first burst its device refuses one frame after a while, and keeps
+    /// two when it goes.
+    #[derive(Default)]
+    struct Slow {
+        asked: bool,
+    }
+
+    impl TxQueue for Slow {
+        fn transmit(&mut self, vector: &mut Vector, _: &mut PoolCache) -> usize {
+            vector.len()
+        }
+
+        fn refused(&mut self) -> Refused {
+            // Right after the burst nothing is known yet.
+            match std::mem::replace(&mut self.asked, true) {
+                false => Refused::default(),
+                true => Refused { packets: 1, bytes: 100 },
+            }
+        }
+
+        fn close(&mut self) -> Refused {
+            Refused { packets: 2, bytes: 500 }
+        }
+    }
+
     /// Sends six lanes of 100 to 600 bytes each time, by interfaces and their ports, of which 3
     /// has the queue.
     fn counted(queue: Box<dyn TxQueue>, ways: &[(u32, u32)]) -> WorkerCounters {
+        sent(queue, ways).1
+    }
+
+    fn sent(queue: Box<dyn TxQueue>, ways: &[(u32, u32)]) -> (Output, WorkerCounters) {
         let pool = Pool::leak(512, HugePages::Never).unwrap();
         let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
         let counters = WorkerCounters::new(1, drops::ENGINE.len(), 1);
@@ -221,7 +285,7 @@ mod tests {
         let reader = unsafe { Reader::new(&quiescence) };
         let mut sight = crate::sight::Sight::default();
         let mut output = Output::new(pool, 0);
-        output.set(3, TxSlot::Own(queue, Refused::default()));
+        output.set(3, TxSlot::Own(queue, Refused::default()), &counters);
         for (interface, base) in ways {
             output.map(*interface, *base);
             assert_eq!(cache.fill(&mut vector, 6), 6);
@@ -242,7 +306,7 @@ mod tests {
         }
         let drops = counters.dropped();
         assert_eq!(counters.ledger.sent.get() + drops, 6 * ways.len() as u64, "conserved");
-        counters
+        (output, counters)
     }
 
     /// Packets and bytes sent, packets dropped.
@@ -273,5 +337,21 @@ mod tests {
         // 18 packets of 6300 bytes, less the ten.
         assert_eq!(of(&counters, 3), [8, 3300, 10]);
         assert_eq!(dropped_by(&counters, [drops::TX_REFUSED]), [10]);
+    }
+
+    #[test]
+    fn what_is_refused_late_is_booked_without_another_burst() {
+        let (mut output, counters) = sent(Box::new(Slow::default()), &[(3, 3)]);
+        assert_eq!(of(&counters, 3), [6, 2100, 0]);
+        output.settle(&counters);
+        assert_eq!(of(&counters, 3), [5, 2000, 1]);
+        assert_eq!(dropped_by(&counters, [drops::TX_REFUSED, drops::TX_NO_PORT]), [1, 0]);
+        // And when the port goes, with what it still has.
+        output.set(3, TxSlot::Closed, &counters);
+        assert_eq!(of(&counters, 3), [2, 1400, 4]);
+        assert_eq!(dropped_by(&counters, [drops::TX_REFUSED, drops::TX_NO_PORT]), [2, 2]);
+        assert_eq!(counters.ledger.sent.get() + counters.dropped(), 6, "conserved");
+        output.settle(&counters);
+        assert_eq!(of(&counters, 3), [2, 1400, 4]);
     }
 }

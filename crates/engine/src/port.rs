@@ -49,10 +49,16 @@ pub trait TxQueue: Send {
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize;
 
     /// What a device behind the port refused for good of the lanes that
-    /// [`Self::transmit`] ever took ([`Refused::add`] for those of the burst), since this was last asked; the worker asks after
-    /// each `transmit` and counts it as dropped, what exceeds the burst with the next
-    /// ones. Drivers whose peer takes every frame leave it as it is.
+    /// [`Self::transmit`] ever took ([`Refused::add`] for those of the burst), since this was last
+    /// asked; the worker asks after each `transmit` and about ten times a second, and counts it
+    /// as dropped. Drivers whose peer takes every frame leave it as it is.
     fn refused(&mut self) -> Refused {
+        Refused::default()
+    }
+
+    /// The queue is about to be dropped: what it has taken and not brought to a device, and will
+    /// not any more. Nothing is sent by it afterwards. It must not block.
+    fn close(&mut self) -> Refused {
         Refused::default()
     }
 }

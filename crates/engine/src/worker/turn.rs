@@ -113,14 +113,14 @@ impl Worker {
                 }
                 Command::AddTx { base, queue } => {
                     let slot = TxSlot::Own(queue, Refused::default());
-                    self.graph.output.set(base, slot);
+                    self.graph.output.set(base, slot, &self.counters);
                 }
                 Command::TxVia { base, worker } => {
-                    self.graph.output.set(base, TxSlot::Via(worker));
+                    self.graph.output.set(base, TxSlot::Via(worker), &self.counters);
                 }
                 Command::RemovePort { base } => {
                     self.rx.retain(|rx| rx.interface != base);
-                    self.graph.output.set(base, TxSlot::Closed);
+                    self.graph.output.set(base, TxSlot::Closed, &self.counters);
                 }
                 Command::Map { interface, base } => self.graph.output.map(interface, base),
                 // The old ones are freed here; their other ends see it.
@@ -146,6 +146,7 @@ impl Worker {
 
     /// Lets time pass in the nodes.
     fn tick(&mut self) {
+        self.graph.output.settle(&self.counters);
         // SAFETY: as in `turn`.
         let reader = unsafe { Reader::new(&self.quiescence) };
         let mut walk = Walk {

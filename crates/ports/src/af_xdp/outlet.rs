@@ -163,6 +163,18 @@ impl Outlet {
         (last, self.read(last))
     }
 
+    /// With the claim, as sender: frames that the kernel did not take.
+    pub fn left(&self) -> Refused {
+        let (mut left, mut place) = (Refused::default(), self.taken.load(Ordering::Relaxed));
+        while place != self.given() {
+            let frame = self.read(place);
+            left += Refused { packets: 1, bytes: frame.bytes.into() };
+            let rest = self.given().wrapping_sub(place);
+            place = place.wrapping_add(u32::from(frame.pieces).clamp(1, rest));
+        }
+        left
+    }
+
     /// As receiver: the sender is to tell of a refused frame.
     pub fn owe(&self, frame: Frame) {
         self.owed.fetch_add(1 << 32 | u64::from(frame.bytes), Ordering::Relaxed);
@@ -218,6 +230,18 @@ mod tests {
             assert_eq!(outlet.refuse(at(4)), (at(6), frame(400, 2, 3)));
             assert_eq!((outlet.waiting(), outlet.room()), (0, 8));
             assert!(!outlet.saw(at(7)), "no news");
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_counted_by_frames() {
+        for start in [0, 5, u32::MAX - 1] {
+            let outlet = books(start, &[1, 3, 1, 2]);
+            assert_eq!(outlet.left(), Refused { packets: 4, bytes: 1000 });
+            assert!(outlet.saw(start.wrapping_add(4)));
+            assert_eq!(outlet.left(), Refused { packets: 2, bytes: 700 });
+            assert!(outlet.saw(start.wrapping_add(7)));
+            assert_eq!(outlet.left(), Refused::default());
         }
     }
 

@@ -9,6 +9,9 @@ use super::outlet::Frame;
 use super::ring::Ring;
 use super::socket::{RX_FRAMES, Socket, TX_FRAMES};
 
+/// How often a queue that goes asks for the claim: some milliseconds.
+const CLOSE_TRIES: usize = 100_000;
+
 /// The sending half of a queue.
 pub(super) struct Sender {
     socket: Arc<Socket>,
@@ -149,4 +152,26 @@ impl TxQueue for Sender {
         refused += self.socket.outlet.owed();
         refused
     }
+
+    /// Tries once more, and says what is left. The claim stays taken: the receiving half, which
+    /// may live a little longer, sends nothing of it.
+    fn close(&mut self) -> Refused {
+        let Self { socket, refused, shared, .. } = self;
+        // The receiving half has it for some system calls, and may be interrupted in them.
+        if !(0..CLOSE_TRIES).any(|_| socket.outlet.claim() || pause()) {
+            return Refused::default();
+        }
+        socket.look();
+        socket.push(|_, frame| {
+            shared.refuse(1);
+            *refused += Refused { packets: 1, bytes: frame.bytes.into() };
+        });
+        socket.outlet.left()
+    }
+}
+
+/// Waits for a moment; never a success.
+fn pause() -> bool {
+    std::hint::spin_loop();
+    false
 }

@@ -290,6 +290,26 @@ fn what_the_kernel_refuses_later_is_told_in_full() {
     assert!(detail.contains(&format!("{} frames refused", all.packets)), "{detail}");
 }
 
+/// A queue that goes leaves nothing untold, and its other half touches nothing of it any more.
+#[test]
+fn what_a_queue_leaves_behind_is_told() {
+    let Some(spaces) = namespaces("what_a_queue_leaves_behind") else { return };
+    join(&spaces);
+    spaces[1].ip(&["link", "set", "far0", "mtu", "500"]).expect("mtu");
+    let mut near = Side::open(&config(&spaces[0], "near0"));
+    // Each is refused, and one burst has not enough system calls to hear of all.
+    let frames: Vec<_> = (0..250).map(|number| plain(number, &[], 1000)).collect();
+    assert_eq!(near.send(&frames), 250);
+    let mut told = near.queues.tx[0].refused();
+    let left = near.queues.tx[0].close();
+    told += near.queues.tx[0].refused();
+    assert!(told.packets > 0 && left.packets > 0, "{told:?} {left:?}");
+    near.receive_now();
+    assert_eq!(near.queues.tx[0].refused(), Refused::default());
+    told += left;
+    assert_eq!(told, Refused { packets: 250, bytes: 250_000 });
+}
+
 /// Both halves at once, on threads of their own.
 #[test]
 fn refusals_are_right_when_two_threads_share_a_queue() {
