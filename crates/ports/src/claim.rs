@@ -1,24 +1,42 @@
-//! One router for a device: who opens it holds an abstract Unix socket of its name, in the
-//! device's network namespace. The kernel lets go of it with the process, however that ends.
+//! One router for a device: who opens it holds a lock on a file of its name. The kernel lets go
+//! of it with the process, however that ends.
+//!
+//! The file lies where only root can make one, and only its owner can open it: nobody else can
+//! keep a device from its router. Its name says the device's network namespace, too.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Result, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use nix::errno::Errno;
-use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, getsockopt, listen, socket,
-};
+use nix::fcntl::{Flock, FlockArg};
 
 use crate::error::OpenError;
 use crate::netdevice::system;
 
+/// Where the files are, for the routers of one machine or container.
+const PLACE: &str = "/run/stoa/devices";
+/// Files that are opened at most, when one is deleted while it is being locked.
+const TRIES: usize = 8;
+
 /// A device that is ours while this lives.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    _socket: OwnedFd,
+    /// `None`: we may write no file there. Without root, which a device needs as a rule, routers
+    /// cannot be told apart.
+    file: Option<(PathBuf, Flock<File>)>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some((path, _)) = &self.file {
+            // Still locked. One that stays is no obstacle to anyone.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Namespace and device.
@@ -31,7 +49,11 @@ static HELD: Mutex<BTreeMap<Name, Weak<Claim>>> = Mutex::new(BTreeMap::new());
 ///
 /// # Errors
 /// Another router holds it.
-pub(crate) fn take(device: &str) -> Result<Arc<Claim>, OpenError> {
+pub(crate) fn take(device: &str) -> std::result::Result<Arc<Claim>, OpenError> {
+    take_in(Path::new(PLACE), device)
+}
+
+fn take_in(place: &Path, device: &str) -> std::result::Result<Arc<Claim>, OpenError> {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net");
     let namespace = namespace.map(|file| (file.dev(), file.ino())).unwrap_or_default();
     let name = (namespace.0, namespace.1, device.to_owned());
@@ -40,51 +62,111 @@ pub(crate) fn take(device: &str) -> Result<Arc<Claim>, OpenError> {
     if let Some(claim) = held.get(&name).and_then(Weak::upgrade) {
         return Ok(claim);
     }
-    let refused = |errno: Errno| system("claim a network device")(errno.into());
-    let address = UnixAddr::new_abstract(format!("stoa/device/{device}").as_bytes());
-    let address = address.map_err(refused)?;
-    let open = || {
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        socket(AddressFamily::Unix, SockType::Stream, flags, None)
-    };
-    let own = open().map_err(refused)?;
-    match bind(own.as_raw_fd(), &address) {
-        Ok(()) => {}
-        Err(Errno::EADDRINUSE) => {
-            let asking = open().map_err(refused)?;
-            let pid = connect(asking.as_raw_fd(), &address)
-                .and_then(|()| getsockopt(&asking, PeerCredentials))
-                .map_or_else(|_| String::new(), |other| format!(" (process {})", other.pid()));
-            return Err(OpenError::Busy {
-                what: format!("device {device} of another router{pid}"),
-            });
+    let path = place.join(format!("{}-{device}", namespace.1));
+    let file = match lock(place, &path) {
+        Ok(Locked::Ours(file)) => Some((path, file)),
+        Ok(Locked::Others(pid)) => {
+            let pid = if pid.is_empty() { pid } else { format!(" (process {pid})") };
+            let what = format!("device {device} of another router{pid}");
+            return Err(OpenError::Busy { what });
         }
-        Err(errno) => return Err(refused(errno)),
-    }
-    // Nobody is ever let in: who asks learns from the kernel which process listens.
-    listen(&own, Backlog::MAXCONN).map_err(refused)?;
-    let claim = Arc::new(Claim { _socket: own });
+        Err(error) if may_not(error.kind()) => None,
+        Err(error) => return Err(system("claim a network device")(error)),
+    };
+    let claim = Arc::new(Claim { file });
     held.insert(name, Arc::downgrade(&claim));
     Ok(claim)
 }
 
-#[cfg(test)]
+fn may_not(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotFound
+    )
+}
+
+enum Locked {
+    Ours(Flock<File>),
+    /// By the process of that number, when it has said so yet.
+    Others(String),
+}
+
+fn lock(place: &Path, path: &Path) -> Result<Locked> {
+    DirBuilder::new().recursive(true).mode(0o755).create(place)?;
+    for _ in 0..TRIES {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut file) => {
+                // Who held it before may have deleted it meanwhile: then it tells nobody.
+                let is_there = std::fs::metadata(path).is_ok_and(|now| {
+                    file.metadata()
+                        .is_ok_and(|ours| (ours.dev(), ours.ino()) == (now.dev(), now.ino()))
+                });
+                if is_there {
+                    file.set_len(0)?;
+                    write!(*file, "{}", std::process::id())?;
+                    return Ok(Locked::Ours(file));
+                }
+            }
+            Err((other, Errno::EWOULDBLOCK)) => {
+                file = other;
+                let mut pid = String::new();
+                // For people only.
+                let _ = file.read_to_string(&mut pid);
+                return Ok(Locked::Others(pid));
+            }
+            Err((_, errno)) => return Err(errno.into()),
+        }
+    }
+    Err(ErrorKind::ResourceBusy.into())
+}
+
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
     fn a_device_has_one_router_and_that_one_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("devices");
         let device = format!("claim{}", std::process::id());
-        let first = take(&device).unwrap();
+        let first = take_in(&place, &device).unwrap();
         // Anew in the same process: a changed port is tried beside its former self.
-        drop(take(&device).unwrap());
-        // As another process would find it: what this one holds is forgotten, the socket is not.
+        drop(take_in(&place, &device).unwrap());
+        // As another process would find it: what this one holds is forgotten, the lock is not.
         HELD.lock().unwrap().clear();
-        let error = take(&device).unwrap_err();
+        let error = take_in(&place, &device).unwrap_err();
         assert!(error.may_pass(), "{error}");
         let told = format!("device {device} of another router (process {})", std::process::id());
         assert!(error.to_string().starts_with(&told), "{error}");
         drop(first);
-        take(&device).unwrap();
+        drop(take_in(&place, &device).unwrap());
+        assert_eq!(std::fs::read_dir(&place).unwrap().count(), 0, "nothing is left");
+    }
+
+    /// An abstract socket has no permissions: whoever was first had the device.
+    #[test]
+    fn nobody_else_can_take_a_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("devices");
+        let device = format!("open{}", std::process::id());
+        let address = format!("stoa/device/{device}");
+        let address = nix::sys::socket::UnixAddr::new_abstract(address.as_bytes()).unwrap();
+        let squatter = nix::sys::socket::socket(
+            nix::sys::socket::AddressFamily::Unix,
+            nix::sys::socket::SockType::Stream,
+            nix::sys::socket::SockFlag::SOCK_CLOEXEC,
+            None,
+        )
+        .unwrap();
+        nix::sys::socket::bind(std::os::fd::AsRawFd::as_raw_fd(&squatter), &address).unwrap();
+        let claim = take_in(&place, &device).unwrap();
+        // Nor by the file: only its owner may open it, and nobody else may make one.
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
+        let file = std::fs::read_dir(&place).unwrap().next().unwrap().unwrap().path();
+        assert_eq!((mode(&file), mode(&place) & 0o022), (0o600, 0));
+        assert!(claim.file.is_some());
     }
 }

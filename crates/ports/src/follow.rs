@@ -26,7 +26,9 @@ pub(crate) struct Follower {
     /// A socket keeps its namespace alive, so that one whose name is gone is let go of.
     watch: Option<OwnedFd>,
     /// That the device is ours and no other router's; let go of with `watch`.
-    _claim: Option<Arc<Claim>>,
+    claim: Option<Arc<Claim>>,
+    /// Why the device is not ours although its namespace is there.
+    refused: Option<String>,
     home: Option<netns::Identity>,
     looked: Instant,
 }
@@ -52,7 +54,8 @@ impl Follower {
         }
         let claim = Some(netns::within(netns.as_deref(), || claim::take(name))??);
         let (name, looked) = (name.to_owned(), Instant::now());
-        Ok((Self { name, netns, watch: Some(watch), _claim: claim, home, looked }, device))
+        let (watch, refused) = (Some(watch), None);
+        Ok((Self { name, netns, watch, claim, refused, home, looked }, device))
     }
 
     /// The device's name.
@@ -85,23 +88,38 @@ impl Follower {
         if self.netns.is_some() {
             let now = netns::identity(self.netns.as_deref());
             if now.is_none() || now != self.home {
-                (self.watch, self._claim, self.home) = (None, None, None);
+                (self.watch, self.claim, self.home) = (None, None, None);
             }
         }
         if self.watch.is_none() && self.looked.elapsed() >= LOOK_AGAIN {
             self.looked = Instant::now();
             let home = netns::identity(self.netns.as_deref());
-            let open = || (netdevice::watch(), claim::take(&self.name));
-            let (watch, claim) = netns::within(self.netns.as_deref(), open).ok()?;
-            (self.watch, self._claim, self.home) = (Some(watch.ok()?), Some(claim.ok()?), home);
+            self.refused = None;
+            match home.map(|_| self.enter()) {
+                Some(Ok((watch, claim))) => {
+                    (self.watch, self.claim, self.home) = (Some(watch), Some(claim), home);
+                }
+                Some(Err(error)) => self.refused = Some(error.to_string()),
+                None => {}
+            }
         }
         let watch = self.watch.as_ref()?;
         netdevice::hush(watch);
         netdevice::device(watch, &self.name).ok()?.filter(|device| device.ethernet)
     }
 
+    /// Watches devices in the namespace, and takes ours.
+    fn enter(&self) -> Result<(OwnedFd, Arc<Claim>), OpenError> {
+        let open = || (netdevice::watch(), claim::take(&self.name));
+        let (watch, claim) = netns::within(self.netns.as_deref(), open)?;
+        Ok((watch.map_err(system("watch network devices"))?, claim?))
+    }
+
     /// Why the device cannot carry packets now; `None`: it can.
     pub fn obstacle(&self, device: Option<&Device>) -> Option<String> {
+        if let (None, Some(refused)) = (&self.watch, &self.refused) {
+            return Some(refused.clone());
+        }
         if let (None, Some(netns)) = (&self.watch, &self.netns) {
             return Some(format!("network namespace {netns} is gone"));
         }
@@ -138,7 +156,7 @@ impl Retry {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -154,5 +172,22 @@ mod tests {
         assert_eq!(retry.wait, LONGEST);
         retry.reset();
         assert!(retry.is_due());
+    }
+
+    #[test]
+    fn who_has_the_device_is_said() {
+        let mut follower = Follower {
+            name: "lan".into(),
+            netns: Some("blue".into()),
+            watch: None,
+            claim: None,
+            refused: None,
+            home: None,
+            looked: Instant::now(),
+        };
+        assert_eq!(follower.obstacle(None).as_deref(), Some("network namespace blue is gone"));
+        let busy = OpenError::Busy { what: "device lan of another router (process 7)".into() };
+        follower.refused = Some(busy.to_string());
+        assert_eq!(follower.obstacle(None), Some(busy.to_string()));
     }
 }
