@@ -35,10 +35,15 @@ pub(super) struct Ring<T> {
     entry: PhantomData<T>,
 }
 
-// SAFETY: on our side the mapping belongs to this value alone; the kernel and we hand entries to
-// each other through the atomic indexes.
+// SAFETY: no thread owns a mapping, and this value alone unmaps its own. The ring behind it may be
+// mapped once more by another value (`Socket::sent`): what both touch are the three words, as
+// atomics. Entries are written by `set` alone, which needs the value for itself; of a ring mapped
+// twice one value is shared for good, and is asked for `taken` only. Kernel and giver hand
+// entries to each other through the atomic indexes.
 unsafe impl<T> Send for Ring<T> {}
-// SAFETY: what a shared ring lets be done reads only, the indexes as atomics.
+// SAFETY: by a shared value the words are loaded as atomics, and entries are read (`get`), which
+// the kernel does not write before `release`; that, as `set` and `offer`, needs the value for
+// itself.
 unsafe impl<T> Sync for Ring<T> {}
 
 impl<T: Entry> Ring<T> {

@@ -66,6 +66,16 @@ impl Umem {
     }
 }
 
+impl Umem {
+    /// Whether a chunk for frames to send begins there.
+    #[inline]
+    pub fn is_to_send(&self, at: u64) -> bool {
+        let number = at / self.chunk as u64;
+        at.is_multiple_of(self.chunk as u64)
+            && (u64::from(RX_FRAMES)..u64::from(RX_FRAMES + TX_FRAMES)).contains(&number)
+    }
+}
+
 impl Drop for Umem {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `new`; the socket and both halves of the queue, which
@@ -247,4 +257,22 @@ fn get<T>(socket: &OwnedFd, option: c_int, value: &mut T) -> Result<()> {
         return Err(Error::from_raw_os_error(libc::EOPNOTSUPP));
     }
     Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_chunks_come_back() {
+        let umem = Umem::new(2048).unwrap();
+        let [first, end] = [RX_FRAMES, RX_FRAMES + TX_FRAMES].map(|chunk| u64::from(chunk) * 2048);
+        for at in [first, first + 2048, end - 2048] {
+            assert!(umem.is_to_send(at) && umem.place(at, 2048).is_some());
+        }
+        // Of received frames, inside of a chunk, outside of the memory.
+        for at in [0, first - 2048, first + 1, end - 1, end, u64::MAX, u64::MAX << 11] {
+            assert!(!umem.is_to_send(at), "{at}");
+        }
+    }
 }

@@ -49,9 +49,11 @@ impl Sender {
     fn reclaim(&mut self) {
         let done = self.completion.waiting();
         for ahead in 0..done {
-            // Each chunk comes back once; the list has room for all of them.
-            if self.free.len() < TX_FRAMES as usize {
-                self.free.push(self.completion.get(ahead));
+            let at = self.completion.get(ahead);
+            // Each chunk comes back once; the list has room for all of them. One that is none of
+            // ours could not be written to in the middle of a frame.
+            if self.free.len() < TX_FRAMES as usize && self.socket.umem.is_to_send(at) {
+                self.free.push(at);
             }
         }
         if done > 0 {
