@@ -55,9 +55,4 @@ impl Links {
             behind => self.0[usize::from(behind)].0 = before,
         }
     }
-
-    /// The place that was put in after this one.
-    pub fn behind(&self, at: usize) -> Option<usize> {
-        Some(self.0[at].1).filter(|behind| *behind != NONE).map(usize::from)
-    }
 }

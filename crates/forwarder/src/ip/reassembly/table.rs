@@ -1,15 +1,15 @@
 //! The table of packets that are being put together: bounded in all and for each source. When
 //! there is no room, the oldest makes it: who sends whole packets is done long before. What a
-//! fragment costs does not depend on how many packets wait: a flood makes no fragment dearer.
+//! fragment costs does not depend on how many packets wait, of all or of its source: a flood makes
+//! no fragment dearer. Only when a limit was lowered the next packet pushes out all that is beyond.
 //!
 //! The bytes lie in memory of the table's own, not in packet buffers: fragments that never
 //! become whole take nothing from the packets of others.
 
-use std::collections::HashMap;
-
 use super::Piece;
 use super::chain::{Ends, Links};
 use super::context::{Context, Fit, HEAD, LARGEST};
+use super::places::Places;
 use crate::drops::Drop;
 
 /// Which packet fragments belong to.
@@ -47,10 +47,14 @@ pub enum Outcome {
 /// Memory of one packet: headers, then data.
 const SLOT: usize = HEAD + LARGEST;
 
-/// The packets of one source, the oldest first.
+/// The packets of one source.
 #[derive(Clone, Copy, Default)]
 struct Source {
-    ends: Ends,
+    address: u128,
+    /// Those that may become whole, the oldest first.
+    hopeful: Ends,
+    /// Those that are given up already, the one first that was first.
+    poisoned: Ends,
     count: usize,
 }
 
@@ -61,9 +65,15 @@ pub struct Table {
     /// Zeroed memory that the system gives page by page, as it is used.
     memory: Box<[u8]>,
     capacity: usize,
-    /// Places by packet. With room for twice as many, so that it never grows.
-    places: HashMap<Key, u16>,
-    sources: HashMap<u128, Source>,
+    /// Places by packet.
+    places: Places,
+    /// One for each packet at most.
+    sources: Vec<Source>,
+    sources_by_address: Places,
+    /// Of `sources`: those that were taken once and are free.
+    free_sources: Vec<u16>,
+    /// Which source each place belongs to.
+    source_of: Box<[u16]>,
     /// Places that were taken once and are free.
     free: Vec<u16>,
     by_age: Links,
@@ -82,8 +92,11 @@ impl Table {
             contexts: Vec::with_capacity(capacity),
             memory: vec![0; capacity * SLOT].into_boxed_slice(),
             capacity,
-            places: HashMap::with_capacity(2 * capacity),
-            sources: HashMap::with_capacity(2 * capacity),
+            places: Places::new(capacity),
+            sources: Vec::with_capacity(capacity),
+            sources_by_address: Places::new(capacity),
+            free_sources: Vec::with_capacity(capacity),
+            source_of: vec![0; capacity].into_boxed_slice(),
             free: Vec::with_capacity(capacity),
             by_age: Links::new(capacity),
             all: Ends::default(),
@@ -101,7 +114,7 @@ impl Table {
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.places.len() == 0
     }
 
     /// The packet in a place.
@@ -153,7 +166,8 @@ impl Table {
     }
 
     fn find(&self, key: &Key) -> Option<usize> {
-        self.places.get(key).map(|at| usize::from(*at))
+        let is_it = |at: usize| self.contexts[at].as_ref().is_some_and(|it| it.key == *key);
+        self.places.find(key, is_it)
     }
 
     fn put(&mut self, at: usize, piece: &Piece<'_>) -> Outcome {
@@ -173,6 +187,9 @@ impl Table {
             Fit::Again | Fit::Overlap => {
                 self.losses[0].1 += context.poison();
                 self.by_poison.append(&mut self.poisoned, at);
+                let source = &mut self.sources[usize::from(self.source_of[at])];
+                self.by_source.unlink(&mut source.hopeful, at);
+                self.by_source.append(&mut source.poisoned, at);
                 return Outcome::Refused(Drop::FragmentOverlap);
             }
         }
@@ -192,9 +209,10 @@ impl Table {
         (limit, per_source): (usize, usize),
     ) -> Option<usize> {
         let limit = limit.min(self.capacity);
-        if let Some(source) = self.sources.get(&piece.key.source).copied()
+        while let Some(source) = self.source(piece.key.source).map(|at| self.sources[at])
             && source.count >= per_source.max(1)
-            && let Some(at) = self.first_of(source)
+            // Those that are given up first, then the oldest.
+            && let Some(at) = source.poisoned.first().or(source.hopeful.first())
         {
             self.push_out(at);
         }
@@ -216,20 +234,34 @@ impl Table {
             }
             None => return None,
         };
-        self.places.insert(piece.key, at as u16);
+        self.places.insert(&piece.key, at);
         self.by_age.append(&mut self.all, at);
-        let source = self.sources.entry(piece.key.source).or_default();
-        self.by_source.append(&mut source.ends, at);
-        source.count += 1;
+        let of = self.source(piece.key.source).unwrap_or_else(|| self.add_source(piece.key.source));
+        self.source_of[at] = of as u16;
+        self.by_source.append(&mut self.sources[of].hopeful, at);
+        self.sources[of].count += 1;
         Some(at)
     }
 
-    /// The packet of a source that goes first: the oldest that is given up already, or the oldest.
-    /// Looks at no more than one source may have.
-    fn first_of(&self, source: Source) -> Option<usize> {
-        let all = || std::iter::successors(source.ends.first(), |at| self.by_source.behind(*at));
-        let given_up = |at: &usize| self.contexts[*at].is_some_and(|one| one.is_poisoned());
-        all().find(given_up).or(source.ends.first())
+    /// Where a source is that has packets here.
+    fn source(&self, address: u128) -> Option<usize> {
+        self.sources_by_address.find(&address, |at| self.sources[at].address == address)
+    }
+
+    /// Takes a place for a source that has none: there is one for each packet.
+    fn add_source(&mut self, address: u128) -> usize {
+        let source = Source { address, ..Source::default() };
+        let at = match self.free_sources.pop() {
+            Some(at) => usize::from(at),
+            None => {
+                // The room was taken when the table was made.
+                self.sources.push(source);
+                self.sources.len() - 1
+            }
+        };
+        self.sources[at] = source;
+        self.sources_by_address.insert(&address, at);
+        at
     }
 
     fn push_out(&mut self, at: usize) {
@@ -240,17 +272,20 @@ impl Table {
     /// Frees a place.
     pub fn remove(&mut self, at: usize) {
         let Some(context) = self.contexts.get_mut(at).and_then(Option::take) else { return };
-        self.places.remove(&context.key);
+        self.places.remove(&context.key, at);
         self.by_age.unlink(&mut self.all, at);
+        let of = self.source_of[at];
+        let source = &mut self.sources[usize::from(of)];
         if context.is_poisoned() {
             self.by_poison.unlink(&mut self.poisoned, at);
+            self.by_source.unlink(&mut source.poisoned, at);
+        } else {
+            self.by_source.unlink(&mut source.hopeful, at);
         }
-        if let Some(source) = self.sources.get_mut(&context.key.source) {
-            self.by_source.unlink(&mut source.ends, at);
-            source.count -= 1;
-            if source.count == 0 {
-                self.sources.remove(&context.key.source);
-            }
+        source.count -= 1;
+        if source.count == 0 {
+            self.sources_by_address.remove(&context.key.source, usize::from(of));
+            self.free_sources.push(of);
         }
         // The room was taken when the table was made.
         self.free.push(at as u16);
