@@ -16,6 +16,7 @@ const ALL_VRFS: &str = "all";
 
 /// A listing of routes: what is asked for, and how far it is. Routes that come or go while it is
 /// under way are in it or not; all others are in it once.
+#[derive(Clone)]
 pub struct Listing {
     request: v1::ListRoutesRequest,
     /// The VRF that is next, and the last prefix of it that was looked at.

@@ -26,6 +26,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// and all else in between.
 const PAGE: usize = 1024;
 
+/// How often a page of a listing is asked for again while too many requests wait, and the pause
+/// before each: ten seconds in all.
+const PAGE_TRIES: u32 = 500;
+const PAGE_PAUSE: Duration = Duration::from_millis(20);
+
 /// Messages of a capture that may wait for the one who listens.
 const CAPTURE_MESSAGES: usize = 16;
 
@@ -72,7 +77,7 @@ impl Service {
             let _ = answer.send(act(forwarder));
         });
         if !self.requests.ask(request) {
-            return Err(Status::resource_exhausted("too many requests wait: try again"));
+            return Err(full());
         }
         match tokio::time::timeout(PATIENCE, answered).await {
             Ok(Ok(result)) => result,
@@ -93,6 +98,29 @@ impl Service {
         .await
     }
 
+    /// The next page of a listing and the rest of it; `None` when nothing runs. What has begun is not
+    /// broken off because others ask at the same time: it waits for a place.
+    async fn page(
+        &self,
+        listing: &Listing,
+    ) -> Result<Option<(Vec<v1::RouteState>, Listing)>, Status> {
+        for _ in 0..PAGE_TRIES {
+            let mut listing = listing.clone();
+            let page = self.on_control(move |forwarder| {
+                let Some(plane) = forwarder.plane() else { return Ok(None) };
+                let routes = plane.list_more_routes(&mut listing, PAGE);
+                Ok(Some((routes, listing)))
+            });
+            match page.await {
+                Err(status) if status.code() == Code::ResourceExhausted => {
+                    tokio::time::sleep(PAGE_PAUSE).await;
+                }
+                page => return page,
+            }
+        }
+        Err(full())
+    }
+
     /// Tells routes page by page, as fast as they are read, until all are told or nobody listens.
     async fn list_routes_to(
         &self,
@@ -100,12 +128,7 @@ impl Service {
         sender: &tokio::sync::mpsc::Sender<Result<v1::RouteState, Status>>,
     ) {
         loop {
-            let page = self.on_control(move |forwarder| {
-                let Some(plane) = forwarder.plane() else { return Ok(None) };
-                let routes = plane.list_more_routes(&mut listing, PAGE);
-                Ok(Some((routes, listing)))
-            });
-            let routes = match page.await {
+            let routes = match self.page(&listing).await {
                 Ok(Some((routes, rest))) => {
                     listing = rest;
                     routes
@@ -155,6 +178,10 @@ fn listen(
         missed = reply.missed;
         sender.blocking_send(Ok(reply)).is_ok()
     });
+}
+
+fn full() -> Status {
+    Status::resource_exhausted("too many requests wait: try again")
 }
 
 fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
@@ -335,5 +362,34 @@ impl Contract for Service {
             Status::resource_exhausted(format!("no thread to capture by: {error}"))
         })?;
         Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::main_loop::Steward;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listing_waits_for_a_place_among_requests() {
+        let (requests, steward) = Steward::new(String::new()).unwrap();
+        while requests.ask(Box::new(|_| {})) {}
+        let service = Service { requests: requests.clone() };
+        let (sender, mut told) = tokio::sync::mpsc::channel(PAGE);
+        let listing = Listing::new(v1::ListRoutesRequest::default());
+        // The control thread begins after the page was refused once.
+        let begin = async {
+            while requests.limit().refused < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            std::thread::spawn(move || steward.run())
+        };
+        let both = async { tokio::join!(service.list_routes_to(listing, &sender), begin) };
+        let ((), thread) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+        requests.stop();
+        thread.join().unwrap();
+        drop(sender);
+        // Nothing runs: no route, and no error either.
+        assert!(told.recv().await.is_none());
     }
 }
