@@ -14,7 +14,7 @@ use super::interface_flags::UP;
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
 use crate::kernel::Kernel;
-use crate::mirror::to_linux;
+use crate::mirror::{Payload, to_linux};
 use crate::shared::Shared;
 
 /// Where frames go from here.
@@ -218,7 +218,7 @@ fn finish(
 fn unknown(vector: &mut Vector, lane: usize, ethertype: u16, line: &InterfaceLine) -> u16 {
     match line.twin() {
         Some(twin) if ethertype <= LENGTH_MAX || ethertype == LLDP => {
-            to_linux(vector, lane, twin, MIRROR)
+            to_linux(vector, lane, (twin, Payload::Link), MIRROR)
         }
         _ => Drop::EthernetUnknownType.next(),
     }

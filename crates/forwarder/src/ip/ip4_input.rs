@@ -15,7 +15,7 @@ use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
-use crate::mirror::{to_linux, wants_ip4};
+use crate::mirror::{Payload, to_linux, wants_ip4};
 use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -134,7 +134,7 @@ impl Ip4Input {
         }
         // It was checked before the addresses were.
         vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
-        to_linux(vector, lane, twin, MIRROR)
+        to_linux(vector, lane, (twin, Payload::Ip4), MIRROR)
     }
 
     /// A lane of a vector that is not all plain.

@@ -10,7 +10,7 @@ use stoa_wire::{ipv4, protocol};
 
 use crate::drops::Drop;
 use crate::icmp::Trouble;
-use crate::mirror::to_linux;
+use crate::mirror::{Payload, to_linux};
 use crate::shared::{Shared, Verdict};
 
 /// Where packets go from here.
@@ -40,7 +40,7 @@ impl Node for Ip4Local {
             // With a mirror Linux is the host; without, we are.
             let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);
             let delivered = match (admit(shared, table, bytes), twin) {
-                (Ok(_), Some(twin)) => Ok(to_linux(vector, lane, twin, MIRROR)),
+                (Ok(_), Some(twin)) => Ok(to_linux(vector, lane, (twin, Payload::Ip4), MIRROR)),
                 (Ok(view), None) => deliver(&view),
                 (Err(refused), _) => Err(refused),
             };

@@ -14,7 +14,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD6, IP6};
 use crate::flow;
 use crate::icmp::Trouble;
-use crate::mirror::{to_linux, wants_ip6};
+use crate::mirror::{Payload, to_linux, wants_ip6};
 use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -148,7 +148,7 @@ fn closer(sight: &Sight<'_>, vector: &mut Vector, lane: usize, (scope, line): (S
         Scope::Group if has_joined(addresses, interface, destination, line) => return LOCAL,
         Scope::Group => {
             return match shared.interface(interface).twin().filter(|_| wants_ip6(destination)) {
-                Some(twin) => to_linux(vector, lane, twin, MIRROR),
+                Some(twin) => to_linux(vector, lane, (twin, Payload::Ip6), MIRROR),
                 None => Drop::Ip6Multicast.next(),
             };
         }

@@ -14,7 +14,7 @@ use super::ip4_local::Refused;
 use super::ip6_chain::{self, Carried, Chain};
 use crate::drops::Drop;
 use crate::icmp::Trouble;
-use crate::mirror::to_linux;
+use crate::mirror::{Payload, to_linux};
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared, Verdict};
 
@@ -55,7 +55,7 @@ impl Node for Ip6Local {
                 }
                 Ok(MIRROR) => {
                     let twin = twin.unwrap_or_default();
-                    vector.next[lane] = to_linux(vector, lane, twin, MIRROR);
+                    vector.next[lane] = to_linux(vector, lane, (twin, Payload::Ip6), MIRROR);
                 }
                 Ok(next) => vector.next[lane] = next,
                 Err(Refused::Drop(reason)) => vector.drop_lane(lane, reason.reason()),

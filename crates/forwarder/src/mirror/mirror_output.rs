@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use stoa_engine::pool::HEADROOM;
 use stoa_engine::{Context, Next, Node, Vector};
+use stoa_wire::ethernet::ethertype;
 
+use super::Payload;
 use super::traffic::class;
 use crate::drops::Drop;
 use crate::shared::Shared;
@@ -30,10 +32,11 @@ struct MirrorOutput {
 impl Node for MirrorOutput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            let (class, interface) = (class(vector.bytes(lane)), vector.rx_if[lane]);
+            let carried = Payload::of(vector.hash[lane]);
+            let (class, interface) = (class(carried, vector.bytes(lane)), vector.rx_if[lane]);
             vector.next[lane] = if !self.shared.budgets.admit(cx, class, interface) {
                 class.limited().next()
-            } else if restore(vector, lane, self.shared.interface(interface).mac()) {
+            } else if restore(vector, (lane, carried), self.shared.interface(interface).mac()) {
                 OUTPUT
             } else {
                 Drop::EthernetTruncated.next()
@@ -45,10 +48,10 @@ impl Node for MirrorOutput {
 
 /// Puts the Ethernet header before the data again, without tags. Drivers write frames to where a
 /// fresh buffer begins, so what lies between is the header.
-fn restore(vector: &mut Vector, lane: usize, mac: u64) -> bool {
+fn restore(vector: &mut Vector, (lane, carried): (usize, Payload), mac: u64) -> bool {
     let header = usize::from(vector.offset[lane]).saturating_sub(HEADROOM);
     if !TAGGED.contains(&header) {
-        return invent(vector, lane, mac);
+        return invent(vector, (lane, carried), mac);
     }
     if !vector.advance(lane, -(header as i32)) {
         return false;
@@ -59,11 +62,11 @@ fn restore(vector: &mut Vector, lane: usize, mac: u64) -> bool {
 }
 
 /// A header for a packet that has lost its own: from nobody, to us.
-fn invent(vector: &mut Vector, lane: usize, mac: u64) -> bool {
-    let ethertype = match vector.bytes(lane).first().map(|first| first >> 4) {
-        Some(4) => [0x08, 0x00],
-        Some(6) => [0x86, 0xdd],
-        _ => return false,
+fn invent(vector: &mut Vector, (lane, carried): (usize, Payload), mac: u64) -> bool {
+    let ethertype = match carried {
+        Payload::Ip4 => ethertype::IP4,
+        Payload::Ip6 => ethertype::IP6,
+        Payload::Link => return false,
     };
     if usize::from(vector.offset[lane]) < HEADER || !vector.advance(lane, -(HEADER as i32)) {
         return false;
@@ -71,6 +74,6 @@ fn invent(vector: &mut Vector, lane: usize, mac: u64) -> bool {
     let bytes = vector.bytes_mut(lane);
     bytes[..6].copy_from_slice(&mac.to_le_bytes()[..6]);
     bytes[6..12].fill(0);
-    bytes[12..HEADER].copy_from_slice(&ethertype);
+    bytes[12..HEADER].copy_from_slice(&ethertype.to_be_bytes());
     true
 }

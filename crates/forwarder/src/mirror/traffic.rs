@@ -2,6 +2,7 @@
 
 use stoa_wire::protocol;
 
+use super::Payload;
 use crate::punt::Class;
 use crate::punt::classify::class_of;
 
@@ -27,20 +28,21 @@ pub fn wants_ip6(group: u128) -> bool {
     scope == 2 && !is_solicited_node && !matches!(last, 0xfb | 0x1_0003)
 }
 
-/// The class of a packet: its IP header was checked, the rest was not. What is no IP begins with
-/// LLC or LLDP, never with an IPv4 header of the right length.
-pub fn class(bytes: &[u8]) -> Class {
-    let (upper, offset) = match bytes {
-        [0x45..=0x4f, ..] if bytes.len() >= 20 => {
+/// The class of what a frame carries: an IP header was checked, the rest was not. What is no IP is
+/// never looked into.
+pub(super) fn class(carried: Payload, bytes: &[u8]) -> Class {
+    let (upper, offset) = match (carried, bytes) {
+        (Payload::Link, _) => return Class::Link,
+        (Payload::Ip4, [first, ..]) if bytes.len() >= 20 => {
             // More fragments, or an offset.
             if (bytes[6] & 0x3f, bytes[7]) != (0, 0) {
                 return Class::Fragment;
             }
-            (bytes[9], usize::from(bytes[0] & 0xf) * 4)
+            (bytes[9], usize::from(first & 0xf) * 4)
         }
         // Extension headers are not walked: what hides behind them is under the host's budget.
-        [first, ..] if first >> 4 == 6 && bytes.len() >= 40 => (bytes[6], 40),
-        _ => return Class::Link,
+        (Payload::Ip6, bytes) if bytes.len() >= 40 => (bytes[6], 40),
+        _ => return Class::Host,
     };
     match class_of(upper, bytes.get(offset..).unwrap_or_default()) {
         _ if upper == protocol::FRAGMENT => Class::Fragment,
@@ -88,26 +90,26 @@ mod tests {
             bytes[22..24].copy_from_slice(&ports[1].to_be_bytes());
             bytes
         };
-        assert_eq!(class(&ip4(89, [0, 0])), Class::Routing);
-        assert_eq!(class(&ip4(1, [0, 0])), Class::Icmp);
-        assert_eq!(class(&ip4(6, [40000, 179])), Class::Routing);
-        assert_eq!(class(&ip4(6, [22, 40000])), Class::Host);
-        assert_eq!(class(&ip4(17, [49152, 3784])), Class::Routing);
+        assert_eq!(class(Payload::Ip4, &ip4(89, [0, 0])), Class::Routing);
+        assert_eq!(class(Payload::Ip4, &ip4(1, [0, 0])), Class::Icmp);
+        assert_eq!(class(Payload::Ip4, &ip4(6, [40000, 179])), Class::Routing);
+        assert_eq!(class(Payload::Ip4, &ip4(6, [22, 40000])), Class::Host);
+        assert_eq!(class(Payload::Ip4, &ip4(17, [49152, 3784])), Class::Routing);
         let mut fragment = ip4(17, [49152, 3784]);
         fragment[7] = 1;
-        assert_eq!(class(&fragment), Class::Fragment);
+        assert_eq!(class(Payload::Ip4, &fragment), Class::Fragment);
         let mut six = vec![0; 44];
         (six[0], six[6], six[24]) = (0x60, 89, 0xff);
-        assert_eq!(class(&six), Class::Routing);
+        assert_eq!(class(Payload::Ip6, &six), Class::Routing);
         six[6] = 58;
-        assert_eq!(class(&six), Class::Icmp);
+        assert_eq!(class(Payload::Ip6, &six), Class::Icmp);
         for cut in 0..44 {
-            class(&six[..cut]);
+            class(Payload::Ip6, &six[..cut]);
+            class(Payload::Ip4, &six[..cut]);
         }
-        assert_eq!(class(&[]), Class::Link);
-        // IS-IS, spanning tree, LLDP.
-        for head in [[0xfe, 0xfe, 0x03, 0x83], [0x42, 0x42, 0x03, 0], [0x02, 0x07, 0x04, 0]] {
-            assert_eq!(class(&[&head[..], &[0; 60]].concat()), Class::Link, "{head:x?}");
+        // What is no IP may look like BGP or OSPF.
+        for bytes in [&[][..], &six, &ip4(6, [0, 179]), &ip4(89, [0, 0])] {
+            assert_eq!(class(Payload::Link, bytes), Class::Link, "{bytes:x?}");
         }
     }
 }

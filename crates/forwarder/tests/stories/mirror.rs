@@ -285,3 +285,19 @@ fn frames_that_are_no_ip_have_a_budget_of_their_own() {
     assert_eq!(lab.take("linux"), [ospf]);
     assert_eq!(figures(&mut lab, "routing"), (1, 0));
 }
+
+/// A frame with a length whose payload looks like BGP is no IP: it takes nothing from routing.
+#[test]
+fn what_looks_like_routing_and_is_no_ip_is_under_the_budget_of_the_link() {
+    let mut lab = lab();
+    let group = [1, 0x80, 0xc2, 0, 0, 0x14];
+    let bgp = ip4(&ipv4::Builder::new(host4(1), our4(1), protocol::TCP), &[0, 179, 0, 179]);
+    let lie = frame(group, host_mac(1), &[], bgp.len() as u16, &bgp);
+    lab.send("west", [lie]);
+    let rows = lab.plane().list_punts();
+    let passed = |class: &str| {
+        let mut of = rows.iter().filter(|row| row.class == class && row.interface.is_empty());
+        of.next().map(|row| row.passed)
+    };
+    assert_eq!((passed("link"), passed("routing")), (Some(1), Some(0)));
+}
