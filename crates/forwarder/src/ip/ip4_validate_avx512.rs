@@ -65,20 +65,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __m
     };
     let destination = _mm512_srli_epi64::<32>(tail);
 
-    // The ones' complement sum does not care for byte order: add 16-bit words as they lie.
-    let halves = word(0x0000_ffff_0000_ffff);
-    let pairs = |value| {
-        let high = _mm512_and_si512(_mm512_srli_epi64::<16>(value), halves);
-        _mm512_add_epi64(_mm512_and_si512(value, halves), high)
-    };
-    let sum = _mm512_add_epi64(_mm512_add_epi64(pairs(head), pairs(middle)), pairs(destination));
-    let low32 = word(0xffff_ffff);
-    let sum = _mm512_add_epi64(_mm512_and_si512(sum, low32), _mm512_srli_epi64::<32>(sum));
-    let low16 = word(0xffff);
-    let fold = |sum| _mm512_add_epi64(_mm512_and_si512(sum, low16), _mm512_srli_epi64::<16>(sum));
-    let sum = fold(fold(sum));
-    let ok = _mm512_mask_cmpeq_epi64_mask(inside, sum, low16);
-
+    let ok = sums_up(inside, [head, middle, destination]);
     let byte = |value| _mm512_and_si512(value, word(0xff));
     let ok = _mm512_mask_cmpeq_epi64_mask(ok, byte(head), word(0x45));
     let total = _mm512_or_si512(
@@ -108,4 +95,24 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __m
         _mm_mask_storeu_epi16(vector.length.as_mut_ptr().add(at).cast(), ok, cut);
     }
     ok
+}
+
+/// Which of some lanes have the right checksum. `last` is the destination alone: the loads overlap.
+/// The ones' complement sum does not care for byte order: 16-bit words are added as they lie.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+#[inline]
+fn sums_up(some: __mmask8, [head, middle, last]: [__m512i; 3]) -> __mmask8 {
+    let word = |value: i64| _mm512_set1_epi64(value);
+    let halves = word(0x0000_ffff_0000_ffff);
+    let pairs = |value| {
+        let high = _mm512_and_si512(_mm512_srli_epi64::<16>(value), halves);
+        _mm512_add_epi64(_mm512_and_si512(value, halves), high)
+    };
+    let sum = _mm512_add_epi64(_mm512_add_epi64(pairs(head), pairs(middle)), pairs(last));
+    let low32 = word(0xffff_ffff);
+    let sum = _mm512_add_epi64(_mm512_and_si512(sum, low32), _mm512_srli_epi64::<32>(sum));
+    let low16 = word(0xffff);
+    let fold = |sum| _mm512_add_epi64(_mm512_and_si512(sum, low16), _mm512_srli_epi64::<16>(sum));
+    let sum = fold(fold(sum));
+    _mm512_mask_cmpeq_epi64_mask(some, sum, low16)
 }
