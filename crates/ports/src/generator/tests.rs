@@ -243,36 +243,3 @@ fn nonsense_is_refused() {
     }
     assert_eq!(pool.free(), 1024);
 }
-
-/// `cargo test -p stoa-ports --release -- --ignored --nocapture cost`
-#[test]
-#[ignore = "a measurement"]
-fn cost() {
-    let pool = Pool::leak(16_384, HugePages::WhenThere).unwrap();
-    let list: std::sync::Arc<[u32]> =
-        (0..1 << 20).map(|n: u32| n.wrapping_mul(2_654_435_761)).collect();
-    let cases = [
-        ("one", 60, Destinations::Range(1), false),
-        ("range in turn", 60, Destinations::Range(1 << 20), false),
-        ("range random", 60, Destinations::Range(1 << 20), true),
-        ("list random", 60, Destinations::List4(list), true),
-        ("one, 1514 B", 1514, Destinations::Range(1), false),
-    ];
-    for (name, frame, destinations, random) in cases {
-        let config = GeneratorConfig { frame, destinations, random, ..GeneratorConfig::default() };
-        let mut queues = up(&config, pool);
-        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
-        let mut best = f64::MAX;
-        for _ in 0..20 {
-            let (mut cycles, mut packets) = (0, 0);
-            while packets < 200_000 {
-                let start = clock::tsc();
-                packets += queues.rx[0].receive(&mut vector, &mut cache);
-                cycles += clock::tsc() - start;
-                cache.free_from(&mut vector, 0);
-            }
-            best = best.min(cycles as f64 / packets as f64);
-        }
-        println!("generator, {name}: {best:.1} cycles per packet");
-    }
-}

@@ -3,6 +3,7 @@
 
 mod af_packet;
 mod af_xdp;
+mod af_xdp_refusals;
 mod mirror;
 mod offload;
 mod peer;
