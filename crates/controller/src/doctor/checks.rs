@@ -8,6 +8,7 @@ const AVX512: [&str; 4] = ["avx512f", "avx512bw", "avx512dq", "avx512vl"];
 const NET_ADMIN: u8 = 12;
 const NET_RAW: u8 = 13;
 const SYS_ADMIN: u8 = 21;
+const SYS_NICE: u8 = 23;
 const BPF: u8 = 39;
 /// Packet memory unless configured otherwise: 16,384 buffers of 2,240 bytes, kB.
 const POOL: u64 = 35 * 1024;
@@ -40,6 +41,7 @@ pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
         processor(machine, kernel),
         cores(machine),
         isolation(machine),
+        priority(machine),
         frequency(machine),
         clock(machine),
         memory(machine),
@@ -176,6 +178,16 @@ fn isolation(machine: &Machine) -> Check {
     check.better(
         "other programs interrupt workers: now and then milliseconds of delay; felt by polling workers",
         format!("add to the kernel command line: isolcpus={cores} nohz_full={cores}"),
+    )
+}
+
+fn priority(machine: &Machine) -> Check {
+    if machine.may(SYS_NICE) {
+        return ok("priority", "workers that wake go before other programs");
+    }
+    ok("priority", "without cap_sys_nice").better(
+        "a worker that wakes waits for other programs on its processor: milliseconds at worst",
+        "run as root; in a container: --cap-add SYS_NICE",
     )
 }
 

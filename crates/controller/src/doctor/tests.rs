@@ -57,6 +57,13 @@ fn each_lack_is_told_with_its_cost_and_its_mend() {
             "cores",
             State::Better,
         ),
+        // Everything but CAP_SYS_NICE.
+        (
+            "proc/self/status",
+            "CapEff:\t000001ffff7fffff\nCpus_allowed_list:\t0-7\n",
+            "priority",
+            State::Better,
+        ),
         // Everything but CAP_BPF.
         (
             "proc/self/status",

@@ -8,6 +8,7 @@ mod polling;
 mod spawn;
 mod spread;
 mod turn;
+mod urgency;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

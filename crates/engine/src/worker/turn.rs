@@ -21,6 +21,7 @@ use crate::quiescence::{Quiescence, Reader};
 use crate::sight::Sight;
 use crate::sight::trace::Event;
 use crate::worker::spread::{FlowOf, Spread};
+use crate::worker::urgency::Urgency;
 use crate::worker::{Bell, Command, Inject, Line, RING};
 
 /// The longest sleep: a worker looks around at least this often.
@@ -65,8 +66,10 @@ impl Worker {
         self.quiescence.online(self.index);
         let mut idle_since = clock::tsc();
         let per_us = (clock::tsc_hz() / 1_000_000).max(1);
+        let mut urgency = Urgency::new();
         loop {
             let start = clock::tsc();
+            urgency.at(start);
             if !self.obey() {
                 break;
             }
@@ -80,7 +83,9 @@ impl Worker {
             } else if self.has_patience(start.saturating_sub(idle_since) / per_us) {
                 std::hint::spin_loop();
             } else {
+                urgency.before_sleep();
                 self.sleep();
+                urgency.after_sleep();
                 idle_since = clock::tsc();
             }
             self.quiescence.pass(self.index);
