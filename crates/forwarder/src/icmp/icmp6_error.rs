@@ -3,55 +3,35 @@
 
 use std::sync::Arc;
 
-use stoa_engine::pool::HEADROOM;
 use stoa_engine::vector::flags;
-use stoa_engine::{Context, Next, Node, Vector};
+use stoa_engine::{Context, Node};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::icmp6::{self, Error, Problem, Unreachable};
 use stoa_wire::{ipv6, protocol};
 
 use super::Trouble;
+use super::error_node::{ErrorNode, Refused};
 use crate::drops::Drop;
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared};
 
 /// Where the error goes.
 pub const EDGES: &[&str] = &["ip6-lookup"];
-const LOOKUP: u16 = 0;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Icmp6Error { shared: shared.clone() })
-}
-
-struct Icmp6Error {
-    shared: Arc<Shared>,
-}
-
-impl Node for Icmp6Error {
-    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        let shared = &self.shared;
-        let addresses = shared.addresses.read(cx.reader);
-        for lane in 0..vector.len() {
-            let trouble = Trouble::of(vector.adjacency[lane]);
-            vector.next[lane] = match answer(cx, vector, lane, trouble, shared, addresses) {
-                Ok(()) => LOOKUP,
-                Err(reason) => reason.next(),
-            };
-        }
-        Next::Lanes
-    }
+    ErrorNode::boxed(shared, answer)
 }
 
 /// Replaces the packet by the error about it.
 fn answer(
     cx: &mut Context<'_>,
-    vector: &mut Vector,
-    lane: usize,
-    trouble: Trouble,
+    refused: Refused<'_>,
     shared: &Shared,
     addresses: &Addresses,
 ) -> Result<(), Drop> {
+    let Refused { vector, lane, trouble } = &refused;
+    let (lane, trouble) = (*lane, *trouble);
     let view = ipv6::check(vector.bytes(lane)).map_err(|_| trouble.drop(false))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
     let is_group = vector.flags[lane] & flags::MULTICAST != 0;
@@ -79,11 +59,7 @@ fn answer(
     let header = ipv6::Builder::new(source, view.source(), protocol::ICMP6);
     header.build(head, length).map_err(|_| trouble.drop(false))?;
     let length = ipv6::LENGTH + length;
-    cx.answered(trouble.drop(false).reason(), vector, lane);
-    vector.slot_mut(lane)[HEADROOM..HEADROOM + length].copy_from_slice(&message[..length]);
-    vector.offset[lane] = HEADROOM as u16;
-    vector.length[lane] = length as u16;
-    vector.make_own(lane);
+    refused.replace(cx, &message[..length], trouble.drop(false));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! ICMP and ICMPv6: answers to echo requests, and errors about packets that
 //! cannot be forwarded (RFC 792, RFC 1812 4.3, RFC 4443).
 
+mod error_node;
 pub mod icmp4_echo;
 pub mod icmp4_error;
 pub mod icmp6_echo;

@@ -6,6 +6,7 @@ mod chain;
 pub mod context;
 pub mod ip4_reassembly;
 pub mod ip6_reassembly;
+mod node;
 mod places;
 pub mod table;
 

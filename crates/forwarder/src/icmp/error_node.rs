@@ -1,0 +1,63 @@
+//! What `icmp4-error` and `icmp6-error` do alike: each lane's packet becomes the error about it.
+
+use std::sync::Arc;
+
+use stoa_engine::pool::HEADROOM;
+use stoa_engine::{Context, Next, Node, Vector};
+
+use super::Trouble;
+use crate::drops::Drop;
+use crate::shared::{Addresses, Shared};
+
+/// The edge to the look-up.
+const LOOKUP: u16 = 0;
+
+/// One packet that cannot go on.
+pub(super) struct Refused<'a> {
+    pub(super) vector: &'a mut Vector,
+    pub(super) lane: usize,
+    pub(super) trouble: Trouble,
+}
+
+/// Replaces the packet by the error about it, or says why that must not be.
+pub(super) type Answer = fn(&mut Context<'_>, Refused<'_>, &Shared, &Addresses) -> Result<(), Drop>;
+
+/// The node of one family, of one worker.
+pub(super) struct ErrorNode {
+    shared: Arc<Shared>,
+    answer: Answer,
+}
+
+impl ErrorNode {
+    pub(super) fn boxed(shared: &Arc<Shared>, answer: Answer) -> Box<dyn Node> {
+        Box::new(Self { shared: shared.clone(), answer })
+    }
+}
+
+impl Node for ErrorNode {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let addresses = self.shared.addresses.read(cx.reader);
+        for lane in 0..vector.len() {
+            let trouble = Trouble::of(vector.adjacency[lane]);
+            let refused = Refused { vector, lane, trouble };
+            vector.next[lane] = match (self.answer)(cx, refused, &self.shared, addresses) {
+                Ok(()) => LOOKUP,
+                Err(reason) => reason.next(),
+            };
+        }
+        Next::Lanes
+    }
+}
+
+impl Refused<'_> {
+    /// Puts `message`, a whole packet of ours, in the place of the packet it is about, which
+    /// counts as dropped for `reason`.
+    pub(super) fn replace(self, cx: &mut Context<'_>, message: &[u8], reason: Drop) {
+        let Self { vector, lane, .. } = self;
+        cx.answered(reason.reason(), vector, lane);
+        vector.slot_mut(lane)[HEADROOM..HEADROOM + message.len()].copy_from_slice(message);
+        vector.offset[lane] = HEADROOM as u16;
+        vector.length[lane] = message.len() as u16;
+        vector.make_own(lane);
+    }
+}
