@@ -43,6 +43,9 @@ impl Counted for Ip4 {
 
     /// Takes 1 from the TTL, the high byte of its 16-bit word, so that the checksum grows by 0x100
     /// in network order: by 1 as the bytes lie here, the carry going round (RFC 1624).
+    ///
+    /// # Safety
+    /// As the trait says: the processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn count_down(word: __m512i) -> __m512i {
@@ -57,6 +60,8 @@ impl Counted for Ip6 {
     const WORD: usize = 4;
     const SHIFT: u32 = 24;
 
+    /// # Safety
+    /// As the trait says: the processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn count_down(word: __m512i) -> __m512i {
