@@ -1,8 +1,10 @@
 //! AF_XDP: real hosts with their offloads on talk through the router, by four queues and two workers, both families.
 
+use std::time::Duration;
+
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
-use stoa_lab::{Configuration, Result, Side, Tag, Tool};
+use stoa_lab::{Configuration, Result, Router, Side, Tag, Tool, Topology, stoa_binary};
 use stoa_scenarios::{Story, two_sides};
 
 /// A rate that any machine keeps up with: rates belong to the benches.
@@ -101,6 +103,86 @@ fn jumbo_packets_go_whole_by_one_queue_and_by_four() -> Result<()> {
         story.end()?;
     }
     Ok(())
+}
+
+/// Whether the kernel says what devices can do (Linux 6.3); before, the link tells.
+fn kernel_tells() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map(|one| one.parse().unwrap_or(0u32));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(3))
+}
+
+/// Asks for what the device of the second host cannot do, thrice, under a ping of which nothing
+/// is lost.
+fn refused_and_nothing_lost(
+    story: &Story,
+    good: &Configuration,
+    what: &serde_json::Value,
+) -> Result<()> {
+    let (a, b) = (story.host("host-a"), story.host("host-b"));
+    let mut bad = good.clone();
+    let mut port = what.clone();
+    port["device"] = json!(b.label());
+    bad.interface(b.label())["stoa-interfaces:port"] = json!({ "af-xdp": port });
+    let to = b.address(false)?.to_string();
+    let ping = a.command(Tool::PING)?;
+    let running = ping.args(["-n", "-i", "0.02", "-c", "100", "-W", "2", &to]).spawn()?;
+    running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
+    for _ in 0..3 {
+        let output = story.router.reload(&bad.json())?;
+        let said = format!("{}{}", output.stdout, output.stderr);
+        assert!(!output.success(), "{what} must be refused: {said}");
+        let leaf = what.as_object().and_then(|all| all.keys().next()).map_or("", String::as_str);
+        assert!(said.contains(&format!("{leaf}: ")) && said.contains(b.label()), "{said}");
+    }
+    let (stdout, _, _) = running.finish(Duration::from_secs(20))?;
+    assert!(stdout.contains("100 received"), "{stdout}");
+    Ok(())
+}
+
+#[test]
+fn a_reload_that_the_device_cannot_follow_is_refused() -> Result<()> {
+    if !kernel_tells() {
+        eprintln!("SKIPPED: Linux before 6.3 does not say what devices can do");
+        return Ok(());
+    }
+    let sides = two_sides(&[])?.map(|side| side.queues(2));
+    let packet = with_driver(&sides, "af-packet", &json!({}));
+    let story = Story::with(&sides, &packet)?;
+    // Fewer receive queues than the peer has to send by: no native attach.
+    let ethtool = story.topology.router().command(Tool::ETHTOOL)?;
+    ethtool.args(["-L", "host-b", "rx", "1"]).run()?.ok()?;
+    story.hosts_reach_each_other()?;
+    refused_and_nothing_lost(&story, &packet, &json!({ "attach": "native" }))?;
+    refused_and_nothing_lost(&story, &packet, &json!({ "bind": "zero-copy" }))?;
+
+    let xdp = with_driver(&sides, "af-xdp", &json!({}));
+    let output = story.router.reload(&xdp.json())?;
+    assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    story.router.wait_up(&["host-a", "host-b"])?;
+    story.hosts_reach_each_other()?;
+    refused_and_nothing_lost(&story, &xdp, &json!({ "attach": "native" }))?;
+    refused_and_nothing_lost(&story, &xdp, &json!({ "bind": "zero-copy" }))?;
+    let (driver, detail, _) = port(&story, "host-b")?;
+    assert!(driver == "af-xdp" && detail.contains("generic attach"), "{detail}");
+    story.end()
+}
+
+#[test]
+fn a_port_waits_at_the_start_until_its_device_can() -> Result<()> {
+    let sides = two_sides(&[])?.map(|side| side.queues(2));
+    let topology = Topology::new(&sides)?;
+    let queues = |number| {
+        let ethtool = topology.router().command(Tool::ETHTOOL)?;
+        ethtool.args(["-L", "host-b", "rx", number]).run()?.ok().map(drop)
+    };
+    queues("1")?;
+    let native = with_driver(&sides, "af-xdp", &json!({ "attach": "native" }));
+    let router = Router::start(&stoa_binary()?, Some(topology.router()), &native.json())?;
+    router.wait_up(&["host-a"])?;
+    queues("2")?;
+    router.wait_up(&["host-a", "host-b"])?;
+    router.stop()
 }
 
 #[test]

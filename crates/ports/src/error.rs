@@ -13,6 +13,14 @@ pub enum OpenError {
         /// What is wrong and what would be right.
         reason: String,
     },
+    /// The device cannot do what is asked of it, as it is set up now.
+    #[error("{field}: {reason}")]
+    Unsupported {
+        /// The field of the configuration.
+        field: &'static str,
+        /// What the device lacks and what to do about it.
+        reason: String,
+    },
     /// This program has no such driver.
     #[error("this build has no {driver} driver: choose another")]
     NotBuilt {
@@ -104,11 +112,11 @@ pub enum OpenError {
 
 impl OpenError {
     /// Whether it may pass by itself: the device, namespace or socket is not there yet, or
-    /// still in use.
+    /// still in use, or the device cannot do now what it can when it is set up otherwise.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::NoDevice { .. } | Self::NoNamespace { .. } | Self::Busy { .. } => true,
-            Self::System { .. } => true,
+            Self::System { .. } | Self::Unsupported { .. } => true,
             Self::File { source, .. } => source.kind() == std::io::ErrorKind::AddrInUse,
             Self::Config { .. } | Self::NotBuilt { .. } | Self::Permission { .. } => false,
             Self::Rights { .. } => false,

@@ -11,6 +11,7 @@
 mod attach;
 mod bpf;
 mod btf;
+mod features;
 mod layout;
 mod outlet;
 mod program;
@@ -34,6 +35,7 @@ use crate::follow::{Follower, Retry};
 use crate::netdevice::Device;
 use crate::{link, netns};
 use attach::{Attached, Tags};
+use features::Features;
 use layout::Layout;
 use rights::{Rights, refusal};
 use rx::Receiver;
@@ -95,7 +97,8 @@ pub struct AfXdp {
 ///
 /// # Errors
 /// No such device or namespace; not an Ethernet device; more than 64 queues; a kernel without
-/// AF_XDP; CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF is missing.
+/// AF_XDP; CAP_NET_RAW, CAP_NET_ADMIN or CAP_BPF is missing; the device cannot do `attach` or
+/// `bind` as asked, where the kernel (Linux 6.3) tells.
 pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
     link::queues("rx-queues", config.queues, link::QUEUES_MAX)?;
     let mtu = link::mtu(config.mtu, link::MTU_MAX)?;
@@ -106,6 +109,9 @@ pub fn open(config: &AfXdpConfig) -> Result<AfXdp, OpenError> {
         Some(watch) => ethtool::driver(watch, &config.device),
         None => Driver::default(),
     };
+    if let Some(features) = netns::within(netns, || Features::of(last.index as u32))? {
+        features.allow(config, &driver)?;
+    }
     Ok(AfXdp {
         config: AfXdpConfig { mtu, ..config.clone() },
         follower,
