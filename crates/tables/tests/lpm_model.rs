@@ -67,7 +67,7 @@ impl Family for u128 {
 fn changes<K: Family>(count: usize) -> impl Strategy<Value = Vec<Change<K>>> {
     let change = prop_oneof![
         // Few values, so that neighbours are often equal and runs join.
-        8 => (K::addresses(), 0..=K::BITS, 1u32..5)
+        8 => (K::addresses(), 0..=K::BITS, prop_oneof![6 => 1u32..5, 1 => 65_534u32..65_538])
             .prop_map(|(address, len, value)| Change::Insert(address.cut(len), len, value)),
         1 => (K::addresses(), 0..=K::BITS)
             .prop_map(|(address, len)| Change::Remove(address.cut(len), len)),

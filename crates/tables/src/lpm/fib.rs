@@ -4,13 +4,13 @@ use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use super::chunk::{CHILD, Chunk, POSITION, chunk_words, position, step};
 use super::key::{Key, STRIDE};
 use crate::sync::{AtomicU32, AtomicU64, zeroed};
 
-/// Set in a word that leads to a chunk; the rest is the chunk's position in the arena.
-pub(crate) const CHILD: u32 = 1 << 31;
-/// Words of an arena so that `2 * position + slot` stays within 31 bits (SIMD gathers).
-pub(crate) const MAX_LOOKUP_WORDS: usize = 1 << 30;
+/// Words of an arena: so many positions a word can name, and all halves of its words are within
+/// the 31 bits of a SIMD gather.
+pub(crate) const MAX_LOOKUP_WORDS: usize = POSITION as usize + 1;
 const LINE_BYTES: usize = 64;
 const LINE_WORDS: usize = LINE_BYTES / size_of::<u64>();
 /// Words after the last page, so that reading a chunk at any position stays inside.
@@ -118,12 +118,11 @@ impl Fib {
     }
 
     /// Writes a chunk that no reader can reach yet.
-    pub(crate) fn write_chunk(&self, at: u32, bitmap: u64, runs: &[u32]) {
+    pub(crate) fn write_chunk(&self, at: u32, chunk: &Chunk) {
         let words = &self.words()[at as usize..];
-        words[0].store(bitmap, Ordering::Relaxed);
-        for (word, pair) in words[1..].iter().zip(runs.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            word.store(u64::from(pair[0]) | u64::from(high) << 32, Ordering::Relaxed);
+        words[0].store(chunk.head(), Ordering::Relaxed);
+        for (word, new) in words[1..].iter().zip(chunk.body()) {
+            word.store(new, Ordering::Relaxed);
         }
     }
 
@@ -132,20 +131,29 @@ impl Fib {
     pub(crate) fn prefetch(&self, word: u32) {
         #[cfg(all(target_arch = "x86_64", not(loom)))]
         if word & CHILD != 0 {
-            super::kernel::prefetch(self.words(), (word & !CHILD) as usize);
+            super::kernel::prefetch(self.words(), position(word) as usize);
         }
         let _ = word;
     }
 
-    pub(crate) fn bitmap(&self, at: u32) -> u64 {
-        self.words()[at as usize].load(Ordering::Relaxed)
+    /// The first word of the chunk that a word leads to.
+    pub(crate) fn head(&self, word: u32) -> u64 {
+        self.words()[position(word) as usize].load(Ordering::Relaxed)
+    }
+
+    /// What a lone prefix says of the addresses that miss it.
+    pub(crate) fn miss(&self, word: u32) -> u32 {
+        (self.words()[position(word) as usize + 1].load(Ordering::Relaxed) >> 32) as u32
+    }
+
+    /// Words of the chunk that a word leads to.
+    pub(crate) fn chunk_words(&self, word: u32) -> usize {
+        chunk_words(word, self.head(word))
     }
 
     /// Stores the runs of a chunk that readers may be using: each word at once, only what differs.
-    pub(crate) fn rewrite_runs(&self, at: u32, runs: &[u32]) {
-        for (word, pair) in self.words()[at as usize + 1..].iter().zip(runs.chunks(2)) {
-            let high = pair.get(1).copied().unwrap_or(0);
-            let new = u64::from(pair[0]) | u64::from(high) << 32;
+    pub(crate) fn rewrite_runs(&self, at: u32, chunk: &Chunk) {
+        for (word, new) in self.words()[at as usize + 1..].iter().zip(chunk.body()) {
             if word.load(Ordering::Relaxed) != new {
                 word.store(new, Ordering::Release);
             }
@@ -157,26 +165,6 @@ impl Fib {
             self.root[block].store(word, Ordering::Release);
         }
     }
-}
-
-/// Words of a chunk with `runs` runs: its bitmap and two runs per word.
-pub(crate) fn chunk_words(runs: u32) -> usize {
-    1 + (runs as usize).div_ceil(2)
-}
-
-/// One step down: the run of chunk `word` for the next six bits. A leaf stays what it is.
-#[inline(always)]
-fn step(words: &[AtomicU64], word: u32, six: usize) -> u32 {
-    let is_child = word & CHILD != 0;
-    // A leaf reads the arena's first words, always in cache, and throws them away: cheaper than
-    // a branch that is wrong every other time.
-    let at = if is_child { (word & !CHILD) as usize } else { 0 };
-    let Some(bitmap) = words.get(at) else { return 0 };
-    let through = bitmap.load(Ordering::Relaxed) & (u64::MAX >> (63 - six));
-    let half = 1 + through.count_ones() as usize;
-    let Some(pair) = words.get(at + half / 2) else { return 0 };
-    let run = (pair.load(Ordering::Acquire) >> (32 * (half & 1))) as u32;
-    if is_child { run } else { word }
 }
 
 /// Looks up to [`LANES`] addresses up, all lanes one level at a time. `rest` is the answer where
@@ -198,7 +186,7 @@ pub(crate) fn lookup_lanes<K: Key>(
     while any & CHILD != 0 && depth < K::BITS {
         any = 0;
         for (out, key) in out.iter_mut().zip(keys) {
-            *out = step(words, *out, key.six(depth));
+            *out = step(words, *out, *key, depth);
             any |= *out;
         }
         depth += STRIDE;
@@ -307,14 +295,15 @@ mod tests {
             let reader = Arc::clone(&fib);
             let thread = loom::thread::spawn(move || {
                 let word = reader.root()[0].load(Ordering::Acquire);
-                let answers = [step(reader.words(), word, 5), step(reader.words(), word, 40)];
+                let answers = [5u32, 40].map(|slot| step(reader.words(), word, slot << 8, 18));
                 assert!(matches!(answers[0], 1 | 2), "{answers:?}");
                 assert!(matches!(answers[1], 1 | 3 | 4), "{answers:?}");
                 assert_eq!(answers[0] == 1, answers[1] == 1);
             });
-            fib.write_chunk(2, 1 | 1 << 32, &[2, 3]);
+            let slots = |upper| core::array::from_fn(|slot| if slot < 32 { 2 } else { upper });
+            fib.write_chunk(2, &Chunk::of::<u32>(&slots(3)));
             fib.store_root(0, CHILD | 2);
-            fib.rewrite_runs(2, &[2, 4]);
+            fib.rewrite_runs(2, &Chunk::of::<u32>(&slots(4)));
             thread.join().expect("no panic");
         });
     }

@@ -8,6 +8,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 use core::arch::x86_64::*;
 use core::array;
 
+use super::chunk::{LONE, NARROW, POSITION};
 use super::fib::{LANES, SLACK_WORDS, lookup_lanes, lookup_scalar};
 use super::key::Key;
 
@@ -202,7 +203,9 @@ unsafe fn ip4_lanes<const N: usize>(
             let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
             let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
             // SAFETY: as wanted of the caller.
-            found[group] = unsafe { step16(words, found[group], children[group], low, high) };
+            found[group] = unsafe {
+                step16::<u32>(words, found[group], children[group], [low, high], [low, high])
+            };
         }
     }
     found.map(|found| or_rest(found, rest))
@@ -239,9 +242,11 @@ unsafe fn ip6_avx512<const N: usize>(
         // SAFETY: an index is the upper 20 bits of a key and the array has 2^20 words; see
         // `ip4_lanes` about writers.
         found[group] = unsafe { _mm512_i32gather_epi32::<4>(index, root.as_ptr().cast()) };
+        (low[group], high[group]) =
+            (_mm512_slli_epi64::<1>(low[group]), _mm512_slli_epi64::<1>(high[group]));
     }
-    // Bits 20..26 to 56..62 of the addresses, all in their upper halves.
-    for right in [38, 32, 26, 20, 14, 8, 2] {
+    // Bits 20..26 to 56..62 of the addresses, all among the 64 after the first.
+    for right in [39, 33, 27, 21, 15, 9, 3] {
         let mut any = 0;
         for group in 0..N {
             children[group] = _mm512_movepi32_mask(found[group]);
@@ -253,10 +258,11 @@ unsafe fn ip6_avx512<const N: usize>(
         let right = _mm_cvtsi32_si128(right);
         let six = _mm512_set1_epi64(63);
         for group in 0..N {
-            let low = _mm512_andnot_si512(_mm512_srl_epi64(low[group], right), six);
-            let high = _mm512_andnot_si512(_mm512_srl_epi64(high[group], right), six);
+            let keys = [low[group], high[group]];
+            let beyond = keys.map(|keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six));
             // SAFETY: as wanted of the caller.
-            found[group] = unsafe { step16(words, found[group], children[group], low, high) };
+            found[group] =
+                unsafe { step16::<u128>(words, found[group], children[group], beyond, keys) };
         }
     }
     for group in 0..N {
@@ -294,48 +300,81 @@ fn upper_halves(keys: &[u128; LANES]) -> (__m512i, __m512i) {
 #[inline]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl")]
 fn join(low: __m512i, high: __m512i) -> __m512i {
-    let low = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(low));
-    _mm512_inserti64x4::<1>(low, _mm512_cvtepi64_epi32(high))
+    let lower = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    _mm512_permutex2var_epi32(low, lower, high)
 }
 
-/// One step down in the lanes of `children`, whose next six bits are 63 less `low_beyond` (lanes
-/// 0 to 7) and `high_beyond` (8 to 15).
+/// One step down in the lanes of `children`, whose next six bits are 63 less `beyond` (lanes 0 to
+/// 7, and 8 to 15). `keys` are the bits after the first of their addresses, in a family that has
+/// lone prefixes. What the words mean: [`chunk`](super::chunk).
 ///
 /// # Safety
 /// `words` has more than `SLACK_WORDS` words.
 #[inline]
 #[target_feature(enable = "popcnt,bmi1,bmi2,avx512f,avx512dq,avx512vl,avx512vpopcntdq")]
-unsafe fn step16(
+unsafe fn step16<K: Key>(
     words: &[AtomicU64],
     found: __m512i,
     children: __mmask16,
-    low_beyond: __m512i,
-    high_beyond: __m512i,
+    beyond: [__m512i; 2],
+    keys: [__m512i; 2],
 ) -> __m512i {
-    // A chunk's bitmap and runs end before the slack does, wherever up to here it begins. Right
-    // chunks do; this is for the sake of soundness alone.
-    let last = _mm512_set1_epi32((words.len() - SLACK_WORDS).min((1 << 30) - SLACK_WORDS) as i32);
-    let at = _mm512_and_si512(found, _mm512_set1_epi32(i32::MAX));
-    let at = _mm512_min_epu32(at, last);
+    // A chunk ends before the slack does, wherever up to here it begins. Right chunks do; this is
+    // for the sake of soundness alone.
+    let last = (words.len() - SLACK_WORDS).min(POSITION as usize - SLACK_WORDS) as i32;
+    let at = _mm512_and_si512(found, _mm512_set1_epi32(POSITION as i32));
+    let at = _mm512_min_epu32(at, _mm512_set1_epi32(last));
     let zero = _mm512_setzero_si512();
     let (low, high) = ((children & 0xff) as __mmask8, (children >> 8) as __mmask8);
     // SAFETY: `at` is at most `last`, so word `at` is in the arena.
-    let (low_bits, high_bits) = unsafe {
+    let heads = unsafe {
         let low_at = _mm512_castsi512_si256(at);
         let high_at = _mm512_extracti64x4_epi64::<1>(at);
-        (
+        [
             _mm512_mask_i32gather_epi64::<8>(zero, low, low_at, words.as_ptr().cast()),
             _mm512_mask_i32gather_epi64::<8>(zero, high, high_at, words.as_ptr().cast()),
-        )
+        ]
     };
     let all = _mm512_set1_epi64(-1);
-    let low_bits = _mm512_and_si512(low_bits, _mm512_srlv_epi64(all, low_beyond));
-    let high_bits = _mm512_and_si512(high_bits, _mm512_srlv_epi64(all, high_beyond));
-    let count = join(_mm512_popcnt_epi64(low_bits), _mm512_popcnt_epi64(high_bits));
-    // Half-word 2 * at + 1 + count: two halves of bitmap, then the runs, counted from one.
-    let half = _mm512_add_epi32(_mm512_slli_epi32::<1>(at), count);
-    let half = _mm512_add_epi32(half, _mm512_set1_epi32(1));
-    // SAFETY: a count is at most 64, so the half-word is within 33 words after `at`, which is at
-    // least `SLACK_WORDS` words before the end of the arena.
-    unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, words.as_ptr().cast()) }
+    let through = |half: usize| _mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond[half]));
+    // Which run is wanted, counted from 1: the half-word of the chunk less one, as the bitmap takes
+    // two.
+    let mut run = join(_mm512_popcnt_epi64(through(0)), _mm512_popcnt_epi64(through(1)));
+    let one = _mm512_set1_epi32(1);
+    if K::LONES {
+        let misses = |half: usize| -> __mmask8 {
+            let less = _mm512_add_epi64(heads[half], all);
+            // (key ^ head) & !(head ^ (head - 1)): where the key differs above the marker.
+            let differs = _mm512_ternarylogic_epi64::<LONE_DIFFERS>(keys[half], heads[half], less);
+            _mm512_test_epi64_mask(differs, differs)
+        };
+        let misses = u16::from(misses(0)) | u16::from(misses(1)) << 8;
+        let lones = _mm512_test_epi32_mask(found, _mm512_set1_epi32(LONE as i32));
+        run = _mm512_mask_mov_epi32(run, lones, one);
+        run = _mm512_mask_add_epi32(run, lones & misses, one, one);
+    }
+    let half = _mm512_slli_epi32::<1>(at);
+    if !K::NARROWS {
+        let half = _mm512_add_epi32(half, run);
+        let runs = words.as_ptr().cast::<i32>().wrapping_add(1);
+        // SAFETY: a run is at most 64, so its half-word is within 33 words after `at`, which is at
+        // least `SLACK_WORDS` words before the end of the arena. (A lane that has no chunk reads
+        // nothing.)
+        return unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, runs.cast()) };
+    }
+    let narrow = _mm512_test_epi32_mask(found, _mm512_set1_epi32(NARROW as i32)) & children;
+    let before = _mm512_sub_epi32(run, one);
+    let half = _mm512_add_epi32(half, _mm512_mask_srli_epi32::<1>(before, narrow, before));
+    let runs = words.as_ptr().wrapping_add(1);
+    // SAFETY: as above.
+    let runs = unsafe { _mm512_mask_i32gather_epi32::<4>(found, children, half, runs.cast()) };
+    // Which of two runs of 16 bits: rotations are by their lower five bits.
+    let runs = _mm512_mask_rorv_epi32(runs, narrow, runs, _mm512_slli_epi32::<4>(before));
+    _mm512_mask_and_epi32(runs, narrow, runs, _mm512_set1_epi32(0xffff))
 }
+
+/// The function of three bits `(a ^ b) & !(b ^ c)` for the ternary logic instruction.
+const LONE_DIFFERS: i32 = {
+    let (a, b, c) = (0xf0, 0xcc, 0xaa);
+    (a ^ b) & !(b ^ c)
+};

@@ -21,12 +21,21 @@ pub trait Key: sealed::Sealed + Copy + Debug + Eq + Hash + LowerHex + Ord + Send
     const BITS: u8;
     /// Leading bits that index the root array directly.
     const ROOT_BITS: u8;
+    /// Whether prefixes without others beside them are compared whole instead of walked to.
+    #[doc(hidden)]
+    const LONES: bool;
+    /// Whether chunks of small leaves have runs of 16 bits.
+    #[doc(hidden)]
+    const NARROWS: bool;
 
     #[doc(hidden)]
     fn root(self) -> usize;
     /// The six bits that follow the first `depth`; zeros stand for bits past the end.
     #[doc(hidden)]
     fn six(self, depth: u8) -> usize;
+    /// The 64 bits after the first, for [`LONES`](Self::LONES).
+    #[doc(hidden)]
+    fn after_first(self) -> u64;
     /// The first `len` bits, the rest cleared.
     #[doc(hidden)]
     fn network(self, len: u8) -> Self;
@@ -55,6 +64,9 @@ pub trait Key: sealed::Sealed + Copy + Debug + Eq + Hash + LowerHex + Ord + Send
 impl Key for u32 {
     const BITS: u8 = 32;
     const ROOT_BITS: u8 = 18;
+    /// A narrow chunk takes no more room, and the way is short.
+    const LONES: bool = false;
+    const NARROWS: bool = true;
 
     #[inline(always)]
     fn root(self) -> usize {
@@ -63,6 +75,10 @@ impl Key for u32 {
     #[inline(always)]
     fn six(self, depth: u8) -> usize {
         ((u64::from(self) << (32 + depth)) >> 58) as usize
+    }
+    #[inline(always)]
+    fn after_first(self) -> u64 {
+        u64::from(self) << 33
     }
     fn network(self, len: u8) -> Self {
         if len == 0 { 0 } else { self & (u32::MAX << (32 - len)) }
@@ -91,6 +107,9 @@ impl Key for u32 {
 impl Key for u128 {
     const BITS: u8 = 128;
     const ROOT_BITS: u8 = 20;
+    const LONES: bool = true;
+    /// Most of its chunks lead to others, and its walk is long: no work for little gain.
+    const NARROWS: bool = false;
 
     #[inline(always)]
     fn root(self) -> usize {
@@ -99,6 +118,10 @@ impl Key for u128 {
     #[inline(always)]
     fn six(self, depth: u8) -> usize {
         ((self << depth) >> 122) as usize
+    }
+    #[inline(always)]
+    fn after_first(self) -> u64 {
+        (self >> 63) as u64
     }
     fn network(self, len: u8) -> Self {
         if len == 0 { 0 } else { self & (u128::MAX << (128 - len)) }

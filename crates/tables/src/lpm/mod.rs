@@ -3,23 +3,21 @@
 //! **The structure** is of the Poptrie family. A root array is indexed by the first 18 (IPv4) or
 //! 20 (IPv6) bits; each word of it is either the answer (a *leaf*) or the position of a *chunk*
 //! that resolves the next six bits, whose words are leaves or chunks again. A chunk is one run of
-//! 64-bit words in a shared arena:
-//!
-//! ```text
-//! | bitmap: bit i set when slot i differs from slot i-1 | run 0 | run 1 | ... (32 bits each) |
-//! ```
-//!
-//! The answer for six bits `i` is run number `popcount(bitmap & (2 << i) - 1) - 1`. Leaves and
-//! children share the runs and stand beside their bitmap, so that most look-ups touch the root
-//! word and one cache line; chunks of up to 64 bytes never cross a line.
+//! 64-bit words in a shared arena: a bitmap of the slots that differ from the slot before, and what
+//! they differ by. Leaves and children share the runs and stand beside their bitmap, so that most
+//! look-ups touch the root word and one cache line; chunks of up to 64 bytes never cross a line.
+//! Two more kinds save memory, and with it cache misses: IPv4 chunks of small leaves have runs of 16
+//! bits, and an IPv6 prefix that has no other near it is compared whole, where it would take a chunk
+//! for each six bits. [`chunk`] has the layout, bit by bit: all that a kernel must know.
 //!
 //! **Changes** are made in place by one writer, which knows the prefixes from bookkeeping of its
-//! own. A chunk whose new runs fit in its bitmap is changed word by word; otherwise a new chunk is
+//! own. A chunk that can take the new runs is changed word by word; otherwise a new chunk is
 //! written and its position stored (release) in the one word that leads to it. So each address
 //! goes from its old answer to its new one, never through a third. Old chunks wait for a
 //! [grace period](crate::grace). While there is no reader at all they are used again at once,
 //! which is how a bulk load does without a grace period.
 
+mod chunk;
 mod fib;
 mod iter;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
@@ -52,7 +50,7 @@ pub const MAX_VALUE: u32 = (1 << 31) - 1;
 pub struct LpmCapacity {
     /// Prefixes.
     pub routes: usize,
-    /// 64-bit words of the look-up arena (at most 2^30, rounded down to whole pages of 64).
+    /// 64-bit words of the look-up arena (at most 2^29, rounded down to whole pages of 64).
     pub lookup_words: usize,
     /// Nodes of the writer's bookkeeping: one for each run of six bits that has prefixes in or
     /// below it.

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use super::fib::{CHILD, chunk_words};
-use super::key::Key;
+use super::chunk::{Alone, CHILD, Chunk, LONE, lone_len, position};
+use super::key::{Key, STRIDE};
 use super::rib::{NO_NODE, SLOTS, bits};
 use super::writer::{Lpm, Path};
 use super::{Limit, LpmError};
@@ -16,57 +16,37 @@ use super::{Limit, LpmError};
 /// place is better for the caches of the workers.
 const SHRINK_WORDS: usize = 2;
 
+/// A node and what led to it.
+#[derive(Clone, Copy)]
+struct Place<K> {
+    id: u32,
+    /// The first `depth` bits of all addresses in the node.
+    prefix: K,
+    depth: u8,
+}
+
 /// A node that changes, and what it was.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     id: u32,
+    depth: u8,
     old_cover: u32,
     old_word: u32,
 }
 
-/// Slots of a node as runs of equal words.
-struct Runs {
-    bitmap: u64,
-    runs: [u32; SLOTS],
-    count: u32,
-}
-
-impl Runs {
-    fn of(slots: &[u32; SLOTS]) -> Self {
-        let mut bitmap = 1u64;
-        for slot in 1..SLOTS {
-            bitmap |= u64::from(slots[slot] != slots[slot - 1]) << slot;
-        }
-        Self::with_bitmap(slots, bitmap)
-    }
-
-    /// Runs that begin where another bitmap says; it must have all the bits that are needed.
-    fn with_bitmap(slots: &[u32; SLOTS], bitmap: u64) -> Self {
-        let mut runs = [0; SLOTS];
-        let mut count = 0;
-        for (run, slot) in runs.iter_mut().zip(bits(bitmap)) {
-            *run = slots[slot];
-            count += 1;
-        }
-        Self { bitmap, runs, count }
-    }
-
-    fn runs(&self) -> &[u32] {
-        &self.runs[..self.count as usize]
-    }
-}
-
 impl<K: Key> Lpm<K> {
-    /// Brings the look-up structure up to date after a prefix changed in the last node of `path`.
+    /// Brings the look-up structure up to date after `prefix` changed in the last node of `path`.
     pub(super) fn update_path(
         &mut self,
-        block: usize,
+        prefix: K,
         path: &Path,
         keep: usize,
     ) -> Result<(), LpmError> {
-        for &id in path.ids().iter().rev() {
+        for (level, &id) in path.ids().iter().enumerate().rev() {
+            let depth = K::ROOT_BITS + STRIDE * level as u8;
+            let place = Place { id, prefix: prefix.network(depth), depth };
             let cover = self.rib.node(id).cover;
-            match self.plan_node(id, cover, keep) {
+            match self.plan_node(place, cover, keep) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -76,7 +56,7 @@ impl<K: Key> Lpm<K> {
             }
         }
         self.commit();
-        self.fib.store_root(block, self.rib.node(path.ids()[0]).word);
+        self.fib.store_root(prefix.root(), self.rib.node(path.ids()[0]).word);
         Ok(())
     }
 
@@ -94,8 +74,10 @@ impl<K: Key> Lpm<K> {
         self.uncovered_blocks(cell, K::ROOT_BITS - len, &mut ranges);
         for block in ranges.iter().cloned().flatten() {
             let id = self.blocks[block];
+            let prefix = K::from_leading(block, K::ROOT_BITS);
+            let place = Place { id, prefix, depth: K::ROOT_BITS };
             if id != NO_NODE
-                && let Err(error) = self.plan_node(id, cover, keep)
+                && let Err(error) = self.plan_node(place, cover, keep)
             {
                 self.roll_back();
                 self.short[cell] = old;
@@ -131,55 +113,80 @@ impl<K: Key> Lpm<K> {
 
     /// Plans a node under a (new) cover and, below it, the nodes whose cover changes. Says whether
     /// the word that leads to the node changes.
-    fn plan_node(&mut self, id: u32, cover: u32, keep: usize) -> Result<bool, LpmError> {
+    fn plan_node(&mut self, place: Place<K>, cover: u32, keep: usize) -> Result<bool, LpmError> {
+        let Place { id, prefix, depth } = place;
         let mut slots = [0; SLOTS];
         self.rib.paint(id, cover, &mut slots);
         for slot in bits(self.rib.node(id).children) {
             let kid = self.rib.kid(id, slot);
             if self.rib.node(kid).cover != slots[slot] {
-                self.plan_node(kid, slots[slot], keep)?;
+                let prefix = prefix.with_bits(depth, STRIDE, slot);
+                let place = Place { id: kid, prefix, depth: depth + STRIDE };
+                self.plan_node(place, slots[slot], keep)?;
             }
             slots[slot] = self.rib.node(kid).word;
         }
         let old_word = self.rib.node(id).word;
-        let word = self.plan_chunk(old_word, &slots, keep)?;
+        let word = self.plan_chunk(place, old_word, &slots, keep)?;
         self.last_slots = slots;
         let node = self.rib.node_mut(id);
-        self.plan.push(Step { id, old_cover: node.cover, old_word });
+        self.plan.push(Step { id, depth, old_cover: node.cover, old_word });
         node.cover = cover;
         node.word = word;
         Ok(word != old_word)
     }
 
     /// The word for these slots: a leaf, the old chunk when it can be changed in place (nothing
-    /// is stored yet), or a new chunk that no reader sees.
+    /// is stored yet), a new chunk that no reader sees, or what leads to the only child.
     fn plan_chunk(
         &mut self,
+        place: Place<K>,
         old_word: u32,
         slots: &[u32; SLOTS],
         keep: usize,
     ) -> Result<u32, LpmError> {
-        let new = Runs::of(slots);
-        if new.count == 1 {
-            return Ok(new.runs[0]);
+        let mut new = Chunk::of::<K>(slots);
+        if let [leaf] = new.runs() {
+            return Ok(*leaf);
         }
-        let words = chunk_words(new.count);
-        let mut fits_in_old = false;
-        if old_word & CHILD != 0 {
-            let old_bitmap = self.fib.bitmap(old_word & !CHILD);
-            fits_in_old = new.bitmap & !old_bitmap == 0;
-            if fits_in_old && chunk_words(old_bitmap.count_ones()) < words + SHRINK_WORDS {
-                return Ok(old_word);
+        let is_own = self.owns(old_word, place.depth);
+        let old_head = if is_own { self.fib.head(old_word) } else { 0 };
+        let fits_in_old = is_own && new.fits(old_word, old_head);
+        match new.alone(place.prefix, place.depth) {
+            // A lone prefix below means the same from here on.
+            Some(Alone::Child { word, miss })
+                if word & LONE != 0 && self.fib.miss(word) == miss =>
+            {
+                return Ok(word);
+            }
+            Some(Alone::Prefix { head, hit, miss }) => {
+                // Only its hit may change in place: a miss answers for nodes above as well.
+                let is_lone = is_own && old_word & LONE != 0 && old_head == head;
+                if is_lone && self.fib.miss(old_word) == miss {
+                    return Ok(old_word);
+                }
+                new = Chunk::lone(head, hit, miss);
+            }
+            _ => {
+                if fits_in_old && self.fib.chunk_words(old_word) < new.words() + SHRINK_WORDS {
+                    return Ok(old_word);
+                }
             }
         }
-        match self.pages.take(words, keep) {
+        match self.pages.take(new.words(), keep) {
             Some(at) => {
-                self.fib.write_chunk(at, new.bitmap, new.runs());
-                Ok(at | CHILD)
+                self.fib.write_chunk(at, &new);
+                Ok(at | new.kind())
             }
             None if fits_in_old => Ok(old_word),
             None => Err(LpmError::Full(Limit::LookupWords)),
         }
+    }
+
+    /// Whether `word` leads to a chunk that the node at `depth` itself has asked for: it may also
+    /// be the lone prefix of a node below.
+    fn owns(&self, word: u32, depth: u8) -> bool {
+        word & CHILD != 0 && (word & LONE == 0 || lone_len(self.fib.head(word)) <= depth + STRIDE)
     }
 
     /// Publishes what was planned, all but the words of the root.
@@ -190,20 +197,19 @@ impl<K: Key> Lpm<K> {
         let last = plan.len().wrapping_sub(1);
         for (at_step, step) in plan.iter().enumerate() {
             let node = self.rib.node(step.id);
-            if step.old_word & CHILD == 0 {
+            if !self.owns(step.old_word, step.depth) {
                 continue;
             }
-            let at = step.old_word & !CHILD;
             if node.word == step.old_word {
                 // What was planned last needs no painting again; mostly it is all there is.
                 if at_step == last {
-                    self.rewrite_in_place(at, &self.last_slots);
+                    self.rewrite_in_place(step, &self.last_slots);
                 } else {
-                    self.rewrite_in_place(at, &self.repaint(step.id));
+                    self.rewrite_in_place(step, &self.repaint(step.id));
                 }
                 continue;
             }
-            let words = chunk_words(self.fib.bitmap(at).count_ones());
+            let (at, words) = (position(step.old_word), self.fib.chunk_words(step.old_word));
             if is_shared {
                 self.retired.push((at, words as u8));
             } else {
@@ -223,9 +229,11 @@ impl<K: Key> Lpm<K> {
         slots
     }
 
-    fn rewrite_in_place(&self, at: u32, slots: &[u32; SLOTS]) {
-        let runs = Runs::with_bitmap(slots, self.fib.bitmap(at));
-        self.fib.rewrite_runs(at, runs.runs());
+    fn rewrite_in_place(&self, step: &Step, slots: &[u32; SLOTS]) {
+        let word = step.old_word;
+        let (head, miss) = (self.fib.head(word), self.fib.miss(word));
+        let chunk = Chunk::again(word, head, miss, step.depth, slots);
+        self.fib.rewrite_runs(position(word), &chunk);
     }
 
     /// Takes a plan back: nothing of it was published.
@@ -234,10 +242,8 @@ impl<K: Key> Lpm<K> {
             let node = self.rib.node_mut(step.id);
             let word = core::mem::replace(&mut node.word, step.old_word);
             node.cover = step.old_cover;
-            if word != step.old_word && word & CHILD != 0 {
-                let at = word & !CHILD;
-                let words = chunk_words(self.fib.bitmap(at).count_ones());
-                self.pages.give(at, words);
+            if word != step.old_word && self.owns(word, step.depth) {
+                self.pages.give(position(word), self.fib.chunk_words(word));
             }
         }
     }

@@ -246,7 +246,7 @@ impl<K: Key> Lpm<K> {
         let index = Self::index(prefix, len, depth);
         let cell = self.rib.value_mut(id, index).ok_or(LpmError::Absent)?;
         let old = core::mem::replace(cell, value);
-        let done = self.update_path(prefix.root(), &path, keep);
+        let done = self.update_path(prefix, &path, keep);
         if let (Err(_), Some(cell)) = (done, self.rib.value_mut(id, index)) {
             *cell = old;
         }
@@ -260,7 +260,7 @@ impl<K: Key> Lpm<K> {
             return Err(LpmError::Full(limit));
         }
         let Some((path, _)) = self.path(prefix, len) else { return Err(LpmError::Absent) };
-        let done = self.update_path(prefix.root(), &path, self.reserve);
+        let done = self.update_path(prefix, &path, self.reserve);
         if done.is_err() {
             self.drop_long(prefix, len);
         }
