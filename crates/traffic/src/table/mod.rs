@@ -3,6 +3,7 @@
 //! Look-ups run in batches as long as a vector, over at least 2^20 keys in turn; the least
 //! disturbed of many passes is told. Changes are timed by what this thread had of a processor.
 
+mod redirect;
 #[cfg(test)]
 mod tests;
 
@@ -102,6 +103,13 @@ pub struct Figures {
     pub bulk_inserts_per_second: f64,
     /// Prefixes taken out and put back while a reader keeps freed memory waiting.
     pub changes_per_second_shared: f64,
+    /// Microseconds until every reader follows when the neighbour behind all prefixes changes: half
+    /// of the changes took less.
+    pub redirect_us_median: f64,
+    /// The slowest of a thousand such changes.
+    pub redirect_us_most: f64,
+    /// Readers that had to follow: one for each processor but one.
+    pub redirect_readers: usize,
     /// Seconds to fill the empty table in ascending order.
     pub build_seconds: f64,
     /// Prefixes.
@@ -193,6 +201,7 @@ pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Fig
     }
     let memory = lpm.memory();
     let shared = churn(&mut lpm, &routes, &mut random)?;
+    let redirect = redirect::measure(&lpm, workload.values, &routes, &mut random)?;
     progress((steps - 1.0) / steps);
     let keys = keys(&workload.keys, &routes, &mut random)?;
     let (cycles, seconds) = measure(&lpm, (workload.kernel, workload.rounds * PASSES), &keys);
@@ -208,6 +217,9 @@ pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Fig
         deletes_per_second: count / changes.empty,
         bulk_inserts_per_second: count / changes.build,
         changes_per_second_shared: shared,
+        redirect_us_median: redirect.median_us,
+        redirect_us_most: redirect.most_us,
+        redirect_readers: redirect.readers,
         build_seconds: changes.build,
         routes: routes.len(),
         lookup_bytes: lookup,

@@ -19,6 +19,8 @@ fn figures_make_sense_for_all_keys() {
         assert!(figures.mlps > 0.0 && figures.cycles_per_lookup > 0.0);
         assert!(figures.inserts_per_second > 0.0 && figures.deletes_per_second > 0.0);
         assert!(figures.bytes_per_route_all > figures.bytes_per_route);
+        assert!(figures.redirect_us_median > 0.0 && figures.redirect_readers > 0);
+        assert!(figures.redirect_us_most >= figures.redirect_us_median);
     };
     for keys in [Keys::Random, Keys::InTable, Keys::Zipf] {
         check(run::<u32>(&small(keys), |_| ()));

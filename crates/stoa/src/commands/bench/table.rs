@@ -106,6 +106,14 @@ fn text(figures: &Figures) -> String {
             format!("million insertions per second in bulk ({:.3} s)", figures.build_seconds),
         ),
         (
+            figures.redirect_us_median,
+            format!(
+                "microseconds until {} follows a change of all next hops (at most {:.0})",
+                counted(figures.redirect_readers, "worker"),
+                figures.redirect_us_most
+            ),
+        ),
+        (
             figures.bytes_per_route,
             format!(
                 "bytes per route in the look-up structure ({:.1} MiB)",

@@ -1,0 +1,120 @@
+//! How soon every worker follows when the neighbour behind all prefixes of a table changes.
+//!
+//! All next hops of the table send by one adjacency. Readers, one for each processor but the
+//! writer's, look up and resolve vectors of addresses as the graph does, without end. The writer replaces
+//! the adjacency and waits until each reader has got nothing but the new one for a whole vector.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use stoa_engine::VECTOR;
+use stoa_tables::lpm::{Lpm, LpmReader};
+use stoa_tables::next_hop::{NextHop, NextHopCapacity, NextHopReader, NextHops};
+
+use super::TableError;
+use crate::prefixes::Family;
+use crate::random::Random;
+
+/// Changes that are timed.
+const CHANGES: u32 = 1000;
+/// Addresses that each reader looks up in turn.
+const KEYS: usize = 1 << 16;
+/// Readers, at most: as many as there are workers.
+const READERS_MAX: usize = 64;
+/// A reader that has not seen a change after so long has lost its processor.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two changes, at most, so that they meet the readers anywhere in their turns.
+const PAUSE_US: usize = 20;
+
+/// Times from before a change until every reader has seen it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Redirect {
+    /// Microseconds that half of the changes stayed under.
+    pub(super) median_us: f64,
+    /// Microseconds of the slowest.
+    pub(super) most_us: f64,
+    /// Readers that had to see it.
+    pub(super) readers: usize,
+}
+
+/// Stops the readers, whatever happens to the writer.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Measures on a table whose values are 1 to `values`.
+pub(super) fn measure<K: Family>(
+    lpm: &Lpm<K>,
+    values: u32,
+    routes: &[(K, u8, u32)],
+    random: &mut Random,
+) -> Result<Redirect, TableError> {
+    let capacity = NextHopCapacity { objects: values as usize, buckets: 0 };
+    let mut next_hops = NextHops::new(capacity).ok_or(TableError::Memory(routes.len()))?;
+    for _ in 0..values {
+        // There is room for all, and ids count from 1 as the values do.
+        next_hops.add(&NextHop::Adjacency(0)).map_err(|_| TableError::Memory(routes.len()))?;
+    }
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let readers = cpus.saturating_sub(1).clamp(1, READERS_MAX);
+    let mut keys = || {
+        let (prefix, len, _) = routes[random.below(routes.len())];
+        prefix.inside(len, random)
+    };
+    let keys: Vec<Vec<K>> = (0..readers).map(|_| (0..KEYS).map(|_| keys()).collect()).collect();
+    let seen: Vec<AtomicU32> = (0..readers).map(|_| AtomicU32::new(0)).collect();
+    let stop = AtomicBool::new(false);
+    let mut times = thread::scope(|scope| {
+        let _stop = StopAtEnd(&stop);
+        for (keys, seen) in keys.iter().zip(&seen) {
+            let (lpm, hops, stop) = (lpm.reader(), next_hops.reader(), &stop);
+            scope.spawn(move || read(&lpm, &hops, keys, seen, stop));
+        }
+        let mut pause = Random::new(11);
+        let mut change = |number: u32| {
+            let wait = Instant::now();
+            let pause = Duration::from_micros(pause.below(PAUSE_US) as u64);
+            while wait.elapsed() < pause {
+                thread::yield_now();
+            }
+            let start = Instant::now();
+            next_hops.replace_adjacency(number, number + 1);
+            while seen.iter().any(|seen| seen.load(Ordering::Acquire) <= number)
+                && start.elapsed() < PATIENCE
+            {
+                thread::yield_now();
+            }
+            start.elapsed().as_secs_f64() * 1e6
+        };
+        // The first one waits for the readers to start.
+        change(0);
+        (1..=CHANGES).map(change).collect::<Vec<f64>>()
+    });
+    times.sort_by(f64::total_cmp);
+    let most_us = times.last().copied().unwrap_or(0.0);
+    Ok(Redirect { median_us: times[times.len() / 2], most_us, readers })
+}
+
+/// Looks up and resolves until told to stop; says which is the oldest adjacency of each vector.
+fn read<K: Family>(
+    lpm: &LpmReader<K>,
+    hops: &NextHopReader,
+    keys: &[K],
+    seen: &AtomicU32,
+    stop: &AtomicBool,
+) {
+    let (mut ids, mut adjacencies) = ([0; VECTOR], [0; VECTOR]);
+    for vector in keys.chunks_exact(VECTOR).cycle() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        lpm.lookup_batch(vector, &mut ids);
+        hops.resolve_straight(&ids, &mut adjacencies);
+        seen.store(adjacencies.iter().copied().min().unwrap_or(0), Ordering::Release);
+    }
+}
