@@ -1,6 +1,7 @@
 //! One field of all lanes of a vector, aligned so that kernels load whole lines.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::VECTOR;
 
@@ -37,78 +38,123 @@ impl Column<u32> {
     pub fn uniform(&self, lanes: usize) -> Option<u32> {
         let lanes = lanes.min(VECTOR);
         let first = *self[..lanes].first()?;
-        #[cfg(target_arch = "x86_64")]
-        if avx512::is_here() {
-            return avx512::all_are(self, lanes, first).then_some(first);
-        }
-        all_are(self, lanes, first).then_some(first)
+        all_are(Here::now(), self, lanes, first).then_some(first)
     }
 }
 
-/// Has columns compared and moved by plain code from now on, in the whole process, or again by the
-/// best that the processor has. All do the same; this is for who forces a kernel.
-pub fn narrow(is: bool) {
-    #[cfg(target_arch = "x86_64")]
-    avx512::narrow(is);
-    let _ = is;
+/// Whether the first `lanes` lanes hold `value`.
+#[inline]
+fn all_are(here: Here, column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
+    match here.width() {
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx512 => unsafe { avx512::all_are(&column[..lanes], value) },
+        // SAFETY: the processor has the features.
+        #[cfg(target_arch = "x86_64")]
+        Width::Avx2 => unsafe { avx2::all_are(&column[..lanes], value) },
+        _ => column[..lanes].iter().fold(0, |odd, it| odd | (it ^ value)) == 0,
+    }
 }
 
-/// The reference.
-fn all_are(column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
-    column[..lanes].iter().fold(0, |odd, it| odd | (it ^ value)) == 0
+/// How wide columns are compared and moved; all do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Width {
+    /// Lane by lane, or what the compiler makes of it.
+    Plain = 1,
+    /// 8 lanes a step by AVX2.
+    Avx2,
+    /// 16 lanes a step by AVX-512.
+    Avx512,
+}
+
+/// See [`limit`]; 0 as long as nobody asked.
+static WIDTH: AtomicU8 = AtomicU8::new(0);
+
+/// Has columns compared and moved no wider than so from now on, in the whole process: for who
+/// forces a kernel. It is narrower where the processor lacks it.
+pub fn limit(most: Width) {
+    WIDTH.store(Here::at_most(most).0 as u8, Ordering::Relaxed);
+}
+
+/// A width that this processor has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here(Width);
+
+impl Here {
+    /// What is in use. The answer is kept: asking costs a load.
+    #[inline(always)]
+    pub(crate) fn now() -> Self {
+        Self(match WIDTH.load(Ordering::Relaxed) {
+            0 => return Self::first(),
+            1 => Width::Plain,
+            2 => Width::Avx2,
+            _ => Width::Avx512,
+        })
+    }
+
+    #[cold]
+    fn first() -> Self {
+        limit(Width::Avx512);
+        Self::at_most(Width::Avx512)
+    }
+
+    /// The widest up to `most`.
+    pub(crate) fn at_most(most: Width) -> Self {
+        Self(most.min(widest()))
+    }
+
+    #[inline(always)]
+    pub(crate) fn width(self) -> Width {
+        self.0
+    }
+}
+
+/// The widest that this processor has.
+fn widest() -> Width {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("popcnt") {
+        let is_wide = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        return if is_wide { Width::Avx512 } else { Width::Avx2 };
+    }
+    Width::Plain
+}
+
+/// What columns do 8 lanes a step.
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use std::arch::x86_64::*;
+
+    /// Whether all hold `value`.
+    #[target_feature(enable = "avx2")]
+    pub(super) fn all_are(column: &[u32], value: u32) -> bool {
+        let (steps, rest) = column.as_chunks::<8>();
+        let all = _mm256_set1_epi32(value as i32);
+        let mut odd = _mm256_setzero_si256();
+        for step in steps {
+            // SAFETY: a step is one vector.
+            let step = unsafe { _mm256_loadu_si256(step.as_ptr().cast()) };
+            odd = _mm256_or_si256(odd, _mm256_xor_si256(step, all));
+        }
+        let rest = rest.iter().fold(0, |odd, it| odd | (it ^ value));
+        _mm256_testz_si256(odd, odd) == 1 && rest == 0
+    }
 }
 
 /// What columns do 16 lanes a step.
 #[cfg(target_arch = "x86_64")]
-pub(crate) mod avx512 {
+mod avx512 {
     use std::arch::x86_64::*;
-    use std::sync::atomic::{AtomicU8, Ordering};
 
-    use crate::VECTOR;
-
-    /// See [`super::narrow`].
-    static WIDTH: AtomicU8 = AtomicU8::new(UNKNOWN);
-    const UNKNOWN: u8 = 0;
-    const NARROW: u8 = 1;
-    const WIDE: u8 = 2;
-
-    /// Whether this processor can, and may. The answer is kept: asking costs a load.
-    #[inline(always)]
-    pub(crate) fn is_here() -> bool {
-        match WIDTH.load(Ordering::Relaxed) {
-            UNKNOWN => detect(),
-            width => width == WIDE,
-        }
-    }
-
-    #[cold]
-    fn detect() -> bool {
-        let can = !cfg!(miri)
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        WIDTH.store(if can { WIDE } else { NARROW }, Ordering::Relaxed);
-        can
-    }
-
-    pub(super) fn narrow(is: bool) {
-        WIDTH.store(if is { NARROW } else { UNKNOWN }, Ordering::Relaxed);
-    }
-
-    /// Whether the first `lanes` lanes hold `value`.
-    #[inline]
-    pub(super) fn all_are(column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
-        assert!(is_here() && lanes <= VECTOR);
-        // SAFETY: the processor has the features: asked just now.
-        unsafe { compare(column, lanes, value) }
-    }
-
+    /// Whether all hold `value`.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    fn compare(column: &[u32; VECTOR], lanes: usize, value: u32) -> bool {
+    pub(super) fn all_are(column: &[u32], value: u32) -> bool {
         let value = _mm512_set1_epi32(value as i32);
         let mut odd = _mm512_setzero_si512();
-        let (steps, rest) = column[..lanes].as_chunks::<16>();
+        let (steps, rest) = column.as_chunks::<16>();
         for step in steps {
             // SAFETY: a step is one vector.
             let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
@@ -132,10 +178,11 @@ mod tests {
         fn one_odd_lane_is_seen(lanes in 0..=VECTOR, value: u32, at in 0..VECTOR, by: u32) {
             let mut column = Column::of(value);
             column[at] ^= by;
-            let expected = (lanes > 0 && all_are(&column, lanes, column[0])).then_some(column[0]);
-            prop_assert_eq!(column.uniform(lanes), expected);
-            if lanes > 0 {
-                prop_assert_eq!(expected.is_none(), by != 0 && lanes > 1 && at < lanes);
+            let is_odd = by != 0 && lanes > 1 && at < lanes;
+            prop_assert_eq!(column.uniform(lanes), (lanes > 0 && !is_odd).then_some(column[0]));
+            for width in [Width::Plain, Width::Avx2, Width::Avx512] {
+                let found = all_are(Here::at_most(width), &column, lanes, column[0]);
+                prop_assert_eq!(found, !is_odd, "{:?}", width);
             }
         }
     }

@@ -5,6 +5,10 @@
 //! to exactly one place. That is why packets are conserved by construction.
 
 mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod lanes_avx2;
+#[cfg(target_arch = "x86_64")]
+mod lanes_avx512;
 
 use crate::VECTOR;
 pub use crate::column::Column;

@@ -4,6 +4,9 @@
 //! they [share](shared), and a [`control`] thread that obeys the contract.
 #![deny(unsafe_code)]
 
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod columns_avx2;
 pub mod control;
 pub mod drops;
 pub mod ethernet;

@@ -9,6 +9,9 @@ use crate::{Address, Side};
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const VLAN: &str = "iana-if-type:l2vlan";
 
+/// Has every story that does not say otherwise run with this kernel of Stoa's.
+const KERNEL: &str = "STOA_KERNEL";
+
 /// Where a static route leads.
 #[derive(Clone, Copy, Debug)]
 pub enum NextHop<'a> {
@@ -146,8 +149,12 @@ impl Configuration {
     #[must_use]
     pub fn json(&self) -> Value {
         let mut whole = json!({ "ietf-interfaces:interfaces": { "interface": self.interfaces } });
-        if !self.workers.is_null() {
-            whole["stoa-system:system"] = json!({ "workers": self.workers });
+        let mut workers = self.workers.clone();
+        if let Some(kernel) = std::env::var(KERNEL).ok().filter(|_| workers["kernel"].is_null()) {
+            workers["kernel"] = json!(kernel);
+        }
+        if !workers.is_null() {
+            whole["stoa-system:system"] = json!({ "workers": workers });
         }
         if !self.vrfs.is_empty() {
             whole["stoa-vrf:vrfs"] = json!({ "vrf": self.vrfs });

@@ -97,7 +97,7 @@ fn agree<K: Family>(lpm: &Lpm<K>, model: &Model<K>, more: &[K]) -> Result<(), Te
         keys.extend([0, 1, 2, 3, 0x3f, 0x40, 0xff, 0x100, 0xffff].map(|bits| prefix.near(bits)));
     }
     let wanted: Vec<u32> = keys.iter().map(|&key| longest(model, key)).collect();
-    for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx512] {
+    for kernel in [Kernel::Scalar, Kernel::Bits, Kernel::Avx2, Kernel::Avx512] {
         let Some(reader) = lpm.reader().with_kernel(kernel) else { continue };
         let mut found = vec![u32::MAX; keys.len()];
         reader.lookup_batch(&keys, &mut found);

@@ -9,7 +9,7 @@ use stoa_tables::adjacency::{Adjacencies, Adjacency, AdjacencyKind};
 use stoa_tables::lpm::{Kernel, Key, Lpm, LpmCapacity, LpmError};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHops, Resolved};
 
-const READERS: usize = 2;
+const READERS: usize = 3;
 const CHANGES: u64 = if cfg!(miri) { 60 } else { 100_000 };
 
 /// What an engine does: readers say which epoch they have seen, the writer frees up to the
@@ -80,7 +80,7 @@ fn routes_come_and_go<K: Key + 'static>(
     let capacity =
         LpmCapacity { routes: 64, lookup_words: 64 * 40, nodes: 512, bookkeeping_words: 64 * 64 };
     let mut lpm = Lpm::<K>::new(capacity).expect("memory");
-    let kernels: [Kernel; READERS] = [Kernel::Scalar, Kernel::detect()];
+    let kernels: [Kernel; READERS] = [Kernel::Scalar, Kernel::Avx2.or_narrower(), Kernel::detect()];
     let epochs = Epochs::new();
     lpm.insert(routes[0].0, routes[0].1, 1).expect("room");
     thread::scope(|scope| {

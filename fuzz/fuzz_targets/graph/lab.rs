@@ -92,7 +92,7 @@ impl IntoPrefix for (std::net::Ipv6Addr, u8) {
 }
 
 /// What waits for time, such as the budgets and packets in pieces, has it.
-pub fn rest(labs: &mut [Lab; 2]) {
+pub fn rest(labs: &mut [Lab]) {
     clock::set(clock::tsc() + 120_000_000_000);
     for lab in labs.iter_mut() {
         lab.plane().skip(Duration::from_secs(120));
@@ -102,7 +102,7 @@ pub fn rest(labs: &mut [Lab; 2]) {
 }
 
 /// Time passes for both.
-pub fn pass_time(labs: &mut [Lab; 2], steps: u8) {
+pub fn pass_time(labs: &mut [Lab], steps: u8) {
     for _ in 0..steps {
         clock::set(clock::tsc() + 100_000_000);
         for lab in labs.iter_mut() {
@@ -193,7 +193,7 @@ impl Lab {
     /// Works until nothing is left to do; then the books must balance.
     fn settle(&mut self) {
         // The labs take turns in one process, each wholly with its kernel.
-        stoa_engine::column::narrow(self.kernel == Kernel::Scalar);
+        stoa_engine::column::limit(self.kernel.width());
         let mut quiet = 0;
         for _ in 0..TURNS {
             let before = self.plane().conservation();

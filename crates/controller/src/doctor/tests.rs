@@ -108,6 +108,21 @@ fn each_lack_is_told_with_its_cost_and_its_mend() {
 }
 
 #[test]
+fn narrower_vectors_are_told_with_what_is_lacking() {
+    let mut files = GOOD.to_vec();
+    files.push(("proc/cpuinfo", "model name\t: CPU\nflags\t\t: avx2 avx512f constant_tsc\n"));
+    let root = made_of(&files);
+    for kernel in ["avx2", "scalar"] {
+        let checks = examine(root.path(), kernel);
+        let check = checks.iter().find(|check| check.name == "vectors").unwrap();
+        assert_eq!(check.state, State::Better);
+        let found = format!("CPU, kernel {kernel}, without avx512bw avx512dq avx512vl");
+        assert_eq!(check.found, found);
+        assert!(check.costs.contains("AVX-512 takes"), "{check:?}");
+    }
+}
+
+#[test]
 fn a_machine_that_says_nothing_is_told_of_as_well() {
     let root = made_of(&[]);
     let checks = examine(root.path(), "scalar");

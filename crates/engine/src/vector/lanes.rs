@@ -1,15 +1,17 @@
 //! Sets of lanes, and how a vector is split: lanes with one value in a column move together.
 
-use super::{NONE, Vector};
+use super::Vector;
+#[cfg(target_arch = "x86_64")]
+use super::{lanes_avx2, lanes_avx512};
 use crate::VECTOR;
-use crate::column::{self, Column};
+use crate::column::{Column, Here, Width};
 
 /// Lanes of a word of the set.
-const WORD: usize = 64;
+pub(super) const WORD: usize = 64;
 
 /// Some lanes of a vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lanes([u64; VECTOR / WORD]);
+pub(crate) struct Lanes(pub(super) [u64; VECTOR / WORD]);
 
 impl Lanes {
     /// The first `count` lanes.
@@ -69,7 +71,7 @@ impl Lanes {
     /// Takes those lanes out that have `value` in `column`.
     #[inline]
     pub(crate) fn take_equal<T: Value>(&mut self, column: &Column<T>, value: T) -> Self {
-        let mut taken = T::equal(column, value);
+        let mut taken = T::equal(Here::now(), column, value);
         for (left, taken) in self.0.iter_mut().zip(&mut taken.0) {
             *taken &= *left;
             *left &= !*taken;
@@ -81,28 +83,36 @@ impl Lanes {
 /// What a column holds.
 pub(crate) trait Value: Copy + PartialEq {
     /// The lanes that are equal, in use or not.
-    fn equal(column: &[Self; VECTOR], value: Self) -> Lanes;
+    fn equal(here: Here, column: &[Self; VECTOR], value: Self) -> Lanes;
 }
 
 impl Value for u16 {
     #[inline]
-    fn equal(column: &[Self; VECTOR], value: Self) -> Lanes {
-        #[cfg(target_arch = "x86_64")]
-        if column::avx512::is_here() {
-            return avx512::equal_16(column, value);
+    fn equal(here: Here, column: &[Self; VECTOR], value: Self) -> Lanes {
+        match here.width() {
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx512 => unsafe { lanes_avx512::equal_16(column, value) },
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx2 => unsafe { lanes_avx2::equal_16(column, value) },
+            _ => equal(column, value),
         }
-        equal(column, value)
     }
 }
 
 impl Value for u32 {
     #[inline]
-    fn equal(column: &[Self; VECTOR], value: Self) -> Lanes {
-        #[cfg(target_arch = "x86_64")]
-        if column::avx512::is_here() {
-            return avx512::equal_32(column, value);
+    fn equal(here: Here, column: &[Self; VECTOR], value: Self) -> Lanes {
+        match here.width() {
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx512 => unsafe { lanes_avx512::equal_32(column, value) },
+            // SAFETY: the processor has the features.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx2 => unsafe { lanes_avx2::equal_32(column, value) },
+            _ => equal(column, value),
         }
-        equal(column, value)
     }
 }
 
@@ -125,120 +135,28 @@ impl Vector {
     /// packet.
     #[inline]
     pub(crate) fn move_lanes(&mut self, lanes: &Lanes, to: &mut Vector) {
+        self.move_by(Here::now(), lanes, to);
+    }
+
+    #[inline(always)]
+    fn move_by(&mut self, here: Here, lanes: &Lanes, to: &mut Vector) {
         assert!(lanes.count() <= to.room());
         // Beyond `len` stand ids of buffers that others own.
         assert!(lanes.highest().is_none_or(|lane| lane < self.len));
-        #[cfg(target_arch = "x86_64")]
-        if column::avx512::is_here() {
-            return avx512::move_lanes(self, lanes, to);
+        match here.width() {
+            // SAFETY: the processor has the features, there is room, and all lanes are in use.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx512 => unsafe { lanes_avx512::move_all(self, lanes, to) },
+            // SAFETY: the same.
+            #[cfg(target_arch = "x86_64")]
+            Width::Avx2 => unsafe { lanes_avx2::move_all(self, lanes, to) },
+            _ => self.move_each(lanes, to),
         }
-        self.move_each(lanes, to);
     }
 
     /// The reference.
     fn move_each(&mut self, lanes: &Lanes, to: &mut Vector) {
         lanes.iter().for_each(|lane| self.move_lane(lane, to));
-    }
-}
-
-/// The same, 16 lanes a step.
-#[cfg(target_arch = "x86_64")]
-mod avx512 {
-    use std::arch::x86_64::*;
-
-    use super::{Lanes, NONE, VECTOR, Vector, WORD};
-    use crate::column::avx512::is_here;
-
-    /// Lanes of a step.
-    const STEP: usize = 16;
-
-    #[inline]
-    pub(super) fn equal_16(column: &[u16; VECTOR], value: u16) -> Lanes {
-        assert!(is_here());
-        // SAFETY: the processor has the features: asked just now.
-        unsafe { compare_16(column, value) }
-    }
-
-    #[inline]
-    pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
-        assert!(is_here());
-        // SAFETY: the processor has the features: asked just now.
-        unsafe { compare_32(column, value) }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    fn compare_16(column: &[u16; VECTOR], value: u16) -> Lanes {
-        let (mut lanes, value) = (Lanes([0; _]), _mm512_set1_epi16(value as i16));
-        for (at, step) in column.as_chunks::<32>().0.iter().enumerate() {
-            // SAFETY: a step is one vector.
-            let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
-            let equal = _mm512_cmpeq_epi16_mask(step, value);
-            lanes.0[at / 2] |= u64::from(equal) << (at % 2 * 32);
-        }
-        lanes
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    fn compare_32(column: &[u32; VECTOR], value: u32) -> Lanes {
-        let (mut lanes, value) = (Lanes([0; _]), _mm512_set1_epi32(value as i32));
-        for (at, step) in column.as_chunks::<STEP>().0.iter().enumerate() {
-            // SAFETY: a step is one vector.
-            let step = unsafe { _mm512_loadu_si512(step.as_ptr().cast()) };
-            let equal = _mm512_cmpeq_epi32_mask(step, value);
-            lanes.0[at / 4] |= u64::from(equal) << (at % 4 * STEP);
-        }
-        lanes
-    }
-
-    #[inline]
-    pub(super) fn move_lanes(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
-        assert!(is_here() && lanes.count() <= to.room());
-        assert!(lanes.highest().is_none_or(|lane| lane < from.len));
-        // SAFETY: the processor has the features, there is room, and all lanes are in use.
-        unsafe { move_all(from, lanes, to) }
-    }
-
-    /// # Safety
-    /// `to` has room for the lanes, and all of them are below `from.len`: what stands beyond are
-    /// ids of buffers that others own, and they would have two owners.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-    unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
-        for at in (0..VECTOR).step_by(STEP) {
-            let some = (lanes.0[at / WORD] >> (at % WORD)) as __mmask16;
-            if some == 0 {
-                continue;
-            }
-            let end = to.len;
-            let count = some.count_ones() as usize;
-            let stored = ((1_u32 << count) - 1) as __mmask16;
-            // SAFETY: 16 elements follow `at`; `count` elements have room from `end` on, and no
-            // others are written.
-            unsafe {
-                let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
-                    let values = _mm512_loadu_si512(from.as_ptr().add(at).cast());
-                    let values = _mm512_maskz_compress_epi32(some, values);
-                    _mm512_mask_storeu_epi32(to.as_mut_ptr().add(end).cast(), stored, values);
-                };
-                wide(&from.buffer, &mut to.buffer);
-                wide(&from.rx_if, &mut to.rx_if);
-                wide(&from.tx_if, &mut to.tx_if);
-                wide(&from.adjacency, &mut to.adjacency);
-                wide(&from.hash, &mut to.hash);
-                let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
-                    let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
-                    let values = _mm512_cvtepu16_epi32(values);
-                    let values = _mm512_maskz_compress_epi32(some, values);
-                    let values = _mm512_cvtepi32_epi16(values);
-                    _mm256_mask_storeu_epi16(to.as_mut_ptr().add(end).cast(), stored, values);
-                };
-                narrow(&from.offset, &mut to.offset);
-                narrow(&from.length, &mut to.length);
-                narrow(&from.flags, &mut to.flags);
-                let none = _mm512_set1_epi32(NONE as i32);
-                _mm512_mask_storeu_epi32(from.buffer.as_mut_ptr().add(at).cast(), some, none);
-            }
-            to.len = end + count;
-        }
     }
 }
 
@@ -307,24 +225,27 @@ mod tests {
         #[test]
         fn lanes_of_one_value_move_together(
             next in proptest::collection::vec(0..4_u16, 1..=VECTOR),
-            before in 0..40_usize,
+            before in 0..60_usize,
+            width in prop::sample::select(vec![Width::Avx2, Width::Avx512]),
         ) {
+            let here = Here::at_most(width);
             let mut cache = PoolCache::new(pool());
             let (mut fast, mut slow) = (filled(&mut cache, &next), filled(&mut cache, &next));
             let mut left = Lanes::first_of(next.len());
             prop_assert_eq!(left.count(), next.len());
             while let Some(lane) = left.lowest() {
                 let value = next[lane];
-                let by_tx = left.clone().take_equal(&fast.tx_if, value.into());
+                let all = equal(&fast.next, value);
+                prop_assert_eq!(&all, &u16::equal(here, &fast.next, value));
+                prop_assert_eq!(&all, &u32::equal(here, &fast.tx_if, value.into()));
                 let lanes = left.take_equal(&fast.next, value);
-                prop_assert_eq!(&lanes, &by_tx);
                 let wanted = (0..next.len()).filter(|lane| next[*lane] == value);
                 prop_assert_eq!(lanes.iter().collect::<Vec<_>>(), wanted.collect::<Vec<_>>());
                 let before = before.min(VECTOR - lanes.count());
                 let (mut first, mut second) =
                     (filled(&mut cache, &vec![9; before]), filled(&mut cache, &vec![9; before]));
                 let ids: Vec<u32> = lanes.iter().map(|lane| fast.buffers()[lane]).collect();
-                fast.move_lanes(&lanes, &mut first);
+                fast.move_by(here, &lanes, &mut first);
                 slow.move_each(&lanes, &mut second);
                 prop_assert_eq!(rows(&first), rows(&second));
                 prop_assert_eq!(&first.buffers()[before..first.len()], &ids[..]);

@@ -15,6 +15,7 @@ use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHops};
 use super::limits::{Full, Limits, Refusals, Table};
 use super::vrfs::{DEFAULT, Slot};
 use super::wanted::{Prefix, bits};
+use crate::kernel::Kernel;
 use crate::shared::{Readers, Verdict};
 
 /// One path of a set, by index.
@@ -75,6 +76,8 @@ pub struct Fib {
     pub sets: BTreeMap<Vec<PathKey>, PathSet>,
     /// How often each table was full.
     pub refusals: Refusals,
+    /// How workers look prefixes up.
+    kernel: Kernel,
     quiescence: Arc<Quiescence>,
 }
 
@@ -83,11 +86,11 @@ fn no_memory() -> Full {
 }
 
 impl Fib {
-    /// Empty tables of the default VRF.
+    /// Empty tables of the default VRF, for workers with this kernel.
     ///
     /// # Errors
     /// The system has not the memory.
-    pub fn new(limits: Limits, quiescence: Arc<Quiescence>) -> Result<Self, Full> {
+    pub fn new(limits: Limits, kernel: Kernel, quiescence: Arc<Quiescence>) -> Result<Self, Full> {
         let hops = NextHopCapacity { objects: limits.next_hops, buckets: limits.next_hops * 16 };
         let default = Prefixes::new(limits.routes4, limits.routes6).ok_or_else(no_memory)?;
         let mut fib = Self {
@@ -98,6 +101,7 @@ impl Fib {
             verdicts: HashMap::new(),
             sets: BTreeMap::new(),
             refusals: Refusals::default(),
+            kernel,
             quiescence,
         };
         for verdict in [
@@ -145,7 +149,9 @@ impl Fib {
     /// What workers read of a VRF.
     pub(super) fn vrf_readers(&self, slot: Slot) -> Option<(Ip4LpmReader, Ip6LpmReader)> {
         let prefixes = self.vrfs.get(slot)?.as_ref()?;
-        Some((prefixes.ip4.reader(), prefixes.ip6.reader()))
+        let kernel = self.kernel.lookup();
+        let ip4 = prefixes.ip4.reader().with_kernel(kernel)?;
+        Some((ip4, prefixes.ip6.reader().with_kernel(kernel)?))
     }
 
     /// What the tables hold and can hold.

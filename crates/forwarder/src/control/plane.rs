@@ -18,7 +18,6 @@ use super::ports::Open;
 use super::vrfs::{Slot, Vrfs};
 use super::wanted::{self, Route, Workers};
 use crate::drops::{self, Drop};
-use crate::kernel::Kernel;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
@@ -176,13 +175,13 @@ impl Plane {
     ) -> Result<Self, StartError> {
         let pool = Pool::leak_after(former, workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
-        let fib = Fib::new(limits, quiescence.clone())?;
+        let fib = Fib::new(limits, workers.kernel, quiescence.clone())?;
         let none = || Full::of(Table::Vrfs, "there is no default VRF");
         let readers = fib.readers().ok_or_else(none)?;
         let budgets = Budgets::new(workers.count)
             .ok_or_else(|| Full::of(Table::Interfaces, "no memory for the budgets"))?;
         let shared = Arc::new(Shared::new(readers, workers.kernel, budgets, &quiescence));
-        stoa_engine::column::narrow(workers.kernel == Kernel::Scalar);
+        stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
             count: workers.count,
             cpus: workers.cpus.clone(),

@@ -8,8 +8,7 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::InterfaceLine;
-#[cfg(target_arch = "x86_64")]
-use super::ethernet_kernel_avx512::{self, Plain};
+use super::ethernet_kernel::{self, Plain};
 use super::interface_flags::UP;
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
@@ -45,8 +44,7 @@ struct EthernetInput {
 impl Node for EthernetInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let vlans = self.shared.vlans.read(cx.reader);
-        #[cfg(target_arch = "x86_64")]
-        if self.shared.kernel == Kernel::Avx512
+        if self.shared.kernel != Kernel::Scalar
             && let Some(next) = self.together(vector, vlans, cx)
         {
             return next;
@@ -65,7 +63,6 @@ impl Node for EthernetInput {
 impl EthernetInput {
     /// Frames of one port that look like the first: untagged, or in its VLAN. The others of them
     /// are looked at one by one. `None`: the first is not plain; nothing was changed.
-    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn together(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Option<Next> {
         let lanes = vector.len();
@@ -81,7 +78,7 @@ impl EthernetInput {
         if self.shared.interface(interface).flags() & UP == 0 {
             return None;
         }
-        let found = ethernet_kernel_avx512::look(vector, &plain);
+        let found = ethernet_kernel::look(self.shared.kernel, vector, &plain)?;
         let is_odd = |lane: usize| found.odd[lane / 8] >> (lane % 8) & 1 == 1;
         if interface != port {
             count(cx, interface, found.books);

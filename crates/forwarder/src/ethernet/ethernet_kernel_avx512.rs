@@ -4,49 +4,11 @@
 use std::arch::x86_64::*;
 
 use stoa_engine::pool::SLOT;
-use stoa_engine::vector::prefetch;
 use stoa_engine::{VECTOR, Vector};
 
-/// Lanes of a step.
-const STEP: usize = 8;
-/// How many steps ahead headers are fetched into the cache.
-const AHEAD: usize = 2;
+use super::ethernet_kernel::{AHEAD, Found, Plain, STEP, ahead};
 
-/// What a plain frame of a vector looks like.
-pub struct Plain {
-    mac: u64,
-    header: usize,
-    mask: u64,
-    tag: u64,
-}
-
-impl Plain {
-    /// Untagged, to this address ([`super::mac_word`]).
-    pub fn untagged(mac: u64) -> Self {
-        Self { mac, header: 14, mask: 0, tag: 0 }
-    }
-
-    /// To this address with one VLAN tag: TPID and VID are as in `tag` (the four bytes as they lie
-    /// in the frame), priority and DEI are free.
-    pub fn tagged(mac: u64, tag: [u8; 4]) -> Self {
-        let word = |[a, b, c, d]: [u8; 4]| u64::from_le_bytes([0, 0, a, b, c, d, 0, 0]);
-        let mask = word([0xff, 0xff, 0x0f, 0xff]);
-        Self { mac, header: 18, mask, tag: word(tag) & mask }
-    }
-}
-
-/// What was found.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Found {
-    /// One bit per lane that is not plain; nothing of it was changed.
-    pub odd: [u8; VECTOR / STEP],
-    /// Whether there are plain lanes with IPv4, and with IPv6.
-    pub families: [bool; 2],
-    /// Plain lanes, and their bytes with all headers.
-    pub books: (u64, u64),
-}
-
-/// Moves the data of plain lanes behind the header; their `next` is 0 for IPv4 and 1 for IPv6.
+/// As [`super::ethernet_kernel::look`].
 pub fn look(vector: &mut Vector, plain: &Plain) -> Found {
     assert!(crate::kernel::Kernel::Avx512.is_here());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
@@ -76,12 +38,6 @@ fn all(vector: &mut Vector, plain: &Plain) -> Found {
     }
     let bytes = _mm512_reduce_add_epi64(bytes) as u64;
     Found { odd, families: [any4 != 0, any6 != 0], books: (packets.into(), bytes) }
-}
-
-#[inline(always)]
-fn ahead(vector: &Vector, lane: usize) {
-    let place = vector.buffers()[lane] as usize * SLOT + vector.offset[lane] as usize;
-    prefetch(vector.pool().base().as_ptr().wrapping_add(place));
 }
 
 /// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.
@@ -151,103 +107,4 @@ fn look_8(
     }
     *bytes = _mm512_mask_add_epi64(*bytes, both, *bytes, lengths);
     [ip4, ip6]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use std::sync::OnceLock;
-    use stoa_engine::PoolCache;
-    use stoa_engine::pool::{HEADROOM, HugePages, Pool};
-
-    fn pool() -> &'static Pool {
-        static POOL: OnceLock<&'static Pool> = OnceLock::new();
-        POOL.get_or_init(|| Pool::leak(1024, HugePages::Never).unwrap())
-    }
-
-    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-    const TAG: [u8; 4] = [0x81, 0x00, 0x00, 0x64];
-
-    /// Mostly plain frames, with a tag or without, cut or with one wrong byte now and then.
-    fn frames(tagged: bool) -> impl Strategy<Value = Vec<(Vec<u8>, u16)>> {
-        let odd = prop_oneof![8 => Just(0_u8), 1 => 1..4_u8];
-        let frame = (odd, any::<(bool, u8)>(), 0..40_usize, any::<u8>(), 0..200_u16);
-        let frame = frame.prop_map(move |(odd, (ip6, priority), at, by, shift)| {
-            let mut bytes = [&MAC[..], &[2, 0, 0, 0, 0, 2]].concat();
-            if tagged {
-                bytes.extend([TAG[0], TAG[1], priority & 0xf0 | TAG[2], TAG[3]]);
-            }
-            bytes.extend(if ip6 { [0x86, 0xdd] } else { [0x08, 0x00] });
-            bytes.resize(60, 7);
-            match odd {
-                1 => bytes.truncate(at),
-                2 | 3 => bytes[at % 20] ^= by,
-                _ => {}
-            }
-            (bytes, shift)
-        });
-        proptest::collection::vec(frame, 1..=VECTOR)
-    }
-
-    /// Says without SIMD what a frame is: the family when it is plain.
-    fn family(frame: &[u8], tagged: bool) -> Option<usize> {
-        let rest = frame.strip_prefix(&MAC)?.get(6..)?;
-        let rest = if tagged {
-            let ([a, b, c, d], rest) = rest.split_first_chunk::<4>()?;
-            ([*a, *b, c & 0xf, *d] == TAG).then_some(rest)?
-        } else {
-            rest
-        };
-        match rest.first_chunk::<2>()? {
-            [0x08, 0x00] => Some(0),
-            [0x86, 0xdd] => Some(1),
-            _ => None,
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn plain_frames_are_found_and_others_left_alone(
-            (tagged, frames) in any::<bool>().prop_flat_map(|it| (Just(it), frames(it))),
-        ) {
-            if !crate::kernel::Kernel::Avx512.is_here() {
-                return Ok(());
-            }
-            let pool = pool();
-            let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
-            cache.fill(&mut vector, frames.len());
-            for (lane, (frame, shift)) in frames.iter().enumerate() {
-                let at = HEADROOM + usize::from(*shift);
-                vector.slot_mut(lane)[at..at + frame.len()].copy_from_slice(frame);
-                (vector.offset[lane], vector.length[lane]) = (at as u16, frame.len() as u16);
-                vector.next[lane] = 77;
-            }
-            let mac = super::super::mac_word(&MAC);
-            let plain = if tagged { Plain::tagged(mac, TAG) } else { Plain::untagged(mac) };
-            let header = if tagged { 18 } else { 14 };
-            let found = look(&mut vector, &plain);
-            let (mut families, mut books) = ([false; 2], (0, 0));
-            for (lane, (frame, shift)) in frames.iter().enumerate() {
-                let is_odd = found.odd[lane / 8] >> (lane % 8) & 1 == 1;
-                let before = (HEADROOM as u16 + shift, frame.len() as u16);
-                let after = (vector.offset[lane], vector.length[lane]);
-                match family(frame, tagged) {
-                    Some(family) => {
-                        families[family] = true;
-                        books = (books.0 + 1, books.1 + frame.len() as u64);
-                        prop_assert!(!is_odd);
-                        prop_assert_eq!(after, (before.0 + header, before.1 - header));
-                        prop_assert_eq!(usize::from(vector.next[lane]), family);
-                    }
-                    None => {
-                        prop_assert!(is_odd);
-                        prop_assert_eq!((after, vector.next[lane]), (before, 77));
-                    }
-                }
-            }
-            prop_assert_eq!((found.families, found.books), (families, books));
-            cache.free_from(&mut vector, 0);
-        }
-    }
 }

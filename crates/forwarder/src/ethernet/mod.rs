@@ -1,6 +1,10 @@
 //! Ethernet: which interface a frame belongs to, and what it carries.
 
 mod ethernet_input;
+mod ethernet_kernel;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod ethernet_kernel_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ethernet_kernel_avx512;

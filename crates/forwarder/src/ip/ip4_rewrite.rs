@@ -8,7 +8,7 @@ use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 use stoa_wire::ipv4;
 
-use super::rewrite::{Books, Family, HEADER, Rewrite};
+use super::rewrite::{Books, Family, HEADER, Odd, Rewrite};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
@@ -46,11 +46,7 @@ impl Family for Ip4 {
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx512(
-        vector: &mut Vector,
-        line: &AdjacencyLine,
-        books: &mut Books,
-    ) -> super::rewrite_avx512::Odd {
+    fn together_avx512(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
         super::rewrite_avx512::rewrite::<Self>(vector, line, books)
     }
     #[cfg(target_arch = "x86_64")]
@@ -59,7 +55,21 @@ impl Family for Ip4 {
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> super::rewrite_avx512::Odd {
+    ) -> Odd {
         super::rewrite_avx512::rewrite_each::<Self>(vector, lines, counters)
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn together_avx2(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+        super::rewrite_avx2::rewrite::<Self>(vector, line, books)
+    }
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn each_avx2(
+        vector: &mut Vector,
+        lines: &[AdjacencyLine],
+        counters: &[AdjacencyCounters],
+    ) -> Odd {
+        super::rewrite_avx2::rewrite_each::<Self>(vector, lines, counters)
     }
 }

@@ -11,6 +11,9 @@ pub mod ip4_rewrite;
 pub mod ip4_validate;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod ip4_validate_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod ip4_validate_avx512;
 pub mod ip6_chain;
 pub mod ip6_fragment;
@@ -21,11 +24,17 @@ pub mod ip6_rewrite;
 pub mod ip6_validate;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
+mod ip6_validate_avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
 mod ip6_validate_avx512;
 pub mod reassembly;
 pub mod redirect;
 pub mod reverse_path;
 mod rewrite;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod rewrite_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod rewrite_avx512;

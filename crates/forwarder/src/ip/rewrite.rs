@@ -27,6 +27,9 @@ pub(super) const AHEAD: usize = MAX_REWRITE;
 /// Bytes of the IP header that a rewrite looks at.
 pub(super) const HEADER: usize = 20;
 
+/// One bit per lane that a kernel left alone: look closer.
+pub type Odd = [u16; VECTOR / 16];
+
 /// What differs between the families.
 pub trait Family: Send + 'static {
     /// Where the TTL or hop limit stands in the header.
@@ -44,11 +47,7 @@ pub trait Family: Send + 'static {
 
     /// [`together`] with AVX-512: sends plain lanes and says which it left alone, one bit each.
     #[cfg(target_arch = "x86_64")]
-    fn together_avx512(
-        vector: &mut Vector,
-        line: &AdjacencyLine,
-        books: &mut Books,
-    ) -> super::rewrite_avx512::Odd;
+    fn together_avx512(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd;
 
     /// [`each`] with AVX-512: the same.
     #[cfg(target_arch = "x86_64")]
@@ -56,7 +55,19 @@ pub trait Family: Send + 'static {
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> super::rewrite_avx512::Odd;
+    ) -> Odd;
+
+    /// [`together`] with AVX2: the same.
+    #[cfg(target_arch = "x86_64")]
+    fn together_avx2(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd;
+
+    /// [`each`] with AVX2: the same.
+    #[cfg(target_arch = "x86_64")]
+    fn each_avx2(
+        vector: &mut Vector,
+        lines: &[AdjacencyLine],
+        counters: &[AdjacencyCounters],
+    ) -> Odd;
 }
 
 /// The node of one worker.
@@ -97,6 +108,8 @@ fn each<F: Family>(
     let odd = match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => F::each_avx512(vector, adjacencies.lines(), counters),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => F::each_avx2(vector, adjacencies.lines(), counters),
         _ => [u16::MAX; _],
     };
     if odd == [0; _] {
@@ -121,7 +134,7 @@ fn each<F: Family>(
 
 /// Whether a lane is in a set of one bit each.
 #[inline(always)]
-fn is_in(lanes: &[u16; VECTOR / 16], lane: usize) -> bool {
+fn is_in(lanes: &Odd, lane: usize) -> bool {
     lanes[lane / 16] >> (lane % 16) & 1 == 1
 }
 
@@ -138,6 +151,8 @@ fn together<F: Family>(
     let odd = match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => F::together_avx512(vector, line, books),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => F::together_avx2(vector, line, books),
         _ => [u16::MAX; _],
     };
     if odd == [0; _] {

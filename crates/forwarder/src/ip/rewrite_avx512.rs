@@ -15,13 +15,10 @@ use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Books, HEADER};
+use super::rewrite::{AHEAD, Books, HEADER, Odd};
 
 /// Lanes of a step.
 const STEP: usize = 16;
-
-/// One bit per lane that the kernel left alone: look closer.
-pub type Odd = [u16; VECTOR / STEP];
 
 /// What differs between the families.
 pub trait Counted {

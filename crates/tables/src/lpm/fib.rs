@@ -27,13 +27,15 @@ pub struct Region {
     pub bytes: usize,
 }
 
-/// How a batch is looked up; all kernels give the same answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a batch is looked up, from the narrowest to the widest; all kernels give the same answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kernel {
     /// Plain code for any machine.
     Scalar,
     /// The same code with the x86-64 instructions for bit counting and shifting.
     Bits,
+    /// 8 lanes of AVX2.
+    Avx2,
     /// 16 lanes of AVX-512 (F, DQ, VL, VPOPCNTDQ).
     Avx512,
 }
@@ -41,16 +43,14 @@ pub enum Kernel {
 impl Kernel {
     /// The fastest kernel that this machine has.
     pub fn detect() -> Self {
-        #[cfg(all(target_arch = "x86_64", not(loom)))]
-        {
-            if super::kernel::has_avx512() {
-                return Self::Avx512;
-            }
-            if super::kernel::has_bits() {
-                return Self::Bits;
-            }
-        }
-        Self::Scalar
+        Self::Avx512.or_narrower()
+    }
+
+    /// This kernel, or the next narrower one that this machine has.
+    pub fn or_narrower(self) -> Self {
+        let all = [Self::Avx512, Self::Avx2, Self::Bits];
+        let fits = |kernel: &Self| *kernel <= self && kernel.is_available();
+        all.into_iter().find(fits).unwrap_or(Self::Scalar)
     }
 
     /// Whether this machine can run it.
@@ -59,6 +59,8 @@ impl Kernel {
             Self::Scalar => true,
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Bits => super::kernel::has_bits(),
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            Self::Avx2 => super::avx2_kernel::has_avx2(),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Self::Avx512 => super::kernel::has_avx512(),
             #[cfg(any(not(target_arch = "x86_64"), loom))]
@@ -275,6 +277,8 @@ impl<K: Key> LpmReader<K> {
         match self.kernel {
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Kernel::Avx512 => K::lookup_avx512(root, words, rest, keys, out),
+            #[cfg(all(target_arch = "x86_64", not(loom)))]
+            Kernel::Avx2 => K::lookup_avx2(root, words, rest, keys, out),
             #[cfg(all(target_arch = "x86_64", not(loom)))]
             Kernel::Bits => super::kernel::lookup_bits(root, words, rest, keys, out),
             _ => lookup_scalar(root, words, rest, keys, out),

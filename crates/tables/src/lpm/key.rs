@@ -59,6 +59,17 @@ pub trait Key: sealed::Sealed + Copy + Debug + Eq + Hash + LowerHex + Ord + Send
         keys: &[Self],
         out: &mut [u32],
     );
+
+    /// The fastest look-up of this family with AVX2.
+    #[doc(hidden)]
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    fn lookup_avx2(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[Self],
+        out: &mut [u32],
+    );
 }
 
 impl Key for u32 {
@@ -102,6 +113,16 @@ impl Key for u32 {
     ) {
         super::kernel::lookup_ip4_avx512(root, words, rest, keys, out);
     }
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    fn lookup_avx2(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[Self],
+        out: &mut [u32],
+    ) {
+        super::avx2_kernel::lookup_ip4(root, words, rest, keys, out);
+    }
 }
 
 impl Key for u128 {
@@ -144,6 +165,16 @@ impl Key for u128 {
         out: &mut [u32],
     ) {
         super::kernel::lookup_ip6_avx512(root, words, rest, keys, out);
+    }
+    #[cfg(all(target_arch = "x86_64", not(loom)))]
+    fn lookup_avx2(
+        root: &[AtomicU32],
+        words: &[AtomicU64],
+        rest: u32,
+        keys: &[Self],
+        out: &mut [u32],
+    ) {
+        super::avx2_kernel::lookup_ip6(root, words, rest, keys, out);
     }
 }
 

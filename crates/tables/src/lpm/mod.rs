@@ -17,6 +17,8 @@
 //! [grace period](crate::grace). While there is no reader at all they are used again at once,
 //! which is how a bulk load does without a grace period.
 
+#[cfg(all(target_arch = "x86_64", not(loom)))]
+mod avx2_kernel;
 mod chunk;
 mod fib;
 mod iter;

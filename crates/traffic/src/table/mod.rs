@@ -160,8 +160,11 @@ pub fn kernel(name: &str) -> Result<Kernel, String> {
         "" => Kernel::detect(),
         "scalar" => Kernel::Scalar,
         "bits" => Kernel::Bits,
+        "avx2" => Kernel::Avx2,
         "avx512" => Kernel::Avx512,
-        other => return Err(format!("there is no kernel {other:?}: give scalar, bits or avx512")),
+        other => {
+            return Err(format!("there is no kernel {other:?}: give scalar, bits, avx2 or avx512"));
+        }
     };
     if kernel.is_available() { Ok(kernel) } else { Err(format!("this processor has no {name}")) }
 }
@@ -170,6 +173,7 @@ fn name(kernel: Kernel) -> &'static str {
     match kernel {
         Kernel::Scalar => "scalar",
         Kernel::Bits => "bits",
+        Kernel::Avx2 => "avx2",
         Kernel::Avx512 => "avx512",
     }
 }

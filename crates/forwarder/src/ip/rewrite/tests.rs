@@ -140,12 +140,15 @@ proptest! {
         adjacencies in proptest::collection::vec(adjacencies(), 3),
         choice in proptest::collection::vec(0..4_u32, VECTOR),
     ) {
-        let best = Kernel::detect();
         for choice in [None, Some(&choice[..])] {
-            let scalar = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacencies, choice);
-            prop_assert_eq!(scalar, outcome::<Ip4>(best, &packets, &adjacencies, choice));
-            let scalar = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacencies, choice);
-            prop_assert_eq!(scalar, outcome::<Ip6>(best, &packets, &adjacencies, choice));
+            let scalar4 = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacencies, choice);
+            let scalar6 = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacencies, choice);
+            for kernel in Kernel::here().skip(1) {
+                let found = outcome::<Ip4>(kernel, &packets, &adjacencies, choice);
+                prop_assert_eq!(&scalar4, &found, "{:?}", kernel);
+                let found = outcome::<Ip6>(kernel, &packets, &adjacencies, choice);
+                prop_assert_eq!(&scalar6, &found, "{:?}", kernel);
+            }
         }
     }
 }

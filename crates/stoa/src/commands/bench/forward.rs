@@ -70,7 +70,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     /// Force a SIMD kernel [default: the best of this processor]
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "scalar|avx512")]
+    #[arg(long, default_value = "", hide_default_value = true, value_name = "scalar|avx2|avx512")]
     kernel: String,
     /// Trace and capture another interface meanwhile: what does it cost this one?
     #[arg(long)]

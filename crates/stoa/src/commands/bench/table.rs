@@ -42,7 +42,7 @@ pub struct Arguments {
     /// How often the table is filled and emptied; the fastest counts (1 to 100)
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Force a kernel: scalar, bits or avx512 [default: the best of this processor]
+    /// Force a kernel: scalar, bits, avx2 or avx512 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
     /// Print one JSON object

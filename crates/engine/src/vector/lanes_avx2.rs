@@ -1,0 +1,114 @@
+//! Sets of lanes, 8 a step with AVX2. It has no instruction that moves some lanes to the front: a
+//! table says for each set of 8 which lane goes where.
+
+use std::arch::x86_64::*;
+
+use super::lanes::{Lanes, WORD};
+use super::{NONE, VECTOR, Vector};
+
+/// Lanes of a step.
+const STEP: usize = 8;
+// A lane that has gone is marked by setting all bits.
+const _: () = assert!(NONE == u32::MAX);
+
+/// For each set of 8 lanes its lanes from the lowest on, one in each byte, and zeros behind them.
+static FRONT: [[u8; STEP]; 256] = {
+    let mut table = [[0; STEP]; 256];
+    let mut set = 0;
+    while set < table.len() {
+        let (mut lane, mut place) = (0, 0);
+        while lane < STEP {
+            if set >> lane & 1 == 1 {
+                table[set][place] = lane as u8;
+                place += 1;
+            }
+            lane += 1;
+        }
+        set += 1;
+    }
+    table
+};
+
+#[target_feature(enable = "avx2")]
+pub(super) fn equal_16(column: &[u16; VECTOR], value: u16) -> Lanes {
+    let (mut lanes, value) = (Lanes([0; _]), _mm256_set1_epi16(value as i16));
+    for (at, step) in column.as_chunks::<32>().0.iter().enumerate() {
+        let from = step.as_ptr().cast::<__m256i>();
+        // SAFETY: a step is two vectors.
+        let [low, high] = unsafe { [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))] };
+        let (low, high) = (_mm256_cmpeq_epi16(low, value), _mm256_cmpeq_epi16(high, value));
+        // Packing works on halves of vectors: their order is mended.
+        let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(low, high));
+        lanes.0[at / 2] |= u64::from(_mm256_movemask_epi8(bytes) as u32) << (at % 2 * 32);
+    }
+    lanes
+}
+
+#[target_feature(enable = "avx2")]
+pub(super) fn equal_32(column: &[u32; VECTOR], value: u32) -> Lanes {
+    let (mut lanes, value) = (Lanes([0; _]), _mm256_set1_epi32(value as i32));
+    for (at, step) in column.as_chunks::<STEP>().0.iter().enumerate() {
+        // SAFETY: a step is one vector.
+        let step = unsafe { _mm256_loadu_si256(step.as_ptr().cast()) };
+        let equal = _mm256_castsi256_ps(_mm256_cmpeq_epi32(step, value));
+        lanes.0[at / 8] |= (_mm256_movemask_ps(equal) as u64) << (at % 8 * STEP);
+    }
+    lanes
+}
+
+/// Moves lanes to the end of `to`.
+///
+/// # Safety
+/// `to` has room for the lanes, and all of them are below `from.len`: what stands beyond are
+/// ids of buffers that others own, and they would have two owners.
+#[target_feature(enable = "avx2,popcnt")]
+pub(super) unsafe fn move_all(from: &mut Vector, lanes: &Lanes, to: &mut Vector) {
+    for at in (0..VECTOR).step_by(STEP) {
+        let some = (lanes.0[at / WORD] >> (at % WORD)) as u8;
+        if some == 0 {
+            continue;
+        }
+        let end = to.len;
+        // Whole steps are stored: what is beyond the last lane is not in use yet, but it must be
+        // in the columns.
+        if end > VECTOR - STEP {
+            (0..STEP).filter(|lane| some >> lane & 1 == 1).for_each(|lane| {
+                from.move_lane(at + lane, to);
+            });
+            continue;
+        }
+        // SAFETY: 8 elements of each column follow `at`, and `end`.
+        unsafe {
+            let front = _mm_loadl_epi64(FRONT[usize::from(some)].as_ptr().cast());
+            let places = _mm256_cvtepu8_epi32(front);
+            let wide = |from: &[u32; VECTOR], to: &mut [u32; VECTOR]| {
+                let values = _mm256_loadu_si256(from.as_ptr().add(at).cast());
+                let values = _mm256_permutevar8x32_epi32(values, places);
+                _mm256_storeu_si256(to.as_mut_ptr().add(end).cast(), values);
+            };
+            wide(&from.buffer, &mut to.buffer);
+            wide(&from.rx_if, &mut to.rx_if);
+            wide(&from.tx_if, &mut to.tx_if);
+            wide(&from.adjacency, &mut to.adjacency);
+            wide(&from.hash, &mut to.hash);
+            // Bytes 2n and 2n + 1 make lane n.
+            let twice = _mm_add_epi8(front, front);
+            let bytes = _mm_unpacklo_epi8(twice, _mm_add_epi8(twice, _mm_set1_epi8(1)));
+            let narrow = |from: &[u16; VECTOR], to: &mut [u16; VECTOR]| {
+                let values = _mm_loadu_si128(from.as_ptr().add(at).cast());
+                let values = _mm_shuffle_epi8(values, bytes);
+                _mm_storeu_si128(to.as_mut_ptr().add(end).cast(), values);
+            };
+            narrow(&from.offset, &mut to.offset);
+            narrow(&from.length, &mut to.length);
+            narrow(&from.flags, &mut to.flags);
+            let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let gone = _mm256_and_si256(_mm256_set1_epi32(some.into()), bits);
+            let gone = _mm256_cmpeq_epi32(gone, bits);
+            let left = from.buffer.as_mut_ptr().add(at).cast::<__m256i>();
+            // All bits are set where a lane is gone: that is NONE.
+            _mm256_storeu_si256(left, _mm256_or_si256(_mm256_loadu_si256(left), gone));
+        }
+        to.len = end + some.count_ones() as usize;
+    }
+}

@@ -1,0 +1,107 @@
+//! What the AVX2 kernels share: the columns of 8 lanes, and where their packets lie.
+
+use std::arch::x86_64::*;
+
+use stoa_engine::pool::{Pool, SLOT};
+use stoa_engine::{VECTOR, Vector};
+
+/// Lanes of a step.
+pub(crate) const STEP: usize = 8;
+
+/// Columns of 8 lanes.
+pub(crate) struct Columns {
+    pub(crate) buffer: __m256i,
+    pub(crate) offset: __m128i,
+    pub(crate) length: __m128i,
+}
+
+impl Columns {
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(crate) fn load(vector: &Vector, at: usize) -> Self {
+        assert!(at <= VECTOR - STEP);
+        // SAFETY: 8 elements of each column follow `at`.
+        unsafe {
+            Self {
+                buffer: _mm256_loadu_si256(vector.buffers().as_ptr().add(at).cast()),
+                offset: _mm_loadu_si128(vector.offset.as_ptr().add(at).cast()),
+                length: _mm_loadu_si128(vector.length.as_ptr().add(at).cast()),
+            }
+        }
+    }
+
+    /// Whether all lanes are in plain buffers of the pool, with `before` bytes before their data
+    /// and `behind` from its first byte on.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(crate) fn are_inside(&self, pool: &Pool, before: usize, behind: usize) -> bool {
+        let all = |value: usize| _mm_set1_epi16(value as i16);
+        let last = _mm256_set1_epi32(pool.count().wrapping_sub(1) as i32);
+        let known = _mm256_cmpeq_epi32(_mm256_min_epu32(self.buffer, last), self.buffer);
+        let kept = _mm_max_epu16(_mm_min_epu16(self.offset, all(SLOT - behind)), all(before));
+        let fits = _mm_cmpeq_epi16(kept, self.offset);
+        pool.count() > 0 && _mm256_movemask_epi8(known) == -1 && _mm_movemask_epi8(fits) == 0xffff
+    }
+
+    /// Which lanes have at least so much data.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(crate) fn at_least(&self, length: usize) -> __m128i {
+        _mm_cmpeq_epi16(_mm_max_epu16(self.length, _mm_set1_epi16(length as i16)), self.length)
+    }
+
+    /// Where the data of each lane begins, in bytes from the start of the pool.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    pub(crate) fn places(&self) -> [u64; STEP] {
+        let place = |buffer, offset| {
+            let slot =
+                _mm256_mul_epu32(_mm256_cvtepu32_epi64(buffer), _mm256_set1_epi64x(SLOT as i64));
+            _mm256_add_epi64(slot, _mm256_cvtepu16_epi64(offset))
+        };
+        let low = place(_mm256_castsi256_si128(self.buffer), self.offset);
+        let high =
+            place(_mm256_extracti128_si256::<1>(self.buffer), _mm_srli_si128::<8>(self.offset));
+        let mut places = [0; STEP];
+        // SAFETY: the array is two vectors.
+        unsafe {
+            _mm256_storeu_si256(places.as_mut_ptr().cast(), low);
+            _mm256_storeu_si256(places.as_mut_ptr().add(4).cast(), high);
+        }
+        places
+    }
+}
+
+/// 16 bytes of each of 8 packets, from `by` bytes behind their data's start on: lanes 0 and 4, 1
+/// and 5, 2 and 6, 3 and 7.
+///
+/// # Safety
+/// These bytes are in the buffers of the lanes.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) unsafe fn load_16(pool: &Pool, places: &[u64; STEP], by: usize) -> [__m256i; 4] {
+    let base = pool.base().as_ptr().cast_const();
+    std::array::from_fn(|lane| {
+        // SAFETY: as wanted of the caller.
+        unsafe {
+            let low = _mm_loadu_si128(base.add(places[lane] as usize + by).cast());
+            let high = _mm_loadu_si128(base.add(places[lane + 4] as usize + by).cast());
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), high)
+        }
+    })
+}
+
+/// Lanes of 16 bits whose bits are set, as a vector of all or no bits.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn spread_16(lanes: u8) -> __m128i {
+    let bits = _mm_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128);
+    _mm_cmpeq_epi16(_mm_and_si128(_mm_set1_epi16(lanes.into()), bits), bits)
+}
+
+/// One bit for each lane of 16 bits.
+#[target_feature(enable = "avx2")]
+#[inline]
+pub(crate) fn bits_16(lanes: __m128i) -> u8 {
+    _mm_movemask_epi8(_mm_packs_epi16(lanes, _mm_setzero_si128())) as u8
+}

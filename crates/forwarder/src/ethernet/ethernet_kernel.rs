@@ -1,0 +1,186 @@
+//! What the kernels of `ethernet-input` look for and find, and the choice among them.
+
+use stoa_engine::{VECTOR, Vector};
+
+use crate::kernel::Kernel;
+
+/// Lanes of a step.
+pub(super) const STEP: usize = 8;
+/// How many steps ahead headers are fetched into the cache.
+#[cfg(target_arch = "x86_64")]
+pub(super) const AHEAD: usize = 2;
+
+/// What a plain frame of a vector looks like.
+pub struct Plain {
+    /// The destination.
+    pub mac: u64,
+    /// Bytes of the header.
+    pub header: usize,
+    /// Which bits of the eight bytes that end with the header are compared with `tag`.
+    pub mask: u64,
+    /// See `mask`.
+    pub tag: u64,
+}
+
+impl Plain {
+    /// Untagged, to this address ([`super::mac_word`]).
+    pub fn untagged(mac: u64) -> Self {
+        Self { mac, header: 14, mask: 0, tag: 0 }
+    }
+
+    /// To this address with one VLAN tag: TPID and VID are as in `tag` (the four bytes as they lie
+    /// in the frame), priority and DEI are free.
+    pub fn tagged(mac: u64, tag: [u8; 4]) -> Self {
+        let word = |[a, b, c, d]: [u8; 4]| u64::from_le_bytes([0, 0, a, b, c, d, 0, 0]);
+        let mask = word([0xff, 0xff, 0x0f, 0xff]);
+        Self { mac, header: 18, mask, tag: word(tag) & mask }
+    }
+}
+
+/// What was found.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    /// One bit per lane that is not plain; nothing of it was changed.
+    pub odd: [u8; VECTOR / STEP],
+    /// Whether there are plain lanes with IPv4, and with IPv6.
+    pub families: [bool; 2],
+    /// Plain lanes, and their bytes with all headers.
+    pub books: (u64, u64),
+}
+
+/// Moves the data of plain lanes behind the header; their `next` is 0 for IPv4 and 1 for IPv6.
+/// `None`: this kernel has no such code; nothing was changed.
+#[inline(always)]
+pub fn look(kernel: Kernel, vector: &mut Vector, plain: &Plain) -> Option<Found> {
+    match kernel {
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx512 => Some(super::ethernet_kernel_avx512::look(vector, plain)),
+        #[cfg(target_arch = "x86_64")]
+        Kernel::Avx2 => Some(super::ethernet_kernel_avx2::look(vector, plain)),
+        _ => None,
+    }
+}
+
+/// Asks the cache for the first line of a lane in use.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn ahead(vector: &Vector, lane: usize) {
+    let slot = vector.buffers()[lane] as usize * stoa_engine::pool::SLOT;
+    let place = slot + vector.offset[lane] as usize;
+    stoa_engine::vector::prefetch(vector.pool().base().as_ptr().wrapping_add(place));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::OnceLock;
+    use stoa_engine::PoolCache;
+    use stoa_engine::pool::{HEADROOM, HugePages, Pool};
+
+    fn pool() -> &'static Pool {
+        static POOL: OnceLock<&'static Pool> = OnceLock::new();
+        POOL.get_or_init(|| Pool::leak(1024, HugePages::Never).unwrap())
+    }
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const TAG: [u8; 4] = [0x81, 0x00, 0x00, 0x64];
+
+    /// Mostly plain frames, with a tag or without, cut or with one wrong byte now and then.
+    fn frames(tagged: bool) -> impl Strategy<Value = Vec<(Vec<u8>, u16)>> {
+        let odd = prop_oneof![8 => Just(0_u8), 1 => 1..4_u8];
+        let frame = (odd, any::<(bool, u8)>(), 0..40_usize, any::<u8>(), 0..200_u16);
+        let frame = frame.prop_map(move |(odd, (ip6, priority), at, by, shift)| {
+            let mut bytes = [&MAC[..], &[2, 0, 0, 0, 0, 2]].concat();
+            if tagged {
+                bytes.extend([TAG[0], TAG[1], priority & 0xf0 | TAG[2], TAG[3]]);
+            }
+            bytes.extend(if ip6 { [0x86, 0xdd] } else { [0x08, 0x00] });
+            bytes.resize(60, 7);
+            match odd {
+                1 => bytes.truncate(at),
+                2 | 3 => bytes[at % 20] ^= by,
+                _ => {}
+            }
+            (bytes, shift)
+        });
+        proptest::collection::vec(frame, 1..=VECTOR)
+    }
+
+    /// Says without SIMD what a frame is: the family when it is plain.
+    fn family(frame: &[u8], tagged: bool) -> Option<usize> {
+        let rest = frame.strip_prefix(&MAC)?.get(6..)?;
+        let rest = if tagged {
+            let ([a, b, c, d], rest) = rest.split_first_chunk::<4>()?;
+            ([*a, *b, c & 0xf, *d] == TAG).then_some(rest)?
+        } else {
+            rest
+        };
+        match rest.first_chunk::<2>()? {
+            [0x08, 0x00] => Some(0),
+            [0x86, 0xdd] => Some(1),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn plain_frames_are_found_and_others_left_alone(
+            (tagged, frames) in any::<bool>().prop_flat_map(|it| (Just(it), frames(it))),
+        ) {
+            for kernel in Kernel::here().skip(1) {
+                agrees(kernel, tagged, &frames)?;
+            }
+        }
+    }
+
+    fn agrees(
+        kernel: Kernel,
+        tagged: bool,
+        frames: &[(Vec<u8>, u16)],
+    ) -> Result<(), TestCaseError> {
+        let pool = pool();
+        let (mut cache, mut vector) = (PoolCache::new(pool), Vector::new(pool));
+        cache.fill(&mut vector, frames.len());
+        for (lane, (frame, shift)) in frames.iter().enumerate() {
+            let at = HEADROOM + usize::from(*shift);
+            vector.slot_mut(lane)[at..at + frame.len()].copy_from_slice(frame);
+            (vector.offset[lane], vector.length[lane]) = (at as u16, frame.len() as u16);
+            vector.next[lane] = 77;
+        }
+        let mac = super::super::mac_word(&MAC);
+        let plain = if tagged { Plain::tagged(mac, TAG) } else { Plain::untagged(mac) };
+        let header = if tagged { 18 } else { 14 };
+        let found = look(kernel, &mut vector, &plain).unwrap();
+        let (mut families, mut books) = ([false; 2], (0, 0));
+        for (lane, (frame, shift)) in frames.iter().enumerate() {
+            let is_odd = found.odd[lane / 8] >> (lane % 8) & 1 == 1;
+            let before = (HEADROOM as u16 + shift, frame.len() as u16);
+            let after = (vector.offset[lane], vector.length[lane]);
+            match family(frame, tagged) {
+                // AVX2 leaves a step with a short frame, or of fewer lanes, as it is.
+                Some(_) if is_odd && kernel == Kernel::Avx2 => {
+                    let step =
+                        &frames[lane / STEP * STEP..frames.len().min((lane / STEP + 1) * STEP)];
+                    let is_short = |(frame, _): &(Vec<u8>, u16)| frame.len() < usize::from(header);
+                    prop_assert!(step.len() < STEP || step.iter().any(is_short));
+                    prop_assert_eq!((after, vector.next[lane]), (before, 77));
+                }
+                Some(family) => {
+                    families[family] = true;
+                    books = (books.0 + 1, books.1 + frame.len() as u64);
+                    prop_assert!(!is_odd);
+                    prop_assert_eq!(after, (before.0 + header, before.1 - header));
+                    prop_assert_eq!(usize::from(vector.next[lane]), family);
+                }
+                None => {
+                    prop_assert!(is_odd);
+                    prop_assert_eq!((after, vector.next[lane]), (before, 77));
+                }
+            }
+        }
+        prop_assert_eq!((found.families, found.books), (families, books));
+        cache.free_from(&mut vector, 0);
+        Ok(())
+    }
+}

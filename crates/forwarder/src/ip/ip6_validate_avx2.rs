@@ -1,0 +1,89 @@
+//! IPv6 header checks, 8 lanes a step with AVX2: version, length and kind of addresses of all of
+//! them at once. A step in which anything is odd goes through the scalar code.
+
+use std::arch::x86_64::*;
+
+use stoa_engine::pool::SLOT;
+use stoa_engine::{VECTOR, Vector};
+
+use super::ip6_validate::{Validated, validate_lane};
+use crate::columns_avx2::{Columns, STEP, load_16};
+
+/// Bytes of the header.
+const HEADER: usize = stoa_wire::ipv6::LENGTH;
+
+/// As [`super::ip6_validate::validate_scalar`].
+pub fn validate(vector: &mut Vector, found: &mut Validated) {
+    assert!(crate::kernel::Kernel::Avx2.is_here());
+    // SAFETY: the processor has AVX2: asked just now.
+    unsafe { validate_all(vector, found) }
+}
+
+#[target_feature(enable = "avx2")]
+fn validate_all(vector: &mut Vector, found: &mut Validated) {
+    found.odd = [0; VECTOR / STEP];
+    for at in (0..vector.len()).step_by(STEP) {
+        let lanes = at..vector.len().min(at + STEP);
+        if lanes.len() < STEP || !validate_8(vector, found, at) {
+            lanes.for_each(|lane| validate_lane(vector, lane, found));
+        }
+    }
+}
+
+/// Whether all of 8 lanes are plain and valid; if not, nothing was changed.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
+    let pool = vector.pool();
+    let columns = Columns::load(vector, at);
+    if !columns.are_inside(pool, 0, HEADER) {
+        return false;
+    }
+    let places = columns.places();
+    // SAFETY: 40 bytes of each lane from its offset on are in its buffer.
+    let (head, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 24)) };
+
+    // The version, and 2000::/3 on both sides (RFC 4291 2.4): the first byte, the ninth, and the
+    // first of the destination.
+    let both = |low: i64, high: i64| _mm256_setr_epi64x(low, high, low, high);
+    let (mask, right) = (both(0xf0, 0xe0), both(0x60, 0x20));
+    let (mask_to, right_to) = (both(0xe0, 0), both(0x20, 0));
+    let wrong = |value, mask, right| _mm256_xor_si256(_mm256_and_si256(value, mask), right);
+    let mut any = _mm256_setzero_si256();
+    for (head, to) in head.into_iter().zip(to) {
+        any = _mm256_or_si256(any, wrong(head, mask, right));
+        any = _mm256_or_si256(any, wrong(to, mask_to, right_to));
+    }
+    // Payload lengths: bytes 4 and 5 of each header, turned round, then zeros.
+    let [a, b, c, d] = head;
+    let word = _mm256_unpackhi_epi64(_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+    let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        1, 0, -1, -1, 5, 4, -1, -1, 9, 8, -1, -1, 13, 12, -1, -1,
+    ));
+    let payload = _mm256_shuffle_epi8(word, swap);
+    let total = _mm256_add_epi32(payload, _mm256_set1_epi32(HEADER as i32));
+    // A length beyond the slot is cut to it, as `Vector::bytes` does.
+    let room = _mm_sub_epi16(_mm_set1_epi16(SLOT as i16), columns.offset);
+    let length = _mm256_cvtepu16_epi32(_mm_min_epu16(columns.length, room));
+    any = _mm256_or_si256(any, _mm256_cmpgt_epi32(total, length));
+    if _mm256_testz_si256(any, any) == 0 {
+        return false;
+    }
+    // Host order: the bytes of each address turned round.
+    let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
+    ));
+    let cut = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(total, total));
+    // SAFETY: 8 elements of each column follow `at`; a destination is half a vector.
+    unsafe {
+        let into = found.destination.as_mut_ptr().add(at).cast::<__m128i>();
+        for (lane, to) in to.into_iter().enumerate() {
+            let host = _mm256_shuffle_epi8(to, swap);
+            _mm_storeu_si128(into.add(lane), _mm256_castsi256_si128(host));
+            _mm_storeu_si128(into.add(lane + 4), _mm256_extracti128_si256::<1>(host));
+        }
+        let cut = _mm256_castsi256_si128(cut);
+        _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), cut);
+    }
+    true
+}

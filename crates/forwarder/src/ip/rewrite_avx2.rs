@@ -1,0 +1,256 @@
+//! The second half of the trunk with AVX2: which packets are plain is decided for 8 lanes a step;
+//! then the 32 bytes around the seam of link-layer and IP header are loaded from each, TTL and
+//! checksum (IPv4) or hop limit (IPv6) counted down in the register, and stored whole.
+//!
+//! AVX2 cannot store some bytes of a register. The 32 bytes begin 14 before the IP header, which
+//! is where an untagged frame begins, and end 18 behind: what is stored beyond the words that
+//! change is what was there. The rest of a tagged header is a store of 8 bytes at its start.
+
+use std::arch::x86_64::*;
+
+use stoa_engine::counters::AdjacencyCounters;
+use stoa_engine::pool::{Pool, SLOT};
+use stoa_engine::vector::flags;
+use stoa_engine::{VECTOR, Vector};
+use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
+
+use super::ip4_rewrite::Ip4;
+use super::ip6_rewrite::Ip6;
+use super::rewrite::{AHEAD, Books, Family, HEADER, Odd};
+use crate::columns_avx2::{Columns, STEP, bits_16, spread_16};
+
+/// Bytes of the window before the IP header: a link-layer header without tags.
+const BEFORE: usize = 14;
+/// Bytes that one more store writes.
+const MORE: usize = 8;
+
+/// What differs between the families.
+pub trait Counted: Family {
+    /// What is added to the 16-bit words of the IP header, from the first on.
+    const ADDED: [i16; 9];
+    /// Which word takes the carry that goes round, all bits set.
+    const ROUND: [i16; 9];
+}
+
+impl Counted for Ip4 {
+    /// The TTL is the low byte of word 4, as bytes lie here. Less 1 there, its word is less 0x100
+    /// in network order and the checksum, word 5, more: by 1 as it lies here (RFC 1624).
+    const ADDED: [i16; 9] = [0, 0, 0, 0, -1, 1, 0, 0, 0];
+    const ROUND: [i16; 9] = [0, 0, 0, 0, 0, -1, 0, 0, 0];
+}
+
+impl Counted for Ip6 {
+    /// The hop limit is the high byte of word 3.
+    const ADDED: [i16; 9] = [0, 0, 0, -0x100, 0, 0, 0, 0, 0];
+    const ROUND: [i16; 9] = [0; 9];
+}
+
+/// Sends all plain lanes by one adjacency and counts them in `books`; says which lanes were not
+/// plain: our own, too long, at the end of their TTL, or in a step with a jumbo buffer, with data
+/// too near to an edge, or of fewer than 8 lanes. Nothing of those was changed.
+pub fn rewrite<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+    assert!(crate::kernel::Kernel::Avx2.is_here());
+    // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
+    unsafe { all::<F>(vector, line, books) }
+}
+
+/// As [`rewrite`], each lane by the adjacency that its column names.
+pub fn rewrite_each<F: Counted>(
+    vector: &mut Vector,
+    lines: &[AdjacencyLine],
+    counters: &[AdjacencyCounters],
+) -> Odd {
+    assert!(crate::kernel::Kernel::Avx2.is_here());
+    // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
+    unsafe { each::<F>(vector, lines, counters) }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+    let (pool, head, mut odd) = (vector.pool(), line.head(), everything(vector.len()));
+    if !may_send(head) {
+        return odd;
+    }
+    let (frame, count) = (Frame::of(line, head.rewrite_len()), Count::of::<F>());
+    let header = _mm_set1_epi16(head.rewrite_len() as i16);
+    let interface = _mm256_set1_epi32(head.interface() as i32);
+    let mut bytes = _mm256_setzero_si256();
+    for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
+        let columns = Columns::load(vector, at);
+        if !columns.are_inside(pool, AHEAD, HEADER) {
+            continue;
+        }
+        let mtu = _mm_set1_epi16(head.mtu() as i16);
+        let short = _mm_cmpeq_epi16(_mm_min_epu16(columns.length, mtu), columns.length);
+        let plain = bits_16(short) & not_own(vector, at);
+        let mut sent = 0;
+        for (lane, place) in columns.places().into_iter().enumerate() {
+            // SAFETY: the lane's data has `AHEAD` bytes before it and `HEADER` from there on.
+            if plain >> lane & 1 == 1 && unsafe { frame.send::<F>(pool, place, &count) } {
+                sent |= 1 << lane;
+            }
+        }
+        let lanes = spread_16(sent);
+        let by = _mm_and_si128(header, lanes);
+        let wide = _mm256_cvtepi16_epi32(lanes);
+        let length = _mm256_and_si256(_mm256_cvtepu16_epi32(columns.length), wide);
+        bytes = _mm256_add_epi32(bytes, length);
+        // SAFETY: 8 elements of each column follow `at`.
+        unsafe {
+            let offset = _mm_sub_epi16(columns.offset, by);
+            _mm_storeu_si128(vector.offset.as_mut_ptr().add(at).cast(), offset);
+            let length = _mm_add_epi16(columns.length, by);
+            _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), length);
+            let tx_if = vector.tx_if.as_mut_ptr().add(at).cast::<__m256i>();
+            let sender = _mm256_blendv_epi8(_mm256_loadu_si256(tx_if), interface, wide);
+            _mm256_storeu_si256(tx_if, sender);
+        }
+        books.packets += u64::from(sent.count_ones());
+        odd[at / 16] &= !(u16::from(sent) << (at % 16));
+    }
+    let mut sums = [0_u32; STEP];
+    // SAFETY: the array is one vector.
+    unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), bytes) };
+    books.bytes += sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
+    odd
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
+fn each<F: Counted>(
+    vector: &mut Vector,
+    lines: &[AdjacencyLine],
+    counters: &[AdjacencyCounters],
+) -> Odd {
+    let (pool, mut odd, count) = (vector.pool(), everything(vector.len()), Count::of::<F>());
+    for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
+        let columns = Columns::load(vector, at);
+        if !columns.are_inside(pool, AHEAD, HEADER) {
+            continue;
+        }
+        let plain = not_own(vector, at);
+        for (index, place) in columns.places().into_iter().enumerate() {
+            let (lane, is_plain) = (at + index, plain >> index & 1 == 1);
+            let (adjacency, length) = (vector.adjacency[lane] as usize, vector.length[lane]);
+            let Some(line) = lines.get(adjacency).filter(|_| is_plain) else { continue };
+            let head = line.head();
+            if !may_send(head) || length > head.mtu() {
+                continue;
+            }
+            let frame = Frame::of(line, head.rewrite_len());
+            // SAFETY: the lane's data has `AHEAD` bytes before it and `HEADER` from there on.
+            if !unsafe { frame.send::<F>(pool, place, &count) } {
+                continue;
+            }
+            vector.offset[lane] -= head.rewrite_len() as u16;
+            vector.length[lane] += head.rewrite_len() as u16;
+            vector.tx_if[lane] = head.interface();
+            if let Some(counters) = counters.get(adjacency) {
+                counters.packets.add(1);
+                counters.bytes.add(length.into());
+            }
+            odd[lane / 16] &= !(1 << (lane % 16));
+        }
+    }
+    odd
+}
+
+/// The first lanes of a vector.
+fn everything(lanes: usize) -> Odd {
+    std::array::from_fn(|word| match lanes.saturating_sub(word * 16) {
+        16.. => u16::MAX,
+        some => (1 << some) - 1,
+    })
+}
+
+/// Whether packets may go by an adjacency, and its header is such as the stores here write.
+#[inline(always)]
+fn may_send(head: AdjacencyHead) -> bool {
+    head.is_complete() && (BEFORE..=BEFORE + MORE).contains(&head.rewrite_len())
+}
+
+/// Which of 8 lanes are packets of others.
+#[target_feature(enable = "avx2")]
+#[inline]
+fn not_own(vector: &Vector, at: usize) -> u8 {
+    assert!(at <= VECTOR - STEP);
+    // SAFETY: 8 elements of the column follow `at`.
+    let flags = unsafe { _mm_loadu_si128(vector.flags.as_ptr().add(at).cast()) };
+    let own = _mm_and_si128(flags, _mm_set1_epi16(flags::OWN as i16));
+    bits_16(_mm_cmpeq_epi16(own, _mm_setzero_si128()))
+}
+
+/// How the window around the seam is counted down.
+struct Count {
+    added: __m256i,
+    round: __m256i,
+}
+
+impl Count {
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn of<F: Counted>() -> Self {
+        let window = |words: [i16; 9]| {
+            let mut window = [0; 16];
+            window[BEFORE / 2..].copy_from_slice(&words);
+            // SAFETY: the array is one vector.
+            unsafe { _mm256_loadu_si256(window.as_ptr().cast()) }
+        };
+        Self { added: window(F::ADDED), round: window(F::ROUND) }
+    }
+}
+
+/// The link-layer header of an adjacency, as it is stored.
+struct Frame {
+    /// Its last [`BEFORE`] bytes, then zeros.
+    last: __m256i,
+    /// Its first bytes.
+    first: u64,
+    /// Its length.
+    length: usize,
+}
+
+impl Frame {
+    /// With a link-layer header of `length` bytes, see [`may_send`].
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn of(line: &AdjacencyLine, length: usize) -> Self {
+        assert!((BEFORE..=BEFORE + MORE).contains(&length));
+        // SAFETY: the rewrite ends at the end of the line, which is longer than 32 bytes.
+        unsafe {
+            let end = std::ptr::from_ref(line).add(1).cast::<u8>();
+            let last = _mm_srli_si128::<2>(_mm_loadu_si128(end.sub(16).cast()));
+            let first = end.sub(length).cast::<u64>().read_unaligned();
+            Self { last: _mm256_zextsi128_si256(last), first, length }
+        }
+    }
+
+    /// Counts a packet down and writes its link-layer header, unless its TTL ends here.
+    ///
+    /// # Safety
+    /// The place is that of a lane of our own in this pool, with [`AHEAD`] bytes before its data
+    /// and [`HEADER`] from there on in its buffer.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn send<F: Counted>(&self, pool: &Pool, place: u64, count: &Count) -> bool {
+        const { assert!(BEFORE + MORE <= AHEAD && 32 - BEFORE <= HEADER && HEADER < SLOT) };
+        // SAFETY: the window lies in the buffer, and so does the header.
+        unsafe {
+            let packet = pool.base().as_ptr().add(place as usize);
+            if *packet.add(F::TTL) <= 1 {
+                return false;
+            }
+            let window = packet.sub(BEFORE).cast::<__m256i>();
+            let bytes = _mm256_loadu_si256(window);
+            let full = _mm256_cmpeq_epi16(bytes, _mm256_set1_epi16(-1));
+            let counted = _mm256_add_epi16(bytes, count.added);
+            let counted = _mm256_sub_epi16(counted, _mm256_and_si256(full, count.round));
+            let seam = _mm256_setr_epi32(0, 0, 0, 0xffff_0000_u32 as i32, -1, -1, -1, -1);
+            let frame = _mm256_or_si256(_mm256_and_si256(counted, seam), self.last);
+            if self.length > BEFORE {
+                packet.sub(self.length).cast::<u64>().write_unaligned(self.first);
+            }
+            _mm256_storeu_si256(window, frame);
+        }
+        true
+    }
+}
