@@ -7,11 +7,12 @@ use stoa_api::v1;
 use crate::addresses::{self, Addressing};
 use crate::finding::Findings;
 use crate::mac;
-use crate::mirrors;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
 use crate::ports::{self, Claims};
+use crate::{mirrors, tunnels};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
+const TUNNEL: &str = "iana-if-type:tunnel";
 const VLAN: &str = "iana-if-type:l2vlan";
 
 /// Longest name of an interface, in bytes.
@@ -42,7 +43,12 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
         let place = place(&interface.name);
         check_name(interface, &place, findings);
         if let Some(port) = &interface.port {
-            check_type(interface, ETHERNET, "the interface of a port", &place, findings);
+            match port.tunnel {
+                Some(_) => check_type(interface, TUNNEL, "a tunnel", &place, findings),
+                None => {
+                    check_type(interface, ETHERNET, "the interface of a port", &place, findings);
+                }
+            }
             let port = ports::wanted(&interface.name, &place, port, &mut claims, findings);
             wanted.ports.push(port);
         } else if let Some(sub) = &interface.sub_interface {
@@ -53,7 +59,7 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
                 &place,
                 "the interface stands on nothing: it has no port and is no sub-interface",
                 "Give it stoa-interfaces:port with a driver (auto, af-xdp, af-packet, tap, memif, pcap, \
-                 generator, null), or stoa-interfaces:sub-interface with parent and outer.",
+                 generator, tunnel, null), or stoa-interfaces:sub-interface with parent and outer.",
             );
         }
         if !interface.vrf.is_empty() {
@@ -63,6 +69,7 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
         wanted.interfaces.push(one);
     }
     mirrors::check(interfaces, findings);
+    tunnels::check(interfaces, findings);
     address_generators(&mut wanted);
     wanted.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     wanted

@@ -32,6 +32,7 @@ mod routes;
 pub mod running;
 pub mod service;
 pub mod supervise;
+mod tunnels;
 mod unsupported;
 pub mod workers;
 pub mod yang;

@@ -88,6 +88,7 @@ pub struct Port {
     pub memif: Option<Memif>,
     pub pcap: Option<Pcap>,
     pub generator: Option<Generator>,
+    pub tunnel: Option<Tunnel>,
     pub null: Option<Null>,
 }
 
@@ -165,6 +166,22 @@ pub struct Generator {
     pub destinations: u64,
     #[serde(default)]
     pub vlan: u32,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Tunnel {
+    pub encapsulation: Encapsulation,
+    pub local: String,
+    pub remote: String,
+    pub hop_limit: u32,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Hash)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encapsulation {
+    Ip,
+    Gre,
 }
 
 #[derive(Debug, Deserialize)]

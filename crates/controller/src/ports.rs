@@ -9,6 +9,7 @@ use stoa_api::v1::port::Driver;
 use crate::finding::Findings;
 use crate::mac;
 use crate::model::{AfXdp, Attach, Bind, Generator, KernelDevice, Memif, Pcap, Port};
+use crate::tunnels;
 
 /// Longest name of a network device of Linux, in bytes.
 const DEVICE_NAME_LIMIT: usize = 15;
@@ -61,6 +62,8 @@ pub fn wanted(
         Some(Driver::Pcap(at.pcap(pcap)))
     } else if let Some(generator) = &port.generator {
         at.generator(generator).map(Driver::Generator)
+    } else if let Some(given) = &port.tunnel {
+        tunnels::wanted(given, &at.place, at.findings).map(Driver::Tunnel)
     } else {
         port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
     };

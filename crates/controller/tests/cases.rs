@@ -212,6 +212,13 @@ fn port(port: &v1::Port) -> Value {
             made.destinations,
             made.vlan
         ),
+        Driver::Tunnel(it) => format!(
+            "tunnel {:?} {} -> {} hop-limit {}",
+            it.encapsulation(),
+            ip_text(&it.local),
+            ip_text(&it.remote),
+            it.hop_limit
+        ),
         Driver::Null(_) => "null".to_owned(),
     };
     let mut recorded = json!({

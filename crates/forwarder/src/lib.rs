@@ -19,5 +19,6 @@ pub mod neighbor;
 pub mod nodes;
 pub mod punt;
 pub mod shared;
+pub mod tunnel;
 
 pub use control::{Error, Options, run};

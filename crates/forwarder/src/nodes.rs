@@ -14,6 +14,7 @@ use crate::ip::{
 use crate::mirror::{mirror_input, mirror_output};
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::shared::Shared;
+use crate::tunnel::{tunnel_input, tunnel_output};
 
 /// The node that received frames go to.
 pub const ENTRY: &str = "ethernet-input";
@@ -71,6 +72,10 @@ nodes! {
         ip4_rewrite::EDGES, ip4_rewrite::make;
     "ip6-rewrite" "counts down the hop limit and writes the link-layer header"
         ip6_rewrite::EDGES, ip6_rewrite::make;
+    "tunnel-input" "takes packets out of those that came through a tunnel"
+        tunnel_input::EDGES, tunnel_input::make;
+    "tunnel-output" "puts packets into those that go through a tunnel"
+        tunnel_output::EDGES, tunnel_output::make;
     "neighbor-resolve" "hands packets to unresolved neighbours to the control thread"
         neighbor_resolve::EDGES, neighbor_resolve::make;
     "mirror-input" "sends what Linux says in a mirror by the interface that it mirrors"

@@ -18,6 +18,7 @@ use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::punt::budgets::Budgets;
 use crate::punt::familiar::Familiar;
+use crate::tunnel::Tunnels;
 
 /// What a next hop says when it is no adjacency: the code in its drop kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +160,8 @@ pub struct Shared {
     pub vlans: Published<VlanTables>,
     /// Addresses to answer from.
     pub addresses: Published<Addresses>,
+    /// Tunnels by their interfaces and ends.
+    pub tunnels: Published<Tunnels>,
     /// IPv4 routes of the default VRF.
     pub ip4: Ip4LpmReader,
     /// IPv6 routes of the default VRF.
@@ -215,6 +218,7 @@ impl Shared {
             interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
             vlans: Published::new(VlanTables::default(), quiescence),
             addresses: Published::new(Addresses::default(), quiescence),
+            tunnels: Published::new(Tunnels::default(), quiescence),
             ip4,
             ip6,
             vrfs: Published::new(VrfTables::default(), quiescence),

@@ -23,6 +23,8 @@ pub enum PortConfig {
     Generator(GeneratorConfig),
     /// Nothing.
     Null(NullConfig),
+    /// Another port, with a header of our own before each packet.
+    Tunnel(TunnelConfig),
     /// The end in Linux of one of our interfaces: a TAP device of the forwarder's own.
     Mirror(MirrorConfig),
 }
@@ -40,6 +42,7 @@ impl PortConfig {
             Self::Pcap(_) => "pcap",
             Self::Generator(_) => "generator",
             Self::Null(_) => "null",
+            Self::Tunnel(_) => "tunnel",
         }
     }
 
@@ -68,7 +71,11 @@ impl PortConfig {
             Self::Auto(it) => Some((&it.device, &it.netns)),
             Self::Tap(it) => Some((&it.device, &it.netns)),
             Self::Mirror(it) => Some((&it.device, &it.netns)),
-            Self::Memif(_) | Self::Pcap(_) | Self::Generator(_) | Self::Null(_) => None,
+            Self::Memif(_)
+            | Self::Pcap(_)
+            | Self::Generator(_)
+            | Self::Null(_)
+            | Self::Tunnel(_) => None,
         }
     }
 }
@@ -375,4 +382,29 @@ mod tests {
         assert!(!output(Some("a")).excludes(&output(Some("b"))));
         assert!(!output(None).excludes(&output(None)));
     }
+}
+
+/// What stands between the two IP headers of a tunnel's packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Encapsulation {
+    /// Nothing: IP in IP (RFC 2003, RFC 2473, RFC 4213).
+    #[default]
+    Ip,
+    /// A GRE header (RFC 2784, RFC 7676).
+    Gre,
+}
+
+/// A tunnel from one of our addresses to another router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// Our address.
+    pub local: IpAddr,
+    /// The other end, of the same family.
+    pub remote: IpAddr,
+    /// What stands between the headers.
+    pub encapsulation: Encapsulation,
+    /// TTL or hop limit of outer packets, at least 1; 0: 64.
+    pub hop_limit: u8,
+    /// Bytes of an inner packet, 68 to 11,050; 0: what fits into 1,500 bytes.
+    pub mtu: u32,
 }

@@ -26,11 +26,12 @@ pub mod null;
 pub mod offload;
 pub mod pcap;
 pub mod tap;
+pub mod tunnel;
 
 pub use config::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, Kind, MemifConfig,
-    MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach,
-    XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, Encapsulation, GeneratorConfig, Kind,
+    MemifConfig, MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig,
+    TunnelConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
 pub use link::MTU_MAX;
@@ -70,6 +71,7 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
         PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),
+        PortConfig::Tunnel(config) => Ok(Box::new(tunnel::open(config)?)),
         PortConfig::Mirror(config) => Ok(Box::new(mirror::open(config)?)),
     }
 }

@@ -42,6 +42,8 @@ pub enum AdjacencyKind {
     Glean = 3,
     /// Drop.
     Drop = 4,
+    /// A tunnel: the packet goes into another one first.
+    Tunnel = 5,
 }
 
 impl AdjacencyKind {
@@ -51,6 +53,7 @@ impl AdjacencyKind {
             2 => Self::Incomplete,
             3 => Self::Glean,
             4 => Self::Drop,
+            5 => Self::Tunnel,
             _ => Self::Absent,
         }
     }

@@ -20,6 +20,7 @@ mod build_error;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod gre;
 pub mod icmp4;
 pub mod icmp6;
 pub mod ipv4;

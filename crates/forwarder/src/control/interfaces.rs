@@ -80,7 +80,12 @@ impl Plane {
         let vrf = self.vrfs.slot_of(&wanted.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: wanted.tags.clone(), is_router: wanted.ip6.forwarding };
         let mtu = (mtu(&wanted.ip4), mtu(&wanted.ip6));
+        let kind = self.glean_kind(index);
         let same = |old: &InterfaceState| {
+            let glean = self.fib.adjacency(old.gleans.0);
+            if glean.is_none_or(|glean| glean.kind != kind) {
+                return false;
+            }
             let place = old.base == base && old.is_up == is_up && old.name == name;
             place && old.link == link && old.mtu == mtu && old.wanted == *wanted && old.vrf == vrf
         };
@@ -126,8 +131,13 @@ impl Plane {
         Ok(())
     }
 
+    /// What packets meet that are routed to the interface without a gateway.
+    fn glean_kind(&self, interface: u32) -> AdjacencyKind {
+        if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
+    }
+
     fn glean(&mut self, interface: u32, mtu: u16) -> Result<u32, Full> {
-        let (kind, rewrite) = (AdjacencyKind::Glean, Vec::new());
+        let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
         self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
     }
 
@@ -204,6 +214,7 @@ impl Plane {
         let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
         self.shared.vlans.publish(vlans, &mut self.graveyard);
         self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
+        self.publish_tunnels();
         for index in 0..self.interfaces.len() {
             let groups = |of: &[InterfaceAddresses]| {
                 of.get(index).map(|own| (own.ip6.clone(), own.link_local)).unwrap_or_default()

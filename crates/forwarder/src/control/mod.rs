@@ -20,6 +20,7 @@ mod route_facts;
 mod routes;
 mod service;
 pub mod sight;
+mod tunnels;
 mod vrfs;
 mod waiting;
 pub mod wanted;

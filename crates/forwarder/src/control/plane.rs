@@ -277,6 +277,10 @@ impl Plane {
 
     /// Sends a whole frame through an interface.
     pub(super) fn send_frame(&mut self, interface: u32, frame: &[u8]) {
+        if self.is_tunnel(interface) {
+            // Nobody is at its other end who would ask, answer or listen by frames.
+            return;
+        }
         let Some(mut packet) = self.pool.packet() else { return };
         if frame.is_empty() || !packet.set_bytes(frame) {
             return;

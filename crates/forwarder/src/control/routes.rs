@@ -85,7 +85,9 @@ impl Plane {
     fn keys_of(&self, paths: &[Path], is_ip4: bool) -> Vec<PathKey> {
         let key = |path: &Path| {
             let interface = self.index_of(&path.interface)?;
-            Some(PathKey { interface, next_hop: path.next_hop, is_ip4, weight: path.weight })
+            // A tunnel leads to one place, whatever gateway is named behind it.
+            let next_hop = path.next_hop.filter(|_| !self.is_tunnel(interface));
+            Some(PathKey { interface, next_hop, is_ip4, weight: path.weight })
         };
         let mut keys: Vec<_> = paths.iter().filter_map(key).collect();
         keys.sort();

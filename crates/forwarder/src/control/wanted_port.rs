@@ -1,10 +1,13 @@
 //! From the contract's port to the driver's configuration.
 
+use std::net::IpAddr;
+
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_ports::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, MemifConfig, MemifRole,
-    NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach, XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, Encapsulation, GeneratorConfig,
+    MemifConfig, MemifRole, NullConfig, PcapConfig, PortConfig, TapConfig, TunnelConfig, XdpAttach,
+    XdpBind,
 };
 
 use super::wanted::{Reasons, address};
@@ -21,7 +24,7 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
         reasons.add(
             place(),
             "has no driver",
-            "Choose one: auto, af-xdp, af-packet, tap, memif, pcap, generator or null.",
+            "Choose one: auto, af-xdp, af-packet, tap, memif, pcap, generator, tunnel or null.",
         );
         return None;
     };
@@ -85,12 +88,39 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
         Driver::Generator(given) => {
             PortConfig::Generator(generator(given, (rx, port.mtu), reasons, &place)?)
         }
+        Driver::Tunnel(given) => PortConfig::Tunnel(tunnel(given, port.mtu, reasons, &place)?),
         Driver::Null(_) => PortConfig::Null(NullConfig { tx_queues: tx, mtu: port.mtu, mac: None }),
     })
 }
 
 fn queues(count: u32) -> u16 {
     count.min(u16::MAX.into()) as u16
+}
+
+fn tunnel(
+    given: &v1::Tunnel,
+    mtu: u32,
+    reasons: &mut Reasons,
+    place: &dyn Fn() -> String,
+) -> Option<TunnelConfig> {
+    let ends = (address(&given.local), address(&given.remote));
+    let is_end = |ip: &IpAddr| !ip.is_multicast() && !ip.is_unspecified();
+    let (Some(local), Some(remote)) = (ends.0.filter(is_end), ends.1.filter(is_end)) else {
+        let why = "is a tunnel without two unicast addresses";
+        reasons.add(place(), why, "Give our own address and that of the other end.");
+        return None;
+    };
+    if local.is_ipv4() != remote.is_ipv4() || local == remote {
+        let why = format!("is a tunnel from {local} to {remote}");
+        reasons.add(place(), why, "Give two addresses of one family.");
+        return None;
+    }
+    let encapsulation = match given.encapsulation() {
+        v1::Encapsulation::IpInIp => Encapsulation::Ip,
+        v1::Encapsulation::Gre => Encapsulation::Gre,
+    };
+    let hop_limit = given.hop_limit.min(255) as u8;
+    Some(TunnelConfig { local, remote, encapsulation, hop_limit, mtu })
 }
 
 fn generator(

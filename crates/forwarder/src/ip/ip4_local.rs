@@ -12,13 +12,16 @@ use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux};
 use crate::shared::{Shared, Verdict};
+use crate::tunnel::Tunnels;
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["icmp4-echo", "icmp4-error", "ip4-reassembly", "mirror-output"];
+pub const EDGES: &[&str] =
+    &["icmp4-echo", "icmp4-error", "ip4-reassembly", "mirror-output", "tunnel-input"];
 const ECHO: u16 = 0;
 const ERROR: u16 = 1;
 const REASSEMBLE: u16 = 2;
 const MIRROR: u16 = 3;
+const TUNNEL: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -32,6 +35,7 @@ struct Ip4Local {
 impl Node for Ip4Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let shared = &self.shared;
+        let tunnels = shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
             let line = shared.interface(vector.rx_if[lane]);
             let vrf = line.vrf();
@@ -40,6 +44,7 @@ impl Node for Ip4Local {
             // With a mirror Linux is the host; without, we are.
             let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);
             let delivered = match (admit(shared, table, bytes), twin) {
+                (Ok(view), _) if is_tunneled(tunnels, vrf, &view) => Ok(TUNNEL),
                 (Ok(_), Some(twin)) => Ok(to_linux(vector, lane, (twin, Payload::Ip4), MIRROR)),
                 (Ok(view), None) => deliver(&view),
                 (Err(refused), _) => Err(refused),
@@ -83,6 +88,12 @@ fn admit<'a>(
         }
     }
     Ok(view)
+}
+
+/// Whether a whole packet came through one of our tunnels.
+fn is_tunneled(tunnels: &Tunnels, vrf: u32, view: &ipv4::View<'_>) -> bool {
+    let ends = (view.source().into(), view.destination().into());
+    !view.header().is_fragment() && tunnels.from(vrf, ends, view.header().protocol).is_some()
 }
 
 fn deliver(view: &ipv4::View<'_>) -> Result<u16, Refused> {

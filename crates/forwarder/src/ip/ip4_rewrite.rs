@@ -13,7 +13,8 @@ use crate::drops::Drop;
 use crate::shared::Shared;
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["port-output", "neighbor-resolve", "icmp4-error", "ip4-fragment"];
+pub const EDGES: &[&str] =
+    &["port-output", "neighbor-resolve", "icmp4-error", "ip4-fragment", "tunnel-output"];
 
 /// "Don't fragment" in the first byte of flags and offset.
 const DONT_FRAGMENT: u8 = (ipv4::DONT_FRAGMENT >> 8) as u8;

@@ -17,15 +17,17 @@ use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux};
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared, Verdict};
+use crate::tunnel::Tunnels;
 
 /// Where packets go from here.
 pub const EDGES: &[&str] =
-    &["icmp6-echo", "nd-input", "icmp6-error", "ip6-reassembly", "mirror-output"];
+    &["icmp6-echo", "nd-input", "icmp6-error", "ip6-reassembly", "mirror-output", "tunnel-input"];
 const ECHO: u16 = 0;
 const ND: u16 = 1;
 const ERROR: u16 = 2;
 const REASSEMBLE: u16 = 3;
 const MIRROR: u16 = 4;
+const TUNNEL: u16 = 5;
 /// Not an edge: for the control thread.
 const QUERY: u16 = 0x100;
 
@@ -41,6 +43,7 @@ struct Ip6Local {
 impl Node for Ip6Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
+        let tunnels = self.shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
             let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
@@ -48,7 +51,8 @@ impl Node for Ip6Local {
             let twin = self.shared.interface(interface).twin();
             let twin = twin.filter(|_| vector.flags[lane] & flags::OWN == 0);
             let has_mirror = twin.is_some();
-            let here = Here { shared: &self.shared, table, addresses, interface, has_mirror };
+            let shared = &self.shared;
+            let here = Here { shared, table, addresses, tunnels, interface, has_mirror };
             match here.deliver(vector.bytes(lane)) {
                 Ok(QUERY) => {
                     self.shared.budgets.punt(cx, vector, lane, Class::Listener);
@@ -73,6 +77,7 @@ struct Here<'a> {
     shared: &'a Shared,
     table: Option<&'a Ip6LpmReader>,
     addresses: &'a Addresses,
+    tunnels: &'a Tunnels,
     interface: u32,
     has_mirror: bool,
 }
@@ -91,7 +96,10 @@ impl Here<'_> {
             return self.icmp(&view, &carried);
         }
         self.refuse_land(view.source())?;
+        let ends = (view.source().into(), view.destination().into());
+        let vrf = self.shared.interface(self.interface).vrf();
         match carried.protocol {
+            protocol if self.tunnels.from(vrf, ends, protocol).is_some() => Ok(TUNNEL),
             _ if self.has_mirror => Ok(MIRROR),
             protocol::UDP => Err(Refused::Tell(Trouble::Port)),
             protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),

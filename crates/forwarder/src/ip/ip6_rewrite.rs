@@ -12,7 +12,8 @@ use crate::drops::Drop;
 use crate::shared::Shared;
 
 /// Where packets go from here.
-pub const EDGES: &[&str] = &["port-output", "neighbor-resolve", "icmp6-error", "ip6-fragment"];
+pub const EDGES: &[&str] =
+    &["port-output", "neighbor-resolve", "icmp6-error", "ip6-fragment", "tunnel-output"];
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {

@@ -21,6 +21,7 @@ const OUTPUT: u16 = 0;
 const RESOLVE: u16 = 1;
 const TROUBLE: u16 = 2;
 const FRAGMENT: u16 = 3;
+const TUNNEL: u16 = 4;
 
 /// Bytes before the IP header that a rewrite may write.
 pub(super) const AHEAD: usize = MAX_REWRITE;
@@ -277,7 +278,15 @@ fn odd_one<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> 
         return TROUBLE;
     }
     vector.tx_if[lane] = head.interface();
-    RESOLVE
+    if head.kind() != AdjacencyKind::Tunnel {
+        return RESOLVE;
+    }
+    let header = vector.bytes_mut(lane).first_chunk_mut::<HEADER>();
+    let Some(header) = header else { return F::TRUNCATED.next() };
+    if !own {
+        F::count_down(header);
+    }
+    TUNNEL
 }
 
 #[cfg(test)]

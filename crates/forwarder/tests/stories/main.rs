@@ -26,6 +26,7 @@ mod reverse_path;
 mod spread;
 mod trace;
 mod transactions;
+mod tunnel;
 mod unchanged;
 mod vrf;
 mod waiting;

@@ -5,6 +5,7 @@
 mod interface;
 mod punt;
 mod route;
+mod tunnel;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -246,6 +247,7 @@ impl Wanted {
         for neighbor in &desired.neighbors {
             wanted.add_neighbor(neighbor, &mut reasons);
         }
+        wanted.check_tunnels(&mut reasons);
         if let Some(given) = &desired.reassembly {
             let most = crate::ip::reassembly::CONTEXTS_MAX;
             if given.packets > most || given.per_source > most {

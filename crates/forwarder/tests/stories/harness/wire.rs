@@ -114,7 +114,7 @@ pub fn holding(name: &str, device: &str, mac: [u8; 6]) -> PortConfig {
 pub fn opener(wires: &Wires) -> Open {
     let wires = wires.clone();
     let devices = Mutex::new(BTreeMap::<PathBuf, Weak<()>>::new());
-    Arc::new(move |config: &PortConfig, _: &'static Pool| {
+    Arc::new(move |config: &PortConfig, pool: &'static Pool| {
         let refused = |reason: &str| OpenError::Config { field: "wire", reason: reason.to_owned() };
         let mut device = None;
         let (name, mac) = match config {
@@ -123,6 +123,7 @@ pub fn opener(wires: &Wires) -> Open {
                 (name.to_string_lossy().into_owned(), mac)
             }
             PortConfig::Mirror(config) => (config.device.clone(), &None),
+            PortConfig::Tunnel(_) => return stoa_ports::open(config, pool),
             _ => return Err(refused("none")),
         };
         let wire = locked(&wires).get(&name).cloned();

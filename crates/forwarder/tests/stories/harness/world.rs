@@ -10,6 +10,7 @@ use stoa_forwarder::control::wanted::{
 };
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::Verdict;
+use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
 
 use super::wire;
 
@@ -173,6 +174,25 @@ impl World {
         self.0.routes.extend(before.map(|before| (prefix, before)));
         self.0.vrfs.entry(vrf.to_owned()).or_default().insert(prefix, route);
         self
+    }
+
+    /// A tunnel that is interface `n`: from one address to another.
+    pub fn tunnel(
+        mut self,
+        name: &str,
+        n: u8,
+        (local, remote): (impl Into<IpAddr>, impl Into<IpAddr>),
+        encapsulation: Encapsulation,
+    ) -> Self {
+        let config = TunnelConfig {
+            local: local.into(),
+            remote: remote.into(),
+            encapsulation,
+            hop_limit: 0,
+            mtu: 0,
+        };
+        self.0.ports.insert(name.to_owned(), PortConfig::Tunnel(config));
+        self.interface(name, n, None, &[])
     }
 
     /// A mirror in Linux: a wire of that name.

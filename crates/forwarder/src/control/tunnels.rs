@@ -1,0 +1,43 @@
+//! Tunnels as workers see them: the ports that are tunnels, by the interfaces behind them.
+
+use stoa_ports::{PortConfig, TunnelConfig};
+
+use super::plane::Plane;
+use crate::tunnel::{Tunnel, Tunnels};
+
+/// TTL or hop limit of outer packets, unless told otherwise (RFC 1700).
+const HOP_LIMIT: u8 = 64;
+
+impl Plane {
+    /// Whether the interface is that of a tunnel: everything that is sent to it goes to the same
+    /// place, so it has no neighbours.
+    pub(super) fn is_tunnel(&self, index: u32) -> bool {
+        self.interface(index).is_some_and(|state| self.tunnel_of(&state.name).is_some())
+    }
+
+    /// The tunnel behind the interface of that name.
+    pub(super) fn tunnel_of(&self, name: &str) -> Option<&TunnelConfig> {
+        match &self.ports.get(name)?.config {
+            PortConfig::Tunnel(config) => Some(config),
+            _ => None,
+        }
+    }
+
+    /// Publishes all tunnels anew.
+    pub(super) fn publish_tunnels(&mut self) {
+        let mut tunnels = Tunnels::default();
+        for (index, state) in self.interfaces.iter().enumerate() {
+            let Some(state) = state else { continue };
+            let Some(config) = self.tunnel_of(&state.name) else { continue };
+            tunnels.insert(Tunnel {
+                interface: index as u32,
+                local: config.local,
+                remote: config.remote,
+                encapsulation: config.encapsulation,
+                hop_limit: if config.hop_limit == 0 { HOP_LIMIT } else { config.hop_limit },
+                vrf: self.vrf_id(state.vrf),
+            });
+        }
+        self.shared.tunnels.publish(tunnels, &mut self.graveyard);
+    }
+}

@@ -1,0 +1,111 @@
+//! Congestion marks through a tunnel (RFC 6040): what the outer header has met on its way is
+//! not lost when it is taken off. The class of service goes with it unchanged both ways (the
+//! uniform model of RFC 2983).
+
+use stoa_wire::checksum;
+
+use crate::drops::Drop;
+
+/// The mark's bits of the IPv4 type of service or IPv6 traffic class (RFC 3168 section 5).
+const MARK: u8 = 3;
+/// The sender does not speak of congestion.
+const NOT_CAPABLE: u8 = 0;
+/// Not congested, the variant that outer headers may carry, too.
+const ECT_1: u8 = 1;
+/// Congestion was met.
+const MET: u8 = 3;
+
+/// The type of service or traffic class of an IP packet.
+pub(super) fn class(packet: &[u8]) -> u8 {
+    match packet {
+        [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
+        [_, second, ..] => *second,
+        _ => 0,
+    }
+}
+
+/// Carries the mark of an outer header with this `class` over to the packet that was inside
+/// (RFC 6040, figure 4).
+///
+/// # Errors
+/// Congestion was met, and the sender knows of no other sign than a loss.
+pub(super) fn leave(outer_class: u8, packet: &mut [u8]) -> Result<(), Drop> {
+    let (outer, inner) = (outer_class & MARK, class(packet) & MARK);
+    let mark = match (inner, outer) {
+        (NOT_CAPABLE, MET) => return Err(Drop::TunnelCongestion),
+        (NOT_CAPABLE | MET, _) => return Ok(()),
+        (_, MET) => MET,
+        (_, ECT_1) => ECT_1,
+        _ => return Ok(()),
+    };
+    match packet {
+        [first, second, ..] if *first >> 4 == 6 => *second = *second & !(MARK << 4) | mark << 4,
+        [first, second, ..] => {
+            *second = *second & !MARK | mark;
+            let length = usize::from(*first & 0xf) * 4;
+            if let Some(header) = packet.get_mut(..length).filter(|header| header.len() >= 20) {
+                header[10..12].fill(0);
+                let sum = checksum::ones_complement(header);
+                header[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stoa_wire::{ipv4, ipv6, protocol};
+
+    fn ip4(mark: u8) -> Vec<u8> {
+        let ends = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let mut packet = vec![0; 20];
+        let builder = ipv4::Builder {
+            dscp_ecn: 0xb8 | mark,
+            ..ipv4::Builder::new(ends.0, ends.1, protocol::UDP)
+        };
+        builder.build(&mut packet, 0).unwrap();
+        packet
+    }
+
+    fn ip6(mark: u8) -> Vec<u8> {
+        let mut packet = vec![0; 40];
+        let any = std::net::Ipv6Addr::LOCALHOST;
+        let builder = ipv6::Builder {
+            traffic_class: 0xb8 | mark,
+            flow_label: 0xabcde,
+            ..ipv6::Builder::new(any, any, protocol::UDP)
+        };
+        builder.build(&mut packet, 0).unwrap();
+        packet
+    }
+
+    #[test]
+    fn marks_are_those_of_figure_4() {
+        // By inner mark, what outer marks 0 (none), 2 (ECT 0), 1 (ECT 1) and 3 (met) make of it.
+        let figure: [(u8, [Option<u8>; 4]); 4] = [
+            (0, [Some(0), Some(0), Some(0), None]),
+            (2, [Some(2), Some(2), Some(1), Some(3)]),
+            (1, [Some(1), Some(1), Some(1), Some(3)]),
+            (3, [Some(3), Some(3), Some(3), Some(3)]),
+        ];
+        for (inner, row) in figure {
+            for (outer, expected) in [0, 2, 1, 3].into_iter().zip(row) {
+                for mut packet in [ip4(inner), ip6(inner)] {
+                    let before = packet.clone();
+                    match (leave(0xb8 | outer, &mut packet), expected) {
+                        (Ok(()), Some(mark)) => assert_eq!(class(&packet), 0xb8 | mark),
+                        (Err(reason), None) => {
+                            assert_eq!((reason, &packet), (Drop::TunnelCongestion, &before));
+                        }
+                        (left, _) => panic!("inner {inner}, outer {outer}: {left:?}"),
+                    }
+                    let is_right = ipv4::check(&packet).is_ok() || ipv6::check(&packet).is_ok();
+                    assert!(is_right, "inner {inner}, outer {outer}");
+                }
+            }
+        }
+    }
+}
