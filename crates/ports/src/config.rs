@@ -4,6 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::tunnel::TunnelConfig;
+
 /// A driver and what it is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortConfig {
@@ -382,29 +384,4 @@ mod tests {
         assert!(!output(Some("a")).excludes(&output(Some("b"))));
         assert!(!output(None).excludes(&output(None)));
     }
-}
-
-/// What stands between the two IP headers of a tunnel's packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Encapsulation {
-    /// Nothing: IP in IP (RFC 2003, RFC 2473, RFC 4213).
-    #[default]
-    Ip,
-    /// A GRE header (RFC 2784, RFC 7676).
-    Gre,
-}
-
-/// A tunnel from one of our addresses to another router.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TunnelConfig {
-    /// Our address.
-    pub local: IpAddr,
-    /// The other end, of the same family.
-    pub remote: IpAddr,
-    /// What stands between the headers.
-    pub encapsulation: Encapsulation,
-    /// TTL or hop limit of outer packets, at least 1; 0: 64.
-    pub hop_limit: u8,
-    /// Bytes of an inner packet, 68 to 11,050; 0: what fits into 1,500 bytes.
-    pub mtu: u32,
 }

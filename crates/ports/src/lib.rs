@@ -29,12 +29,13 @@ pub mod tap;
 pub mod tunnel;
 
 pub use config::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, Encapsulation, GeneratorConfig, Kind,
-    MemifConfig, MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig,
-    TunnelConfig, XdpAttach, XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, Kind, MemifConfig,
+    MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach,
+    XdpBind,
 };
 pub use error::OpenError;
 pub use link::MTU_MAX;
+pub use tunnel::{Encapsulation, TunnelConfig};
 
 use stoa_engine::{Pool, Port};
 

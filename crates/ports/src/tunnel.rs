@@ -2,11 +2,37 @@
 //! the other end; the graph puts them in and takes them out. Here is only what every port tells of
 //! itself.
 
+use std::net::IpAddr;
+
 use stoa_engine::{Port, PortEvent, Queues};
 
-use crate::config::{Encapsulation, TunnelConfig};
 use crate::error::OpenError;
 use crate::link;
+
+/// What stands between the two IP headers of a tunnel's packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Encapsulation {
+    /// Nothing: IP in IP (RFC 2003, RFC 2473, RFC 4213).
+    #[default]
+    Ip,
+    /// A GRE header (RFC 2784, RFC 7676).
+    Gre,
+}
+
+/// A tunnel from one of our addresses to another router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunnelConfig {
+    /// Our address.
+    pub local: IpAddr,
+    /// The other end, of the same family.
+    pub remote: IpAddr,
+    /// What stands between the headers.
+    pub encapsulation: Encapsulation,
+    /// TTL or hop limit of outer packets, at least 1; 0: 64.
+    pub hop_limit: u8,
+    /// Bytes of an inner packet, 68 to 11,050; 0: what fits into 1,500 bytes.
+    pub mtu: u32,
+}
 
 /// What the way between the ends carries, bytes of an IP packet.
 const WAY: u32 = 1500;
