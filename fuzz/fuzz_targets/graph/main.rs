@@ -75,5 +75,7 @@ fn happen(labs: &mut [Lab], event: Event) {
 fn agree(labs: &mut [Lab]) {
     let mut outcomes = labs.iter_mut().map(Lab::outcome);
     let first = outcomes.next();
-    assert!(outcomes.all(|other| Some(&other) == first.as_ref()), "the kernels do not agree");
+    for other in outcomes {
+        assert_eq!(first.as_ref(), Some(&other), "the kernels do not agree");
+    }
 }
