@@ -78,6 +78,15 @@ pub fn check(interfaces: &[Interface], findings: &mut Findings) {
                 );
             }
         }
+        let own = interfaces.iter().filter(|other| other.vrf == interface.vrf);
+        let mut own = own.flat_map(|other| [&other.ip4, &other.ip6]).flatten();
+        if !own.any(|family| family.address.iter().any(|address| address.ip == given.local)) {
+            findings.add(
+                format!("{here}/stoa-interfaces:port/tunnel/local"),
+                format!("no interface of the same VRF has the address {}", given.local),
+                "Give local an address of this router, or an interface that address.",
+            );
+        }
         let ends = (&interface.vrf, &given.local, &given.remote, given.encapsulation);
         if let Some(other) = taken.insert(ends, &interface.name) {
             findings.add(

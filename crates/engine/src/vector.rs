@@ -34,6 +34,10 @@ pub mod flags {
     /// We made this packet: its TTL is not ours to decrement, and a failure is
     /// not answered by ICMP.
     pub const OWN: u16 = 2;
+    /// How often the packet went into a tunnel: a number of these bits.
+    pub const TUNNELS: u16 = 0x30;
+    /// One time of [`TUNNELS`].
+    pub const ONE_TUNNEL: u16 = 0x10;
     /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
     pub const REFUSED: u16 = 0x4000;
     /// The packet is traced: see [`crate::sight::trace`].

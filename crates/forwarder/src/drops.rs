@@ -117,11 +117,15 @@ reasons! {
     IgmpHeard "igmp-heard" "an IGMP message: heard, and done with";
     MldHeard "mld-heard" "a multicast listener message: heard, and done with";
     RedirectIgnored "redirect-ignored" "a redirect to us: a router does not follow it (RFC 1812 5.2.7.2)";
-    TunnelMalformed "tunnel-malformed" "the inside of a tunnel's packet is cut short, or a GRE header that is not spoken here";
+    TunnelMalformed "tunnel-malformed" "the inside of a tunnel's packet is cut short";
+    GreVersion "gre-version" "the GRE version is not 0: PPTP is not spoken here";
+    GreReserved "gre-reserved" "a GRE key, sequence number or routing: the other end must send none";
+    GreChecksum "gre-checksum" "the GRE checksum is wrong";
+    TunnelNeighbor "tunnel-neighbor" "neighbour discovery through a tunnel, which has no neighbours";
     TunnelProtocol "tunnel-protocol" "a tunnel brought neither IPv4 nor IPv6";
     TunnelGone "tunnel-gone" "the tunnel is no more";
     TunnelCongestion "tunnel-congestion" "congestion in a tunnel, and a sender that learns of it by losses only (RFC 6040)";
-    TunnelLoop "tunnel-loop" "the way to the other end of a tunnel leads into the tunnel itself";
+    TunnelLoop "tunnel-loop" "into more than three tunnels: the way to the other end leads into the tunnel itself";
     TunnelRoom "tunnel-room" "no room for a tunnel's header: too many tunnels in each other, or a packet that gets too long";
     LinkDown "link-down" "the port of the next hop is down";
 }

@@ -84,8 +84,7 @@ impl Worker {
                 std::hint::spin_loop();
             } else {
                 urgency.before_sleep();
-                self.sleep();
-                urgency.after_sleep();
+                urgency.after_sleep(self.sleep());
                 idle_since = clock::tsc();
             }
             self.quiescence.pass(self.index);
@@ -220,10 +219,10 @@ impl Worker {
         self.counters.turns.jumbo_exhausted.set(self.pool.jumbo_exhausted);
     }
 
-    /// Sleeps until a queue, the control thread or a colleague has work.
-    fn sleep(&mut self) {
+    /// Sleeps until a queue, the control thread or a colleague has work; for so many TSC cycles.
+    fn sleep(&mut self) -> u64 {
         self.line.bell.lie_down();
-        let mut nap = NAP;
+        let (mut nap, mut slept) = (NAP, 0);
         let mut awake = !self.commands.is_empty()
             || !self.injected.is_empty()
             || self.handed.iter().any(|ring| !ring.is_empty())
@@ -248,8 +247,10 @@ impl Worker {
                 }
             }
             self.quiescence.offline(self.index);
+            let began = clock::tsc();
             // An interrupted or failed wait is a short one.
             let _ = ppoll(&mut watched, Some(TimeSpec::from_duration(nap)), None);
+            slept = clock::tsc().saturating_sub(began);
             self.quiescence.online(self.index);
             self.counters.turns.sleeps.add(1);
         }
@@ -258,6 +259,7 @@ impl Worker {
             rx.queue.wake();
         }
         self.line.bell.get_up();
+        slept
     }
 }
 

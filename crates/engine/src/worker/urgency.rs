@@ -2,13 +2,15 @@
 //!
 //! A worker that wakes for a packet goes before ordinary threads (`SCHED_RR`, the lowest real-time
 //! priority): otherwise the packet waits for the end of somebody's time slice, milliseconds at
-//! worst. A worker that runs for long without a sleep goes on as an ordinary thread, so that it
-//! never starves the routing daemon or the kernel's own threads beside it.
+//! worst. One that leaves others less than an eighth of the processor is an ordinary thread again,
+//! so that it never starves the routing daemon or the kernel's own threads beside it.
 
 use crate::clock;
 
-/// Microseconds without a sleep after which a worker is an ordinary thread again.
-pub(crate) const URGENT_US: u64 = 5_000;
+/// Microseconds over which a worker's sleep is counted.
+const WINDOW_US: u64 = 5_000;
+/// The share of its time that an urgent worker leaves to others: one in so many.
+const LEFT_TO_OTHERS: u64 = 8;
 
 /// How the kernel schedules this worker, as far as the worker knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,83 +19,118 @@ enum Class {
     RealTime,
     /// As everyone.
     Ordinary,
-    /// As everyone, for the kernel refused to do otherwise: no `CAP_SYS_NICE`.
-    Refused,
+    /// As it was: somebody chose its class, or the kernel allows no other (no `CAP_SYS_NICE`).
+    Fixed,
 }
 
 /// A worker's claim to its processor; belongs to the worker's own thread.
 pub(crate) struct Urgency {
     class: Class,
-    awake_since: u64,
-    patience: u64,
+    /// When this window began, and how much of it was slept, in TSC cycles.
+    began: u64,
+    slept: u64,
+    window: u64,
+    /// Whether the last window left enough to others.
+    may: bool,
 }
 
 impl Urgency {
-    /// An ordinary thread, for now.
+    /// Of a thread that has just begun; one that was not started as an ordinary thread stays what
+    /// it is.
     pub(crate) fn new() -> Self {
-        let patience = clock::tsc_hz() / 1_000_000 * URGENT_US;
-        Self { class: Class::Ordinary, awake_since: clock::tsc(), patience }
+        let class = if policy() == libc::SCHED_OTHER { Class::Ordinary } else { Class::Fixed };
+        let window = clock::tsc_hz() / 1_000_000 * WINDOW_US;
+        Self { class, began: clock::tsc(), slept: 0, window, may: false }
     }
 
     /// The worker is about to sleep: who wakes it has something urgent.
     pub(crate) fn before_sleep(&mut self) {
-        if self.class == Class::Ordinary {
-            self.class = if schedule(libc::SCHED_RR, 1) { Class::RealTime } else { Class::Refused };
+        if self.class == Class::Ordinary && self.may {
+            self.class = if schedule(libc::SCHED_RR, 1) { Class::RealTime } else { Class::Fixed };
         }
     }
 
-    /// The worker woke.
-    pub(crate) fn after_sleep(&mut self) {
-        self.awake_since = clock::tsc();
+    /// The worker has slept so long, in TSC cycles; 0 when there was something to do after all.
+    pub(crate) fn after_sleep(&mut self, slept: u64) {
+        self.slept += slept;
     }
 
     /// The worker is awake, `now` in TSC cycles.
     #[inline(always)]
     pub(crate) fn at(&mut self, now: u64) {
-        if self.class == Class::RealTime && now.saturating_sub(self.awake_since) > self.patience {
-            // To become less is never refused; should it be, the next sleep is near enough.
+        if now.saturating_sub(self.began) >= self.window {
+            self.close_window(now);
+        }
+    }
+
+    #[cold]
+    fn close_window(&mut self, now: u64) {
+        let length = now.saturating_sub(self.began);
+        self.may = self.slept >= length / LEFT_TO_OTHERS;
+        (self.began, self.slept) = (now, 0);
+        if self.class == Class::RealTime && !self.may {
+            // To become less is never refused.
             schedule(libc::SCHED_OTHER, 0);
             self.class = Class::Ordinary;
         }
     }
 }
 
+/// How the calling thread is scheduled.
+fn policy() -> i32 {
+    // SAFETY: 0 is the calling thread; nothing is written.
+    unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
+}
+
 /// Asks the kernel to schedule the calling thread so; `false` when it refuses.
 fn schedule(policy: i32, priority: i32) -> bool {
     let parameter = libc::sched_param { sched_priority: priority };
+    let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: 0 is the calling thread, and the kernel only reads `parameter` during the call.
-    unsafe {
-        libc::sched_setscheduler(0, policy | libc::SCHED_RESET_ON_FORK, &raw const parameter) == 0
-    }
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) == 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The policy of the calling thread.
-    fn policy() -> i32 {
-        // SAFETY: 0 is the calling thread; nothing is written.
-        unsafe { libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK }
+    /// A window of which so much was slept ends.
+    fn window(urgency: &mut Urgency, slept: u64) {
+        urgency.before_sleep();
+        urgency.after_sleep(slept);
+        urgency.at(urgency.began + urgency.window - 1);
+        urgency.at(urgency.began + urgency.window);
     }
 
     #[test]
-    fn a_sleeper_is_urgent_and_one_who_runs_long_is_not() {
+    fn a_worker_is_urgent_while_it_leaves_time_to_others() {
         // On a thread of its own, for the policy is the thread's.
         let thread = std::thread::spawn(|| {
             let mut urgency = Urgency::new();
-            assert_eq!(policy(), libc::SCHED_OTHER);
-            urgency.before_sleep();
-            urgency.after_sleep();
-            if urgency.class == Class::Refused {
+            if urgency.class == Class::Fixed {
+                // The whole test has another class: it is left alone.
+                window(&mut urgency, u64::MAX);
+                return;
+            }
+            let enough = urgency.window / LEFT_TO_OTHERS;
+            window(&mut urgency, enough);
+            assert_eq!(policy(), libc::SCHED_OTHER, "not before a window is over");
+            window(&mut urgency, enough);
+            if urgency.class == Class::Fixed {
                 assert_eq!(policy(), libc::SCHED_OTHER, "not root: as everyone");
                 return;
             }
             assert_eq!(policy(), libc::SCHED_RR);
-            urgency.at(urgency.awake_since + urgency.patience);
-            assert_eq!(policy(), libc::SCHED_RR, "not yet");
-            urgency.at(urgency.awake_since + urgency.patience + 1);
+            // Sleeps that were none count nothing, however many.
+            for _ in 0..100 {
+                urgency.before_sleep();
+                urgency.after_sleep(0);
+            }
+            window(&mut urgency, enough - 1);
             assert_eq!(policy(), libc::SCHED_OTHER);
+            urgency.before_sleep();
+            assert_eq!(policy(), libc::SCHED_OTHER, "nor at the next sleep");
+            window(&mut urgency, enough);
             urgency.before_sleep();
             assert_eq!(policy(), libc::SCHED_RR, "and urgent again");
         });

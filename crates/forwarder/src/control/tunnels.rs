@@ -5,7 +5,7 @@ use stoa_ports::{PortConfig, TunnelConfig};
 use super::plane::Plane;
 use crate::tunnel::{Tunnel, Tunnels};
 
-/// TTL or hop limit of outer packets, unless told otherwise (RFC 1700).
+/// TTL or hop limit of outer packets, unless told otherwise: what IANA recommends for TTLs.
 const HOP_LIMIT: u8 = 64;
 
 impl Plane {

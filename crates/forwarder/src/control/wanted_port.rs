@@ -119,7 +119,11 @@ fn tunnel(
         v1::Encapsulation::IpInIp => Encapsulation::Ip,
         v1::Encapsulation::Gre => Encapsulation::Gre,
     };
-    let hop_limit = given.hop_limit.min(255) as u8;
+    let Ok(hop_limit) = u8::try_from(given.hop_limit) else {
+        let why = format!("is a tunnel with the hop limit {}", given.hop_limit);
+        reasons.add(place(), why, "Give 1 to 255, or 0 for the usual one.");
+        return None;
+    };
     Some(TunnelConfig { local, remote, encapsulation, hop_limit, mtu })
 }
 

@@ -2,6 +2,7 @@
 //! live, and none that an outsider could foretell (RFC 6864, RFC 7739).
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where identifications come from; shared by all workers.
@@ -21,10 +22,9 @@ impl Default for Identifications {
 impl Identifications {
     /// For an IPv4 packet: counts on from a secret place for each pair of addresses, so that
     /// 65,536 packets pass before one comes again (RFC 7739 5.3).
-    pub fn ip4(&self, packet: &[u8]) -> u16 {
-        let addresses = packet.get(12..20).unwrap_or(&[]);
+    pub fn ip4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> u16 {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
-        (self.hash(addresses) as u16).wrapping_add(next as u16)
+        (self.hash((source, destination)) as u16).wrapping_add(next as u16)
     }
 
     /// For an IPv6 packet: by chance (RFC 7739 5.4).
@@ -47,9 +47,9 @@ mod tests {
     #[test]
     fn names_do_not_come_again_soon() {
         let names = Identifications::default();
-        let packet = [7; 20];
-        let first = names.ip4(&packet);
-        assert!((1..=u16::MAX).all(|n| names.ip4(&packet) == first.wrapping_add(n)));
+        let ends = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+        let first = names.ip4(ends.0, ends.1);
+        assert!((1..=u16::MAX).all(|n| names.ip4(ends.0, ends.1) == first.wrapping_add(n)));
         let mut six: Vec<u32> = (0..1000).map(|_| names.ip6()).collect();
         six.sort_unstable();
         six.dedup();

@@ -47,9 +47,12 @@ impl Ip4Fragment {
     fn cut(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, plan: &Plan) {
         if vector.flags[lane] & flags::OWN != 0 {
             // What we send whole needs no identification (RFC 6864 4.1); what is cut does.
-            let bytes = vector.bytes_mut(lane);
-            let id = self.shared.identifications.ip4(bytes);
-            bytes[4..6].copy_from_slice(&id.to_be_bytes());
+            if let Some(header) = vector.bytes_mut(lane).first_chunk_mut::<{ ipv4::LENGTH }>() {
+                let &mut [.., a, b, c, d, e, f, g, h] = header;
+                let ends = ([a, b, c, d].into(), [e, f, g, h].into());
+                let id = self.shared.identifications.ip4(ends.0, ends.1);
+                header[4..6].copy_from_slice(&id.to_be_bytes());
+            }
         }
         for at in 0..plan.pieces() {
             let piece = cx.packet().is_some_and(|mut piece| {

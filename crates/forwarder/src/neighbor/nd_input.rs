@@ -25,7 +25,13 @@ struct NdInput {
 
 impl Node for NdInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let tunnels = self.shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
+            // The hop limit says nothing of who is near when a tunnel has carried it.
+            if tunnels.of(vector.rx_if[lane]).is_some() {
+                vector.drop_lane(lane, Drop::TunnelNeighbor.reason());
+                continue;
+            }
             match class(&self.shared, vector.bytes(lane), vector.rx_if[lane]) {
                 Ok(class) => self.shared.budgets.punt(cx, vector, lane, class),
                 Err(reason) => vector.drop_lane(lane, reason.reason()),

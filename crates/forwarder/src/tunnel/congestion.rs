@@ -1,6 +1,6 @@
 //! Congestion marks through a tunnel (RFC 6040): what the outer header has met on its way is
-//! not lost when it is taken off. The class of service goes with it unchanged both ways (the
-//! uniform model of RFC 2983).
+//! not lost when it is taken off. The class of service is copied on the way in; on the way out the
+//! inner one counts, whatever the networks in between made of the outer one (RFC 2983 section 3).
 
 use stoa_wire::checksum;
 
@@ -40,14 +40,13 @@ pub(super) fn leave(outer_class: u8, packet: &mut [u8]) -> Result<(), Drop> {
     };
     match packet {
         [first, second, ..] if *first >> 4 == 6 => *second = *second & !(MARK << 4) | mark << 4,
-        [first, second, ..] => {
+        [first, second, _, _, _, _, _, _, _, _, high, low, ..] => {
+            let old = u16::from_be_bytes([*first, *second]);
             *second = *second & !MARK | mark;
-            let length = usize::from(*first & 0xf) * 4;
-            if let Some(header) = packet.get_mut(..length).filter(|header| header.len() >= 20) {
-                header[10..12].fill(0);
-                let sum = checksum::ones_complement(header);
-                header[10..12].copy_from_slice(&sum.to_be_bytes());
-            }
+            let new = u16::from_be_bytes([*first, *second]);
+            // By the difference (RFC 1624): a sum that was wrong stays wrong.
+            let sum = checksum::update16(u16::from_be_bytes([*high, *low]), old, new);
+            [*high, *low] = sum.to_be_bytes();
         }
         _ => {}
     }
@@ -80,6 +79,14 @@ mod tests {
         };
         builder.build(&mut packet, 0).unwrap();
         packet
+    }
+
+    #[test]
+    fn a_broken_header_stays_broken() {
+        let mut packet = ip4(2);
+        packet[16] ^= 1;
+        assert_eq!(leave(3, &mut packet), Ok(()));
+        assert!(ipv4::check(&packet).is_err());
     }
 
     #[test]

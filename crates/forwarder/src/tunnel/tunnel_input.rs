@@ -7,6 +7,7 @@ use std::sync::Arc;
 use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::ethernet::ethertype;
+use stoa_wire::gre::GreError;
 use stoa_wire::{gre, ipv4, ipv6, protocol};
 
 use super::{Tunnels, congestion};
@@ -71,7 +72,7 @@ impl TunnelInput {
         }
         congestion::leave(class, vector.bytes_mut(lane))?;
         vector.rx_if[lane] = from;
-        vector.flags[lane] &= !(flags::OWN | flags::MULTICAST);
+        vector.flags[lane] &= !(flags::OWN | flags::MULTICAST | flags::TUNNELS);
         Ok(next)
     }
 }
@@ -106,11 +107,21 @@ impl Outer {
             protocol::IP6 => (Ok(IP6), payload.len()),
             _ => match gre::check(payload) {
                 Ok(view) => (family(view.protocol()), view.payload().len()),
-                Err(_) => (Err(Drop::TunnelMalformed), 0),
+                Err(cause) => (Err(refusal(cause)), 0),
             },
         };
         let (class, whole) = (congestion::class(packet), packet.len());
         Some(Self { ends, protocol, class, header: whole - rest, whole, inner })
+    }
+}
+
+/// The reason for each rule of RFC 2784 that a header breaks.
+fn refusal(cause: GreError) -> Drop {
+    match cause {
+        GreError::Truncated => Drop::TunnelMalformed,
+        GreError::BadVersion => Drop::GreVersion,
+        GreError::Reserved => Drop::GreReserved,
+        GreError::BadChecksum => Drop::GreChecksum,
     }
 }
 

@@ -4,12 +4,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::{BuildError, gre, ipv4, ipv6};
 
 use super::{Tunnel, congestion};
 use crate::drops::Drop;
+use crate::ip::identification::Identifications;
 use crate::shared::Shared;
 
 /// Where outer packets go.
@@ -35,7 +37,7 @@ impl Node for TunnelOutput {
                 continue;
             };
             let (adjacency, length) = (vector.adjacency[lane], u64::from(vector.length[lane]));
-            vector.next[lane] = match enter(tunnel, vector, lane) {
+            vector.next[lane] = match enter(tunnel, vector, lane, &self.shared.identifications) {
                 Ok(next) => {
                     count(cx, tunnel.interface, adjacency, length);
                     next
@@ -60,33 +62,61 @@ fn count(cx: &Context<'_>, interface: u32, adjacency: u32, length: u64) {
 }
 
 /// Puts a lane's packet into one to the other end.
-fn enter(tunnel: &Tunnel, vector: &mut Vector, lane: usize) -> Result<u16, Drop> {
-    let packet = vector.bytes(lane);
-    // The way to the other end must not lead into the tunnel.
-    if ends(packet) == Some((tunnel.local, tunnel.remote)) {
+fn enter(
+    tunnel: &Tunnel,
+    vector: &mut Vector,
+    lane: usize,
+    identifications: &Identifications,
+) -> Result<u16, Drop> {
+    let depth = vector.flags[lane] & flags::TUNNELS;
+    if depth == flags::TUNNELS {
         return Err(Drop::TunnelLoop);
     }
+    let packet = vector.bytes(lane);
     let is_ip4 = packet.first().is_some_and(|first| first >> 4 == 4);
-    let (class, length) = (congestion::class(packet), packet.len());
+    let inner = Inner {
+        is_ip4,
+        class: congestion::class(packet),
+        whole: is_whole(packet),
+        length: packet.len(),
+    };
     let header = tunnel.header_length();
     if !vector.advance(lane, -(header as i32)) {
         return Err(Drop::TunnelRoom);
     }
     let outer = vector.bytes_mut(lane);
     let (head, _) = outer.split_at_mut_checked(header).ok_or(Drop::TunnelRoom)?;
-    build(tunnel, head, (is_ip4, class, length)).map_err(|_| Drop::TunnelRoom)?;
+    build(tunnel, head, &inner, identifications).map_err(|_| Drop::TunnelRoom)?;
     // Where the packet came from is behind it: its way is that of the tunnel's VRF.
     vector.rx_if[lane] = tunnel.interface;
     vector.make_own(lane);
+    vector.flags[lane] |= depth + flags::ONE_TUNNEL;
     Ok(if tunnel.local.is_ipv4() { LOOKUP4 } else { LOOKUP6 })
 }
 
-/// Writes the headers for a packet of a family, class and length.
+/// What the outer header takes from the packet inside.
+struct Inner {
+    is_ip4: bool,
+    class: u8,
+    /// It must not be cut.
+    whole: bool,
+    length: usize,
+}
+
+/// Whether an IP packet must not be cut on the way: IPv6 never is.
+fn is_whole(packet: &[u8]) -> bool {
+    let flags = packet.get(6..8).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
+    packet.first().is_none_or(|first| first >> 4 != 4) || flags & ipv4::DONT_FRAGMENT != 0
+}
+
+/// Writes the headers before a packet.
 fn build(
     tunnel: &Tunnel,
     head: &mut [u8],
-    (is_ip4, class, length): (bool, u8, usize),
+    inner: &Inner,
+    identifications: &Identifications,
 ) -> Result<(), BuildError> {
+    let &Inner { is_ip4, class, whole, length } = inner;
     let protocol = tunnel.protocol(is_ip4);
     let behind = match tunnel.local {
         IpAddr::V4(_) => ipv4::LENGTH,
@@ -99,9 +129,17 @@ fn build(
     let payload = between.len() + length;
     match (tunnel.local, tunnel.remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            // What may be cut on the way has a name of its own (RFC 6864 4.1), and what may not
+            // inside may not outside (RFC 2003 3.1).
+            let (flags_fragment, identification) = match whole {
+                true => (ipv4::DONT_FRAGMENT, 0),
+                false => (0, identifications.ip4(source, destination)),
+            };
             let header = ipv4::Builder {
                 time_to_live: tunnel.hop_limit,
                 dscp_ecn: class,
+                flags_fragment,
+                identification,
                 ..ipv4::Builder::new(source, destination, protocol)
             };
             header.build(outer, payload)?;
@@ -118,19 +156,4 @@ fn build(
         _ => return Err(BuildError::TooLong { length: payload, limit: 0 }),
     }
     Ok(())
-}
-
-/// Source and destination of an IP packet.
-fn ends(packet: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    fn pair<const N: usize>(packet: &[u8], at: usize) -> Option<(IpAddr, IpAddr)>
-    where
-        IpAddr: From<[u8; N]>,
-    {
-        let (source, rest) = packet.get(at..)?.split_first_chunk::<N>()?;
-        Some((IpAddr::from(*source), IpAddr::from(*rest.first_chunk::<N>()?)))
-    }
-    match packet.first()? >> 4 {
-        4 => pair::<4>(packet, 12),
-        _ => pair::<16>(packet, 8),
-    }
 }

@@ -183,9 +183,46 @@ fn strangers_and_nonsense_stay_outside() {
     lab.send("east", [outer(host4(2), &[0, 0, 8, 0], protocol::GRE)]);
     assert_eq!((lab.take("west").len(), lab.take("east").len()), (0, 0));
     let dropped: Vec<_> = lab.dropped();
-    for reason in ["tunnel-malformed", "tunnel-protocol", "ip4-truncated"] {
+    for reason in ["gre-reserved", "tunnel-protocol", "ip4-truncated"] {
         assert!(dropped.contains(&(reason.to_owned(), 1)), "{reason} of {dropped:?}");
     }
+}
+
+#[test]
+fn what_may_not_be_cut_inside_may_not_outside() {
+    let mut lab = Lab::new(&world(true, Gre));
+    let with = |flags_fragment| {
+        let builder = ipv4::Builder::new(host4(1), [198, 51, 100, 9].into(), protocol::UDP);
+        let inner = datagram(host4(1).into(), FAR4, (1, 2), b"whole");
+        packet_from(1, &ip4(&ipv4::Builder { flags_fragment, ..builder }, &inner))
+    };
+    let frames =
+        [with(ipv4::DONT_FRAGMENT), with(0), with(0), packet_from(1, &udp(host6(1), FAR6, b"six"))];
+    lab.send("west", frames);
+    let outer: Vec<_> = lab
+        .take("east")
+        .iter()
+        .map(|frame| {
+            let view = ipv4::check(&frame[14..]).unwrap();
+            (view.header().dont_fragment(), view.header().identification.get())
+        })
+        .collect();
+    let [whole, first, second, six] = outer[..] else { panic!("{outer:?}") };
+    assert_eq!((whole, six), ((true, 0), (true, 0)));
+    assert!(!first.0 && !second.0 && first.1 != second.1, "{outer:?}");
+}
+
+#[test]
+fn lies_about_neighbors_stay_outside() {
+    let mut lab = Lab::new(&world(true, Ip));
+    let target = our6(4);
+    let ends = (host_mac(9), our_mac(4));
+    let lie = solicitation(ends, (host6(4), target), target, Some(host_mac(9)));
+    // The packet alone, without its frame.
+    lab.send("east", [packet_from(2, &wrapped(true, Ip, &lie[14..], 0))]);
+    lab.assert_silent();
+    assert!(lab.neighbor(host6(4)).is_none());
+    lab.assert_dropped(&[("tunnel-neighbor", 1)]);
 }
 
 #[test]
@@ -196,15 +233,31 @@ fn a_tunnel_into_itself_ends() {
     lab.send("west", [packet_from(1, &udp(host4(1), FAR4, b"round"))]);
     lab.assert_silent();
     lab.assert_dropped(&[("tunnel-loop", 1)]);
-    // Two tunnels, each by the other one: until there is no room for one more header.
+    // Two tunnels, each by the other one.
     let other = (our4(3), host4(3));
     let both = world(true, Ip).tunnel("other", 5, other, Ip);
     let both = both.paths((host4(2).into(), 32), &[("other", None, 1)]);
     let both = both.paths((host4(3).into(), 32), &[("tun", None, 1)]);
     let mut lab = Lab::new(&both);
-    lab.send("west", [packet_from(1, &udp(host4(1), FAR4, b"round and round"))]);
+    // Short ones, and such as are cut on each round: the pieces go round, too.
+    for (size, pieces) in [(10, 1), (1400, 1)] {
+        lab.send("west", [packet_from(1, &udp(host4(1), FAR4, &vec![1; size]))]);
+        lab.assert_silent();
+        let dropped = lab.dropped();
+        assert!(
+            dropped.iter().any(|(reason, count)| reason == "tunnel-loop" && *count >= pieces),
+            "{dropped:?}"
+        );
+    }
+    // The same over IPv6.
+    let other = (our6(3), host6(3));
+    let both = world(false, Ip).tunnel("other", 5, other, Ip);
+    let both = both.paths((host6(2).into(), 128), &[("other", None, 1)]);
+    let both = both.paths((host6(3).into(), 128), &[("tun", None, 1)]);
+    let mut lab = Lab::new(&both);
+    lab.send("west", [packet_from(1, &udp(host4(1), FAR4, &[1; 1400]))]);
     lab.assert_silent();
-    assert_eq!(lab.dropped().iter().map(|(_, count)| count).sum::<u64>(), 1);
+    assert!(lab.dropped().iter().any(|(reason, _)| reason == "tunnel-loop"));
 }
 
 #[test]

@@ -72,7 +72,10 @@ impl Features {
     /// [`OpenError::Unsupported`], with what to do about it.
     pub fn allow(self, config: &AfXdpConfig, driver: &Driver) -> Result<(), OpenError> {
         let (device, driver) = (&config.device, &driver.name);
-        if config.attach == XdpAttach::Native && !self.has(Self::BASIC) {
+        // The kernel attaches without asking for these: a driver that tells none at all may be one
+        // that never learnt to tell.
+        let tells = self.0 != 0 || driver == "veth";
+        if config.attach == XdpAttach::Native && tells && !self.has(Self::BASIC) {
             let reason = match driver.as_str() {
                 "veth" => format!(
                     "veth device {device} attaches natively only with a receive queue for each \

@@ -128,7 +128,7 @@ unsafe fn step8<K: Key>(
 ) -> __m256i {
     // A chunk ends before the slack does, wherever up to here it begins. Right chunks do; this is
     // for the sake of soundness alone.
-    let last = (words.len() - SLACK_WORDS).min(POSITION as usize - SLACK_WORDS) as i32;
+    let last = (words.len() - SLACK_WORDS).min(POSITION as usize) as i32;
     // A leaf reads the arena's first words, always in cache, and throws them away.
     let children = _mm256_srai_epi32::<31>(found);
     let position = _mm256_and_si256(children, _mm256_set1_epi32(POSITION as i32));

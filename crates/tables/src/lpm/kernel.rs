@@ -321,7 +321,7 @@ unsafe fn step16<K: Key>(
 ) -> __m512i {
     // A chunk ends before the slack does, wherever up to here it begins. Right chunks do; this is
     // for the sake of soundness alone.
-    let last = (words.len() - SLACK_WORDS).min(POSITION as usize - SLACK_WORDS) as i32;
+    let last = (words.len() - SLACK_WORDS).min(POSITION as usize) as i32;
     let at = _mm512_and_si512(found, _mm512_set1_epi32(POSITION as i32));
     let at = _mm512_min_epu32(at, _mm512_set1_epi32(last));
     let zero = _mm512_setzero_si512();

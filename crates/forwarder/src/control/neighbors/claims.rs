@@ -53,6 +53,10 @@ impl Plane {
         let mut wanted: BTreeMap<Key, u8> = BTreeMap::new();
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
+            if self.is_tunnel(index as u32) {
+                // Nobody else can be asked, or have the same address.
+                continue;
+            }
             for family in [&state.wanted.ip4, &state.wanted.ip6] {
                 let probes = family.duplicate_detection;
                 let own = family.addresses.iter().map(|(address, _)| *address);
