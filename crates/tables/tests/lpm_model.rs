@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stoa_tables::Reclaim;
-use stoa_tables::lpm::{Kernel, Key, Lpm, LpmCapacity, LpmError};
+use stoa_tables::lpm::{Kernel, Key, Lpm, LpmCapacity, LpmError, Refused};
 
 #[derive(Clone, Debug)]
 enum Change<K> {
     Insert(K, u8, u32),
+    InsertAll(Vec<(K, u8, u32)>),
     Remove(K, u8),
     RemoveNth(usize),
     Reader,
@@ -64,11 +65,22 @@ impl Family for u128 {
     }
 }
 
+fn routes<K: Family>() -> impl Strategy<Value = (K, u8, u32)> {
+    // Few values, so that neighbours are often equal and runs join.
+    (K::addresses(), 0..=K::BITS, prop_oneof![6 => 1u32..5, 1 => 65_534u32..65_538])
+        .prop_map(|(address, len, value)| (address.cut(len), len, value))
+}
+
 fn changes<K: Family>(count: usize) -> impl Strategy<Value = Vec<Change<K>>> {
+    let many = prop::collection::vec(routes(), 1..40);
     let change = prop_oneof![
-        // Few values, so that neighbours are often equal and runs join.
-        8 => (K::addresses(), 0..=K::BITS, prop_oneof![6 => 1u32..5, 1 => 65_534u32..65_538])
-            .prop_map(|(address, len, value)| Change::Insert(address.cut(len), len, value)),
+        8 => routes().prop_map(|(prefix, len, value)| Change::Insert(prefix, len, value)),
+        2 => (many, any::<bool>()).prop_map(|(mut routes, is_sorted)| {
+            if is_sorted {
+                routes.sort_unstable();
+            }
+            Change::InsertAll(routes)
+        }),
         1 => (K::addresses(), 0..=K::BITS)
             .prop_map(|(address, len)| Change::Remove(address.cut(len), len)),
         4 => any::<usize>().prop_map(Change::RemoveNth),
@@ -133,6 +145,19 @@ fn run<K: Family>(
                 }
                 Err(other) => prop_assert!(false, "{other}"),
             },
+            Change::InsertAll(routes) => {
+                let done = lpm.insert_all(routes.iter().copied());
+                let inserted = done.map_or_else(|refused| refused.inserted, |()| routes.len());
+                let new =
+                    routes[..inserted].iter().map(|&(prefix, len, value)| ((len, prefix), value));
+                model.extend(new);
+                if let Err(refused) = done {
+                    prop_assert!(matches!(refused.error, LpmError::Full(_)));
+                    let (prefix, len, value) = routes[inserted];
+                    prop_assert_ne!(model.get(&(len, prefix)), Some(&value));
+                }
+                prop_assert_eq!(lpm.len(), model.len());
+            }
             Change::Remove(prefix, len) => remove(&mut lpm, &mut model, prefix, len)?,
             Change::RemoveNth(nth) => {
                 if let Some((&(len, prefix), _)) = model.iter().nth(nth % model.len().max(1)) {
@@ -225,6 +250,10 @@ fn wrong_requests_are_refused_by_name() {
     assert_eq!(lpm.remove(0x0a00_0001, 24), Err(LpmError::HostBitsSet));
     assert_eq!(lpm.remove(0x0a00_0000, 24), Err(LpmError::Absent));
     assert_eq!(lpm.get_exact(0, 200), Err(LpmError::LengthOutOfRange { len: 200, max: 32 }));
+    let routes = [(0x0a00_0000, 24, 7), (0x0a00_0001, 24, 7), (0x0a00_0002, 24, 7)];
+    let refused = lpm.insert_all(routes).unwrap_err();
+    assert_eq!(refused, Refused { inserted: 1, error: LpmError::HostBitsSet });
+    assert_eq!(lpm.remove(0x0a00_0000, 24), Ok(7));
     assert_eq!(lpm.insert(0x0a00_0000, 24, 7), Ok(None));
     let full = lpm.insert(0x0a00_0100, 24, 7).unwrap_err();
     assert_eq!(

@@ -359,16 +359,16 @@ impl Plane {
         for (vrf, routes) in wanted.all_routes() {
             let Some(slot) = self.vrfs.slot_of(vrf) else { continue };
             let refusals = refusals.get(vrf).into_iter().flatten();
-            for (prefix, route) in routes.iter().chain(refusals) {
+            let is_new = |(prefix, route): &(&Prefix, &Route)| {
                 let here = self.vrfs.route(slot, prefix);
-                if here.is_some_and(|installed| installed.route == *route) {
-                    continue;
-                }
-                let place = || format!("route {}/{}", prefix.0, prefix.1);
-                self.set_route(slot, *prefix, route)
-                    .map_err(|full| Refused::full(place(), &full))?;
-                added += 1;
-            }
+                here.is_none_or(|installed| installed.route != **route)
+            };
+            let new = routes.iter().chain(refusals).filter(is_new);
+            let new: Vec<_> = new.map(|(prefix, route)| (*prefix, route)).collect();
+            self.set_routes(slot, &new).map_err(|((address, length), full)| {
+                Refused::full(format!("route {address}/{length}"), &full)
+            })?;
+            added += new.len() as u32;
         }
         Ok(added)
     }

@@ -184,28 +184,62 @@ impl Fib {
         (address, length): Prefix,
         hop: u32,
     ) -> Result<(), Full> {
-        let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut);
-        let prefixes = prefixes.ok_or_else(|| Full::of(Table::Vrfs, "there is no such VRF"))?;
-        let (done, limit) = match address {
-            IpAddr::V4(ip) => {
-                (prefixes.ip4.insert(ip.into(), length, hop), prefixes.ip4.capacity())
-            }
-            IpAddr::V6(ip) => {
-                (prefixes.ip6.insert(ip.into(), length, hop), prefixes.ip6.capacity())
-            }
+        let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut).ok_or_else(no_vrf)?;
+        let done = match address {
+            IpAddr::V4(ip) => prefixes.ip4.insert(ip.into(), length, hop),
+            IpAddr::V6(ip) => prefixes.ip6.insert(ip.into(), length, hop),
         };
-        let table = match (slot, address) {
-            (DEFAULT, IpAddr::V4(_)) => Table::Ip4Routes,
-            (DEFAULT, IpAddr::V6(_)) => Table::Ip6Routes,
-            _ => Table::VrfRoutes,
+        done.map(drop).map_err(|error| self.refuse(slot, address, error))
+    }
+
+    /// Points each prefix of a VRF to its next hop, in their order; fastest when they ascend.
+    ///
+    /// # Errors
+    /// How many went in before the first that does not fit, and why that one does not.
+    pub(super) fn insert_all(
+        &mut self,
+        slot: Slot,
+        routes: &[(Prefix, u32)],
+    ) -> Result<(), (usize, Full)> {
+        let mut inserted = 0;
+        for run in routes.chunk_by(|one, next| one.0.0.is_ipv4() == next.0.0.is_ipv4()) {
+            let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut);
+            let prefixes = prefixes.ok_or_else(|| (inserted, no_vrf()))?;
+            let ip4 = |&((address, length), hop): &(Prefix, u32)| match address {
+                IpAddr::V4(ip) => Some((ip.into(), length, hop)),
+                IpAddr::V6(_) => None,
+            };
+            let ip6 = |&((address, length), hop): &(Prefix, u32)| match address {
+                IpAddr::V4(_) => None,
+                IpAddr::V6(ip) => Some((ip.into(), length, hop)),
+            };
+            let ip4_done = prefixes.ip4.insert_all(run.iter().filter_map(ip4));
+            let done = ip4_done.and_then(|()| prefixes.ip6.insert_all(run.iter().filter_map(ip6)));
+            if let Err(refused) = done {
+                inserted += refused.inserted;
+                let address = routes.get(inserted).map_or(run[0].0.0, |route| route.0.0);
+                return Err((inserted, self.refuse(slot, address, refused.error)));
+            }
+            inserted += run.len();
+        }
+        Ok(())
+    }
+
+    /// Why a route to `address` was refused; counted when it is for want of room.
+    fn refuse(&mut self, slot: Slot, address: IpAddr, error: LpmError) -> Full {
+        let prefixes = self.vrfs.get(slot).and_then(Option::as_ref);
+        let (table, limit) = match (slot, address) {
+            (DEFAULT, IpAddr::V4(_)) => (Table::Ip4Routes, prefixes.map(|of| of.ip4.capacity())),
+            (DEFAULT, IpAddr::V6(_)) => (Table::Ip6Routes, prefixes.map(|of| of.ip6.capacity())),
+            _ => (Table::VrfRoutes, prefixes.map(|of| of.ip4.capacity())),
         };
-        match done {
-            Ok(_) => Ok(()),
-            Err(LpmError::Full(what)) => {
+        match error {
+            LpmError::Full(what) => {
+                let limit = limit.unwrap_or(0);
                 let why = format!("no room: {what} for {limit} prefixes are used up");
-                Err(self.refusals.full(table, why))
+                self.refusals.full(table, why)
             }
-            Err(error) => Err(Full::of(table, error)),
+            error => Full::of(table, error),
         }
     }
 
@@ -284,6 +318,10 @@ impl Fib {
             table.reclaim(safe);
         }
     }
+}
+
+fn no_vrf() -> Full {
+    Full::of(Table::Vrfs, "there is no such VRF")
 }
 
 /// The next hop of paths that can be used now: `(adjacency, weight)` each.

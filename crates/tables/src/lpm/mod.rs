@@ -19,6 +19,7 @@
 
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod avx2_kernel;
+mod bulk;
 mod chunk;
 mod fib;
 mod iter;
@@ -29,6 +30,7 @@ mod rib;
 mod update;
 mod writer;
 
+pub use bulk::Refused;
 pub use fib::{Kernel, LpmReader, Region};
 pub use iter::Routes;
 pub use key::Key;

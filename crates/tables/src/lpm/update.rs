@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::bulk::Noted;
 use super::chunk::{Alone, CHILD, Chunk, LONE, lone_len, position};
 use super::key::{Key, STRIDE};
 use super::rib::{NO_NODE, SLOTS, bits};
@@ -46,7 +47,7 @@ impl<K: Key> Lpm<K> {
             let depth = K::ROOT_BITS + STRIDE * level as u8;
             let place = Place { id, prefix: prefix.network(depth), depth };
             let cover = self.rib.node(id).cover;
-            match self.plan_node(place, cover, keep) {
+            match self.plan_node(place, cover, &[], keep) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -57,6 +58,23 @@ impl<K: Key> Lpm<K> {
         }
         self.commit();
         self.fib.store_root(prefix.root(), self.rib.node(path.ids()[0]).word);
+        Ok(())
+    }
+
+    /// Brings a root slot up to date after all that is `noted` changed below it.
+    pub(super) fn update_block(
+        &mut self,
+        block: usize,
+        noted: &[Noted<K>],
+    ) -> Result<(), LpmError> {
+        let (id, prefix) = (self.blocks[block], K::from_leading(block, K::ROOT_BITS));
+        let place = Place { id, prefix, depth: K::ROOT_BITS };
+        if let Err(error) = self.plan_node(place, self.rib.node(id).cover, noted, self.reserve) {
+            self.roll_back();
+            return Err(error);
+        }
+        self.commit();
+        self.fib.store_root(block, self.rib.node(id).word);
         Ok(())
     }
 
@@ -77,7 +95,7 @@ impl<K: Key> Lpm<K> {
             let prefix = K::from_leading(block, K::ROOT_BITS);
             let place = Place { id, prefix, depth: K::ROOT_BITS };
             if id != NO_NODE
-                && let Err(error) = self.plan_node(place, cover, keep)
+                && let Err(error) = self.plan_node(place, cover, &[], keep)
             {
                 self.roll_back();
                 self.short[cell] = old;
@@ -111,18 +129,33 @@ impl<K: Key> Lpm<K> {
         }
     }
 
-    /// Plans a node under a (new) cover and, below it, the nodes whose cover changes. Says whether
-    /// the word that leads to the node changes.
-    fn plan_node(&mut self, place: Place<K>, cover: u32, keep: usize) -> Result<bool, LpmError> {
+    /// Plans a node under a (new) cover and, below it, the nodes whose cover changes or where
+    /// something that is `noted` (ascending) ends. Says whether the word that leads to the node
+    /// changes.
+    fn plan_node(
+        &mut self,
+        place: Place<K>,
+        cover: u32,
+        noted: &[Noted<K>],
+        keep: usize,
+    ) -> Result<bool, LpmError> {
         let Place { id, prefix, depth } = place;
+        let mut noted = noted;
         let mut slots = [0; SLOTS];
         self.rib.paint(id, cover, &mut slots);
         for slot in bits(self.rib.node(id).children) {
             let kid = self.rib.kid(id, slot);
-            if self.rib.node(kid).cover != slots[slot] {
+            let before = noted.partition_point(|route| route.prefix.six(depth) < slot);
+            let from = &noted[before..];
+            let (inside, after) =
+                from.split_at(from.partition_point(|route| route.prefix.six(depth) == slot));
+            noted = after;
+            // The longest of one address is the last.
+            let ends_below = inside.last().is_some_and(|last| last.len > depth + STRIDE);
+            if ends_below || self.rib.node(kid).cover != slots[slot] {
                 let prefix = prefix.with_bits(depth, STRIDE, slot);
                 let place = Place { id: kid, prefix, depth: depth + STRIDE };
-                self.plan_node(place, slots[slot], keep)?;
+                self.plan_node(place, slots[slot], inside, keep)?;
             }
             slots[slot] = self.rib.node(kid).word;
         }

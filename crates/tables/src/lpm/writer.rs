@@ -46,8 +46,8 @@ pub struct Lpm<K> {
     pub(super) plan: Vec<Step>,
     /// The slots of the node that was planned last.
     pub(super) last_slots: [u32; SLOTS],
-    routes: usize,
-    route_limit: usize,
+    pub(super) routes: usize,
+    pub(super) route_limit: usize,
     key: PhantomData<K>,
 }
 
@@ -117,9 +117,7 @@ impl<K: Key> Lpm<K> {
     /// [`LpmError::Full`]; nothing was changed.
     pub fn insert(&mut self, prefix: K, len: u8, value: u32) -> Result<Option<u32>, LpmError> {
         check(prefix, len)?;
-        if value == 0 || value > MAX_VALUE {
-            return Err(LpmError::ValueOutOfRange(value));
-        }
+        check_value(value)?;
         let old = self.exact(prefix, len);
         if old == Some(value) {
             return Ok(old);
@@ -206,7 +204,7 @@ impl<K: Key> Lpm<K> {
     }
 
     /// Where in a node at `depth` a prefix stands.
-    fn index(prefix: K, len: u8, depth: u8) -> usize {
+    pub(super) fn index(prefix: K, len: u8, depth: u8) -> usize {
         let relative = len - depth;
         prefix_index(relative, prefix.six(depth) >> (STRIDE - relative))
     }
@@ -221,7 +219,7 @@ impl<K: Key> Lpm<K> {
     }
 
     /// The nodes down to the one where the prefix ends, if they all exist, and its depth.
-    fn path(&self, prefix: K, len: u8) -> Option<(Path, u8)> {
+    pub(super) fn path(&self, prefix: K, len: u8) -> Option<(Path, u8)> {
         let mut path = Path { ids: [NO_NODE; LEVELS], levels: 0 };
         let mut depth = K::ROOT_BITS;
         let mut id = self.blocks[prefix.root()];
@@ -267,8 +265,14 @@ impl<K: Key> Lpm<K> {
         done
     }
 
-    /// Makes the nodes of a new prefix and puts it into the last one.
     fn add_bookkeeping(&mut self, prefix: K, len: u8, value: u32) -> Result<(), Limit> {
+        let (id, depth) = self.make_nodes(prefix, len)?;
+        self.rib.add_prefix(id, Self::index(prefix, len, depth), value)
+    }
+
+    /// The node where a long prefix ends, and its depth. It and those above it are made where they
+    /// are missing.
+    pub(super) fn make_nodes(&mut self, prefix: K, len: u8) -> Result<(u32, u8), Limit> {
         let block = prefix.root();
         let mut depth = K::ROOT_BITS;
         let mut id = self.blocks[block];
@@ -289,11 +293,11 @@ impl<K: Key> Lpm<K> {
             id = kid;
             depth += STRIDE;
         }
-        self.rib.add_prefix(id, Self::index(prefix, len, depth), value)
+        Ok((id, depth))
     }
 
     /// Takes a long prefix that the look-up structure no longer shows out of the bookkeeping.
-    fn drop_long(&mut self, prefix: K, len: u8) {
+    pub(super) fn drop_long(&mut self, prefix: K, len: u8) {
         if let Some((path, depth)) = self.path(prefix, len)
             && let Some(&id) = path.ids().last()
         {
@@ -303,7 +307,7 @@ impl<K: Key> Lpm<K> {
     }
 
     /// Removes the empty nodes on the way to a prefix, deepest first.
-    fn prune(&mut self, prefix: K, len: u8) {
+    pub(super) fn prune(&mut self, prefix: K, len: u8) {
         let mut path = Path { ids: [NO_NODE; LEVELS], levels: 0 };
         let mut depth = K::ROOT_BITS;
         let mut id = self.blocks[prefix.root()];
@@ -358,12 +362,19 @@ impl<K: Key> Reclaim for Lpm<K> {
     }
 }
 
-fn check<K: Key>(prefix: K, len: u8) -> Result<(), LpmError> {
+pub(super) fn check<K: Key>(prefix: K, len: u8) -> Result<(), LpmError> {
     if len > K::BITS {
         return Err(LpmError::LengthOutOfRange { len, max: K::BITS });
     }
     if prefix.network(len) != prefix {
         return Err(LpmError::HostBitsSet);
+    }
+    Ok(())
+}
+
+pub(super) fn check_value(value: u32) -> Result<(), LpmError> {
+    if value == 0 || value > MAX_VALUE {
+        return Err(LpmError::ValueOutOfRange(value));
     }
     Ok(())
 }

@@ -264,7 +264,9 @@ impl Changes {
     fn build<K: Family>(&mut self, routes: &[(K, u8, u32)]) -> Result<Lpm<K>, TableError> {
         let capacity = LpmCapacity::for_routes(routes.len() + BATCH);
         let mut lpm = Lpm::new(capacity).ok_or(TableError::Memory(routes.len()))?;
-        self.build = self.build.min(timed(|| insert_all(&mut lpm, routes))?);
+        self.build = self.build.min(timed(|| {
+            lpm.insert_all(routes.iter().copied()).map_err(|refused| refused.error)
+        })?);
         Ok(lpm)
     }
 
@@ -277,13 +279,13 @@ impl Changes {
             routes.iter().try_for_each(|&(prefix, len, _)| lpm.remove(prefix, len).map(drop))
         });
         self.empty = self.empty.min(emptied?);
-        self.fill = self.fill.min(timed(|| insert_all(lpm, routes))?);
+        self.fill = self.fill.min(timed(|| {
+            routes
+                .iter()
+                .try_for_each(|&(prefix, len, value)| lpm.insert(prefix, len, value).map(drop))
+        })?);
         Ok(())
     }
-}
-
-fn insert_all<K: Family>(lpm: &mut Lpm<K>, routes: &[(K, u8, u32)]) -> Result<(), LpmError> {
-    routes.iter().try_for_each(|&(prefix, len, value)| lpm.insert(prefix, len, value).map(drop))
 }
 
 /// Changes per second while a reader is there: all that is freed waits for its epoch.
