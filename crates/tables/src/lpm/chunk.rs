@@ -180,8 +180,9 @@ impl Chunk {
     }
 
     /// What these slots of the node `prefix/depth` come to when they hold one aligned block of
-    /// something and the same leaf everywhere else.
-    pub(crate) fn alone<K: Key>(&self, prefix: K, depth: u8) -> Option<Alone> {
+    /// something and the same leaf everywhere else. Of two halves the one that answers `cover`
+    /// is what stands beside the other: so do the nodes above see it.
+    pub(crate) fn alone<K: Key>(&self, prefix: K, depth: u8, cover: u32) -> Option<Alone> {
         if !K::LONES || self.count > 3 {
             return None;
         }
@@ -190,6 +191,9 @@ impl Chunk {
         let (start, end, hit, miss) = match second {
             Some(end) if self.runs[0] == self.runs[2] => (first, end, self.runs[1], self.runs[0]),
             Some(_) => return None,
+            None if first == SLOTS / 2 && self.runs[1] == cover => {
+                (0, first, self.runs[0], self.runs[1])
+            }
             None if (SLOTS - first).is_power_of_two() => (first, SLOTS, self.runs[1], self.runs[0]),
             None => (0, first, self.runs[0], self.runs[1]),
         };
@@ -232,6 +236,7 @@ pub(crate) enum Alone {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::super::{Ip6Lpm, LpmCapacity};
     use super::*;
 
     fn words(chunk: &Chunk) -> Vec<AtomicU64> {
@@ -280,7 +285,7 @@ mod tests {
                 );
             let chunk = Chunk::of::<u128>(&slots);
             let Some(Alone::Prefix { head, hit, miss }) =
-                chunk.alone(network.network(depth), depth)
+                chunk.alone(network.network(depth), depth, 9)
             else {
                 panic!("/{len} is alone")
             };
@@ -296,8 +301,21 @@ mod tests {
     }
 
     #[test]
+    fn either_half_of_a_node_is_alone() {
+        let network = 0x2001_0db8u128 << 96;
+        for half in [network, network | 1 << 83] {
+            let mut lpm = Ip6Lpm::new(LpmCapacity::for_routes(64)).expect("memory");
+            lpm.insert(network.network(20), 20, 1).expect("room");
+            lpm.insert(half, 45, 2).expect("room");
+            // The nodes of /20, /26, /32, /38 and /44 come to one lone prefix.
+            assert_eq!(lpm.lookup_words_used(), 2, "{half:x}");
+            assert_eq!((lpm.lookup(half), lpm.lookup(half ^ 1 << 83)), (2, 1));
+        }
+    }
+
+    #[test]
     fn not_everything_is_alone() {
-        let alone = |chunk: &Chunk, depth| chunk.alone(1u128 << 125, depth).is_some();
+        let alone = |chunk: &Chunk, depth| chunk.alone(1u128 << 125, depth, 1).is_some();
         let block = |from: usize, to: usize| {
             core::array::from_fn(|slot| if (from..to).contains(&slot) { 2 } else { 1 })
         };
@@ -305,7 +323,7 @@ mod tests {
             let chunk = Chunk::of::<u128>(&block(from, to));
             assert!(alone(&chunk, 56), "{from}..{to}");
             assert!(!alone(&chunk, 68), "beyond 64 bits");
-            assert!(chunk.alone(0u32, 18).is_none(), "IPv4 has none");
+            assert!(chunk.alone(0u32, 18, 1).is_none(), "IPv4 has none");
         }
         for (from, to) in [(1, 3), (0, 3), (4, 12), (2, 5), (1, 63)] {
             assert!(!alone(&Chunk::of::<u128>(&block(from, to)), 56), "{from}..{to}");

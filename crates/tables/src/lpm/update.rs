@@ -160,7 +160,7 @@ impl<K: Key> Lpm<K> {
             slots[slot] = self.rib.node(kid).word;
         }
         let old_word = self.rib.node(id).word;
-        let word = self.plan_chunk(place, old_word, &slots, keep)?;
+        let word = self.plan_chunk(place, cover, old_word, &slots, keep)?;
         self.last_slots = slots;
         let node = self.rib.node_mut(id);
         self.plan.push(Step { id, depth, old_cover: node.cover, old_word });
@@ -174,6 +174,7 @@ impl<K: Key> Lpm<K> {
     fn plan_chunk(
         &mut self,
         place: Place<K>,
+        cover: u32,
         old_word: u32,
         slots: &[u32; SLOTS],
         keep: usize,
@@ -185,7 +186,7 @@ impl<K: Key> Lpm<K> {
         let is_own = self.owns(old_word, place.depth);
         let old_head = if is_own { self.fib.head(old_word) } else { 0 };
         let fits_in_old = is_own && new.fits(old_word, old_head);
-        match new.alone(place.prefix, place.depth) {
+        match new.alone(place.prefix, place.depth, cover) {
             // A lone prefix below means the same from here on.
             Some(Alone::Child { word, miss })
                 if word & LONE != 0 && self.fib.miss(word) == miss =>
