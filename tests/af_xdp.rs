@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
-use stoa_lab::{Configuration, Result, Router, Side, Tag, Tool, Topology, stoa_binary};
+use stoa_lab::{Configuration, Result, Router, Side, Tag, Tool, Topology, stoa_binary, wait_until};
 use stoa_scenarios::{Story, two_sides};
 
 /// A rate that any machine keeps up with: rates belong to the benches.
@@ -124,9 +124,15 @@ fn refused_and_nothing_lost(
     let mut port = what.clone();
     port["device"] = json!(b.label());
     bad.interface(b.label())["stoa-interfaces:port"] = json!({ "af-xdp": port });
-    let to = b.address(false)?.to_string();
-    let ping = a.command(Tool::PING)?;
-    let running = ping.args(["-n", "-i", "0.02", "-c", "100", "-W", "2", &to]).spawn()?;
+    // What is lost while neighbours are found, or a port comes up, is not what is asked here.
+    let address = b.address(false)?;
+    wait_until("a ping comes back", Duration::from_secs(10), || match ping(a, address, 1, &[]) {
+        Ok(pings) if pings.all() => Ok(()),
+        seen => Err(format!("{seen:?}")),
+    })?;
+    let to = address.to_string();
+    let running = a.command(Tool::PING)?;
+    let running = running.args(["-n", "-i", "0.02", "-c", "100", "-W", "2", &to]).spawn()?;
     running.wait_for("icmp_seq=5 ", Duration::from_secs(10))?;
     for _ in 0..3 {
         let output = story.router.reload(&bad.json())?;
