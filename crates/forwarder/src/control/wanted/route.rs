@@ -21,11 +21,16 @@ impl Wanted {
         let vrf = route.vrf.clone();
         let in_vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
         let place = format!("route {ip}/{length}{in_vrf}");
-        if length > u32::from(bits(ip)) || network(ip, length as u8) != ip {
+        let longest = u32::from(bits(ip));
+        if length > longest {
+            let why = format!("has a prefix length out of range; the greatest is {longest}");
+            return reasons.add(place, why, "Send a length that the address has bits for.");
+        }
+        if network(ip, length as u8) != ip {
             return reasons.add(
                 place,
-                "is no prefix: too long, or host bits are set",
-                "Clear the host bits.",
+                "has host bits set",
+                "Clear them, or send a greater length.",
             );
         }
         let action = match &route.action {
@@ -97,5 +102,79 @@ impl Wanted {
             }
             _ => reasons.add(place, "has no address or no unicast MAC address", "Give both."),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A route to `address/length` through interface "a" after `change`: the reasons against it.
+    fn refused(address: &[u8], length: u32, change: impl FnOnce(&mut v1::Route)) -> Vec<String> {
+        let path = v1::Path { interface: "a".to_owned(), ..v1::Path::default() };
+        let mut route = v1::Route {
+            prefix: Some(v1::Prefix { address: address.to_vec(), length }),
+            action: Some(v1::route::Action::Paths(v1::Paths { paths: vec![path] })),
+            ..v1::Route::default()
+        };
+        change(&mut route);
+        let port = v1::Port {
+            interface: "a".to_owned(),
+            driver: Some(v1::port::Driver::Null(v1::Null {})),
+            ..v1::Port::default()
+        };
+        let interface = v1::Interface { name: "a".to_owned(), ..v1::Interface::default() };
+        let desired = v1::Desired {
+            ports: vec![port],
+            interfaces: vec![interface],
+            routes: vec![route],
+            ..v1::Desired::default()
+        };
+        let reasons = Wanted::parse(&desired).err().unwrap_or_default();
+        assert!(reasons.iter().all(|reason| !reason.mend.is_empty()), "each says what to do");
+        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.why)).collect()
+    }
+
+    #[test]
+    fn what_is_no_route_is_refused_by_name() {
+        let asis = |_: &mut v1::Route| {};
+        assert!(refused(&[10, 0, 0, 0], 8, asis).is_empty());
+        assert!(refused(&[0; 16], 0, asis).is_empty());
+        for (address, length, why) in [
+            (&[10, 0, 0, 1][..], 8, "route 10.0.0.1/8 has host bits set"),
+            (
+                &[10, 0, 0, 0],
+                33,
+                "route 10.0.0.0/33 has a prefix length out of range; the greatest is 32",
+            ),
+            (&[0; 16], 300, "route ::/300 has a prefix length out of range; the greatest is 128"),
+            (&[0; 5], 0, "route has no prefix of 4 or 16 bytes"),
+        ] {
+            assert_eq!(refused(address, length, asis), [why]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let to = |change: fn(&mut v1::Route)| refused(&[10, 0, 0, 0], 8, change);
+        let path = |change: fn(&mut v1::Path)| {
+            refused(&[10, 0, 0, 0], 8, |route| {
+                let Some(v1::route::Action::Paths(paths)) = &mut route.action else { return };
+                change(&mut paths.paths[0]);
+            })
+        };
+        assert_eq!(
+            to(|route| route.vrf = "red".to_owned()),
+            ["route 10.0.0.0/8 of VRF red is in the VRF \"red\", which is none"]
+        );
+        assert_eq!(
+            path(|path| path.interface = "b".to_owned()),
+            ["route 10.0.0.0/8 leads through \"b\", which is no interface"]
+        );
+        assert_eq!(
+            path(|path| path.next_hop = vec![0; 16]),
+            ["route 10.0.0.0/8 has a next hop of another family"]
+        );
+        assert_eq!(to(|route| route.action = None), ["route 10.0.0.0/8 leads nowhere"]);
     }
 }
