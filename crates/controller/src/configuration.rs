@@ -13,7 +13,7 @@ use crate::finding::{Finding, Findings, one};
 use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, Note};
 use crate::routes::{self, Key};
-use crate::{interfaces, punts, unsupported, workers, yang};
+use crate::{host_bits, interfaces, punts, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -81,6 +81,7 @@ impl Configuration {
             )
         })?;
         let mut findings = Findings::default();
+        host_bits::check(path, &text, &mut findings);
         unsupported::check(&valid.given, &mut findings);
         let (desired, notes) = desired(&model, &mut findings);
         if !findings.is_empty() {

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod filter;
 pub mod finding;
 mod held_and_inactive;
+mod host_bits;
 mod interfaces;
 mod linux;
 mod lock;

@@ -1,0 +1,69 @@
+//! Host bits in the destinations of routes. libyang clears them, for the canonical form of a prefix has
+//! none (RFC 6991), but who wrote them has likely meant another prefix: so it is the text that is looked at.
+
+use std::path::Path;
+
+use ipnet::IpNet;
+
+use crate::finding::Findings;
+
+/// The end of a member's name, which may stand behind that of its module.
+const NAME: &str = "destination-prefix\"";
+
+/// Finds the destinations with host bits in the text of a configuration that is valid.
+pub fn check(path: &Path, text: &str, findings: &mut Findings) {
+    let (mut line, mut counted) = (1, 0);
+    for (at, _) in text.match_indices(NAME) {
+        let Some(prefix) = destination(&text[at + NAME.len()..]) else { continue };
+        let network = prefix.trunc();
+        if !text[..at].ends_with(['"', ':']) || prefix == network {
+            continue;
+        }
+        line += text[counted..at].matches('\n').count();
+        counted = at;
+        let column = at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;
+        let (ip, all) = (prefix.addr(), prefix.max_prefix_len());
+        findings.add(
+            format!("{}:{line}:{column}", path.display()),
+            format!("the destination {prefix} has host bits set"),
+            format!("Write {network} for the network, or {ip}/{all} for this address alone."),
+        );
+    }
+}
+
+/// The prefix behind a member's name.
+fn destination(text: &str) -> Option<IpNet> {
+    let value = text.trim_start().strip_prefix(':')?;
+    let mut values = serde_json::Deserializer::from_str(value).into_iter::<String>();
+    values.next()?.ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_values_of_destinations_are_looked_at() {
+        let text = r#"{"description": "\"destination-prefix\": \"10.0.0.1/8\"", "a-destination-prefix": "10.0.0.2/8",
+            "x": "destination-prefix", "destination-prefix": 7, "destination-prefix": "10.0.0.0/8",
+            "destination-prefix" : "10.0.0.3\/8",
+  "m:destination-prefix":"fd00::4/64"}"#;
+        let mut findings = Findings::default();
+        check(Path::new("file"), text, &mut findings);
+        let found = findings.into_vec();
+        let told: Vec<_> = found.iter().map(|found| (&*found.path, &*found.mend)).collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    "file:3:14",
+                    "Write 10.0.0.0/8 for the network, or 10.0.0.3/32 for this address alone."
+                ),
+                (
+                    "file:4:6",
+                    "Write fd00::/64 for the network, or fd00::4/128 for this address alone."
+                ),
+            ]
+        );
+    }
+}
