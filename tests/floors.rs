@@ -6,7 +6,7 @@
 //!           ike  bng        forwarder
 //!                  api      ports
 //!                           engine
-//!               tables      wire
+//!               tables   wire   memif
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,14 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates of the house and what each may see of it.
-const MAY_SEE: [(&str, &[&str]); 11] = [
+const MAY_SEE: [(&str, &[&str]); 12] = [
     ("wire", &[]),
     ("tables", &[]),
     ("api", &[]),
     ("lab", &[]),
+    ("memif", &[]),
     ("engine", &["tables", "wire"]),
-    ("ports", &["engine", "tables", "wire"]),
+    ("ports", &["memif", "engine", "tables", "wire"]),
     ("forwarder", &["api", "ports", "engine", "tables", "wire"]),
     ("controller", &["api", "tables", "wire"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
@@ -34,7 +35,8 @@ const MAY_SEE: [(&str, &[&str]); 11] = [
 ];
 
 /// What the lower floors must not pull in: run times, servers, YANG.
-const NOT_BELOW: [(&str, &[&str]); 6] = [
+const NOT_BELOW: [(&str, &[&str]); 7] = [
+    ("memif", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
     ("wire", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("tables", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
     ("engine", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),

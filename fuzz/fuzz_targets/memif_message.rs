@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stoa_ports::memif::messages::{Message, SIZE};
+use stoa_memif::messages::{Message, SIZE};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(message) = Message::decode(bytes) else { return };

@@ -12,7 +12,6 @@ pub mod af_xdp;
 pub mod auto;
 mod claim;
 mod config;
-mod cursor;
 mod error;
 mod ethtool;
 mod follow;

@@ -30,17 +30,17 @@ fn changed_ring(change: impl FnOnce(&mut AddRing)) -> Message {
 
 #[test]
 fn a_proper_peer_comes_up_and_is_described() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let villain = Villain::meet(&mut hero);
     villain.behave(&mut hero);
-    assert!(hero.port.detail().contains("master of villain"), "{}", hero.port.detail());
+    assert!(hero.memif.detail().contains("master of villain"), "{}", hero.memif.detail());
     drop(villain);
     assert_eq!(hero.wait_down(), "the peer closed the link");
 }
 
 #[test]
 fn strangers_are_refused_with_the_reason() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let cases = [
         (changed(|init| init.version = 0x0100), "version 0x0100"),
         (changed(|init| init.mode = 1), "mode 1"),
@@ -60,7 +60,7 @@ fn strangers_are_refused_with_the_reason() {
 
 #[test]
 fn bad_regions_are_refused() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let unsealable = memfd_create(c"test", MFdFlags::MFD_CLOEXEC).unwrap();
     nix::unistd::ftruncate(&unsealable, MEMORY as i64).unwrap();
     let (_, small) = Region::create(4096).unwrap();
@@ -85,7 +85,7 @@ fn bad_regions_are_refused() {
 
 #[test]
 fn bad_rings_are_refused() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let connect = Message::Connect { name: "villain".into() };
     let cases = [
         (changed_ring(|ring| ring.log2_size = 0), "2^0"),
@@ -124,7 +124,7 @@ fn bad_rings_are_refused() {
 
 #[test]
 fn bytes_that_are_no_message_end_the_talk() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let ack = Message::Ack.encode();
     let raw = |bytes: &[u8], files: &[i32]| {
         let villain = Villain::meet(&mut hero);
@@ -153,14 +153,14 @@ fn bytes_that_are_no_message_end_the_talk() {
 
 #[test]
 fn the_silent_and_the_late_do_not_disturb() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let silent = Villain::meet(&mut hero);
     let good = Villain::meet(&mut hero);
     good.behave(&mut hero);
     let late = Villain::meet(&mut hero);
     assert!(reason(late.say(&mut hero, &init(), None)).contains("in use"));
     assert!(reason(silent.hear(&mut hero)).contains("in time"));
-    assert!(hero.queues.is_some() && hero.down.is_none());
+    assert!(hero.rings.is_some() && hero.down.is_none());
     // A message after CONNECTED is none of the protocol.
     assert!(reason(good.say(&mut hero, &init(), None)).contains("unexpected Init without a file"));
     hero.wait_down();

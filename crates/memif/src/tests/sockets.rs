@@ -5,20 +5,20 @@ use std::os::fd::{AsRawFd, FromRawFd};
 
 use super::*;
 use crate::error::OpenError;
-use crate::memif::messages::Hello;
-use crate::memif::socket::seqpacket;
+use crate::messages::Hello;
+use crate::socket::seqpacket;
 
 #[test]
 fn ids_share_a_socket_and_a_file_is_cleaned_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memif.sock");
     let socket = path.display().to_string();
-    let with = |id| MemifConfig { socket: socket.clone(), id, ..config(MemifRole::Master) };
+    let with = |id| Config { socket: socket.clone(), id, ..config(Role::Master) };
     let mut three = Hero::new(&with(3));
     let four = Hero::new(&with(4));
-    assert!(matches!(open(&with(3)), Err(OpenError::Busy { .. })));
+    assert!(matches!(Memif::open(&with(3)), Err(OpenError::Busy { .. })));
     Villain::meet(&mut three).behave(&mut three);
-    assert!(four.queues.is_none());
+    assert!(four.rings.is_none());
     drop((three, four));
     assert!(!path.exists());
     // Whoever died could not clean up: its socket is taken over.
@@ -31,38 +31,37 @@ fn ids_share_a_socket_and_a_file_is_cleaned_up() {
     drop(again);
     // What is not a socket is not ours to remove.
     std::fs::write(&path, "precious").unwrap();
-    assert!(matches!(open(&with(3)), Err(OpenError::Busy { .. })));
+    assert!(matches!(Memif::open(&with(3)), Err(OpenError::Busy { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 }
 
 #[test]
 fn a_socket_that_lives_is_busy() {
-    let config = config(MemifRole::Master);
+    let config = config(Role::Master);
     let other = seqpacket().unwrap();
     bind(other.as_raw_fd(), &address(&config.socket).unwrap()).unwrap();
     listen(&other, Backlog::new(1).unwrap()).unwrap();
-    assert!(matches!(open(&config), Err(OpenError::Busy { .. })));
+    assert!(matches!(Memif::open(&config), Err(OpenError::Busy { .. })));
 }
 
 #[test]
 fn senseless_configurations_are_refused() {
-    let good = config(MemifRole::Slave);
+    let good = config(Role::Slave);
     let bad = [
-        MemifConfig { socket: String::new(), ..good.clone() },
-        MemifConfig { socket: "x".repeat(200), ..good.clone() },
-        MemifConfig { secret: Some("x".repeat(25)), ..good.clone() },
-        MemifConfig { ring_size: 1000, ..good.clone() },
-        MemifConfig { ring_size: 32_768, ..good.clone() },
-        MemifConfig { buffer_size: 2000, ..good.clone() },
-        MemifConfig { rx_queues: 17, ..good.clone() },
-        MemifConfig { ring_size: 16_384, buffer_size: 65_536, rx_queues: 16, ..good.clone() },
+        Config { socket: String::new(), ..good.clone() },
+        Config { socket: "x".repeat(200), ..good.clone() },
+        Config { secret: Some("x".repeat(25)), ..good.clone() },
+        Config { ring_size: 1000, ..good.clone() },
+        Config { ring_size: 32_768, ..good.clone() },
+        Config { buffer_size: 2000, ..good.clone() },
+        Config { rx_queues: 17, ..good.clone() },
+        Config { ring_size: 16_384, buffer_size: 65_536, rx_queues: 16, ..good.clone() },
     ];
     for config in bad {
-        assert!(matches!(open(&config), Err(OpenError::Config { .. })), "{config:?}");
+        assert!(matches!(Memif::open(&config), Err(OpenError::Config { .. })), "{config:?}");
     }
-    let nowhere =
-        MemifConfig { socket: "/no/such/folder/memif.sock".into(), ..config(MemifRole::Master) };
-    assert!(matches!(open(&nowhere), Err(OpenError::File { .. })));
+    let nowhere = Config { socket: "/no/such/folder/memif.sock".into(), ..config(Role::Master) };
+    assert!(matches!(Memif::open(&nowhere), Err(OpenError::File { .. })));
 }
 
 /// A listening master whose every word the test chooses.
@@ -110,7 +109,7 @@ fn hear(hero: &mut Hero, channel: &Channel) -> Result<(Message, Option<OwnedFd>)
 
 #[test]
 fn a_slave_ends_nonsense_and_tries_again() {
-    let config = config(MemifRole::Slave);
+    let config = config(Role::Slave);
     let mut hero = Hero::new(&config);
     let impostor = Impostor::listen(&config.socket);
     let openings = [
@@ -130,12 +129,12 @@ fn a_slave_ends_nonsense_and_tries_again() {
     assert!(matches!(hear(&mut hero, &channel), Ok((Message::Init(_), None))));
     channel.send(&Message::Connected { name: String::new() }, None).unwrap();
     assert!(matches!(hear(&mut hero, &channel), Err(Ended::Disconnected(_))));
-    assert!(hero.queues.is_none());
+    assert!(hero.rings.is_none());
 }
 
 #[test]
 fn a_slave_survives_a_master_that_scribbles() {
-    let config = config(MemifRole::Slave);
+    let config = config(Role::Slave);
     let mut hero = Hero::new(&config);
     let impostor = Impostor::listen(&config.socket);
     for jump in [false, true] {
@@ -157,7 +156,7 @@ fn a_slave_survives_a_master_that_scribbles() {
         channel.send(&Message::Connected { name: String::new() }, None).unwrap();
         until("up", || {
             hero.service();
-            hero.queues.is_some().then_some(())
+            hero.rings.is_some().then_some(())
         });
         assert_eq!(rings.len(), 2);
         assert_eq!(rings[0].log2_size, 6, "the master's limit");
@@ -179,7 +178,7 @@ fn a_slave_survives_a_master_that_scribbles() {
             break;
         }
         // The slave's own descriptors are right again, and it still sends.
-        assert_eq!(hero.port.missed(), 1);
+        assert_eq!(hero.memif.left_out(), 1);
         assert_eq!(hero.send(60), 1);
         drop(channel);
         hero.wait_down();

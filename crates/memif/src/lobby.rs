@@ -12,10 +12,11 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{Backlog, SockFlag, accept4, bind, listen};
 
+use super::master::REGIONS_MAX;
 use super::messages::{Hello, Init, Message, VERSION};
 use super::ring::LOG2_MAX;
 use super::socket::{Channel, Ended, address, seqpacket};
-use super::{NAME, QUEUES_MAX, REGIONS_MAX};
+use crate::config::QUEUES_MAX;
 use crate::error::OpenError;
 
 /// Peers that may wait at once.
@@ -28,6 +29,8 @@ static LOBBIES: Mutex<BTreeMap<String, Weak<Lobby>>> = Mutex::new(BTreeMap::new(
 
 /// A listening socket and those who wait.
 struct Lobby {
+    /// What we call ourselves.
+    name: String,
     socket: OwnedFd,
     /// The file to remove at the end.
     path: Option<PathBuf>,
@@ -61,14 +64,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Seat {
     /// Listens on `socket` for peers that want `id`.
-    pub(crate) fn take(socket: &str, id: u32) -> Result<Self, OpenError> {
+    pub(crate) fn take(socket: &str, id: u32, name: &str) -> Result<Self, OpenError> {
         let mut lobbies = lock(&LOBBIES);
         lobbies.retain(|_, lobby| lobby.strong_count() > 0);
         let known = lobbies.get(socket).and_then(Weak::upgrade);
         let lobby = match known {
             Some(lobby) => lobby,
             None => {
-                let lobby = Arc::new(Lobby::open(socket)?);
+                let lobby = Arc::new(Lobby::open(socket, name)?);
                 lobbies.insert(socket.into(), Arc::downgrade(&lobby));
                 lobby
             }
@@ -105,7 +108,7 @@ impl Drop for Seat {
 }
 
 impl Lobby {
-    fn open(name: &str) -> Result<Self, OpenError> {
+    fn open(name: &str, ours: &str) -> Result<Self, OpenError> {
         let system = |errno: Errno| OpenError::System {
             doing: "memif: listening on the socket",
             source: errno.into(),
@@ -136,7 +139,7 @@ impl Lobby {
         listen(&socket, Backlog::new(16).map_err(system)?).map_err(system)?;
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(system)?;
         epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, 0)).map_err(system)?;
-        Ok(Self { socket, path, epoll, inside: Mutex::default() })
+        Ok(Self { name: ours.into(), socket, path, epoll, inside: Mutex::default() })
     }
 
     /// Lets peers in, hears those who speak, and shows out those who do not.
@@ -149,7 +152,7 @@ impl Lobby {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, 1);
             if inside.guests.len() == GUESTS_MAX {
                 channel.say_goodbye("too many peers wait");
-            } else if channel.send(&hello(), None).is_ok()
+            } else if channel.send(&hello(&self.name), None).is_ok()
                 && self.epoll.add(channel.descriptor(), event).is_ok()
             {
                 inside.guests.push((channel, Instant::now()));
@@ -201,9 +204,9 @@ impl Drop for Lobby {
     }
 }
 
-fn hello() -> Message {
+fn hello(name: &str) -> Message {
     Message::Hello(Hello {
-        name: NAME.into(),
+        name: name.into(),
         version_min: VERSION,
         version_max: VERSION,
         region_max: REGIONS_MAX - 1,

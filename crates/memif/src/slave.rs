@@ -10,17 +10,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use stoa_engine::Queues;
 
 use super::messages::{AddRing, Hello, Init, Message, VERSION};
 use super::region::Region;
 use super::ring::{DESCRIPTOR, HEADER, LOG2_MAX, Link, Place, Ring};
-use super::rx::MemifRx;
+use super::rx::Receiver;
 use super::slots::Slots;
 use super::socket::{Channel, Ended};
-use super::tx::MemifTx;
-use super::{Established, NAME, Settings};
+use super::tx::Sender;
+use crate::config::Settings;
 use crate::cursor::Side;
+use crate::endpoint::{Established, Rings};
 
 /// What is agreed and still to be said.
 pub(crate) struct Handshake {
@@ -125,13 +125,13 @@ impl Handshake {
         let layout = Layout::new(s2m, m2s, log2_size, settings.buffer_size);
         let (region, file) = Region::create(layout.total).map_err(Ended::refused)?;
         let regions: Arc<[Region]> = [region].into();
-        let link = Link::new(settings.longest());
+        let link = Link::new(settings.longest);
         let init = Init {
             version: VERSION,
             id: settings.id,
             mode: 0,
             secret: settings.secret,
-            name: NAME.into(),
+            name: settings.name.clone(),
         };
         self.unsaid.push_back((Message::Init(init), None));
         let share = Message::AddRegion { index: 0, size: layout.total };
@@ -157,7 +157,7 @@ impl Handshake {
             });
             self.unsaid.push_back((described, Some(theirs)));
         }
-        self.unsaid.push_back((Message::Connect { name: NAME.into() }, None));
+        self.unsaid.push_back((Message::Connect { name: settings.name.clone() }, None));
         let size = 1_u32 << log2_size;
         let detail = format!(
             "slave of {}: rings: {m2s} in, {s2m} out; {size} buffers of {} bytes each",
@@ -172,13 +172,13 @@ impl Prepared {
     /// Begins to use the rings. Not earlier: a master may set all indexes to zero
     /// when it connects, and would forget what was offered before.
     fn establish(self) -> Established {
-        let mut queues = Queues::default();
+        let mut rings = Rings::default();
         for (ring, slots) in self.s2m {
-            queues.tx.push(Box::new(MemifTx::new(ring, Some(slots))));
+            rings.senders.push(Sender::new(ring, Some(slots)));
         }
         for (ring, slots) in self.m2s {
-            queues.rx.push(Box::new(MemifRx::new(ring, Some(slots))));
+            rings.receivers.push(Receiver::new(ring, Some(slots)));
         }
-        Established { queues, link: self.link, detail: self.detail }
+        Established { rings, link: self.link, detail: self.detail }
     }
 }

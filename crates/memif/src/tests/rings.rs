@@ -1,13 +1,11 @@
 //! Rings whose other side lies.
 
-use stoa_engine::Doze;
-use stoa_engine::pool::FRAME_MAX;
-
 use super::*;
-use crate::memif::ring::NEXT;
+use crate::ring::NEXT;
+use crate::rx::Doze;
 
 fn pair() -> (Hero, Villain) {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let villain = Villain::meet(&mut hero);
     villain.behave(&mut hero);
     (hero, villain)
@@ -26,7 +24,7 @@ fn spoiled_frames_are_lost_alone_and_counted() {
         (0, 0, u32::MAX, u32::MAX),
         (0, 0, 60, u32::MAX),
         (0, 0, 0, 4096),
-        (0, 0, FRAME_MAX as u32 + 1, 4096),
+        (0, 0, 2049, 4096),
     ];
     let mut head = 0_u16;
     for (number, (flags, region, length, offset)) in bad.into_iter().enumerate() {
@@ -38,7 +36,7 @@ fn spoiled_frames_are_lost_alone_and_counted() {
         villain.head(S2M).store(head, Ordering::Release);
         let lengths: Vec<usize> = hero.receive().iter().map(Vec::len).collect();
         assert_eq!(lengths, [60, 61], "{number}");
-        assert_eq!(hero.port.missed(), number as u64 + 1);
+        assert_eq!(hero.memif.left_out(), number as u64 + 1);
         assert_eq!(villain.tail(S2M).load(Ordering::Acquire), head);
     }
     hero.service();
@@ -59,7 +57,7 @@ fn chains_are_joined_when_they_fit() {
     villain.head(S2M).store(7, Ordering::Release);
     let lengths: Vec<usize> = hero.receive().iter().map(Vec::len).collect();
     assert_eq!(lengths, [600, 64]);
-    assert_eq!(hero.port.missed(), 1);
+    assert_eq!(hero.memif.left_out(), 1);
 }
 
 #[test]
@@ -75,7 +73,7 @@ fn a_chain_without_end_holds_nobody_up() {
         assert!(hero.receive().is_empty());
         assert_eq!(villain.tail(S2M).load(Ordering::Acquire), head, "consumed");
     }
-    assert_eq!(hero.port.missed(), 1, "one endless frame");
+    assert_eq!(hero.memif.left_out(), 1, "one endless frame");
     villain.good(0, 60);
     villain.good(1, 61);
     villain.head(S2M).store(head.wrapping_add(2), Ordering::Release);
@@ -92,7 +90,7 @@ fn a_jumping_head_costs_the_link() {
         assert!(hero.wait_down().contains("jumped"));
         assert_eq!(hero.send(60), 0);
         Villain::meet(&mut hero).behave(&mut hero);
-        assert_eq!(hero.port.missed(), 0);
+        assert_eq!(hero.memif.left_out(), 0);
     }
 }
 
@@ -131,26 +129,26 @@ fn a_sleeper_asks_for_interrupts() {
     let (mut hero, villain) = pair();
     let flags = || villain.word(S2M + 4).load(Ordering::Relaxed);
     assert_eq!(flags(), 1, "polls");
-    let queues = hero.queues.as_mut().unwrap();
-    assert_eq!(queues.rx[0].doze(), Doze::OnDescriptor);
+    let receiver = &mut hero.rings.as_mut().unwrap().receivers[0];
+    assert_eq!(receiver.doze(), Doze::OnDescriptor);
     assert_eq!(flags(), 0, "sleeps");
-    queues.rx[0].wake();
+    receiver.wake();
     assert_eq!(flags(), 1);
     villain.good(0, 60);
     villain.head(S2M).store(1, Ordering::Release);
-    assert_eq!(queues.rx[0].doze(), Doze::Awake);
+    assert_eq!(receiver.doze(), Doze::Awake);
     villain.head(S2M).store(9999, Ordering::Release);
-    assert_eq!(queues.rx[0].doze(), Doze::Never);
+    assert_eq!(receiver.doze(), Doze::Never);
 }
 
 #[test]
 fn memory_outlives_the_link_as_long_as_a_worker_uses_it() {
     let (mut hero, villain) = pair();
-    let mut queues = hero.queues.take().unwrap();
+    let mut rings = hero.rings.take().unwrap();
     villain.good(0, 60);
     villain.head(S2M).store(1, Ordering::Release);
     drop(villain);
     hero.wait_down();
-    drop(hero.port);
-    assert_eq!(queues.rx[0].receive(&mut hero.vector, &mut hero.cache), 1);
+    drop(hero.memif);
+    assert_eq!(rings.receivers[0].receive(|_| {}), 1);
 }

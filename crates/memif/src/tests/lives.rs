@@ -8,7 +8,7 @@ fn join(one: &mut Hero, other: &mut Hero) {
     until("both are up", || {
         one.service();
         other.service();
-        (one.queues.is_some() && other.queues.is_some()).then_some(())
+        (one.rings.is_some() && other.rings.is_some()).then_some(())
     });
     (one.down, other.down) = (None, None);
 }
@@ -20,9 +20,9 @@ fn pass_frames(from: &mut Hero, to: &mut Hero) {
     });
 }
 
-fn master_and_slave() -> [MemifConfig; 2] {
-    let master = config(MemifRole::Master);
-    let slave = MemifConfig { role: MemifRole::Slave, ..master.clone() };
+fn master_and_slave() -> [Config; 2] {
+    let master = config(Role::Master);
+    let slave = Config { role: Role::Slave, ..master.clone() };
     [master, slave]
 }
 
@@ -32,7 +32,7 @@ fn either_side_is_born_again_and_again() {
     // The slave is there first, and looks for its master.
     let mut alone = Hero::new(&slave);
     alone.service();
-    assert!(alone.port.detail().contains("looks for a master"), "{}", alone.port.detail());
+    assert!(alone.memif.detail().contains("looks for a master"), "{}", alone.memif.detail());
     let mut pair = [Hero::new(&master), alone];
     for dies in [0, 1, 0, 0, 1, 1] {
         let [one, other] = &mut pair;
@@ -42,8 +42,8 @@ fn either_side_is_born_again_and_again() {
         let config = if dies == 0 { &master } else { &slave };
         // The old one lets go of the socket before the new one takes it.
         let survivor = 1 - dies;
-        pair[dies].port = open(&slave).unwrap();
-        pair[dies].queues = None;
+        pair[dies].memif = Memif::open(&slave).unwrap();
+        pair[dies].rings = None;
         pair[survivor].wait_down();
         pair[dies] = Hero::new(config);
     }
@@ -57,18 +57,18 @@ fn the_operator_sets_it_down_and_up() {
         join(&mut master, &mut slave);
         let (rests, other) =
             if master_rests { (&mut master, &mut slave) } else { (&mut slave, &mut master) };
-        rests.port.set_enabled(false);
+        rests.memif.set_enabled(false);
         assert_eq!(rests.wait_down(), "the interface is disabled");
         assert_eq!(other.wait_down(), "the peer ended the link: the interface is disabled");
         let quiet = Instant::now();
         while quiet.elapsed() < Duration::from_millis(700) {
             rests.service();
             other.service();
-            assert!(rests.queues.is_none() && other.queues.is_none());
+            assert!(rests.rings.is_none() && other.rings.is_none());
             std::thread::sleep(Duration::from_millis(10));
         }
-        assert_eq!(rests.port.detail(), "the interface is disabled");
-        rests.port.set_enabled(true);
+        assert_eq!(rests.memif.detail(), "the interface is disabled");
+        rests.memif.set_enabled(true);
         join(&mut master, &mut slave);
         pass_frames(&mut master, &mut slave);
     }
@@ -76,7 +76,7 @@ fn the_operator_sets_it_down_and_up() {
 
 #[test]
 fn death_at_every_step_disturbs_nobody() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     for steps in 0..=5 {
         let villain = Villain::meet(&mut hero);
         let region = Message::AddRegion { index: 0, size: MEMORY };
@@ -97,7 +97,7 @@ fn death_at_every_step_disturbs_nobody() {
         let next = Villain::meet(&mut hero);
         until("the dead one is forgotten", || {
             hero.service();
-            matches!(hero.port.state, crate::memif::State::Alone(_)).then_some(())
+            matches!(hero.memif.state, crate::endpoint::State::Alone(_)).then_some(())
         });
         next.behave(&mut hero);
         drop(next);
@@ -107,7 +107,7 @@ fn death_at_every_step_disturbs_nobody() {
 
 #[test]
 fn a_doorbell_that_would_block_holds_nobody_up() {
-    let mut hero = Hero::new(&config(MemifRole::Master));
+    let mut hero = Hero::new(&config(Role::Master));
     let villain = Villain::meet(&mut hero);
     let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC).unwrap();
     let shared = || event.as_fd().try_clone_to_owned().unwrap();
@@ -120,7 +120,7 @@ fn a_doorbell_that_would_block_holds_nobody_up() {
     villain.say(&mut hero, &Message::Connect { name: String::new() }, None).unwrap();
     until("up", || {
         hero.service();
-        hero.queues.is_some().then_some(())
+        hero.rings.is_some().then_some(())
     });
     // The trap: the flag that we set is gone, and the counter is full.
     nix::fcntl::fcntl(&event, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::empty())).unwrap();
@@ -131,7 +131,7 @@ fn a_doorbell_that_would_block_holds_nobody_up() {
         assert_eq!(hero.send(60), 1, "the villain wants interrupts");
         assert_eq!(villain.tail(M2S).load(Ordering::Acquire), sent);
     }
-    let rx = &mut hero.queues.as_mut().unwrap().rx[0];
+    let rx = &mut hero.rings.as_mut().unwrap().receivers[0];
     for _ in 0..100 {
         let _ = rx.doze();
         rx.wake();

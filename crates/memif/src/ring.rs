@@ -17,6 +17,8 @@ use super::doorbell::Doorbell;
 use super::region::Region;
 use crate::cursor::{Cursor, Side};
 
+/// Descriptors that are worked on at once, at most.
+pub const BATCH: usize = 256;
 /// What a ring begins with.
 pub(crate) const COOKIE: u32 = 0x03e3_1f20;
 /// Bytes before the descriptors.

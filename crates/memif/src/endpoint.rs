@@ -1,24 +1,5 @@
-//! `memif`: shared memory with another program, memif 2.0, in both roles.
-//!
-//! The control side (this file, `lobby`, `master`, `slave`) agrees with the peer on
-//! memory and rings; then `rx` and `tx` copy frames between the rings and the pool.
-//! A peer that lies loses its own frames, or the link, which then starts anew.
-
-#[cfg(fuzzing)]
-pub mod by_fuzzer;
-mod doorbell;
-mod lobby;
-mod master;
-pub mod messages;
-mod region;
-mod ring;
-mod rx;
-mod slave;
-mod slots;
-mod socket;
-#[cfg(all(test, not(loom)))]
-mod tests;
-mod tx;
+//! The control side of an interface: it agrees with the peer on memory and rings, and begins anew
+//! whenever a link ends.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -27,25 +8,17 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::UnixAddr;
-use stoa_engine::{Port, PortEvent, Queues};
 
-use crate::config::{MemifConfig, MemifRole};
+use crate::config::{Config, Role as Asked, Settings};
 use crate::error::OpenError;
-use crate::link;
+use crate::lobby::Seat;
+use crate::messages::Message;
+use crate::ring::Link;
+use crate::rx::Receiver;
+use crate::socket::{Channel, Ended, address};
+use crate::tx::Sender;
+use crate::{master, slave};
 
-use lobby::Seat;
-use messages::{Message, SECRET};
-use region::REGION_MAX;
-use ring::Link;
-use slave::Layout;
-use socket::{Channel, Ended, address};
-
-/// What we call ourselves to peers.
-const NAME: &str = "stoa";
-/// Rings in each direction.
-const QUEUES_MAX: u16 = 16;
-/// Regions that a slave may share.
-const REGIONS_MAX: u16 = 256;
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a slave waits before it tries again.
@@ -55,45 +28,42 @@ const DISABLED: &str = "the interface is disabled";
 /// Messages that are heard in one turn: a whole handshake.
 const MESSAGES: usize = 512;
 
-/// The configuration, checked.
-#[derive(Clone)]
-struct Settings {
-    id: u32,
-    secret: [u8; SECRET],
-    log2_size: u8,
-    buffer_size: u32,
-    rx_queues: u16,
-    tx_queues: u16,
-    trust_memory: bool,
-    mtu: u32,
+/// The rings of a link that is up.
+#[derive(Default)]
+pub struct Rings {
+    /// One for each queue towards us.
+    pub receivers: Vec<Receiver>,
+    /// One for each queue towards the peer.
+    pub senders: Vec<Sender>,
 }
 
-impl Settings {
-    /// Bytes of the longest frame that is received or sent.
-    fn longest(&self) -> usize {
-        link::longest(self.mtu)
-    }
+/// What became of the link.
+pub enum Event {
+    /// It is up: frames flow.
+    Up(Rings),
+    /// It is down, for this reason; rings of it give and take nothing any more.
+    Down(String),
 }
 
 /// What a handshake leads to.
-struct Established {
-    queues: Queues,
-    link: Arc<Link>,
-    detail: String,
+pub(crate) struct Established {
+    pub(crate) rings: Rings,
+    pub(crate) link: Arc<Link>,
+    pub(crate) detail: String,
 }
 
 /// How the port finds peers.
-enum Role {
+pub(crate) enum Role {
     Master(Seat),
     Slave(UnixAddr),
 }
 
-enum Handshake {
+pub(crate) enum Handshake {
     Master(master::Handshake),
     Slave(slave::Handshake),
 }
 
-enum State {
+pub(crate) enum State {
     /// No peer; a slave tries again at that time.
     Alone(Instant),
     /// In talks that began at that time.
@@ -102,12 +72,11 @@ enum State {
     Up(Channel, Arc<Link>),
 }
 
-/// A memif port.
+/// A shared-memory interface: its control side.
 pub struct Memif {
-    mac: [u8; 6],
     settings: Settings,
     role: Role,
-    state: State,
+    pub(crate) state: State,
     /// Whether the operator wants the link.
     enabled: bool,
     /// The detail as long as nobody came.
@@ -115,61 +84,6 @@ pub struct Memif {
     detail: String,
     /// Frames left out by links that ended.
     left_out: u64,
-}
-
-/// Opens the port. A master listens from now on.
-///
-/// # Errors
-/// A senseless configuration, or a socket that cannot be listened on.
-pub fn open(config: &MemifConfig) -> Result<Memif, OpenError> {
-    let settings = settings(config)?;
-    let refuse = |reason: &str| OpenError::Config { field: "socket", reason: reason.into() };
-    if matches!(config.socket.as_str(), "" | "@") {
-        return Err(refuse("give a path, or a name after @"));
-    }
-    let at = address(&config.socket).map_err(|_| refuse("give a path of at most 107 bytes"))?;
-    let role = match config.role {
-        MemifRole::Master => Role::Master(Seat::take(&config.socket, config.id)?),
-        MemifRole::Slave => Role::Slave(at),
-    };
-    let alone = match config.role {
-        MemifRole::Master => format!("waits for a slave on {}, id {}", config.socket, config.id),
-        MemifRole::Slave => format!("looks for a master on {}, id {}", config.socket, config.id),
-    };
-    let state = State::Alone(Instant::now());
-    let (mac, detail) = (link::mac(config.mac), alone.clone());
-    Ok(Memif { mac, settings, role, state, enabled: true, alone, detail, left_out: 0 })
-}
-
-fn settings(config: &MemifConfig) -> Result<Settings, OpenError> {
-    let refuse = |field, reason: String| Err(OpenError::Config { field, reason });
-    let mut secret = [0; SECRET];
-    let given = config.secret.as_deref().unwrap_or_default().as_bytes();
-    match secret.get_mut(..given.len()) {
-        Some(place) => place.copy_from_slice(given),
-        None => return refuse("secret", format!("{} bytes: give at most {SECRET}", given.len())),
-    }
-    let ring_size = if config.ring_size == 0 { 1024 } else { config.ring_size };
-    if !ring_size.is_power_of_two() || !(64..=16_384).contains(&ring_size) {
-        return refuse("ring-size", format!("{ring_size}: give a power of two, 64 to 16384"));
-    }
-    let buffer_size = if config.buffer_size == 0 { 2048 } else { config.buffer_size };
-    if !buffer_size.is_multiple_of(64) || !(256..=65_536).contains(&buffer_size) {
-        return refuse(
-            "buffer-size",
-            format!("{buffer_size}: give a multiple of 64, 256 to 65536"),
-        );
-    }
-    let rx_queues = link::queues("rx-queues", config.rx_queues, QUEUES_MAX)?;
-    let tx_queues = link::queues("tx-queues", config.tx_queues, QUEUES_MAX)?;
-    let log2_size = ring_size.trailing_zeros() as u8;
-    if Layout::new(tx_queues, rx_queues, log2_size, buffer_size).total > REGION_MAX {
-        let reason = "more than 4 GiB in all: give smaller buffers, smaller rings or fewer queues";
-        return refuse("buffer-size", reason.into());
-    }
-    let mtu = link::mtu(config.mtu, link::MTU)?;
-    let (id, trust_memory) = (config.id, config.trust_memory);
-    Ok(Settings { id, secret, log2_size, buffer_size, rx_queues, tx_queues, trust_memory, mtu })
 }
 
 impl Handshake {
@@ -214,11 +128,34 @@ impl Handshake {
 }
 
 impl Memif {
-    /// A port that is in talks already.
+    /// Opens the interface. A master listens from now on.
+    ///
+    /// # Errors
+    /// A senseless configuration, or a socket that cannot be listened on.
+    pub fn open(config: &Config) -> Result<Self, OpenError> {
+        let settings = config.check()?;
+        let refuse = |reason: &str| OpenError::Config { field: "socket", reason: reason.into() };
+        if matches!(config.socket.as_str(), "" | "@") {
+            return Err(refuse("give a path, or a name after @"));
+        }
+        let at = address(&config.socket).map_err(|_| refuse("give a path of at most 107 bytes"))?;
+        let (role, does) = match config.role {
+            Asked::Master => {
+                let seat = Seat::take(&config.socket, config.id, &settings.name)?;
+                (Role::Master(seat), "waits for a slave")
+            }
+            Asked::Slave => (Role::Slave(at), "looks for a master"),
+        };
+        let alone = format!("{does} on {}, id {}", config.socket, config.id);
+        let (state, detail) = (State::Alone(Instant::now()), alone.clone());
+        Ok(Self { settings, role, state, enabled: true, alone, detail, left_out: 0 })
+    }
+
+    /// One that is in talks already.
     #[cfg(fuzzing)]
-    fn talking(role: Role, settings: Settings, state: State) -> Self {
-        let (mac, alone, detail) = (link::mac(None), String::new(), String::new());
-        Self { mac, settings, role, state, enabled: true, alone, detail, left_out: 0 }
+    pub(crate) fn talking(role: Role, settings: Settings, state: State) -> Self {
+        let (alone, detail) = (String::new(), String::new());
+        Self { settings, role, state, enabled: true, alone, detail, left_out: 0 }
     }
 
     /// Begins talks with a peer, when there is one.
@@ -259,7 +196,7 @@ impl Memif {
     }
 
     /// Gives up the link, because the operator set the interface down.
-    fn rest(&mut self, state: State) -> (State, Option<PortEvent>) {
+    fn rest(&mut self, state: State) -> (State, Option<Event>) {
         self.turn_away(DISABLED);
         let event = match state {
             State::Alone(again) => return (State::Alone(again), None),
@@ -270,14 +207,14 @@ impl Memif {
             State::Up(channel, link) => {
                 channel.say_goodbye(DISABLED);
                 self.left_out += link.left_out.load(Ordering::Relaxed);
-                Some(PortEvent::Down(DISABLED.into()))
+                Some(Event::Down(DISABLED.into()))
             }
         };
         (State::Alone(Instant::now()), event)
     }
 
     /// Goes one step; returns the new state and, when the link changed, what to tell.
-    fn step(&mut self, state: State) -> (State, Option<PortEvent>) {
+    fn step(&mut self, state: State) -> (State, Option<Event>) {
         if !self.enabled {
             return self.rest(state);
         }
@@ -302,10 +239,10 @@ impl Memif {
             State::Talking(mut handshake, since) => match handshake.step(since) {
                 Ok(None) => (State::Talking(handshake, since), None),
                 Ok(Some(established)) => {
-                    let Established { queues, link, detail } = established;
+                    let Established { rings, link, detail } = established;
                     self.detail = detail;
                     let state = State::Up(handshake.into_channel(), link);
-                    (state, Some(PortEvent::Up(queues)))
+                    (state, Some(Event::Up(rings)))
                 }
                 Err(ended) => {
                     self.part(handshake.channel(), &ended);
@@ -317,7 +254,7 @@ impl Memif {
                 Err(ended) => {
                     self.part(&channel, &ended);
                     self.left_out += link.left_out.load(Ordering::Relaxed);
-                    (later(), Some(PortEvent::Down(ended.to_string())))
+                    (later(), Some(Event::Down(ended.to_string())))
                 }
             },
         }
@@ -331,20 +268,10 @@ impl Memif {
     }
 }
 
-impl Port for Memif {
-    fn driver(&self) -> &'static str {
-        "memif"
-    }
-
-    fn mac(&self) -> [u8; 6] {
-        self.mac
-    }
-
-    fn mtu(&self) -> u32 {
-        self.settings.mtu
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+impl Memif {
+    /// What becomes readable when there is something for [`service`](Self::service) to do. They
+    /// change with each call of it. A slave without a master has none: try again every half second.
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let seat = match &self.role {
             Role::Master(seat) => Some(seat.descriptor()),
             Role::Slave(_) => None,
@@ -357,20 +284,24 @@ impl Port for Memif {
         seat.into_iter().chain(channel).collect()
     }
 
-    fn service(&mut self) -> Vec<PortEvent> {
+    /// Goes on with the talks with peers, and says when the link comes up or goes down. Never
+    /// waits.
+    pub fn service(&mut self) -> Option<Event> {
         let state = std::mem::replace(&mut self.state, State::Alone(Instant::now()));
         let (state, event) = self.step(state);
         self.state = state;
-        event.into_iter().collect()
+        event
     }
 
-    fn set_enabled(&mut self, enabled: bool) {
+    /// Whether the link is wanted; without, peers are told that the interface is disabled.
+    pub fn set_enabled(&mut self, enabled: bool) {
         if std::mem::replace(&mut self.enabled, enabled) != enabled {
             self.detail = if enabled { self.alone.clone() } else { DISABLED.into() };
         }
     }
 
-    fn missed(&self) -> u64 {
+    /// Frames that the peer spoiled or that were too long, since the interface was opened.
+    pub fn left_out(&self) -> u64 {
         let now = match &self.state {
             State::Up(_, link) => link.left_out.load(Ordering::Relaxed),
             _ => 0,
@@ -378,15 +309,16 @@ impl Port for Memif {
         self.left_out + now
     }
 
-    fn detail(&self) -> String {
-        self.detail.clone()
+    /// What it does now, in words.
+    pub fn detail(&self) -> &str {
+        &self.detail
     }
 }
 
 impl Drop for Memif {
     fn drop(&mut self) {
         if let State::Up(channel, _) = &self.state {
-            channel.say_goodbye("the port was closed");
+            channel.say_goodbye("the interface was closed");
         }
     }
 }

@@ -11,15 +11,13 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use stoa_engine::pool::HugePages;
-use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, Vector};
 
+use super::config::{Config, Role};
+use super::endpoint::{Event, Memif, Rings};
 use super::messages::{AddRing, Init, Message, SECRET, VERSION};
 use super::region::Region;
 use super::ring::COOKIE;
 use super::socket::{Channel, Ended, address};
-use super::{Memif, open};
-use crate::config::{MemifConfig, MemifRole};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -49,59 +47,44 @@ fn socket() -> String {
     format!("@stoa-memif-test-{}-{number}", std::process::id())
 }
 
-fn config(role: MemifRole) -> MemifConfig {
+fn config(role: Role) -> Config {
     let secret = Some("hush".into());
-    MemifConfig { socket: socket(), id: 3, role, secret, ..MemifConfig::default() }
+    Config { socket: socket(), id: 3, role, secret, ..Config::default() }
 }
 
-/// Our port, with what its queues need.
+/// Our interface with its rings.
 struct Hero {
-    port: Memif,
+    memif: Memif,
     socket: String,
-    queues: Option<Queues>,
-    cache: PoolCache,
-    vector: Box<Vector>,
+    rings: Option<Rings>,
     down: Option<String>,
 }
 
 impl Hero {
-    fn new(config: &MemifConfig) -> Self {
-        let pool = Pool::leak(2048, HugePages::Never).unwrap();
-        Self {
-            port: open(config).unwrap(),
-            socket: config.socket.clone(),
-            queues: None,
-            cache: PoolCache::new(pool),
-            vector: Vector::new(pool),
-            down: None,
-        }
+    fn new(config: &Config) -> Self {
+        let memif = Memif::open(config).unwrap();
+        Self { memif, socket: config.socket.clone(), rings: None, down: None }
     }
 
     fn service(&mut self) {
-        for event in self.port.service() {
-            match event {
-                PortEvent::Up(queues) => self.queues = Some(queues),
-                PortEvent::Down(why) => (self.queues, self.down) = (None, Some(why)),
-            }
+        match self.memif.service() {
+            Some(Event::Up(rings)) => self.rings = Some(rings),
+            Some(Event::Down(why)) => (self.rings, self.down) = (None, Some(why)),
+            None => {}
         }
     }
 
     fn receive(&mut self) -> Vec<Vec<u8>> {
-        let Some(queues) = &mut self.queues else { return Vec::new() };
-        let got = queues.rx[0].receive(&mut self.vector, &mut self.cache);
-        let frames = (0..got).map(|lane| self.vector.bytes(lane).to_vec()).collect();
-        self.cache.free_from(&mut self.vector, 0);
+        let mut frames = Vec::new();
+        if let Some(rings) = &mut self.rings {
+            rings.receivers[0].receive(|frame| frames.push(frame.to_vec()));
+        }
         frames
     }
 
     fn send(&mut self, length: usize) -> usize {
-        let Some(queues) = &mut self.queues else { return 0 };
-        self.cache.fill(&mut self.vector, 1);
-        self.vector.length[0] = length as u16;
-        self.vector.bytes_mut(0).fill(7);
-        let sent = queues.tx[0].transmit(&mut self.vector, &mut self.cache);
-        self.cache.free_from(&mut self.vector, 0);
-        sent
+        let Some(rings) = &mut self.rings else { return 0 };
+        usize::from(rings.senders[0].batch().put(&vec![7; length]).is_ok())
     }
 
     /// Services until the link is down, and returns why.
@@ -169,7 +152,7 @@ impl Villain {
         assert!(matches!(answer, Ok(Message::Connected { .. })), "{answer:?}");
         until("up", || {
             hero.service();
-            hero.queues.is_some().then_some(())
+            hero.rings.is_some().then_some(())
         });
     }
 

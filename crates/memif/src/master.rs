@@ -15,18 +15,20 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use stoa_engine::Queues;
 
 use super::lobby::Arrival;
 use super::messages::{AddRing, Init, Message, VERSION};
 use super::region::Region;
 use super::ring::{Link, Place, Ring};
-use super::rx::MemifRx;
+use super::rx::Receiver;
 use super::socket::{Channel, Ended};
-use super::tx::MemifTx;
-use super::{Established, NAME, QUEUES_MAX, REGIONS_MAX, Settings};
+use super::tx::Sender;
+use crate::config::{QUEUES_MAX, Settings};
 use crate::cursor::Side;
+use crate::endpoint::{Established, Rings};
 
+/// Regions that a slave may share.
+pub(crate) const REGIONS_MAX: u16 = 256;
 /// Bytes that a peer may share in all, unless it is trusted: pages that it never wrote
 /// are allocated when we read them, and count as ours.
 const SHARED_MAX: u64 = 1 << 30;
@@ -42,6 +44,7 @@ pub(crate) struct Handshake {
     pub(crate) channel: Channel,
     trust_memory: bool,
     longest: usize,
+    name: String,
     peer: String,
     regions: Vec<Region>,
     s2m: Vec<Offer>,
@@ -58,9 +61,9 @@ impl Handshake {
         }
         accepted?;
         let trust_memory = settings.trust_memory;
-        let longest = settings.longest();
+        let (longest, name) = (settings.longest, settings.name.clone());
         let (regions, s2m, m2s) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(Self { channel, trust_memory, longest, peer: init.name, regions, s2m, m2s })
+        Ok(Self { channel, trust_memory, longest, name, peer: init.name, regions, s2m, m2s })
     }
 
     /// Hears one message; `None` until the link is up.
@@ -86,7 +89,7 @@ impl Handshake {
             (Message::AddRing(ring), Some(doorbell)) => self.add_ring(&ring, doorbell)?,
             (Message::Connect { .. }, None) => {
                 let established = self.establish()?;
-                self.channel.send(&Message::Connected { name: NAME.into() }, None)?;
+                self.channel.send(&Message::Connected { name: self.name.clone() }, None)?;
                 return Ok(Some(established));
             }
             (message, file) => return Err(Ended::unexpected(&message, file.as_ref())),
@@ -121,14 +124,14 @@ impl Handshake {
             s2m.len(),
             m2s.len(),
         );
-        let mut queues = Queues::default();
+        let mut rings = Rings::default();
         for offer in s2m {
-            queues.rx.push(Box::new(MemifRx::new(open(offer)?, None)));
+            rings.receivers.push(Receiver::new(open(offer)?, None));
         }
         for offer in m2s {
-            queues.tx.push(Box::new(MemifTx::new(open(offer)?, None)));
+            rings.senders.push(Sender::new(open(offer)?, None));
         }
-        Ok(Established { queues, link, detail })
+        Ok(Established { rings, link, detail })
     }
 }
 

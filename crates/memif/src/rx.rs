@@ -1,0 +1,274 @@
+//! Receiving: frames are copied into private memory before anybody looks at them, because the
+//! peer can change shared memory at any time.
+
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use super::ring::{BATCH, Descriptor, NEXT, Ring};
+use super::slots::Slots;
+
+/// Bytes that are copied at once where as many can be read and written.
+pub const LINE: usize = 64;
+
+/// A part of a frame in shared memory, checked.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// `None`: the peer's descriptor was wrong, the frame is lost.
+    from: Option<NonNull<u8>>,
+    length: u32,
+    /// A whole line can be read from `from`.
+    whole_line: bool,
+    more: bool,
+}
+
+/// How a frame ended.
+enum Frame {
+    /// It is in the basket.
+    Kept,
+    /// Wrong, empty or too long.
+    Spoiled,
+    /// Its end has not come yet.
+    Unfinished,
+}
+
+/// Private memory that received frames are copied to.
+pub trait Basket {
+    /// Room for a frame of `length` bytes, at least one; `None` when there is none for one so
+    /// long, which is then left out. With [`LINE`] bytes of room or more, a shorter frame is
+    /// copied at once, and what comes after its end means nothing.
+    fn place(&mut self, length: usize) -> Option<&mut [u8]>;
+
+    /// The frame is in the room that was given last.
+    fn keep(&mut self, length: usize);
+}
+
+/// What a receiver that wants to sleep shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doze {
+    /// Stay awake: frames wait.
+    Awake,
+    /// Sleep until the [descriptor](Receiver::descriptor) is readable.
+    OnDescriptor,
+    /// The link ended: nothing will come.
+    Never,
+}
+
+/// The receiving end of a queue.
+pub struct Receiver {
+    ring: Ring,
+    /// The slave's own buffers, which it offers again after use.
+    own: Option<Slots>,
+    pieces: Box<[Piece; BATCH]>,
+    /// The rest of a spoiled frame is still to come.
+    skipping: bool,
+    dozing: bool,
+    /// Room for one frame of those that are only looked at.
+    frame: Box<[u8]>,
+}
+
+// SAFETY: the addresses in `pieces` are used only within one call of `receive_into`, which
+// writes them anew; they point into regions that `ring` keeps mapped.
+unsafe impl Send for Receiver {}
+
+/// A basket for one frame at a time.
+struct Glance<'a, F> {
+    frame: &'a mut [u8],
+    look: F,
+}
+
+impl<F: FnMut(&[u8])> Basket for Glance<'_, F> {
+    fn place(&mut self, _: usize) -> Option<&mut [u8]> {
+        Some(self.frame)
+    }
+
+    fn keep(&mut self, length: usize) {
+        (self.look)(&self.frame[..length]);
+    }
+}
+
+impl Receiver {
+    /// A queue of a ring; `own` are the buffers of a slave.
+    pub(crate) fn new(mut ring: Ring, own: Option<Slots>) -> Self {
+        if let Some(own) = &own {
+            // All buffers are empty: offer them to the master.
+            (0..ring.size()).for_each(|slot| own.offer(&ring, slot));
+            ring.advance(ring.size());
+        }
+        ring.want_interrupts(false);
+        let none = Piece { from: None, length: 0, whole_line: false, more: false };
+        let frame = vec![0; ring.link.longest.max(LINE)].into();
+        Self { ring, own, pieces: Box::new([none; BATCH]), skipping: false, dozing: false, frame }
+    }
+
+    /// Descriptors that wait: at least as many as frames. 0 after the link ended.
+    #[inline]
+    pub fn ready(&self) -> usize {
+        if self.ring.link.is_broken() { 0 } else { usize::from(self.ring.ready()) }
+    }
+
+    /// Shows each frame that waits, up to [`BATCH`] of them; returns how many there were.
+    pub fn receive(&mut self, look: impl FnMut(&[u8])) -> usize {
+        let mut frame = std::mem::take(&mut self.frame);
+        let count = self.receive_into(BATCH, &mut Glance { frame: &mut frame, look });
+        self.frame = frame;
+        count
+    }
+
+    /// Copies frames that wait, `most` at most, to a basket; returns how many it kept.
+    #[inline]
+    pub fn receive_into(&mut self, most: usize, basket: &mut impl Basket) -> usize {
+        let ready = self.ready();
+        if ready == 0 || most == 0 {
+            return 0;
+        }
+        let count = ready.min(BATCH);
+        self.look(count);
+        let mut used = if self.skipping { self.skip(count) } else { 0 };
+        let (mut kept, mut left_out) = (0, 0);
+        while used < count && kept < most {
+            let (after, frame) = self.copy(used, count, basket);
+            match frame {
+                Frame::Kept => kept += 1,
+                // More descriptors wait than we looked at: the end is among them.
+                Frame::Unfinished if count < ready && used > 0 => break,
+                Frame::Spoiled | Frame::Unfinished => {
+                    left_out += 1;
+                    self.skipping = self.pieces[after - 1].more;
+                }
+            }
+            used = after;
+        }
+        self.give_back(used);
+        if left_out > 0 {
+            self.ring.link.left_out.fetch_add(left_out, Ordering::Relaxed);
+        }
+        kept
+    }
+
+    /// Reads and checks descriptors, and asks the cache for what they name.
+    #[inline(always)]
+    fn look(&mut self, count: usize) {
+        for ahead in 0..count {
+            let Descriptor { flags, region, length, offset } =
+                self.ring.read(self.ring.slot(ahead as u16));
+            let from = self.ring.bytes(region, offset, length);
+            let whole_line =
+                length <= LINE as u32 && self.ring.bytes(region, offset, LINE as u32).is_some();
+            if let Some(from) = from {
+                prefetch(from);
+            }
+            self.pieces[ahead] = Piece { from, length, whole_line, more: flags & NEXT != 0 };
+        }
+    }
+
+    /// Copies the frame whose first piece is `at`; returns the piece after it.
+    #[inline(always)]
+    fn copy(&self, at: usize, count: usize, basket: &mut impl Basket) -> (usize, Frame) {
+        let piece = self.pieces[at];
+        if !piece.more
+            && piece.whole_line
+            && piece.length > 0
+            && let Some(from) = piece.from
+        {
+            let length = piece.length as usize;
+            let Some(to) = basket.place(length) else { return (at + 1, Frame::Spoiled) };
+            if let Some(to) = to.first_chunk_mut::<LINE>() {
+                // SAFETY: `look` found LINE readable bytes at `from`, and `to` has as many; the two
+                // never overlap, because a basket is private memory.
+                unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), LINE) };
+                basket.keep(length);
+                return (at + 1, Frame::Kept);
+            }
+        }
+        self.join(at, count, basket)
+    }
+
+    /// Joins the pieces of a frame.
+    fn join(&self, first: usize, count: usize, basket: &mut impl Basket) -> (usize, Frame) {
+        let pieces = &self.pieces[first..count];
+        let last = pieces.iter().position(|piece| !piece.more);
+        let after = last.map_or(count, |last| first + last + 1);
+        let pieces = &self.pieces[first..after];
+        let length = pieces.iter().map(|piece| u64::from(piece.length)).sum::<u64>();
+        let is_sound = pieces.iter().all(|piece| piece.from.is_some());
+        if !is_sound || length > self.ring.link.longest as u64 {
+            return (after, Frame::Spoiled);
+        }
+        if last.is_none() {
+            return (after, Frame::Unfinished);
+        }
+        let length = length as usize;
+        let room = if length == 0 { None } else { basket.place(length) };
+        let Some(mut to) = room.and_then(|room| room.get_mut(..length)) else {
+            return (after, Frame::Spoiled);
+        };
+        for piece in pieces {
+            let (now, rest) = to.split_at_mut(piece.length as usize);
+            if let Some(from) = piece.from {
+                // SAFETY: `look` found as many readable bytes at `from` as `now` has; they
+                // never overlap (see `copy`).
+                unsafe {
+                    std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), now.len());
+                }
+            }
+            to = rest;
+        }
+        basket.keep(length);
+        (after, Frame::Kept)
+    }
+
+    /// Passes over the rest of a spoiled frame; returns the first piece after it.
+    fn skip(&mut self, count: usize) -> usize {
+        let end = self.pieces[..count].iter().position(|piece| !piece.more);
+        self.skipping = end.is_none();
+        end.map_or(count, |end| end + 1)
+    }
+
+    /// Hands used slots back.
+    #[inline(always)]
+    fn give_back(&mut self, used: usize) {
+        if let Some(own) = &self.own {
+            (0..used).for_each(|ahead| own.offer(&self.ring, self.ring.slot(ahead as u16)));
+        }
+        self.ring.advance(used as u16);
+    }
+
+    /// Asks the peer to ring the doorbell, and says whether to sleep. Call [`wake`](Self::wake)
+    /// after the sleep.
+    pub fn doze(&mut self) -> Doze {
+        self.dozing = true;
+        self.ring.want_interrupts(true);
+        let ready = self.ring.ready();
+        match self.ring.link.is_broken() {
+            true => Doze::Never,
+            false if ready > 0 => Doze::Awake,
+            false => Doze::OnDescriptor,
+        }
+    }
+
+    /// Polls again: the peer need not ring any more.
+    pub fn wake(&mut self) {
+        if std::mem::take(&mut self.dozing) {
+            self.ring.want_interrupts(false);
+            self.ring.quiet_doorbell();
+        }
+    }
+
+    /// Readable when the peer rang the doorbell.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.ring.doorbell()
+    }
+}
+
+/// Brings a line on its way to the cache.
+#[inline(always)]
+fn prefetch(at: NonNull<u8>) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch of any address does no harm.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.as_ptr().cast()) };
+    }
+    let _ = at;
+}

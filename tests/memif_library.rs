@@ -1,0 +1,108 @@
+//! The memif library's examples with DPDK's own driver as the peer: dpdk-testpmd between an example and a host.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use stoa_lab::measure::ping;
+use stoa_lab::{Background, Command, Result, Scratch, Tool, Topology, wait_until};
+use stoa_scenarios::two_sides;
+
+/// An example of `stoa-memif`, built now.
+fn example(name: &str) -> Result<PathBuf> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+    Command::program(cargo)
+        .args(["build", "--quiet", "--locked", "--package", "stoa-memif", "--example", name])
+        .args(["--manifest-path", &workspace.to_string_lossy()])
+        .deadline(Duration::from_secs(300))
+        .run()?
+        .ok()?;
+    // This program is target/PROFILE/deps/memif_library-HASH.
+    let here = std::env::current_exe().expect("a test has a path");
+    let profile = here.parent().and_then(Path::parent).expect("it lies in two folders");
+    Ok(profile.join("examples").join(name))
+}
+
+/// testpmd with a memif port that listens or connects, and the link to host-b.
+fn testpmd(
+    topology: &Topology,
+    scratch: &Scratch,
+    role: &str,
+    more: &[&str],
+) -> Result<Background> {
+    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
+    let memif = format!("net_memif0,role={role},id=0,socket={socket},socket-abstract=no");
+    topology
+        .router()
+        .command(Tool::TESTPMD)?
+        .args(["--lcores", "(0,1)@0", "--no-pci", "--no-huge", "--no-shconf", "-m", "256"])
+        .args(["--no-telemetry", "--vdev", &memif])
+        .args(["--vdev", "net_af_packet1,iface=host-b", "--"])
+        .args(["--total-num-mbufs=8192", "--auto-start", "--no-lsc-interrupt"])
+        // Else it ends with its standard input.
+        .args(["--stats-period", "1"])
+        .args(more)
+        .env("XDG_RUNTIME_DIR", &scratch.path().to_string_lossy())
+        .spawn()
+}
+
+fn answers_pings(ours: &[&str], theirs: &str) -> Result<()> {
+    let [a, b] = two_sides(&[])?;
+    let topology = Topology::new(&[a, b.without_offloads()])?;
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
+    let responder = example("icmp_responder")?;
+    let _responder =
+        Command::program(&responder).args([&socket, "198.18.2.77"]).args(ours).spawn()?;
+    let peer = testpmd(&topology, &scratch, theirs, &["--forward-mode=io"])?;
+    let host = topology.host("host-b");
+    wait_until("the responder answers", Duration::from_secs(30), || {
+        match ping(host, IpAddr::from([198, 18, 2, 77]), 1, &["-W", "0.5"]) {
+            Ok(pings) if pings.all() => Ok(()),
+            other => Err(format!("{other:?}; testpmd: {}", peer.log())),
+        }
+    })?;
+    for size in ["0", "1", "56", "1472"] {
+        let pings = ping(host, IpAddr::from([198, 18, 2, 77]), 20, &["-i", "0.01", "-s", size])?;
+        assert!(pings.all(), "{size}: {pings:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_responder_listens_and_testpmd_connects() -> Result<()> {
+    answers_pings(&["master"], "client")
+}
+
+#[test]
+fn testpmd_listens_and_the_responder_connects() -> Result<()> {
+    answers_pings(&[], "server")
+}
+
+#[test]
+fn the_counter_counts_what_testpmd_sends() -> Result<()> {
+    let topology = Topology::new(&two_sides(&[])?)?;
+    let scratch = Scratch::new()?;
+    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
+    let counter = Command::program(example("packet_counter")?).args([&socket, "master"]).spawn()?;
+    // 256-byte frames from both ports; what comes by the link to host-b is of no matter.
+    let options = ["--forward-mode=txonly", "--txpkts=256"];
+    let peer = testpmd(&topology, &scratch, "client", &options)?;
+    wait_until("a second with packets", Duration::from_secs(30), || {
+        let log = counter.log();
+        let counts = |line: &str| {
+            let (packets, bytes) = line.rsplit_once(": ")?.1.split_once(" packets, ")?;
+            let bytes = bytes.strip_suffix(" bytes")?;
+            Some((packets.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?))
+        };
+        let seen = log.lines().filter_map(counts).find(|(packets, _)| *packets > 0);
+        match seen {
+            Some((packets, bytes)) if bytes == 256 * packets => Ok(()),
+            _ => Err(format!("{seen:?}: {log}; testpmd: {}", peer.log())),
+        }
+    })?;
+    let (said, _, _) = counter.stop()?;
+    println!("{}", said.lines().last().unwrap_or_default());
+    Ok(())
+}
