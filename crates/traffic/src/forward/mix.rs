@@ -21,10 +21,10 @@ pub enum Mix {
 }
 
 /// Bytes of a frame with FCS, and how many of a hundred packets have them.
-type Sizes = &'static [(u16, usize)];
+pub(crate) type Sizes = &'static [(u16, usize)];
 
-const SIZES4: Sizes = &[(64, 55), (594, 25), (1518, 20)];
-const SIZES6: Sizes = &[(78, 58), (496, 3), (594, 24), (1518, 15)];
+pub(crate) const SIZES4: Sizes = &[(64, 55), (594, 25), (1518, 20)];
+pub(crate) const SIZES6: Sizes = &[(78, 58), (496, 3), (594, 24), (1518, 15)];
 
 impl FromStr for Mix {
     type Err = String;

@@ -6,7 +6,7 @@
 //! measure the neighbours.
 
 mod by_hand;
-mod mix;
+pub(crate) mod mix;
 mod setup;
 mod targets;
 mod updates;

@@ -1,0 +1,64 @@
+//! The time of a run: from ticks of the time stamp counter to the units that signatures carry.
+
+use stoa_engine::clock;
+
+use crate::signature::UNIT_NS;
+
+/// A run's clock: its epoch, and units of [`UNIT_NS`] since then.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    epoch: u64,
+    hz: u64,
+    /// Units per tick, as a fraction of 2^64.
+    scale: u64,
+}
+
+impl Clock {
+    /// A clock that begins now.
+    pub fn start() -> Self {
+        let hz = clock::tsc_hz().max(1);
+        let units = 1_000_000_000 / UNIT_NS;
+        // A counter slower than the unit does not exist; the widest fraction serves it.
+        let scale = ((u128::from(units) << 64) / u128::from(hz)).min(u64::MAX.into()) as u64;
+        Self { epoch: clock::tsc(), hz, scale }
+    }
+
+    /// Ticks per second.
+    pub fn hz(&self) -> u64 {
+        self.hz
+    }
+
+    /// Ticks of so many seconds.
+    pub fn ticks(&self, seconds: f64) -> u64 {
+        (seconds * self.hz as f64) as u64
+    }
+
+    /// Seconds of so many ticks.
+    pub fn seconds(&self, ticks: u64) -> f64 {
+        ticks as f64 / self.hz as f64
+    }
+
+    /// Units from the epoch to a reading of the counter; 0 for one from before it.
+    #[inline(always)]
+    pub fn units(&self, tsc: u64) -> u64 {
+        let ticks = tsc.saturating_sub(self.epoch);
+        ((u128::from(ticks) * u128::from(self.scale)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_has_as_many_units_as_it_should() {
+        let clock = Clock::start();
+        let second = clock.epoch + clock.hz();
+        let units = clock.units(second);
+        assert!((124_999_990..=125_000_000).contains(&units), "{units}");
+        assert_eq!(clock.units(clock.epoch - 1), 0);
+        assert_eq!(clock.ticks(2.0), 2 * clock.hz());
+        let day = clock.units(clock.epoch + 86_400 * clock.hz());
+        assert!(day.abs_diff(86_400 * 125_000_000) < 1_000_000);
+    }
+}

@@ -1,0 +1,12 @@
+//! What is sent: streams of packets that differ in their fields, at their rates.
+
+mod pace;
+mod sender;
+mod stream;
+pub mod template;
+pub mod values;
+
+pub(crate) use pace::Pace;
+pub(crate) use sender::Sender;
+pub(crate) use stream::{Recipe, TxStream};
+pub use stream::{Sent, Shape};

@@ -1,0 +1,313 @@
+//! One stream's packets: which comes next, and how it is written into a buffer.
+
+use stoa_engine::pool::FRAME_MAX;
+use stoa_engine::{PoolCache, Vector, clock};
+use stoa_wire::BuildError;
+
+use super::pace::Pace;
+use super::template::{FCS, Field, Headers, Spot, Template, Width};
+use super::values::Walk;
+use crate::clock::Clock;
+use crate::signature::{Key, LENGTH, Signature};
+
+/// Packets that get one time stamp when many are made together: they are made within less than a
+/// microsecond, and reading the counter costs as much as making a packet.
+const STAMPED: usize = 16;
+/// Packets that a stream may be behind and still send all of them.
+const BACKLOG: u64 = 1024;
+/// The same in seconds, for streams that are faster than a million packets per second.
+const BACKLOG_SECONDS: f64 = 0.001;
+
+/// Packets that look alike but for their fields.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Headers of the first packet.
+    pub headers: Headers,
+    /// Bytes of a frame, FCS included.
+    pub size: u16,
+    /// Which of the stream's groups of fields changes in them.
+    pub group: u8,
+}
+
+/// A shape, made.
+struct Made {
+    template: Template,
+    group: u8,
+    /// Where the group's fields are, in their order.
+    spots: Vec<Spot>,
+    /// Sums without what the fields and the checksum itself say.
+    ip_sum: u32,
+    transport_sum: u32,
+    is_ip_changed: bool,
+    is_transport_changed: bool,
+    /// What marks a buffer that holds this shape.
+    mark: u32,
+}
+
+/// What became of the packets of a stream before they left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets that the port took.
+    pub packets: u64,
+    /// Their bytes, FCS included.
+    pub bytes: u64,
+    /// Packets that were due and given up because the port had no room for a while.
+    pub not_taken: u64,
+    /// Packets that were due and given up because this program had no processor for a while.
+    pub late: u64,
+}
+
+/// A stream that is sent.
+pub(crate) struct TxStream {
+    pub(crate) id: u16,
+    shapes: Vec<Made>,
+    /// The shapes of the packets in their order, again and again.
+    order: Vec<u8>,
+    place: usize,
+    walks: Vec<Vec<Walk>>,
+    pace: Pace,
+    is_free: bool,
+    backlog: u64,
+    pub(crate) sent: Sent,
+}
+
+/// What a stream is made of.
+pub(crate) struct Recipe<'a> {
+    pub(crate) id: u16,
+    pub(crate) shapes: &'a [Shape],
+    pub(crate) order: &'a [u8],
+    /// Fields by group.
+    pub(crate) fields: &'a [Vec<(Field, Walk)>],
+    /// Packets per second; `None`: as many as are taken.
+    pub(crate) rate: Option<f64>,
+    pub(crate) pace: Pace,
+    /// What marks the stream's first shape: each has one more.
+    pub(crate) first_mark: u32,
+}
+
+impl TxStream {
+    /// A stream at its first packet.
+    pub(crate) fn new(recipe: Recipe<'_>, key: &Key) -> Result<Self, BuildError> {
+        let mut shapes = Vec::new();
+        for (shape, mark) in recipe.shapes.iter().zip(recipe.first_mark..) {
+            let template = Template::new(&shape.headers, shape.size.into(), key.sum())?;
+            let fields = recipe.fields.get(usize::from(shape.group)).map_or(&[][..], Vec::as_slice);
+            let spots = fields.iter().filter_map(|(field, _)| template.spot(*field)).collect();
+            shapes.push(Made::new(template, shape.group, spots, mark));
+        }
+        let walks = recipe.fields.iter();
+        let walks = walks.map(|group| group.iter().map(|(_, walk)| walk.clone()).collect());
+        let backlog = recipe.rate.map_or(0.0, |rate| rate * BACKLOG_SECONDS) as u64;
+        Ok(Self {
+            id: recipe.id,
+            shapes,
+            order: recipe.order.to_vec(),
+            place: 0,
+            walks: walks.collect(),
+            pace: recipe.pace,
+            is_free: recipe.rate.is_none(),
+            backlog: backlog.max(BACKLOG),
+            sent: Sent::default(),
+        })
+    }
+
+    /// Packets to send now. What is too far behind is given up: a burst that makes up for lost
+    /// time would be another load than the one that was asked for. `is_full` says that the port
+    /// had no room when it was last given packets.
+    #[inline(always)]
+    pub(crate) fn waiting(&mut self, now: u64, is_full: bool) -> u64 {
+        let due = self.pace.due(now);
+        let done = self.sent.packets + self.sent.not_taken + self.sent.late;
+        let waiting = due.saturating_sub(done);
+        if waiting <= self.backlog || self.is_free {
+            return waiting;
+        }
+        let given_up = waiting - self.backlog;
+        let why = if is_full { &mut self.sent.not_taken } else { &mut self.sent.late };
+        *why += given_up;
+        self.backlog
+    }
+
+    /// Writes the next packets into fresh lanes from `first` on; returns how many: fewer when
+    /// buffers for large frames ran out. `written` says which shape each buffer holds.
+    #[inline]
+    pub(crate) fn write(
+        &mut self,
+        vector: &mut Vector,
+        first: usize,
+        cache: &mut PoolCache,
+        written: &mut [u32],
+        (key, clock): (&Key, &Clock),
+    ) -> usize {
+        let mut time = 0;
+        for lane in first..vector.len() {
+            if (lane - first).is_multiple_of(STAMPED) {
+                time = clock.units(clock::tsc()) as u32;
+            }
+            let Some(shape) = self.order.get(self.place) else { return lane - first };
+            let Some(shape) = self.shapes.get_mut(usize::from(*shape)) else { return lane - first };
+            let length = shape.template.bytes.len();
+            if length > FRAME_MAX && !cache.enlarge(vector, lane) {
+                return lane - first;
+            }
+            vector.length[lane] = length as u16;
+            let id = vector.buffers()[lane] as usize;
+            let frame = vector.bytes_mut(lane);
+            match written.get_mut(id) {
+                Some(mark) if *mark == shape.mark => {}
+                mark => {
+                    frame.copy_from_slice(&shape.template.bytes);
+                    if let Some(mark) = mark {
+                        *mark = shape.mark;
+                    }
+                }
+            }
+            if let Some(walks) = self.walks.get_mut(usize::from(shape.group)) {
+                shape.vary(frame, walks);
+            }
+            let sequence = self.sent.packets as u32;
+            let signature = key.seal(Signature { stream: self.id, sequence, time });
+            if let Some(end) = frame.last_chunk_mut::<LENGTH>() {
+                *end = signature;
+            }
+            self.sent.packets += 1;
+            self.sent.bytes += (length + FCS) as u64;
+            self.place += 1;
+            if self.place == self.order.len() {
+                self.place = 0;
+            }
+        }
+        vector.len() - first
+    }
+
+    /// The last packet was not taken: it is the next one again.
+    pub(crate) fn step_back(&mut self) {
+        self.place = if self.place == 0 { self.order.len() - 1 } else { self.place - 1 };
+        let shape = &self.shapes[usize::from(self.order[self.place])];
+        if let Some(walks) = self.walks.get_mut(usize::from(shape.group)) {
+            walks.iter_mut().for_each(Walk::step_back);
+        }
+        self.sent.packets -= 1;
+        self.sent.bytes -= (shape.template.bytes.len() + FCS) as u64;
+    }
+
+    /// The end of the run: gives up what was due until then.
+    pub(crate) fn finish(&mut self, end: u64, is_full: bool) {
+        if self.is_free {
+            return;
+        }
+        self.backlog = 0;
+        // The packet of the last moment is the first one of the next.
+        self.waiting(end.saturating_sub(1), is_full);
+    }
+}
+
+impl Made {
+    fn new(template: Template, group: u8, spots: Vec<Spot>, mark: u32) -> Self {
+        let word =
+            |at: usize| u32::from(u16::from_be_bytes([template.bytes[at], template.bytes[at + 1]]));
+        // What a checksum covers besides the fields: the complement of it less what they say.
+        let rest = |at: Option<u16>, covers: fn(&Spot) -> bool| {
+            let whole = at.map_or(0, |at| u32::from(!(word(at.into()) as u16)));
+            spots.iter().filter(|spot| covers(spot)).fold(whole, |sum, spot| {
+                let at = usize::from(spot.at);
+                let words = (at..at + spot.width.bytes()).step_by(2);
+                let value = words.fold(0, |sum, at| sum + word(at));
+                fold(sum + u32::from(!fold(value))).into()
+            })
+        };
+        let ip_sum = rest(template.ip_checksum_at, |spot| spot.in_ip);
+        let transport_sum = rest(template.transport_checksum_at, |spot| spot.in_transport);
+        let is_ip_changed = spots.iter().any(|spot| spot.in_ip);
+        let is_transport_changed = spots.iter().any(|spot| spot.in_transport);
+        Self {
+            template,
+            group,
+            spots,
+            ip_sum,
+            transport_sum,
+            is_ip_changed,
+            is_transport_changed,
+            mark,
+        }
+    }
+
+    /// Writes the fields of the next packet, and the checksums over them.
+    #[inline(always)]
+    fn vary(&self, frame: &mut [u8], walks: &mut [Walk]) {
+        let (mut ip, mut transport) = (self.ip_sum, self.transport_sum);
+        for (spot, walk) in self.spots.iter().zip(walks.iter_mut()) {
+            let value = walk.value();
+            walk.step();
+            let sum = spot.put(frame, value);
+            ip += if spot.in_ip { sum } else { 0 };
+            transport += if spot.in_transport { sum } else { 0 };
+        }
+        if let Some(at) = self.template.ip_checksum_at.filter(|_| self.is_ip_changed) {
+            put(frame, at, &(!fold(ip)).to_be_bytes());
+        }
+        if let Some(at) = self.template.transport_checksum_at.filter(|_| self.is_transport_changed)
+        {
+            let checksum = match !fold(transport) {
+                0 if self.template.is_udp => 0xffff,
+                checksum => checksum,
+            };
+            put(frame, at, &checksum.to_be_bytes());
+        }
+    }
+}
+
+impl Width {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Two => 2,
+            Self::Four => 4,
+            Self::Six => 6,
+            Self::Sixteen => 16,
+        }
+    }
+}
+
+impl Spot {
+    /// Writes a value; returns the sum of its words.
+    #[inline(always)]
+    fn put(&self, frame: &mut [u8], value: u128) -> u32 {
+        match self.width {
+            Width::Two => {
+                put(frame, self.at, &(value as u16).to_be_bytes());
+                u32::from(value as u16)
+            }
+            Width::Four => {
+                let value = value as u32;
+                put(frame, self.at, &value.to_be_bytes());
+                (value >> 16) + (value & 0xffff)
+            }
+            Width::Six => {
+                put(frame, self.at, &(value as u64).to_be_bytes()[2..]);
+                0
+            }
+            Width::Sixteen => {
+                put(frame, self.at, &value.to_be_bytes());
+                let words = [0, 16, 32, 48, 64, 80, 96, 112];
+                words.iter().map(|shift| u32::from((value >> shift) as u16)).sum()
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn put(frame: &mut [u8], at: u16, bytes: &[u8]) {
+    let at = usize::from(at);
+    if let Some(place) = frame.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+#[inline(always)]
+fn fold(sum: u32) -> u16 {
+    let sum = (sum >> 16) + (sum & 0xffff);
+    ((sum >> 16) + (sum & 0xffff)) as u16
+}
+
+#[cfg(test)]
+mod tests;

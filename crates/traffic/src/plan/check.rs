@@ -1,0 +1,122 @@
+//! Checks a run file as a whole: every reason why it cannot be run, not the first one only.
+
+use std::collections::HashSet;
+
+use super::file::RunFile;
+use super::quantity::{Rate, WIRE};
+use super::{Fault, PORTS, Plan, PortPlan, STREAMS, StreamPlan};
+
+/// Seconds that a run lasts unless told.
+const SECONDS: f64 = 10.0;
+/// Seconds to wait for packets on their way unless told.
+const SETTLE: f64 = 0.5;
+/// Seconds that ports may take to come up unless told.
+const PATIENCE: f64 = 10.0;
+
+/// The faults that were found.
+#[derive(Default)]
+pub(super) struct Faults(Vec<Fault>);
+
+impl Faults {
+    /// One more; `None`, for the place of what has it.
+    pub(super) fn add<T>(&mut self, place: &str, why: impl Into<String>) -> Option<T> {
+        self.0.push(Fault { place: place.to_owned(), why: why.into() });
+        None
+    }
+
+    /// The value, or one more fault.
+    pub(super) fn take<T>(&mut self, place: &str, result: Result<T, String>) -> Option<T> {
+        result.map_err(|why| self.add::<T>(place, why)).ok()
+    }
+}
+
+/// The plan that a run file makes.
+///
+/// # Errors
+/// Every reason why it cannot be run.
+pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
+    let mut faults = Faults::default();
+    if file.ports.is_empty() || file.ports.len() > PORTS {
+        let why = format!("{} ports: give 1 to {PORTS}", file.ports.len());
+        faults.add::<()>("ports", why);
+    }
+    if file.streams.is_empty() || file.streams.len() > STREAMS {
+        let why = format!("{} streams: give 1 to {STREAMS}", file.streams.len());
+        faults.add::<()>("streams", why);
+    }
+    let ports = file.ports.iter().map(|(name, text)| super::ports::port(name, text, &mut faults));
+    let ports: Vec<Option<PortPlan>> = ports.collect();
+    let names: Vec<&str> = file.ports.keys().map(String::as_str).collect();
+    let mut called = HashSet::new();
+    let mut streams = Vec::new();
+    for (at, text) in file.streams.iter().enumerate() {
+        let place = match text.name.as_str() {
+            "" => format!("streams.{at}"),
+            name => format!("streams.{name}"),
+        };
+        if text.name.is_empty() || !called.insert(text.name.as_str()) {
+            let why = "streams that share a name would be counted as one: give each its own";
+            faults.add::<()>(&format!("{place}.name"), why);
+        }
+        streams.extend(super::streams::stream(&place, text, (&names, &ports), &mut faults));
+    }
+    let seconds = file.duration.map_or(SECONDS, |duration| duration.0);
+    if seconds <= 0.0 {
+        faults.add::<()>("duration", "give more than 0 seconds");
+    }
+    exclusions(&ports, &mut faults);
+    let ports: Vec<PortPlan> = ports.into_iter().flatten().collect();
+    if ports.len() == names.len() {
+        lines(&ports, &streams, &mut faults);
+    }
+    if !faults.0.is_empty() {
+        return Err(faults.0);
+    }
+    Ok(Plan {
+        ports,
+        streams,
+        seconds,
+        settle: file.settle.map_or(SETTLE, |settle| settle.0),
+        patience: file.patience.map_or(PATIENCE, |patience| patience.0),
+        threads: file.threads,
+        cpus: file.cpus.clone(),
+    })
+}
+
+/// Ports that want the same thing for themselves.
+fn exclusions(ports: &[Option<PortPlan>], faults: &mut Faults) {
+    for (at, one) in ports.iter().enumerate() {
+        for other in &ports[at + 1..] {
+            if let (Some(one), Some(other)) = (one, other)
+                && one.config.excludes(&other.config)
+            {
+                let why = format!("is the same as port {}: give another one", other.name);
+                faults.add::<()>(&format!("ports.{}", one.name), why);
+            }
+        }
+    }
+}
+
+/// Rates that make no sense, each by itself and together.
+fn lines(ports: &[PortPlan], streams: &[StreamPlan], faults: &mut Faults) {
+    let mut loads = vec![0.0; ports.len()];
+    for stream in streams {
+        let place = format!("streams.{}.rate", stream.name);
+        if stream.rate == Rate::Max && stream.burst > 1 {
+            faults.add::<()>(&place, "bursts have no gaps at this rate: give a rate, or no burst");
+        }
+        let Some(rate) = faults.take(&place, stream.packets(stream.rate, ports)) else { continue };
+        let bits = rate.unwrap_or(0.0) * (stream.mean_frame() + WIRE as f64) * 8.0;
+        loads[stream.from] += bits;
+    }
+    for (port, load) in ports.iter().zip(loads) {
+        if let Some(line) = port.line.filter(|line| load > line * 1.0001) {
+            let why = format!(
+                "its streams ask for {:.3} Gbit/s on a line of {:.3}: lower their rates",
+                load / 1e9,
+                line / 1e9
+            );
+            faults.add::<()>(&format!("ports.{}", port.name), why);
+        }
+    }
+}

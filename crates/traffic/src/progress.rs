@@ -1,0 +1,121 @@
+//! How far a run is: counters that its threads publish now and then and others read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::analyse::Seen;
+use crate::generate::Sent;
+
+/// The counters of all streams of a run.
+#[derive(Debug, Default)]
+pub struct Progress {
+    streams: Vec<Counters>,
+}
+
+/// The counters of one stream.
+#[derive(Debug, Default)]
+struct Counters {
+    sent: AtomicU64,
+    sent_bytes: AtomicU64,
+    received: AtomicU64,
+    received_bytes: AtomicU64,
+    duplicates: AtomicU64,
+    latency_sum: AtomicU64,
+    timed: AtomicU64,
+}
+
+/// What was sent and received of a stream, or of all, until now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets that ports took.
+    pub sent: u64,
+    /// Their bytes, FCS included.
+    pub sent_bytes: u64,
+    /// Packets that came back, duplicates included.
+    pub received: u64,
+    /// Their bytes, FCS included.
+    pub received_bytes: u64,
+    /// Packets that came more than once.
+    pub duplicates: u64,
+    /// Sum of the latencies of `timed` packets, in units of [`crate::signature::UNIT_NS`].
+    pub latency_sum: u64,
+    /// Packets whose latency is in the sum.
+    pub timed: u64,
+}
+
+impl Progress {
+    /// Counters for so many streams.
+    pub fn new(streams: usize) -> Self {
+        Self { streams: (0..streams).map(|_| Counters::default()).collect() }
+    }
+
+    /// The counters of one stream; zeros for one that is not there.
+    pub fn stream(&self, id: usize) -> Counts {
+        let Some(one) = self.streams.get(id) else { return Counts::default() };
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            // What came back was sent before: read in this order, no packet seems to come from nowhere.
+            received: of(&one.received),
+            received_bytes: of(&one.received_bytes),
+            duplicates: of(&one.duplicates),
+            latency_sum: of(&one.latency_sum),
+            timed: of(&one.timed),
+            sent: of(&one.sent),
+            sent_bytes: of(&one.sent_bytes),
+        }
+    }
+
+    /// The counters of all streams together.
+    pub fn total(&self) -> Counts {
+        (0..self.streams.len()).fold(Counts::default(), |sum, id| sum.plus(&self.stream(id)))
+    }
+
+    pub(crate) fn publish_sent(&self, id: u16, sent: &Sent) {
+        let Some(one) = self.streams.get(usize::from(id)) else { return };
+        one.sent.store(sent.packets, Ordering::Relaxed);
+        one.sent_bytes.store(sent.bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn publish_seen(&self, id: usize, seen: &Seen) {
+        let Some(one) = self.streams.get(id) else { return };
+        one.received.store(seen.packets, Ordering::Relaxed);
+        one.received_bytes.store(seen.bytes, Ordering::Relaxed);
+        one.duplicates.store(seen.duplicates, Ordering::Relaxed);
+        one.latency_sum.store(seen.latency_sum, Ordering::Relaxed);
+        one.timed.store(seen.timed, Ordering::Relaxed);
+    }
+}
+
+impl Counts {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            sent: self.sent + other.sent,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            received: self.received + other.received,
+            received_bytes: self.received_bytes + other.received_bytes,
+            duplicates: self.duplicates + other.duplicates,
+            latency_sum: self.latency_sum + other.latency_sum,
+            timed: self.timed + other.timed,
+        }
+    }
+
+    /// What came since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            sent: self.sent.saturating_sub(before.sent),
+            sent_bytes: self.sent_bytes.saturating_sub(before.sent_bytes),
+            received: self.received.saturating_sub(before.received),
+            received_bytes: self.received_bytes.saturating_sub(before.received_bytes),
+            duplicates: self.duplicates.saturating_sub(before.duplicates),
+            latency_sum: self.latency_sum.saturating_sub(before.latency_sum),
+            timed: self.timed.saturating_sub(before.timed),
+        }
+    }
+
+    /// Packets that did not come back, yet.
+    pub fn missing(&self) -> u64 {
+        self.sent.saturating_sub(self.received - self.duplicates.min(self.received))
+    }
+}

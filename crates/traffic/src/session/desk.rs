@@ -1,0 +1,148 @@
+//! One open port between runs: its control side, its queues, and what is known of its neighbours.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, Vector};
+
+use super::RunError;
+use crate::neighbor::Responder;
+use crate::plan::PortPlan;
+
+/// Answers to neighbours that may wait to be sent.
+const ANSWERS: usize = 64;
+/// Vectors that are received at once from a queue, at most.
+const VECTORS: usize = 16;
+
+/// An open port.
+pub(super) struct Desk {
+    name: String,
+    port: Box<dyn Port>,
+    pub(super) mac: [u8; 6],
+    /// What runs take with them and bring back.
+    pub(super) hands: Option<Hands>,
+    /// Why the link went down last.
+    pub(super) down: Option<String>,
+    /// Who answers, while no queues are there.
+    spare: Option<(Responder, Receiver<Vec<u8>>)>,
+    vector: Box<Vector>,
+    cache: PoolCache,
+}
+
+/// What a run needs of a port.
+pub(super) struct Hands {
+    pub(super) queues: Queues,
+    pub(super) responder: Responder,
+    pub(super) answers: Receiver<Vec<u8>>,
+}
+
+impl Desk {
+    pub(super) fn open(plan: &PortPlan, pool: &'static Pool) -> Result<Self, RunError> {
+        let wrong = |why: String| RunError::Port { port: plan.name.clone(), why };
+        let port =
+            stoa_ports::open(&plan.config, pool).map_err(|error| wrong(error.to_string()))?;
+        let mac = plan.mac.unwrap_or_else(|| port.mac());
+        let (sender, answers) = sync_channel(ANSWERS);
+        let spare = Some((Responder::new(mac, &plan.addresses, sender), answers));
+        let (vector, cache) = (Vector::new(pool), PoolCache::new(pool));
+        let name = plan.name.clone();
+        Ok(Self { name, port, mac, hands: None, down: None, spare, vector, cache })
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.hands.is_some()
+    }
+
+    pub(super) fn mtu(&self) -> u32 {
+        self.port.mtu()
+    }
+
+    pub(super) fn driver(&self) -> &'static str {
+        self.port.driver()
+    }
+
+    pub(super) fn detail(&self) -> String {
+        self.port.detail()
+    }
+
+    pub(super) fn missed(&self) -> u64 {
+        self.port.missed()
+    }
+
+    /// Lets the port's control side do its part.
+    pub(super) fn service(&mut self) {
+        for event in self.port.service() {
+            match event {
+                PortEvent::Up(queues) => {
+                    let former = self.hands.take().map(|hands| (hands.responder, hands.answers));
+                    match former.or_else(|| self.spare.take()) {
+                        Some((responder, answers)) => {
+                            self.hands = Some(Hands { queues, responder, answers });
+                            self.down = None;
+                        }
+                        // A run has the responder: it ends first, as the link was lost.
+                        None => self.down = Some("the link went down and came back".to_owned()),
+                    }
+                }
+                PortEvent::Down(why) => {
+                    self.spare = self
+                        .hands
+                        .take()
+                        .map(|it| (it.responder, it.answers))
+                        .or(self.spare.take());
+                    self.down = Some(why);
+                }
+            }
+        }
+    }
+
+    /// A run gives back what it took.
+    pub(super) fn give_back(&mut self, hands: Hands) {
+        match self.down {
+            None => self.hands = Some(hands),
+            Some(_) => self.spare = Some((hands.responder, hands.answers)),
+        }
+    }
+
+    /// Hears and answers what has come; between runs only.
+    pub(super) fn attend(&mut self) {
+        let Some(hands) = &mut self.hands else { return };
+        for queue in &mut hands.queues.rx {
+            for _ in 0..VECTORS {
+                if queue.receive(&mut self.vector, &mut self.cache) == 0 {
+                    break;
+                }
+                for lane in 0..self.vector.len() {
+                    hands.responder.hear(self.vector.bytes(lane));
+                }
+                self.cache.free_from(&mut self.vector, 0);
+            }
+        }
+        while let Ok(frame) = hands.answers.try_recv() {
+            transmit(hands, (&mut self.vector, &mut self.cache), &frame);
+        }
+    }
+
+    /// Sends one frame; between runs only.
+    pub(super) fn send(&mut self, frame: &[u8]) {
+        if let Some(hands) = &mut self.hands {
+            transmit(hands, (&mut self.vector, &mut self.cache), frame);
+        }
+    }
+
+    /// An error of this port.
+    pub(super) fn wrong(&self, why: impl Into<String>) -> RunError {
+        RunError::Port { port: self.name.clone(), why: why.into() }
+    }
+}
+
+fn transmit(hands: &mut Hands, (vector, cache): (&mut Vector, &mut PoolCache), frame: &[u8]) {
+    let Some(queue) = hands.queues.tx.first_mut() else { return };
+    if cache.fill(vector, 1) == 1
+        && (frame.len() <= vector.slot_mut(0).len() / 2 || cache.enlarge(vector, 0))
+    {
+        vector.length[0] = frame.len() as u16;
+        vector.bytes_mut(0).copy_from_slice(frame);
+        queue.transmit(vector, cache);
+    }
+    cache.free_from(vector, 0);
+}

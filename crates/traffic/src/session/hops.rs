@@ -1,0 +1,154 @@
+//! Before the first run: asks for the gateways, and sends a little of each stream so that devices
+//! on the way know where our addresses are.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use stoa_wire::vlan::Stack;
+
+use super::{RunError, Session, Watch};
+use crate::generate::Shape;
+use crate::generate::template::{Network, Template};
+use crate::plan::Link;
+use crate::signature::{Key, LEARNING, Signature};
+
+/// How often a gateway is asked that does not answer.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How long packets are on their way that teach the paths, and what they set off.
+const LESSON: Duration = Duration::from_millis(200);
+/// Packets of each stream that teach.
+const LESSONS: u32 = 3;
+
+/// A gateway to ask for: the port's place, its address, and the tags (type, VLAN) of the stream.
+type Wanted = (usize, IpAddr, Vec<(u16, u16)>);
+
+impl Session {
+    /// Fills in the MAC addresses that nobody told.
+    pub(super) fn find_hops(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
+        let wanted = self.wanted();
+        let began = Instant::now();
+        let mut asked: Option<Instant> = None;
+        loop {
+            self.desks.iter_mut().for_each(super::Desk::attend);
+            let missing =
+                wanted.iter().find(|(port, gateway, _)| self.mac_of(*port, *gateway).is_none());
+            let Some((port, gateway, _)) = missing else { break };
+            if began.elapsed().as_secs_f64() > self.plan.patience {
+                let port = self.plan.ports[*port].name.clone();
+                return Err(RunError::NoGateway { port, gateway: *gateway });
+            }
+            if asked.is_none_or(|asked| asked.elapsed() > AGAIN) {
+                asked = Some(Instant::now());
+                wanted
+                    .iter()
+                    .try_for_each(|(port, gateway, vlans)| self.ask(*port, *gateway, vlans))?;
+            }
+            self.desks.iter_mut().for_each(super::Desk::service);
+            self.go_on(&mut *watch)?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.address();
+        Ok(())
+    }
+
+    /// All gateways to ask for.
+    fn wanted(&self) -> BTreeSet<Wanted> {
+        let mut wanted = BTreeSet::new();
+        for stream in self.plan.streams.iter().filter(|stream| !stream.link.has_destination) {
+            for shape in &stream.shapes {
+                if let Some(gateway) = self.gateway(stream.from, shape) {
+                    let tags = shape.headers.tags.iter().map(|tag| (tag.tpid, tag.tci.0)).collect();
+                    wanted.insert((stream.from, gateway, tags));
+                }
+            }
+        }
+        wanted
+    }
+
+    fn gateway(&self, port: usize, shape: &Shape) -> Option<IpAddr> {
+        let is_ip4 = match shape.headers.network {
+            Network::None(_) => return None,
+            Network::Ip4 { .. } => true,
+            Network::Ip6 { .. } => false,
+        };
+        self.plan.ports[port].gateways.iter().find(|one| one.is_ipv4() == is_ip4).copied()
+    }
+
+    fn mac_of(&self, port: usize, gateway: IpAddr) -> Option<[u8; 6]> {
+        self.desks[port].hands.as_ref()?.responder.known.get(&gateway).copied()
+    }
+
+    fn ask(&mut self, port: usize, gateway: IpAddr, vlans: &[(u16, u16)]) -> Result<(), RunError> {
+        let mut tags = Stack::EMPTY;
+        for (tpid, tci) in vlans {
+            // They came from a stack: there is room.
+            let _ =
+                tags.push(stoa_wire::vlan::Tag { tpid: *tpid, tci: stoa_wire::vlan::Tci(*tci) });
+        }
+        let desk = &mut self.desks[port];
+        let Some(hands) = &desk.hands else { return Ok(()) };
+        let Some(question) = hands.responder.question(gateway, &tags) else {
+            return Err(
+                desk.wrong(format!("no address to ask for {gateway} from: give the port one"))
+            );
+        };
+        desk.send(&question);
+        Ok(())
+    }
+
+    /// Writes MAC addresses into the shapes.
+    fn address(&mut self) {
+        for at in 0..self.plan.streams.len() {
+            let stream = &self.plan.streams[at];
+            let Link { has_source, has_destination } = stream.link;
+            let (from, to) = (self.desks[stream.from].mac, self.desks[stream.to].mac);
+            let hops: Vec<[u8; 6]> = stream
+                .shapes
+                .iter()
+                .map(|shape| {
+                    let gateway = self.gateway(stream.from, shape);
+                    gateway.and_then(|gateway| self.mac_of(stream.from, gateway)).unwrap_or(to)
+                })
+                .collect();
+            for (shape, hop) in self.plan.streams[at].shapes.iter_mut().zip(hops) {
+                if !has_source {
+                    shape.headers.source = from;
+                }
+                if !has_destination {
+                    shape.headers.destination = hop;
+                }
+            }
+        }
+    }
+
+    /// Sends some packets of each stream, and answers what devices ask then. Whether they come
+    /// back is no matter: the run will tell.
+    pub(super) fn teach(&mut self) {
+        let key = Key::of_run(self.run);
+        for lesson in 0..LESSONS {
+            for at in 0..self.plan.streams.len() {
+                let stream = &self.plan.streams[at];
+                let signature = Signature { stream: LEARNING, sequence: lesson, time: 0 };
+                let mut frames = Vec::new();
+                let mut groups = BTreeSet::new();
+                for shape in stream.shapes.iter().filter(|shape| groups.insert(shape.group)) {
+                    let size = usize::from(shape.size);
+                    if let Ok(mut template) = Template::new(&shape.headers, size, key.sum()) {
+                        if let Some(end) = template.bytes.last_chunk_mut() {
+                            *end = key.seal(signature);
+                        }
+                        frames.push(template.bytes);
+                    }
+                }
+                let from = stream.from;
+                frames.iter().for_each(|frame| self.desks[from].send(frame));
+            }
+            let began = Instant::now();
+            while began.elapsed() < LESSON / LESSONS {
+                self.desks.iter_mut().for_each(super::Desk::attend);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! One run: puts the halves together, watches them, and gathers what they found.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use stoa_engine::clock;
+
+use super::desk::Hands;
+use super::threads::{self, Shared, Team};
+use super::{Load, Moment, RunError, Session, Watch};
+use crate::analyse::{Expected, Receiver};
+use crate::clock::Clock;
+use crate::generate::{Pace, Recipe, Sender, TxStream};
+use crate::progress::Counts;
+use crate::results::{Cause, Fault, Results, Sample, gbps};
+use crate::signature::{Key, UNIT_NS};
+
+/// Seconds between putting the threads to work and the first packet.
+const LEAD: f64 = 0.02;
+/// Seconds between two samples, at least.
+const SAMPLE: f64 = 0.1;
+/// Samples of a run, at most.
+const SAMPLES: f64 = 600.0;
+/// How often the control side of ports is looked after.
+const ATTEND: Duration = Duration::from_millis(10);
+
+/// What a run was asked to be.
+pub(super) struct Terms {
+    pub(super) clock: Clock,
+    pub(super) key: Key,
+    /// The span in which packets are sent, by the time stamp counter.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) seconds: f64,
+    /// By stream.
+    pub(super) rates: Vec<Option<f64>>,
+    pub(super) counts: Vec<Option<u64>>,
+}
+
+/// How it went.
+#[derive(Default)]
+pub(super) struct Course {
+    pub(super) samples: Vec<Sample>,
+    pub(super) faults: Vec<Fault>,
+}
+
+impl Session {
+    pub(super) fn trial(&mut self, load: &Load, watch: Watch<'_>) -> Result<Results, RunError> {
+        threads::check_cpus(&self.plan.cpus)?;
+        let terms = self.terms(load)?;
+        let started = std::time::SystemTime::now();
+        let (senders, receivers) = self.halves(&terms)?;
+        let teams = threads::teams(self.plan.threads, senders, receivers);
+        let shared = Shared::new(self.plan.streams.len(), terms.clock.hz(), teams.len());
+        let cpus = self.plan.cpus.clone();
+        let (course, teams) = std::thread::scope(|scope| {
+            let handles = threads::start(scope, teams, &cpus, &shared)?;
+            let course = self.follow(&terms, &shared, watch);
+            shared.stop.store(true, Ordering::Relaxed);
+            let teams: Vec<_> =
+                handles.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            Ok::<_, RunError>((course, teams))
+        })?;
+        let teams: Result<Vec<Team>, _> = teams.into_iter().collect();
+        let teams =
+            teams.map_err(|_| RunError::Thread("broke down; tell the authors".to_owned()))?;
+        let started = started.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        Ok(self.gather(&terms, course, teams, started))
+    }
+
+    fn terms(&self, load: &Load) -> Result<Terms, RunError> {
+        let clock = Clock::start();
+        let seconds = load.seconds.unwrap_or(self.plan.seconds);
+        let start = clock::tsc() + clock.ticks(LEAD);
+        let mut rates = Vec::new();
+        for stream in &self.plan.streams {
+            let rate = stream.packets(load.rate.unwrap_or(stream.rate), &self.plan.ports);
+            let wrong = |why| RunError::Stream { stream: stream.name.clone(), why };
+            rates.push(rate.map_err(wrong)?);
+        }
+        let counts = self.plan.streams.iter().map(|stream| load.count.or(stream.count)).collect();
+        let key = Key::of_run(self.run);
+        let end = start + clock.ticks(seconds);
+        Ok(Terms { clock, key, start, end, seconds, rates, counts })
+    }
+
+    /// The sending and the receiving half of each port, in their order.
+    fn halves(&mut self, terms: &Terms) -> Result<(Vec<Sender>, Vec<Receiver>), RunError> {
+        let mut streams = self.streams(terms)?;
+        let (mut senders, mut receivers) = (Vec::new(), Vec::new());
+        for (at, desk) in self.desks.iter_mut().enumerate() {
+            // It is up: that was waited for.
+            let Some(Hands { mut queues, responder, answers }) = desk.hands.take() else {
+                return Err(desk.wrong("the link went down; try again"));
+            };
+            if queues.tx.is_empty() {
+                return Err(desk.wrong("the port has no queue to send by"));
+            }
+            let (queue, streams) = (queues.tx.swap_remove(0), std::mem::take(&mut streams[at]));
+            let ours = (terms.key, terms.clock, (terms.start, terms.end));
+            senders.push(Sender::new((at, queue), streams, answers, ours, self.pool));
+            let plan = self.plan.streams.iter().zip(&terms.rates);
+            let expected =
+                plan.map(|(stream, rate)| Expected { is_ours: stream.to == at, rate: *rate });
+            let ours = (terms.key, terms.clock, terms.start);
+            receivers.push(Receiver::new(
+                (at, queues.rx),
+                expected.collect(),
+                responder,
+                ours,
+                self.pool,
+            ));
+        }
+        Ok((senders, receivers))
+    }
+
+    /// The streams of each port.
+    fn streams(&self, terms: &Terms) -> Result<Vec<Vec<TxStream>>, RunError> {
+        let mut streams: Vec<Vec<TxStream>> = self.desks.iter().map(|_| Vec::new()).collect();
+        // Zero marks a buffer that holds nothing.
+        let mut first_mark = 1;
+        for (at, plan) in self.plan.streams.iter().enumerate() {
+            let (rate, count) = (terms.rates[at], terms.counts[at].unwrap_or(u64::MAX));
+            let recipe = Recipe {
+                id: at as u16,
+                shapes: &plan.shapes,
+                order: &plan.order,
+                fields: &plan.fields,
+                rate,
+                pace: Pace::new(rate, terms.clock.hz(), terms.start, plan.burst.into(), count),
+                first_mark,
+            };
+            first_mark += plan.shapes.len() as u32;
+            let stream = TxStream::new(recipe, &terms.key).map_err(|error| RunError::Stream {
+                stream: plan.name.clone(),
+                why: error.to_string(),
+            })?;
+            streams[plan.from].push(stream);
+        }
+        Ok(streams)
+    }
+
+    /// Watches a run until all has come back or the time for it is over.
+    fn follow(&mut self, terms: &Terms, shared: &Shared, watch: Watch<'_>) -> Course {
+        let mut course = Course::default();
+        let interval = (terms.seconds / SAMPLES).max(SAMPLE);
+        let all =
+            terms.counts.iter().try_fold(0_u64, |sum, count| Some(sum.saturating_add((*count)?)));
+        let (mut before, mut before_at, mut next) = (Counts::default(), 0.0, interval);
+        let mut ended_at = terms.seconds;
+        loop {
+            std::thread::sleep(ATTEND);
+            let at = terms.clock.seconds(clock::tsc().saturating_sub(terms.start));
+            for (desk, plan) in self.desks.iter_mut().zip(&self.plan.ports) {
+                desk.service();
+                if let Some(why) = desk.down.clone() {
+                    let why = format!("the link of port {} went down: {why}", plan.name);
+                    course.faults.push(Fault { cause: Cause::LinkDown, why });
+                    return course;
+                }
+            }
+            let total = shared.progress.total();
+            if at < ended_at && all.is_some_and(|all| total.sent >= all) {
+                ended_at = at;
+            }
+            let is_over = at >= ended_at + 0.01;
+            let is_whole = is_over && total.missing() == 0;
+            if at >= next || is_whole {
+                let (last, since) = (total.since(&before), at - before_at);
+                next = (at / interval).floor() * interval + interval;
+                if since > interval / 2.0 {
+                    course.samples.push(sample(at, &last, since, total.missing()));
+                    (before, before_at) = (total, at);
+                }
+                let of = terms.seconds;
+                if !watch(&Moment { at, of, total, last, since }) {
+                    let why = format!("it was stopped after {at:.1} of {of} s");
+                    course.faults.push(Fault { cause: Cause::Stopped, why });
+                    return course;
+                }
+            }
+            if is_whole || at > ended_at + self.plan.settle {
+                return course;
+            }
+        }
+    }
+}
+
+fn sample(at: f64, last: &Counts, since: f64, missing: u64) -> Sample {
+    Sample {
+        at,
+        sent_pps: last.sent as f64 / since,
+        received_pps: last.received as f64 / since,
+        sent_gbps: gbps(last.sent, last.sent_bytes, since),
+        received_gbps: gbps(last.received, last.received_bytes, since),
+        missing,
+        latency: (last.latency_sum * UNIT_NS) as f64 / last.timed.max(1) as f64,
+    }
+}

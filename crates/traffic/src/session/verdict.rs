@@ -1,0 +1,193 @@
+//! After a run: what the halves found, put together, and whether it counts.
+
+use super::Session;
+use super::desk::Hands;
+use super::threads::Team;
+use super::trial::{Course, Terms};
+use crate::analyse::Seen;
+use crate::generate::Sent;
+use crate::results::{Cause, Fault, Port, Results, Stream};
+
+/// The share of what was due that may be missing from a valid run.
+const TOLERANCE: f64 = 0.005;
+
+impl Session {
+    /// Gathers what the threads found, and takes the queues back.
+    pub(super) fn gather(
+        &mut self,
+        terms: &Terms,
+        course: Course,
+        teams: Vec<Team>,
+        started: u64,
+    ) -> Results {
+        let count = self.plan.streams.len();
+        let mut sent = vec![Sent::default(); count];
+        let mut seen: Vec<Option<Box<Seen>>> = (0..count).map(|_| None).collect();
+        let mut stray = vec![0; count];
+        let mut ports: Vec<Port> = self
+            .desks
+            .iter()
+            .zip(&self.plan.ports)
+            .map(|(desk, plan)| Port {
+                name: plan.name.clone(),
+                driver: desk.driver().to_owned(),
+                detail: desk.detail(),
+                missed: desk.missed(),
+                ..Port::default()
+            })
+            .collect();
+        let mut last = terms.start;
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            teams.into_iter().map(|team| (team.senders, team.receivers)).unzip();
+        let mut done: Vec<_> =
+            senders.into_iter().flatten().map(crate::generate::Sender::finish).collect();
+        done.sort_by_key(|one| one.port);
+        let mut receivers: Vec<_> = receivers.into_iter().flatten().collect();
+        receivers.sort_by_key(|one| one.port);
+        for (one, mut other) in done.into_iter().zip(receivers) {
+            let at = one.port;
+            one.sent.iter().for_each(|(id, what)| sent[usize::from(*id)] = *what);
+            last = last.max(one.last);
+            let port = &mut ports[at];
+            port.refused = one.refused;
+            (port.foreign, port.neighbor) = (other.foreign.packets, other.foreign.neighbor);
+            for (id, what) in other.seen.iter_mut().enumerate() {
+                stray[id] += other.stray[id];
+                if let Some(mut what) = what.take() {
+                    what.settle();
+                    seen[id] = Some(what);
+                }
+            }
+            let queues = stoa_engine::Queues { rx: other.queues, tx: vec![one.queue] };
+            let hands = Hands { queues, responder: other.responder, answers: one.answers };
+            self.desks[at].give_back(hands);
+        }
+        let seconds = self.seconds(terms, last, &sent);
+        let streams = self.told(terms, &sent, &seen, &stray, seconds);
+        let total = total(&streams, &sent, &mut seen, seconds);
+        let mut faults = course.faults;
+        judge(&streams, &ports, terms, &mut faults);
+        Results {
+            tool: "stoa traffic".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started,
+            asked_seconds: terms.seconds,
+            seconds,
+            valid: faults.is_empty(),
+            faults,
+            total,
+            streams,
+            ports,
+            samples: course.samples,
+        }
+    }
+
+    /// How long packets were sent: the whole span, unless all of them were sent earlier.
+    fn seconds(&self, terms: &Terms, last: u64, sent: &[Sent]) -> f64 {
+        let counted = terms.counts.iter().zip(sent);
+        let is_counted = counted.into_iter().all(|(count, sent)| {
+            count.is_some_and(|count| sent.packets + sent.late + sent.not_taken >= count)
+        });
+        let until = if is_counted { last } else { last.max(terms.start) };
+        let measured = terms.clock.seconds(until.saturating_sub(terms.start));
+        // The gap after the last packet belongs to the time of a steady stream.
+        let is_whole = !is_counted && measured > terms.seconds * 0.99;
+        if is_whole { terms.seconds } else { measured }
+    }
+
+    fn told(
+        &self,
+        terms: &Terms,
+        sent: &[Sent],
+        seen: &[Option<Box<Seen>>],
+        stray: &[u64],
+        seconds: f64,
+    ) -> Vec<Stream> {
+        let name = |port: usize| self.plan.ports[port].name.clone();
+        let streams = self.plan.streams.iter().enumerate().map(|(at, plan)| {
+            let mut stream = Stream {
+                name: plan.name.clone(),
+                from: name(plan.from),
+                to: name(plan.to),
+                asked_pps: terms.rates[at],
+                stray: stray[at],
+                ..Stream::default()
+            };
+            stream.fill(&sent[at], seen[at].as_deref(), seconds);
+            stream
+        });
+        streams.collect()
+    }
+}
+
+/// All streams as one.
+fn total(
+    streams: &[Stream],
+    sent: &[Sent],
+    seen: &mut [Option<Box<Seen>>],
+    seconds: f64,
+) -> Stream {
+    let mut total = Stream { name: "all".to_owned(), ..Stream::default() };
+    let mut bytes = (0, 0, 0);
+    // The rest is added to the first one's latencies, which were told before.
+    let mut all: Option<Box<Seen>> = None;
+    for ((stream, sent), seen) in streams.iter().zip(sent).zip(seen) {
+        total.sent += stream.sent;
+        total.received += stream.received;
+        total.duplicates += stream.duplicates;
+        total.reordered += stream.reordered;
+        total.reorder_extent = total.reorder_extent.max(stream.reorder_extent);
+        total.stray += stream.stray;
+        total.not_taken += stream.not_taken;
+        total.late += stream.late;
+        bytes.0 += sent.bytes;
+        let Some(seen) = seen.take() else { continue };
+        bytes.1 += seen.packets;
+        bytes.2 += seen.bytes;
+        match &mut all {
+            Some(all) => all.join(&seen),
+            None => all = Some(seen),
+        }
+    }
+    total.latency = all.as_deref().and_then(crate::results::Latency::of);
+    let asked: Option<f64> = streams.iter().map(|stream| stream.asked_pps).sum();
+    total.asked_pps = asked;
+    total.rates(bytes, seconds);
+    total
+}
+
+/// Why a run does not count.
+fn judge(streams: &[Stream], ports: &[Port], terms: &Terms, faults: &mut Vec<Fault>) {
+    for stream in streams {
+        let due = stream.sent + stream.late + stream.not_taken;
+        let allowed = (due as f64 * TOLERANCE).max(1.0);
+        let share = |part: u64| part as f64 * 100.0 / due.max(1) as f64;
+        if stream.late as f64 > allowed {
+            let why = format!(
+                "stream {}: {:.2} % of its packets could not be made in time: other programs use \
+                 the processor, or the rate is more than it can do; give cpus, or a lower rate",
+                stream.name,
+                share(stream.late)
+            );
+            faults.push(Fault { cause: Cause::Late, why });
+        }
+        if stream.not_taken as f64 > allowed {
+            let why = format!(
+                "stream {}: port {} took only {:.0} of {:.0} packets per second",
+                stream.name,
+                stream.from,
+                stream.sent_pps,
+                stream.asked_pps.unwrap_or(0.0)
+            );
+            faults.push(Fault { cause: Cause::NotTaken, why });
+        }
+        if due == 0 && terms.seconds > 0.0 && faults.is_empty() {
+            let why = format!("stream {}: nothing was sent", stream.name);
+            faults.push(Fault { cause: Cause::Late, why });
+        }
+    }
+    for port in ports.iter().filter(|port| port.refused > 0) {
+        let why = format!("port {}: its device refused {} frames", port.name, port.refused);
+        faults.push(Fault { cause: Cause::Refused, why });
+    }
+}

@@ -1,0 +1,213 @@
+//! What makes a frame one of ours: the last twelve bytes of a test packet.
+//!
+//! ```text
+//! stream u16, masked | check u16 | low half of the sequence u32 | time sent u32, 8 ns each
+//! ```
+//!
+//! The check is chosen so that the ones' complement sum of the six words is a number of the run:
+//! that recognizes our own packets, and it keeps the checksum of UDP, TCP or ICMP over them the
+//! same whatever they say. Why so: docs/decisions/0020.
+
+use crate::random::Random;
+
+/// Bytes of a signature.
+pub const LENGTH: usize = 12;
+/// Nanoseconds of a unit of [`Signature::time`]: 32 bits of them are 34 seconds.
+pub const UNIT_NS: u64 = 8;
+/// Bit of [`Signature::stream`]: a packet that only makes paths known, before the run.
+pub const LEARNING: u16 = 0x8000;
+
+/// What a test packet says of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signature {
+    /// The stream's number, perhaps with [`LEARNING`].
+    pub stream: u16,
+    /// The low 32 bits of the packet's number in its stream.
+    pub sequence: u32,
+    /// When it was sent, in units of [`UNIT_NS`] since the run's epoch, the low 32 bits.
+    pub time: u32,
+}
+
+/// What all signatures of one run have in common: packets of other runs do not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Key {
+    mask: u16,
+    sum: u16,
+}
+
+impl Key {
+    /// The key of the run with this number.
+    pub fn of_run(run: u64) -> Self {
+        let mut random = Random::new(run);
+        // Neither 0 nor 0xffff, which are the same number in ones' complement: any other sum has
+        // one form only.
+        let sum = 1 + random.below(0xfffe) as u16;
+        Self { mask: random.next() as u16, sum }
+    }
+
+    /// The sum that a signature contributes to a checksum over it.
+    pub fn sum(&self) -> u16 {
+        self.sum
+    }
+
+    /// The signature as bytes.
+    #[inline(always)]
+    pub fn seal(&self, signature: Signature) -> [u8; LENGTH] {
+        let Signature { stream, sequence, time } = signature;
+        let first = stream ^ self.mask;
+        let others = u32::from(first) + halves(sequence) + halves(time);
+        // What is missing to the sum of the run: subtracting is adding the complement.
+        let check = fold(u32::from(self.sum) + u32::from(!fold(others)));
+        let low = u64::from(first) << 48 | u64::from(check) << 32 | u64::from(sequence);
+        let mut bytes = [0; LENGTH];
+        bytes[..8].copy_from_slice(&low.to_be_bytes());
+        bytes[8..].copy_from_slice(&time.to_be_bytes());
+        bytes
+    }
+
+    /// What the bytes say; `None`: they are nobody's, or another run's.
+    #[inline(always)]
+    pub fn open(&self, bytes: &[u8; LENGTH]) -> Option<Signature> {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = *bytes;
+        let head = u32::from_be_bytes([a, b, c, d]);
+        let sequence = u32::from_be_bytes([e, f, g, h]);
+        let time = u32::from_be_bytes([i, j, k, l]);
+        let sum = halves(head) + halves(sequence) + halves(time);
+        let stream = (head >> 16) as u16 ^ self.mask;
+        (fold(sum) == self.sum).then_some(Signature { stream, sequence, time })
+    }
+
+    /// The signature of a frame: at its end, or before what was padded to it on the way.
+    #[inline(always)]
+    pub fn find(&self, frame: &[u8]) -> Option<Signature> {
+        let last = frame.last_chunk::<LENGTH>()?;
+        self.open(last).or_else(|| self.find_before_padding(frame))
+    }
+
+    /// A device that takes a tag away, or sends the shortest of frames, pads: the IP header says
+    /// where the packet ends.
+    #[cold]
+    fn find_before_padding(&self, frame: &[u8]) -> Option<Signature> {
+        let end = end_of_packet(frame)?;
+        self.open(frame.get(..end)?.last_chunk()?)
+    }
+}
+
+/// Where the IP packet in a frame with up to two tags ends, when the frame goes on behind it.
+fn end_of_packet(frame: &[u8]) -> Option<usize> {
+    let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let mut at = 12;
+    let mut kind = word(at)?;
+    for _ in 0..2 {
+        if matches!(kind, 0x8100 | 0x88a8) {
+            at += 4;
+            kind = word(at)?;
+        }
+    }
+    let ip = at + 2;
+    let length = match kind {
+        0x0800 => usize::from(word(ip + 2)?),
+        0x86dd => 40 + usize::from(word(ip + 4)?),
+        _ => return None,
+    };
+    (ip + length < frame.len()).then_some(ip + length)
+}
+
+#[inline(always)]
+fn halves(word: u32) -> u32 {
+    (word >> 16) + (word & 0xffff)
+}
+
+#[inline(always)]
+fn fold(sum: u32) -> u16 {
+    let sum = halves(sum);
+    halves(sum) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// RFC 1071, the slow and plain way.
+    fn sum(bytes: &[u8]) -> u16 {
+        let words = bytes.chunks(2).map(|word| u32::from_be_bytes([0, 0, word[0], word[1]]));
+        words.fold(0, |sum, word| (sum + word) % 0xffff) as u16
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_is_opened_and_sums_up_to_the_same(
+            run: u64, stream: u16, sequence: u32, time: u32,
+        ) {
+            let key = Key::of_run(run);
+            let signature = Signature { stream, sequence, time };
+            let bytes = key.seal(signature);
+            prop_assert_eq!(key.open(&bytes), Some(signature));
+            prop_assert_eq!(sum(&bytes), key.sum());
+        }
+
+        #[test]
+        fn any_bytes_are_looked_at_without_harm(run: u64, frame: Vec<u8>) {
+            let key = Key::of_run(run);
+            if let Some(signature) = key.find(&frame) {
+                let bytes = key.seal(signature);
+                let place = frame.windows(LENGTH).position(|place| {
+                    // The check has two forms of zero.
+                    place[..2] == bytes[..2] && place[4..] == bytes[4..]
+                });
+                prop_assert!(place.is_some());
+            }
+        }
+
+        #[test]
+        fn a_changed_bit_is_seen(run: u64, stream: u16, sequence: u32, time: u32, bit in 0_usize..96) {
+            let key = Key::of_run(run);
+            let mut bytes = key.seal(Signature { stream, sequence, time });
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(key.open(&bytes), None);
+        }
+    }
+
+    #[test]
+    fn padding_is_looked_behind() {
+        let key = Key::of_run(7);
+        let signature = Signature { stream: 1, sequence: 2, time: 3 };
+        for tags in 0..3 {
+            for (kind, header) in [([8, 0], 20_usize), ([0x86, 0xdd], 40)] {
+                let mut frame = vec![0; 12];
+                (0..tags).for_each(|_| frame.extend([0x81, 0, 0, 5]));
+                frame.extend(kind);
+                let mut ip = vec![0; header];
+                let length = if header == 20 { (2, header + LENGTH) } else { (4, LENGTH) };
+                ip[length.0 + 1] = length.1 as u8;
+                frame.extend(ip);
+                frame.extend(key.seal(signature));
+                assert_eq!(key.find(&frame), Some(signature));
+                frame.extend([0; 9]);
+                assert_eq!(key.find(&frame), Some(signature));
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_are_taken_for_ours_as_rarely_as_the_check_says() {
+        let key = Key::of_run(1);
+        let mut random = Random::new(2);
+        let mut taken = 0;
+        for _ in 0..1 << 20 {
+            let mut bytes = [0; LENGTH];
+            bytes[..8].copy_from_slice(&random.next().to_ne_bytes());
+            bytes[8..].copy_from_slice(&(random.next() as u32).to_ne_bytes());
+            // One stream: its number is part of what must fit.
+            taken += u32::from(key.open(&bytes).is_some_and(|one| one.stream == 0));
+        }
+        assert_eq!(taken, 0);
+        assert_eq!(key.open(&[0; LENGTH]), None, "zeros are nobody's");
+        assert_eq!(key.open(&[0xff; LENGTH]), None);
+        let other = Key::of_run(2);
+        assert_ne!(key, other);
+        assert_eq!(other.open(&key.seal(Signature::default())), None, "of another run");
+    }
+}
