@@ -275,3 +275,41 @@ fn shells_get_completions() {
         assert!(out(&output).contains("interfaces"), "{shell}");
     }
 }
+
+#[test]
+fn traffic_runs_over_a_link_of_its_own_and_tells() {
+    let socket = format!("memif:@stoa-command-line-{}", std::process::id());
+    let (one, other) = (format!("a={socket}"), format!("b={socket},role=master"));
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.html");
+    let both = ["traffic", "run", "--port", &one, "--port", &other, "--rate", "1kpps"];
+    let json = ["--seconds", "0.2", "--json", "--report", report.to_str().unwrap()];
+    let output = stoa(&[&both[..], &json].concat());
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(results["total"]["lost"], 0, "{}", err(&output));
+    assert_eq!(results["total"]["sent"], results["total"]["received"]);
+    assert!(std::fs::read_to_string(report).unwrap().contains("<svg"));
+    let output = stoa(&[&both[..], &["--seconds", "0.2"]].concat());
+    assert!(out(&output).contains("a > b") && out(&output).contains("JITTER"), "{}", out(&output));
+}
+
+#[test]
+fn traffic_that_is_impossible_is_refused_with_all_reasons() {
+    let output = stoa(&[
+        "traffic",
+        "run",
+        "--port",
+        "a=discard",
+        "--port",
+        "b=discard",
+        "--size",
+        "9",
+        "--json",
+    ]);
+    assert_eq!(output.status.code(), Some(1));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(answer["error"].as_str().unwrap().contains("streams.a-b.size: 9 bytes"), "{answer}");
+    for wrong in [&["traffic", "run"][..], &["traffic", "run", "--port", "a=x:y"]] {
+        assert_eq!(stoa(wrong).status.code(), Some(2), "{wrong:?}");
+    }
+}

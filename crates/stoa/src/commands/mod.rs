@@ -14,6 +14,7 @@ mod show;
 mod status;
 mod top;
 mod trace;
+mod traffic;
 
 use crate::failure::Outcome;
 
@@ -40,7 +41,7 @@ impl Command {
     /// What its log begins with. Figures shall stand alone on the screen.
     pub fn log_level(&self) -> &'static str {
         match self {
-            Command::Bench(_) => "warn",
+            Command::Bench(_) | Command::Traffic(_) => "warn",
             _ => "info",
         }
     }
@@ -59,6 +60,7 @@ commands! {
     Doctor doctor,
     Demo demo,
     Bench bench,
+    Traffic traffic,
     Completions completions,
     #[command(hide = true)] Controller controller,
     #[command(hide = true)] Forwarder forwarder,

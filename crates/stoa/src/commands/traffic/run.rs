@@ -1,0 +1,160 @@
+//! `stoa traffic run`: send streams once and tell what became of them.
+
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use stoa_traffic::plan::quantity::{Rate, Seconds};
+use stoa_traffic::plan::short::{self, Short};
+use stoa_traffic::plan::{self, PlanError};
+use stoa_traffic::report;
+use stoa_traffic::{Load, Moment, Plan, Results, RunError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::table;
+use crate::failure::{Failure, Outcome};
+use crate::show;
+
+/// Send streams of packets and tell what became of them
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  stoa traffic run lab.yaml
+  stoa traffic run lab.yaml --rate 2mpps --seconds 30
+  stoa traffic run lab.yaml --json | jq '.streams[] | {name, loss, p99: .latency.p99}'
+  sudo stoa traffic run --port a=af-packet:eth1,address=198.18.0.2/24,gateway=198.18.0.1 \\
+      --port b=af-packet:eth2,address=198.19.0.2/24,gateway=198.19.0.1 --size imix1 --both
+  stoa traffic run --port a=memif:/run/a.sock,role=master --port b=memif:/run/b.sock --rate max
+
+A port is NAME=DRIVER:TARGET[,KEY=VALUE...]. Drivers: memif, af-packet, af-xdp, auto, tap, pcap, discard.
+Keys: address, gateway, mac, mtu, line-rate, and the driver's own (role, id, secret, netns, queues ...).
+Rates: 1mpps, 10kpps, 2.5gbps (on the wire, gaps included), 40% of the line rate, max.
+
+A run that was not as asked (stopped, too slow, a link that went down) is marked: nothing of it is
+the device's fault, and the exit code is 1. docs/guide/traffic.md explains run files and results.")]
+pub struct Arguments {
+    /// A run file, YAML or JSON
+    #[arg(value_name = "FILE", conflicts_with = "port", required_unless_present = "port")]
+    file: Option<PathBuf>,
+    /// In place of a file: a port; give it twice
+    #[arg(long, value_name = "NAME=DRIVER:TARGET")]
+    port: Vec<String>,
+    /// Packets go both ways
+    #[arg(long, requires = "port")]
+    both: bool,
+    /// Bytes of a frame with FCS, or imix1, imix2, imix3 [default: the shortest]
+    #[arg(long, requires = "port")]
+    size: Option<String>,
+    /// Source address [default: the first port's]
+    #[arg(long, requires = "port", value_name = "ADDRESS")]
+    source: Option<String>,
+    /// Destination address [default: the second port's]
+    #[arg(long, requires = "port", value_name = "ADDRESS")]
+    destination: Option<String>,
+    /// Flows: source ports and addresses in turn
+    #[arg(long, requires = "port", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    flows: Option<u32>,
+    /// 802.1Q tag of all frames
+    #[arg(long, requires = "port", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
+    /// The rate of each stream, in place of the file's
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// How long packets are sent, in place of the file's [default: 10]
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<Seconds>,
+    /// Write a report with plots, for a browser: one file that needs no network
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs and prints.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let plan = plan(&arguments)?;
+    let load = Load {
+        rate: arguments.rate,
+        seconds: arguments.seconds.map(|seconds| seconds.0),
+        ..Load::default()
+    };
+    if load.seconds.is_some_and(|seconds| seconds <= 0.0) {
+        return Err(Failure::Usage("--seconds: give more than 0".to_owned()));
+    }
+    let is_watched = !arguments.json && stderr().is_terminal();
+    let results =
+        watched(plan, &load, is_watched).map_err(|error| Failure::Words(error.to_string()))?;
+    if let Some(file) = &arguments.report {
+        std::fs::write(file, report::html(&results)).map_err(|error| {
+            Failure::because(format!("cannot write the report {}", file.display()), error)
+        })?;
+    }
+    let text = if arguments.json {
+        serde_json::to_string(&results).map_err(|error| Failure::because("no JSON", error))?
+    } else {
+        table::text(&results)
+    };
+    show::print(&text)?;
+    Ok(if results.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
+    let plan = match &arguments.file {
+        Some(file) => plan::read(file),
+        None => {
+            let short = Short {
+                ports: arguments.port.clone(),
+                size: arguments.size.clone(),
+                both: arguments.both,
+                addresses: (arguments.source.clone(), arguments.destination.clone()),
+                flows: arguments.flows,
+                vlan: arguments.vlan,
+            };
+            plan::parse(&short::run_file(&short).map_err(Failure::Usage)?)
+        }
+    };
+    plan.map_err(|error| match error {
+        PlanError::Faults(_) => Failure::Words(format!("nothing was run:\n{error}")),
+        PlanError::Read { .. } | PlanError::Syntax(_) => Failure::Words(error.to_string()),
+    })
+}
+
+/// Runs with a progress line, until the end or Ctrl-C.
+fn watched(plan: Plan, load: &Load, is_watched: bool) -> Result<Results, RunError> {
+    let stop = stop_by_signal();
+    let bar = if is_watched { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
+        bar.set_style(style);
+    }
+    let mut watch = |moment: &Moment| {
+        bar.set_position((moment.at / moment.of * 1000.0).min(1000.0) as u64);
+        bar.set_message(table::progress(moment));
+        !stop.load(Ordering::Relaxed)
+    };
+    let results = stoa_traffic::run(plan, load, &mut watch);
+    bar.finish_and_clear();
+    results
+}
+
+/// What Ctrl-C and a termination signal set; what has been measured until then is told.
+fn stop_by_signal() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = stop.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        let Ok(runtime) = runtime else { return };
+        runtime.block_on(async move {
+            let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            told.store(true, Ordering::Relaxed);
+        });
+    });
+    stop
+}

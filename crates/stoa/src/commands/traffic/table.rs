@@ -1,0 +1,182 @@
+//! What `stoa traffic` found, for eyes.
+
+use comfy_table::Cell;
+use stoa_traffic::Moment;
+use stoa_traffic::results::{Results, Stream};
+
+use crate::show::{number, table, write};
+
+/// One line while it runs.
+pub fn progress(moment: &Moment) -> String {
+    if moment.at <= 0.0 || moment.since <= 0.0 {
+        return "waiting for links and gateways".to_owned();
+    }
+    let rate = |packets: u64| scaled(packets as f64 / moment.since, "pps");
+    let missing = moment.total.missing() as f64 * 100.0 / moment.total.sent.max(1) as f64;
+    format!(
+        "{:.0} of {:.0} s  sent {}  received {}  missing {missing:.4} %",
+        moment.at.min(moment.of),
+        moment.of,
+        rate(moment.last.sent),
+        rate(moment.last.received),
+    )
+}
+
+/// All of it, at the end.
+pub fn text(results: &Results) -> String {
+    let mut out = Vec::new();
+    let mut counts = table(&[
+        "stream",
+        "way",
+        ">sent",
+        ">received",
+        ">lost",
+        ">loss",
+        ">again",
+        ">late order",
+        ">rate",
+        ">back",
+    ]);
+    let mut times =
+        table(&["stream", ">min", ">mean", ">p50", ">p90", ">p99", ">p99.9", ">max", ">jitter"]);
+    let total = (results.streams.len() > 1).then_some(&results.total);
+    for stream in results.streams.iter().chain(total) {
+        counts.add_row(count_row(stream));
+        if let Some(latency) = &stream.latency {
+            let cells = [
+                latency.min as f64,
+                latency.mean,
+                latency.p50 as f64,
+                latency.p90 as f64,
+                latency.p99 as f64,
+                latency.p999 as f64,
+                latency.max as f64,
+                latency.jitter as f64,
+            ];
+            let mut row = vec![Cell::new(&stream.name)];
+            row.extend(cells.map(|ns| Cell::new(time(ns))));
+            times.add_row(row);
+        }
+    }
+    // Writing into memory does not fail.
+    let _ = write(&counts, &mut out);
+    out.push(b'\n');
+    if times.row_iter().next().is_some() {
+        let _ = write(&times, &mut out);
+        out.push(b'\n');
+    }
+    let mut text = String::from_utf8_lossy(&out).into_owned();
+    text.push_str(&notes(results).join("\n"));
+    text
+}
+
+fn count_row(stream: &Stream) -> Vec<Cell> {
+    let way = match stream.from.is_empty() {
+        true => String::new(),
+        false => format!("{} > {}", stream.from, stream.to),
+    };
+    vec![
+        Cell::new(&stream.name),
+        Cell::new(way),
+        Cell::new(number(stream.sent)),
+        Cell::new(number(stream.received)),
+        Cell::new(number(stream.lost)),
+        Cell::new(format!("{:.4} %", stream.loss * 100.0)),
+        Cell::new(number(stream.duplicates)),
+        Cell::new(number(stream.reordered)),
+        Cell::new(scaled(stream.sent_pps, "pps")),
+        Cell::new(scaled(stream.received_pps, "pps")),
+    ]
+}
+
+/// What is to be said besides.
+fn notes(results: &Results) -> Vec<String> {
+    let total = &results.total;
+    let mut lines = vec![format!(
+        "{:.2} s; on the wire {:.3} Gbit/s sent, {:.3} received",
+        results.seconds, total.sent_gbps, total.received_gbps
+    )];
+    for port in &results.ports {
+        let others = port.foreign - port.neighbor;
+        if others > 0 {
+            lines.push(format!(
+                "port {}: {} frames that are not of this run came in",
+                port.name,
+                number(others)
+            ));
+        }
+    }
+    if total.stray > 0 {
+        lines
+            .push(format!("{} packets came by another port than they should", number(total.stray)));
+    }
+    match results.valid {
+        true => lines.push("The run was as asked.".to_owned()),
+        false => {
+            lines.push("NOT VALID: this says nothing of the device, for".to_owned());
+            lines.extend(results.faults.iter().map(|fault| format!("  {}", fault.why)));
+        }
+    }
+    lines
+}
+
+/// "1.234 Mpps".
+fn scaled(value: f64, unit: &str) -> String {
+    match value {
+        value if value >= 1e6 => format!("{:.3} M{unit}", value / 1e6),
+        value if value >= 1e3 => format!("{:.3} k{unit}", value / 1e3),
+        value => format!("{value:.1} {unit}"),
+    }
+}
+
+/// "1.2 µs".
+fn time(ns: f64) -> String {
+    match ns {
+        ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
+        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
+        ns if ns >= 1e3 => format!("{:.2} µs", ns / 1e3),
+        ns => format!("{ns:.0} ns"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_traffic::results::{Cause, Fault, Latency};
+
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(scaled(1_234_567.0, "pps"), "1.235 Mpps");
+        assert_eq!(scaled(12.0, "pps"), "12.0 pps");
+        assert_eq!(time(1250.0), "1.25 µs");
+        assert_eq!(time(2.5e9), "2.50 s");
+    }
+
+    #[test]
+    fn a_run_that_does_not_count_says_so_last() {
+        let latency = Some(Latency { p50: 1500, ..Latency::default() });
+        let stream =
+            Stream { name: "up".into(), from: "a".into(), sent: 5, latency, ..Stream::default() };
+        let results = Results {
+            tool: String::new(),
+            version: String::new(),
+            started: 0,
+            asked_seconds: 1.0,
+            seconds: 1.0,
+            valid: false,
+            faults: vec![Fault { cause: Cause::Late, why: "no processor".into() }],
+            total: Stream::default(),
+            streams: vec![stream],
+            ports: Vec::new(),
+            samples: Vec::new(),
+        };
+        let text = text(&results);
+        assert!(
+            text.contains("1.50 µs")
+                && text
+                    .ends_with("NOT VALID: this says nothing of the device, for\n  no processor"),
+            "{text}"
+        );
+    }
+}
