@@ -121,20 +121,27 @@ fn routes_come_and_go<K: Key + 'static>(
         let (mut is_in, mut done) = (vec![false; routes.len()], 0);
         while done < CHANGES || !epochs.have_news() {
             let at = 1 + random(&mut state) as usize % (routes.len() - 1);
-            let (prefix, len) = routes[at];
-            let result = if is_in[at] {
-                lpm.remove(prefix, len).map(drop)
+            // One goes, or some come together.
+            let many = 1 + random(&mut state) as usize % 4;
+            let mut come: Vec<usize> =
+                (at..routes.len()).take(many).filter(|at| !is_in[*at]).collect();
+            come.sort_by_key(|at| routes[*at]);
+            let (changed, error) = if is_in[at] {
+                let done = lpm.remove(routes[at].0, routes[at].1);
+                (if done.is_ok() { vec![at] } else { Vec::new() }, done.err())
             } else {
-                lpm.insert(prefix, len, at as u32 + 1).map(drop)
+                let all = come.iter().map(|at| (routes[*at].0, routes[*at].1, *at as u32 + 1));
+                let refused = lpm.insert_all(all).err();
+                come.truncate(refused.map_or(come.len(), |refused| refused.inserted));
+                (come, refused.map(|refused| refused.error))
             };
-            match result {
-                Ok(()) => {
-                    is_in[at] = !is_in[at];
-                    done += 1;
-                }
+            done += changed.len() as u64;
+            changed.into_iter().for_each(|at| is_in[at] = !is_in[at]);
+            match error {
+                None => {}
                 // The readers are slower than the changes: go on when they have moved.
-                Err(LpmError::Full(_)) => thread::yield_now(),
-                Err(other) => panic!("{other}"),
+                Some(LpmError::Full(_)) => thread::yield_now(),
+                Some(other) => panic!("{other}"),
             }
             epochs.turn(&mut [&mut lpm]);
         }
