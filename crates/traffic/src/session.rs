@@ -166,10 +166,10 @@ impl Session {
     /// Whether all frames fit the ports.
     fn fit(&self) -> Result<(), RunError> {
         for stream in &self.plan.streams {
-            let longest = stream.shapes.iter().map(|shape| usize::from(shape.size)).max();
+            let longest = stream.longest();
             for place in [stream.from, stream.to] {
                 let mtu = self.desks[place].mtu() as usize;
-                let (longest, most) = (longest.unwrap_or(0), mtu + LINK_HEADER + FCS);
+                let most = mtu + LINK_HEADER + FCS;
                 if longest > most {
                     let why = format!(
                         "frames of {longest} bytes do not fit port {} with an MTU of {mtu}: make \

@@ -65,6 +65,25 @@ impl Key {
         bytes
     }
 
+    /// The signatures of packets that follow each other and share their time.
+    #[inline(always)]
+    pub fn seal_run<const N: usize>(&self, first: Signature) -> [[u8; LENGTH]; N] {
+        let Signature { stream, sequence, time } = first;
+        let masked = stream ^ self.mask;
+        // All but the sequence is the same: one sum for all, and what is missing to it.
+        let others = u32::from(masked) + halves(time);
+        let sum = u32::from(self.sum) + u32::from(!fold(others));
+        std::array::from_fn(|at| {
+            let sequence = sequence.wrapping_add(at as u32);
+            let check = fold(sum + u32::from(!fold(halves(sequence))));
+            let low = u64::from(masked) << 48 | u64::from(check) << 32 | u64::from(sequence);
+            let mut bytes = [0; LENGTH];
+            bytes[..8].copy_from_slice(&low.to_be_bytes());
+            bytes[8..].copy_from_slice(&time.to_be_bytes());
+            bytes
+        })
+    }
+
     /// What the bytes say; `None`: they are nobody's, or another run's.
     #[inline(always)]
     pub fn open(&self, bytes: &[u8; LENGTH]) -> Option<Signature> {
@@ -146,6 +165,10 @@ mod tests {
             let bytes = key.seal(signature);
             prop_assert_eq!(key.open(&bytes), Some(signature));
             prop_assert_eq!(sum(&bytes), key.sum());
+            for (bytes, more) in key.seal_run::<3>(signature).iter().zip(0..) {
+                let sequence = sequence.wrapping_add(more);
+                prop_assert_eq!(key.open(bytes), Some(Signature { sequence, ..signature }));
+            }
         }
 
         #[test]

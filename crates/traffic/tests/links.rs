@@ -150,3 +150,42 @@ threads: one",
     // The lessons are in it as well.
     assert!(bytes >= 24 + 100 * (16 + 124), "{bytes}");
 }
+
+#[test]
+fn a_capture_is_sent_again_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("sent.pcap");
+    let made = plan(&format!(
+        "ports: {{ a: {{ pcap: {{ output: '{}' }} }}, b: {{ discard: {{}} }} }}
+streams: [ {{ name: s, from: a, to: b, count: 50, rate: 100kpps, size: [64, 1000] }} ]
+duration: 200ms
+settle: 10ms
+threads: one",
+        file.display()
+    ));
+    run(made);
+    let replay = format!(
+        "  - {{ name: file, from: a, to: b, rate: 20kpps, count: 500, replay: '{}' }}
+  - {{ name: made, from: a, to: b, rate: 20kpps, count: 400 }}
+  - {{ name: back, from: b, to: a, rate: 1kpps, count: 10, replay: '{}' }}\n",
+        file.display(),
+        file.display()
+    );
+    let results = run(pair("replay", &replay));
+    let [first, second, third] = &results.streams[..] else { panic!("three streams") };
+    assert_eq!((first.sent, first.received, first.lost), (500, 500, 0));
+    assert!(first.latency.is_none(), "nobody knows when they were sent");
+    assert_eq!((second.received, third.received), (400, 10));
+    assert!(results.ports.iter().all(|port| port.foreign == port.neighbor));
+    let twice = format!(
+        "  - {{ name: one, from: a, to: b, replay: '{}' }}\n  - {{ name: two, from: a, to: b, replay: '{}' }}\n",
+        file.display(),
+        file.display()
+    );
+    let text =
+        format!("ports: {{ a: {{ discard: {{}} }}, b: {{ discard: {{}} }} }}\nstreams:\n{twice}");
+    let error = plan::parse(&text).unwrap_err().to_string();
+    assert!(error.contains("streams.two.replay"), "{error}");
+    let text = text.replace(file.to_str().unwrap(), "/no/such/file");
+    assert!(plan::parse(&text).unwrap_err().to_string().contains("/no/such/file cannot be read"));
+}

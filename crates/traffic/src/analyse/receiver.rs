@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::generate::template::FCS;
 use crate::neighbor::Responder;
 use crate::progress::Progress;
-use crate::signature::{Key, LEARNING};
+use crate::signature::{Key, LEARNING, Signature};
 
 /// Packets beyond those that a stream's rate allows: bursts, and what is made up for.
 const SLACK: f64 = 65_536.0;
@@ -19,6 +19,8 @@ const UNLIMITED: f64 = 1e9;
 pub(crate) struct Expected {
     /// Whether it is to come by this port.
     pub(crate) is_ours: bool,
+    /// Whether its packets have no signature: what is nobody else's is taken for them.
+    pub(crate) is_replay: bool,
     /// Packets per second.
     pub(crate) rate: Option<f64>,
 }
@@ -34,6 +36,25 @@ pub struct Foreign {
     pub neighbor: u64,
 }
 
+/// Packets of a vector that follow each other in their stream, sent at one time.
+#[derive(Default)]
+struct Run {
+    /// The first one's.
+    lane: usize,
+    count: u64,
+    bytes: u64,
+    /// What the last one says.
+    last: Signature,
+}
+
+impl Run {
+    #[inline(always)]
+    fn goes_on(&self, next: &Signature) -> bool {
+        let is_next = next.sequence == self.last.sequence.wrapping_add(1);
+        self.count > 0 && is_next && (next.stream, next.time) == (self.last.stream, self.last.time)
+    }
+}
+
 /// The receiving half of a port.
 pub(crate) struct Receiver {
     /// The port's place in the plan.
@@ -46,6 +67,8 @@ pub(crate) struct Receiver {
     pub(crate) stray: Vec<u64>,
     pub(crate) foreign: Foreign,
     expected: Vec<Expected>,
+    /// The stream whose packets have no signature.
+    replay: Option<usize>,
     key: Key,
     clock: Clock,
     start: u64,
@@ -63,6 +86,7 @@ impl Receiver {
         pool: &'static Pool,
     ) -> Self {
         let count = expected.iter().filter(|stream| stream.is_ours).count();
+        let replay = expected.iter().position(|stream| stream.is_ours && stream.is_replay);
         let seen = expected.iter();
         let seen = seen.map(|stream| stream.is_ours.then(|| Box::new(Seen::new(count)))).collect();
         Self {
@@ -73,6 +97,7 @@ impl Receiver {
             stray: vec![0; expected.len()],
             foreign: Foreign::default(),
             expected,
+            replay,
             key,
             clock,
             start,
@@ -96,35 +121,54 @@ impl Receiver {
         is_busy
     }
 
+    /// Looks at a vector: packets that follow each other in their stream and were sent at one time
+    /// are counted together.
     #[inline(always)]
     fn look(&mut self, tsc: u64) {
         let now = self.clock.units(tsc);
-        let Self { vector, key, seen, expected, .. } = self;
-        let seconds = self.clock.seconds(tsc.saturating_sub(self.start));
-        let mut others = [0_u8; stoa_engine::VECTOR];
-        let mut count = 0;
-        for lane in 0..vector.len() {
-            vector.prefetch(lane + 4);
-            let frame = vector.bytes(lane);
-            let ours = key.find(frame).and_then(|signature| {
-                let id = usize::from(signature.stream);
-                let seen = seen.get_mut(id)?.as_mut()?;
-                let most = || {
-                    let rate = expected[id].rate.unwrap_or(UNLIMITED);
-                    (seconds * rate + SLACK) as u64
-                };
-                let number = seen.number(signature.sequence, most)?;
-                seen.came(number, (frame.len() + FCS) as u64, signature.time, now);
-                Some(())
-            });
-            if ours.is_none() {
-                others[count] = lane as u8;
-                count += 1;
+        let mut run = Run::default();
+        for lane in 0..self.vector.len() {
+            self.vector.prefetch(lane + 4);
+            let frame = self.vector.bytes(lane);
+            let bytes = (frame.len() + FCS) as u64;
+            let found = self.key.find(frame);
+            if let Some(signature) = found.filter(|signature| run.goes_on(signature)) {
+                run.count += 1;
+                run.bytes += bytes;
+                run.last = signature;
+                continue;
             }
+            self.count(&run, (tsc, now));
+            run = match found {
+                Some(last) => Run { lane, count: 1, bytes, last },
+                None => {
+                    self.odd(lane);
+                    Run::default()
+                }
+            };
         }
-        for lane in &others[..count] {
-            self.odd(usize::from(*lane));
+        self.count(&run, (tsc, now));
+    }
+
+    /// Counts packets that came together.
+    #[inline(always)]
+    fn count(&mut self, run: &Run, (tsc, now): (u64, u64)) {
+        if run.count == 0 {
+            return;
         }
+        let id = usize::from(run.last.stream);
+        let first = run.last.sequence.wrapping_sub(run.count as u32 - 1);
+        let (expected, clock, start) = (&self.expected, &self.clock, self.start);
+        let most = || {
+            let seconds = clock.seconds(tsc.saturating_sub(start));
+            (seconds * expected[id].rate.unwrap_or(UNLIMITED) + SLACK) as u64
+        };
+        if let Some(seen) = self.seen.get_mut(id).and_then(Option::as_mut)
+            && let Some(number) = seen.number(first, most)
+        {
+            return seen.came_together((number, run.count), run.bytes, run.last.time, now);
+        }
+        (run.lane..run.lane + run.count as usize).for_each(|lane| self.odd(lane));
     }
 
     /// A frame that is not of a stream of ours.
@@ -142,9 +186,16 @@ impl Receiver {
                 return;
             }
         }
+        let bytes = (frame.len() + FCS) as u64;
+        let is_neighbor = self.responder.hear(frame);
+        let replayed = self.replay.filter(|_| !is_neighbor);
+        if let Some(seen) = replayed.and_then(|id| self.seen[id].as_mut()) {
+            seen.came_unsigned(bytes);
+            return;
+        }
         self.foreign.packets += 1;
-        self.foreign.bytes += (frame.len() + FCS) as u64;
-        self.foreign.neighbor += u64::from(self.responder.hear(frame));
+        self.foreign.bytes += bytes;
+        self.foreign.neighbor += u64::from(is_neighbor);
     }
 
     /// Tells how far it is.

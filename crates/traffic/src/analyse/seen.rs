@@ -81,13 +81,42 @@ impl Seen {
                 return;
             }
         }
+        self.took(time, now, 1);
+    }
+
+    /// So many packets from this number on came, of so many bytes in all and sent at one time.
+    #[inline(always)]
+    pub(crate) fn came_together(
+        &mut self,
+        (number, count): (u64, u64),
+        bytes: u64,
+        time: u32,
+        now: u64,
+    ) {
+        if self.sequence.came_in_step(number, count) {
+            self.packets += count;
+            self.bytes += bytes;
+            return self.took(time, now, count);
+        }
+        (0..count).for_each(|more| self.came(number + more, 0, time, now));
+        self.bytes += bytes;
+    }
+
+    #[inline(always)]
+    fn took(&mut self, time: u32, now: u64, packets: u64) {
         // Counters of two processors may differ by a little: below zero is zero.
         let latency = ((now as u32).wrapping_sub(time) as i32).max(0) as u64;
         if latency != self.pending.0 {
             self.settle();
             self.pending.0 = latency;
         }
-        self.pending.1 += 1;
+        self.pending.1 += packets;
+    }
+
+    /// A packet without a signature came: neither its place nor its time is known.
+    pub(crate) fn came_unsigned(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
     }
 
     /// Brings what is pending into the histogram.

@@ -68,6 +68,7 @@ pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
     let ports: Vec<PortPlan> = ports.into_iter().flatten().collect();
     if ports.len() == names.len() {
         lines(&ports, &streams, &mut faults);
+        replays(&streams, &mut faults);
     }
     if !faults.0.is_empty() {
         return Err(faults.0);
@@ -93,6 +94,17 @@ fn exclusions(ports: &[Option<PortPlan>], faults: &mut Faults) {
                 let why = format!("is the same as port {}: give another one", other.name);
                 faults.add::<()>(&format!("ports.{}", one.name), why);
             }
+        }
+    }
+}
+
+/// Frames of files have no signature: two such streams could not be told apart where they come out.
+fn replays(streams: &[StreamPlan], faults: &mut Faults) {
+    let mut taken = HashSet::new();
+    for stream in streams.iter().filter(|stream| stream.replay.is_some()) {
+        if !taken.insert(stream.to) {
+            let why = "another stream of a file comes out of the same port: give it another run";
+            faults.add::<()>(&format!("streams.{}.replay", stream.name), why);
         }
     }
 }

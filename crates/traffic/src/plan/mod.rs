@@ -5,6 +5,7 @@ pub mod field;
 pub mod file;
 mod ports;
 pub mod quantity;
+mod replay;
 pub mod short;
 mod streams;
 #[cfg(test)]
@@ -12,12 +13,14 @@ mod tests;
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use stoa_ports::PortConfig;
+use stoa_ports::pcap::Capture;
 
 use crate::generate::Shape;
-use crate::generate::template::Field;
+use crate::generate::template::{FCS, Field};
 use crate::generate::values::Walk;
 pub use check::check;
 pub use file::{RunFile, ThreadsText as Threads};
@@ -87,6 +90,17 @@ pub struct StreamPlan {
     pub fields: Vec<Vec<(Field, Walk)>>,
     /// Where the packets' MAC addresses come from.
     pub link: Link,
+    /// Frames that are sent as they are, again and again, in place of made ones.
+    pub replay: Option<Replay>,
+}
+
+/// The frames of a capture file.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The frames.
+    pub frames: Arc<Capture>,
+    /// Bytes of a frame in the mean, FCS included.
+    pub mean: f64,
 }
 
 /// Where MAC addresses come from that are not told.
@@ -159,8 +173,20 @@ pub fn parse(text: &str) -> Result<Plan, PlanError> {
 impl StreamPlan {
     /// Bytes of a frame in the mean, FCS included.
     pub fn mean_frame(&self) -> f64 {
+        if let Some(replay) = &self.replay {
+            return replay.mean;
+        }
         let size = |shape: &u8| f64::from(self.shapes[usize::from(*shape)].size);
         self.order.iter().map(size).sum::<f64>() / self.order.len() as f64
+    }
+
+    /// Bytes of the longest frame, FCS included.
+    pub fn longest(&self) -> usize {
+        if let Some(replay) = &self.replay {
+            let frames = (0..replay.frames.len()).filter_map(|at| replay.frames.frame(at));
+            return frames.map(|frame| frame.len() + FCS).max().unwrap_or(0);
+        }
+        self.shapes.iter().map(|shape| usize::from(shape.size)).max().unwrap_or(0)
     }
 
     /// Packets per second at a rate on the port that sends; `Ok(None)`: as many as it takes.

@@ -53,6 +53,9 @@ pub(super) fn stream(
     if text.count == Some(0) {
         return faults.add(&format!("{place}.count"), "give at least one packet, or none at all");
     }
+    if let Some(path) = &text.replay {
+        return super::replay::stream(place, text, (from, to), path, faults);
+    }
     let mut builder =
         Builder { place, text, faults, fields: [Vec::new(), Vec::new()], link: Link::default() };
     let headers = builder.headers(one, other)?;
@@ -69,6 +72,7 @@ pub(super) fn stream(
         order,
         fields: fields.into(),
         link,
+        replay: None,
     })
 }
 

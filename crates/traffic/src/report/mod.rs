@@ -78,14 +78,19 @@ fn plots(page: &mut String, results: &Results) {
     let all = [&results.total].into_iter();
     let streams = results.streams.iter().filter(|_| results.streams.len() > 1);
     let curves: Vec<Line> = all.chain(streams).filter_map(curve).take(LINES).collect();
+    let fastest = results.samples.iter().fold(0.0, |most: f64, one| most.max(one.sent_pps));
+    let (unit, per) = match fastest >= 1e6 {
+        true => ("million packets per second", 1e6),
+        false => ("thousand packets per second", 1e3),
+    };
     let plots = [
         Plot {
             title: "Rate",
-            unit: "million packets per second",
+            unit,
             x: "seconds",
             lines: vec![
-                Line { name: "sent".into(), points: over_time(&|one| one.sent_pps / 1e6) },
-                Line { name: "received".into(), points: over_time(&|one| one.received_pps / 1e6) },
+                Line { name: "sent".into(), points: over_time(&|one| one.sent_pps / per) },
+                Line { name: "received".into(), points: over_time(&|one| one.received_pps / per) },
             ],
             is_curve: false,
         },
@@ -189,7 +194,7 @@ fn tables(page: &mut String, results: &Results) {
     }
     page.push_str(
         "</table></div>\n<h2>Ports</h2><div class=wide><table><tr><th>port<th>driver<th>foreign frames\
-         <th>of neighbours<th>refused<th>missed<th>detail\n",
+         <th>of neighbours<th>refused<th>missed<th class=text>detail\n",
     );
     for one in &results.ports {
         let _ = writeln!(

@@ -100,8 +100,11 @@ impl Session {
             let ours = (terms.key, terms.clock, (terms.start, terms.end));
             senders.push(Sender::new((at, queue), streams, answers, ours, self.pool));
             let plan = self.plan.streams.iter().zip(&terms.rates);
-            let expected =
-                plan.map(|(stream, rate)| Expected { is_ours: stream.to == at, rate: *rate });
+            let expected = plan.map(|(stream, rate)| Expected {
+                is_ours: stream.to == at,
+                is_replay: stream.replay.is_some(),
+                rate: *rate,
+            });
             let ours = (terms.key, terms.clock, terms.start);
             receivers.push(Receiver::new(
                 (at, queues.rx),
@@ -129,6 +132,7 @@ impl Session {
                 rate,
                 pace: Pace::new(rate, terms.clock.hz(), terms.start, plan.burst.into(), count),
                 first_mark,
+                replay: plan.replay.as_ref().map(|replay| replay.frames.clone()),
             };
             first_mark += plan.shapes.len() as u32;
             let stream = TxStream::new(recipe, &terms.key).map_err(|error| RunError::Stream {

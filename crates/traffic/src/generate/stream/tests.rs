@@ -37,7 +37,8 @@ const SIX: Network = Network::Ip6 {
 
 fn stream(shapes: &[Shape], order: &[u8], fields: &[Vec<(Field, Walk)>], key: &Key) -> TxStream {
     let pace = Pace::new(None, 1_000_000_000, 0, 1, u64::MAX);
-    let recipe = Recipe { id: 5, shapes, order, fields, rate: None, pace, first_mark: 1 };
+    let recipe =
+        Recipe { id: 5, shapes, order, fields, rate: None, pace, first_mark: 1, replay: None };
     TxStream::new(recipe, key).unwrap()
 }
 
@@ -215,6 +216,7 @@ fn what_is_too_far_behind_is_given_up() {
         rate: Some(1e6),
         pace,
         first_mark: 1,
+        replay: None,
     };
     let mut stream = TxStream::new(recipe, &Key::of_run(1)).unwrap();
     assert_eq!(stream.waiting(999_999, false), 1000);
