@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -48,15 +48,15 @@ impl Failure {
             let _ = show::print(&json.to_string());
         }
         match self {
-            Failure::Words(words) => eprintln!("stoa: {words}"),
+            Failure::Words(words) => say(format_args!("stoa: {words}")),
             Failure::Findings(headline, findings) => {
-                eprintln!("stoa: {headline}\n");
+                say(format_args!("stoa: {headline}\n"));
                 for finding in findings {
-                    eprintln!("{finding}\n");
+                    say(format_args!("{finding}\n"));
                 }
             }
             Failure::Usage(words) => {
-                eprintln!("stoa: {words}");
+                say(format_args!("stoa: {words}"));
                 return ExitCode::from(2);
             }
             Failure::Said(code) => return code,
@@ -91,6 +91,12 @@ impl From<tonic::Status> for Failure {
         }
         Failure::Words(status.message().to_owned())
     }
+}
+
+/// A line for people, on standard error. Who does not read it any more, as with `2>&1 | head`, is
+/// no reason to end in any other way: `eprintln!` would panic.
+pub fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// "1 finding", "2 findings".

@@ -23,6 +23,8 @@ pub fn start(usual: &str) -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
+        // Told by `eprintln!`, which panics: a router must outlive who read its log.
+        .log_internal_errors(false)
         .init();
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! The binary: wiring and command line, no logic.
 #![forbid(unsafe_code)]
+// They panic when nobody reads any more: `show::print` and `failure::say` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod capture;
 mod commands;

@@ -23,13 +23,12 @@ pub(crate) fn show(report: &Report, topology: &Topology, router: &Router) {
         let now = Instant::now();
         match table(router, before.as_ref()) {
             Ok((text, list)) => {
-                if terminal && drawn > 0 {
-                    // Back up over the last table and write over it.
-                    print!("\x1b[{drawn}A\x1b[J");
-                }
-                print!("{text}");
+                // Back up over the last table and write over it.
+                let back = format!("\x1b[{drawn}A\x1b[J");
+                let back = if terminal && drawn > 0 { back.as_str() } else { "" };
+                let mut out = std::io::stdout();
                 // A reader that went away is not a reason to end before the clean-up.
-                let _ = std::io::stdout().flush();
+                let _ = write!(out, "{back}{text}").and_then(|()| out.flush());
                 drawn = text.lines().count();
                 before = Some((now, list));
             }

@@ -12,7 +12,7 @@ use crate::capture::Sink;
 use crate::capture::files::Files;
 use crate::capture::lines::Lines;
 use crate::capture::pcapng::PcapNg;
-use crate::failure::{Failure, Outcome, counted};
+use crate::failure::{Failure, Outcome, counted, say};
 use crate::operator::{SocketArgument, block_on};
 
 /// Capture frames of an interface: on the screen, into files, or to Wireshark
@@ -91,7 +91,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         // The other end of a pipe that went away has all that it wanted.
         let written = listened.and_then(|()| sink.flush().map_err(Failure::from));
         let more = if missed > 0 { ": they came faster than they could be written" } else { "" };
-        eprintln!("{} captured, {missed} missed{more}", counted(captured, "frame"));
+        say(format_args!("{} captured, {missed} missed{more}", counted(captured, "frame")));
         written.map(|()| ExitCode::SUCCESS)
     })
 }
@@ -146,7 +146,7 @@ async fn listen(
 ) -> Result<(), Failure> {
     while let Some(reply) = stream.message().await? {
         if !reply.interfaces.is_empty() {
-            eprintln!("Capturing: Ctrl-C ends it.");
+            say("Capturing: Ctrl-C ends it.");
         }
         sink.interfaces(&reply.interfaces)?;
         for frame in &reply.frames {
