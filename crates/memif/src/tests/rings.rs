@@ -61,6 +61,26 @@ fn chains_are_joined_when_they_fit() {
 }
 
 #[test]
+fn frames_that_nobody_looks_at_are_counted_once() {
+    let (mut hero, villain) = pair();
+    // Two frames, the second of three pieces whose last has not come yet.
+    villain.good(0, 60);
+    for (slot, flags) in [(1, NEXT), (2, NEXT), (3, 0)] {
+        villain.describe(S2M, slot, flags, 0, 100, (BUFFERS + slot * 2048) as u32);
+    }
+    villain.good(4, 61);
+    let receiver = |hero: &mut Hero| hero.rings.as_mut().unwrap().receivers[0].discard();
+    villain.head(S2M).store(3, Ordering::Release);
+    assert_eq!(receiver(&mut hero), (2, 260));
+    assert_eq!(villain.tail(S2M).load(Ordering::Acquire), 3);
+    villain.head(S2M).store(4, Ordering::Release);
+    assert_eq!(receiver(&mut hero), (0, 100), "the rest of a frame is none");
+    villain.head(S2M).store(5, Ordering::Release);
+    assert_eq!(hero.receive().iter().map(Vec::len).collect::<Vec<_>>(), [61]);
+    assert_eq!(receiver(&mut hero), (0, 0));
+}
+
+#[test]
 fn a_chain_without_end_holds_nobody_up() {
     let (mut hero, villain) = pair();
     let mut head = 0_u16;

@@ -1,0 +1,208 @@
+//! A load for a device under test: one thread fills a memif with IPv4 frames as fast as the device takes
+//! them, and counts what comes back by another. `scripts/bench-compare` sets all devices the same task by it.
+//!
+//! `load SEND RECEIVE ROLE SIZE [DESTINATIONS [SECONDS]]`: two sockets, our role on both (`slave` or `master`),
+//! bytes of a frame with FCS, addresses from 198.18.1.1 on, and how long. One JSON object at the end.
+//!
+//! `load SEND RECEIVE ROLE SIZE 0`: the other end that does least, for the ceiling of the load itself: what comes
+//! is not looked at, and as many frames of its own go back. It runs until it is ended.
+use std::time::{Duration, Instant};
+
+use stoa_memif::{BATCH, Config, Event, Memif, Receiver, Role, Sender};
+
+/// Where frames go and come from, unless a device tells: Stoa's port is given this address.
+const DEVICE: [u8; 6] = [2, 0xfe, 0, 0, 0, 1];
+const OURS: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The device may take so long to begin, and so long to become warm.
+const PATIENCE: Duration = Duration::from_secs(30);
+const WARM: Duration = Duration::from_millis(400);
+/// A run is cut into windows; the least disturbed one counts.
+const WINDOW: Duration = Duration::from_millis(100);
+/// One batch in so many is looked at: whether what comes is what was sent.
+const LOOK: u64 = 1024;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// An interface that is up.
+struct Link {
+    memif: Memif,
+    receiver: Receiver,
+    sender: Sender,
+}
+
+/// Opens both interfaces, and waits for the peer.
+fn up(sockets: [&str; 2], role: Role) -> Result<[Link; 2], Failure> {
+    let open = |socket: &str| {
+        let config =
+            Config { socket: socket.into(), role, trust_memory: true, ..Config::default() };
+        Memif::open(&config)
+    };
+    let mut waiting = [(open(sockets[0])?, None), (open(sockets[1])?, None)];
+    let begun = Instant::now();
+    while waiting.iter().any(|(_, rings)| rings.is_none()) {
+        for (memif, rings) in &mut waiting {
+            match memif.service() {
+                Some(Event::Up(fresh)) => *rings = Some(fresh),
+                Some(Event::Down(_)) => *rings = None,
+                None => {}
+            }
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(
+                format!("no link: {}; {}", waiting[0].0.detail(), waiting[1].0.detail()).into()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut links = Vec::new();
+    for (memif, rings) in waiting {
+        let rings = rings.ok_or("no rings")?;
+        let receiver = rings.receivers.into_iter().next().ok_or("no queue towards us")?;
+        let sender = rings.senders.into_iter().next().ok_or("no queue towards the peer")?;
+        links.push(Link { memif, receiver, sender });
+    }
+    links.try_into().map_err(|_| "two links".into())
+}
+
+/// A UDP packet to the destination of that number.
+fn frame(size: usize, destination: u16) -> Vec<u8> {
+    let mut frame = [&DEVICE[..], &OURS, &[8, 0, 0x45, 0]].concat();
+    let length = size - 4 - 14;
+    frame.extend((length as u16).to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 198, 18, 0, 2, 198, 18]);
+    frame.extend((256 + 1 + destination % 254).to_be_bytes());
+    let sum: u32 =
+        frame[14..34].chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    let udp = (length - 20) as u16;
+    frame.extend([(1024 + destination).to_be_bytes(), [0, 9], udp.to_be_bytes(), [0, 0]].concat());
+    frame.resize(size - 4, 0x5a);
+    frame
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    sent: u64,
+    received: u64,
+    bytes: u64,
+    /// Time of turns that moved frames.
+    busy: Duration,
+    looked_at: u64,
+    foreign: u64,
+}
+
+/// Sends and receives until `until`.
+fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut Count) {
+    let [out, back] = links;
+    let (mut next, mut turn, mut now) = (0, 0_u64, Instant::now());
+    while now < until {
+        let (mut sent, before) = (0, count.received);
+        let mut batch = out.sender.batch();
+        while sent < BATCH as u64 && batch.put(&frames[next]).is_ok() {
+            next = if next + 1 == frames.len() { 0 } else { next + 1 };
+            sent += 1;
+        }
+        drop(batch);
+        if turn.is_multiple_of(LOOK) {
+            count.received += back.receiver.receive(|frame| {
+                let is_one =
+                    frame.len() == frames[0].len() && frame.get(26..32) == frames[0].get(26..32);
+                count.looked_at += 1;
+                count.foreign += u64::from(!is_one);
+                count.bytes += frame.len() as u64;
+            }) as u64;
+        } else {
+            let (frames, bytes) = back.receiver.discard();
+            count.received += frames as u64;
+            count.bytes += bytes;
+        }
+        // What a device sends back by the way it came in is not counted.
+        out.receiver.discard();
+        count.sent += sent;
+        turn += 1;
+        let after = Instant::now();
+        if sent > 0 || count.received > before {
+            count.busy += after - now;
+        }
+        now = after;
+    }
+}
+
+/// Measures, and prints the window in which most came back.
+fn load(
+    mut links: [Link; 2],
+    size: usize,
+    destinations: u16,
+    time: Duration,
+) -> Result<(), Failure> {
+    let frames: Vec<_> = (0..destinations).map(|number| frame(size, number)).collect();
+    drive(&mut links, &frames, Instant::now() + WARM, &mut Count::default());
+    let (begun, mut all, mut best, mut best_time) =
+        (Instant::now(), Count::default(), Count::default(), WINDOW);
+    while begun.elapsed() < time {
+        let (start, mut count) = (Instant::now(), Count::default());
+        drive(&mut links, &frames, start + WINDOW, &mut count);
+        let lasted = start.elapsed();
+        if count.received > best.received {
+            (best, best_time) = (count, lasted);
+        }
+        all.sent += count.sent;
+        all.received += count.received;
+        all.looked_at += count.looked_at;
+        all.foreign += count.foreign;
+        for Link { memif, .. } in &mut links {
+            if let Some(Event::Down(why)) = memif.service() {
+                return Err(format!("the link went down: {why}").into());
+            }
+        }
+    }
+    let mega = |number: u64| number as f64 / best_time.as_secs_f64() / 1e6;
+    println!(
+        "{{\"frame\": {size}, \"destinations\": {destinations}, \"sent_mpps\": {:.3}, \"mpps\": {:.3}, \
+         \"bytes\": {:.1}, \"busy\": {:.4}, \"mean_mpps\": {:.3}, \"sent\": {}, \"received\": {}, \
+         \"looked_at\": {}, \"foreign\": {}}}",
+        mega(best.sent),
+        mega(best.received),
+        best.bytes as f64 / best.received.max(1) as f64,
+        best.busy.as_secs_f64() / best_time.as_secs_f64(),
+        all.received as f64 / begun.elapsed().as_secs_f64() / 1e6,
+        all.sent,
+        all.received,
+        all.looked_at,
+        all.foreign,
+    );
+    Ok(())
+}
+
+/// The other end that does least.
+fn do_least([mut come, mut go]: [Link; 2], size: usize) -> Result<(), Failure> {
+    let frame = frame(size, 0);
+    loop {
+        for _ in 0..1 << 16 {
+            let (count, _) = come.receiver.discard();
+            let mut batch = go.sender.batch();
+            (0..count).for_each(|_| _ = batch.put(&frame));
+        }
+        if let Some(Event::Down(_)) = come.memif.service() {
+            return Ok(());
+        }
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let [send, receive, role, size, more @ ..] = given.as_slice() else {
+        return Err("usage: load SEND RECEIVE slave|master SIZE [DESTINATIONS [SECONDS]]".into());
+    };
+    let role = if role == "master" { Role::Master } else { Role::Slave };
+    let size = size.parse::<usize>()?.clamp(64, 2048);
+    let destinations = more.first().map_or(Ok(1), |text| text.parse::<u16>())?;
+    let seconds = more.get(1).map_or(Ok(2.0), |text| text.parse::<f64>())?;
+    let links = up([send, receive], role)?;
+    match destinations {
+        0 => do_least(links, size),
+        _ => load(links, size, destinations.min(254), Duration::try_from_secs_f64(seconds)?),
+    }
+}
