@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench fuzz clean
+.PHONY: help build run test check bench bench-compare fuzz clean
 
 # Arguments of `make run` and `make bench`, e.g. `make run ARGS="--once --json"`.
 ARGS ?=
@@ -13,7 +13,7 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 STOA := target/release/stoa
 
 help: ## What there is to do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 build: ## The router, as target/release/stoa
 	@scripts/setup build >&2
@@ -32,6 +32,12 @@ check: build ## The quick part of test, without scenarios
 
 bench: build ## The catalogue of speed figures on this machine, beside their bars
 	@scripts/bench $(STOA) $(ARGS)
+
+bench-compare: build ## Side by side with DPDK over shared memory, one processor each; needs two processors and root
+	@scripts/setup compare >&2
+	@scripts/build-l3fwd
+	@$(CARGO) build --release --locked --package stoa-memif --example load >&2
+	@$(SUDO) scripts/bench-compare $(STOA) $(ARGS)
 
 fuzz: ## Every fuzz target for FUZZ_SECONDS (60) each; needs the nightly toolchain
 	@scripts/setup build >&2
