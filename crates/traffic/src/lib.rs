@@ -2,13 +2,15 @@
 //! that serves real ports.
 //!
 //! A [`plan`] says what is sent where; a [`session`] opens its ports and runs it; [`results`] are
-//! what it found. `generate` makes packets, `analyse` tells what became of them.
+//! what it found; a [`method`] runs it at one load after the other. `generate` makes packets, `analyse` tells what became of them.
 #![forbid(unsafe_code)]
 
 mod analyse;
 mod clock;
+pub mod compare;
 pub mod forward;
 pub mod generate;
+pub mod method;
 mod neighbor;
 pub mod overload;
 pub mod plan;

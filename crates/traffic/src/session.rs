@@ -137,6 +137,19 @@ impl Session {
         &self.plan
     }
 
+    /// Takes other streams between the same ports.
+    ///
+    /// # Errors
+    /// As [`Self::open`], of the streams.
+    pub(crate) fn replace_streams(&mut self, plan: Plan, watch: Watch<'_>) -> Result<(), RunError> {
+        self.plan.streams = plan.streams;
+        self.wait_up(watch)?;
+        self.fit()?;
+        self.find_hops(watch)?;
+        self.teach();
+        Ok(())
+    }
+
     /// Waits until all links are up.
     fn wait_up(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
         let began = Instant::now();

@@ -165,9 +165,15 @@ pub fn read(path: &Path) -> Result<Plan, PlanError> {
 /// # Errors
 /// As [`read`].
 pub fn parse(text: &str) -> Result<Plan, PlanError> {
-    let file: RunFile =
-        serde_saphyr::from_str(text).map_err(|error| PlanError::Syntax(error.to_string()))?;
-    check(&file).map_err(PlanError::Faults)
+    check(&parse_file(text)?).map_err(PlanError::Faults)
+}
+
+/// The run file itself, not checked yet, for who changes it first.
+///
+/// # Errors
+/// It is no run file.
+pub fn parse_file(text: &str) -> Result<RunFile, PlanError> {
+    serde_saphyr::from_str(text).map_err(|error| PlanError::Syntax(error.to_string()))
 }
 
 impl StreamPlan {

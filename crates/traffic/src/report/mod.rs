@@ -1,11 +1,13 @@
 //! The report of a run as one HTML file: figures, plots, and the results themselves, for a browser
 //! without a network.
 
+mod method;
 mod plot;
 
 use std::fmt::Write;
 
 use crate::results::{Latency, Results, Stream};
+pub use method::method_html;
 use plot::{Line, Plot};
 
 /// Lines of a plot at most: more cannot be told apart.
@@ -119,6 +121,11 @@ fn plots(page: &mut String, results: &Results) {
             is_curve: true,
         },
     ];
+    figures(page, &plots);
+}
+
+/// Plots side by side, those that have something to show.
+fn figures(page: &mut String, plots: &[Plot]) {
     page.push_str("<section class=plots>\n");
     for plot in plots.iter().filter(|plot| plot.has_points()) {
         let legend =

@@ -9,12 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::plan::quantity::{Rate, Seconds};
-use stoa_traffic::plan::short::{self, Short};
-use stoa_traffic::plan::{self, PlanError};
-use stoa_traffic::report;
-use stoa_traffic::{Load, Moment, Plan, Results, RunError};
+use stoa_traffic::{Load, Moment, Plan, Results, RunError, plan, report};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::source::{self, Source};
 use super::table;
 use crate::failure::{Failure, Outcome};
 use crate::show;
@@ -36,30 +34,11 @@ Rates: 1mpps, 10kpps, 2.5gbps (on the wire, gaps included), 40% of the line rate
 A run that was not as asked (stopped, too slow, a link that went down) is marked: nothing of it is
 the device's fault, and the exit code is 1. docs/guide/traffic.md explains run files and results.")]
 pub struct Arguments {
-    /// A run file, YAML or JSON
-    #[arg(value_name = "FILE", conflicts_with = "port", required_unless_present = "port")]
-    file: Option<PathBuf>,
-    /// In place of a file: a port; give it twice
-    #[arg(long, value_name = "NAME=DRIVER:TARGET")]
-    port: Vec<String>,
-    /// Packets go both ways
-    #[arg(long, requires = "port")]
-    both: bool,
+    #[command(flatten)]
+    source: Source,
     /// Bytes of a frame with FCS, or imix1, imix2, imix3 [default: the shortest]
     #[arg(long, requires = "port")]
     size: Option<String>,
-    /// Source address [default: the first port's]
-    #[arg(long, requires = "port", value_name = "ADDRESS")]
-    source: Option<String>,
-    /// Destination address [default: the second port's]
-    #[arg(long, requires = "port", value_name = "ADDRESS")]
-    destination: Option<String>,
-    /// Flows: source ports and addresses in turn
-    #[arg(long, requires = "port", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
-    flows: Option<u32>,
-    /// 802.1Q tag of all frames
-    #[arg(long, requires = "port", value_parser = clap::value_parser!(u16).range(1..=4094))]
-    vlan: Option<u16>,
     /// The rate of each stream, in place of the file's
     #[arg(long)]
     rate: Option<Rate>,
@@ -76,7 +55,9 @@ pub struct Arguments {
 
 /// Runs and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let plan = plan(&arguments)?;
+    let file = arguments.source.run_file(arguments.size.as_deref())?;
+    let plan =
+        plan::check(&file).map_err(|faults| source::refused(plan::PlanError::Faults(faults)))?;
     let load = Load {
         rate: arguments.rate,
         seconds: arguments.seconds.map(|seconds| seconds.0),
@@ -102,27 +83,6 @@ pub fn execute(arguments: Arguments) -> Outcome {
     Ok(if results.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
-    let plan = match &arguments.file {
-        Some(file) => plan::read(file),
-        None => {
-            let short = Short {
-                ports: arguments.port.clone(),
-                size: arguments.size.clone(),
-                both: arguments.both,
-                addresses: (arguments.source.clone(), arguments.destination.clone()),
-                flows: arguments.flows,
-                vlan: arguments.vlan,
-            };
-            plan::parse(&short::run_file(&short).map_err(Failure::Usage)?)
-        }
-    };
-    plan.map_err(|error| match error {
-        PlanError::Faults(_) => Failure::Words(format!("nothing was run:\n{error}")),
-        PlanError::Read { .. } | PlanError::Syntax(_) => Failure::Words(error.to_string()),
-    })
-}
-
 /// Runs with a progress line, until the end or Ctrl-C.
 fn watched(plan: Plan, load: &Load, is_watched: bool) -> Result<Results, RunError> {
     let stop = stop_by_signal();
@@ -141,7 +101,7 @@ fn watched(plan: Plan, load: &Load, is_watched: bool) -> Result<Results, RunErro
 }
 
 /// What Ctrl-C and a termination signal set; what has been measured until then is told.
-fn stop_by_signal() -> Arc<AtomicBool> {
+pub(super) fn stop_by_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = stop.clone();
     std::thread::spawn(move || {

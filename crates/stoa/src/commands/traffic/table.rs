@@ -120,6 +120,22 @@ fn notes(results: &Results) -> Vec<String> {
     lines
 }
 
+/// A figure by its name with the unit (`latency_p50_ns`), as words and a value with its unit.
+pub fn figure(name: &str, value: f64) -> (String, String) {
+    let (words, unit) = name.rsplit_once('_').unwrap_or((name, ""));
+    let (words, value) = match unit {
+        "pps" => (words, scaled(value, "pps")),
+        "gbps" => (words, format!("{value:.3} Gbit/s")),
+        "ns" => (words, time(value)),
+        "seconds" => (words, time(value * 1e9)),
+        "frames" => (words, format!("{value:.0} frames")),
+        "share" => (words, format!("{:.2} % of the highest", value * 100.0)),
+        _ if name.starts_with("loss") => (name, format!("{:.4} %", value * 100.0)),
+        _ => (name, format!("{value}")),
+    };
+    (words.replace('_', " "), value)
+}
+
 /// "1.234 Mpps".
 fn scaled(value: f64, unit: &str) -> String {
     match value {

@@ -1,0 +1,195 @@
+//! Two results side by side: of runs, or of methods.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::method::Report;
+use crate::results::Results;
+
+/// A figure of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Pair {
+    /// What it is of: a stream, or a frame size.
+    pub of: String,
+    /// Which figure, with its unit.
+    pub figure: String,
+    /// In the first file; `null`: it is not there.
+    pub first: Option<f64>,
+    /// In the second one.
+    pub second: Option<f64>,
+    /// The second as a multiple of the first.
+    pub ratio: Option<f64>,
+}
+
+/// Results side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// All figures that either of them has.
+    pub pairs: Vec<Pair>,
+    /// What to know before one believes them.
+    pub remarks: Vec<String>,
+}
+
+/// Why two files cannot be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// It is not what this program writes.
+    #[error("{name}: {why}: give a file that `stoa traffic ... --json` wrote")]
+    NoResults {
+        /// The file.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// They are not of a kind.
+    #[error("{first} has {one}, {second} has {other}: compare results of the same kind")]
+    Kinds {
+        /// The first file.
+        first: String,
+        /// What it is.
+        one: String,
+        /// The second file.
+        second: String,
+        /// What that is.
+        other: String,
+    },
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    tool: String,
+}
+
+/// What is compared of one file, by what it is of and its name, in order.
+struct Side {
+    kind: String,
+    figures: Vec<((String, String), f64)>,
+    remarks: Vec<String>,
+}
+
+/// Compares two files, each given by its name and its text.
+///
+/// # Errors
+/// A text that is no result, or two that are not of a kind.
+pub fn compare(first: (&str, &str), second: (&str, &str)) -> Result<Comparison, CompareError> {
+    let (one, other) = (side(first.0, first.1)?, side(second.0, second.1)?);
+    if one.kind != other.kind {
+        let names = (first.0.to_owned(), second.0.to_owned());
+        return Err(CompareError::Kinds {
+            first: names.0,
+            one: one.kind,
+            second: names.1,
+            other: other.kind,
+        });
+    }
+    let mut rest: BTreeMap<_, _> = other.figures.iter().cloned().collect();
+    let mut pairs = Vec::new();
+    for (key, value) in one.figures {
+        let theirs = rest.remove(&key);
+        pairs.push(pair(key, Some(value), theirs));
+    }
+    for (key, value) in other.figures {
+        if rest.contains_key(&key) {
+            pairs.push(pair(key, None, Some(value)));
+        }
+    }
+    Ok(Comparison { pairs, remarks: one.remarks.into_iter().chain(other.remarks).collect() })
+}
+
+fn pair((of, figure): (String, String), first: Option<f64>, second: Option<f64>) -> Pair {
+    let ratio = first.zip(second).and_then(|(one, other)| match (one, other) {
+        (0.0, 0.0) => Some(1.0),
+        (0.0, _) => None,
+        _ => Some(other / one),
+    });
+    Pair { of, figure, first, second, ratio }
+}
+
+fn side(name: &str, text: &str) -> Result<Side, CompareError> {
+    let wrong = |why: serde_json::Error| CompareError::NoResults {
+        name: name.into(),
+        why: why.to_string(),
+    };
+    let kind: Kind = serde_json::from_str(text).map_err(wrong)?;
+    match kind.tool.as_str() {
+        "stoa traffic" => Ok(of_run(name, &serde_json::from_str(text).map_err(wrong)?)),
+        "stoa traffic method" => Ok(of_method(name, &serde_json::from_str(text).map_err(wrong)?)),
+        other => {
+            let why = format!("it is of {other:?}");
+            Err(CompareError::NoResults { name: name.into(), why })
+        }
+    }
+}
+
+fn of_run(name: &str, results: &Results) -> Side {
+    let mut figures = Vec::new();
+    let total = (results.streams.len() > 1).then_some(&results.total);
+    for stream in results.streams.iter().chain(total) {
+        let mut put = |figure: &str, value: f64| {
+            figures.push(((stream.name.clone(), figure.to_owned()), value));
+        };
+        put("received_pps", stream.received_pps);
+        put("received_gbps", stream.received_gbps);
+        put("loss", stream.loss);
+        put("duplicates", stream.duplicates as f64);
+        put("reordered", stream.reordered as f64);
+        if let Some(latency) = &stream.latency {
+            put("latency_min_ns", latency.min as f64);
+            put("latency_mean_ns", latency.mean);
+            put("latency_p50_ns", latency.p50 as f64);
+            put("latency_p99_ns", latency.p99 as f64);
+            put("latency_max_ns", latency.max as f64);
+        }
+    }
+    let not_valid = results.faults.iter();
+    let remarks = not_valid.map(|fault| format!("{name} is not valid: {}", fault.why)).collect();
+    Side { kind: "a run".into(), figures, remarks }
+}
+
+fn of_method(name: &str, report: &Report) -> Side {
+    let mut figures = Vec::new();
+    let mut remarks = Vec::new();
+    for row in &report.rows {
+        let of_row = row.figures.values.iter();
+        figures.extend(of_row.map(|(figure, value)| ((row.size.clone(), figure.clone()), *value)));
+        if let Some(words) = row.figures.bound.and_then(crate::method::Bound::warning) {
+            remarks.push(format!("{name}, {} B: {words}", row.size));
+        }
+    }
+    Side { kind: format!("the test {}", report.test), figures, remarks }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn method(test: &str, rate: f64, bound: &str) -> String {
+        format!(
+            r#"{{"tool":"stoa traffic method","version":"0","test":"{test}","started":0,"seconds":1.0,
+            "repeat":1,"resolution":0.01,"most":null,"trials":[],"rows":[{{"size":"64",
+            "figures":{{"values":{{"throughput_pps":{rate}}},"bound":"{bound}"}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn figures_stand_side_by_side() {
+        let (one, other) = (method("throughput", 2e6, "loss"), method("throughput", 3e6, "port"));
+        let both = compare(("a", &one), ("b", &other)).unwrap();
+        assert_eq!(both.pairs.len(), 1);
+        assert_eq!((both.pairs[0].of.as_str(), both.pairs[0].ratio), ("64", Some(1.5)));
+        assert_eq!(both.remarks.len(), 1, "{:?}", both.remarks);
+        assert!(both.remarks[0].starts_with("b, 64 B: "));
+    }
+
+    #[test]
+    fn what_is_no_result_or_of_another_kind_is_refused() {
+        let one = method("throughput", 2e6, "loss");
+        let kinds = compare(("a", &one), ("b", &method("mrr", 1.0, "loss"))).unwrap_err();
+        assert!(kinds.to_string().contains("b has the test mrr"), "{kinds}");
+        for text in ["", "{}", "[1]", r#"{"tool":"iperf3"}"#] {
+            let error = compare(("a", &one), ("b", text)).unwrap_err().to_string();
+            assert!(error.starts_with("b: ") && error.contains("--json"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The search for the highest load that passes.
+
+use super::report::{Bound, Trial};
+use super::{Bench, MethodError};
+use crate::plan::quantity::Rate;
+use crate::session::Load;
+
+/// How often a load is tried again that could not be offered.
+const RETRIES: usize = 2;
+
+/// What a search has tried and found.
+pub(super) struct Search {
+    /// The highest load that makes sense, packets per second of each stream.
+    pub(super) most: f64,
+    resolution: f64,
+    seconds: f64,
+    /// All trials, with the load of each.
+    pub(super) trials: Vec<(f64, Trial)>,
+}
+
+/// The highest load that passed.
+pub(super) struct Best {
+    /// Packets per second of each stream.
+    pub(super) rate: f64,
+    /// The trial; `None`: even the least load did not pass.
+    pub(super) trial: Option<Trial>,
+    /// What ended it.
+    pub(super) bound: Bound,
+}
+
+impl Search {
+    pub(super) fn new(most: f64, resolution: f64, seconds: f64) -> Self {
+        Self { most, resolution, seconds, trials: Vec::new() }
+    }
+
+    /// Halves the span between a load that passes and one that does not until it is as narrow as
+    /// the resolution (RFC 2544, section 26.1; RFC 1242, section 3.17). What earlier searches have
+    /// tried is not tried again.
+    pub(super) fn highest(
+        &mut self,
+        bench: &mut dyn Bench,
+        tolerance: f64,
+    ) -> Result<Best, MethodError> {
+        let narrow = self.most * self.resolution;
+        if self.trials.is_empty() {
+            self.attempt(bench, self.most)?;
+        }
+        loop {
+            let passed = self.trials.iter().filter(|(_, trial)| trial.passes(tolerance));
+            let low = passed.max_by(|one, other| one.0.total_cmp(&other.0));
+            let floor = low.map_or(0.0, |(rate, _)| *rate);
+            let failed = self
+                .trials
+                .iter()
+                .filter(|(rate, trial)| *rate > floor && !trial.passes(tolerance));
+            let high = failed.min_by(|one, other| one.0.total_cmp(&other.0));
+            let (low, high) = (low.cloned(), high.cloned());
+            let Some((ceiling, failed)) = high else {
+                let trial = low.map(|(_, trial)| trial);
+                return Ok(Best { rate: floor, trial, bound: Bound::Highest });
+            };
+            if ceiling - floor <= narrow {
+                let bound = failed.bound.unwrap_or(Bound::Loss);
+                return Ok(Best { rate: floor, trial: low.map(|(_, trial)| trial), bound });
+            }
+            self.attempt(bench, (floor + ceiling) / 2.0)?;
+        }
+    }
+
+    /// One trial. One that this machine was late for is tried again: others had the processor.
+    pub(super) fn attempt(
+        &mut self,
+        bench: &mut dyn Bench,
+        rate: f64,
+    ) -> Result<&Trial, MethodError> {
+        let load =
+            Load { rate: Some(Rate::Packets(rate)), count: None, seconds: Some(self.seconds) };
+        let mut trial = bench.offer(&load)?;
+        for _ in 0..RETRIES {
+            if trial.bound != Some(Bound::Generator) {
+                break;
+            }
+            trial = bench.offer(&load)?;
+        }
+        self.trials.push((rate, trial));
+        Ok(&self.trials[self.trials.len() - 1].1)
+    }
+
+    pub(super) fn into_trials(self) -> Vec<Trial> {
+        self.trials.into_iter().map(|(_, trial)| trial).collect()
+    }
+}
