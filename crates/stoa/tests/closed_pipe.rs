@@ -43,7 +43,7 @@ fn what_failed_keeps_its_code() {
         (&["check", bad][..], 1),
         (&["check", "nowhere.json"], 1),
         (&["show", "interfaces", "--socket", "/nowhere"], 1),
-        (&["capture", "eth0", "--ring-size", "1", "--write", "-"], 2),
+        (&["capture", "eth0", "--socket", "/nowhere"], 1),
         (&["nonsense"], 2),
     ] {
         assert_eq!(unread(arguments), Some(code), "{arguments:?}");
