@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (socket, ours) = arguments.next().zip(arguments.next()).ok_or("SOCKET ADDRESS?")?;
     let ours = ours.parse::<Ipv4Addr>()?.octets();
-    let role = if arguments.next().is_some() { Role::Master } else { Role::Slave };
+    let role = if arguments.next() == Some("master".into()) { Role::Master } else { Role::Slave };
     let mut memif = Memif::open(&Config { socket, role, ..Config::default() })?;
     let (mut receivers, mut senders) = (Vec::new(), Vec::new());
     loop {

@@ -8,7 +8,11 @@ use stoa_memif::{Config, Event, Memif, Role, wait};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let socket = arguments.next().ok_or("usage: packet_counter SOCKET [master]")?;
-    let role = if arguments.next().is_some() { Role::Master } else { Role::Slave };
+    let role = match arguments.next().as_deref() {
+        None => Role::Slave,
+        Some("master") => Role::Master,
+        Some(other) => return Err(format!("{other}: say master, or nothing").into()),
+    };
     let mut memif = Memif::open(&Config { socket, role, ..Config::default() })?;
     let mut receivers = Vec::new();
     let (mut packets, mut bytes, mut since) = (0_u64, 0_usize, Instant::now());

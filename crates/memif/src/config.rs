@@ -7,6 +7,8 @@ use crate::slave::Layout;
 
 /// Rings in each direction.
 pub(crate) const QUEUES_MAX: u16 = 16;
+/// Bytes of a name.
+const NAME_MAX: usize = 31;
 /// Bytes of the longest frame that may be asked for.
 const FRAME_MAX: u32 = 65_535;
 
@@ -21,7 +23,7 @@ pub enum Role {
 }
 
 /// A shared-memory interface. 0 stands for the usual value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Config {
     /// The Unix socket; a name that begins with `@` is an abstract one.
     pub socket: String,
@@ -64,6 +66,24 @@ pub(crate) struct Settings {
     pub(crate) longest: usize,
 }
 
+/// The secret stays one.
+impl core::fmt::Debug for Config {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Config")
+            .field("socket", &self.socket)
+            .field("id", &self.id)
+            .field("role", &self.role)
+            .field("name", &self.name)
+            .field("has_secret", &self.secret.is_some())
+            .field("ring_size", &self.ring_size)
+            .field("buffer_size", &self.buffer_size)
+            .field("queues", &(self.rx_queues, self.tx_queues))
+            .field("frame_max", &self.frame_max)
+            .field("trust_memory", &self.trust_memory)
+            .finish()
+    }
+}
+
 impl Config {
     pub(crate) fn check(&self) -> Result<Settings, OpenError> {
         let refuse = |field, reason: String| Err(OpenError::Config { field, reason });
@@ -74,6 +94,10 @@ impl Config {
             None => {
                 return refuse("secret", format!("{} bytes: give at most {SECRET}", given.len()));
             }
+        }
+        if self.name.len() > NAME_MAX {
+            let reason = format!("{} bytes: give at most {NAME_MAX}", self.name.len());
+            return refuse("name", reason);
         }
         let ring_size = if self.ring_size == 0 { 1024 } else { self.ring_size };
         if !ring_size.is_power_of_two() || !(64..=16_384).contains(&ring_size) {

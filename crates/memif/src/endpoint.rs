@@ -206,6 +206,7 @@ impl Memif {
             }
             State::Up(channel, link) => {
                 channel.say_goodbye(DISABLED);
+                link.break_down(DISABLED);
                 self.left_out += link.left_out.load(Ordering::Relaxed);
                 Some(Event::Down(DISABLED.into()))
             }
@@ -253,6 +254,7 @@ impl Memif {
                 Ok(()) => (State::Up(channel, link), None),
                 Err(ended) => {
                     self.part(&channel, &ended);
+                    link.break_down("the link ended");
                     self.left_out += link.left_out.load(Ordering::Relaxed);
                     (later(), Some(Event::Down(ended.to_string())))
                 }
@@ -317,8 +319,10 @@ impl Memif {
 
 impl Drop for Memif {
     fn drop(&mut self) {
-        if let State::Up(channel, _) = &self.state {
+        if let State::Up(channel, link) = &self.state {
             channel.say_goodbye("the interface was closed");
+            // Rings that others still hold end with it.
+            link.break_down("the interface was closed");
         }
     }
 }

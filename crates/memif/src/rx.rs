@@ -34,7 +34,8 @@ enum Frame {
 
 /// Private memory that received frames are copied to.
 pub trait Basket {
-    /// Room for a frame of `length` bytes, at least one; `None` when there is none for one so
+    /// Room for a frame of `length` bytes, at least one. What is given and not kept may be asked for
+    /// again; `None` when there is none for one so
     /// long, which is then left out. With [`LINE`] bytes of room or more, a shorter frame is
     /// copied at once, and what comes after its end means nothing.
     fn place(&mut self, length: usize) -> Option<&mut [u8]>;

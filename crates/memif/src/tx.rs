@@ -11,8 +11,8 @@ pub enum NoRoom {
     /// The peer offers too few buffers now, or the link ended: try again later.
     #[error("no free buffers")]
     Now,
-    /// Longer than the interface's frames, or than all that the peer offers.
-    #[error("the frame is too long")]
+    /// Empty, longer than the interface's frames, or than all that the peer offers.
+    #[error("the frame is empty or too long")]
     Ever,
 }
 
@@ -124,7 +124,7 @@ impl Batch<'_> {
         if used == ready {
             return Err(NoRoom::Now);
         }
-        if frame.len() > self.longest {
+        if frame.is_empty() || frame.len() > self.longest {
             return Err(NoRoom::Ever);
         }
         match self.sender.put(frame, used, ready - used) {

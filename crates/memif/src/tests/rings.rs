@@ -161,14 +161,31 @@ fn a_sleeper_asks_for_interrupts() {
     assert_eq!(receiver.doze(), Doze::Never);
 }
 
+/// Whatever ends a link: who holds its rings still may use them, and nothing comes or goes.
 #[test]
-fn memory_outlives_the_link_as_long_as_a_worker_uses_it() {
-    let (mut hero, villain) = pair();
-    let mut rings = hero.rings.take().unwrap();
-    villain.good(0, 60);
-    villain.head(S2M).store(1, Ordering::Release);
-    drop(villain);
-    hero.wait_down();
-    drop(hero.memif);
-    assert_eq!(rings.receivers[0].receive(|_| {}), 1);
+fn rings_end_with_their_link_and_their_memory_does_not() {
+    for end in 0..3 {
+        let (mut hero, villain) = pair();
+        let mut rings = hero.rings.take().unwrap();
+        villain.good(0, 60);
+        villain.head(S2M).store(1, Ordering::Release);
+        villain.head(M2S).store(SIZE, Ordering::Release);
+        match end {
+            0 => {
+                drop(villain);
+                hero.wait_down();
+            }
+            1 => {
+                hero.memif.set_enabled(false);
+                hero.wait_down();
+            }
+            _ => {}
+        }
+        drop(hero.memif);
+        let receiver = &mut rings.receivers[0];
+        assert_eq!((receiver.ready(), receiver.receive(|_| {})), (0, 0));
+        assert_eq!(receiver.doze(), Doze::Never);
+        receiver.wake();
+        assert_eq!(rings.senders[0].batch().put(&[7; 60]), Err(crate::NoRoom::Now));
+    }
 }

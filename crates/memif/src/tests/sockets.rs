@@ -51,6 +51,8 @@ fn senseless_configurations_are_refused() {
         Config { socket: String::new(), ..good.clone() },
         Config { socket: "x".repeat(200), ..good.clone() },
         Config { secret: Some("x".repeat(25)), ..good.clone() },
+        Config { name: "x".repeat(32), ..good.clone() },
+        Config { frame_max: 63, ..good.clone() },
         Config { ring_size: 1000, ..good.clone() },
         Config { ring_size: 32_768, ..good.clone() },
         Config { buffer_size: 2000, ..good.clone() },

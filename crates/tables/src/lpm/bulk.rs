@@ -75,13 +75,13 @@ impl<K: Key> Lpm<K> {
     }
 
     fn note_new(&mut self, prefix: K, len: u8, value: u32) -> Result<Option<u32>, Limit> {
+        if self.routes == self.route_limit && self.exact(prefix, len).is_none() {
+            return Err(Limit::Routes);
+        }
         let (id, depth) = self.make_nodes(prefix, len)?;
         let index = Self::index(prefix, len, depth);
         if let Some(cell) = self.rib.value_mut(id, index) {
             return Ok(Some(core::mem::replace(cell, value)));
-        }
-        if self.routes == self.route_limit {
-            return Err(Limit::Routes);
         }
         self.rib.add_prefix(id, index, value)?;
         self.routes += 1;

@@ -209,7 +209,7 @@ impl<K: Key> Lpm<K> {
         prefix_index(relative, prefix.six(depth) >> (STRIDE - relative))
     }
 
-    fn exact(&self, prefix: K, len: u8) -> Option<u32> {
+    pub(super) fn exact(&self, prefix: K, len: u8) -> Option<u32> {
         if len <= K::ROOT_BITS {
             let value = self.short[Self::short_cell(prefix, len)];
             return (value != 0).then_some(value);
