@@ -64,6 +64,8 @@ struct Kind {
 /// What is compared of one file, by what it is of and its name, in order.
 struct Side {
     kind: String,
+    /// How it was measured, for who compares.
+    how: String,
     figures: Vec<((String, String), f64)>,
     remarks: Vec<String>,
 }
@@ -74,6 +76,10 @@ struct Side {
 /// A text that is no result, or two that are not of a kind.
 pub fn compare(first: (&str, &str), second: (&str, &str)) -> Result<Comparison, CompareError> {
     let (one, other) = (side(first.0, first.1)?, side(second.0, second.1)?);
+    let mut remarks = Vec::new();
+    if one.how != other.how {
+        remarks.push(format!("measured differently: {}; {}", one.how, other.how));
+    }
     if one.kind != other.kind {
         let names = (first.0.to_owned(), second.0.to_owned());
         return Err(CompareError::Kinds {
@@ -94,7 +100,8 @@ pub fn compare(first: (&str, &str), second: (&str, &str)) -> Result<Comparison, 
             pairs.push(pair(key, None, Some(value)));
         }
     }
-    Ok(Comparison { pairs, remarks: one.remarks.into_iter().chain(other.remarks).collect() })
+    remarks.extend(one.remarks.into_iter().chain(other.remarks));
+    Ok(Comparison { pairs, remarks })
 }
 
 fn pair((of, figure): (String, String), first: Option<f64>, second: Option<f64>) -> Pair {
@@ -144,12 +151,15 @@ fn of_run(name: &str, results: &Results) -> Side {
     }
     let not_valid = results.faults.iter();
     let remarks = not_valid.map(|fault| format!("{name} is not valid: {}", fault.why)).collect();
-    Side { kind: "a run".into(), figures, remarks }
+    let rate = results.total.asked_pps.map_or("max".into(), |rate| format!("{rate} pps"));
+    let how = format!("{rate} for {} s", results.asked_seconds);
+    Side { kind: "a run".into(), how, figures, remarks }
 }
 
 fn of_method(name: &str, report: &Report) -> Side {
     let mut figures = Vec::new();
     let mut remarks = Vec::new();
+    remarks.extend(report.ended.iter().map(|why| format!("{name} ended early: {why}")));
     for row in &report.rows {
         let of_row = row.figures.values.iter();
         figures.extend(of_row.map(|(figure, value)| ((row.size.clone(), figure.clone()), *value)));
@@ -157,7 +167,10 @@ fn of_method(name: &str, report: &Report) -> Side {
             remarks.push(format!("{name}, {} B: {words}", row.size));
         }
     }
-    Side { kind: format!("the test {}", report.test), figures, remarks }
+    let most = report.most.as_deref().unwrap_or("what the ports take");
+    let (seconds, repeat, share) = (report.seconds, report.repeat, report.resolution);
+    let how = format!("up to {most}, {seconds} s a trial, {repeat} times, resolution {share}");
+    Side { kind: format!("the test {}", report.test), how, figures, remarks }
 }
 
 #[cfg(test)]

@@ -170,8 +170,7 @@ pub struct Sample {
 impl Stream {
     /// Puts together what was sent and what came within `seconds`.
     pub(crate) fn fill(&mut self, sent: &Sent, seen: Option<&Seen>, seconds: f64) {
-        let (packets, unique, bytes) =
-            seen.map_or((0, 0, 0), |seen| (seen.packets, seen.unique(), seen.bytes));
+        let (unique, bytes) = seen.map_or((0, 0), |seen| (seen.unique(), unique_bytes(seen)));
         (self.sent, self.received) = (sent.packets, unique);
         (self.not_taken, self.late) = (sent.not_taken, sent.late);
         if let Some(seen) = seen {
@@ -179,20 +178,26 @@ impl Stream {
             self.reorder_extent = seen.reorder_extent;
             self.latency = Latency::of(seen);
         }
-        self.rates((sent.bytes, packets, bytes), seconds);
+        self.lost = self.sent.saturating_sub(self.received);
+        self.rates((sent.bytes, bytes), seconds);
     }
 
-    /// What follows from the counts, given bytes sent, packets received, and their bytes.
-    pub(crate) fn rates(&mut self, (sent, packets, received): (u64, u64, u64), seconds: f64) {
-        self.lost = self.sent.saturating_sub(self.received);
+    /// What follows from the counts, given bytes sent and received.
+    pub(crate) fn rates(&mut self, (sent, received): (u64, u64), seconds: f64) {
         self.loss = if self.sent == 0 { 0.0 } else { self.lost as f64 / self.sent as f64 };
         if seconds > 0.0 {
             self.sent_pps = self.sent as f64 / seconds;
-            self.received_pps = packets as f64 / seconds;
+            self.received_pps = self.received as f64 / seconds;
             self.sent_gbps = gbps(self.sent, sent, seconds);
-            self.received_gbps = gbps(packets, received, seconds);
+            self.received_gbps = gbps(self.received, received, seconds);
         }
     }
+}
+
+/// Bytes of the packets that came back, each counted once; of frames of several sizes the share.
+pub(crate) fn unique_bytes(seen: &Seen) -> u64 {
+    let share = seen.unique() as f64 / seen.packets.max(1) as f64;
+    (seen.bytes as f64 * share) as u64
 }
 
 /// Gbit/s on a wire of packets with so many bytes, FCS included.

@@ -1,7 +1,7 @@
 //! The tests, for one frame size.
 
 use super::report::{Bound, Figures, Trial};
-use super::search::{Best, Search};
+use super::search::{Best, Search, offer};
 use super::{Bench, Method, MethodError, Test};
 use crate::plan::quantity::Rate;
 use crate::session::Load;
@@ -28,7 +28,9 @@ pub(super) fn row(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Me
 fn found(bench: &mut dyn Bench, method: &Method) -> Result<(Search, Best, Figures), MethodError> {
     let mut search = Search::new(bench.most()?, method.resolution, method.seconds);
     let best = search.highest(bench, 0.0)?;
-    let mut figures = Figures { bound: Some(best.bound), ..Figures::default() };
+    let mut figures = Figures::default();
+    figures.limit(best.bound);
+    figures.put("highest_load_pps", search.most);
     figures.put_rates("throughput", best.trial.as_ref());
     figures.put("throughput_share", best.rate / search.most);
     Ok((search, best, figures))
@@ -45,8 +47,13 @@ fn latency(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodErr
     for _ in 0..if best.rate > 0.0 { method.repeat } else { 0 } {
         search.attempt(bench, best.rate)?;
     }
-    let delays: Vec<_> =
-        search.trials[from..].iter().filter_map(|(_, trial)| trial.delays).collect();
+    // A load that was not offered says nothing; one that lost packets is told with its loss.
+    let offered = search.trials[from..].iter().map(|(_, trial)| trial);
+    let offered: Vec<&Trial> = offered.filter(|trial| trial.bound.is_none()).collect();
+    figures.put("latency_trials", offered.len() as f64);
+    let loss = offered.iter().map(|trial| trial.loss).fold(0.0, f64::max);
+    figures.put("loss_at_most", loss);
+    let delays: Vec<_> = offered.iter().filter_map(|trial| trial.delays).collect();
     if !delays.is_empty() {
         let mean = |of: &dyn Fn(&super::Delays) -> f64| {
             delays.iter().map(of).sum::<f64>() / delays.len() as f64
@@ -66,6 +73,7 @@ fn latency(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodErr
 fn frame_loss(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodError> {
     let mut search = Search::new(bench.most()?, method.resolution, method.seconds);
     let mut figures = Figures::default();
+    figures.put("highest_load_pps", search.most);
     let (mut clean, mut at) = (0, 0);
     loop {
         let share = 1.0 - method.step * f64::from(at);
@@ -73,10 +81,13 @@ fn frame_loss(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Method
             break;
         }
         let trial = search.attempt(bench, search.most * share)?.clone();
-        let step = format!("{:03.0}", share * 100.0);
+        // 100, 075, 037.5: the order of the letters is that of the loads.
+        let percent = (share * 1000.0).round() / 10.0;
+        let width = if percent.fract() == 0.0 { 3 } else { 5 };
+        let step = format!("{percent:0width$}");
         match trial.bound {
             // Nothing can be said of the device at a load that it never saw.
-            Some(bound) => figures.bound = Some(bound),
+            Some(bound) => figures.limit(bound),
             None => figures.put(&format!("loss_at_{step}"), trial.loss),
         }
         figures.put(&format!("received_at_{step}_gbps"), trial.received_gbps);
@@ -96,7 +107,6 @@ fn back_to_back(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Meth
     let longest = (most * BURST).max(1.0) as u64;
     let narrow = ((longest as f64 * BURST_STEP) as u64).max(1);
     let mut lengths = Vec::new();
-    figures.bound = Some(Bound::Loss);
     for _ in 0..method.repeat {
         let (mut low, mut high) = (0, longest + narrow);
         let mut next = longest;
@@ -104,11 +114,11 @@ fn back_to_back(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Meth
             let seconds = next as f64 / most * 1.5 + 0.5;
             let load =
                 Load { rate: Some(Rate::Packets(most)), count: Some(next), seconds: Some(seconds) };
-            let trial = bench.offer(&load)?;
+            let trial = offer(bench, &load)?;
             if trial.passes(0.0) {
                 low = next;
             } else {
-                figures.bound = trial.bound.or(figures.bound);
+                figures.limit(trial.bound.unwrap_or(Bound::Loss));
                 high = next;
             }
             trials.push(trial);
@@ -117,7 +127,7 @@ fn back_to_back(bench: &mut dyn Bench, method: &Method) -> Result<Measured, Meth
         lengths.push(low as f64);
     }
     if lengths.iter().all(|length| *length >= longest as f64) {
-        figures.bound = Some(Bound::Highest);
+        figures.limit(Bound::Highest);
     }
     let count = lengths.len() as f64;
     let mean = lengths.iter().sum::<f64>() / count;
@@ -136,7 +146,10 @@ fn ndr_pdr(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodErr
     let mut search = Search::new(bench.most()?, method.resolution, method.seconds);
     let ndr = search.highest(bench, 0.0)?;
     let pdr = search.highest(bench, method.tolerance)?;
-    let mut figures = Figures { bound: Some(ndr.bound), ..Figures::default() };
+    let mut figures = Figures::default();
+    figures.limit(ndr.bound);
+    figures.limit(pdr.bound);
+    figures.put("highest_load_pps", search.most);
     figures.put_rates("ndr", ndr.trial.as_ref());
     figures.put_rates("pdr", pdr.trial.as_ref());
     for (what, best) in [("ndr", &ndr), ("pdr", &pdr)] {
@@ -154,9 +167,11 @@ fn mrr(bench: &mut dyn Bench, method: &Method) -> Result<Measured, MethodError> 
     let mut figures = Figures::default();
     for _ in 0..method.repeat {
         let trial = search.attempt(bench, search.most)?;
-        // What comes through is what counts, whatever was offered; who ended it is told.
-        figures.bound = trial.bound.or(figures.bound);
+        // What comes through is what counts, whatever was offered; what was the limit is told.
+        let all = if trial.passes(0.0) { Bound::Highest } else { Bound::Loss };
+        figures.limit(trial.bound.unwrap_or(all));
     }
+    figures.put("highest_load_pps", search.most);
     let rates: Vec<f64> = search.trials.iter().map(|(_, trial)| trial.received_pps).collect();
     let count = rates.len() as f64;
     let mean = rates.iter().sum::<f64>() / count;

@@ -111,7 +111,8 @@ struct Runs<'a, 'b> {
 /// Measures, one row for each frame size.
 ///
 /// # Errors
-/// A wish that makes no sense, streams that cannot be sent, trials that broke off.
+/// A wish that makes no sense, streams that cannot be sent, a first row that broke off. A later one
+/// that does ends the report, which says so.
 pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Report, MethodError> {
     sane(method)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -131,9 +132,18 @@ pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Repor
         let open = session.insert(open);
         let mut runs =
             Runs { session: open, size: size.clone(), most: method.most, watch: &mut watch };
-        let (figures, of_size) = measure::row(&mut runs, method)?;
-        rows.push(Row { size, figures });
-        trials.extend(of_size);
+        match measure::row(&mut runs, method) {
+            Ok((figures, of_size)) => {
+                rows.push(Row { size, figures });
+                trials.extend(of_size);
+            }
+            // Hours of work are told, whatever came then.
+            Err(MethodError::Broken(why)) if !rows.is_empty() => {
+                let ended = Some(format!("{size}: {why}"));
+                return Ok(Report { ended, ..Report::new(method, started, rows, trials) });
+            }
+            Err(other) => return Err(other),
+        }
     }
     Ok(Report::new(method, started, rows, trials))
 }

@@ -26,9 +26,12 @@ pub struct Report {
     pub resolution: f64,
     /// The highest load of each stream that was asked for, in words; `null`: none was.
     pub most: Option<String>,
+    /// Why it ended before all sizes were measured; `null`: it did not.
+    #[serde(default)]
+    pub ended: Option<String>,
     /// By frame size.
     pub rows: Vec<Row>,
-    /// All trials in their order.
+    /// The trials that counted, in their order; of a load that was tried again, the last.
     pub trials: Vec<Trial>,
 }
 
@@ -46,22 +49,23 @@ pub struct Row {
 pub struct Figures {
     /// Each with its unit in its name.
     pub values: BTreeMap<String, f64>,
-    /// What ended the search.
+    /// What kept one of them from being higher; of several reasons the one that says least of the
+    /// device.
     pub bound: Option<Bound>,
 }
 
-/// What keeps a rate from being higher.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+/// What keeps a rate from being higher, in the order of how little it says of the device.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The device lost packets.
     Loss,
+    /// Nothing: the highest load came through.
+    Highest,
     /// The port, or the device behind it, took no more.
     Port,
     /// This program could not send more.
     Generator,
-    /// Nothing: the highest load came through.
-    Highest,
 }
 
 /// One run at one load.
@@ -130,6 +134,11 @@ impl Trial {
 }
 
 impl Figures {
+    /// Notes what kept a figure from being higher.
+    pub(super) fn limit(&mut self, bound: Bound) {
+        self.bound = self.bound.max(Some(bound));
+    }
+
     /// Adds a figure.
     pub(super) fn put(&mut self, name: &str, value: f64) {
         self.values.insert(name.to_owned(), value);
@@ -160,6 +169,7 @@ impl Report {
             repeat: method.repeat,
             resolution: method.resolution,
             most,
+            ended: None,
             rows,
             trials,
         }

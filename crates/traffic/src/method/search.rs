@@ -8,6 +8,18 @@ use crate::session::Load;
 /// How often a load is tried again that could not be offered.
 const RETRIES: usize = 2;
 
+/// Offers a load. One that this machine was late for is offered again: others had the processor.
+pub(super) fn offer(bench: &mut dyn Bench, load: &Load) -> Result<Trial, MethodError> {
+    let mut trial = bench.offer(load)?;
+    for _ in 0..RETRIES {
+        if trial.bound != Some(Bound::Generator) {
+            break;
+        }
+        trial = bench.offer(load)?;
+    }
+    Ok(trial)
+}
+
 /// What a search has tried and found.
 pub(super) struct Search {
     /// The highest load that makes sense, packets per second of each stream.
@@ -67,7 +79,7 @@ impl Search {
         }
     }
 
-    /// One trial. One that this machine was late for is tried again: others had the processor.
+    /// A trial at a rate.
     pub(super) fn attempt(
         &mut self,
         bench: &mut dyn Bench,
@@ -75,13 +87,7 @@ impl Search {
     ) -> Result<&Trial, MethodError> {
         let load =
             Load { rate: Some(Rate::Packets(rate)), count: None, seconds: Some(self.seconds) };
-        let mut trial = bench.offer(&load)?;
-        for _ in 0..RETRIES {
-            if trial.bound != Some(Bound::Generator) {
-                break;
-            }
-            trial = bench.offer(&load)?;
-        }
+        let trial = offer(bench, &load)?;
         self.trials.push((rate, trial));
         Ok(&self.trials[self.trials.len() - 1].1)
     }

@@ -128,12 +128,14 @@ fn total(
     seconds: f64,
 ) -> Stream {
     let mut total = Stream { name: "all".to_owned(), ..Stream::default() };
-    let mut bytes = (0, 0, 0);
+    let mut bytes = (0, 0);
     // The rest is added to the first one's latencies, which were told before.
     let mut all: Option<Box<Seen>> = None;
     for ((stream, sent), seen) in streams.iter().zip(sent).zip(seen) {
         total.sent += stream.sent;
         total.received += stream.received;
+        // Not the difference of the sums: what one stream has too many is no other's.
+        total.lost += stream.lost;
         total.duplicates += stream.duplicates;
         total.reordered += stream.reordered;
         total.reorder_extent = total.reorder_extent.max(stream.reorder_extent);
@@ -142,8 +144,7 @@ fn total(
         total.late += stream.late;
         bytes.0 += sent.bytes;
         let Some(seen) = seen.take() else { continue };
-        bytes.1 += seen.packets;
-        bytes.2 += seen.bytes;
+        bytes.1 += crate::results::unique_bytes(&seen);
         match &mut all {
             Some(all) => all.join(&seen),
             None => all = Some(seen),

@@ -36,7 +36,7 @@ pub struct Rfc2544 {
     /// What is measured
     #[arg(long, value_enum)]
     test: RfcTest,
-    /// From one load to the next of frame-loss, in % of the highest
+    /// From one load to the next of frame-loss, in % of the highest (RFC 2544 asks for 10 or less)
     #[arg(long, default_value = "25", value_name = "PERCENT")]
     step: f64,
     /// Trials of the last step [default: 20 of latency, 50 of back-to-back]
@@ -175,18 +175,19 @@ fn execute(source: &Source, wishes: &Wishes, method: &Method) -> Outcome {
     let report = method::run(file, method, &mut watch);
     bar.finish_and_clear();
     let report = report.map_err(|error| Failure::Words(error.to_string()))?;
-    if let Some(path) = &wishes.report {
-        std::fs::write(path, report::method_html(&report)).map_err(|error| {
-            Failure::because(format!("cannot write the report {}", path.display()), error)
-        })?;
-    }
     let text = if wishes.json {
         serde_json::to_string(&report).map_err(|error| Failure::because("no JSON", error))?
     } else {
         text(&report)
     };
+    // First what nobody can take away: measuring takes hours.
     show::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    if let Some(path) = &wishes.report {
+        std::fs::write(path, report::method_html(&report)).map_err(|error| {
+            Failure::because(format!("cannot write the report {}", path.display()), error)
+        })?;
+    }
+    Ok(if report.ended.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// All of it, for eyes.
@@ -205,6 +206,9 @@ fn text(report: &Report) -> String {
     let mut text = String::from_utf8_lossy(&out).into_owned();
     let trials = report.trials.len();
     text.push_str(&format!("\n{}, {trials} trials of {} s", report.test, report.seconds));
+    if let Some(why) = &report.ended {
+        text.push_str(&format!("\nENDED EARLY: {why}"));
+    }
     for Row { size, figures } in &report.rows {
         if let Some(words) = figures.bound.and_then(method::Bound::warning) {
             text.push_str(&format!("\n{size}: {words}"));
