@@ -34,6 +34,8 @@ struct Books {
     repeated: u64,
     held: u64,
     spoiled: u64,
+    /// Answers to a question of its own.
+    answers: u64,
 }
 
 struct Side {
@@ -75,6 +77,22 @@ fn send(to: &mut Side, cache: &mut PoolCache, vector: &mut Vector, frames: &mut 
     }
 }
 
+/// Who has 198.18.1.77?
+fn question() -> Vec<u8> {
+    let mut frame = vec![0xff; 6];
+    frame.extend([2, 0, 0, 0, 0, 0xd, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 0xd]);
+    frame.extend([198, 18, 1, 1, 0, 0, 0, 0, 0, 0, 198, 18, 1, 77]);
+    frame.resize(60, 0);
+    frame
+}
+
+/// Whether 198.18.1.77 answers the device.
+fn is_answer(frame: &[u8]) -> bool {
+    frame[..6] == [2, 0, 0, 0, 0, 0xd]
+        && frame[20..22] == [0, 2]
+        && frame[28..32] == [198, 18, 1, 77]
+}
+
 /// The device: left to right by `fate`, until it is told to end.
 fn relay(
     mut sides: [Side; 2],
@@ -103,6 +121,9 @@ fn relay(
             }
             let number = books.came;
             books.came += 1;
+            if number == 100 {
+                frames.push_back(question());
+            }
             match fate(number) {
                 Fate::Pass => frames.push_back(frame),
                 Fate::Drop => books.dropped += 1,
@@ -129,6 +150,12 @@ fn relay(
             }
         }
         cache.free_from(&mut vector, 0);
+        if let Some(queues) = &mut right.queues {
+            queues.rx[0].receive(&mut vector, &mut cache);
+            let answers = (0..vector.len()).filter(|lane| is_answer(vector.bytes(*lane)));
+            books.answers += answers.count() as u64;
+            cache.free_from(&mut vector, 0);
+        }
         send(right, &mut cache, &mut out, &mut frames);
         if came == 0 {
             std::thread::sleep(std::time::Duration::from_micros(200));
@@ -145,7 +172,7 @@ fn run(name: &str, count: u64, fate: impl Fn(u64) -> Fate + Send) -> (Results, B
     let text = format!(
         "ports:
   left: {{ memif: {{ socket: '{}', role: slave, ring-size: 4096 }} }}
-  right: {{ memif: {{ socket: '{}', role: slave, ring-size: 4096 }} }}
+  right: {{ memif: {{ socket: '{}', role: slave, ring-size: 4096 }}, addresses: [198.18.1.0/24] }}
 streams: [ {{ name: s, from: left, to: right, rate: 20kpps, count: {count}, flows: 100 }} ]
 duration: 20s
 settle: 1s
@@ -168,10 +195,11 @@ threads: one",
 
 #[test]
 fn a_device_without_faults_has_none() {
-    let (results, _) = run("sound", 3000, |_| Fate::Pass);
-    let stream = &results.streams[0];
+    let (results, books) = run("sound", 3000, |_| Fate::Pass);
+    let (stream, port) = (&results.streams[0], &results.ports[1]);
     assert_eq!((stream.received, stream.lost, stream.duplicates), (3000, 0, 0));
-    assert_eq!((stream.reordered, stream.stray, results.ports[1].foreign), (0, 0, 0));
+    assert_eq!((stream.reordered, stream.stray), (0, 0));
+    assert_eq!((port.foreign, port.neighbor, books.answers), (1, 1, 1), "it asked, and was told");
 }
 
 #[test]
@@ -224,5 +252,6 @@ fn all_at_once_are_told_apart_and_spoiled_ones_are_nobodys() {
     assert_eq!(stream.lost, books.dropped + books.spoiled);
     assert_eq!(stream.duplicates, books.repeated);
     assert_eq!(stream.reordered, books.held);
-    assert_eq!(results.ports[1].foreign, books.spoiled);
+    let port = &results.ports[1];
+    assert_eq!(port.foreign - port.neighbor, books.spoiled);
 }

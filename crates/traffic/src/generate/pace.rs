@@ -19,6 +19,11 @@ impl Pace {
         Self { step, burst: burst.max(1), count, start }
     }
 
+    /// Packets that are due at once; 1: evenly.
+    pub(crate) fn burst(&self) -> u64 {
+        self.burst
+    }
+
     /// Packets that should have been sent until `now`.
     #[inline(always)]
     pub(crate) fn due(&self, now: u64) -> u64 {

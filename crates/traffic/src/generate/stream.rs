@@ -118,7 +118,8 @@ impl TxStream {
             walks: walks.collect(),
             pace: recipe.pace,
             is_free: recipe.rate.is_none(),
-            backlog: backlog.max(BACKLOG),
+            // A burst is due at once, however long it is.
+            backlog: backlog.max(BACKLOG) + recipe.pace.burst(),
             replay: recipe.replay,
             is_plain,
             sent: Sent::default(),

@@ -206,8 +206,28 @@ fn shapes_come_in_their_order_and_jumbo_frames_are_whole() {
 
 #[test]
 fn what_is_too_far_behind_is_given_up() {
+    let mut stream = paced(1);
+    assert_eq!(stream.waiting(999_999, false), 1000);
+    assert_eq!(stream.waiting(9_999_999, false), 1025);
+    assert_eq!((stream.sent.late, stream.sent.not_taken), (8975, 0));
+    assert_eq!(stream.waiting(19_999_999, true), 1025);
+    assert_eq!((stream.sent.late, stream.sent.not_taken), (8975, 10_000));
+    stream.finish(20_000_000, false);
+    assert_eq!(stream.sent.late, 8975 + 1025);
+}
+
+#[test]
+fn a_burst_is_not_behind_however_long_it_is() {
+    let mut stream = paced(50_000);
+    assert_eq!(stream.waiting(0, false), 50_000);
+    assert_eq!(stream.waiting(49_999_999, false), 50_000);
+    assert_eq!(stream.waiting(50_000_001, false), 51_024, "two of them are");
+}
+
+/// A million packets per second of a clock that counts nanoseconds, in bursts.
+fn paced(burst: u64) -> TxStream {
     let shape = Shape { headers: headers(FOUR, Transport::Udp(1, 2), 0), size: 64, group: 0 };
-    let pace = Pace::new(Some(1e6), 1_000_000_000, 0, 1, u64::MAX);
+    let pace = Pace::new(Some(1e6), 1_000_000_000, 0, burst, u64::MAX);
     let recipe = Recipe {
         id: 0,
         shapes: &[shape],
@@ -218,12 +238,5 @@ fn what_is_too_far_behind_is_given_up() {
         first_mark: 1,
         replay: None,
     };
-    let mut stream = TxStream::new(recipe, &Key::of_run(1)).unwrap();
-    assert_eq!(stream.waiting(999_999, false), 1000);
-    assert_eq!(stream.waiting(9_999_999, false), 1024);
-    assert_eq!((stream.sent.late, stream.sent.not_taken), (8976, 0));
-    assert_eq!(stream.waiting(19_999_999, true), 1024);
-    assert_eq!((stream.sent.late, stream.sent.not_taken), (8976, 10_000));
-    stream.finish(20_000_000, false);
-    assert_eq!(stream.sent.late, 8976 + 1024);
+    TxStream::new(recipe, &Key::of_run(1)).unwrap()
 }
