@@ -89,17 +89,8 @@ fn figures(page: &mut String, report: &Report) {
     );
     for row in &report.rows {
         for (name, value) in &row.figures.values {
-            let shown = match name.rsplit_once('_').map_or("", |(_, unit)| unit) {
-                "pps" => rate(*value),
-                "gbps" => format!("{value:.3} Gbit/s"),
-                "ns" => time(*value),
-                "seconds" => time(*value * 1e9),
-                "frames" => format!("{} frames", group(*value as u64)),
-                "share" => format!("{:.2} %", value * 100.0),
-                _ if name.starts_with("loss") => format!("{:.4} %", value * 100.0),
-                _ => value.to_string(),
-            };
-            let (size, name) = (escape(&row.size), escape(&name.replace('_', " ")));
+            let (words, shown) = super::figure(name, *value);
+            let (size, name) = (escape(&row.size), escape(&words));
             let _ = writeln!(page, "<tr><td>{size}<td class=text>{name}<td>{shown}");
         }
     }

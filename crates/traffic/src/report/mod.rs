@@ -241,7 +241,25 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-fn rate(pps: f64) -> String {
+/// A figure by its name, whose last word is its unit (`latency_p50_ns`), in words, and its value with
+/// the unit.
+pub fn figure(name: &str, value: f64) -> (String, String) {
+    let (words, unit) = name.rsplit_once('_').unwrap_or((name, ""));
+    let (words, value) = match unit {
+        "pps" => (words, rate(value)),
+        "gbps" => (words, format!("{value:.3} Gbit/s")),
+        "ns" => (words, time(value)),
+        "seconds" => (words, time(value * 1e9)),
+        "frames" => (words, format!("{value:.0} frames")),
+        "share" => (words, format!("{:.2} % of the highest load", value * 100.0)),
+        _ if name.starts_with("loss") => (name, format!("{:.4} %", value * 100.0)),
+        _ => (name, format!("{value}")),
+    };
+    (words.replace('_', " "), value)
+}
+
+/// "1.234 Mpps".
+pub fn rate(pps: f64) -> String {
     match pps {
         pps if pps >= 1e6 => format!("{:.3} Mpps", pps / 1e6),
         pps if pps >= 1e3 => format!("{:.3} kpps", pps / 1e3),
@@ -249,7 +267,8 @@ fn rate(pps: f64) -> String {
     }
 }
 
-fn time(ns: f64) -> String {
+/// "1.25 µs", from nanoseconds.
+pub fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use comfy_table::Cell;
 use stoa_traffic::compare::compare;
+use stoa_traffic::report;
 
-use super::table;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
@@ -53,11 +53,11 @@ pub fn execute(arguments: &Arguments) -> Outcome {
         let of = if pair.of == last { "" } else { pair.of.as_str() };
         last = &pair.of;
         let cell = |value: Option<f64>| {
-            value.map_or_else(|| "–".to_owned(), |value| table::figure(&pair.figure, value).1)
+            value.map_or_else(|| "–".to_owned(), |value| report::figure(&pair.figure, value).1)
         };
         rows.add_row([
             Cell::new(of),
-            Cell::new(table::figure(&pair.figure, 0.0).0),
+            Cell::new(report::figure(&pair.figure, 0.0).0),
             Cell::new(cell(pair.first)),
             Cell::new(cell(pair.second)),
             Cell::new(pair.ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.3}"))),

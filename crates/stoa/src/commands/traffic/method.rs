@@ -196,7 +196,7 @@ fn text(report: &Report) -> String {
     for row in &report.rows {
         for (at, (figure, value)) in row.figures.values.iter().enumerate() {
             let size = if at == 0 { row.size.as_str() } else { "" };
-            let (name, value) = table::figure(figure, *value);
+            let (name, value) = report::figure(figure, *value);
             rows.add_row([Cell::new(size), Cell::new(name), Cell::new(value)]);
         }
     }

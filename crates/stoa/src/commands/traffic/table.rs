@@ -2,6 +2,7 @@
 
 use comfy_table::Cell;
 use stoa_traffic::Moment;
+use stoa_traffic::report::{rate as rate_of, time};
 use stoa_traffic::results::{Results, Stream};
 
 use crate::show::{number, table, write};
@@ -11,7 +12,7 @@ pub fn progress(moment: &Moment) -> String {
     if moment.at <= 0.0 || moment.since <= 0.0 {
         return "waiting for links and gateways".to_owned();
     }
-    let rate = |packets: u64| scaled(packets as f64 / moment.since, "pps");
+    let rate = |packets: u64| rate_of(packets as f64 / moment.since);
     let missing = moment.total.missing() as f64 * 100.0 / moment.total.sent.max(1) as f64;
     format!(
         "{:.0} of {:.0} s  sent {}  received {}  missing {missing:.4} %",
@@ -84,8 +85,8 @@ fn count_row(stream: &Stream) -> Vec<Cell> {
         Cell::new(format!("{:.4} %", stream.loss * 100.0)),
         Cell::new(number(stream.duplicates)),
         Cell::new(number(stream.reordered)),
-        Cell::new(scaled(stream.sent_pps, "pps")),
-        Cell::new(scaled(stream.received_pps, "pps")),
+        Cell::new(rate_of(stream.sent_pps)),
+        Cell::new(rate_of(stream.received_pps)),
     ]
 }
 
@@ -120,54 +121,11 @@ fn notes(results: &Results) -> Vec<String> {
     lines
 }
 
-/// A figure by its name with the unit (`latency_p50_ns`), as words and a value with its unit.
-pub fn figure(name: &str, value: f64) -> (String, String) {
-    let (words, unit) = name.rsplit_once('_').unwrap_or((name, ""));
-    let (words, value) = match unit {
-        "pps" => (words, scaled(value, "pps")),
-        "gbps" => (words, format!("{value:.3} Gbit/s")),
-        "ns" => (words, time(value)),
-        "seconds" => (words, time(value * 1e9)),
-        "frames" => (words, format!("{value:.0} frames")),
-        "share" => (words, format!("{:.2} % of the highest", value * 100.0)),
-        _ if name.starts_with("loss") => (name, format!("{:.4} %", value * 100.0)),
-        _ => (name, format!("{value}")),
-    };
-    (words.replace('_', " "), value)
-}
-
-/// "1.234 Mpps".
-fn scaled(value: f64, unit: &str) -> String {
-    match value {
-        value if value >= 1e6 => format!("{:.3} M{unit}", value / 1e6),
-        value if value >= 1e3 => format!("{:.3} k{unit}", value / 1e3),
-        value => format!("{value:.1} {unit}"),
-    }
-}
-
-/// "1.2 µs".
-fn time(ns: f64) -> String {
-    match ns {
-        ns if ns >= 1e9 => format!("{:.2} s", ns / 1e9),
-        ns if ns >= 1e6 => format!("{:.2} ms", ns / 1e6),
-        ns if ns >= 1e3 => format!("{:.2} µs", ns / 1e3),
-        ns => format!("{ns:.0} ns"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use stoa_traffic::results::{Cause, Fault, Latency};
 
     use super::*;
-
-    #[test]
-    fn figures_are_short() {
-        assert_eq!(scaled(1_234_567.0, "pps"), "1.235 Mpps");
-        assert_eq!(scaled(12.0, "pps"), "12.0 pps");
-        assert_eq!(time(1250.0), "1.25 µs");
-        assert_eq!(time(2.5e9), "2.50 s");
-    }
 
     #[test]
     fn a_run_that_does_not_count_says_so_last() {
