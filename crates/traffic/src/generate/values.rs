@@ -146,6 +146,17 @@ fn below(number: u64, limit: u64) -> u64 {
     ((u128::from(number) * u128::from(limit)) >> 64) as u64
 }
 
+/// The next values of a walk.
+#[cfg(test)]
+pub(crate) fn take(walk: &mut Walk, count: usize) -> Vec<u128> {
+    let values = (0..count).map(|_| {
+        let value = walk.value();
+        walk.step();
+        value
+    });
+    values.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -178,15 +189,6 @@ mod tests {
                 walk.step();
             }
         }
-    }
-
-    fn take(walk: &mut Walk, count: usize) -> Vec<u128> {
-        let values = (0..count).map(|_| {
-            let value = walk.value();
-            walk.step();
-            value
-        });
-        values.collect()
     }
 
     #[test]

@@ -256,13 +256,7 @@ mod tests {
     }
 
     fn take(kind: Kind, yaml: &str, count: usize) -> Vec<u128> {
-        let mut walk = walk(kind, yaml).unwrap();
-        let values = (0..count).map(|_| {
-            let value = walk.value();
-            walk.step();
-            value
-        });
-        values.collect()
+        crate::generate::values::take(&mut walk(kind, yaml).unwrap(), count)
     }
 
     #[test]
