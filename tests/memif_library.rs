@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use stoa_lab::measure::ping;
-use stoa_lab::{Background, Command, Result, Scratch, Tool, Topology, wait_until};
-use stoa_scenarios::two_sides;
+use stoa_lab::{Command, Result, Topology, wait_until};
+use stoa_scenarios::{Testpmd, two_sides};
 
 /// An example of `stoa-memif`, built now.
 fn example(name: &str) -> Result<PathBuf> {
@@ -24,38 +24,15 @@ fn example(name: &str) -> Result<PathBuf> {
     Ok(profile.join("examples").join(name))
 }
 
-/// testpmd with a memif port that listens or connects, and the link to host-b.
-fn testpmd(
-    topology: &Topology,
-    scratch: &Scratch,
-    role: &str,
-    more: &[&str],
-) -> Result<Background> {
-    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
-    let memif = format!("net_memif0,role={role},id=0,socket={socket},socket-abstract=no");
-    topology
-        .router()
-        .command(Tool::TESTPMD)?
-        .args(["--lcores", "(0,1)@0", "--no-pci", "--no-huge", "--no-shconf", "-m", "256"])
-        .args(["--no-telemetry", "--vdev", &memif])
-        .args(["--vdev", "net_af_packet1,iface=host-b", "--"])
-        .args(["--total-num-mbufs=8192", "--auto-start", "--no-lsc-interrupt"])
-        // Else it ends with its standard input.
-        .args(["--stats-period", "1"])
-        .args(more)
-        .env("XDG_RUNTIME_DIR", &scratch.path().to_string_lossy())
-        .spawn()
-}
-
-fn answers_pings(ours: &[&str], theirs: &str) -> Result<()> {
+fn answers_pings(ours: &[&str], theirs: &'static str) -> Result<()> {
     let [a, b] = two_sides(&[])?;
     let topology = Topology::new(&[a, b.without_offloads()])?;
-    let scratch = Scratch::new()?;
-    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
+    let mut peer = Testpmd::new(theirs, 0, &["--forward-mode=io"])?;
+    let socket = peer.socket();
     let responder = example("icmp_responder")?;
     let _responder =
         Command::program(&responder).args([&socket, "198.18.2.77"]).args(ours).spawn()?;
-    let peer = testpmd(&topology, &scratch, theirs, &["--forward-mode=io"])?;
+    peer.start(&topology)?;
     let host = topology.host("host-b");
     wait_until("the responder answers", Duration::from_secs(30), || {
         match ping(host, IpAddr::from([198, 18, 2, 77]), 1, &["-W", "0.5"]) {
@@ -83,12 +60,11 @@ fn testpmd_listens_and_the_responder_connects() -> Result<()> {
 #[test]
 fn the_counter_counts_what_testpmd_sends() -> Result<()> {
     let topology = Topology::new(&two_sides(&[])?)?;
-    let scratch = Scratch::new()?;
-    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
-    let counter = Command::program(example("packet_counter")?).args([&socket, "master"]).spawn()?;
     // 256-byte frames from both ports; what comes by the link to host-b is of no matter.
-    let options = ["--forward-mode=txonly", "--txpkts=256"];
-    let peer = testpmd(&topology, &scratch, "client", &options)?;
+    let mut peer = Testpmd::new("client", 0, &["--forward-mode=txonly", "--txpkts=256"])?;
+    let counter = example("packet_counter")?;
+    let counter = Command::program(counter).args([&peer.socket(), "master"]).spawn()?;
+    peer.start(&topology)?;
     wait_until("a second with packets", Duration::from_secs(30), || {
         let log = counter.log();
         let counts = |line: &str| {

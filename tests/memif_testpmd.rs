@@ -1,79 +1,137 @@
 //! memif with DPDK's own driver as the peer, in both roles: host-a, the router, memif, dpdk-testpmd, host-b.
 //!
 //! testpmd joins its `net_memif` port to the far host's link, so that every packet between the hosts crosses the shared
-//! memory both ways: real ping of all sizes and real TCP.
+//! memory both ways: real ping of all sizes and real TCP. Then either side stops and dies, `STOA_LIVES` (4) times each.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use stoa_lab::measure::{Load, iperf, ping};
-use stoa_lab::{
-    Background, Command, Configuration, Result, Router, Scratch, Tool, Topology, stoa_binary,
-    wait_until,
-};
-use stoa_scenarios::{Story, two_sides};
+use stoa_lab::{Command, Configuration, Result, Router, Topology, stoa_binary, wait_until};
+use stoa_scenarios::{Holdings, Story, Testpmd, two_sides};
 
-/// testpmd with a memif port and the link to host-b, joined.
-fn testpmd(topology: &Topology, scratch: &Scratch, role: &str) -> Result<Background> {
-    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
-    let memif = format!("net_memif0,role={role},id=7,socket={socket},socket-abstract=no");
-    let runtime = scratch.path().to_string_lossy().into_owned();
-    topology
-        .router()
-        .command(Tool::TESTPMD)?
-        // Without huge pages, as on a bare machine.
-        .args(["--lcores", "(0,1)@0", "--no-pci", "--no-huge", "--no-shconf", "-m", "256"])
-        .args(["--no-telemetry", "--vdev", &memif])
-        .args(["--vdev", "net_af_packet1,iface=host-b", "--"])
-        .args(["--total-num-mbufs=8192", "--stats-period", "1", "--auto-start"])
-        .args(["--forward-mode=io", "--no-lsc-interrupt"])
-        .env("XDG_RUNTIME_DIR", &runtime)
-        .spawn()
+/// A link that is leaked would be some megabytes for each life.
+const MEMORY_KB: u64 = 12 << 10;
+
+/// The router and its peer.
+struct Pair {
+    /// Before the topology, which it uses.
+    peer: Testpmd,
+    story: Story,
+    /// Our role.
+    role: &'static str,
 }
 
-fn configuration(scratch: &Scratch, role: &str) -> Result<Configuration> {
-    let sides = two_sides(&[])?;
-    let mut made = Configuration::new(&sides);
-    let socket = scratch.file("memif.sock").to_string_lossy().into_owned();
-    made.interface("host-b")["stoa-interfaces:port"] =
+fn configuration(socket: &str, role: &str, enabled: bool) -> Result<Configuration> {
+    let mut made = Configuration::new(&two_sides(&[])?);
+    let interface = made.interface("host-b");
+    interface["stoa-interfaces:port"] =
         json!({ "memif": { "socket": socket, "id": 7, "role": role } });
+    interface["enabled"] = json!(enabled);
     Ok(made)
 }
 
-fn story(ours: &str, theirs: &str) -> Result<()> {
-    let [a, b] = two_sides(&[])?;
-    // testpmd's packet socket knows nothing of unfinished checksums.
-    let topology = Topology::new(&[a, b.without_offloads()])?;
-    // Made before and dropped after the router's own folder: testpmd keeps its files here.
-    let scratch = Scratch::new()?;
-    let json = configuration(&scratch, ours)?.json();
-    let (router, peer);
-    if ours == "master" {
-        router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
-        peer = testpmd(&topology, &scratch, theirs)?;
-    } else {
-        // We look for it before it is there.
-        router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
-        peer = testpmd(&topology, &scratch, theirs)?;
+impl Pair {
+    /// Both run, and the far host answers. A slave looks for its master before that is there.
+    fn start(role: &'static str, theirs: &'static str) -> Result<Self> {
+        let [a, b] = two_sides(&[])?;
+        let topology = Topology::new(&[a, b.without_offloads()])?;
+        let peer = Testpmd::new(theirs, 7, &["--forward-mode=io"])?;
+        let json = configuration(&peer.socket(), role, true)?.json();
+        let router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
+        let mut pair = Self { peer, story: Story { router, topology }, role };
+        pair.peer.start(&pair.story.topology)?;
+        pair.reach()?;
+        Ok(pair)
     }
-    wait_until("memif is up", Duration::from_secs(30), || {
-        let list = router.interfaces().map_err(|error| error.to_string())?;
-        let up = list.iter().any(|one| one.name == "host-b" && one.up);
-        if up && peer.is_running() {
-            Ok(())
-        } else {
-            Err(format!("{list:?}; testpmd: {}", peer.log()))
+
+    /// Waits until the far host answers; a testpmd that crashed is started again.
+    fn reach(&mut self) -> Result<()> {
+        let Self { peer, story, .. } = self;
+        let to = story.host("host-b").address(false)?;
+        wait_until("the far host answers through memif", Duration::from_secs(30), || {
+            peer.survive(&story.topology).map_err(|error| error.to_string())?;
+            match ping(story.host("host-a"), to, 1, &["-W", "0.2"]) {
+                Ok(pings) if pings.all() => Ok(()),
+                other => Err(format!("{other:?}; {:?}; {}", story.router.interfaces(), peer.log())),
+            }
+        })
+    }
+
+    fn wait_down(&self) -> Result<()> {
+        wait_until("memif is down", Duration::from_secs(10), || {
+            let list = self.story.router.interfaces().map_err(|error| error.to_string())?;
+            let is_up = list.iter().any(|one| one.name == "host-b" && one.up);
+            if is_up { Err(format!("{list:?}")) } else { Ok(()) }
+        })
+    }
+
+    fn wait_listening(&self) -> Result<()> {
+        wait_until("memif waits for its peer", Duration::from_secs(20), || {
+            let list = self.story.router.interfaces().map_err(|error| error.to_string())?;
+            let waits = |detail: &str| detail.starts_with("waits for a slave");
+            let is = list.iter().any(|one| one.name == "host-b" && waits(&one.detail));
+            if is { Ok(()) } else { Err(format!("{list:?}")) }
+        })
+    }
+
+    fn enable(&self, enabled: bool) -> Result<()> {
+        let made = configuration(&self.peer.socket(), self.role, enabled)?;
+        self.story.router.reload(&made.json())?.ok()?;
+        Ok(())
+    }
+
+    /// The operator disables the interface, which ends the link, and enables it again.
+    fn rest(&mut self) -> Result<()> {
+        self.enable(false)?;
+        self.wait_down()?;
+        self.enable(true)?;
+        self.reach()
+    }
+
+    fn peer_stops(&mut self) -> Result<()> {
+        self.peer.stop()?;
+        self.begin_anew()
+    }
+
+    fn peer_dies(&mut self) -> Result<()> {
+        self.peer.kill()?;
+        self.begin_anew()
+    }
+
+    /// With a new peer in the place of one that is gone.
+    fn begin_anew(&mut self) -> Result<()> {
+        self.wait_down()?;
+        self.peer.start(&self.story.topology)?;
+        self.reach()
+    }
+
+    /// The forwarder is killed, and a new one finds its peer again.
+    fn forwarder_dies(&mut self) -> Result<()> {
+        let pid = self.story.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
+        assert_ne!(pid, 0);
+        Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
+        let killed = Instant::now();
+        if self.role == "master" {
+            // A DPDK client looks for its master once, when it starts.
+            self.peer.kill()?;
+            self.wait_listening()?;
+            self.peer.start(&self.story.topology)?;
         }
-    })?;
-    let story = Story { router, topology };
-    wait_until("the far host answers", Duration::from_secs(20), || {
-        let (a, b) = (story.host("host-a"), story.host("host-b"));
-        let to = b.address(false).map_err(|error| error.to_string())?;
-        match ping(a, to, 1, &[]) {
-            Ok(pings) if pings.all() => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })?;
+        self.reach()?;
+        let (silent, role) = (killed.elapsed().as_secs_f64(), self.role);
+        println!("memif {role} is back {silent:.3} s after kill -9 of the forwarder");
+        Ok(())
+    }
+}
+
+fn lives() -> u32 {
+    std::env::var("STOA_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
+}
+
+fn all_sizes_pass(role: &'static str, theirs: &'static str) -> Result<()> {
+    let pair = Pair::start(role, theirs)?;
+    let story = &pair.story;
     let (a, b) = (story.host("host-a"), story.host("host-b"));
     // Frames of 64 to 1,514 bytes, each compared by ping.
     for size in [22, 23, 64, 86, 214, 470, 982, 1238, 1472] {
@@ -83,77 +141,65 @@ fn story(ours: &str, theirs: &str) -> Result<()> {
     story.hosts_reach_each_other()?;
     for (from, to) in [(a, b), (b, a)] {
         let rate = iperf(from, to, false, Load::Tcp, 1)?;
-        println!(
-            "memif {ours}, TCP from {}: {:.2} Gbit/s",
-            from.label(),
-            rate.bits_per_second / 1e9
-        );
-        assert!(rate.bits_per_second > 1e5, "{rate:?}");
+        let (from, rate) = (from.label(), rate.bits_per_second);
+        println!("memif {role}, TCP from {from}: {:.2} Gbit/s", rate / 1e9);
+        assert!(rate > 1e5, "{rate}");
     }
-    if ours == "slave" {
-        // A DPDK client would not come again by itself.
-        rest_and_go_on(&story, &scratch, ours)?;
-        outlive_a_forwarder(&story)?;
-    }
-    // The peer goes and the router stays; the books are those of the router.
-    drop(peer);
-    wait_until("memif is down", Duration::from_secs(10), || {
-        let list = story.router.interfaces().map_err(|error| error.to_string())?;
-        let up = list.iter().any(|one| one.name == "host-b" && one.up);
-        if up { Err(format!("{list:?}")) } else { Ok(()) }
-    })?;
-    assert!(ping(a, a.gateway(false)?, 2, &[])?.all());
+    let Pair { mut peer, story, .. } = pair;
+    peer.stop()?;
     story.end()
 }
 
-/// The operator disables the interface, which ends the link, and enables it again.
-fn rest_and_go_on(story: &Story, scratch: &Scratch, role: &str) -> Result<()> {
-    for enabled in [false, true] {
-        let mut made = configuration(scratch, role)?;
-        made.interface("host-b")["enabled"] = json!(enabled);
-        let output = story.router.reload(&made.json())?;
-        assert!(output.success(), "{}{}", output.stdout, output.stderr);
-        wait_until("memif does as it was told", Duration::from_secs(20), || {
-            let list = story.router.interfaces().map_err(|error| error.to_string())?;
-            let up = list.iter().any(|one| one.name == "host-b" && one.up);
-            if up == enabled { Ok(()) } else { Err(format!("{list:?}")) }
-        })?;
+/// Either side stops and dies again and again: no link stays away, and nothing is held for those that ended.
+fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Result<()> {
+    let mut pair = Pair::start(role, theirs)?;
+    // The first life brings what stays.
+    pair.peer_stops()?;
+    let first = Holdings::of(&pair.story.router, &pair.story.topology)?;
+    let lives = lives();
+    for life in 0..lives {
+        if role == "slave" {
+            // A DPDK client would not come back.
+            pair.rest()?;
+        }
+        if life % 2 == 0 {
+            pair.peer_dies()?
+        } else {
+            pair.peer_stops()?
+        };
     }
-    let (a, b) = (story.host("host-a"), story.host("host-b"));
-    wait_until("the far host answers again", Duration::from_secs(20), || {
-        let to = b.address(false).map_err(|error| error.to_string())?;
-        match ping(a, to, 1, &[]) {
-            Ok(pings) if pings.all() => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-}
-
-/// The forwarder is killed, and a new one finds its peer again.
-fn outlive_a_forwarder(story: &Story) -> Result<()> {
-    let (a, b) = (story.host("host-a"), story.host("host-b"));
-    let to = b.address(false)?;
-    let pid = story.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
-    assert_ne!(pid, 0);
-    Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
-    let killed = Instant::now();
-    wait_until("the far host answers through a new forwarder", Duration::from_secs(20), || {
-        match ping(a, to, 1, &["-W", "0.2"]) {
-            Ok(pings) if pings.all() => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
-    })?;
-    let silent = killed.elapsed().as_secs_f64();
-    println!("memif is back {silent:.3} s after kill -9 of the forwarder");
-    Ok(())
+    let grown =
+        Holdings::of(&pair.story.router, &pair.story.topology)?.grown_since(&first, MEMORY_KB);
+    assert!(grown.is_empty(), "{grown:?}");
+    for _ in 0..lives {
+        pair.forwarder_dies()?;
+    }
+    // The peer goes and the router stays; the books are those of the router.
+    pair.peer.stop()?;
+    pair.wait_down()?;
+    let Pair { peer, story, .. } = pair;
+    let a = story.host("host-a");
+    assert!(ping(a, a.gateway(false)?, 2, &[])?.all());
+    println!("memif {role}: {lives} lives; testpmd crashed {} times by itself", peer.crashes());
+    story.end()
 }
 
 #[test]
-fn stoa_listens_and_testpmd_connects() -> Result<()> {
-    story("master", "client")
+fn all_sizes_pass_to_a_testpmd_that_connects() -> Result<()> {
+    all_sizes_pass("master", "client")
 }
 
 #[test]
-fn testpmd_listens_and_stoa_connects() -> Result<()> {
-    story("slave", "server")
+fn all_sizes_pass_to_a_testpmd_that_listens() -> Result<()> {
+    all_sizes_pass("slave", "server")
+}
+
+#[test]
+fn a_testpmd_that_connects_comes_and_goes() -> Result<()> {
+    either_side_comes_and_goes("master", "client")
+}
+
+#[test]
+fn a_testpmd_that_listens_comes_and_goes() -> Result<()> {
+    either_side_comes_and_goes("slave", "server")
 }

@@ -2,12 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+mod holdings;
+mod testpmd;
+
 use std::time::Duration;
 
 use stoa_lab::{
     Command, Configuration, Host, LabError, Output, Result, Router, Side, Tag, Tool, Topology,
     stoa_binary,
 };
+
+pub use holdings::{Holdings, PROCESSES, Process, pid};
+pub use testpmd::Testpmd;
 
 /// A topology with a running router. Ends with [`Story::end`]; a story that fails is cleaned up all the same.
 #[derive(Debug)]

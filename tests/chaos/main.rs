@@ -5,7 +5,6 @@
 //! `STOA_CHAOS_SECONDS` says how long (30 unless told), `STOA_CHAOS_SEED` repeats a run's events.
 
 mod dice;
-mod health;
 mod traffic;
 mod world;
 
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 use stoa_lab::{Command, LabError, Output, Result, Router, Topology, wait_until};
 
 use dice::Dice;
-use health::{Holdings, pid};
+use stoa_scenarios::{Holdings, pid};
 use world::World;
 
 /// How long until all is well again after the last event, crash loops backed off by 10 s included.

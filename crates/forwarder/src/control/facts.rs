@@ -61,9 +61,10 @@ impl Plane {
         };
         let families = [&state.wanted.ip4, &state.wanted.ip6];
         let addresses = families.iter().flat_map(|family| &family.addresses);
-        let detail = port.map(|port| match port.is_up {
-            false if !port.why_down.is_empty() => port.why_down.clone(),
-            _ => port.port.detail(),
+        let detail = port.map(|port| match port.port.detail() {
+            // What the port says now is newer than why its link went, where it says anything.
+            said if said.is_empty() && !port.is_up => port.why_down.clone(),
+            said => said,
         });
         v1::InterfaceState {
             name: state.name.clone(),

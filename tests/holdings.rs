@@ -12,6 +12,7 @@ pub const PROCESSES: [&str; 3] = ["supervisor", "forwarder", "controller"];
 /// What one process holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
+    /// Its id, 0 while it is dead.
     pub pid: u64,
     /// Resident memory, kB.
     pub memory: u64,
