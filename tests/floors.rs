@@ -113,7 +113,7 @@ fn rooms(name: &str) -> (PathBuf, Vec<PathBuf>) {
     };
     let mut files = Vec::new();
     sources(&folder, &mut files);
-    let first = ["lib.rs", "main.rs", "story.rs"].map(|file| folder.join(file));
+    let first = ["lib.rs", "main.rs", "story/lib.rs"].map(|file| folder.join(file));
     let first = first.into_iter().find(|file| file.exists()).expect("a crate has a first file");
     (first, files)
 }
