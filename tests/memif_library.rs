@@ -57,6 +57,31 @@ fn testpmd_listens_and_the_responder_connects() -> Result<()> {
     answers_pings(&[], "server")
 }
 
+/// A network function is killed again and again, `STOA_LIVES` (4) times, and each new one finds its peer.
+#[test]
+fn a_responder_that_dies_comes_again() -> Result<()> {
+    let lives = std::env::var("STOA_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let [a, b] = two_sides(&[])?;
+    let topology = Topology::new(&[a, b.without_offloads()])?;
+    let mut peer = Testpmd::new("server", 0, &["--forward-mode=io"])?;
+    let responder = example("icmp_responder")?;
+    peer.start(&topology)?;
+    for life in 0..lives {
+        let one = Command::program(&responder).args([&peer.socket(), "198.18.2.77"]).spawn()?;
+        wait_until("the responder answers", Duration::from_secs(30), || {
+            peer.survive(&topology).map_err(|error| error.to_string())?;
+            let to = IpAddr::from([198, 18, 2, 77]);
+            match ping(topology.host("host-b"), to, 1, &["-W", "0.2"]) {
+                Ok(pings) if pings.all() => Ok(()),
+                other => Err(format!("life {life}: {other:?}; testpmd: {}", peer.log())),
+            }
+        })?;
+        Command::program("/bin/kill").args(["-KILL", &one.pid().to_string()]).run()?.ok()?;
+    }
+    println!("{lives} lives; testpmd crashed {} times by itself", peer.crashes());
+    Ok(())
+}
+
 #[test]
 fn the_counter_counts_what_testpmd_sends() -> Result<()> {
     let topology = Topology::new(&two_sides(&[])?)?;
