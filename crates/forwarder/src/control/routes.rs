@@ -74,11 +74,16 @@ impl Plane {
         while let [(first, _), ..] = rest {
             let mut batch = Vec::with_capacity(rest.len().min(BATCH));
             for &(prefix, route) in rest.iter().take(BATCH) {
+                let refusals = self.fib.refusals;
                 match self.prepare(prefix, route) {
                     Ok(prepared) => batch.push(prepared),
                     Err(full) if batch.is_empty() => return Err((*first, full)),
-                    // What the routes before it led to may make room for its next hop.
-                    Err(_) => break,
+                    Err(_) => {
+                        // What the routes before it led to may make room for its next hop: nobody
+                        // was refused yet.
+                        self.fib.refusals = refusals;
+                        break;
+                    }
                 }
             }
             rest = &rest[batch.len()..];

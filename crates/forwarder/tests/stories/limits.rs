@@ -74,6 +74,15 @@ fn each_table_says_its_name() {
     Lab::with(&networks(60, ""), limits, |_| Wire::new(1, 1));
 }
 
+/// A next hop that did not fit is tried again once those before it are in: that is one refusal.
+#[test]
+fn a_route_without_room_is_refused_once() {
+    let mut lab =
+        Lab::with(&World::three_ports(), Limits { next_hops: 40, ..LIMITS }, |_| Wire::new(1, 1));
+    lab.apply(&gateways(40)).unwrap_err();
+    assert_eq!(of(&mut lab, Table::NextHops).refused, 1);
+}
+
 #[test]
 fn limits_are_settings_and_fixed_while_running() {
     let with = |limits: Asked| {
