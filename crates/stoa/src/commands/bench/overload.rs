@@ -12,7 +12,7 @@ use crate::show;
 /// Offer up to three times what one worker can forward, through shared memory
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How often each load is offered, 25 ms each (1 to 1000)
+    /// How often each load is offered, 25 ms each (1 to 1000); up to four times as often while others disturb
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print one JSON object
