@@ -33,7 +33,7 @@ check: build ## The quick part of test, without scenarios
 bench: build ## The catalogue of speed figures on this machine, beside their bars
 	@scripts/bench $(STOA) $(ARGS)
 
-bench-compare: build ## Side by side with DPDK over shared memory, one processor each; needs two processors and root
+bench-compare: build ## Side by side with DPDK and Linux, one processor each; needs two processors and root
 	@scripts/setup compare >&2
 	@scripts/build-l3fwd
 	@$(CARGO) build --release --locked --package stoa-memif --example load >&2

@@ -1,0 +1,159 @@
+"""Devices under test over memif: Stoa, DPDK's l3fwd and testpmd.
+
+Each has two memif interfaces and one processor; the load (crates/memif/examples/load.rs) has the other one,
+fills the first interface, and counts what comes out of the second.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, bench, end, nodes, table
+
+NAME = "compare"
+PLOT = os.path.join(ROOT, "bench", "compare.svg")
+MARKS = ("<!-- compare -->\n", "<!-- /compare -->\n")
+SIZES = [64, 128, 256, 512, 1024, 1280, 1518]
+# From this share of its time on the load may be what limits a cell.
+BUSY = 0.9
+
+
+def device(name, kind, listens, *options):
+    """A device under test; `listens`: it is the master of both interfaces, the load brings the memory."""
+    return {"name": name, "kind": kind, "listens": listens, "options": list(options)}
+
+
+# The first one is what the others are set beside.
+DEVICES = [
+    device("Stoa, IPv4", "stoa", True),
+    device("Stoa, IPv4, as slave", "stoa", False),
+    device("DPDK l3fwd LPM", "l3fwd", True, "--lookup=lpm"),
+    device("DPDK l3fwd LPM, as slave", "l3fwd", False, "--lookup=lpm"),
+    device("DPDK l3fwd FIB", "l3fwd", True, "--lookup=fib"),
+    device("DPDK testpmd io", "testpmd", True, "--forward-mode=io"),
+    device("DPDK testpmd io, as slave", "testpmd", False, "--forward-mode=io"),
+    device("DPDK testpmd macswap", "testpmd", True, "--forward-mode=macswap"),
+    device("(the load itself)", "least", True),
+]
+
+
+def stoa_configuration(place, listens, cpu):
+    """Two interfaces, one route, a static neighbour."""
+    def interface(name, address, **ipv4):
+        role = "master" if listens else "slave"
+        return {
+            "name": name, "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:mac-address": "02:fe:00:00:00:01",
+            "stoa-interfaces:port": {"memif": {"socket": f"{place}/{name}.sock", "role": role}},
+            "ietf-ip:ipv4": {"forwarding": True, **ipv4,
+                             "address": [{"ip": address, "prefix-length": 24}]},
+        }
+    neighbor = [{"ip": "198.19.0.2", "link-layer-address": "02:00:00:00:00:02"}]
+    route = {"destination-prefix": "198.18.1.0/24", "next-hop": {"next-hop-address": "198.19.0.2"}}
+    return {
+        "stoa-system:system": {"workers": {"count": 1, "cpus": [cpu], "polling": "polling"}},
+        "ietf-interfaces:interfaces": {"interface": [
+            interface("in", "198.18.0.1"), interface("out", "198.19.0.1", neighbor=neighbor)]},
+        "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
+            "type": "ietf-routing:static", "name": "static", "static-routes": {
+                "ietf-ipv4-unicast-routing:ipv4": {"route": [route]}}}]}},
+    }
+
+
+def eal(place, listens, lcores):
+    """What every DPDK program is told."""
+    huge = int(bench.read(HUGE, "0")) >= HUGE_PAGES
+    memory = ["--in-memory", "--single-file-segments"] if huge else ["--no-huge", "--no-shconf"]
+    memif = "role=server" if listens else "role=client"
+    ports = [word for number, name in enumerate(["in", "out"]) for word in
+             ["--vdev", f"net_memif{number},{memif},id=0,socket={place}/{name}.sock,socket-abstract=no"]]
+    return ["--no-pci", *memory, "-m", "512", "--no-telemetry", "--lcores", lcores, *ports]
+
+
+def command(what, given, place, cpu):
+    """The command line of a device."""
+    listens, options = what["listens"], what["options"]
+    if what["kind"] == "stoa":
+        with open(f"{place}/stoa.json", "w", encoding="utf-8") as file:
+            json.dump(stoa_configuration(place, listens, cpu), file)
+        return [given.binary, "run", "--config", f"{place}/stoa.json", "--socket", f"{place}/stoa.sock"]
+    if what["kind"] == "least":
+        return ["taskset", "-c", str(cpu), given.load, f"{place}/in.sock", f"{place}/out.sock",
+                "master", str(what["size"]), "0"]
+    if what["kind"] == "testpmd":
+        # Its console is an lcore of its own, which sleeps.
+        return ["dpdk-testpmd", *eal(place, listens, f"(0,1)@{cpu}"), "--", "--total-num-mbufs=16384",
+                "--stats-period", "1000", "--auto-start", "--no-lsc-interrupt", *options]
+    for name, rules in (("4", "R198.18.1.0/24 1\nR198.19.0.0/24 0\n"), ("6", "Rfd00::/64 1\n")):
+        with open(f"{place}/rules{name}", "w", encoding="utf-8") as file:
+            file.write(rules)
+    # One lcore: it takes a transmit queue for each, and the interfaces have one.
+    return [given.l3fwd, *eal(place, listens, f"1@{cpu}"), "--", "-p", "3", "-P", "--parse-ptype",
+            "--config=(0,0,1),(1,0,1)", f"--rule_ipv4={place}/rules4",
+            f"--rule_ipv6={place}/rules6", *options]
+
+
+def measure(what, size, given):
+    """One run of a cell: a fresh device and a fresh load; `None`: it did not work, which was told."""
+    device_cpu, load_cpu = given.cpus.split(",")
+    with tempfile.TemporaryDirectory(prefix="stoa-compare-") as place:
+        log = open(f"{place}/log", "w+", encoding="utf-8", errors="replace")
+        started = command({**what, "size": size}, given, place, int(device_cpu))
+        role = "slave" if what["listens"] else "master"
+        load = ["taskset", "-c", load_cpu, given.load, f"{place}/in.sock", f"{place}/out.sock", role,
+                str(size), str(DESTINATIONS), str(given.seconds)]
+        # Who connects once only needs somebody who listens.
+        begin = lambda: subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                         env={**os.environ, "XDG_RUNTIME_DIR": place})
+        process = loading = None
+        try:
+            process = begin() if what["listens"] else None
+            loading = subprocess.Popen(load, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            if process is None:
+                time.sleep(0.3)
+                process = begin()
+            out, err = loading.communicate(timeout=PATIENCE + given.seconds)
+            if loading.returncode != 0:
+                log.seek(0)
+                print(f"bench-compare: {what['name']}, {size} B: {err.strip()}\n{' '.join(started)}\n"
+                      f"{log.read()[-2000:]}", file=sys.stderr)
+                return None
+            run = json.loads(out)
+            if what["kind"] == "stoa":
+                run["nodes"] = nodes(given, place)
+        finally:
+            if loading is not None:
+                loading.kill()
+            if process is not None:
+                end(process)
+            log.close()
+    if run["foreign"] > 0 or not run["looked_at"]:
+        print(f"bench-compare: {what['name']}, {size} B: nothing came back, or other frames: {run}",
+              file=sys.stderr)
+        return None
+    return run
+
+
+def limits(run):
+    return run["busy"] >= BUSY
+
+
+def facts():
+    return {}
+
+
+def words(facts, made):
+    """The tables for people."""
+    first = next((row for row in made if row["size"] == 64 and row["nodes"]), None)
+    text = ("![Million packets per second by frame size](compare.svg)\n\n"
+            f"Million packets per second (* the load was busy for {BUSY:.0%} of its time or more, and may be the limit):\n\n"
+            f"{table(made, 'mpps', 2)}\nGbit/s on a wire, with 20 bytes between frames:\n\n{table(made, 'gbps', 1)}\n"
+            f"TSC cycles per packet of the device's processor:\n\n{table(made, 'cycles', 0)}\n"
+            f"Multiple of Stoa's rate:\n\n{table(made, 'of_stoa', 2)}")
+    if first:
+        parts = ", ".join(f"`{name}` {cycles:.1f}" for name, cycles in first["nodes"].items())
+        text += f"\nStoa at 64 B, cycles per packet by node, over the whole run: {parts}.\n"
+    return text
