@@ -111,6 +111,7 @@ impl Output {
         let base = self.base.get(interface as usize).copied().unwrap_or(NO_INTERFACE);
         match self.slots.get_mut(base as usize) {
             Some(TxSlot::Own(queue, owed)) => {
+                vector.watch(walk.sight.sees_sent());
                 let taken = queue.transmit(vector, walk.pool).min(packets);
                 *owed += queue.refused();
                 let bytes = total(vector, taken);

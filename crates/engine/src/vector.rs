@@ -9,6 +9,7 @@ mod lanes;
 mod lanes_avx2;
 #[cfg(target_arch = "x86_64")]
 mod lanes_avx512;
+mod lend;
 
 use crate::VECTOR;
 pub use crate::column::Column;
@@ -16,6 +17,7 @@ use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::{HEADROOM, Pool, SLOT};
 pub(crate) use lanes::Lanes;
+pub use lend::Spare;
 
 /// No buffer: the lane was taken.
 pub const NONE: u32 = u32::MAX;
@@ -47,6 +49,7 @@ pub mod flags {
 /// Up to [`VECTOR`] packets in columns.
 pub struct Vector {
     len: usize,
+    watched: bool,
     pool: &'static Pool,
     buffer: Column<u32>,
     /// Where the data begins, in bytes from the start of the buffer.
@@ -72,6 +75,7 @@ impl Vector {
     pub fn new(pool: &'static Pool) -> Box<Self> {
         Box::new(Self {
             len: 0,
+            watched: false,
             pool,
             buffer: Column::of(NONE),
             offset: Column::of(0),

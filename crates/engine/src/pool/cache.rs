@@ -106,12 +106,46 @@ impl PoolCache {
         if ids.iter().fold(0, |most, id| most.max(*id)) < self.pool.count() {
             return self.keep(ids);
         }
+        // A port without copies took them all.
+        if ids.iter().fold(crate::vector::NONE, |least, id| least.min(*id)) == crate::vector::NONE {
+            return;
+        }
         for id in ids {
             // A port without copies may have taken lanes.
             if *id != crate::vector::NONE {
                 self.give(std::slice::from_ref(id));
             }
         }
+    }
+
+    /// Takes free plain buffers out for a device, one for each place of `ids` or none at all
+    /// (`false`). The caller owns them.
+    #[inline]
+    #[must_use]
+    pub fn lend(&mut self, ids: &mut [u32]) -> bool {
+        for done in (0..ids.len()).step_by(BATCH) {
+            let want = (ids.len() - done).min(BATCH);
+            if self.len < want {
+                self.refill(want);
+            }
+            if self.len < want {
+                self.exhausted += 1;
+                ids[..done].chunks(BATCH).for_each(|ids| self.keep(ids));
+                return false;
+            }
+            self.len -= want;
+            ids[done..done + want].copy_from_slice(&self.ids[self.len..self.len + want]);
+        }
+        true
+    }
+
+    /// Takes back what was lent, plain or jumbo buffers.
+    ///
+    /// # Safety
+    /// The ids are of this cache's pool, and the caller owned each of them once.
+    #[inline]
+    pub unsafe fn take_back(&mut self, ids: &[u32]) {
+        ids.chunks(BATCH).for_each(|ids| self.give(ids));
     }
 
     /// Takes back ids that the caller owns.

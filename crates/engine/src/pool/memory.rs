@@ -16,8 +16,7 @@ pub(super) fn map(
     bytes: usize,
     pages: HugePages,
 ) -> Result<(NonNull<u8>, Backing), PoolError> {
-    let plain = plain.next_multiple_of(HUGE);
-    let bytes = bytes.next_multiple_of(HUGE).max(plain);
+    let (plain, bytes) = (plain.next_multiple_of(HUGE), mapped((plain, bytes)));
     let reserved = |base| reserve(base, plain).map(|()| (base, Backing::Huge));
     match pages {
         HugePages::Never => Ok((anonymous(bytes)?, Backing::Plain)),
@@ -37,12 +36,16 @@ pub(super) fn map(
     }
 }
 
+/// Bytes of a mapping for so many plain ones and so many in all: whole huge pages.
+pub(super) fn mapped((plain, bytes): (usize, usize)) -> usize {
+    bytes.next_multiple_of(HUGE).max(plain.next_multiple_of(HUGE))
+}
+
 /// Gives the memory of a mapping made by [`map`] back to the system: it reads as zeros from now on
 /// and takes memory again when it is written to. The mapping itself stays, so that an id that
 /// somebody still has names memory of the pool for ever.
 pub(super) fn give_back(base: NonNull<u8>, (plain, bytes): (usize, usize)) {
-    let plain = plain.next_multiple_of(HUGE);
-    let bytes = bytes.next_multiple_of(HUGE).max(plain);
+    let (plain, bytes) = (plain.next_multiple_of(HUGE), mapped((plain, bytes)));
     // Huge and plain pages lie in mappings of their own.
     for (from, to) in [(0, plain), (plain, bytes)] {
         // SAFETY: the range lies in the mapping that `map` made, and the pool says that no

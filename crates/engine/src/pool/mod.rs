@@ -213,6 +213,31 @@ impl Pool {
         got.then(|| self.count + number[0] * JUMBO_SLOTS)
     }
 
+    /// Takes free plain buffers out of the common stock for a device, one for each place of `ids`
+    /// or none at all (`false`). The caller owns them. For threads without a cache.
+    #[must_use]
+    pub fn lend(&self, ids: &mut [u32]) -> bool {
+        let got = self.free.take(ids);
+        if got < ids.len() {
+            self.free.give(&ids[..got]);
+        }
+        got == ids.len()
+    }
+
+    /// Takes back what was lent, plain or jumbo buffers.
+    ///
+    /// # Safety
+    /// The ids are of this pool, and the caller owned each of them once.
+    pub unsafe fn take_back(&self, ids: &[u32]) {
+        self.give_back(ids);
+    }
+
+    /// Bytes of the mapping from [`Self::base`] on that a device may be told of: all buffers, in whole
+    /// huge pages.
+    pub fn mapped(&self) -> usize {
+        memory::mapped(self.bytes())
+    }
+
     /// Puts owned ids back, each to its stock.
     pub(crate) fn give_back(&self, ids: &[u32]) {
         if ids.iter().fold(0, |most, id| most.max(*id)) < self.count {

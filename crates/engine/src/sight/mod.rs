@@ -181,6 +181,12 @@ impl Sight {
         let _ = vector.advance(lane, front);
     }
 
+    /// Whether [`Self::sent`] looks at lanes now.
+    #[inline(always)]
+    pub(crate) fn sees_sent(&self) -> bool {
+        self.sending || self.is_hot
+    }
+
     /// A port took the first `taken` lanes and left the rest for `reason`. Of those that it took,
     /// its device refused the marked ones; what it refuses later counts as sent here.
     #[inline(always)]
@@ -191,7 +197,7 @@ impl Sight {
         interface: u32,
         base: u32,
     ) {
-        if self.sending || self.is_hot {
+        if self.sees_sent() {
             self.write_sent(vector, (taken, reason), interface, base);
         }
     }
