@@ -19,6 +19,8 @@ pub enum PortConfig {
     Tap(TapConfig),
     /// Shared memory with another program.
     Memif(MemifConfig),
+    /// A device that DPDK has a driver for.
+    Dpdk(DpdkConfig),
     /// Capture files.
     Pcap(PcapConfig),
     /// Packets made in memory.
@@ -41,6 +43,7 @@ impl PortConfig {
             Self::Auto(_) => "auto",
             Self::Tap(_) | Self::Mirror(_) => "tap",
             Self::Memif(_) => "memif",
+            Self::Dpdk(_) => "dpdk",
             Self::Pcap(_) => "pcap",
             Self::Generator(_) => "generator",
             Self::Null(_) => "null",
@@ -56,6 +59,7 @@ impl PortConfig {
                 let are_masters = [one.role, other.role] == [MemifRole::Master; 2];
                 are_masters && (&one.socket, one.id) == (&other.socket, other.id)
             }
+            (Self::Dpdk(one), Self::Dpdk(other)) => one.name() == other.name(),
             (Self::Pcap(one), Self::Pcap(other)) => {
                 one.output.is_some() && one.output == other.output
             }
@@ -74,6 +78,7 @@ impl PortConfig {
             Self::Tap(it) => Some((&it.device, &it.netns)),
             Self::Mirror(it) => Some((&it.device, &it.netns)),
             Self::Memif(_)
+            | Self::Dpdk(_)
             | Self::Pcap(_)
             | Self::Generator(_)
             | Self::Null(_)
@@ -234,6 +239,32 @@ pub struct MemifConfig {
     pub mac: Option<[u8; 6]>,
 }
 
+/// A device that DPDK has a driver for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DpdkConfig {
+    /// A PCI address (`0000:3b:00.0`), or a virtual device by the name of its driver and a number; both
+    /// may be followed by settings of the driver (`net_memif0,role=client`). 255 letters at most.
+    pub device: String,
+    /// Receive queues, 1 to 64; 0: one.
+    pub rx_queues: u16,
+    /// Transmit queues, 1 to 64; 0: as `workers` says.
+    pub tx_queues: u16,
+    /// Transmit queues when their number is left open: so many, or as many as the device has.
+    pub workers: u16,
+    /// Descriptors of each ring; 0: what the driver likes best, else 1,024. The device may have more
+    /// or fewer.
+    pub ring_size: u16,
+    /// Bytes of an IP packet, 68 to 11,050; 0: the device's.
+    pub mtu: u32,
+}
+
+impl DpdkConfig {
+    /// The device without its settings.
+    fn name(&self) -> &str {
+        self.device.split(',').next().unwrap_or(&self.device)
+    }
+}
+
 /// Capture files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PcapConfig {
@@ -351,37 +382,4 @@ pub struct NullConfig {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_held_alone_excludes_another() {
-        let tap = |device: &str, netns: Option<&str>| {
-            let (device, netns) = (device.to_owned(), netns.map(str::to_owned));
-            PortConfig::Tap(TapConfig { device, netns, ..TapConfig::default() })
-        };
-        assert!(tap("one", None).excludes(&tap("one", None)));
-        assert!(!tap("one", None).excludes(&tap("two", None)));
-        assert!(!tap("one", None).excludes(&tap("one", Some("blue"))));
-        let device = AfPacketConfig { device: "one".into(), ..AfPacketConfig::default() };
-        let packet = PortConfig::AfPacket(device);
-        assert!(!packet.excludes(&packet), "two sockets may share a device");
-        assert!(packet.excludes(&tap("one", None)), "which goes with its port");
-        assert!(!tap("one", None).excludes(&packet), "and could not be made");
-        let memif = |role, id| {
-            let socket = "@one".to_owned();
-            PortConfig::Memif(MemifConfig { socket, id, role, ..MemifConfig::default() })
-        };
-        let (master, slave) = (MemifRole::Master, MemifRole::Slave);
-        assert!(memif(master, 1).excludes(&memif(master, 1)));
-        assert!(!memif(master, 1).excludes(&memif(master, 2)));
-        assert!(!memif(slave, 1).excludes(&memif(slave, 1)), "it connects later");
-        let output = |path: Option<&str>| {
-            let output = path.map(PathBuf::from);
-            PortConfig::Pcap(PcapConfig { output, ..PcapConfig::default() })
-        };
-        assert!(output(Some("a")).excludes(&output(Some("a"))));
-        assert!(!output(Some("a")).excludes(&output(Some("b"))));
-        assert!(!output(None).excludes(&output(None)));
-    }
-}
+mod tests;

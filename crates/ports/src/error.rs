@@ -22,7 +22,10 @@ pub enum OpenError {
         reason: String,
     },
     /// This program has no such driver.
-    #[error("this build has no {driver} driver: choose another")]
+    #[error(
+        "this build has no {driver} driver: choose another, or build Stoa with it (`scripts/setup {driver}`, \
+         then `make build`; of cargo: `--features {driver}`)"
+    )]
     NotBuilt {
         /// The driver.
         driver: &'static str,

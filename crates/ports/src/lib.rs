@@ -12,6 +12,8 @@ pub mod af_xdp;
 pub mod auto;
 mod claim;
 mod config;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 mod error;
 mod ethtool;
 mod follow;
@@ -28,9 +30,9 @@ pub mod tap;
 pub mod tunnel;
 
 pub use config::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, GeneratorConfig, Kind, MemifConfig,
-    MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig, XdpAttach,
-    XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, DpdkConfig, GeneratorConfig, Kind,
+    MemifConfig, MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig,
+    XdpAttach, XdpBind,
 };
 pub use error::OpenError;
 pub use link::MTU_MAX;
@@ -39,7 +41,13 @@ pub use tunnel::{Encapsulation, TunnelConfig};
 use stoa_engine::{Pool, Port};
 
 /// The drivers by name, in the order of [`INPUTS`].
-pub const DRIVERS: &[&str] = &["af-packet", "af-xdp", "tap", "memif", "pcap", "generator", "null"];
+pub const DRIVERS: &[&str] =
+    &["af-packet", "af-xdp", "tap", "memif", "dpdk", "pcap", "generator", "null"];
+
+/// Those of [`DRIVERS`] that this build has.
+pub fn drivers() -> impl Iterator<Item = &'static str> {
+    DRIVERS.iter().copied().filter(|name| cfg!(feature = "dpdk") || *name != "dpdk")
+}
 
 /// The graph's name for what each driver receives, in the order of [`DRIVERS`].
 pub const INPUTS: &[&str] = &[
@@ -47,6 +55,7 @@ pub const INPUTS: &[&str] = &[
     "af-xdp-input",
     "tap-input",
     "memif-input",
+    "dpdk-input",
     "pcap-input",
     "generator-input",
     "null-input",
@@ -68,6 +77,10 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
         PortConfig::Auto(config) => Ok(Box::new(auto::open(config)?)),
         PortConfig::Tap(config) => Ok(Box::new(tap::open(config)?)),
         PortConfig::Memif(config) => Ok(Box::new(memif::open(config)?)),
+        #[cfg(feature = "dpdk")]
+        PortConfig::Dpdk(config) => Ok(Box::new(dpdk::open(config, pool)?)),
+        #[cfg(not(feature = "dpdk"))]
+        PortConfig::Dpdk(_) => Err(OpenError::NotBuilt { driver: "dpdk" }),
         PortConfig::Pcap(config) => Ok(Box::new(pcap::open(config)?)),
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
         PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),
@@ -79,6 +92,16 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(not(feature = "dpdk"))]
+    #[test]
+    fn a_driver_that_was_not_built_says_how_to_build_it() {
+        let pool = Pool::leak(512, stoa_engine::pool::HugePages::Never).unwrap();
+        let config = DpdkConfig { device: "net_null0".into(), ..DpdkConfig::default() };
+        let error = open(&PortConfig::Dpdk(config), pool).err().unwrap();
+        assert!(!error.may_pass() && error.to_string().contains("--features dpdk"), "{error}");
+        assert!(drivers().all(|name| name != "dpdk"));
+    }
 
     #[test]
     fn every_driver_has_one_input() {

@@ -4,6 +4,8 @@
 //! To add one, write a function that makes such a pair and one test that gives it
 //! to [`conform`], in the file of its kind.
 
+#[cfg(feature = "dpdk")]
+mod dpdk;
 #[path = "../harness/mod.rs"]
 mod harness;
 mod linux;
@@ -203,6 +205,14 @@ fn jumbo_frames_come_whole(mut pair: Pair, pool: &'static Pool) {
 
 /// All duties of a driver with two ends.
 fn conform(make: impl Fn(&'static Pool) -> Pair) {
+    conform_while_open(&make);
+    let pool = Pool::leak(4096, HugePages::Never).unwrap();
+    closing_does_no_harm(make(pool));
+    assert_eq!(pool.free(), 4096, "buffers leaked at close");
+}
+
+/// Its duties as long as both ends are there.
+fn conform_while_open(make: impl Fn(&'static Pool) -> Pair) {
     type Case = (&'static str, fn(&mut Pair));
     let cases: [Case; 4] = [
         ("whole and in order", frames_come_whole_and_in_order),
@@ -218,7 +228,4 @@ fn conform(make: impl Fn(&'static Pool) -> Pair) {
         drop(pair);
         assert_eq!(pool.free(), 4096, "{name}: buffers leaked");
     }
-    let pool = Pool::leak(4096, HugePages::Never).unwrap();
-    closing_does_no_harm(make(pool));
-    assert_eq!(pool.free(), 4096, "buffers leaked at close");
 }

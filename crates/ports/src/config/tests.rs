@@ -1,0 +1,39 @@
+//! What excludes what.
+
+use super::*;
+
+#[test]
+fn what_is_held_alone_excludes_another() {
+    let tap = |device: &str, netns: Option<&str>| {
+        let (device, netns) = (device.to_owned(), netns.map(str::to_owned));
+        PortConfig::Tap(TapConfig { device, netns, ..TapConfig::default() })
+    };
+    assert!(tap("one", None).excludes(&tap("one", None)));
+    assert!(!tap("one", None).excludes(&tap("two", None)));
+    assert!(!tap("one", None).excludes(&tap("one", Some("blue"))));
+    let device = AfPacketConfig { device: "one".into(), ..AfPacketConfig::default() };
+    let packet = PortConfig::AfPacket(device);
+    assert!(!packet.excludes(&packet), "two sockets may share a device");
+    assert!(packet.excludes(&tap("one", None)), "which goes with its port");
+    assert!(!tap("one", None).excludes(&packet), "and could not be made");
+    let memif = |role, id| {
+        let socket = "@one".to_owned();
+        PortConfig::Memif(MemifConfig { socket, id, role, ..MemifConfig::default() })
+    };
+    let (master, slave) = (MemifRole::Master, MemifRole::Slave);
+    assert!(memif(master, 1).excludes(&memif(master, 1)));
+    assert!(!memif(master, 1).excludes(&memif(master, 2)));
+    assert!(!memif(slave, 1).excludes(&memif(slave, 1)), "it connects later");
+    let output = |path: Option<&str>| {
+        let output = path.map(PathBuf::from);
+        PortConfig::Pcap(PcapConfig { output, ..PcapConfig::default() })
+    };
+    assert!(output(Some("a")).excludes(&output(Some("a"))));
+    assert!(!output(Some("a")).excludes(&output(Some("b"))));
+    assert!(!output(None).excludes(&output(None)));
+    let dpdk = |device: &str| {
+        PortConfig::Dpdk(DpdkConfig { device: device.into(), ..DpdkConfig::default() })
+    };
+    assert!(dpdk("net_ring0").excludes(&dpdk("net_ring0,nodeaction=r:0:CREATE")));
+    assert!(!dpdk("net_ring0").excludes(&dpdk("net_ring1")));
+}

@@ -1,0 +1,149 @@
+//! The pool's buffers as DPDK knows them: a mempool of packet headers, one for each buffer, that
+//! keeps no stock of its own.
+//!
+//! A driver that fills its ring takes buffers from the worker that calls it, and gives those that
+//! were sent back to it. Threads of DPDK's own, and the control thread, go to the common stock.
+
+use std::alloc::{Layout as Memory, alloc_zeroed};
+use std::cell::Cell;
+use std::ffi::{CString, c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Mutex;
+
+use stoa_engine::pool::{Backing, JUMBO, SLOT};
+use stoa_engine::{Pool, PoolCache};
+
+use super::shim::{self, FIRST, Headers, Layout, MemoryHeader, STRIDE, Stock};
+
+const HUGE: usize = 2 << 20;
+const _: () = assert!(JUMBO == 5 * SLOT && JUMBO <= u16::MAX as usize);
+
+thread_local! {
+    /// The cache of the worker that calls a driver now.
+    static CACHE: Cell<*mut PoolCache> = const { Cell::new(null_mut()) };
+}
+
+/// The mempool of a pool; lives as long as the process.
+pub(super) struct Mempool {
+    stock: NonNull<Stock>,
+    pool: &'static Pool,
+}
+
+// SAFETY: the stock is written by `of` alone, before anybody else knows it.
+unsafe impl Send for Mempool {}
+// SAFETY: as above; what its functions change belongs to the pool, which is shared, or to the
+// calling thread.
+unsafe impl Sync for Mempool {}
+
+static MADE: Mutex<Vec<&'static Mempool>> = Mutex::new(Vec::new());
+
+impl Mempool {
+    /// What the functions of the shim know it by.
+    pub(super) fn stock(&self) -> *const Stock {
+        self.stock.as_ptr()
+    }
+
+    /// The pool whose buffers it names.
+    pub(super) fn pool(&self) -> &'static Pool {
+        self.pool
+    }
+}
+
+/// The mempool of `pool`, made when it is asked for first. DPDK has been started.
+pub(super) fn of(pool: &'static Pool) -> Result<&'static Mempool, c_int> {
+    let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(one) = made.iter().find(|one| std::ptr::eq(one.pool, pool)) {
+        return Ok(one);
+    }
+    let count = pool.count() as usize + pool.jumbo_count() as usize;
+    let memory = Memory::from_size_align(count * STRIDE, HUGE).map_err(|_| -libc::ENOMEM)?;
+    // SAFETY: a pool has buffers, so the size is not zero.
+    let first = NonNull::new(unsafe { alloc_zeroed(memory) }).ok_or(-libc::ENOMEM)?;
+    let headers = Headers {
+        // SAFETY: the first header lies behind the first line of that memory.
+        first: unsafe { first.add(FIRST) }.as_ptr(),
+        mempool: null_mut(),
+        plain: pool.count(),
+    };
+    let owner = std::ptr::from_ref(pool).cast_mut().cast();
+    let stock = Box::new(Stock { headers, lend, take_back, count: free, owner });
+    let stock = NonNull::from(Box::leak(stock));
+    let header = Box::leak(Box::new(MemoryHeader([0; 64])));
+    // Where huge pages were not to be had the whole is told of in pages that it is made of.
+    let page = if pool.backing() == Backing::Plain { 4096 } else { HUGE };
+    let layout = Layout {
+        base: pool.base().as_ptr(),
+        mapped: pool.mapped(),
+        page,
+        slot: SLOT as u32,
+        plain: pool.count(),
+        jumbos: pool.jumbo_count(),
+    };
+    let name = CString::new(format!("stoa-{}", made.len())).map_err(|_| -libc::EINVAL)?;
+    // SAFETY: all that is pointed to was leaked above or is a pool's, which lives as long as the
+    // process; there is a header for each buffer, and the buffers lie as `layout` says.
+    let result = unsafe { shim::stoa_dpdk_mempool(name.as_ptr(), &layout, stock.as_ptr(), header) };
+    if result < 0 {
+        return Err(result);
+    }
+    let mempool = Box::leak(Box::new(Mempool { stock, pool }));
+    made.push(mempool);
+    Ok(mempool)
+}
+
+/// Calls a driver, which takes buffers from `cache` and gives them to it meanwhile.
+#[inline(always)]
+pub(super) fn lending<T>(cache: &mut PoolCache, call: impl FnOnce() -> T) -> T {
+    CACHE.set(cache);
+    let result = call();
+    CACHE.set(null_mut());
+    result
+}
+
+/// The cache of the calling worker when it is one of `pool`.
+///
+/// # Safety
+/// The reference ends before [`lending`] returns.
+#[inline(always)]
+unsafe fn cache<'a>(pool: &Pool) -> Option<&'a mut PoolCache> {
+    // SAFETY: `lending` has this cache by a mutable reference, which it does not use while the
+    // driver is at work, and this is the only place that takes it up.
+    let cache = unsafe { CACHE.get().as_mut() }?;
+    std::ptr::eq(cache.pool(), pool).then_some(cache)
+}
+
+/// # Safety
+/// Called by the mempool operations of the shim: `owner` is the pool, `ids` has room for `count`.
+unsafe extern "C" fn lend(owner: *mut c_void, ids: *mut u32, count: u32) -> c_int {
+    // SAFETY: as above; pools live as long as the process.
+    let (pool, ids) =
+        unsafe { (&*owner.cast::<Pool>(), std::slice::from_raw_parts_mut(ids, count as usize)) };
+    // SAFETY: not used any more when this function returns.
+    match unsafe { cache(pool) } {
+        Some(cache) => cache.lend(ids).into(),
+        None => pool.lend(ids).into(),
+    }
+}
+
+/// # Safety
+/// As [`lend`]; the driver owns the buffers that `ids` names and gives them up.
+unsafe extern "C" fn take_back(owner: *mut c_void, ids: *const u32, count: u32) {
+    // SAFETY: as in `lend`.
+    let (pool, ids) =
+        unsafe { (&*owner.cast::<Pool>(), std::slice::from_raw_parts(ids, count as usize)) };
+    // SAFETY: as in `lend`; a header that is freed was lent with its buffer, and is freed once.
+    unsafe {
+        match cache(pool) {
+            Some(cache) => cache.take_back(ids),
+            None => pool.take_back(ids),
+        }
+    }
+}
+
+/// # Safety
+/// As [`lend`].
+unsafe extern "C" fn free(owner: *mut c_void) -> u32 {
+    // SAFETY: as in `lend`.
+    let pool = unsafe { &*owner.cast::<Pool>() };
+    pool.free() as u32
+}

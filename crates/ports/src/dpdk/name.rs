@@ -1,0 +1,122 @@
+//! What devices are called, and that no two ports have the same.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::OpenError;
+
+/// Bytes of a device with its settings at most.
+const LONGEST: usize = 255;
+
+/// Drivers of DPDK that cannot work on our memory, and what to take in their place.
+const NOT_THESE: [(&str, &str); 2] = [
+    ("net_af_xdp", "it wants to lay out packet memory itself: use the af-xdp driver of Stoa"),
+    ("net_virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
+];
+
+static OPEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// A device that one port has for itself.
+#[derive(Debug)]
+pub(super) struct Name {
+    name: String,
+}
+
+impl Name {
+    pub(super) fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it is an address on a bus.
+    pub(super) fn is_card(&self) -> bool {
+        is_address(&self.name)
+    }
+
+    /// Takes the device that `asked` names.
+    ///
+    /// # Errors
+    /// Not the name of a device, a driver that cannot work here, or a device of another port.
+    pub(super) fn claim(asked: &str) -> Result<Self, OpenError> {
+        check(asked)?;
+        let name = name_of(asked);
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if !open.insert(name.clone()) {
+            return Err(OpenError::Busy { what: format!("the DPDK device {name}") });
+        }
+        Ok(Self { name })
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        OPEN.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+    }
+}
+
+/// What DPDK calls the device: without its settings, an address on a bus in full.
+pub(crate) fn name_of(asked: &str) -> String {
+    let name = asked.split(',').next().unwrap_or(asked);
+    match name.matches(':').count() {
+        1 if is_address(name) => format!("0000:{}", name.to_ascii_lowercase()),
+        2 if is_address(name) => name.to_ascii_lowercase(),
+        _ => name.to_owned(),
+    }
+}
+
+/// A PCI address: `0000:3b:00.0`, or without its domain.
+fn is_address(name: &str) -> bool {
+    name.contains(':')
+        && name.contains('.')
+        && name.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.'))
+}
+
+fn check(asked: &str) -> Result<(), OpenError> {
+    let wrong = |reason: String| Err(OpenError::Config { field: "device", reason });
+    if asked.is_empty() || asked.len() > LONGEST || !asked.bytes().all(|it| it.is_ascii_graphic()) {
+        return wrong(format!(
+            "{asked:?} is no device: give a PCI address (0000:3b:00.0) or a driver with a number \
+             (net_memif0,role=client), of {LONGEST} letters at most"
+        ));
+    }
+    let name = name_of(asked);
+    if let Some((driver, why)) = NOT_THESE.iter().find(|(driver, _)| name.starts_with(driver)) {
+        return wrong(format!("{driver} of DPDK does not work with Stoa: {why}"));
+    }
+    Ok(())
+}
+
+/// As a string of C.
+pub(super) fn c_string(text: &str) -> Result<CString, OpenError> {
+    let reason = format!("{text:?} is no device");
+    CString::new(text).map_err(|_| OpenError::Config { field: "device", reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_known_by_name() {
+        for (asked, name) in [
+            ("net_memif0,role=client", "net_memif0"),
+            ("0000:3B:00.0", "0000:3b:00.0"),
+            ("3b:00.0,mprq_en=1", "0000:3b:00.0"),
+            ("net_ring0", "net_ring0"),
+        ] {
+            assert_eq!(name_of(asked), name);
+        }
+        let wrong = ["", "a b", "net_af_xdp0,iface=x", "net_virtio_user0", &"x".repeat(256), "x\0"];
+        for asked in wrong {
+            assert!(matches!(Name::claim(asked), Err(OpenError::Config { .. })), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_has_one_port() {
+        let first = Name::claim("net_test0,a=1").unwrap();
+        assert!(matches!(Name::claim("net_test0,b=2"), Err(OpenError::Busy { .. })));
+        drop(first);
+        assert!(!Name::claim("net_test0").unwrap().is_card());
+    }
+}
