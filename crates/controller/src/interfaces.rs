@@ -58,8 +58,8 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
             findings.add(
                 &place,
                 "the interface stands on nothing: it has no port and is no sub-interface",
-                "Give it stoa-interfaces:port with a driver (auto, af-xdp, af-packet, tap, memif, pcap, \
-                 generator, tunnel, null), or stoa-interfaces:sub-interface with parent and outer.",
+                "Give it stoa-interfaces:port with a driver (auto, af-xdp, af-packet, tap, memif, dpdk, \
+                 pcap, generator, tunnel, null), or stoa-interfaces:sub-interface with parent and outer.",
             );
         }
         if !interface.vrf.is_empty() {

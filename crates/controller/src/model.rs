@@ -86,6 +86,7 @@ pub struct Port {
     pub auto: Option<KernelDevice>,
     pub tap: Option<KernelDevice>,
     pub memif: Option<Memif>,
+    pub dpdk: Option<Dpdk>,
     pub pcap: Option<Pcap>,
     pub generator: Option<Generator>,
     pub tunnel: Option<Tunnel>,
@@ -142,6 +143,14 @@ pub struct Memif {
 pub enum Role {
     Master,
     Slave,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Dpdk {
+    pub device: String,
+    #[serde(default)]
+    pub ring_size: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -8,7 +8,7 @@ use stoa_api::v1::port::Driver;
 
 use crate::finding::Findings;
 use crate::mac;
-use crate::model::{AfXdp, Attach, Bind, Generator, KernelDevice, Memif, Pcap, Port};
+use crate::model::{AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port};
 use crate::tunnels;
 
 /// Longest name of a network device of Linux, in bytes.
@@ -58,6 +58,8 @@ pub fn wanted(
         Some(Driver::Tap(v1::Tap { device, netns }))
     } else if let Some(memif) = &port.memif {
         Some(Driver::Memif(at.memif(memif)))
+    } else if let Some(dpdk) = &port.dpdk {
+        Some(Driver::Dpdk(at.dpdk(dpdk)))
     } else if let Some(pcap) = &port.pcap {
         Some(Driver::Pcap(at.pcap(pcap)))
     } else if let Some(generator) = &port.generator {
@@ -163,6 +165,20 @@ impl At<'_> {
             ring_size: given.ring_size,
             buffer_size: given.buffer_size,
         }
+    }
+
+    fn dpdk(&mut self, given: &Dpdk) -> v1::Dpdk {
+        // DPDK knows devices by what stands before their settings.
+        let name = given.device.split(',').next().unwrap_or(&given.device);
+        if let Err(owner) = self.claims.claim(format!("dpdk {name}"), self.interface) {
+            self.findings.add(
+                format!("{}/dpdk/device", self.place),
+                format!("the device \"{name}\" is behind interface \"{owner}\" already"),
+                "Give each port a device of its own; virtual devices are told apart by the number \
+                 at the end of their name.",
+            );
+        }
+        v1::Dpdk { device: given.device.clone(), ring_size: given.ring_size }
     }
 
     fn pcap(&mut self, given: &Pcap) -> v1::Pcap {

@@ -200,6 +200,7 @@ fn port(port: &v1::Port) -> Value {
             "memif {} id {} master {} secret {:?} ring {} buffer {}",
             memif.socket, memif.id, memif.master, memif.secret, memif.ring_size, memif.buffer_size
         ),
+        Driver::Dpdk(dpdk) => format!("dpdk {} ring {}", dpdk.device, dpdk.ring_size),
         Driver::Pcap(pcap) => format!("pcap in {:?} out {:?}", pcap.input, pcap.output),
         Driver::Generator(made) => format!(
             "generator frame {} count {} rate {} mac {} from {} to {} x {} vlan {}",

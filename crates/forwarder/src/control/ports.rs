@@ -51,6 +51,7 @@ impl Plane {
         match &mut config {
             PortConfig::AfPacket(config) if config.tx_queues == 0 => config.tx_queues = workers,
             PortConfig::Auto(config) if config.tx_queues == 0 => config.tx_queues = workers,
+            PortConfig::Dpdk(config) => config.workers = workers,
             PortConfig::Null(config) if config.tx_queues == 0 => config.tx_queues = workers,
             _ => {}
         }

@@ -220,7 +220,7 @@ impl Contract for Service {
             contract: CONTRACT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             boot_id: boot_id(),
-            drivers: stoa_ports::DRIVERS.iter().map(|name| (*name).to_owned()).collect(),
+            drivers: stoa_ports::drivers().map(str::to_owned).collect(),
             kernel: kernel.name().to_owned(),
             memory,
             tsc_hz: clock::tsc_hz(),

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_ports::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, Encapsulation, GeneratorConfig,
-    MemifConfig, MemifRole, NullConfig, PcapConfig, PortConfig, TapConfig, TunnelConfig, XdpAttach,
-    XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, DpdkConfig, Encapsulation,
+    GeneratorConfig, MemifConfig, MemifRole, NullConfig, PcapConfig, PortConfig, TapConfig,
+    TunnelConfig, XdpAttach, XdpBind,
 };
 
 use super::wanted::{Reasons, address};
@@ -24,7 +24,7 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
         reasons.add(
             place(),
             "has no driver",
-            "Choose one: auto, af-xdp, af-packet, tap, memif, pcap, generator, tunnel or null.",
+            "Choose one: auto, af-xdp, af-packet, tap, memif, dpdk, pcap, generator, tunnel or null.",
         );
         return None;
     };
@@ -78,6 +78,14 @@ pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig
             tx_queues: tx,
             mtu: port.mtu,
             mac: None,
+        }),
+        Driver::Dpdk(given) => PortConfig::Dpdk(DpdkConfig {
+            device: given.device.clone(),
+            rx_queues: rx,
+            tx_queues: tx,
+            workers: 1,
+            ring_size: queues(given.ring_size),
+            mtu: port.mtu,
         }),
         Driver::Pcap(given) => PortConfig::Pcap(PcapConfig {
             input: text(&given.input).map(Into::into),

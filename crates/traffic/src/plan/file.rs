@@ -57,6 +57,8 @@ pub struct PortText {
     pub auto: Option<DeviceText>,
     /// A TAP device, which is made.
     pub tap: Option<DeviceText>,
+    /// A device of DPDK.
+    pub dpdk: Option<DpdkText>,
     /// Capture files.
     pub pcap: Option<PcapText>,
     /// Nowhere: what is sent is gone (`null` itself is no word of YAML).
@@ -97,6 +99,20 @@ pub struct MemifText {
     /// Accept memory that the peer could take away.
     #[serde(default)]
     pub trust_memory: bool,
+}
+
+/// A device of DPDK.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DpdkText {
+    /// A PCI address or a virtual device, with its settings.
+    pub device: String,
+    /// Queues in each direction.
+    #[serde(default)]
+    pub queues: u16,
+    /// Descriptors of a ring.
+    #[serde(default)]
+    pub ring_size: u16,
 }
 
 /// The role in a memif link.

@@ -1,8 +1,8 @@
 //! Checks the ports of a run file.
 
 use stoa_ports::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, MemifConfig, MemifRole, NullConfig, PcapConfig,
-    PortConfig, TapConfig,
+    AfPacketConfig, AfXdpConfig, AutoConfig, DpdkConfig, MemifConfig, MemifRole, NullConfig,
+    PcapConfig, PortConfig, TapConfig,
 };
 use stoa_wire::ethernet::Mac;
 
@@ -28,8 +28,8 @@ pub(super) fn port(name: &str, text: &PortText, faults: &mut Faults) -> Option<P
         1 => configs.remove(0),
         count => {
             let why = format!(
-                "{count} drivers: give exactly one of memif, af-packet, af-xdp, auto, tap, pcap \
-                 and discard"
+                "{count} drivers: give exactly one of memif, af-packet, af-xdp, auto, tap, \
+                 dpdk, pcap and discard"
             );
             return faults.add(&place, why);
         }
@@ -82,6 +82,16 @@ fn drivers(text: &PortText, mac: Option<[u8; 6]>) -> Vec<PortConfig> {
     }
     if let Some((device, netns, queues)) = text.tap.as_ref().map(of) {
         configs.push(PortConfig::Tap(TapConfig { device, netns, queues, mtu }));
+    }
+    if let Some(text) = &text.dpdk {
+        configs.push(PortConfig::Dpdk(DpdkConfig {
+            device: text.device.clone(),
+            rx_queues: text.queues,
+            tx_queues: text.queues,
+            workers: 1,
+            ring_size: text.ring_size,
+            mtu,
+        }));
     }
     if let Some(text) = &text.pcap {
         let (input, output) = (text.input.clone(), text.output.clone());

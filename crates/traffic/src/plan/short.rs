@@ -93,7 +93,7 @@ fn port(text: &str) -> Result<(String, Value), String> {
             settings.insert("socket".into(), target.into());
             settings.insert("role".into(), "slave".into());
         }
-        "af-packet" | "af-xdp" | "auto" | "tap" => {
+        "af-packet" | "af-xdp" | "auto" | "tap" | "dpdk" => {
             settings.insert("device".into(), target.into());
         }
         "pcap" if !target.is_empty() => {
@@ -102,7 +102,7 @@ fn port(text: &str) -> Result<(String, Value), String> {
         "pcap" | "discard" => {}
         _ => {
             return Err(wrong(
-                "the driver is none of memif, af-packet, af-xdp, auto, tap, pcap and discard",
+                "the driver is none of memif, af-packet, af-xdp, auto, tap, dpdk, pcap and discard",
             ));
         }
     }
@@ -122,6 +122,12 @@ fn port(text: &str) -> Result<(String, Value), String> {
             "mac" | "line-rate" | "mtu" => {
                 port.insert(key.into(), value());
             }
+            // DPDK's drivers have settings of their own, which stand behind the device.
+            _ if driver == "dpdk" && !["queues", "ring-size"].contains(&key) => {
+                if let Some(Value::String(device)) = settings.get_mut("device") {
+                    *device += &format!(",{part}");
+                }
+            }
             // The driver knows its own; others are refused where the file is read.
             _ => {
                 settings.insert(key.into(), value());
@@ -134,6 +140,8 @@ fn port(text: &str) -> Result<(String, Value), String> {
 
 #[cfg(test)]
 mod tests {
+    use stoa_ports::PortConfig;
+
     use super::*;
     use crate::plan::parse;
 
@@ -158,6 +166,22 @@ mod tests {
         assert!(parse(&run_file(&short).unwrap()).is_err(), "imix1 is IPv4");
         short.size = None;
         assert_eq!(parse(&run_file(&short).unwrap()).unwrap().streams[0].shapes[0].size, 82);
+    }
+
+    #[test]
+    fn settings_of_a_dpdk_device_stand_behind_it() {
+        let short = ports(
+            "a=dpdk:net_memif0,role=client,queues=2,socket=/run/a.sock",
+            "b=dpdk:0000:3b:00.0,ring-size=512,mac=02:00:00:00:00:01",
+        );
+        let plan = parse(&run_file(&short).unwrap()).unwrap_or_else(|error| panic!("{error}"));
+        let [PortConfig::Dpdk(a), PortConfig::Dpdk(b)] = [0, 1].map(|at| &plan.ports[at].config)
+        else {
+            panic!("{:?}", plan.ports)
+        };
+        assert_eq!(a.device, "net_memif0,role=client,socket=/run/a.sock");
+        assert_eq!((a.rx_queues, a.tx_queues, a.ring_size), (2, 2, 0));
+        assert_eq!((b.device.as_str(), b.ring_size), ("0000:3b:00.0", 512));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::show;
       --port b=af-packet:eth2,address=198.19.0.2/24,gateway=198.19.0.1 --size imix1 --both
   stoa traffic run --port a=memif:/run/a.sock,role=master --port b=memif:/run/b.sock --rate max
 
-A port is NAME=DRIVER:TARGET[,KEY=VALUE...]. Drivers: memif, af-packet, af-xdp, auto, tap, pcap, discard.
+A port is NAME=DRIVER:TARGET[,KEY=VALUE...]. Drivers: memif, af-packet, af-xdp, auto, tap, dpdk, pcap, discard.
 Keys: address, gateway, mac, mtu, line-rate, and the driver's own (role, id, secret, netns, queues ...).
 Rates: 1mpps, 10kpps, 2.5gbps (on the wire, gaps included), 40% of the line rate, max.
 
