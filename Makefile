@@ -15,16 +15,20 @@ STOA := target/release/stoa
 help: ## What there is to do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-build: ## The router, as target/release/stoa
+build: ## The router, as target/release/stoa; with DPDK ports where `scripts/setup dpdk` was called
 	@scripts/setup build >&2
 	@scripts/fetch-yang >&2
-	@$(CARGO) build --release --locked --package stoa >&2
+	@features="$$(scripts/features)" && \
+		echo "build: $${features:-without DPDK ports: scripts/setup dpdk, then make build, adds them}" >&2 && \
+		$(CARGO) build --release --locked --package stoa $$features >&2
 
 run: build ## Two hosts joined by Stoa: real ping, traceroute and iperf3, then live counters until Ctrl-C
 	@scripts/setup run >&2
 	@$(SUDO) $(STOA) demo $(ARGS)
 
-test: build ## Everything: format, lints, unit and property tests, floors, scenarios with real tools
+test: ## Everything: format, lints, unit and property tests, floors, scenarios with real tools
+	@scripts/setup build test >&2
+	@$(MAKE) --no-print-directory build
 	@CARGO="$(CARGO)" scripts/test all
 
 check: build ## The quick part of test, without scenarios
