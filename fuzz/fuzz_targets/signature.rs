@@ -13,8 +13,11 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((run, rest)) = bytes.split_first_chunk::<8>() else { return };
     let key = Key::of_run(u64::from_be_bytes(*run));
     if let Some(found) = key.find(rest) {
-        let sealed = key.seal(found);
-        assert!(rest.windows(LENGTH).any(|window| window == sealed), "{found:?} is nowhere");
+        // Not as `seal` writes it: a check of zero has two forms.
+        let says_so = |window: &[u8]| {
+            window.try_into().is_ok_and(|window: &[u8; LENGTH]| key.open(window) == Some(found))
+        };
+        assert!(rest.windows(LENGTH).any(says_so), "{found:?} is nowhere");
     }
     let stream = word(rest, 0) as u16;
     let put = Signature { stream, sequence: word(rest, 2), time: word(rest, 6) };

@@ -54,6 +54,31 @@ fn all_packets_of_all_kinds_come_back_in_order() {
 }
 
 #[test]
+fn streams_of_one_port_go_by_several_queues() {
+    let streams: String = (0..5)
+        .map(|at| format!("  - {{ name: s{at}, from: a, to: b, rate: 10kpps, count: 1000 }}\n"))
+        .collect();
+    let socket = format!("@stoa-traffic-queues-{}", std::process::id());
+    for threads in ["one", "per-port", "per-direction"] {
+        let results = run(plan(&format!(
+            "ports:
+  a: {{ memif: {{ socket: '{socket}', role: slave, queues: 4 }}, addresses: [192.0.2.1/24] }}
+  b: {{ memif: {{ socket: '{socket}', role: master, queues: 4 }}, addresses: [192.0.2.2/24] }}
+duration: 20s
+settle: 5s
+threads: {threads}
+streams:
+{streams}"
+        )));
+        for stream in &results.streams {
+            assert_eq!((stream.sent, stream.received), (1000, 1000), "{stream:?}");
+            assert_eq!((stream.lost, stream.duplicates, stream.reordered), (0, 0, 0), "{stream:?}");
+        }
+        assert!(results.ports[0].detail.contains("4 out"), "{}", results.ports[0].detail);
+    }
+}
+
+#[test]
 fn gateways_are_asked_for_and_answered_for() {
     let mut plan = pair(
         "gateway",

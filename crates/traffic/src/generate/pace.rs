@@ -7,16 +7,14 @@ pub(crate) struct Pace {
     step: Option<u64>,
     /// Packets that are due at once.
     burst: u64,
-    /// Packets in all.
-    count: u64,
     start: u64,
 }
 
 impl Pace {
-    /// `rate` packets per second from `start` on, in bursts, `count` in all.
-    pub(crate) fn new(rate: Option<f64>, hz: u64, start: u64, burst: u64, count: u64) -> Self {
+    /// `rate` packets per second from `start` on, in bursts.
+    pub(crate) fn new(rate: Option<f64>, hz: u64, start: u64, burst: u64) -> Self {
         let step = rate.map(|rate| ((rate / hz as f64) * 2_f64.powi(64)) as u64);
-        Self { step, burst: burst.max(1), count, start }
+        Self { step, burst: burst.max(1), start }
     }
 
     /// Packets that are due at once; 1: evenly.
@@ -27,12 +25,11 @@ impl Pace {
     /// Packets that should have been sent until `now`.
     #[inline(always)]
     pub(crate) fn due(&self, now: u64) -> u64 {
-        let Some(step) = self.step else { return self.count };
+        let Some(step) = self.step else { return u64::MAX };
         let ticks = u128::from(now.saturating_sub(self.start));
         let due = ((ticks * u128::from(step)) >> 64) as u64;
         // The first packet, or burst, goes at once.
-        let due = if self.burst == 1 { due + 1 } else { (due / self.burst + 1) * self.burst };
-        due.min(self.count)
+        if self.burst == 1 { due + 1 } else { (due / self.burst + 1) * self.burst }
     }
 }
 
@@ -45,7 +42,7 @@ mod tests {
     #[test]
     fn keeps_the_rate_to_the_packet() {
         for rate in [1.0, 3.0, 1e3, 14_880_952.0, 60e6, 1e9] {
-            let pace = Pace::new(Some(rate), HZ, 100, 1, u64::MAX);
+            let pace = Pace::new(Some(rate), HZ, 100, 1);
             assert_eq!(pace.due(100), 1);
             assert_eq!(pace.due(0), 1, "the counters of two processors may differ");
             for seconds in [1_u64, 10, 3600, 86_400] {
@@ -57,12 +54,11 @@ mod tests {
     }
 
     #[test]
-    fn bursts_keep_the_rate_and_a_count_ends_it() {
-        let pace = Pace::new(Some(1000.0), HZ, 0, 100, 250);
+    fn bursts_keep_the_rate() {
+        let pace = Pace::new(Some(1000.0), HZ, 0, 100);
         assert_eq!(pace.due(0), 100);
         assert_eq!(pace.due(HZ / 20), 100);
         assert_eq!(pace.due(HZ / 9), 200);
-        assert_eq!(pace.due(HZ), 250);
-        assert_eq!(Pace::new(None, HZ, 0, 1, 7).due(0), 7);
+        assert_eq!(Pace::new(None, HZ, 0, 1).due(0), u64::MAX);
     }
 }

@@ -1,4 +1,5 @@
-//! The sending half of a port: gathers what is due of its streams and gives it to a queue.
+//! A sending half of a port, one for each queue: gathers what is due of its streams and gives it to
+//! the queue.
 
 use std::sync::mpsc;
 
@@ -12,14 +13,15 @@ use crate::signature::Key;
 /// Buffers that are remembered as holding a shape: ids above are written anew each time.
 const REMEMBERED: usize = 1 << 16;
 
-/// The sending half of a port.
+/// A sending half of a port.
 pub(crate) struct Sender {
     port: usize,
     queue: Box<dyn TxQueue>,
     streams: Vec<TxStream>,
     refused: u64,
     last: u64,
-    answers: mpsc::Receiver<Vec<u8>>,
+    /// What the port's neighbours are answered: one half of a port sends it.
+    answers: Option<mpsc::Receiver<Vec<u8>>>,
     key: Key,
     clock: Clock,
     /// Between these readings of the time stamp counter streams are sent.
@@ -38,7 +40,7 @@ pub(crate) struct Done {
     /// The port's place in the plan.
     pub(crate) port: usize,
     pub(crate) queue: Box<dyn TxQueue>,
-    pub(crate) answers: mpsc::Receiver<Vec<u8>>,
+    pub(crate) answers: Option<mpsc::Receiver<Vec<u8>>>,
     /// By number of the stream.
     pub(crate) sent: Vec<(u16, Sent)>,
     /// Frames that a port took and a device behind it refused for good.
@@ -53,7 +55,7 @@ impl Sender {
     pub(crate) fn new(
         (port, queue): (usize, Box<dyn TxQueue>),
         streams: Vec<TxStream>,
-        answers: mpsc::Receiver<Vec<u8>>,
+        answers: Option<mpsc::Receiver<Vec<u8>>>,
         (key, clock, span): (Key, Clock, (u64, u64)),
         pool: &'static Pool,
     ) -> Self {
@@ -149,7 +151,7 @@ impl Sender {
 
     /// Sends answers to neighbours. Called now and then: they are rare.
     pub(crate) fn answer(&mut self) {
-        while let Ok(frame) = self.answers.try_recv() {
+        while let Some(frame) = self.answers.as_ref().and_then(|answers| answers.try_recv().ok()) {
             if self.cache.fill(&mut self.vector, 1) == 0 {
                 return;
             }

@@ -69,6 +69,7 @@ pub(crate) struct TxStream {
     place: usize,
     walks: Vec<Vec<Walk>>,
     pace: Pace,
+    count: u64,
     is_free: bool,
     backlog: u64,
     replay: Option<Arc<Capture>>,
@@ -87,6 +88,8 @@ pub(crate) struct Recipe<'a> {
     /// Packets per second; `None`: as many as are taken.
     pub(crate) rate: Option<f64>,
     pub(crate) pace: Pace,
+    /// Packets that are sent in all.
+    pub(crate) count: u64,
     /// What marks the stream's first shape: each has one more.
     pub(crate) first_mark: u32,
     /// Frames to send as they are, in place of shapes.
@@ -117,6 +120,7 @@ impl TxStream {
             place: 0,
             walks: walks.collect(),
             pace: recipe.pace,
+            count: recipe.count,
             is_free: recipe.rate.is_none(),
             // A burst is due at once, however long it is.
             backlog: backlog.max(BACKLOG) + recipe.pace.burst(),
@@ -131,16 +135,16 @@ impl TxStream {
     /// had no room when it was last given packets.
     #[inline(always)]
     pub(crate) fn waiting(&mut self, now: u64, is_full: bool) -> u64 {
-        let due = self.pace.due(now);
+        let left = self.count - self.sent.packets;
         let done = self.sent.packets + self.sent.not_taken + self.sent.late;
-        let waiting = due.saturating_sub(done);
-        if waiting <= self.backlog || self.is_free {
-            return waiting;
+        let waiting = self.pace.due(now).saturating_sub(done);
+        if waiting <= self.backlog || self.is_free || left == 0 {
+            return waiting.min(left);
         }
-        let given_up = waiting - self.backlog;
+        // The count is of what was sent: it only takes longer.
         let why = if is_full { &mut self.sent.not_taken } else { &mut self.sent.late };
-        *why += given_up;
-        self.backlog
+        *why += waiting - self.backlog;
+        self.backlog.min(left)
     }
 
     /// Writes the next packets into fresh lanes from `first` on; returns how many: fewer when

@@ -96,6 +96,9 @@ pub struct MemifText {
     /// Bytes of a buffer.
     #[serde(default)]
     pub buffer_size: u32,
+    /// Queues in each direction, 1 to 64; 0: one.
+    #[serde(default)]
+    pub queues: u16,
     /// Accept memory that the peer could take away.
     #[serde(default)]
     pub trust_memory: bool,

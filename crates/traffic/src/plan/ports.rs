@@ -114,10 +114,11 @@ fn memif(text: &MemifText, mtu: u32, mac: Option<[u8; 6]>) -> PortConfig {
         secret: text.secret.clone(),
         ring_size: text.ring_size,
         buffer_size: text.buffer_size,
+        rx_queues: text.queues,
+        tx_queues: text.queues,
         trust_memory: text.trust_memory,
         mtu,
         mac,
-        ..MemifConfig::default()
     })
 }
 

@@ -51,10 +51,10 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Shares the halves out, as asked or as processors allow: whoever watches needs one, too.
+/// Shares the halves of the ports out, as asked or as processors allow: whoever watches needs one, too.
 pub(super) fn teams(
     asked: Option<Threads>,
-    senders: Vec<Sender>,
+    senders: Vec<Vec<Sender>>,
     receivers: Vec<Receiver>,
 ) -> Vec<Team> {
     let ports = receivers.len();
@@ -64,14 +64,14 @@ pub(super) fn teams(
         _ => Threads::One,
     });
     match threads {
-        Threads::One => vec![Team { senders, receivers }],
+        Threads::One => vec![Team { senders: senders.into_iter().flatten().collect(), receivers }],
         Threads::PerPort => {
             let pairs = senders.into_iter().zip(receivers);
-            pairs.map(|(one, other)| Team { senders: vec![one], receivers: vec![other] }).collect()
+            pairs.map(|(senders, other)| Team { senders, receivers: vec![other] }).collect()
         }
         Threads::PerDirection => {
             let senders = senders.into_iter();
-            let senders = senders.map(|one| Team { senders: vec![one], ..Team::default() });
+            let senders = senders.map(|senders| Team { senders, ..Team::default() });
             let receivers = receivers.into_iter();
             let receivers = receivers.map(|one| Team { receivers: vec![one], ..Team::default() });
             senders.chain(receivers).collect()

@@ -84,21 +84,24 @@ impl Session {
         Ok(Terms { clock, key, start, end, seconds, rates, counts })
     }
 
-    /// The sending and the receiving half of each port, in their order.
-    fn halves(&mut self, terms: &Terms) -> Result<(Vec<Sender>, Vec<Receiver>), RunError> {
+    /// The sending halves of each port, one for each queue, and the receiving half, in their order.
+    fn halves(&mut self, terms: &Terms) -> Result<(Vec<Vec<Sender>>, Vec<Receiver>), RunError> {
         let mut streams = self.streams(terms)?;
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
         for (at, desk) in self.desks.iter_mut().enumerate() {
             // It is up: that was waited for.
-            let Some(Hands { mut queues, responder, answers }) = desk.hands.take() else {
+            let Some(Hands { queues, responder, answers }) = desk.hands.take() else {
                 return Err(desk.wrong("the link went down; try again"));
             };
             if queues.tx.is_empty() {
                 return Err(desk.wrong("the port has no queue to send by"));
             }
-            let (queue, streams) = (queues.tx.swap_remove(0), std::mem::take(&mut streams[at]));
             let ours = (terms.key, terms.clock, (terms.start, terms.end));
-            senders.push(Sender::new((at, queue), streams, answers, ours, self.pool));
+            let shares = deal(std::mem::take(&mut streams[at]), queues.tx.len());
+            let mut answers = Some(answers);
+            let of_queue =
+                |(queue, share)| Sender::new((at, queue), share, answers.take(), ours, self.pool);
+            senders.push(queues.tx.into_iter().zip(shares).map(of_queue).collect());
             let plan = self.plan.streams.iter().zip(&terms.rates);
             let expected = plan.map(|(stream, rate)| Expected {
                 is_ours: stream.to == at,
@@ -130,7 +133,8 @@ impl Session {
                 order: &plan.order,
                 fields: &plan.fields,
                 rate,
-                pace: Pace::new(rate, terms.clock.hz(), terms.start, plan.burst.into(), count),
+                pace: Pace::new(rate, terms.clock.hz(), terms.start, plan.burst.into()),
+                count,
                 first_mark,
                 replay: plan.replay.as_ref().map(|replay| replay.frames.clone()),
             };
@@ -188,6 +192,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Deals streams out to so many queues. A stream keeps to one, and so its packets to their order.
+fn deal(streams: Vec<TxStream>, queues: usize) -> Vec<Vec<TxStream>> {
+    let mut shares: Vec<Vec<TxStream>> = (0..queues).map(|_| Vec::new()).collect();
+    for (at, stream) in streams.into_iter().enumerate() {
+        shares[at % queues].push(stream);
+    }
+    shares
 }
 
 fn sample(at: f64, last: &Counts, since: f64, missing: u64) -> Sample {

@@ -39,17 +39,13 @@ impl Session {
         let mut last = terms.start;
         let (senders, receivers): (Vec<_>, Vec<_>) =
             teams.into_iter().map(|team| (team.senders, team.receivers)).unzip();
-        let mut done: Vec<_> =
-            senders.into_iter().flatten().map(crate::generate::Sender::finish).collect();
-        done.sort_by_key(|one| one.port);
+        let done = senders.into_iter().flatten().map(crate::generate::Sender::finish);
+        let mut done: Vec<_> = done.collect();
         let mut receivers: Vec<_> = receivers.into_iter().flatten().collect();
         receivers.sort_by_key(|one| one.port);
-        for (one, mut other) in done.into_iter().zip(receivers) {
-            let at = one.port;
-            one.sent.iter().for_each(|(id, what)| sent[usize::from(*id)] = *what);
-            last = last.max(one.last);
+        for mut other in receivers {
+            let at = other.port;
             let port = &mut ports[at];
-            port.refused = one.refused;
             (port.foreign, port.neighbor) = (other.foreign.packets, other.foreign.neighbor);
             for (id, what) in other.seen.iter_mut().enumerate() {
                 stray[id] += other.stray[id];
@@ -58,9 +54,18 @@ impl Session {
                     seen[id] = Some(what);
                 }
             }
-            let queues = stoa_engine::Queues { rx: other.queues, tx: vec![one.queue] };
-            let hands = Hands { queues, responder: other.responder, answers: one.answers };
-            self.desks[at].give_back(hands);
+            let mut queues = stoa_engine::Queues { rx: other.queues, tx: Vec::new() };
+            let mut answers = None;
+            for one in done.extract_if(.., |one| one.port == at) {
+                one.sent.iter().for_each(|(id, what)| sent[usize::from(*id)] = *what);
+                last = last.max(one.last);
+                port.refused += one.refused;
+                queues.tx.push(one.queue);
+                answers = answers.or(one.answers);
+            }
+            if let Some(answers) = answers {
+                self.desks[at].give_back(Hands { queues, responder: other.responder, answers });
+            }
         }
         let seconds = self.seconds(terms, last, &sent);
         let streams = self.told(terms, &sent, &seen, &stray, seconds);
@@ -85,9 +90,9 @@ impl Session {
     /// How long packets were sent: the whole span, unless all of them were sent earlier.
     fn seconds(&self, terms: &Terms, last: u64, sent: &[Sent]) -> f64 {
         let counted = terms.counts.iter().zip(sent);
-        let is_counted = counted.into_iter().all(|(count, sent)| {
-            count.is_some_and(|count| sent.packets + sent.late + sent.not_taken >= count)
-        });
+        let is_counted = counted
+            .into_iter()
+            .all(|(count, sent)| count.is_some_and(|count| sent.packets >= count));
         let until = if is_counted { last } else { last.max(terms.start) };
         let measured = terms.clock.seconds(until.saturating_sub(terms.start));
         // The gap after the last packet belongs to the time of a steady stream.

@@ -36,9 +36,18 @@ const SIX: Network = Network::Ip6 {
 };
 
 fn stream(shapes: &[Shape], order: &[u8], fields: &[Vec<(Field, Walk)>], key: &Key) -> TxStream {
-    let pace = Pace::new(None, 1_000_000_000, 0, 1, u64::MAX);
-    let recipe =
-        Recipe { id: 5, shapes, order, fields, rate: None, pace, first_mark: 1, replay: None };
+    let pace = Pace::new(None, 1_000_000_000, 0, 1);
+    let recipe = Recipe {
+        id: 5,
+        shapes,
+        order,
+        fields,
+        rate: None,
+        pace,
+        count: u64::MAX,
+        first_mark: 1,
+        replay: None,
+    };
     TxStream::new(recipe, key).unwrap()
 }
 
@@ -224,10 +233,26 @@ fn a_burst_is_not_behind_however_long_it_is() {
     assert_eq!(stream.waiting(50_000_001, false), 51_024, "two of them are");
 }
 
-/// A million packets per second of a clock that counts nanoseconds, in bursts.
+#[test]
+fn a_count_is_of_what_was_sent() {
+    let mut stream = paced(1);
+    // 10 ms nobody sent: they are late, and all of the count are still to come.
+    assert_eq!(stream.waiting(10_000_000, false), stream.backlog);
+    let late = stream.sent.late;
+    assert_eq!(stream.backlog + late, 10_001);
+    stream.sent.packets = 59_990;
+    assert_eq!(stream.waiting(100_000_000, false), 10, "no more than are left");
+    stream.sent.packets = 60_000;
+    assert_eq!(stream.waiting(200_000_000, false), 0);
+    let lost = stream.sent.late;
+    stream.finish(300_000_000, false);
+    assert_eq!(stream.sent.late, lost, "none is missing when all were sent");
+}
+
+/// A million packets per second of a clock that counts nanoseconds, in bursts, 60,000 in all.
 fn paced(burst: u64) -> TxStream {
     let shape = Shape { headers: headers(FOUR, Transport::Udp(1, 2), 0), size: 64, group: 0 };
-    let pace = Pace::new(Some(1e6), 1_000_000_000, 0, burst, u64::MAX);
+    let pace = Pace::new(Some(1e6), 1_000_000_000, 0, burst);
     let recipe = Recipe {
         id: 0,
         shapes: &[shape],
@@ -235,6 +260,7 @@ fn paced(burst: u64) -> TxStream {
         fields: &[],
         rate: Some(1e6),
         pace,
+        count: 60_000,
         first_mark: 1,
         replay: None,
     };
