@@ -6,8 +6,10 @@
 //! packets -> coalesce -> sendmmsg -> device
 //! ```
 //! The port follows the device: down, up, deleted, made anew. Frames that the driver sends
-//! itself are not seen; what the kernel sends by the same device is none of ours either.
+//! itself are not seen; what the kernel sends by the same device is none of ours either. Linux is kept
+//! from what we receive, where it has no address there.
 
+mod alone;
 mod ring;
 mod rx;
 pub(crate) mod sys;
@@ -24,6 +26,7 @@ use crate::error::OpenError;
 use crate::follow::{Follower, Retry};
 use crate::netdevice::{Device, system};
 use crate::{link, netns};
+use alone::Linux;
 use ring::Ring;
 use rx::Receiver;
 use tx::Sender;
@@ -61,9 +64,14 @@ pub struct AfPacket {
     down: Option<String>,
     /// The receiving sockets, for the kernel's own count of what it shed.
     sockets: Vec<Arc<OwnedFd>>,
+    /// What Linux does with our frames while the port is up.
+    linux: Option<Linux>,
     retry: Retry,
     shared: Arc<Shared>,
 }
+
+/// What there is while the port is up.
+type Opened = (Queues, Vec<Arc<OwnedFd>>, Linux);
 
 /// Opens a port on the device that the configuration names.
 ///
@@ -94,6 +102,7 @@ pub fn open(config: &AfPacketConfig) -> Result<AfPacket, OpenError> {
         up: None,
         down: None,
         sockets: Vec::new(),
+        linux: None,
         retry: Retry::new(),
         shared: Arc::default(),
     })
@@ -103,6 +112,7 @@ impl AfPacket {
     fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
         self.settle();
         self.sockets.clear();
+        self.linux = None;
         self.up = None;
         if self.down.as_ref() != Some(&reason) {
             self.down = Some(reason.clone());
@@ -119,8 +129,8 @@ impl AfPacket {
         let us = &*self;
         let opened = netns::within(netns.as_deref(), || us.queues(device.index));
         match opened {
-            Ok(Ok((queues, sockets))) => {
-                self.sockets = sockets;
+            Ok(Ok((queues, sockets, linux))) => {
+                (self.sockets, self.linux) = (sockets, Some(linux));
                 self.up = Some(device.index);
                 self.down = None;
                 self.retry.reset();
@@ -137,7 +147,7 @@ impl AfPacket {
         }
     }
 
-    fn queues(&self, index: i32) -> std::io::Result<(Queues, Vec<Arc<OwnedFd>>)> {
+    fn queues(&self, index: i32) -> std::io::Result<Opened> {
         let mut queues = Queues::default();
         let mut sockets = Vec::new();
         let mut group = None;
@@ -162,15 +172,17 @@ impl AfPacket {
             queues.rx.push(Box::new(Receiver::new(socket, ring, longest, self.shared.clone())));
         }
         for _ in 0..self.tx_queues {
-            let socket = sys::packet_socket()?;
-            sys::enlarge(&socket, SOCKET_BUFFER);
-            sys::set(&socket, libc::PACKET_VNET_HDR, &1i32)?;
-            // Where the kernel cannot bypass its queueing, it is only slower.
-            let _ = sys::set(&socket, libc::PACKET_QDISC_BYPASS, &1i32);
-            sys::bind(&socket, index, false)?;
-            queues.tx.push(Box::new(Sender::new(socket, self.shared.clone())));
+            let (plain, offload) = (sys::packet_socket()?, sys::packet_socket()?);
+            sys::set(&offload, libc::PACKET_VNET_HDR, &1i32)?;
+            for socket in [&plain, &offload] {
+                sys::enlarge(socket, SOCKET_BUFFER);
+                // Where the kernel cannot bypass its queueing, it is only slower.
+                let _ = sys::set(socket, libc::PACKET_QDISC_BYPASS, &1i32);
+                sys::bind(socket, index, false)?;
+            }
+            queues.tx.push(Box::new(Sender::new(plain, offload, self.shared.clone())));
         }
-        Ok((queues, sockets))
+        Ok((queues, sockets, Linux::keep_out(index, self.follower.name())))
     }
 
     /// Adds up what the kernel counted since the last time.
@@ -232,7 +244,10 @@ impl Port for AfPacket {
         let (name, place) = (self.follower.name(), self.follower.place());
         let state = match &self.down {
             Some(reason) => reason.clone(),
-            None => format!("index {}", self.last.index),
+            None => {
+                let linux = self.linux.as_ref().map(Linux::words).unwrap_or_default();
+                format!("index {}{linux}", self.last.index)
+            }
         };
         let refused = self.shared.refused.load(Ordering::Relaxed);
         let refused = match refused {

@@ -156,9 +156,13 @@ fn auxiliary(message: &libc::msghdr) -> Option<[u8; 4]> {
     }
 }
 
-/// Sends the first messages; returns how many were taken, or why not even the first.
-pub(super) fn send(socket: BorrowedFd<'_>, messages: &mut Messages, from: usize) -> Result<usize> {
-    let rest = &mut messages.heads[from..messages.used];
+/// Sends the first messages of `which`; returns how many were taken, or why not even the first.
+pub(super) fn send(
+    socket: &OwnedFd,
+    messages: &mut Messages,
+    which: std::ops::Range<usize>,
+) -> Result<usize> {
+    let rest = &mut messages.heads[..messages.used][which];
     // SAFETY: `Messages` keeps heads that point to its own parts, each part to memory that
     // its filler promised to keep until `clear`.
     let sent = check(unsafe {

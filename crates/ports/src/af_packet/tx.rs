@@ -1,7 +1,8 @@
 //! A transmit queue: packets to messages, a batch per system call. Packets of one TCP flow
-//! that follow each other go as one super-frame.
+//! that follow each other go as one super-frame. All others go by a socket without offload
+//! headers: a message of one part, with nothing to be checked, costs the kernel less.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,25 +12,31 @@ use super::Shared;
 use super::sys::{self, Messages};
 use crate::offload::{VNET_HEADER, coalesce};
 
-/// One packet socket that only sends.
+/// Two packet sockets that only send, in turn, so that packets keep their order.
 pub(super) struct Sender {
-    socket: OwnedFd,
+    plain: OwnedFd,
+    /// With an offload header before each frame.
+    offload: OwnedFd,
     messages: Messages,
     headers: Box<[[u8; VNET_HEADER]; VECTOR]>,
     /// By message: the first lane behind it.
     ends: Box<[u16; VECTOR]>,
+    /// By message: whether it is a super-frame.
+    joined: Box<[bool; VECTOR]>,
     refused: Refused,
     shared: Arc<Shared>,
 }
 
 impl Sender {
-    /// The queue of a socket.
-    pub fn new(socket: OwnedFd, shared: Arc<Shared>) -> Self {
+    /// The queue of two sockets; frames to `offload` begin with an offload header.
+    pub fn new(plain: OwnedFd, offload: OwnedFd, shared: Arc<Shared>) -> Self {
         Self {
-            socket,
+            plain,
+            offload,
             messages: Messages::new(VECTOR, 2 * VECTOR),
             headers: Box::new([[0; VNET_HEADER]; VECTOR]),
             ends: Box::new([0; VECTOR]),
+            joined: Box::new([false; VECTOR]),
             refused: Refused::default(),
             shared,
         }
@@ -42,12 +49,18 @@ impl Sender {
         while lane < vector.len() {
             let message = self.messages.len();
             let group = coalesce::group(vector, lane);
-            self.headers[message] = group.header.bytes();
+            let joined = group.lanes > 1;
+            self.joined[message] = joined;
+            if joined {
+                self.headers[message] = group.header.bytes();
+            }
             self.messages.begin();
             // SAFETY: headers and buffers are not touched until the messages are sent, within
             // one call of `transmit`; the next call clears first.
             unsafe {
-                self.messages.add(&self.headers[message]);
+                if joined {
+                    self.messages.add(&self.headers[message]);
+                }
                 self.messages.add(vector.bytes(lane));
                 for follower in lane + 1..lane + group.lanes {
                     self.messages.add(&vector.bytes(follower)[group.payload..]);
@@ -56,6 +69,12 @@ impl Sender {
             lane += group.lanes;
             self.ends[message] = lane as u16;
         }
+    }
+
+    /// Where the messages end that go by the same socket as the one at `from`.
+    fn run(&self, from: usize) -> usize {
+        let rest = &self.joined[from..self.messages.len()];
+        from + rest.iter().position(|one| *one != rest[0]).unwrap_or(rest.len())
     }
 
     /// The first lane behind the first `messages`.
@@ -69,7 +88,9 @@ impl TxQueue for Sender {
         self.compose(vector);
         let mut done = 0;
         while done < self.messages.len() {
-            match sys::send(self.socket.as_fd(), &mut self.messages, done) {
+            let end = self.run(done);
+            let socket = if self.joined[done] { &self.offload } else { &self.plain };
+            match sys::send(socket, &mut self.messages, done..end) {
                 Ok(sent) => done += sent,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}

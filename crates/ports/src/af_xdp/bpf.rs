@@ -1,5 +1,6 @@
 //! A thin binding of bpf(2) for one XDP program: a map of sockets, the program, and a link that
-//! holds it on a device for as long as its descriptor is open (linux/bpf.h).
+//! holds it on a device for as long as its descriptor is open (linux/bpf.h). And for the two
+//! instructions that keep frames of a packet socket's device from Linux.
 
 use std::ffi::{c_int, c_long};
 use std::io::{Error, Result};
@@ -17,6 +18,10 @@ const XSKMAP: u32 = 17;
 const XDP: u32 = 6;
 /// `BPF_XDP`, an attach type.
 const ATTACH_XDP: u32 = 37;
+/// `BPF_PROG_TYPE_SCHED_CLS`.
+const SCHED_CLS: u32 = 3;
+/// `BPF_TCX_INGRESS`, an attach type (Linux 6.6).
+const ATTACH_INGRESS: u32 = 46;
 /// `BPF_F_XDP_HAS_FRAGS`: the program works on frames of several buffers.
 pub(super) const HAS_FRAGS: u32 = 1 << 5;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`: the program may ask the driver about a frame.
@@ -181,6 +186,39 @@ pub(super) fn attach(program: &OwnedFd, index: u32, flags: u32) -> Result<OwnedF
         device: index,
         attach_type: ATTACH_XDP,
         flags,
+        ..LinkCreate::default()
+    };
+    // SAFETY: the attributes hold no pointers; the answer is a new descriptor.
+    unsafe { Ok(own(bpf(LINK_CREATE, &attributes)?)) }
+}
+
+/// Drops all frames that the device `index` of this namespace receives, when its packet sockets
+/// have them, until the answer is closed.
+///
+/// # Errors
+/// A kernel before Linux 6.6; CAP_BPF or CAP_NET_ADMIN is missing; no such device.
+pub(crate) fn drop_behind_sockets(index: u32) -> Result<OwnedFd> {
+    // BPF_ALU64 | BPF_MOV | BPF_K: r0 = TCX_DROP; BPF_JMP | BPF_EXIT.
+    let program = [(0xb7, 2), (0x95, 0)].map(|(code, immediate)| Instruction {
+        code,
+        registers: 0,
+        offset: 0,
+        immediate,
+    });
+    let mut attributes = ProgLoad {
+        kind: SCHED_CLS,
+        count: program.len() as u32,
+        instructions: program.as_ptr().expose_provenance() as u64,
+        license: c"Dual MIT/GPL".as_ptr().expose_provenance() as u64,
+        ..ProgLoad::default()
+    };
+    attributes.name[..10].copy_from_slice(b"stoa_alone");
+    // SAFETY: instructions and license live through the call; the answer is a new descriptor.
+    let program = unsafe { own(bpf(PROG_LOAD, &attributes)?) };
+    let attributes = LinkCreate {
+        program: program.as_raw_fd() as u32,
+        device: index,
+        attach_type: ATTACH_INGRESS,
         ..LinkCreate::default()
     };
     // SAFETY: the attributes hold no pointers; the answer is a new descriptor.

@@ -9,7 +9,7 @@
 //! renamed, deleted, made anew, its namespace, too.
 
 mod attach;
-mod bpf;
+pub(crate) mod bpf;
 mod btf;
 mod features;
 mod layout;

@@ -7,7 +7,7 @@ use stoa_lab::Namespace;
 use stoa_ports::{AfPacketConfig, OpenError, PortConfig};
 
 use crate::peer::{Raw, is_plain, plain};
-use crate::side::{DEADLINE, Side, join, namespaces};
+use crate::side::{DEADLINE, Side, join, namespaces, until};
 
 pub fn config(namespace: &Namespace, device: &str) -> PortConfig {
     PortConfig::AfPacket(AfPacketConfig {
@@ -83,6 +83,48 @@ fn several_queues_share_the_frames() {
         .collect();
     got.sort_unstable();
     assert_eq!(got, numbers, "each frame once");
+}
+
+/// IPv4 packets that Linux has begun to work on in a namespace.
+fn packets_of_linux(namespace: &Namespace) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
+    let text = namespace.enter(read).expect("a namespace").expect("counters");
+    let line = text.lines().filter(|line| line.starts_with("Ip:")).nth(1).expect("figures");
+    line.split_whitespace().nth(3).expect("InReceives").parse().expect("a number")
+}
+
+#[test]
+fn linux_hears_nothing_where_it_has_no_address() {
+    let name = "linux_hears_nothing_where_it_has_no_address";
+    for has_address in [false, true] {
+        let Some(spaces) = namespaces(name) else { return };
+        join(&spaces);
+        if has_address {
+            spaces[0].ip(&["address", "add", "192.0.2.1/24", "dev", "near0"]).expect("an address");
+        }
+        let mut near = Side::open(&config(&spaces[0], "near0"));
+        let hears = near.port.detail().contains("Linux works on the frames");
+        if hears && !has_address {
+            eprintln!("SKIPPED {name}: {}", near.port.detail());
+            return;
+        }
+        assert_eq!(hears, has_address, "{}", near.port.detail());
+        let (raw, before) = (Raw::new(&spaces[1], "far0"), packets_of_linux(&spaces[0]));
+        let mut frame = plain(1, &[], 60);
+        frame[..6].fill(0xff);
+        frame[12..14].copy_from_slice(&[8, 0]);
+        for _ in 0..10 {
+            raw.send(NO, &frame);
+        }
+        let got = near.receive(10, |got| got[12..14] == [8, 0]);
+        assert_eq!(got.len(), 10);
+        let heard = || packets_of_linux(&spaces[0]) - before;
+        if has_address {
+            until("Linux has them as well", || heard() >= 10);
+        } else {
+            assert_eq!(heard(), 0);
+        }
+    }
 }
 
 #[test]
