@@ -4,12 +4,12 @@
 //! A driver that fills its ring takes buffers from the worker that calls it, and gives those that
 //! were sent back to it. Threads of DPDK's own, and the control thread, go to the common stock.
 
-use std::alloc::{Layout as Memory, alloc_zeroed};
-use std::cell::Cell;
+use std::alloc::{Layout as Memory, alloc};
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Mutex;
 
+use nix::sys::mman::{MmapAdvise, madvise};
 use stoa_engine::pool::{Backing, JUMBO, SLOT};
 use stoa_engine::{Pool, PoolCache};
 
@@ -17,11 +17,6 @@ use super::shim::{self, FIRST, Headers, Layout, MemoryHeader, STRIDE, Stock};
 
 const HUGE: usize = 2 << 20;
 const _: () = assert!(JUMBO == 5 * SLOT && JUMBO <= u16::MAX as usize);
-
-thread_local! {
-    /// The cache of the worker that calls a driver now.
-    static CACHE: Cell<*mut PoolCache> = const { Cell::new(null_mut()) };
-}
 
 /// The mempool of a pool; lives as long as the process.
 pub(super) struct Mempool {
@@ -56,9 +51,12 @@ pub(super) fn of(pool: &'static Pool) -> Result<&'static Mempool, c_int> {
         return Ok(one);
     }
     let count = pool.count() as usize + pool.jumbo_count() as usize;
-    let memory = Memory::from_size_align(count * STRIDE, HUGE).map_err(|_| -libc::ENOMEM)?;
+    let bytes = (count * STRIDE).next_multiple_of(HUGE);
+    let memory = Memory::from_size_align(bytes, HUGE).map_err(|_| -libc::ENOMEM)?;
     // SAFETY: a pool has buffers, so the size is not zero.
-    let first = NonNull::new(unsafe { alloc_zeroed(memory) }).ok_or(-libc::ENOMEM)?;
+    let first = NonNull::new(unsafe { alloc(memory) }).ok_or(-libc::ENOMEM)?;
+    // SAFETY: advice on our own fresh memory, in whole huge pages; plain pages do as well.
+    let _ = unsafe { madvise(first.cast(), bytes, MmapAdvise::MADV_HUGEPAGE) };
     let headers = Headers {
         // SAFETY: the first header lies behind the first line of that memory.
         first: unsafe { first.add(FIRST) }.as_ptr(),
@@ -91,49 +89,54 @@ pub(super) fn of(pool: &'static Pool) -> Result<&'static Mempool, c_int> {
     Ok(mempool)
 }
 
-/// Calls a driver, which takes buffers from `cache` and gives them to it meanwhile.
-#[inline(always)]
-pub(super) fn lending<T>(cache: &mut PoolCache, call: impl FnOnce() -> T) -> T {
-    CACHE.set(cache);
-    let result = call();
-    CACHE.set(null_mut());
-    result
-}
-
-/// The cache of the calling worker when it is one of `pool`.
+/// The pool and the cache that the shim was given.
 ///
 /// # Safety
-/// The reference ends before [`lending`] returns.
+/// `owner` is the pool of a mempool, `cache` null or the cache that the calling thread gave to the
+/// shim by a mutable reference, which it does not use until the shim returns; the reference
+/// is not used after that.
 #[inline(always)]
-unsafe fn cache<'a>(pool: &Pool) -> Option<&'a mut PoolCache> {
-    // SAFETY: `lending` has this cache by a mutable reference, which it does not use while the
-    // driver is at work, and this is the only place that takes it up.
-    let cache = unsafe { CACHE.get().as_mut() }?;
-    std::ptr::eq(cache.pool(), pool).then_some(cache)
-}
-
-/// # Safety
-/// Called by the mempool operations of the shim: `owner` is the pool, `ids` has room for `count`.
-unsafe extern "C" fn lend(owner: *mut c_void, ids: *mut u32, count: u32) -> c_int {
+unsafe fn of_shim<'a>(
+    owner: *mut c_void,
+    cache: *mut c_void,
+) -> (&'static Pool, Option<&'a mut PoolCache>) {
     // SAFETY: as above; pools live as long as the process.
-    let (pool, ids) =
-        unsafe { (&*owner.cast::<Pool>(), std::slice::from_raw_parts_mut(ids, count as usize)) };
-    // SAFETY: not used any more when this function returns.
-    match unsafe { cache(pool) } {
-        Some(cache) => cache.lend(ids).into(),
-        None => pool.lend(ids).into(),
-    }
+    unsafe { (&*owner.cast::<Pool>(), cache.cast::<PoolCache>().as_mut()) }
 }
 
 /// # Safety
-/// As [`lend`]; the driver owns the buffers that `ids` names and gives them up.
-unsafe extern "C" fn take_back(owner: *mut c_void, ids: *const u32, count: u32) {
-    // SAFETY: as in `lend`.
-    let (pool, ids) =
-        unsafe { (&*owner.cast::<Pool>(), std::slice::from_raw_parts(ids, count as usize)) };
-    // SAFETY: as in `lend`; a header that is freed was lent with its buffer, and is freed once.
+/// Called by the shim with what it was given: see [`of_shim`]; `ids` has room for `count`.
+unsafe extern "C" fn lend(
+    owner: *mut c_void,
+    cache: *mut c_void,
+    ids: *mut u32,
+    count: u32,
+) -> c_int {
+    // SAFETY: as above.
+    let (pool, cache) = unsafe { of_shim(owner, cache) };
+    // SAFETY: as above.
+    let ids = unsafe { std::slice::from_raw_parts_mut(ids, count as usize) };
+    let is_lent = match cache {
+        Some(cache) => cache.lend(ids),
+        None => pool.lend(ids),
+    };
+    is_lent.into()
+}
+
+/// # Safety
+/// As [`lend`]; the driver owned the buffers that `ids` names and gave them up.
+unsafe extern "C" fn take_back(
+    owner: *mut c_void,
+    cache: *mut c_void,
+    ids: *const u32,
+    count: u32,
+) {
+    // SAFETY: as above.
+    let (pool, cache) = unsafe { of_shim(owner, cache) };
+    // SAFETY: a header that is freed was lent with its buffer, and is freed once.
     unsafe {
-        match cache(pool) {
+        let ids = std::slice::from_raw_parts(ids, count as usize);
+        match cache {
             Some(cache) => cache.take_back(ids),
             None => pool.take_back(ids),
         }

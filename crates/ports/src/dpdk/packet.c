@@ -34,17 +34,75 @@ static void ops_free(struct rte_mempool *mempool)
 	(void)mempool;
 }
 
+/* Ids on their way between a worker and the driver that it calls: many drivers free and take packets one by one,
+ * and the owner is asked for many at a time. */
+struct stash {
+	/* NULL: this thread calls no driver for a worker now. */
+	const struct stock *stock;
+	void *cache;
+	uint32_t count;
+	uint32_t ids[2 * BURST];
+};
+
+static __thread struct stash stash;
+
+/* Ids that are asked for at once at least. */
+#define BATCH 32
+
+static inline void open_stash(const struct stock *stock, void *cache)
+{
+	stash.stock = stock;
+	stash.cache = cache;
+}
+
+static inline void empty_stash(void)
+{
+	if (stash.count > 0)
+		stash.stock->take_back(stash.stock->owner, stash.cache, stash.ids, stash.count);
+	stash.count = 0;
+}
+
+static inline void close_stash(void)
+{
+	empty_stash();
+	stash.stock = NULL;
+}
+
+/* Sees to it that `want` ids (at most BURST) are in the stash. */
+static int fill_stash(uint32_t want)
+{
+	const struct stock *stock = stash.stock;
+	uint32_t missing = want - stash.count;
+	uint32_t *end = stash.ids + stash.count;
+
+	if (missing < BATCH && stock->lend(stock->owner, stash.cache, end, BATCH)) {
+		stash.count += BATCH;
+		return 1;
+	}
+	if (!stock->lend(stock->owner, stash.cache, end, missing))
+		return 0;
+	stash.count += missing;
+	return 1;
+}
+
 static int ops_enqueue(struct rte_mempool *mempool, void *const *objects, unsigned int count)
 {
-	struct stock *stock = mempool->pool_data;
+	const struct stock *stock = mempool->pool_data;
 	uint32_t ids[BURST];
 
+	if (likely(stash.stock == stock && count <= BURST)) {
+		if (unlikely(stash.count + count > RTE_DIM(stash.ids)))
+			empty_stash();
+		for (unsigned int i = 0; i < count; i++)
+			stash.ids[stash.count++] = id_of(&stock->headers, objects[i]);
+		return 0;
+	}
 	while (count > 0) {
 		unsigned int some = RTE_MIN(count, (unsigned int)BURST);
 
 		for (unsigned int i = 0; i < some; i++)
 			ids[i] = id_of(&stock->headers, objects[i]);
-		stock->take_back(stock->owner, ids, some);
+		stock->take_back(stock->owner, NULL, ids, some);
 		objects += some;
 		count -= some;
 	}
@@ -53,13 +111,20 @@ static int ops_enqueue(struct rte_mempool *mempool, void *const *objects, unsign
 
 static int ops_dequeue(struct rte_mempool *mempool, void **objects, unsigned int count)
 {
-	struct stock *stock = mempool->pool_data;
+	const struct stock *stock = mempool->pool_data;
 	uint32_t ids[BURST];
 
+	if (likely(stash.stock == stock && count <= BURST)) {
+		if (stash.count < count && unlikely(!fill_stash(count)))
+			return -ENOBUFS;
+		for (unsigned int i = 0; i < count; i++)
+			objects[i] = header(&stock->headers, stash.ids[--stash.count]);
+		return 0;
+	}
 	for (unsigned int done = 0; done < count;) {
 		unsigned int some = RTE_MIN(count - done, (unsigned int)BURST);
 
-		if (!stock->lend(stock->owner, ids, some)) {
+		if (!stock->lend(stock->owner, NULL, ids, some)) {
 			ops_enqueue(mempool, objects, done);
 			return -ENOBUFS;
 		}
@@ -158,20 +223,22 @@ static inline int is_plain(const struct headers *all, struct rte_mbuf *mbuf)
 	       (mbuf->ol_flags & odd) == 0;
 }
 
-/* Receives up to `want` (at most BURST) frames. Of those that are not plain the id is NONE, and their headers are
+/* Receives up to `want` (at most BURST) frames; `cache` is the calling worker's. Of those that are not plain the id is NONE, and their headers are
  * put into `odd` in order, counted by `odds`. */
-uint32_t stoa_dpdk_receive(const struct stock *stock, uint16_t port, uint16_t queue, uint32_t want,
+uint32_t stoa_dpdk_receive(const struct stock *stock, void *cache, uint16_t port, uint16_t queue, uint32_t want,
 			   uint32_t *ids, uint16_t *offsets, uint16_t *lengths, struct rte_mbuf **odd, uint32_t *odds)
 {
 	struct rte_mbuf *burst[BURST];
 	uint32_t got = 0;
 	uint16_t now;
 
+	open_stash(stock, cache);
 	/* Some drivers give 32 at a time at most. */
 	do {
 		now = rte_eth_rx_burst(port, queue, burst + got, want - got);
 		got += now;
 	} while (now >= 32 && got < want);
+	close_stash();
 	for (uint32_t i = 0; i < got; i++) {
 		struct rte_mbuf *mbuf = burst[i];
 
@@ -229,9 +296,9 @@ void stoa_dpdk_free(struct rte_mbuf *mbuf)
 	rte_pktmbuf_free(mbuf);
 }
 
-/* Sends up to BURST frames that lie in buffers of ours; returns how many the device took, which owns their buffers
+/* Sends up to BURST frames that lie in buffers of ours; `cache` is the calling worker's. Returns how many the device took, which owns their buffers
  * from then on. */
-uint32_t stoa_dpdk_transmit(const struct stock *stock, uint16_t port, uint16_t queue, uint32_t count,
+uint32_t stoa_dpdk_transmit(const struct stock *stock, void *cache, uint16_t port, uint16_t queue, uint32_t count,
 			    const uint32_t *ids, const uint16_t *offsets, const uint16_t *lengths)
 {
 	struct rte_mbuf *burst[BURST];
@@ -250,9 +317,11 @@ uint32_t stoa_dpdk_transmit(const struct stock *stock, uint16_t port, uint16_t q
 		mbuf->pkt_len = lengths[i];
 		mbuf->data_len = lengths[i];
 	}
+	open_stash(stock, cache);
 	do {
 		now = rte_eth_tx_burst(port, queue, burst + sent, count - sent);
 		sent += now;
 	} while (now > 0 && sent < count);
+	close_stash();
 	return sent;
 }

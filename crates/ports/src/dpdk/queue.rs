@@ -9,7 +9,6 @@ use stoa_engine::vector::NONE;
 use stoa_engine::{Doze, Packet, PoolCache, Refused, RxQueue, TxQueue, VECTOR, Vector};
 
 use super::device::Device;
-use super::mempool::lending;
 use super::shim::{self, Mbuf};
 
 /// Microseconds of a worker's sleep: nothing tells it of packets. At 10 Gbit/s of smallest frames
@@ -117,7 +116,7 @@ impl Receiver {
             let offset = usize::from(packet.offset());
             packet.set_span(offset, length).then_some(packet)
         });
-        lending(pool, || match packet {
+        match packet {
             Some(mut packet) => {
                 // SAFETY: as above; the packet has room for `length` bytes.
                 unsafe { shim::stoa_dpdk_copy_out(mbuf, packet.bytes_mut().as_mut_ptr()) };
@@ -128,14 +127,16 @@ impl Receiver {
                 unsafe { shim::stoa_dpdk_free(mbuf) };
                 None
             }
-        })
+        }
     }
 }
 
 impl RxQueue for Receiver {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
         let mempool = self.claim.device.mempool;
-        if !std::ptr::eq(mempool.pool(), vector.pool()) || !self.claim.hold() {
+        let is_ours =
+            [vector.pool(), pool.pool()].iter().all(|one| std::ptr::eq(*one, mempool.pool()));
+        if !is_ours || !self.claim.hold() {
             return 0;
         }
         let (device, queue) = (self.claim.device.port, self.claim.queue);
@@ -145,14 +146,16 @@ impl RxQueue for Receiver {
         let want = spare.buffer.len() as u32;
         let (ids, offsets) = (spare.buffer.as_mut_ptr(), spare.offset.as_mut_ptr());
         let lengths = spare.length.as_mut_ptr();
-        // SAFETY: the queue was set up and is ours alone; each column has room for `want` values,
+        // SAFETY: the queue was set up and is ours alone; the cache is of the mempool's pool, as the
+        // vector is, and nobody else uses it meanwhile; each column has room for `want` values,
         // `odd` for a whole burst, which `want` does not exceed.
-        let got = lending(pool, || unsafe {
+        let got = unsafe {
             let (stock, odd) = (mempool.stock(), odd.as_mut_ptr());
+            let cache = std::ptr::from_mut(pool).cast();
             shim::stoa_dpdk_receive(
-                stock, device, queue, want, ids, offsets, lengths, odd, &mut odds,
+                stock, cache, device, queue, want, ids, offsets, lengths, odd, &mut odds,
             )
-        });
+        };
         let got = got as usize;
         if odds > 0 {
             return self.take_in((got, &odd[..odds as usize]), vector, pool);
@@ -265,21 +268,23 @@ impl Sender {
         let count = ids.len().min(offsets.len()).min(lengths.len());
         let (device, queue) = (&self.claim.device, self.claim.queue);
         let (ids, offsets, lengths) = (ids.as_ptr(), offsets.as_ptr(), lengths.as_ptr());
-        // SAFETY: the queue was set up and is ours alone; each column has `count` values, at most a
+        // SAFETY: the queue was set up and is ours alone; the cache is of the mempool's pool, and
+        // nobody else uses it meanwhile; each column has `count` values, at most a
         // burst; the caller owns these buffers of the mempool's pool, all of the data lies in
         // them, and it forgets those that are taken.
-        let taken = lending(pool, || unsafe {
-            let stock = device.mempool.stock();
-            let count = count as u32;
-            shim::stoa_dpdk_transmit(stock, device.port, queue, count, ids, offsets, lengths)
-        });
+        let taken = unsafe {
+            let (stock, cache) = (device.mempool.stock(), std::ptr::from_mut(pool).cast());
+            let (device, count) = (device.port, count as u32);
+            shim::stoa_dpdk_transmit(stock, cache, device, queue, count, ids, offsets, lengths)
+        };
         (taken as usize).min(count)
     }
 }
 
 impl TxQueue for Sender {
     fn transmit(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
-        let is_ours = std::ptr::eq(self.claim.device.mempool.pool(), vector.pool());
+        let ours = self.claim.device.mempool.pool();
+        let is_ours = [vector.pool(), pool.pool()].iter().all(|one| std::ptr::eq(*one, ours));
         if !is_ours || !self.claim.hold() {
             return 0;
         }

@@ -31,8 +31,9 @@ struct headers {
 	uint32_t plain;
 };
 
-typedef int (*lend_fn)(void *owner, uint32_t *ids, uint32_t count);
-typedef void (*take_back_fn)(void *owner, const uint32_t *ids, uint32_t count);
+/* `cache`: the calling worker's own stock of ids, or NULL. */
+typedef int (*lend_fn)(void *owner, void *cache, uint32_t *ids, uint32_t count);
+typedef void (*take_back_fn)(void *owner, void *cache, const uint32_t *ids, uint32_t count);
 
 /* Who owns the buffers of a mempool. */
 struct stock {

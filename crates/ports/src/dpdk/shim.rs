@@ -27,8 +27,8 @@ pub(super) struct Headers {
 #[repr(C)]
 pub(super) struct Stock {
     pub(super) headers: Headers,
-    pub(super) lend: unsafe extern "C" fn(*mut c_void, *mut u32, u32) -> c_int,
-    pub(super) take_back: unsafe extern "C" fn(*mut c_void, *const u32, u32),
+    pub(super) lend: unsafe extern "C" fn(*mut c_void, *mut c_void, *mut u32, u32) -> c_int,
+    pub(super) take_back: unsafe extern "C" fn(*mut c_void, *mut c_void, *const u32, u32),
     pub(super) count: unsafe extern "C" fn(*mut c_void) -> u32,
     pub(super) owner: *mut c_void,
 }
@@ -105,6 +105,7 @@ unsafe extern "C" {
     pub(super) fn stoa_dpdk_missed(port: u16) -> u64;
     pub(super) fn stoa_dpdk_receive(
         stock: *const Stock,
+        cache: *mut c_void,
         port: u16,
         queue: u16,
         want: u32,
@@ -119,6 +120,7 @@ unsafe extern "C" {
     pub(super) fn stoa_dpdk_free(mbuf: *mut Mbuf);
     pub(super) fn stoa_dpdk_transmit(
         stock: *const Stock,
+        cache: *mut c_void,
         port: u16,
         queue: u16,
         count: u32,
