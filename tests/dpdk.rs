@@ -24,12 +24,14 @@ fn dpdk(device: &str) -> Value {
     json!({ "dpdk": { "device": device } })
 }
 
-/// The plain configuration with DPDK's packet socket under all sides.
-fn over_packet_sockets(sides: &[Side], more: &str) -> Configuration {
-    let mut made = Configuration::new(sides);
+/// The plain configuration with DPDK's packet sockets under all sides, two queues and two workers.
+fn over_packet_sockets(sides: &[Side]) -> Configuration {
+    let mut made = Configuration::new(sides).workers(json!({ "count": 2 }));
     for (number, side) in sides.iter().enumerate() {
-        let device = format!("net_af_packet{number},iface={}{more}", side.label);
-        made.interface(&side.label)["stoa-interfaces:port"] = dpdk(&device);
+        let how = "qpairs=2,blocksz=65536,framecnt=512";
+        let mut port = dpdk(&format!("net_af_packet{number},iface={},{how}", side.label));
+        port["rx-queues"] = json!(2);
+        made.interface(&side.label)["stoa-interfaces:port"] = port;
     }
     made
 }
@@ -48,11 +50,15 @@ fn hosts_talk_through_packet_sockets_of_dpdk() -> Result<()> {
     }
     // Its packet socket knows nothing of unfinished checksums.
     let sides = two_sides(&[Tag::customer(100)])?.map(Side::without_offloads);
-    let story = Story::with(&sides, &over_packet_sockets(&sides, ",blocksz=65536,framecnt=512"))?;
+    let story = Story::with(&sides, &over_packet_sockets(&sides))?;
     story.hosts_reach_each_other()?;
     let said = detail(&story.router, "host-a")?;
-    for words in ["\"dpdk\"", "net_af_packet0 by DPDK's net_af_packet", "link up", "always polled"]
-    {
+    for words in [
+        "\"dpdk\"",
+        "net_af_packet0 by DPDK's net_af_packet",
+        "queues 2 in, 2 out",
+        "always polled",
+    ] {
         assert!(said.contains(words), "{said}");
     }
     let (a, b) = (story.host("host-a"), story.host("host-b"));
@@ -66,6 +72,7 @@ fn hosts_talk_through_packet_sockets_of_dpdk() -> Result<()> {
         assert!(rate.bits_per_second > 1e5, "{rate:?}");
     }
     what_cannot_be_is_refused(&story, &sides)?;
+    a_changed_device_is_opened_anew(&story, &sides)?;
     a_new_forwarder_starts_dpdk_again(&story)?;
     story.end()
 }
@@ -81,13 +88,34 @@ fn what_cannot_be_is_refused(story: &Story, sides: &[Side]) -> Result<()> {
         (json!({ "rx-queues": 17, "dpdk": { "device": "net_ring0" } }), "net_ring0 has at most 16"),
     ];
     for (port, why) in cases {
-        let mut bad = over_packet_sockets(sides, ",blocksz=65536,framecnt=512");
+        let mut bad = over_packet_sockets(sides);
         bad.interface("host-b")["stoa-interfaces:port"] = port;
         let output = story.router.reload(&bad.json())?;
         let said = format!("{}{}", output.stdout, output.stderr);
         assert!(!output.success() && said.contains(why), "{why}: {said}");
         let pings = ping(a, b.address(false)?, 2, &[])?;
         assert!(pings.all(), "{why}: {pings:?}");
+    }
+    Ok(())
+}
+
+/// The same device with another ring: closed and opened again, and back.
+fn a_changed_device_is_opened_anew(story: &Story, sides: &[Side]) -> Result<()> {
+    let (a, b) = (story.host("host-a"), story.host("host-b"));
+    for ring in [json!(256), Value::Null] {
+        let mut made = over_packet_sockets(sides);
+        if !ring.is_null() {
+            made.interface("host-b")["stoa-interfaces:port"]["dpdk"]["ring-size"] = ring;
+        }
+        let output = story.router.reload(&made.json())?;
+        assert!(output.success(), "{}{}", output.stdout, output.stderr);
+        let to = b.address(false)?;
+        wait_until("the far host answers", Duration::from_secs(20), || {
+            match ping(a, to, 1, &[]) {
+                Ok(pings) if pings.all() => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })?;
     }
     Ok(())
 }
