@@ -256,27 +256,38 @@ fn dpdk_queues_have_one_owner_at_a_time() {
     assert_eq!(pool.free(), 4096);
 }
 
+/// What is longer than a buffer comes in several, and is joined in a jumbo one where the MTU asks for
+/// it.
 #[test]
 fn dpdk_pcap_from_file_to_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.pcap").display().to_string();
-    let frames: Vec<Vec<u8>> = (60..=1514).map(|length| frame(length, length)).collect();
+    let lengths = (60..=1514).chain([2112, 2113, 61, 4225, 9014, 62]);
+    let frames: Vec<Vec<u8>> = lengths.map(|length| frame(length, length)).collect();
     let pool = pool();
-    let mut writer = open(config(&format!("net_pcap{},tx_pcap={path}", number())), pool);
-    assert_eq!(writer.service(), Some(true));
+    let with_mtu = |mtu, what: &str| {
+        let device = format!("net_pcap{},{what}_pcap={path}", number());
+        let mut end = open(DpdkConfig { mtu, ..config(&device) }, pool);
+        assert_eq!(end.service(), Some(true));
+        end
+    };
+    let mut writer = with_mtu(9000, "tx");
     let mut sent = 0;
     while sent < frames.len() {
         sent += writer.send(&frames[sent..]);
     }
     drop(writer);
-    let mut reader = open(config(&format!("net_pcap{},rx_pcap={path}", number())), pool);
-    assert_eq!(reader.service(), Some(true));
-    let mut got = Vec::new();
-    until("all frames", || {
-        got.extend(reader.receive());
-        (got.len() >= frames.len()).then_some(())
-    });
-    assert!(got == frames);
-    drop(reader);
-    assert_eq!(pool.free(), 4096);
+    for (mtu, longest) in [(9000, 9014), (0, 2112)] {
+        let expected: Vec<_> = frames.iter().filter(|one| one.len() <= longest).cloned().collect();
+        let mut reader = with_mtu(mtu, "rx");
+        let mut got = Vec::new();
+        until("all frames", || {
+            got.extend(reader.receive());
+            (got.len() >= expected.len()).then_some(())
+        });
+        assert!(got == expected);
+        assert_eq!(reader.port.missed(), (frames.len() - expected.len()) as u64);
+    }
+    let free = (pool.free(), pool.jumbo_free());
+    assert_eq!(free, (4096, u64::from(pool.jumbo_count())));
 }
