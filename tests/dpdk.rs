@@ -1,12 +1,13 @@
 //! DPDK under the router, by devices that need no card: net_af_packet towards the hosts, net_memif towards
 //! testpmd. Real ping and TCP; refused configurations; a forwarder that dies.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use stoa_lab::measure::{Load, iperf, ping};
 use stoa_lab::{
-    Command, Configuration, Result, Router, Side, Tag, Topology, stoa_binary, wait_until,
+    Command, Configuration, Host, Result, Router, Side, Tag, Topology, stoa_binary, wait_until,
 };
 use stoa_scenarios::{Story, Testpmd, two_sides};
 
@@ -109,13 +110,7 @@ fn a_changed_device_is_opened_anew(story: &Story, sides: &[Side]) -> Result<()> 
         }
         let output = story.router.reload(&made.json())?;
         assert!(output.success(), "{}{}", output.stdout, output.stderr);
-        let to = b.address(false)?;
-        wait_until("the far host answers", Duration::from_secs(20), || {
-            match ping(a, to, 1, &[]) {
-                Ok(pings) if pings.all() => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        })?;
+        reach(a, b.address(false)?)?;
     }
     Ok(())
 }
@@ -125,11 +120,7 @@ fn a_new_forwarder_starts_dpdk_again(story: &Story) -> Result<()> {
     assert_ne!(pid, 0);
     Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
     let (a, b) = (story.host("host-a"), story.host("host-b"));
-    let to = b.address(true)?;
-    wait_until("a new forwarder", Duration::from_secs(20), || match ping(a, to, 1, &[]) {
-        Ok(pings) if pings.all() => Ok(()),
-        other => Err(format!("{other:?}")),
-    })
+    reach(a, b.address(true)?)
 }
 
 #[test]
@@ -153,10 +144,7 @@ fn hosts_talk_through_memif_of_dpdk() -> Result<()> {
     let story = Story { router, topology };
     let (a, b) = (story.host("host-a"), story.host("host-b"));
     let to = b.address(false)?;
-    wait_until("the far host answers", Duration::from_secs(20), || match ping(a, to, 1, &[]) {
-        Ok(pings) if pings.all() => Ok(()),
-        other => Err(format!("{other:?}; testpmd: {}", peer.log())),
-    })?;
+    reach(a, to)?;
     for size in ["22", "64", "470", "1472"] {
         let pings = ping(a, to, 2, &["-s", size])?;
         assert!(pings.all(), "{size}: {pings:?}");
@@ -167,8 +155,16 @@ fn hosts_talk_through_memif_of_dpdk() -> Result<()> {
     // DPDK may die of it, as testpmd does ([`Testpmd::survive`]); the router does not.
     peer.stop()?;
     link(&story.router, false)?;
-    assert!(ping(a, a.gateway(false)?, 2, &[])?.all());
+    reach(a, a.gateway(false)?)?;
     story.end()
+}
+
+/// Waits until an address answers.
+fn reach(from: &Host, to: IpAddr) -> Result<()> {
+    wait_until("an answer", Duration::from_secs(20), || match ping(from, to, 1, &[]) {
+        Ok(pings) if pings.all() => Ok(()),
+        other => Err(format!("{to}: {other:?}")),
+    })
 }
 
 /// Waits until the port towards the second host is up, or is not.
