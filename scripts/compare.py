@@ -149,18 +149,27 @@ def cells_of(it, earlier, given):
     return order, wanted
 
 
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
+def note(text, marks):
+    """Puts a text between its marks in bench/README.md."""
+    with open(README, encoding="utf-8") as file:
+        readme = file.read()
+    before, rest = readme.split(marks[0], 1)
+    after = rest.split(marks[1], 1)[1]
+    with open(README, "w", encoding="utf-8") as file:
+        file.write(before + marks[0] + text + marks[1] + after)
+
+
 def write(it, path, results, text, made):
     """Results, plot and table."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump({**results, "figures": made}, file, indent=1)
         file.write("\n")
     draw(it, made)
-    with open(README, encoding="utf-8") as file:
-        readme = file.read()
-    before, rest = readme.split(it.MARKS[0], 1)
-    after = rest.split(it.MARKS[1], 1)[1]
-    with open(README, "w", encoding="utf-8") as file:
-        file.write(before + it.MARKS[0] + text + it.MARKS[1] + after)
+    note(text, it.MARKS)
     print(f"bench-compare: written to {os.path.relpath(path)} and bench/README.md", file=sys.stderr)
 
 
@@ -175,7 +184,7 @@ def compare(it, given):
         sys.exit(f"bench-compare: {given.into} is of commit {results['commit']}, this is {head}: "
                  "begin another file, or check that commit out")
     commit = head or "unknown"
-    date = results.get("date") or datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    date = results.get("date") or today()
     facts = results.get("machine") or bench.machine()
     facts.setdefault("tsc_hz", tsc(given))
     facts["dpdk"] = bench.output("dpkg-query", "-W", "-f", "${Version}", "dpdk-dev")
