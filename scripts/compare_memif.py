@@ -30,6 +30,7 @@ def device(name, kind, listens, *options):
 DEVICES = [
     device("Stoa, IPv4", "stoa", True),
     device("Stoa, IPv4, as slave", "stoa", False),
+    device("Stoa, L2 cross-connect", "stoa", True, "across"),
     device("DPDK l3fwd LPM", "l3fwd", True, "--lookup=lpm"),
     device("DPDK l3fwd LPM, as slave", "l3fwd", False, "--lookup=lpm"),
     device("DPDK l3fwd FIB", "l3fwd", True, "--lookup=fib"),
@@ -40,21 +41,42 @@ DEVICES = [
 ]
 
 
+def stoa_interface(place, listens, name, **more):
+    """One of the two interfaces."""
+    return {
+        "name": name, "type": "iana-if-type:ethernetCsmacd",
+        "stoa-interfaces:mac-address": "02:fe:00:00:00:01",
+        "stoa-interfaces:port": {"memif": {"socket": f"{place}/{name}.sock",
+                                           "role": "master" if listens else "slave"}},
+        **more,
+    }
+
+
+def workers(cpu):
+    return {"workers": {"count": 1, "cpus": [cpu], "polling": "polling"}}
+
+
+def stoa_across(place, listens, cpu):
+    """Two interfaces as one cable."""
+    ends = [("in", "out"), ("out", "in")]
+    return {
+        "stoa-system:system": workers(cpu),
+        "ietf-interfaces:interfaces": {"interface": [
+            stoa_interface(place, listens, name, **{"stoa-interfaces:cross-connect": other})
+            for name, other in ends]},
+    }
+
+
 def stoa_configuration(place, listens, cpu):
     """Two interfaces, one route, a static neighbour."""
     def interface(name, address, **ipv4):
-        role = "master" if listens else "slave"
-        return {
-            "name": name, "type": "iana-if-type:ethernetCsmacd",
-            "stoa-interfaces:mac-address": "02:fe:00:00:00:01",
-            "stoa-interfaces:port": {"memif": {"socket": f"{place}/{name}.sock", "role": role}},
+        return stoa_interface(place, listens, name, **{
             "ietf-ip:ipv4": {"forwarding": True, **ipv4,
-                             "address": [{"ip": address, "prefix-length": 24}]},
-        }
+                             "address": [{"ip": address, "prefix-length": 24}]}})
     neighbor = [{"ip": "198.19.0.2", "link-layer-address": "02:00:00:00:00:02"}]
     route = {"destination-prefix": "198.18.1.0/24", "next-hop": {"next-hop-address": "198.19.0.2"}}
     return {
-        "stoa-system:system": {"workers": {"count": 1, "cpus": [cpu], "polling": "polling"}},
+        "stoa-system:system": workers(cpu),
         "ietf-interfaces:interfaces": {"interface": [
             interface("in", "198.18.0.1"), interface("out", "198.19.0.1", neighbor=neighbor)]},
         "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
@@ -78,7 +100,8 @@ def command(what, given, place, cpu):
     listens, options = what["listens"], what["options"]
     if what["kind"] == "stoa":
         with open(f"{place}/stoa.json", "w", encoding="utf-8") as file:
-            json.dump(stoa_configuration(place, listens, cpu), file)
+            made = stoa_across if "across" in options else stoa_configuration
+            json.dump(made(place, listens, cpu), file)
         return [given.binary, "run", "--config", f"{place}/stoa.json", "--socket", f"{place}/stoa.sock"]
     if what["kind"] == "least":
         return ["taskset", "-c", str(cpu), given.load, f"{place}/in.sock", f"{place}/out.sock",

@@ -9,7 +9,7 @@ use crate::finding::Findings;
 use crate::mac;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
 use crate::ports::{self, Claims};
-use crate::{mirrors, tunnels};
+use crate::{cross_connects, mirrors, tunnels};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -70,6 +70,7 @@ pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
     }
     mirrors::check(interfaces, findings);
     tunnels::check(interfaces, findings);
+    cross_connects::check(interfaces, findings);
     address_generators(&mut wanted);
     wanted.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     wanted
@@ -135,6 +136,7 @@ fn one(
         ip6: family(&interface.ip6, "ipv6"),
         vrf: interface.vrf.clone(),
         mirror: mirrors::wanted(interface),
+        cross_connect: interface.cross_connect.clone(),
     }
 }
 

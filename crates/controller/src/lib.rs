@@ -9,6 +9,7 @@
 mod addresses;
 pub mod apply;
 pub mod configuration;
+mod cross_connects;
 pub mod doctor;
 pub mod filter;
 pub mod finding;

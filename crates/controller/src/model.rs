@@ -64,6 +64,8 @@ pub struct Interface {
     pub sub_interface: Option<SubInterface>,
     #[serde(rename = "stoa-mirror:mirror")]
     pub mirror: Option<KernelDevice>,
+    #[serde(rename = "stoa-interfaces:cross-connect", default)]
+    pub cross_connect: String,
     #[serde(rename = "ietf-ip:ipv4")]
     pub ip4: Option<Family>,
     #[serde(rename = "ietf-ip:ipv6")]

@@ -286,6 +286,9 @@ fn interface(interface: &v1::Interface) -> Value {
     if let Some(mirror) = &interface.mirror {
         all["mirror"] = json!(format!("{:?} in {:?}", mirror.device, mirror.netns));
     }
+    if !interface.cross_connect.is_empty() {
+        all["cross_connect"] = json!(interface.cross_connect);
+    }
     all
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use stoa_engine::NodeSpec;
 
-use crate::ethernet;
+use crate::ethernet::{self, cross_connect};
 use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
@@ -36,6 +36,8 @@ macro_rules! nodes {
 nodes! {
     "ethernet-input" "finds the interface by VLAN tags and MAC, and the protocol by ethertype"
         ethernet::EDGES, ethernet::make;
+    "cross-connect" "sends frames by the interface at the other end, as they came"
+        cross_connect::EDGES, cross_connect::make;
     "arp-input" "hands ARP to the control thread" arp_input::EDGES, arp_input::make;
     "ip4-input" "checks IPv4 packets and routes them" ip4_input::EDGES, ip4_input::make;
     "ip6-input" "checks IPv6 packets and routes them" ip6_input::EDGES, ip6_input::make;

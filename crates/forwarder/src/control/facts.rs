@@ -96,6 +96,7 @@ impl Plane {
             tx_queues: port.map_or(0, |port| port.queues.1),
             vrf: state.wanted.vrf.clone(),
             mirror: self.mirrors.get(&state.name).map(|it| it.detail()).unwrap_or_default(),
+            cross_connect: state.wanted.cross_connect.clone().unwrap_or_default(),
             spread: port.is_some_and(|port| {
                 self.spread.contains(&state.name) && self.is_short_of_queues(port.queues.0)
             }),

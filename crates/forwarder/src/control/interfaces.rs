@@ -13,7 +13,7 @@ use super::limits::{Full, Table};
 use super::plane::{InterfaceFigures, InterfaceState, Plane};
 use super::vrfs::DEFAULT;
 use super::wanted;
-use crate::ethernet::interface_flags::{FORWARD4, FORWARD6, IP4, IP6, UP};
+use crate::ethernet::interface_flags::{CROSS_CONNECT, FORWARD4, FORWARD6, IP4, IP6, UP};
 use crate::ethernet::vlan_table::VlanTables;
 use crate::neighbor::messages::Link;
 use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
@@ -189,7 +189,8 @@ impl Plane {
             | bit(wanted.ip4.enabled, IP4)
             | bit(wanted.ip6.enabled, IP6)
             | bit(wanted.ip4.forwarding, FORWARD4)
-            | bit(wanted.ip6.forwarding, FORWARD6);
+            | bit(wanted.ip6.forwarding, FORWARD6)
+            | bit(wanted.cross_connect.is_some(), CROSS_CONNECT);
         let reverse_path = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
         self.shared.interface(index).set(&state.link.mac, flags, reverse_path, vrf);
@@ -210,6 +211,8 @@ impl Plane {
             }
             addresses[index] = self.addresses_of(index as u32, state);
             addresses[index].vrf = self.vrf_id(state.vrf);
+            let across = state.wanted.cross_connect.as_ref().and_then(|name| self.index_of(name));
+            self.shared.interface(index as u32).set_across(across);
         }
         let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
         self.shared.vlans.publish(vlans, &mut self.graveyard);

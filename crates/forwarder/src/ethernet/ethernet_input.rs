@@ -9,7 +9,7 @@ use stoa_engine::{Context, Next, Node, Vector};
 
 use super::InterfaceLine;
 use super::ethernet_kernel::{self, Plain};
-use super::interface_flags::UP;
+use super::interface_flags::{CROSS_CONNECT, UP};
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
 use crate::kernel::Kernel;
@@ -17,11 +17,13 @@ use crate::mirror::{Payload, to_linux};
 use crate::shared::Shared;
 
 /// Where frames go from here.
-pub const EDGES: &[&str] = &["ip4-input", "ip6-input", "arp-input", "mirror-output"];
+pub const EDGES: &[&str] =
+    &["ip4-input", "ip6-input", "arp-input", "mirror-output", "cross-connect"];
 const IP4: u16 = 0;
 const IP6: u16 = 1;
 const ARP: u16 = 2;
 const MIRROR: u16 = 3;
+const ACROSS: u16 = 4;
 
 /// How many lanes ahead headers are fetched into the cache.
 const AHEAD: usize = 12;
@@ -43,6 +45,11 @@ struct EthernetInput {
 
 impl Node for EthernetInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        if let Some(port) = vector.rx_if.uniform(vector.len())
+            && self.shared.interface(port).flags() & CROSS_CONNECT != 0
+        {
+            return Next::All(ACROSS);
+        }
         let vlans = self.shared.vlans.read(cx.reader);
         if self.shared.kernel != Kernel::Scalar
             && let Some(next) = self.together(vector, vlans, cx)
@@ -101,6 +108,7 @@ impl EthernetInput {
     #[inline(always)]
     fn any(&self, vector: &mut Vector, lane: usize, vlans: &VlanTables, cx: &Context<'_>) -> u16 {
         match self.lane(vector, lane) {
+            _ if self.shared.interface(vector.rx_if[lane]).flags() & CROSS_CONNECT != 0 => ACROSS,
             Some(next) => next,
             None => self.tagged(vector, lane, vlans, cx),
         }

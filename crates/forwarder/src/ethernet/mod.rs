@@ -1,5 +1,6 @@
 //! Ethernet: which interface a frame belongs to, and what it carries.
 
+pub mod cross_connect;
 mod ethernet_input;
 mod ethernet_kernel;
 #[cfg(target_arch = "x86_64")]
@@ -26,6 +27,8 @@ pub mod interface_flags {
     pub const FORWARD4: u32 = 8;
     /// Forwards IPv6 packets that it receives.
     pub const FORWARD6: u32 = 16;
+    /// All frames that it receives leave by another interface.
+    pub const CROSS_CONNECT: u32 = 32;
 }
 
 /// What workers need to know of an interface: one cache line, written by the main
@@ -39,6 +42,7 @@ pub struct InterfaceLine {
     vrf: AtomicU32,
     tags: AtomicU64,
     twin: AtomicU32,
+    across: AtomicU32,
 }
 
 /// A MAC address as the first six bytes of a little-endian word.
@@ -80,6 +84,12 @@ impl InterfaceLine {
         self.twin.load(Ordering::Relaxed).checked_sub(1)
     }
 
+    /// The interface that frames from here leave by when the two are cross-connected.
+    #[inline(always)]
+    pub fn across(&self) -> Option<u32> {
+        self.across.load(Ordering::Relaxed).checked_sub(1)
+    }
+
     /// The interface's VLAN tags as they stand in a frame: 0, 4 or 8 of these bytes.
     #[inline(always)]
     pub fn tags(&self) -> ([u8; 8], usize) {
@@ -97,6 +107,11 @@ impl InterfaceLine {
     pub fn set_twin(&self, twin: Option<u32>, tags: [u8; 8]) {
         self.tags.store(u64::from_be_bytes(tags), Ordering::Relaxed);
         self.twin.store(twin.map_or(0, |twin| twin + 1), Ordering::Release);
+    }
+
+    /// Says by which interface frames from here leave; only the control thread calls this.
+    pub fn set_across(&self, across: Option<u32>) {
+        self.across.store(across.map_or(0, |across| across + 1), Ordering::Release);
     }
 
     /// Changes the line; only the control thread calls this.

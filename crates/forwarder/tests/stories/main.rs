@@ -5,6 +5,7 @@ mod arp;
 mod capture;
 mod claims;
 mod crew;
+mod cross_connect;
 mod extensions;
 mod forward;
 mod fragments;

@@ -69,14 +69,16 @@ fn state(interface: &InterfaceState) -> &'static str {
     }
 }
 
-/// The driver of a port, or the tags and parent of a sub-interface; then its mirror.
+/// The driver of a port, or the tags and parent of a sub-interface; then where its frames go
+/// across, and its mirror.
 fn on(interface: &InterfaceState) -> String {
-    let below = below(interface);
-    if interface.mirror.is_empty() {
-        below
-    } else {
-        format!("{below}\nmirror {}", interface.mirror)
+    let mut on = below(interface);
+    for (word, what) in [("to", &interface.cross_connect), ("mirror", &interface.mirror)] {
+        if !what.is_empty() {
+            on += &format!("\n{word} {what}");
+        }
     }
+    on
 }
 
 fn below(interface: &InterfaceState) -> String {
@@ -117,6 +119,7 @@ fn json(interface: &InterfaceState) -> Value {
         "rx_queues": interface.rx_queues,
         "tx_queues": interface.tx_queues,
         "mirror": interface.mirror,
+        "cross_connect": interface.cross_connect,
         "spread": interface.spread,
     })
 }

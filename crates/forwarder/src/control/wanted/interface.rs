@@ -49,6 +49,8 @@ impl Wanted {
                 netns: mirror.netns.clone(),
                 device: mirror.device.clone(),
             }),
+            cross_connect: (!interface.cross_connect.is_empty())
+                .then(|| interface.cross_connect.clone()),
         };
         if !known.vrf.is_empty() && !self.vrfs.contains_key(&known.vrf) {
             let why = format!("is in the VRF {:?}, which is none", known.vrf);

@@ -2,6 +2,7 @@
 //! nothing behind this file meets a name that is missing or an address of five
 //! bytes. Every reason for a refusal is found, not just the first.
 
+mod cross_connect;
 mod interface;
 mod punt;
 mod route;
@@ -102,6 +103,8 @@ pub struct Interface {
     pub vrf: String,
     /// Its end in Linux.
     pub mirror: Option<Mirror>,
+    /// The interface that all its frames leave by, as they came.
+    pub cross_connect: Option<String>,
 }
 
 /// The end in Linux of an interface.
@@ -241,6 +244,7 @@ impl Wanted {
         }
         wanted.check_parents(&mut reasons);
         wanted.check_mirrors(&mut reasons);
+        wanted.check_cross_connects(&mut reasons);
         for route in &desired.routes {
             wanted.add_route(route, &mut reasons);
         }

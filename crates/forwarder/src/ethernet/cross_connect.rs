@@ -1,0 +1,55 @@
+//! `cross-connect`: frames leave by another interface as they came: tags, addresses, all. Whoever is
+//! at the two ends is on one cable.
+
+use std::sync::Arc;
+
+use stoa_engine::{Context, Next, Node, Vector};
+
+use super::interface_flags::UP;
+use crate::drops::Drop;
+use crate::shared::Shared;
+
+/// Where frames go from here.
+pub const EDGES: &[&str] = &["port-output"];
+const OUTPUT: u16 = 0;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(CrossConnect { shared: shared.clone() })
+}
+
+struct CrossConnect {
+    shared: Arc<Shared>,
+}
+
+impl Node for CrossConnect {
+    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let lanes = vector.len();
+        if let Some(port) = vector.rx_if.uniform(lanes) {
+            let Some(across) = self.across(port) else {
+                return Next::All(Drop::InterfaceDown.next());
+            };
+            vector.tx_if[..lanes].fill(across);
+            return Next::All(OUTPUT);
+        }
+        for lane in 0..lanes {
+            vector.next[lane] = match self.across(vector.rx_if[lane]) {
+                Some(across) => {
+                    vector.tx_if[lane] = across;
+                    OUTPUT
+                }
+                None => Drop::InterfaceDown.next(),
+            };
+        }
+        Next::Lanes
+    }
+}
+
+impl CrossConnect {
+    /// The other end; `None`: one of the two is set down.
+    fn across(&self, port: u32) -> Option<u32> {
+        let is_up = |interface: u32| self.shared.interface(interface).flags() & UP != 0;
+        let across = self.shared.interface(port).across()?;
+        (is_up(port) && is_up(across)).then_some(across)
+    }
+}
