@@ -45,16 +45,19 @@ struct EthernetInput {
 
 impl Node for EthernetInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
-        if let Some(port) = vector.rx_if.uniform(vector.len())
-            && self.shared.interface(port).flags() & CROSS_CONNECT != 0
-        {
-            return Next::All(ACROSS);
-        }
+        let port = vector.rx_if.uniform(vector.len());
         let vlans = self.shared.vlans.read(cx.reader);
-        if self.shared.kernel != Kernel::Scalar
-            && let Some(next) = self.together(vector, vlans, cx)
-        {
-            return next;
+        if let Some(port) = port {
+            if self.goes_across(port) {
+                return Next::All(ACROSS);
+            }
+            if self.shared.kernel != Kernel::Scalar
+                && let Some(next) = self.together(vector, port, vlans, cx)
+            {
+                return next;
+            }
+        } else if (0..vector.len()).any(|lane| self.goes_across(vector.rx_if[lane])) {
+            return self.one_by_one(vector, vlans, cx);
         }
         for lane in 0..AHEAD.min(vector.len()) {
             vector.prefetch(lane);
@@ -68,12 +71,35 @@ impl Node for EthernetInput {
 }
 
 impl EthernetInput {
+    /// Whether frames of this port leave by another one as they came.
+    #[inline(always)]
+    fn goes_across(&self, port: u32) -> bool {
+        self.shared.interface(port).flags() & CROSS_CONNECT != 0
+    }
+
+    /// Frames of several ports, some of which go across.
+    #[cold]
+    fn one_by_one(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Next {
+        for lane in 0..vector.len() {
+            vector.next[lane] = match self.goes_across(vector.rx_if[lane]) {
+                true => ACROSS,
+                false => self.any(vector, lane, vlans, cx),
+            };
+        }
+        Next::Lanes
+    }
+
     /// Frames of one port that look like the first: untagged, or in its VLAN. The others of them
     /// are looked at one by one. `None`: the first is not plain; nothing was changed.
     #[inline(always)]
-    fn together(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Option<Next> {
+    fn together(
+        &self,
+        vector: &mut Vector,
+        port: u32,
+        vlans: &VlanTables,
+        cx: &Context<'_>,
+    ) -> Option<Next> {
         let lanes = vector.len();
-        let port = vector.rx_if.uniform(lanes)?;
         let tag = vector.bytes(0).get(12..16)?.first_chunk::<4>()?;
         let (interface, plain) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
             let (_, key, _) = split_tag(vector.bytes(0), 12)?;
@@ -108,7 +134,6 @@ impl EthernetInput {
     #[inline(always)]
     fn any(&self, vector: &mut Vector, lane: usize, vlans: &VlanTables, cx: &Context<'_>) -> u16 {
         match self.lane(vector, lane) {
-            _ if self.shared.interface(vector.rx_if[lane]).flags() & CROSS_CONNECT != 0 => ACROSS,
             Some(next) => next,
             None => self.tagged(vector, lane, vlans, cx),
         }
