@@ -70,6 +70,20 @@ def tsc(given):
     return bench.measure(given.binary, {"bench": "forward", "options": []}, {}, 1)["tsc_hz"]
 
 
+def bytes_of(cell, run):
+    """Bytes of a frame with FCS, in the mean of a mix."""
+    return cell["size"] if isinstance(cell["size"], int) else run["bytes"] + 4
+
+
+def order_of(size):
+    """Mixes after sizes."""
+    return isinstance(size, str), size
+
+
+def title(size):
+    return f"{size} B" if isinstance(size, int) else size.upper()
+
+
 def rows(it, cells, hz):
     """A figure for each cell, with its ratio to that of the first device of the same size."""
     made, ours = [], {}
@@ -77,7 +91,7 @@ def rows(it, cells, hz):
         run = max(cell["runs"], key=lambda run: run["mpps"])
         ours.setdefault(cell["size"], run["mpps"] if cell["device"] == it.DEVICES[0]["name"] else None)
         made.append({"device": cell["device"], "size": cell["size"], "mpps": run["mpps"],
-                     "gbps": round(run["mpps"] * (cell["size"] + 20) * 8 / 1000, 2),
+                     "gbps": round(run["mpps"] * (bytes_of(cell, run) + 20) * 8 / 1000, 2),
                      "cycles": round(hz / run["mpps"] / 1e6, 1), "load_limits": it.limits(run),
                      **{key: run.get(key) for key in ("busy", "nodes", "user", "system")}})
     for row in made:
@@ -87,8 +101,8 @@ def rows(it, cells, hz):
 
 def table(made, field, digits):
     """Devices down, frame sizes across."""
-    sizes = sorted({row["size"] for row in made})
-    lines = ["| device | " + " | ".join(f"{size} B" for size in sizes) + " |",
+    sizes = sorted({row["size"] for row in made}, key=order_of)
+    lines = ["| device | " + " | ".join(map(title, sizes)) + " |",
              "|---|" + "---|" * len(sizes)]
     for name in dict.fromkeys(row["device"] for row in made):
         cells = {row["size"]: row for row in made if row["device"] == name}
@@ -114,7 +128,8 @@ def draw(it, made):
     data, plots = "", []
     for number, name in enumerate(names):
         data += f"$d{number} << EOD\n" + "".join(
-            f"{row['size']} {row['mpps']}\n" for row in made if row["device"] == name) + "EOD\n"
+            f"{row['size']} {row['mpps']}\n" for row in made
+            if row["device"] == name and isinstance(row["size"], int)) + "EOD\n"
         is_ours = name.startswith("Stoa")
         colour = ["#d9534f", "#e8963a", "#3f8fd2", "#6fb1e0", "#8a6fd1", "#3fa67a", "#7cc6a2",
                   "#b08d57", "#909090"][number % 9]
@@ -134,7 +149,7 @@ def draw(it, made):
 
 def cells_of(it, earlier, given):
     """The cells to be measured, each with its runs so far, in the order of the table."""
-    sizes = [int(size) for size in given.sizes.split(",")] if given.sizes else it.SIZES
+    sizes = [int(size) if size.isdigit() else size for size in given.sizes.split(",") if size] or it.SIZES
     found = {(cell["device"], cell["size"]): cell for cell in earlier}
     order, wanted = [], []
     for what in it.DEVICES:
@@ -145,7 +160,7 @@ def cells_of(it, earlier, given):
                 wanted.append((what, cell))
             if is_wanted or cell["runs"]:
                 order.append(cell)
-    wanted.sort(key=lambda pair: pair[1]["size"])
+    wanted.sort(key=lambda pair: order_of(pair[1]["size"]))
     return order, wanted
 
 
@@ -199,7 +214,7 @@ def compare(it, given):
                 if run is None:
                     continue
                 cell["runs"].append(run)
-                print(f"bench-compare: run {number + 1} of {given.runs}: {cell['size']} B, {what['name']}: "
+                print(f"bench-compare: run {number + 1} of {given.runs}: {title(cell['size'])}, {what['name']}: "
                       f"{run['mpps']:.3f} Mpps", file=sys.stderr)
     finally:
         release(before)

@@ -16,7 +16,7 @@ from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, bench, end, 
 NAME = "compare"
 PLOT = os.path.join(ROOT, "bench", "compare.svg")
 MARKS = ("<!-- compare -->\n", "<!-- /compare -->\n")
-SIZES = [64, 128, 256, 512, 1024, 1280, 1518]
+SIZES = [64, 128, 256, 512, 1024, 1280, 1518, "imix1", "imix2", "imix3"]
 # From this share of its time on the load may be what limits a cell.
 BUSY = 0.9
 
@@ -28,8 +28,8 @@ def device(name, kind, listens, *options):
 
 # The first one is what the others are set beside.
 DEVICES = [
-    device("Stoa, IPv4", "stoa", True),
-    device("Stoa, IPv4, as slave", "stoa", False),
+    device("Stoa, routing", "stoa", True),
+    device("Stoa, routing, as slave", "stoa", False),
     device("Stoa, L2 cross-connect", "stoa", True, "across"),
     device("DPDK l3fwd LPM", "l3fwd", True, "--lookup=lpm"),
     device("DPDK l3fwd LPM, as slave", "l3fwd", False, "--lookup=lpm"),
@@ -68,20 +68,28 @@ def stoa_across(place, listens, cpu):
 
 
 def stoa_configuration(place, listens, cpu):
-    """Two interfaces, one route, a static neighbour."""
-    def interface(name, address, **ipv4):
+    """Two interfaces, a route and a static neighbour of each family."""
+    def family(address, length, neighbors):
+        found = [{"ip": ip, "link-layer-address": "02:00:00:00:00:02"} for ip in neighbors]
+        return {"forwarding": True, "neighbor": found,
+                "address": [{"ip": address, "prefix-length": length}]}
+
+    def interface(name, number, far):
         return stoa_interface(place, listens, name, **{
-            "ietf-ip:ipv4": {"forwarding": True, **ipv4,
-                             "address": [{"ip": address, "prefix-length": 24}]}})
-    neighbor = [{"ip": "198.19.0.2", "link-layer-address": "02:00:00:00:00:02"}]
-    route = {"destination-prefix": "198.18.1.0/24", "next-hop": {"next-hop-address": "198.19.0.2"}}
+            "ietf-ip:ipv4": family(f"198.{number}.0.1", 24, ["198.19.0.2"] if far else []),
+            "ietf-ip:ipv6": family(f"fd01:{number}::1", 64, ["fd01:19::2"] if far else [])})
+
+    def routes(name, prefix, gateway):
+        return {f"ietf-{name}-unicast-routing:{name}": {"route": [
+            {"destination-prefix": prefix, "next-hop": {"next-hop-address": gateway}}]}}
     return {
         "stoa-system:system": workers(cpu),
         "ietf-interfaces:interfaces": {"interface": [
-            interface("in", "198.18.0.1"), interface("out", "198.19.0.1", neighbor=neighbor)]},
+            interface("in", 18, False), interface("out", 19, True)]},
         "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [{
             "type": "ietf-routing:static", "name": "static", "static-routes": {
-                "ietf-ipv4-unicast-routing:ipv4": {"route": [route]}}}]}},
+                **routes("ipv4", "198.18.1.0/24", "198.19.0.2"),
+                **routes("ipv6", "fd00::/64", "fd01:19::2")}}]}},
     }
 
 

@@ -1,8 +1,9 @@
-//! A load for a device under test: one thread fills a memif with IPv4 frames as fast as the device takes
+//! A load for a device under test: one thread fills a memif with IP frames as fast as the device takes
 //! them, and counts what comes back by another. `scripts/bench-compare` sets all devices the same task by it.
 //!
 //! `load SEND RECEIVE ROLE SIZE [DESTINATIONS [SECONDS]]`: two sockets, our role on both (`slave` or `master`),
-//! bytes of a frame with FCS, addresses from 198.18.1.1 on, and how long. One JSON object at the end.
+//! bytes of a frame with FCS (IPv4) or a mix of sizes (`imix1` IPv4, `imix3` IPv6, `imix2` half of each),
+//! addresses from 198.18.1.1 and fd00::1 on, and how long. One JSON object at the end.
 //!
 //! `load SEND RECEIVE ROLE SIZE 0`: the other end that does least, for the ceiling of the load itself: what comes
 //! is not looked at, and as many frames of its own go back. It runs until it is ended.
@@ -64,6 +65,49 @@ fn up(sockets: [&str; 2], role: Role) -> Result<[Link; 2], Failure> {
     links.try_into().map_err(|_| "two links".into())
 }
 
+/// Sizes of a mix with FCS, and their shares in per cent.
+const IMIX4: [(usize, usize); 3] = [(64, 55), (594, 25), (1518, 20)];
+const IMIX6: [(usize, usize); 4] = [(78, 58), (496, 3), (594, 24), (1518, 15)];
+
+/// A hundred frames of a mix, the sizes spread evenly among them.
+fn mixed(shares: &[(usize, usize)], make: fn(usize, u16) -> Vec<u8>, to: u16) -> Vec<Vec<u8>> {
+    let sizes: Vec<_> =
+        shares.iter().flat_map(|&(size, share)| std::iter::repeat_n(size, share)).collect();
+    // 37 and 100 have no divisor in common: all are visited.
+    (0..100).map(|at| make(sizes[at * 37 % 100], at as u16 % to)).collect()
+}
+
+/// What is sent, again and again.
+fn frames(size: &str, destinations: u16) -> Result<Vec<Vec<u8>>, Failure> {
+    let to = destinations.clamp(1, 254);
+    let four = mixed(&IMIX4, frame, to);
+    let six = mixed(&IMIX6, frame6, to);
+    Ok(match size {
+        "imix1" => four,
+        "imix2" => four.into_iter().zip(six).flat_map(|(four, six)| [four, six]).collect(),
+        "imix3" => six,
+        size => {
+            let size = size.parse::<usize>()?.clamp(64, 2048);
+            (0..to).map(|number| frame(size, number)).collect()
+        }
+    })
+}
+
+/// A UDP packet over IPv6 to the destination of that number.
+fn frame6(size: usize, destination: u16) -> Vec<u8> {
+    let mut frame = [&DEVICE[..], &OURS, &[0x86, 0xdd, 0x60, 0, 0, 0]].concat();
+    let length = (size - 4 - 14 - 40) as u16;
+    frame.extend([&length.to_be_bytes()[..], &[17, 64, 0xfd, 1]].concat());
+    frame.extend([0; 13]);
+    frame.extend([2, 0xfd, 0]);
+    frame.extend([0; 12]);
+    frame.extend((1 + destination).to_be_bytes());
+    let ports = [(1024 + destination).to_be_bytes(), [0, 9], length.to_be_bytes(), [0x5a, 0x5a]];
+    frame.extend(ports.concat());
+    frame.resize(size - 4, 0x5a);
+    frame
+}
+
 /// A UDP packet to the destination of that number.
 fn frame(size: usize, destination: u16) -> Vec<u8> {
     let mut frame = [&DEVICE[..], &OURS, &[8, 0, 0x45, 0]].concat();
@@ -107,8 +151,10 @@ fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut 
         drop(batch);
         if turn.is_multiple_of(LOOK) {
             count.received += back.receiver.receive(|frame| {
-                let is_one =
-                    frame.len() == frames[0].len() && frame.get(26..32) == frames[0].get(26..32);
+                let is_like = |sent: &Vec<u8>| {
+                    frame.len() == sent.len() && frame.get(26..32) == sent.get(26..32)
+                };
+                let is_one = frames.iter().any(is_like);
                 count.looked_at += 1;
                 count.foreign += u64::from(!is_one);
                 count.bytes += frame.len() as u64;
@@ -133,11 +179,11 @@ fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut 
 /// Measures, and prints the window in which most came back.
 fn load(
     mut links: [Link; 2],
-    size: usize,
+    size: &str,
     destinations: u16,
     time: Duration,
 ) -> Result<(), Failure> {
-    let frames: Vec<_> = (0..destinations).map(|number| frame(size, number)).collect();
+    let frames = frames(size, destinations)?;
     drive(&mut links, &frames, Instant::now() + WARM, &mut Count::default());
     let (begun, mut all, mut best, mut best_time) =
         (Instant::now(), Count::default(), Count::default(), WINDOW);
@@ -160,7 +206,7 @@ fn load(
     }
     let mega = |number: u64| number as f64 / best_time.as_secs_f64() / 1e6;
     println!(
-        "{{\"frame\": {size}, \"destinations\": {destinations}, \"sent_mpps\": {:.3}, \"mpps\": {:.3}, \
+        "{{\"frame\": \"{size}\", \"destinations\": {destinations}, \"sent_mpps\": {:.3}, \"mpps\": {:.3}, \
          \"bytes\": {:.1}, \"busy\": {:.4}, \"mean_mpps\": {:.3}, \"sent\": {}, \"received\": {}, \
          \"looked_at\": {}, \"foreign\": {}}}",
         mega(best.sent),
@@ -177,13 +223,14 @@ fn load(
 }
 
 /// The other end that does least.
-fn do_least([mut come, mut go]: [Link; 2], size: usize) -> Result<(), Failure> {
-    let frame = frame(size, 0);
+fn do_least([mut come, mut go]: [Link; 2], size: &str) -> Result<(), Failure> {
+    let frames = frames(size, 1)?;
+    let mut next = frames.iter().cycle();
     loop {
         for _ in 0..1 << 16 {
             let (count, _) = come.receiver.discard();
             let mut batch = go.sender.batch();
-            (0..count).for_each(|_| _ = batch.put(&frame));
+            next.by_ref().take(count).for_each(|frame| _ = batch.put(frame));
         }
         if let Some(Event::Down(_)) = come.memif.service() {
             return Ok(());
@@ -197,7 +244,6 @@ fn main() -> Result<(), Failure> {
         return Err("usage: load SEND RECEIVE slave|master SIZE [DESTINATIONS [SECONDS]]".into());
     };
     let role = if role == "master" { Role::Master } else { Role::Slave };
-    let size = size.parse::<usize>()?.clamp(64, 2048);
     let destinations = more.first().map_or(Ok(1), |text| text.parse::<u16>())?;
     let seconds = more.get(1).map_or(Ok(2.0), |text| text.parse::<f64>())?;
     let links = up([send, receive], role)?;
