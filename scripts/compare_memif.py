@@ -1,4 +1,4 @@
-"""Devices under test over memif: Stoa, DPDK's l3fwd and testpmd.
+"""Devices under test over memif: Stoa, DPDK's l3fwd and testpmd, Open vSwitch with DPDK.
 
 Each has two memif interfaces and one processor; the load (crates/memif/examples/load.rs) has the other one,
 fills the first interface, and counts what comes out of the second.
@@ -19,6 +19,38 @@ MARKS = ("<!-- compare -->\n", "<!-- /compare -->\n")
 SIZES = [64, 128, 256, 512, 1024, 1280, 1518, "imix1", "imix2", "imix3"]
 # From this share of its time on the load may be what limits a cell.
 BUSY = 0.9
+# Open vSwitch's forwarding thread sends by its second queue; the first one is its main thread's.
+QUEUES = {"ovs": 2}
+# Debian's program with DPDK, beside the one without.
+VSWITCHD = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"
+# One bridge, two ports, two flows; all ends with this script.
+OVS = """
+set -eu
+cd {place}
+export OVS_RUNDIR=$PWD OVS_LOGDIR=$PWD OVS_DBDIR=$PWD
+vsctl="ovs-vsctl --db=unix:$PWD/db.sock --timeout=10"
+ovsdb-tool create conf.db /usr/share/openvswitch/vswitch.ovsschema
+ovsdb-server conf.db --remote=punix:db.sock --unixctl=$PWD/db.ctl &
+running=$!
+trap 'kill -9 $running' EXIT
+trap 'exit 0' INT TERM
+for try in $(seq 100); do [ -S db.sock ] && break; sleep 0.1; done
+$vsctl --no-wait init
+$vsctl --no-wait set Open_vSwitch . other_config:dpdk-init=true other_config:dpdk-socket-mem=600 \
+    other_config:pmd-cpu-mask={mask} other_config:dpdk-lcore-mask={mask} \
+    other_config:dpdk-extra="--single-file-segments --no-pci --no-telemetry"
+{vswitchd} unix:db.sock --unixctl=$PWD/switch.ctl &
+running="$running $!"
+$vsctl add-br br0 -- set bridge br0 datapath_type=netdev
+for port in in out; do
+    device=net_memif_$port,role=server,id=0,socket=$PWD/$port.sock,socket-abstract=no
+    $vsctl add-port br0 $port -- set Interface $port type=dpdk options:dpdk-devargs=$device
+done
+ovs-ofctl del-flows $PWD/br0.mgmt
+ovs-ofctl add-flow $PWD/br0.mgmt in_port=in,actions=output:out
+ovs-ofctl add-flow $PWD/br0.mgmt in_port=out,actions=output:in
+wait
+"""
 
 
 def device(name, kind, listens, *options):
@@ -37,6 +69,7 @@ DEVICES = [
     device("DPDK testpmd io", "testpmd", True, "--forward-mode=io"),
     device("DPDK testpmd io, as slave", "testpmd", False, "--forward-mode=io"),
     device("DPDK testpmd macswap", "testpmd", True, "--forward-mode=macswap"),
+    device("Open vSwitch with DPDK, L2", "ovs", True),
     device("(the load itself)", "least", True),
 ]
 
@@ -114,6 +147,10 @@ def command(what, given, place, cpu):
     if what["kind"] == "least":
         return ["taskset", "-c", str(cpu), given.load, f"{place}/in.sock", f"{place}/out.sock",
                 "master", str(what["size"]), "0"]
+    if what["kind"] == "ovs":
+        with open(f"{place}/ovs.sh", "w", encoding="ascii") as file:
+            file.write(OVS.format(place=place, mask=hex(1 << cpu), vswitchd=VSWITCHD))
+        return ["taskset", "-c", str(cpu), "sh", f"{place}/ovs.sh"]
     if what["kind"] == "testpmd":
         # Its console is an lcore of its own, which sleeps.
         return ["dpdk-testpmd", *eal(place, listens, f"(0,1)@{cpu}"), "--", "--total-num-mbufs=16384",
@@ -135,7 +172,7 @@ def measure(what, size, given):
         started = command({**what, "size": size}, given, place, int(device_cpu))
         role = "slave" if what["listens"] else "master"
         load = ["taskset", "-c", load_cpu, given.load, f"{place}/in.sock", f"{place}/out.sock", role,
-                str(size), str(DESTINATIONS), str(given.seconds)]
+                str(size), str(DESTINATIONS), str(given.seconds), str(QUEUES.get(what["kind"], 1))]
         # Who connects once only needs somebody who listens.
         begin = lambda: subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                          env={**os.environ, "XDG_RUNTIME_DIR": place})

@@ -1,9 +1,10 @@
 //! A load for a device under test: one thread fills a memif with IP frames as fast as the device takes
 //! them, and counts what comes back by another. `scripts/bench-compare` sets all devices the same task by it.
 //!
-//! `load SEND RECEIVE ROLE SIZE [DESTINATIONS [SECONDS]]`: two sockets, our role on both (`slave` or `master`),
+//! `load SEND RECEIVE ROLE SIZE [DESTINATIONS [SECONDS [QUEUES]]]`: two sockets, our role on both (`slave` or `master`),
 //! bytes of a frame with FCS (IPv4) or a mix of sizes (`imix1` IPv4, `imix3` IPv6, `imix2` half of each),
-//! addresses from 198.18.1.1 and fd00::1 on, and how long. One JSON object at the end.
+//! addresses from 198.18.1.1 and fd00::1 on, how long, and how many queues the device may send back by. One
+//! JSON object at the end.
 //!
 //! `load SEND RECEIVE ROLE SIZE 0`: the other end that does least, for the ceiling of the load itself: what comes
 //! is not looked at, and as many frames of its own go back. It runs until it is ended.
@@ -27,16 +28,15 @@ type Failure = Box<dyn std::error::Error>;
 /// An interface that is up.
 struct Link {
     memif: Memif,
-    receiver: Receiver,
+    receivers: Vec<Receiver>,
     sender: Sender,
 }
 
 /// Opens both interfaces, and waits for the peer.
-fn up(sockets: [&str; 2], role: Role) -> Result<[Link; 2], Failure> {
+fn up(sockets: [&str; 2], role: Role, rx_queues: u16) -> Result<[Link; 2], Failure> {
     let open = |socket: &str| {
-        let config =
-            Config { socket: socket.into(), role, trust_memory: true, ..Config::default() };
-        Memif::open(&config)
+        let socket = socket.to_owned();
+        Memif::open(&Config { socket, role, rx_queues, trust_memory: true, ..Config::default() })
     };
     let mut waiting = [(open(sockets[0])?, None), (open(sockets[1])?, None)];
     let begun = Instant::now();
@@ -58,9 +58,9 @@ fn up(sockets: [&str; 2], role: Role) -> Result<[Link; 2], Failure> {
     let mut links = Vec::new();
     for (memif, rings) in waiting {
         let rings = rings.ok_or("no rings")?;
-        let receiver = rings.receivers.into_iter().next().ok_or("no queue towards us")?;
+        let receivers = rings.receivers;
         let sender = rings.senders.into_iter().next().ok_or("no queue towards the peer")?;
-        links.push(Link { memif, receiver, sender });
+        links.push(Link { memif, receivers, sender });
     }
     links.try_into().map_err(|_| "two links".into())
 }
@@ -137,6 +137,17 @@ struct Count {
     foreign: u64,
 }
 
+/// Receives, and compares what comes with what was sent.
+fn look(receiver: &mut Receiver, frames: &[Vec<u8>], count: &mut Count) {
+    count.received += receiver.receive(|frame| {
+        let is_like =
+            |sent: &Vec<u8>| frame.len() == sent.len() && frame.get(26..32) == sent.get(26..32);
+        count.looked_at += 1;
+        count.foreign += u64::from(!frames.iter().any(is_like));
+        count.bytes += frame.len() as u64;
+    }) as u64;
+}
+
 /// Sends and receives until `until`.
 fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut Count) {
     let [out, back] = links;
@@ -150,22 +161,16 @@ fn drive(links: &mut [Link; 2], frames: &[Vec<u8>], until: Instant, count: &mut 
         }
         drop(batch);
         if turn.is_multiple_of(LOOK) {
-            count.received += back.receiver.receive(|frame| {
-                let is_like = |sent: &Vec<u8>| {
-                    frame.len() == sent.len() && frame.get(26..32) == sent.get(26..32)
-                };
-                let is_one = frames.iter().any(is_like);
-                count.looked_at += 1;
-                count.foreign += u64::from(!is_one);
-                count.bytes += frame.len() as u64;
-            }) as u64;
+            back.receivers.iter_mut().for_each(|receiver| look(receiver, frames, count));
         } else {
-            let (frames, bytes) = back.receiver.discard();
-            count.received += frames as u64;
-            count.bytes += bytes;
+            for receiver in &mut back.receivers {
+                let (frames, bytes) = receiver.discard();
+                count.received += frames as u64;
+                count.bytes += bytes;
+            }
         }
         // What a device sends back by the way it came in is not counted.
-        out.receiver.discard();
+        out.receivers.iter_mut().for_each(|receiver| _ = receiver.discard());
         count.sent += sent;
         turn += 1;
         let after = Instant::now();
@@ -228,7 +233,7 @@ fn do_least([mut come, mut go]: [Link; 2], size: &str) -> Result<(), Failure> {
     let mut next = frames.iter().cycle();
     loop {
         for _ in 0..1 << 16 {
-            let (count, _) = come.receiver.discard();
+            let count = come.receivers.iter_mut().map(|receiver| receiver.discard().0).sum();
             let mut batch = go.sender.batch();
             next.by_ref().take(count).for_each(|frame| _ = batch.put(frame));
         }
@@ -241,12 +246,15 @@ fn do_least([mut come, mut go]: [Link; 2], size: &str) -> Result<(), Failure> {
 fn main() -> Result<(), Failure> {
     let given: Vec<String> = std::env::args().skip(1).collect();
     let [send, receive, role, size, more @ ..] = given.as_slice() else {
-        return Err("usage: load SEND RECEIVE slave|master SIZE [DESTINATIONS [SECONDS]]".into());
+        return Err(
+            "usage: load SEND RECEIVE slave|master SIZE [DESTINATIONS [SECONDS [QUEUES]]]".into()
+        );
     };
     let role = if role == "master" { Role::Master } else { Role::Slave };
     let destinations = more.first().map_or(Ok(1), |text| text.parse::<u16>())?;
     let seconds = more.get(1).map_or(Ok(2.0), |text| text.parse::<f64>())?;
-    let links = up([send, receive], role)?;
+    let queues = more.get(2).map_or(Ok(1), |text| text.parse::<u16>())?;
+    let links = up([send, receive], role, queues)?;
     match destinations {
         0 => do_least(links, size),
         _ => load(links, size, destinations.min(254), Duration::try_from_secs_f64(seconds)?),
