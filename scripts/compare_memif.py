@@ -192,6 +192,9 @@ def measure(what, size, given):
             run = json.loads(out)
             if what["kind"] == "stoa":
                 run["nodes"] = nodes(given, place)
+        except (OSError, subprocess.SubprocessError) as error:
+            print(f"bench-compare: {what['name']}, {size}: {error}", file=sys.stderr)
+            return None
         finally:
             if loading is not None:
                 loading.kill()

@@ -181,7 +181,7 @@ def measure(what, size, given):
             found = json.loads(out)
             if what["kind"] == "stoa":
                 found["nodes"] = nodes(given, place)
-        except OSError as error:
+        except (OSError, subprocess.SubprocessError) as error:
             print(f"bench-compare: {what['name']}, {size} B: {error}", file=sys.stderr)
             return None
         finally:
@@ -214,6 +214,6 @@ def words(_, made):
             f"Multiple of the first row's rate:\n\n{table(made, 'of_stoa', 2)}")
     if first:
         parts = ", ".join(f"`{name}` {cycles:.1f}" for name, cycles in first["nodes"].items())
-        text += (f"\nStoa by af-xdp at 64 B, cycles per packet by node, over the whole run: {parts}. The system calls "
+        text += (f"\n{first['device']} at 64 B, cycles per packet by node, over the whole run: {parts}. The system calls "
                  "are in `port-output`.\n")
     return text

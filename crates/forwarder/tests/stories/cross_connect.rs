@@ -51,6 +51,17 @@ fn frames_leave_at_the_other_end_as_they_came() {
 }
 
 #[test]
+fn a_trace_tells_where_frames_go_across() {
+    let mut lab = Lab::new(&cable());
+    lab.trace("west", 1);
+    lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
+    let steps = lab.only_traced().steps;
+    let step = steps.iter().find(|step| step.node == "cross-connect").unwrap();
+    assert_eq!((step.adjacency.as_str(), step.tx_interface.as_str()), ("", "east"));
+    assert_eq!(steps.last().unwrap().what, "sent on east");
+}
+
+#[test]
 fn a_cable_ends_where_an_end_is_set_down() {
     let mut lab = Lab::new(&cable());
     lab.apply(&cable().with("east", |east| east.enabled = false)).unwrap();

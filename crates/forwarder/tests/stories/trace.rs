@@ -9,7 +9,8 @@ use stoa_wire::{ipv4, protocol};
 use crate::harness::*;
 
 impl Lab {
-    fn trace(&mut self, interface: &str, count: u32) {
+    /// Traces the next packets of an interface.
+    pub fn trace(&mut self, interface: &str, count: u32) {
         let interface = interface.to_owned();
         let request = v1::StartTraceRequest { interface, count, ..Default::default() };
         self.plane().start_trace(&request).expect("a trace starts");
@@ -26,7 +27,7 @@ impl Lab {
     }
 
     /// The one packet that was traced.
-    fn only_traced(&mut self) -> v1::TracedPacket {
+    pub fn only_traced(&mut self) -> v1::TracedPacket {
         let packets = self.traced();
         assert_eq!(packets.len(), 1, "{packets:#?}");
         packets[0].clone()

@@ -8,6 +8,12 @@ use std::ffi::c_int;
 use std::net::Ipv6Addr;
 use std::os::fd::OwnedFd;
 
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::ifaddrs::getifaddrs;
 
 use crate::af_xdp::bpf;
@@ -25,10 +31,14 @@ pub(super) enum Linux {
 
 impl Linux {
     /// Has the device's frames dropped behind the sockets, which are bound to it already, unless it has
-    /// an address in Linux: somebody may use it, perhaps to reach this machine.
+    /// an address in Linux or another device of Linux is on it (a bridge, a bond, a VLAN):
+    /// somebody may use it, perhaps to reach this machine.
     pub fn keep_out(index: c_int, name: &str) -> Self {
         if has_address(name) {
             return Self::Hears("it has an address there".into());
+        }
+        if is_below_another(index as u32).unwrap_or(true) {
+            return Self::Hears("another device there stands on it".into());
         }
         match bpf::drop_behind_sockets(index as u32) {
             Ok(link) => Self::Deaf { _link: link },
@@ -56,5 +66,59 @@ fn has_address(name: &str) -> bool {
         let is_given = |ip: Ipv6Addr| !ip.is_unicast_link_local();
         address.as_sockaddr_in().is_some()
             || address.as_sockaddr_in6().is_some_and(|six| is_given(six.ip()))
+    })
+}
+
+/// Whether a device of this thread's namespace belongs to a bridge or a bond, or carries a VLAN or
+/// another device.
+fn is_below_another(index: u32) -> std::io::Result<bool> {
+    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+    let ask = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let mut ask = NetlinkMessage::new(header, NetlinkPayload::from(ask));
+    ask.finalize();
+    let mut bytes = vec![0; ask.buffer_len()];
+    ask.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    loop {
+        // A dump ends with a message that says so: nothing is waited for in vain.
+        let (answer, _) = socket.recv_from_full()?;
+        let mut rest = answer.as_slice();
+        while !rest.is_empty() {
+            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
+                .map_err(std::io::Error::other)?;
+            match &message.payload {
+                NetlinkPayload::Done(_) => return Ok(false),
+                NetlinkPayload::Error(error) => return Err(error.to_io()),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link))
+                    if stands_on(link, index) =>
+                {
+                    return Ok(true);
+                }
+                _ => {}
+            }
+            let length = (message.header.length as usize).next_multiple_of(4);
+            rest = rest.get(length.max(16)..).unwrap_or_default();
+        }
+    }
+}
+
+/// Whether this is the device itself with another one above it, or one above it.
+fn stands_on(link: &LinkMessage, index: u32) -> bool {
+    let is_veth = |info: &LinkInfo| matches!(info, LinkInfo::Kind(InfoKind::Veth));
+    let is_pair = link
+        .attributes
+        .iter()
+        .any(|one| matches!(one, LinkAttribute::LinkInfo(all) if all.iter().any(is_veth)));
+    let is_elsewhere =
+        link.attributes.iter().any(|one| matches!(one, LinkAttribute::LinkNetNsId(_)));
+    link.attributes.iter().any(|one| match one {
+        LinkAttribute::Controller(above) => link.header.index == index && *above != 0,
+        // The ends of a pair name each other; a number of another namespace is another device's.
+        LinkAttribute::Link(below) => *below == index && !is_pair && !is_elsewhere,
+        _ => false,
     })
 }

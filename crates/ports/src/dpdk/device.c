@@ -32,8 +32,9 @@ int stoa_dpdk_start(int count, char **words, said_fn said)
 		return -errno;
 	setvbuf(log, NULL, _IOLBF, BUFSIZ);
 	rte_openlog_stream(log);
+	rte_errno = 0;
 	if (rte_eal_init(count, words) < 0)
-		return -rte_errno;
+		return rte_errno != 0 ? -rte_errno : -EIO;
 	/* Without files that are shared nothing is in this folder. */
 	(void)rmdir(rte_eal_get_runtime_dir());
 	return 0;
@@ -106,10 +107,14 @@ int stoa_dpdk_configure(struct device *device, const struct wish *wish, const st
 	if (!device->is_virtual) {
 		const struct rte_mempool_memhdr *memory = STAILQ_FIRST(&mempool->mem_list);
 
+		if (rte_eal_iova_mode() != RTE_IOVA_VA)
+			return -ENOTSUP;
+		/* It does not always say why: what was there before is no reason. */
+		rte_errno = 0;
 		result = rte_dev_dma_map(info.device, memory->addr, memory->iova, memory->len);
 		/* Another device's mapping serves all devices in a container. */
 		if (result < 0 && rte_errno != EEXIST && rte_errno != ENOTSUP)
-			return -rte_errno;
+			return rte_errno != 0 ? -rte_errno : -EIO;
 	}
 	conf.txmode.offloads = info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	if (wish->longest + RTE_PKTMBUF_HEADROOM > rte_pktmbuf_data_room_size(mempool))

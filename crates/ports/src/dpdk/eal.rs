@@ -64,8 +64,12 @@ pub(super) fn attempt(call: impl FnOnce() -> c_int) -> Result<(), Failure> {
     if result >= 0 {
         return Ok(());
     }
-    let system = std::io::Error::from_raw_os_error(-result).to_string();
-    Err(Failure { errno: -result, reason: explanation().unwrap_or(system) })
+    let system = || match -result {
+        // Drivers end with -1 for whatever they do not like, and that is the number of this.
+        libc::EPERM => "its driver refuses it (a setting may be missing or unknown)".to_owned(),
+        errno => std::io::Error::from_raw_os_error(errno).to_string(),
+    };
+    Err(Failure { errno: -result, reason: explanation().unwrap_or_else(system) })
 }
 
 /// Starts DPDK unless it runs; `for_card`: for a device on a bus, whose memory lies better on huge
@@ -107,6 +111,8 @@ fn arguments(on_huge_pages: bool) -> Vec<String> {
     words.extend(["--lcores".into(), format!("0@({})", processors().join(","))]);
     // Nothing but what is asked for: the first address is that of a host bridge, which no driver takes.
     words.extend(["-a".into(), "0000:00:00.0".into(), "--file-prefix".into(), prefix]);
+    // Buffers are known to devices by their addresses here: a card without an IOMMU is refused.
+    words.push("--iova-mode=va".into());
     if on_huge_pages {
         words.push("--in-memory".into());
     } else {

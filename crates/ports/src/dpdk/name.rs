@@ -10,9 +10,11 @@ use crate::error::OpenError;
 const LONGEST: usize = 255;
 
 /// Drivers of DPDK that cannot work on our memory, and what to take in their place.
-const NOT_THESE: [(&str, &str); 2] = [
+const NOT_THESE: [(&str, &str); 3] = [
     ("net_af_xdp", "it wants to lay out packet memory itself: use the af-xdp driver of Stoa"),
     ("net_virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
+    // Its other name.
+    ("virtio_user", "it shares memory that only DPDK makes: use memif, or net_vhost"),
 ];
 
 static OPEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
@@ -80,6 +82,11 @@ fn check(asked: &str) -> Result<(), OpenError> {
         ));
     }
     let name = name_of(asked);
+    if name.contains(':') && !is_address(&name) {
+        return wrong(format!(
+            "{name} is no PCI address: give 0000:3b:00.0, without the bus's name"
+        ));
+    }
     if let Some((driver, why)) = NOT_THESE.iter().find(|(driver, _)| name.starts_with(driver)) {
         return wrong(format!("{driver} of DPDK does not work with Stoa: {why}"));
     }
@@ -106,7 +113,17 @@ mod tests {
         ] {
             assert_eq!(name_of(asked), name);
         }
-        let wrong = ["", "a b", "net_af_xdp0,iface=x", "net_virtio_user0", &"x".repeat(256), "x\0"];
+        let wrong = [
+            "",
+            "a b",
+            "net_af_xdp0,iface=x",
+            "net_virtio_user0",
+            "virtio_user0",
+            "pci:3b:00.0",
+            "vdev:net_null0",
+            &"x".repeat(256),
+            "x\0",
+        ];
         for asked in wrong {
             assert!(matches!(Name::claim(asked), Err(OpenError::Config { .. })), "{asked:?}");
         }

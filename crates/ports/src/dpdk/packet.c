@@ -198,6 +198,8 @@ int stoa_dpdk_mempool(const char *name, const struct layout *pool, struct stock 
 	}
 	mempool->pool_data = stock;
 	mempool->flags |= RTE_MEMPOOL_F_POOL_CREATED;
+	/* Devices may use it, though it was not populated by DPDK's own functions. */
+	mempool->flags &= ~RTE_MEMPOOL_F_NON_IO;
 	rte_pktmbuf_pool_init(mempool, &private);
 	stock->headers.mempool = mempool;
 	for (uint32_t at = 0; at < count; at++)

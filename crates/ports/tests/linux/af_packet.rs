@@ -128,6 +128,26 @@ fn linux_hears_nothing_where_it_has_no_address() {
 }
 
 #[test]
+fn linux_hears_where_another_device_stands_on_it() {
+    let name = "linux_hears_where_another_device_stands_on_it";
+    let bridge = [
+        &["link", "add", "above0", "type", "bridge"][..],
+        &["link", "set", "near0", "master", "above0"],
+    ];
+    let other = [&["link", "add", "link", "near0", "name", "above0", "type", "macvlan"][..]];
+    for above in [&bridge[..], &other] {
+        let Some(spaces) = namespaces(name) else { return };
+        join(&spaces);
+        for words in above {
+            spaces[0].ip(words).expect("a device above");
+        }
+        let near = Side::open(&config(&spaces[0], "near0"));
+        let detail = near.port.detail();
+        assert!(detail.contains("another device there stands on it"), "{detail}");
+    }
+}
+
+#[test]
 fn a_sleeper_is_woken() {
     let Some(spaces) = namespaces("a_sleeper_is_woken") else { return };
     join(&spaces);

@@ -3,7 +3,7 @@
 
 use std::sync::mpsc;
 
-use stoa_engine::{Pool, PoolCache, TxQueue, VECTOR, Vector};
+use stoa_engine::{Pool, PoolCache, TxQueue, VECTOR, Vector, clock};
 
 use super::stream::{Sent, TxStream};
 use crate::clock::Clock;
@@ -81,7 +81,8 @@ impl Sender {
     /// Ends the run: what was due and is not sent will not be.
     pub(crate) fn finish(mut self) -> Done {
         for stream in &mut self.streams {
-            stream.finish(self.span.1, self.is_full);
+            // What was due after it was stopped was not asked for any more.
+            stream.finish(self.span.1.min(clock::tsc()), self.is_full);
         }
         let Self { port, queue, streams, refused, answers, last, .. } = self;
         let sent = streams.iter().map(|stream| (stream.id, stream.sent)).collect();

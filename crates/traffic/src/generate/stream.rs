@@ -141,9 +141,9 @@ impl TxStream {
         if waiting <= self.backlog || self.is_free || left == 0 {
             return waiting.min(left);
         }
-        // The count is of what was sent: it only takes longer.
+        // The count is of what was sent: it only takes longer. More than are left were never due.
         let why = if is_full { &mut self.sent.not_taken } else { &mut self.sent.late };
-        *why += waiting - self.backlog;
+        *why += (waiting - self.backlog).min(left.saturating_sub(self.backlog));
         self.backlog.min(left)
     }
 

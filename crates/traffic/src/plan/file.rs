@@ -87,6 +87,7 @@ pub struct MemifText {
     #[serde(default)]
     pub id: u32,
     /// Who listens: `master`; who connects and brings the memory: `slave`.
+    #[serde(default)]
     pub role: RoleText,
     /// What both ends must know.
     pub secret: Option<String>,
@@ -119,12 +120,13 @@ pub struct DpdkText {
 }
 
 /// The role in a memif link.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RoleText {
     /// Listens.
     Master,
     /// Connects, and brings the memory.
+    #[default]
     Slave,
 }
 

@@ -329,7 +329,7 @@ impl Teller<'_> {
             step.drop = sentence.0.to_owned();
             step.what = format!("to {edge}, {}: {}", sentence.0, sentence.1);
         }
-        if MIRRORS.contains(&step.node.as_str()) {
+        if MIRRORS.contains(&step.node.as_str()) || step.node == "cross-connect" {
             // No next hop has to do with it.
             step.tx_interface = self.plane.name_of(record.tx_if);
         } else if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {

@@ -162,6 +162,7 @@ pub fn csit(arguments: &Csit) -> Outcome {
 fn execute(source: &Source, wishes: &Wishes, method: &Method) -> Outcome {
     let file = source.run_file(None)?;
     let stop = run::stop_by_signal();
+    wishes.report.as_deref().map_or(Ok(()), run::writable)?;
     let is_watched = !wishes.json && stderr().is_terminal();
     let bar = if is_watched { ProgressBar::new(1000) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:20} {elapsed}  {msg}") {
@@ -183,9 +184,8 @@ fn execute(source: &Source, wishes: &Wishes, method: &Method) -> Outcome {
     // First what nobody can take away: measuring takes hours.
     show::print(&text)?;
     if let Some(path) = &wishes.report {
-        std::fs::write(path, report::method_html(&report)).map_err(|error| {
-            Failure::because(format!("cannot write the report {}", path.display()), error)
-        })?;
+        std::fs::write(path, report::method_html(&report))
+            .map_err(|error| run::unwritable(path, error))?;
     }
     Ok(if report.ended.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,7 +1,7 @@
 //! `stoa traffic run`: send streams once and tell what became of them.
 
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -66,21 +66,31 @@ pub fn execute(arguments: Arguments) -> Outcome {
     if load.seconds.is_some_and(|seconds| seconds <= 0.0) {
         return Err(Failure::Usage("--seconds: give more than 0".to_owned()));
     }
+    arguments.report.as_deref().map_or(Ok(()), writable)?;
     let is_watched = !arguments.json && stderr().is_terminal();
     let results =
         watched(plan, &load, is_watched).map_err(|error| Failure::Words(error.to_string()))?;
-    if let Some(file) = &arguments.report {
-        std::fs::write(file, report::html(&results)).map_err(|error| {
-            Failure::because(format!("cannot write the report {}", file.display()), error)
-        })?;
-    }
     let text = if arguments.json {
         serde_json::to_string(&results).map_err(|error| Failure::because("no JSON", error))?
     } else {
         table::text(&results)
     };
     show::print(&text)?;
+    if let Some(file) = &arguments.report {
+        std::fs::write(file, report::html(&results)).map_err(|error| unwritable(file, error))?;
+    }
     Ok(if results.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes sure, before anything is measured, that the report can be written.
+pub(super) fn writable(report: &Path) -> Result<(), Failure> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(report);
+    file.map(drop).map_err(|error| unwritable(report, error))
+}
+
+/// Why there is no report.
+pub(super) fn unwritable(report: &Path, error: std::io::Error) -> Failure {
+    Failure::because(format!("cannot write the report {}", report.display()), error)
 }
 
 /// Runs with a progress line, until the end or Ctrl-C.

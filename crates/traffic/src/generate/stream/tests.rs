@@ -249,6 +249,15 @@ fn a_count_is_of_what_was_sent() {
     assert_eq!(stream.sent.late, lost, "none is missing when all were sent");
 }
 
+#[test]
+fn what_was_never_wanted_is_not_late() {
+    let mut stream = paced(1);
+    stream.sent.packets = 59_990;
+    // Long after, ten are left: no more than these can be late.
+    stream.finish(900_000_000, false);
+    assert_eq!(stream.sent.late, 10);
+}
+
 /// A million packets per second of a clock that counts nanoseconds, in bursts, 60,000 in all.
 fn paced(burst: u64) -> TxStream {
     let shape = Shape { headers: headers(FOUR, Transport::Udp(1, 2), 0), size: 64, group: 0 };
