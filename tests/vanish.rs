@@ -22,14 +22,23 @@ fn with_driver(sides: &[Side], driver: &str) -> Configuration {
     configuration
 }
 
-/// Waits until the interface is up or down; what it says of itself.
-fn until(router: &Router, label: &str, up: bool) -> Result<String> {
-    wait_until(&format!("{label} is {}", if up { "up" } else { "down" }), SOON, || {
+/// Waits until the interface is up.
+fn until_up(router: &Router, label: &str) -> Result<()> {
+    until(router, label, |up, _| up)
+}
+
+/// Waits until the interface is down and says all these words of why: a device that is deleted is set down first.
+fn until_down(router: &Router, label: &str, words: &[&str]) -> Result<()> {
+    until(router, label, |up, detail| !up && words.iter().all(|word| detail.contains(word)))
+}
+
+fn until(router: &Router, label: &str, is_so: impl Fn(bool, &str) -> bool) -> Result<()> {
+    wait_until(&format!("{label} is as it should be"), SOON, || {
         let shown = router.show("interfaces").map_err(|error| error.to_string())?;
         let list = shown["interfaces"].as_array().cloned().unwrap_or_default();
         let one = list.iter().find(|one| one["name"] == label).cloned().unwrap_or_default();
-        let detail = one["detail"].as_str().unwrap_or_default().to_owned();
-        if one["up"] == up { Ok(detail) } else { Err(one.to_string()) }
+        let (up, detail) = (one["up"] == true, one["detail"].as_str().unwrap_or_default());
+        if is_so(up, detail) { Ok(()) } else { Err(one.to_string()) }
     })
 }
 
@@ -80,23 +89,20 @@ fn comes_and_goes(driver: &str) -> Result<()> {
     story.hosts_reach_each_other()?;
 
     router.ip(&["link", "set", "host-b", "down"])?;
-    let detail = until(&story.router, "host-b", false)?;
-    assert!(detail.contains("is down"), "{detail}");
+    until_down(&story.router, "host-b", &["is down"])?;
     the_rest_goes_on(&story)?;
     router.ip(&["link", "set", "host-b", "name", "other"])?;
-    let detail = until(&story.router, "host-b", false)?;
-    assert!(detail.contains("down") || detail.contains("gone"), "{detail}");
+    until_down(&story.router, "host-b", &["gone"])?;
     router.ip(&["link", "set", "other", "name", "host-b"])?;
     router.ip(&["link", "set", "host-b", "up"])?;
-    until(&story.router, "host-b", true)?;
+    until_up(&story.router, "host-b")?;
     story.hosts_reach_each_other()?;
 
     router.ip(&["link", "delete", "host-b"])?;
-    let detail = until(&story.router, "host-b", false)?;
-    assert!(detail.contains("gone"), "{detail}");
+    until_down(&story.router, "host-b", &["gone"])?;
     the_rest_goes_on(&story)?;
     join(router, b, "host-b", 2)?;
-    until(&story.router, "host-b", true)?;
+    until_up(&story.router, "host-b")?;
     story.hosts_reach_each_other()?;
     story.end()
 }
@@ -122,7 +128,7 @@ fn a_namespace_comes_and_goes() -> Result<()> {
     let configuration = Configuration::new(&sides).port("far", driver).addresses("far", &addresses);
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration.json())?;
     let story = Story { router, topology };
-    until(&story.router, "far", true)?;
+    until_up(&story.router, "far")?;
     let reaches = || -> Result<()> {
         let a = story.host("host-a");
         for far in ["198.18.2.2", "2001:db8:2::2"] {
@@ -133,8 +139,7 @@ fn a_namespace_comes_and_goes() -> Result<()> {
     reaches()?;
     let ip = |arguments: &[&str]| Command::program("ip").args(arguments).run()?.ok();
     ip(&["netns", "delete", away.name()])?;
-    let detail = until(&story.router, "far", false)?;
-    assert!(detail.contains("namespace") && detail.contains("gone"), "{detail}");
+    until_down(&story.router, "far", &["namespace", "gone"])?;
     wait_until("the namespace ends", SOON, || match host.ip(&["link", "show", "eth0"]) {
         Ok(shown) => Err(shown),
         Err(_) => Ok(()),
@@ -142,7 +147,7 @@ fn a_namespace_comes_and_goes() -> Result<()> {
     the_rest_goes_on(&story)?;
     ip(&["netns", "add", away.name()])?;
     join(&away, &host, "far0", 2)?;
-    until(&story.router, "far", true)?;
+    until_up(&story.router, "far")?;
     reaches()?;
     story.end()
 }
@@ -167,15 +172,14 @@ fn a_new_forwarder_goes_on_without_the_device_that_is_missing() -> Result<()> {
     let (router, b) = (story.topology.router(), story.host("host-b").namespace());
     router.ip(&["link", "delete", "host-b"])?;
     kill_forwarder(&story)?;
-    until(&story.router, "host-a", true)?;
-    let detail = until(&story.router, "host-b", false)?;
-    assert!(detail.contains("there is no device \"host-b\""), "{detail}");
+    until_up(&story.router, "host-a")?;
+    until_down(&story.router, "host-b", &["there is no device \"host-b\""])?;
     // What was killed has left nothing on its devices.
     let shown = router.ip(&["link", "show", "host-a"])?;
     assert_eq!(shown.matches("prog/xdp").count(), 1, "{shown}");
     the_rest_goes_on(&story)?;
     join(router, b, "host-b", 2)?;
-    until(&story.router, "host-b", true)?;
+    until_up(&story.router, "host-b")?;
     story.hosts_reach_each_other()?;
     story.end()
 }
@@ -188,10 +192,10 @@ fn a_router_starts_without_the_device_that_is_missing() -> Result<()> {
     let configuration = with_driver(&all, "auto");
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration.json())?;
     let story = Story { router, topology };
-    until(&story.router, "host-a", true)?;
+    until_up(&story.router, "host-a")?;
     the_rest_goes_on(&story)?;
     join(story.topology.router(), &host, "host-b", 2)?;
-    until(&story.router, "host-b", true)?;
+    until_up(&story.router, "host-b")?;
     assert!(ping(story.host("host-a"), "198.18.2.2".parse().expect("address"), 2, &[])?.all());
     story.end()
 }
@@ -209,15 +213,14 @@ fn a_tap_that_is_deleted_is_made_anew() -> Result<()> {
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration.json())?;
     let story = Story { router, topology };
     for round in 0..2 {
-        until(&story.router, "tap", true)?;
+        until_up(&story.router, "tap")?;
         host.ip(&["addr", "add", "198.18.2.2/24", "dev", "tap0"])?;
         host.ip(&["route", "add", "default", "via", "198.18.2.1"])?;
         let far = "198.18.2.2".parse().expect("an address");
         assert!(ping(story.host("host-a"), far, 2, &[])?.all(), "round {round}");
         if round == 0 {
             host.ip(&["link", "delete", "tap0"])?;
-            let detail = until(&story.router, "tap", false)?;
-            assert!(detail.contains("gone"), "{detail}");
+            until_down(&story.router, "tap", &["gone"])?;
         }
     }
     story.end()
