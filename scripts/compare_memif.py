@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, bench, end, nodes, table
+from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, bench, end, nodes, table, title
 
 NAME = "compare"
 PLOT = os.path.join(ROOT, "bench", "compare.svg")
@@ -186,14 +186,14 @@ def measure(what, size, given):
             out, err = loading.communicate(timeout=PATIENCE + given.seconds)
             if loading.returncode != 0:
                 log.seek(0)
-                print(f"bench-compare: {what['name']}, {size} B: {err.strip()}\n{' '.join(started)}\n"
+                print(f"bench-compare: {what['name']}, {title(size)}: {err.strip()}\n{' '.join(started)}\n"
                       f"{log.read()[-2000:]}", file=sys.stderr)
                 return None
             run = json.loads(out)
             if what["kind"] == "stoa":
                 run["nodes"] = nodes(given, place)
         except (OSError, subprocess.SubprocessError) as error:
-            print(f"bench-compare: {what['name']}, {size}: {error}", file=sys.stderr)
+            print(f"bench-compare: {what['name']}, {title(size)}: {error}", file=sys.stderr)
             return None
         finally:
             if loading is not None:
@@ -202,7 +202,7 @@ def measure(what, size, given):
                 end(process)
             log.close()
     if run["foreign"] > 0 or not run["looked_at"]:
-        print(f"bench-compare: {what['name']}, {size} B: nothing came back, or other frames: {run}",
+        print(f"bench-compare: {what['name']}, {title(size)}: nothing came back, or other frames: {run}",
               file=sys.stderr)
         return None
     return run
