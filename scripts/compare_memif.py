@@ -63,6 +63,7 @@ DEVICES = [
     device("Stoa, routing", "stoa", True),
     device("Stoa, routing, as slave", "stoa", False),
     device("Stoa, L2 cross-connect", "stoa", True, "across"),
+    device("Stoa, routing, over DPDK's net_memif", "stoa", True, "dpdk"),
     device("DPDK l3fwd LPM", "l3fwd", True, "--lookup=lpm"),
     device("DPDK l3fwd LPM, as slave", "l3fwd", False, "--lookup=lpm"),
     device("DPDK l3fwd FIB", "l3fwd", True, "--lookup=fib"),
@@ -74,13 +75,22 @@ DEVICES = [
 ]
 
 
-def stoa_interface(place, listens, name, **more):
+def stoa_port(place, listens, name):
+    """Stoa's own driver for an interface."""
+    return {"memif": {"socket": f"{place}/{name}.sock", "role": "master" if listens else "slave"}}
+
+
+def dpdk_port(place, listens, name):
+    """DPDK's driver under Stoa."""
+    return {"dpdk": {"device": net_memif(place, listens, name)}}
+
+
+def stoa_interface(name, port, **more):
     """One of the two interfaces."""
     return {
         "name": name, "type": "iana-if-type:ethernetCsmacd",
         "stoa-interfaces:mac-address": "02:fe:00:00:00:01",
-        "stoa-interfaces:port": {"memif": {"socket": f"{place}/{name}.sock",
-                                           "role": "master" if listens else "slave"}},
+        "stoa-interfaces:port": port,
         **more,
     }
 
@@ -95,12 +105,12 @@ def stoa_across(place, listens, cpu):
     return {
         "stoa-system:system": workers(cpu),
         "ietf-interfaces:interfaces": {"interface": [
-            stoa_interface(place, listens, name, **{"stoa-interfaces:cross-connect": other})
+            stoa_interface(name, stoa_port(place, listens, name), **{"stoa-interfaces:cross-connect": other})
             for name, other in ends]},
     }
 
 
-def stoa_configuration(place, listens, cpu):
+def stoa_routing(place, listens, cpu, port=stoa_port):
     """Two interfaces, a route and a static neighbour of each family."""
     def family(address, length, neighbors):
         found = [{"ip": ip, "link-layer-address": "02:00:00:00:00:02"} for ip in neighbors]
@@ -108,7 +118,7 @@ def stoa_configuration(place, listens, cpu):
                 "address": [{"ip": address, "prefix-length": length}]}
 
     def interface(name, number, far):
-        return stoa_interface(place, listens, name, **{
+        return stoa_interface(name, port(place, listens, name), **{
             "ietf-ip:ipv4": family(f"198.{number}.0.1", 24, ["198.19.0.2"] if far else []),
             "ietf-ip:ipv6": family(f"fd01:{number}::1", 64, ["fd01:19::2"] if far else [])})
 
@@ -126,13 +136,22 @@ def stoa_configuration(place, listens, cpu):
     }
 
 
+def stoa_over_dpdk(place, listens, cpu):
+    """As a router, by DPDK's driver."""
+    return stoa_routing(place, listens, cpu, dpdk_port)
+
+
+def net_memif(place, listens, name):
+    """DPDK's name for an interface."""
+    return (f"net_memif_{name},role={'server' if listens else 'client'},id=0,"
+            f"socket={place}/{name}.sock,socket-abstract=no")
+
+
 def eal(place, listens, lcores):
     """What every DPDK program is told."""
     huge = int(bench.read(HUGE, "0")) >= HUGE_PAGES
     memory = ["--in-memory", "--single-file-segments"] if huge else ["--no-huge", "--no-shconf"]
-    memif = "role=server" if listens else "role=client"
-    ports = [word for number, name in enumerate(["in", "out"]) for word in
-             ["--vdev", f"net_memif{number},{memif},id=0,socket={place}/{name}.sock,socket-abstract=no"]]
+    ports = [word for name in ("in", "out") for word in ("--vdev", net_memif(place, listens, name))]
     return ["--no-pci", *memory, "-m", "512", "--no-telemetry", "--lcores", lcores, *ports]
 
 
@@ -141,7 +160,7 @@ def command(what, given, place, cpu):
     listens, options = what["listens"], what["options"]
     if what["kind"] == "stoa":
         with open(f"{place}/stoa.json", "w", encoding="utf-8") as file:
-            made = stoa_across if "across" in options else stoa_configuration
+            made = {"across": stoa_across, "dpdk": stoa_over_dpdk}.get("".join(options), stoa_routing)
             json.dump(made(place, listens, cpu), file)
         return [given.binary, "run", "--config", f"{place}/stoa.json", "--socket", f"{place}/stoa.sock"]
     if what["kind"] == "least":
