@@ -19,6 +19,12 @@ pub struct Busy {
     share: f64,
 }
 
+/// Seconds since 1970, for people; nothing is reckoned with them.
+pub(super) fn unix_s() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
+}
+
 pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
     match address {
         std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -75,6 +81,8 @@ impl Plane {
             inner: tag(1),
             enabled: state.wanted.enabled,
             up: state.is_up,
+            made_unix_s: state.since.0,
+            changed_unix_s: state.since.1,
             mac: state.link.mac.to_vec(),
             mtu: state.mtu.0.max(state.mtu.1).into(),
             addresses: addresses

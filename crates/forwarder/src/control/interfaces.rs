@@ -9,6 +9,7 @@ use stoa_engine::worker::Command;
 use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
+use super::facts::unix_s;
 use super::limits::{Full, Table};
 use super::plane::{InterfaceFigures, InterfaceState, Plane};
 use super::vrfs::DEFAULT;
@@ -97,7 +98,8 @@ impl Plane {
         let gleans = (first, second?);
         let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
         let old = here.filter(|old| !old.is_reserved());
-        let (before, punted) = match &old {
+        let now = unix_s();
+        let (before, punted, since) = match &old {
             Some(old) => {
                 self.fib.replace_adjacency(old.gleans.0, gleans.0);
                 self.fib.replace_adjacency(old.gleans.1, gleans.1);
@@ -105,14 +107,26 @@ impl Plane {
                     // Before workers route what it receives elsewhere.
                     self.drop_host_routes(index);
                 }
-                (old.before, old.punted)
+                let changed = if old.is_up == is_up { old.since.1 } else { now };
+                (old.before, old.punted, (old.since.0, changed))
             }
-            None => (self.figures(index), self.punted(index)),
+            None => (self.figures(index), self.punted(index), (now, now)),
         };
         let wanted = wanted.clone();
         let name = name.to_owned();
-        let state =
-            InterfaceState { name, wanted, base, link, is_up, mtu, gleans, vrf, before, punted };
+        let state = InterfaceState {
+            name,
+            wanted,
+            base,
+            link,
+            is_up,
+            since,
+            mtu,
+            gleans,
+            vrf,
+            before,
+            punted,
+        };
         self.interfaces[index as usize] = Some(state);
         self.write_line(index);
         self.tell(|| Command::Map { interface: index, base });
@@ -259,7 +273,7 @@ impl Plane {
             if state.is_up == now {
                 continue;
             }
-            state.is_up = now;
+            (state.is_up, state.since.1) = (now, unix_s());
             if !now {
                 self.forget_learnt(index);
                 self.unclaim_all(index);
@@ -300,6 +314,7 @@ impl InterfaceState {
             base: index,
             link: Link { mac: [0; 6], tags: Vec::new(), is_router: false },
             is_up: false,
+            since: (0, 0),
             mtu: (0, 0),
             gleans: (0, 0),
             vrf: DEFAULT,

@@ -44,6 +44,8 @@ pub(super) struct InterfaceState {
     pub(super) base: u32,
     pub(super) link: Link,
     pub(super) is_up: bool,
+    /// When it came into being, and since when its link is as it is; seconds since 1970.
+    pub(super) since: (u64, u64),
     /// IP MTU of IPv4 and IPv6.
     pub(super) mtu: (u16, u16),
     /// Glean adjacencies of IPv4 and IPv6.

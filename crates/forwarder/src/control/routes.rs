@@ -129,8 +129,8 @@ impl Plane {
         let Prepared { prefix, route, set, .. } = prepared;
         self.vrfs.count_links(slot, set.as_deref(), true);
         let installed = Installed { route: route.clone(), set };
-        let routes = self.vrfs.get_mut(slot).map(|state| &mut state.routes);
-        if let Some(old) = routes.and_then(|routes| routes.insert(prefix, installed))
+        let old = self.vrfs.get_mut(slot).and_then(|state| state.insert(prefix, installed));
+        if let Some(old) = old
             && let Some(keys) = old.set
         {
             self.vrfs.count_links(slot, Some(&keys), false);
@@ -140,8 +140,8 @@ impl Plane {
 
     /// Takes a route out. A neighbour's host route comes back in its place.
     pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
-        let routes = self.vrfs.get_mut(slot).map(|state| &mut state.routes);
-        let Some(installed) = routes.and_then(|routes| routes.remove(&prefix)) else { return };
+        let state = self.vrfs.get_mut(slot);
+        let Some(installed) = state.and_then(|state| state.remove(&prefix)) else { return };
         self.fib.remove(slot, prefix);
         self.vrfs.count_links(slot, installed.set.as_deref(), false);
         if let Some(keys) = installed.set {

@@ -14,6 +14,7 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
 use super::main_loop::Requests;
+use super::paging::PAGE;
 use super::sight::Reader;
 use super::wanted::Wanted;
 use super::{Error, Forwarder, Listing, Options, Plane};
@@ -21,15 +22,6 @@ use crate::kernel::Kernel;
 
 /// How long a request may take on the control thread.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Routes that are told at a time: about a millisecond of the control thread, which looks at neighbours
-/// and all else in between.
-const PAGE: usize = 1024;
-
-/// How often a page of a listing is asked for again while too many requests wait, and the pause
-/// before each: ten seconds in all.
-const PAGE_TRIES: u32 = 500;
-const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Messages of a capture that may wait for the one who listens.
 const CAPTURE_MESSAGES: usize = 16;
@@ -39,6 +31,7 @@ type Stream<T> = tokio_stream::Iter<std::vec::IntoIter<Result<T, Status>>>;
 
 /// Serves the contract until SIGTERM or SIGINT.
 pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), Error> {
+    started_unix_s();
     let listener = unix::listen(&options.socket)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -61,13 +54,13 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
 }
 
 #[derive(Clone)]
-struct Service {
-    requests: Requests,
+pub(super) struct Service {
+    pub(super) requests: Requests,
 }
 
 impl Service {
     /// Does something on the control thread and waits for what it says.
-    async fn on_control<T: Send + 'static>(
+    pub(super) async fn on_control<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Forwarder) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
@@ -96,59 +89,6 @@ impl Service {
             None => Err(Status::unavailable("nothing runs yet: apply a configuration first")),
         })
         .await
-    }
-
-    /// The next page of a listing and the rest of it; `None` when nothing runs. What has begun is not
-    /// broken off because others ask at the same time: it waits for a place.
-    async fn page(
-        &self,
-        listing: &Listing,
-    ) -> Result<Option<(Vec<v1::RouteState>, Listing)>, Status> {
-        for _ in 0..PAGE_TRIES {
-            let mut listing = listing.clone();
-            let page = self.on_control(move |forwarder| {
-                let Some(plane) = forwarder.plane() else { return Ok(None) };
-                let routes = plane.list_more_routes(&mut listing, PAGE);
-                Ok(Some((routes, listing)))
-            });
-            match page.await {
-                Err(status) if status.code() == Code::ResourceExhausted => {
-                    tokio::time::sleep(PAGE_PAUSE).await;
-                }
-                page => return page,
-            }
-        }
-        Err(full())
-    }
-
-    /// Tells routes page by page, as fast as they are read, until all are told or nobody listens.
-    async fn list_routes_to(
-        &self,
-        mut listing: Listing,
-        sender: &tokio::sync::mpsc::Sender<Result<v1::RouteState, Status>>,
-    ) {
-        loop {
-            let routes = match self.page(&listing).await {
-                Ok(Some((routes, rest))) => {
-                    listing = rest;
-                    routes
-                }
-                Ok(None) => return,
-                Err(status) => {
-                    // Who does not listen any more need not know.
-                    let _ = sender.send(Err(status)).await;
-                    return;
-                }
-            };
-            for route in routes {
-                if sender.send(Ok(route)).await.is_err() {
-                    return;
-                }
-            }
-            if listing.is_done() {
-                return;
-            }
-        }
     }
 
     /// Reads facts; nothing when nothing runs yet.
@@ -180,7 +120,7 @@ fn listen(
     });
 }
 
-fn full() -> Status {
+pub(super) fn full() -> Status {
     Status::resource_exhausted("too many requests wait: try again")
 }
 
@@ -196,6 +136,12 @@ fn boot_id() -> u64 {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(0, |now| now.as_nanos() as u64) ^ u64::from(std::process::id()) << 40
     })
+}
+
+/// When the forwarder began, in seconds since 1970.
+fn started_unix_s() -> u64 {
+    static STARTED: OnceLock<u64> = OnceLock::new();
+    *STARTED.get_or_init(super::facts::unix_s)
 }
 
 fn memory(plane: &Plane) -> String {
@@ -225,6 +171,7 @@ impl Contract for Service {
             memory,
             tsc_hz: clock::tsc_hz(),
             pid: std::process::id().into(),
+            started_unix_s: started_unix_s(),
         }))
     }
 
@@ -247,6 +194,14 @@ impl Contract for Service {
     ) -> Answer<v1::ListInterfacesReply> {
         let interfaces = self.read(Plane::list_interfaces).await?;
         Ok(Response::new(v1::ListInterfacesReply { interfaces }))
+    }
+
+    async fn count_routes(
+        &self,
+        _: tonic::Request<v1::CountRoutesRequest>,
+    ) -> Answer<v1::CountRoutesReply> {
+        let counts = self.read(Plane::count_routes).await?;
+        Ok(Response::new(v1::CountRoutesReply { counts }))
     }
 
     type ListRoutesStream = ReceiverStream<Result<v1::RouteState, Status>>;
@@ -362,34 +317,5 @@ impl Contract for Service {
             Status::resource_exhausted(format!("no thread to capture by: {error}"))
         })?;
         Ok(Response::new(ReceiverStream::new(receiver)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::main_loop::Steward;
-    use super::*;
-
-    #[tokio::test]
-    async fn a_listing_waits_for_a_place_among_requests() {
-        let (requests, steward) = Steward::new(String::new()).unwrap();
-        while requests.ask(Box::new(|_| {})) {}
-        let service = Service { requests: requests.clone() };
-        let (sender, mut told) = tokio::sync::mpsc::channel(PAGE);
-        let listing = Listing::new(v1::ListRoutesRequest::default());
-        // The control thread begins after the page was refused once.
-        let begin = async {
-            while requests.limit().refused < 2 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-            std::thread::spawn(move || steward.run())
-        };
-        let both = async { tokio::join!(service.list_routes_to(listing, &sender), begin) };
-        let ((), thread) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
-        requests.stop();
-        thread.join().unwrap();
-        drop(sender);
-        // Nothing runs: no route, and no error either.
-        assert!(told.recv().await.is_none());
     }
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use super::fib::PathKey;
 use super::limits::Full;
 use super::plane::{Installed, Plane};
+use super::route_counts::RouteCounts;
 use super::wanted::{Prefix, Wanted, bits, network};
 use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_name};
 
@@ -26,6 +27,7 @@ pub(super) struct VrfState {
     /// The name by which workers know it.
     pub(super) id: u32,
     pub(super) routes: BTreeMap<Prefix, Installed>,
+    pub(super) counts: RouteCounts,
 }
 
 /// All VRFs by slot.
@@ -124,8 +126,8 @@ impl Vrfs {
 }
 
 impl VrfState {
-    fn new(name: &str, id: u32) -> Self {
-        Self { name: name.to_owned(), id, routes: BTreeMap::new() }
+    pub(super) fn new(name: &str, id: u32) -> Self {
+        Self { name: name.to_owned(), id, routes: BTreeMap::new(), counts: RouteCounts::default() }
     }
 }
 

@@ -1,0 +1,102 @@
+//! Listings over the contract: routes page by page, as fast as they are read.
+
+use std::time::Duration;
+
+use stoa_api::v1;
+use tonic::{Code, Status};
+
+use super::Listing;
+use super::service::{Service, full};
+
+/// Routes that are told at a time: about a millisecond of the control thread, which looks at neighbours
+/// and all else in between.
+pub(super) const PAGE: usize = 1024;
+
+/// How often a page of a listing is asked for again while too many requests wait, and the pause
+/// before each: ten seconds in all.
+const PAGE_TRIES: u32 = 500;
+const PAGE_PAUSE: Duration = Duration::from_millis(20);
+
+impl Service {
+    /// The next page of a listing and the rest of it; `None` when nothing runs. What has begun is not
+    /// broken off because others ask at the same time: it waits for a place.
+    async fn page(
+        &self,
+        listing: &Listing,
+    ) -> Result<Option<(Vec<v1::RouteState>, Listing)>, Status> {
+        for _ in 0..PAGE_TRIES {
+            let mut listing = listing.clone();
+            let page = self.on_control(move |forwarder| {
+                let Some(plane) = forwarder.plane() else { return Ok(None) };
+                let routes = plane.list_more_routes(&mut listing, PAGE);
+                Ok(Some((routes, listing)))
+            });
+            match page.await {
+                Err(status) if status.code() == Code::ResourceExhausted => {
+                    tokio::time::sleep(PAGE_PAUSE).await;
+                }
+                page => return page,
+            }
+        }
+        Err(full())
+    }
+
+    /// Tells routes page by page, as fast as they are read, until all are told or nobody listens.
+    pub(super) async fn list_routes_to(
+        &self,
+        mut listing: Listing,
+        sender: &tokio::sync::mpsc::Sender<Result<v1::RouteState, Status>>,
+    ) {
+        loop {
+            let routes = match self.page(&listing).await {
+                Ok(Some((routes, rest))) => {
+                    listing = rest;
+                    routes
+                }
+                Ok(None) => return,
+                Err(status) => {
+                    // Who does not listen any more need not know.
+                    let _ = sender.send(Err(status)).await;
+                    return;
+                }
+            };
+            for route in routes {
+                if sender.send(Ok(route)).await.is_err() {
+                    return;
+                }
+            }
+            if listing.is_done() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::main_loop::Steward;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_listing_waits_for_a_place_among_requests() {
+        let (requests, steward) = Steward::new(String::new()).unwrap();
+        while requests.ask(Box::new(|_| {})) {}
+        let service = Service { requests: requests.clone() };
+        let (sender, mut told) = tokio::sync::mpsc::channel(PAGE);
+        let listing = Listing::new(v1::ListRoutesRequest::default());
+        // The control thread begins after the page was refused once.
+        let begin = async {
+            while requests.limit().refused < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            std::thread::spawn(move || steward.run())
+        };
+        let both = async { tokio::join!(service.list_routes_to(listing, &sender), begin) };
+        let ((), thread) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
+        requests.stop();
+        thread.join().unwrap();
+        drop(sender);
+        // Nothing runs: no route, and no error either.
+        assert!(told.recv().await.is_none());
+    }
+}

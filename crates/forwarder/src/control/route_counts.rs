@@ -1,0 +1,131 @@
+//! How many routes there are, by VRF, family and protocol: kept as they come and go, so that to
+//! ask for the number of a million costs nothing.
+
+use stoa_api::v1;
+
+use super::plane::{Installed, Plane};
+use super::vrfs::VrfState;
+use super::wanted::{Action, Prefix};
+use crate::shared::Verdict;
+
+/// The routes of one VRF that are listed. A few kinds: looked for one after the other. Those that
+/// everybody knows are told even where there is none.
+#[derive(Clone, Debug)]
+pub(super) struct RouteCounts(Vec<Kind>);
+
+impl Default for RouteCounts {
+    fn default() -> Self {
+        let kinds = [v1::Protocol::Direct, v1::Protocol::Static].into_iter().flat_map(|protocol| {
+            let protocol = protocol.into();
+            [true, false].map(|is_ip4| Kind { is_ip4, protocol, routes: 0 })
+        });
+        Self(kinds.collect())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    is_ip4: bool,
+    protocol: i32,
+    routes: u64,
+}
+
+impl RouteCounts {
+    fn of(&mut self, is_ip4: bool, protocol: i32) -> &mut u64 {
+        let found = self.0.iter().position(|it| it.is_ip4 == is_ip4 && it.protocol == protocol);
+        let at = found.unwrap_or_else(|| {
+            self.0.push(Kind { is_ip4, protocol, routes: 0 });
+            self.0.len() - 1
+        });
+        &mut self.0[at].routes
+    }
+}
+
+/// A network's broadcast addresses come with it and are neither listed nor counted.
+fn is_listed(installed: &Installed) -> bool {
+    !matches!(installed.route.action, Action::Verdict(Verdict::Broadcast))
+}
+
+impl VrfState {
+    /// Puts a route in; gives the one that was there.
+    pub(super) fn insert(&mut self, prefix: Prefix, installed: Installed) -> Option<Installed> {
+        if is_listed(&installed) {
+            *self.counts.of(prefix.0.is_ipv4(), installed.route.protocol) += 1;
+        }
+        let old = self.routes.insert(prefix, installed);
+        self.uncount(&prefix, old)
+    }
+
+    /// Takes a route out.
+    pub(super) fn remove(&mut self, prefix: &Prefix) -> Option<Installed> {
+        let old = self.routes.remove(prefix);
+        self.uncount(prefix, old)
+    }
+
+    fn uncount(&mut self, prefix: &Prefix, old: Option<Installed>) -> Option<Installed> {
+        if let Some(old) = old.as_ref().filter(|old| is_listed(old)) {
+            *self.counts.of(prefix.0.is_ipv4(), old.route.protocol) -= 1;
+        }
+        old
+    }
+}
+
+impl Plane {
+    /// How many routes are listed, by VRF, family and protocol.
+    pub fn count_routes(&self) -> Vec<v1::RouteCount> {
+        let of_vrf = |(_, state): (_, &VrfState)| {
+            let name = state.name.clone();
+            let kinds = state.counts.0.clone().into_iter();
+            kinds.map(move |kind| v1::RouteCount {
+                vrf: name.clone(),
+                family: if kind.is_ip4 { 4 } else { 6 },
+                protocol: kind.protocol,
+                routes: kind.routes,
+            })
+        };
+        self.vrfs.iter().flat_map(of_vrf).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+    use proptest::prelude::*;
+
+    use super::super::wanted::Route;
+    use super::*;
+
+    fn installed(protocol: i32, verdict: Verdict) -> Installed {
+        Installed { route: Route { protocol, action: Action::Verdict(verdict) }, set: None }
+    }
+
+    proptest! {
+        /// As many as are listed, whatever came, changed and went.
+        #[test]
+        fn counts_are_those_of_the_routes(
+            changes in prop::collection::vec((any::<bool>(), 0..4_u8, 0..3_i32, 0..3_u8), 0..200)
+        ) {
+            let mut state = VrfState::new("", 0);
+            for (is_ip4, place, protocol, what) in changes {
+                let address = match is_ip4 {
+                    true => IpAddr::V4(Ipv4Addr::new(10, place, 0, 0)),
+                    false => IpAddr::V6(Ipv6Addr::new(0xfd00, place.into(), 0, 0, 0, 0, 0, 0)),
+                };
+                match what {
+                    0 => drop(state.remove(&(address, 16))),
+                    1 => drop(state.insert((address, 16), installed(protocol, Verdict::Local))),
+                    _ => drop(state.insert((address, 16), installed(protocol, Verdict::Broadcast))),
+                }
+            }
+            let mut naive: BTreeMap<(bool, i32), u64> = BTreeMap::new();
+            for (prefix, one) in state.routes.iter().filter(|(_, one)| is_listed(one)) {
+                *naive.entry((prefix.0.is_ipv4(), one.route.protocol)).or_default() += 1;
+            }
+            let counted = state.counts.0.iter().filter(|kind| kind.routes > 0);
+            let counted = counted.map(|kind| ((kind.is_ip4, kind.protocol), kind.routes));
+            prop_assert_eq!(counted.collect::<BTreeMap<_, _>>(), naive);
+        }
+    }
+}
