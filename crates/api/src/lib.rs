@@ -6,6 +6,7 @@
 //! ([`refusal`]) and the words that operators read ([`text`]).
 #![forbid(unsafe_code)]
 
+pub mod date;
 pub mod refusal;
 pub mod text;
 pub mod unix;

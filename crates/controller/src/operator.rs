@@ -18,6 +18,7 @@ use crate::held_and_inactive::HeldAndInactive;
 use crate::rib;
 use crate::running::Running;
 use crate::supervise;
+use crate::{metrics, state};
 
 /// The Operator service of the contract.
 #[derive(Clone, Debug)]
@@ -226,6 +227,28 @@ impl Operator for Service {
         request: Request<v1::ListLimitsRequest>,
     ) -> Result<Response<v1::ListLimitsReply>, Status> {
         self.line.client().list_limits(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_state(
+        &self,
+        request: Request<v1::ShowStateRequest>,
+    ) -> Result<Response<v1::ShowStateReply>, Status> {
+        let v1::ShowStateRequest { path, routes } = request.into_inner();
+        let told = state::json(&self.line, &path, routes.map(|routes| routes as usize)).await;
+        let json = told.map_err(|error| match error {
+            state::Error::Unreachable(status) => failed(status),
+            state::Error::NotThere(_) => Status::not_found(error.to_string()),
+            state::Error::Model(_) => Status::internal(error.to_string()),
+        })?;
+        Ok(Response::new(v1::ShowStateReply { json }))
+    }
+
+    async fn show_metrics(
+        &self,
+        _: Request<v1::ShowMetricsRequest>,
+    ) -> Result<Response<v1::ShowMetricsReply>, Status> {
+        let text = metrics::render(&self.line).await;
+        Ok(Response::new(v1::ShowMetricsReply { text }))
     }
 
     async fn start_trace(

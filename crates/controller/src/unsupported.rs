@@ -9,6 +9,10 @@ const NODES: &[(&str, &str)] = &[
         "routing tables have no settings; for several of them see stoa-vrf:vrfs",
     ),
     (
+        "/ietf-interfaces:interfaces/interface/link-up-down-trap-enable",
+        "there is no SNMP agent to send traps",
+    ),
+    (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
         "a router takes no addresses from router advertisements",
     ),

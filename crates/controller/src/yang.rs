@@ -19,20 +19,21 @@ use crate::place;
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
-/// The modules that are implemented; what they import comes by itself.
-const MODULES: &[&str] = &[
-    "ietf-interfaces",
-    "ietf-ip",
-    "iana-if-type",
-    "ietf-routing",
-    "ietf-ipv4-unicast-routing",
-    "ietf-ipv6-unicast-routing",
-    "stoa-interfaces",
-    "stoa-ip",
-    "stoa-mirror",
-    "stoa-routing",
-    "stoa-system",
-    "stoa-vrf",
+/// The modules that are implemented, each with its features; what they import comes by itself.
+const MODULES: &[(&str, &[&str])] = &[
+    ("ietf-interfaces", &["if-mib"]),
+    ("ietf-ip", &[]),
+    ("iana-if-type", &[]),
+    ("ietf-routing", &["multiple-ribs"]),
+    ("ietf-ipv4-unicast-routing", &[]),
+    ("ietf-ipv6-unicast-routing", &[]),
+    ("stoa-forwarder", &[]),
+    ("stoa-interfaces", &[]),
+    ("stoa-ip", &[]),
+    ("stoa-mirror", &[]),
+    ("stoa-routing", &[]),
+    ("stoa-system", &[]),
+    ("stoa-vrf", &[]),
 ];
 
 /// Submodules and the module that they belong to.
@@ -151,7 +152,8 @@ impl Schema {
         // complaint of a look is known, which is still a finding.
         let _ = context.init_logger(Listener);
         context.set_embedded_modules(embedded());
-        let modules: Vec<_> = MODULES.iter().map(|name| (*name, None, &[][..])).collect();
+        let modules: Vec<_> =
+            MODULES.iter().map(|(name, features)| (*name, None, *features)).collect();
         context.load_modules(&modules)?;
         Ok(Schema { context })
     }
@@ -191,6 +193,24 @@ impl Schema {
                 Err(mend::findings(self, &complaints))
             }
         }
+    }
+
+    /// The tree of state that this program made itself, in RFC 7951 encoding. Structure and
+    /// types are checked; what RFC 8342 (section 5.3) lets state lack, such as mandatory nodes, is not.
+    ///
+    /// # Errors
+    /// What libyang says: a fault of the program.
+    pub fn state(&self, text: &str) -> Result<DataTree<'_>, String> {
+        COMPLAINTS.with_borrow_mut(Vec::clear);
+        let parser = DataParserFlags::STRICT | DataParserFlags::NO_VALIDATION;
+        let validation = DataValidationFlags::empty();
+        let parsed =
+            DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
+        let complaints = COMPLAINTS.with_borrow_mut(std::mem::take);
+        parsed.map_err(|error| match complaints.first() {
+            Some(first) => format!("{} ({})", first.message, first.data_path),
+            None => error.to_string(),
+        })
     }
 
     fn print(&self, tree: &DataTree<'_>) -> Result<String, Vec<Finding>> {

@@ -185,6 +185,54 @@ fn it_runs_reloads_and_ends() {
 }
 
 #[test]
+fn state_is_told_as_yang_data_and_as_metrics() {
+    let router = Router::start(&config("10.2.0.1", 1));
+    let state = |path: &str| {
+        let output = router.call(&["show", "state", path, "--json"]);
+        let value = serde_json::from_slice::<Value>(&output.stdout);
+        value.unwrap_or_else(|_| panic!("{path}: {}", err(&output)))
+    };
+    let list = state("/ietf-interfaces:interfaces");
+    let list = list["ietf-interfaces:interfaces"]["interface"].as_array().unwrap().clone();
+    let names: Vec<&str> = list.iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["gen", "sink"]);
+    let begun = Instant::now();
+    let packets =
+        "/ietf-interfaces:interfaces/interface[name='gen']/statistics/stoa-interfaces:in-pkts";
+    while state(packets)["stoa-interfaces:in-pkts"] != "100" {
+        assert!(begun.elapsed() < DEADLINE, "a hundred packets come");
+    }
+    let rib = state("/ietf-routing:routing/ribs/rib[name='ipv4-default']");
+    let rib = &rib["ietf-routing:rib"][0];
+    assert_eq!(rib["routes"]["route"].as_array().unwrap().len(), 4, "{rib}");
+    assert_eq!(rib["stoa-routing:route-counts"]["protocol"][0]["routes"], "4", "{rib}");
+    let few = router.call(&["show", "state", "/ietf-routing:routing/ribs", "--routes", "1"]);
+    assert!(
+        String::from_utf8_lossy(&few.stdout).contains(r#""stoa-routing:routes-left-out": "3""#)
+    );
+    let all = state("/");
+    assert_eq!(all["stoa-forwarder:forwarder"]["in-sync"], true);
+    assert!(all["stoa-forwarder:forwarder"]["started"].as_str().unwrap() > "2026");
+    for wrong in ["/nowhere", "/ietf-interfaces:interfaces/interface[name='none']/oper-status"] {
+        let output = router.call(&["show", "state", wrong]);
+        assert!(err(&output).contains("there is no state at"), "{}", err(&output));
+    }
+
+    let output = router.call(&["show", "metrics"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        r#"stoa_interface_receive_packets_total{interface="gen"} 100"#,
+        r#"stoa_routes{vrf="default",family="ipv4",protocol="direct"} 4.0"#,
+        "stoa_forwarder_up 1.0",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+    }
+    assert!(text.contains(r#"stoa_process_resident_memory_bytes{process="forwarder"}"#), "{text}");
+    router.end();
+}
+
+#[test]
 fn a_half_that_is_killed_comes_back() {
     let router = Router::start(&config("10.2.0.1", 1));
     assert!(router.reload(&config("10.6.0.1", 1)).status.success());

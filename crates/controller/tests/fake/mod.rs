@@ -98,6 +98,7 @@ impl Forwarder for Life {
             memory: "none".into(),
             tsc_hz: 1_000_000_000,
             pid: u64::from(std::process::id()),
+            started_unix_s: 1_700_000_000,
         }))
     }
 
@@ -138,6 +139,30 @@ impl Forwarder for Life {
             ..v1::RouteState::default()
         };
         Ok(answers(held.routes.iter().map(state).collect()))
+    }
+
+    async fn count_routes(
+        &self,
+        _: Request<v1::CountRoutesRequest>,
+    ) -> Result<Response<v1::CountRoutesReply>, Status> {
+        let held = self.held.lock().unwrap();
+        let mut counts: Vec<v1::RouteCount> = Vec::new();
+        for route in &held.routes {
+            let family = if route.prefix.as_ref().unwrap().address.len() == 4 { 4 } else { 6 };
+            let is_kind = |it: &&mut v1::RouteCount| {
+                it.vrf == route.vrf && it.family == family && it.protocol == route.protocol
+            };
+            match counts.iter_mut().find(is_kind) {
+                Some(count) => count.routes += 1,
+                None => counts.push(v1::RouteCount {
+                    vrf: route.vrf.clone(),
+                    family,
+                    protocol: route.protocol,
+                    routes: 1,
+                }),
+            }
+        }
+        Ok(Response::new(v1::CountRoutesReply { counts }))
     }
 
     async fn list_neighbors(

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{
-    clock, conservation, drops, interfaces, limits, neighbors, nodes, punts, routes, workers,
+    clock, conservation, drops, interfaces, limits, metrics, neighbors, nodes, punts, routes,
+    state, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -78,6 +79,18 @@ enum What {
     Limits,
     /// The books: every packet received is accounted for
     Conservation,
+    /// State as YANG data (RFC 7951 JSON), as RESTCONF tells it
+    State {
+        /// Data path, such as /stoa-forwarder:forwarder/workers or
+        /// "/ietf-interfaces:interfaces/interface[name='wan']/statistics"
+        #[arg(default_value = "/", hide_default_value = true)]
+        path: String,
+        /// Routes of each table at most
+        #[arg(long, value_name = "NUMBER")]
+        routes: Option<u32>,
+    },
+    /// Every counter, as metrics for Prometheus (OpenMetrics)
+    Metrics,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -143,5 +156,7 @@ async fn look(
         What::Workers => workers::show(client, json, out).await,
         What::Limits => limits::show(client, json, out).await,
         What::Conservation => conservation::show(client, json, out).await,
+        What::State { path, routes } => state::show(client, (path, *routes), json, out).await,
+        What::Metrics => metrics::show(client, out).await,
     }
 }

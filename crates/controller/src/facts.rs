@@ -1,0 +1,186 @@
+//! What the forwarder is asked about itself: once, for whoever renders it as YANG data or as metrics.
+
+use std::future::Future;
+
+use stoa_api::v1;
+use tokio_stream::StreamExt;
+use tonic::{Response, Status};
+
+use crate::apply::Line;
+use crate::held_and_inactive::HeldAndInactive;
+use crate::rib;
+
+/// A part of the facts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Piece {
+    /// Interfaces with their counters.
+    Interfaces,
+    /// Neighbours, all of them.
+    Neighbors,
+    /// How many routes there are.
+    RouteCounts,
+    /// The routes themselves, up to a limit.
+    Routes,
+    /// Version, process, and whether the configuration is held.
+    Program,
+    /// Workers.
+    Workers,
+    /// Nodes of the graph.
+    Nodes,
+    /// Drops by reason.
+    Drops,
+    /// Budgets of the control plane.
+    Punts,
+    /// Everything that is bounded.
+    Limits,
+    /// The books of all packets.
+    Conservation,
+}
+
+/// One routing table: a family of a VRF.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Table {
+    /// "" is the default one.
+    pub vrf: String,
+    /// 4 or 6.
+    pub family: u32,
+}
+
+/// Routes of one table.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    /// Whose they are.
+    pub table: Table,
+    /// The first of them, by prefix.
+    pub told: Vec<v1::RouteState>,
+    /// Whether there are more.
+    pub has_more: bool,
+    /// How many of all are not in the forwarder, for none of their next hops is reached.
+    pub inactive: u64,
+}
+
+/// The facts that were asked for; all others are empty.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // each is a `Piece`
+pub struct Facts {
+    pub interfaces: Vec<v1::InterfaceState>,
+    pub neighbors: Vec<v1::NeighborState>,
+    pub route_counts: Vec<v1::RouteCount>,
+    pub routes: Vec<Routes>,
+    pub program: Option<v1::HelloReply>,
+    pub in_sync: bool,
+    pub workers: Vec<v1::WorkerState>,
+    pub nodes: Vec<v1::NodeState>,
+    pub drops: Vec<v1::DropState>,
+    pub punts: Vec<v1::PuntState>,
+    pub limits: Vec<v1::LimitState>,
+    pub conservation: v1::Conservation,
+}
+
+/// Which routes are wanted.
+#[derive(Clone, Debug)]
+pub struct RoutesWanted {
+    /// Only those of this table; `None`: of all tables.
+    pub table: Option<Table>,
+    /// So many of each table at most.
+    pub at_most: usize,
+}
+
+impl Facts {
+    /// Asks for `pieces`, all at the same time.
+    ///
+    /// # Errors
+    /// The first failure of the forwarder.
+    pub async fn ask(
+        line: &Line,
+        pieces: &[Piece],
+        routes: &RoutesWanted,
+    ) -> Result<Facts, Status> {
+        let client = || line.client();
+        let is = |piece| pieces.contains(&piece);
+        let (interfaces, route_counts, workers, nodes, drops, punts, limits, conservation) = tokio::try_join!(
+            when(is(Piece::Interfaces), async {
+                client().list_interfaces(v1::ListInterfacesRequest {}).await
+            }),
+            when(is(Piece::RouteCounts) || is(Piece::Routes), async {
+                client().count_routes(v1::CountRoutesRequest {}).await
+            }),
+            when(is(Piece::Workers), async {
+                client().list_workers(v1::ListWorkersRequest {}).await
+            }),
+            when(is(Piece::Nodes), async { client().list_nodes(v1::ListNodesRequest {}).await }),
+            when(is(Piece::Drops), async { client().list_drops(v1::ListDropsRequest {}).await }),
+            when(is(Piece::Punts), async { client().list_punts(v1::ListPuntsRequest {}).await }),
+            when(is(Piece::Limits), async { client().list_limits(v1::ListLimitsRequest {}).await }),
+            when(is(Piece::Conservation), async {
+                client().get_conservation(v1::GetConservationRequest {}).await
+            }),
+        )?;
+        let mut facts = Facts {
+            interfaces: interfaces.interfaces,
+            route_counts: route_counts.counts,
+            program: line.forwarder().filter(|_| is(Piece::Program)),
+            in_sync: line.in_sync(),
+            workers: workers.workers,
+            nodes: nodes.nodes,
+            drops: drops.drops,
+            punts: punts.punts,
+            limits: limits.limits,
+            conservation,
+            ..Facts::default()
+        };
+        if is(Piece::Neighbors) {
+            let mut told = client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();
+            while let Some(neighbor) = told.message().await? {
+                facts.neighbors.push(neighbor);
+            }
+        }
+        if is(Piece::Routes) {
+            for table in
+                facts.tables().filter(|it| routes.table.as_ref().is_none_or(|only| only == it))
+            {
+                facts.routes.push(first_routes(line, table, routes.at_most).await?);
+            }
+        }
+        Ok(facts)
+    }
+
+    /// The routing tables that there are.
+    pub fn tables(&self) -> impl Iterator<Item = Table> + use<> {
+        let table = |count: &v1::RouteCount| Table { vrf: count.vrf.clone(), family: count.family };
+        let tables: std::collections::BTreeSet<Table> =
+            self.route_counts.iter().map(table).collect();
+        tables.into_iter()
+    }
+}
+
+/// Asks only when it is wanted.
+async fn when<T: Default>(
+    is_wanted: bool,
+    call: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Status> {
+    if is_wanted { call.await.map(Response::into_inner) } else { Ok(T::default()) }
+}
+
+/// The first routes of a table; the rest is not asked for.
+async fn first_routes(line: &Line, table: Table, at_most: usize) -> Result<Routes, Status> {
+    let request = v1::ListRoutesRequest {
+        family: table.family,
+        vrf: table.vrf.clone(),
+        ..v1::ListRoutesRequest::default()
+    };
+    let notes = line.notes();
+    let inactive = rib::inactive(&notes, &request);
+    let idle = inactive.len() as u64;
+    let held = line.client().list_routes(request).await?.into_inner();
+    let mut routes = HeldAndInactive::new(held, notes, inactive);
+    let (mut told, mut has_more) = (Vec::new(), false);
+    while let Some(route) = routes.next().await {
+        if told.len() == at_most {
+            has_more = true;
+            break;
+        }
+        told.push(route?);
+    }
+    Ok(Routes { table, told, has_more, inactive: idle })
+}

@@ -1,0 +1,89 @@
+//! Metrics: every counter of the forwarder as OpenMetrics text, for Prometheus and its kin.
+//!
+//! Nothing is counted here. At each scrape the forwarder's control thread is asked for its facts;
+//! workers are not disturbed, and nobody walks a table: of routes and neighbours only the numbers
+//! are told.
+
+mod families;
+mod page;
+mod process;
+
+use std::fmt;
+use std::time::Instant;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::registry::Registry;
+
+use crate::apply::Line;
+use crate::facts::{Facts, Piece, RoutesWanted};
+
+/// What an HTTP server says of the text: OpenMetrics 1.0.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What is asked for.
+const PIECES: [Piece; 9] = [
+    Piece::Interfaces,
+    Piece::RouteCounts,
+    Piece::Program,
+    Piece::Workers,
+    Piece::Nodes,
+    Piece::Drops,
+    Piece::Punts,
+    Piece::Limits,
+    Piece::Conservation,
+];
+
+/// All metrics as text. A forwarder that does not answer is one of them (`stoa_forwarder_up 0`)
+/// and no error: whoever watches shall see that.
+pub async fn render(line: &Line) -> String {
+    let begun = Instant::now();
+    let none = RoutesWanted { table: None, at_most: 0 };
+    let facts = Facts::ask(line, &PIECES, &none).await.ok();
+    let forwarder = line.forwarder().and_then(|hello| u32::try_from(hello.pid).ok());
+    let processes = [("controller", std::process::id())].into_iter();
+    let processes = processes.chain(forwarder.map(|pid| ("forwarder", pid)));
+    let processes = processes.filter_map(|(name, pid)| Some((name, process::look(pid)?))).collect();
+    text(Scrape { facts, processes, begun })
+}
+
+fn text(scrape: Scrape) -> String {
+    let mut registry = Registry::with_prefix("stoa");
+    registry.register_collector(Box::new(scrape));
+    let mut text = String::new();
+    // Writing into a string does not fail, and no figure is beyond what the text can hold.
+    let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
+    text
+}
+
+/// What one scrape found.
+#[derive(Debug)]
+struct Scrape {
+    /// `None`: the forwarder does not answer.
+    facts: Option<Facts>,
+    processes: Vec<(&'static str, process::Figures)>,
+    begun: Instant,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut page = page::Page::new(encoder);
+        families::program(&mut page, self.facts.as_ref())?;
+        process::render(&mut page, &self.processes)?;
+        if let Some(facts) = &self.facts {
+            families::interfaces(&mut page, &facts.interfaces)?;
+            families::nodes(&mut page, &facts.nodes)?;
+            families::workers(&mut page, &facts.workers)?;
+            families::drops(&mut page, &facts.drops)?;
+            families::punts(&mut page, &facts.punts)?;
+            families::routes(&mut page, &facts.route_counts)?;
+            families::limits(&mut page, &facts.limits)?;
+            families::books(&mut page, &facts.conservation)?;
+        }
+        let took = self.begun.elapsed().as_secs_f64();
+        page.gauge("scrape", "seconds", "What it took to gather these metrics", took)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! One page of metrics as it is written: families with their help and unit, and their samples.
+
+use std::fmt;
+
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
+
+/// What has been written so far goes on here.
+pub(super) struct Page<'a>(DescriptorEncoder<'a>);
+
+/// "" is no unit.
+fn unit(name: &str) -> Option<Unit> {
+    (!name.is_empty()).then(|| Unit::Other(name.to_owned()))
+}
+
+impl<'a> Page<'a> {
+    /// A page that writes by `encoder`.
+    pub(super) fn new(encoder: DescriptorEncoder<'a>) -> Self {
+        Self(encoder)
+    }
+
+    /// A family of counters. Its name becomes `stoa_NAME_UNIT_total`.
+    pub(super) fn counters<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        unit: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, u64)>,
+    ) -> fmt::Result {
+        let unit = self::unit(unit);
+        let mut family =
+            self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        for (labels, value) in samples {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// A counter of which there is one.
+    pub(super) fn counter(
+        &mut self,
+        name: &str,
+        unit: &str,
+        help: &str,
+        value: u64,
+    ) -> fmt::Result {
+        let unit = self::unit(unit);
+        let family = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
+        ConstCounter::new(value).encode(family)
+    }
+
+    /// A gauge of which there is one.
+    pub(super) fn gauge(&mut self, name: &str, unit: &str, help: &str, value: f64) -> fmt::Result {
+        let unit = self::unit(unit);
+        let family = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        ConstGauge::new(value).encode(family)
+    }
+
+    /// A counter of seconds, which are no whole numbers.
+    pub(super) fn seconds<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, f64)>,
+    ) -> fmt::Result {
+        let unit = Unit::Seconds;
+        let mut family = self.0.encode_descriptor(name, help, Some(&unit), MetricType::Counter)?;
+        for (labels, value) in samples {
+            ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// A family of gauges. Its name becomes `stoa_NAME_UNIT`.
+    pub(super) fn gauges<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        unit: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = (L, f64)>,
+    ) -> fmt::Result {
+        let unit = self::unit(unit);
+        let mut family = self.0.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;
+        for (labels, value) in samples {
+            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    /// Words about something. Its name becomes `stoa_NAME_info`, its value is 1.
+    pub(super) fn words<L: EncodeLabelSet>(
+        &mut self,
+        name: &str,
+        help: &str,
+        samples: impl IntoIterator<Item = L>,
+    ) -> fmt::Result {
+        let mut family = self.0.encode_descriptor(name, help, None, MetricType::Info)?;
+        for labels in samples {
+            family.encode_info(&labels)?;
+        }
+        Ok(())
+    }
+}

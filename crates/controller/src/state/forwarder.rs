@@ -1,0 +1,154 @@
+//! The forwarder itself: stoa-forwarder.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use stoa_api::v1;
+
+use super::{Wanted, list, number, object, text};
+use crate::facts::{Facts, Piece};
+use stoa_api::date;
+
+/// `/stoa-forwarder:forwarder`.
+pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
+    let mut all = Map::new();
+    if wanted.is(Piece::Program) {
+        all.insert("in-sync".to_owned(), json!(facts.in_sync));
+        if let Some(Value::Object(members)) = facts.program.as_ref().map(program) {
+            all.extend(members);
+        }
+    }
+    let parts = [
+        (
+            Piece::Workers,
+            "workers",
+            json!({ "worker": facts.workers.iter().map(worker).collect::<Vec<_>>() }),
+        ),
+        (
+            Piece::Nodes,
+            "nodes",
+            json!({ "node": facts.nodes.iter().filter(|it| it.calls > 0).map(node).collect::<Vec<_>>() }),
+        ),
+        (
+            Piece::Drops,
+            "drops",
+            json!({ "drop": facts.drops.iter().map(drop).collect::<Vec<_>>() }),
+        ),
+        (Piece::Punts, "punts", json!({ "punt": punts(&facts.punts) })),
+        (
+            Piece::Limits,
+            "limits",
+            json!({ "limit": facts.limits.iter().map(limit).collect::<Vec<_>>() }),
+        ),
+        (Piece::Conservation, "conservation", books(&facts.conservation)),
+    ];
+    let asked = parts.into_iter().filter(|(piece, ..)| wanted.is(*piece));
+    all.extend(asked.map(|(_, name, part)| (name.to_owned(), part)));
+    (!all.is_empty()).then_some(Value::Object(all))
+}
+
+fn program(hello: &v1::HelloReply) -> Value {
+    object([
+        ("version", text(&hello.version)),
+        ("process-id", json!(u32::try_from(hello.pid).unwrap_or(0))),
+        ("started", json!(date::of_unix_s(hello.started_unix_s))),
+        ("kernel", text(&hello.kernel)),
+        ("memory", text(&hello.memory)),
+        ("driver", list(hello.drivers.iter().map(|name| json!(name)))),
+        ("time-stamp-counter", number(hello.tsc_hz)),
+    ])
+}
+
+/// A decimal64 of four digits.
+fn decimal(value: f64) -> Value {
+    let value = if value.is_finite() { value } else { 0.0 };
+    Value::String(format!("{value:.4}"))
+}
+
+fn worker(worker: &v1::WorkerState) -> Value {
+    object([
+        ("index", json!(worker.index)),
+        ("cpu", u16::try_from(worker.cpu).map_or(Value::Null, |cpu| json!(cpu))),
+        ("polling", text(&worker.polling)),
+        ("busy", decimal(worker.busy.clamp(0.0, 1.0))),
+        ("turns", number(worker.turns)),
+        ("sleeps", number(worker.sleeps)),
+        ("packets", number(worker.packets)),
+        ("vector", decimal(worker.vector)),
+        ("handed-out", number(worker.handed_out)),
+        ("handed-in", number(worker.handed_in)),
+        ("queue", list(worker.queues.iter().map(|name| json!(name)))),
+    ])
+}
+
+fn node(node: &v1::NodeState) -> Value {
+    object([
+        ("name", text(&node.name)),
+        ("worker", json!(node.worker)),
+        ("sentence", text(&node.sentence)),
+        ("calls", number(node.calls)),
+        ("packets", number(node.packets)),
+        ("cycles", number(node.cycles)),
+    ])
+}
+
+fn drop(drop: &v1::DropState) -> Value {
+    object([
+        ("reason", text(&drop.reason)),
+        ("sentence", text(&drop.sentence)),
+        ("packets", number(drop.packets)),
+    ])
+}
+
+/// The rows of a class together: that of all interfaces, and those of each.
+fn punts(rows: &[v1::PuntState]) -> Vec<Value> {
+    let mut of_interfaces: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.interface.is_empty()) {
+        let told = object([
+            ("name", text(&row.interface)),
+            ("rate", json!(row.rate)),
+            ("burst", json!(row.burst)),
+            ("passed", number(row.passed)),
+            ("dropped", number(row.dropped)),
+        ]);
+        of_interfaces.entry(&row.class).or_default().push(told);
+    }
+    let class = |row: &v1::PuntState| {
+        object([
+            ("class", text(&row.class)),
+            ("sentence", text(&row.sentence)),
+            ("urgent", json!(row.urgent)),
+            ("total", json!(row.rate)),
+            ("passed", number(row.passed)),
+            ("dropped", number(row.dropped)),
+            ("interface", list(of_interfaces.get(row.class.as_str()).cloned().unwrap_or_default())),
+        ])
+    };
+    rows.iter().filter(|row| row.interface.is_empty()).map(class).collect()
+}
+
+fn limit(limit: &v1::LimitState) -> Value {
+    object([
+        ("name", text(&limit.name)),
+        ("used", limit.used.map_or(Value::Null, number)),
+        ("limit", if limit.limit == 0 { Value::Null } else { number(limit.limit) }),
+        ("refused", number(limit.refused)),
+        ("mend", text(&limit.sentence)),
+    ])
+}
+
+fn books(books: &v1::Conservation) -> Value {
+    object([
+        ("received", number(books.received)),
+        ("generated", number(books.generated)),
+        ("sent", number(books.sent)),
+        ("consumed", number(books.consumed)),
+        ("dropped", number(books.dropped)),
+        ("held", number(books.held)),
+        ("balanced", json!(books.balanced)),
+        ("buffers", number(books.buffers)),
+        ("buffers-free", number(books.buffers_free)),
+        ("buffers-busy", number(books.buffers_busy)),
+        ("buffers-waiting", number(books.buffers_waiting)),
+    ])
+}

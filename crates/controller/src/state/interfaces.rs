@@ -1,0 +1,150 @@
+//! Interfaces, their addresses and neighbours: ietf-interfaces and ietf-ip.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use stoa_api::text::{ip_text, mac_text};
+use stoa_api::v1;
+
+use super::{Wanted, list, number, object, text};
+use crate::facts::{Facts, Piece};
+use stoa_api::date;
+
+/// `/ietf-interfaces:interfaces`.
+pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
+    wanted.is(Piece::Interfaces).then_some(())?;
+    let is_wanted = |name: &str| wanted.interface.as_ref().is_none_or(|only| only == name);
+    let mut neighbors: BTreeMap<&str, Vec<&v1::NeighborState>> = BTreeMap::new();
+    for neighbor in facts.neighbors.iter().filter(|it| is_wanted(&it.interface)) {
+        neighbors.entry(&neighbor.interface).or_default().push(neighbor);
+    }
+    let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for state in facts.interfaces.iter().filter(|state| !state.parent.is_empty()) {
+        children.entry(&state.parent).or_default().push(&state.name);
+    }
+    let links: BTreeMap<&str, bool> =
+        facts.interfaces.iter().map(|state| (state.name.as_str(), state.up)).collect();
+    let none = Vec::new();
+    let told = facts.interfaces.iter().filter(|state| is_wanted(&state.name)).map(|state| {
+        let around = Around {
+            neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
+            children: children.get(state.name.as_str()).unwrap_or(&none),
+            is_parent_down: links.get(state.parent.as_str()) == Some(&false),
+        };
+        interface(state, &around)
+    });
+    Some(json!({ "interface": list(told) })).map(without_null)
+}
+
+fn without_null(value: Value) -> Value {
+    if value["interface"].is_null() { json!({}) } else { value }
+}
+
+/// What is known of an interface beside its own state.
+struct Around<'a> {
+    neighbors: &'a [&'a v1::NeighborState],
+    children: &'a [&'a str],
+    is_parent_down: bool,
+}
+
+fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
+    let kind = match (state.parent.is_empty(), state.driver.as_str()) {
+        (false, _) => "iana-if-type:l2vlan",
+        (true, "tunnel") => "iana-if-type:tunnel",
+        (true, _) => "iana-if-type:ethernetCsmacd",
+    };
+    let status = match (state.up, around.is_parent_down) {
+        (true, _) => "up",
+        (false, true) => "lower-layer-down",
+        (false, false) => "down",
+    };
+    let is_mac = state.mac.iter().any(|byte| *byte != 0);
+    let lower = Some(&state.parent).filter(|parent| !parent.is_empty());
+    let changed = (state.changed_unix_s > 0).then(|| date::of_unix_s(state.changed_unix_s));
+    object([
+        ("name", text(&state.name)),
+        ("type", text(kind)),
+        ("admin-status", text(if state.enabled { "up" } else { "down" })),
+        ("oper-status", text(status)),
+        ("last-change", changed.map_or(Value::Null, Value::String)),
+        // The standard counts from 1 on.
+        ("if-index", json!(state.index.saturating_add(1).min(i32::MAX as u32))),
+        ("phys-address", if is_mac { text(&mac_text(&state.mac)) } else { Value::Null }),
+        ("higher-layer-if", list(around.children.iter().map(|name| json!(name)))),
+        ("lower-layer-if", list(lower.map(|name| json!(name)))),
+        ("statistics", statistics(state)),
+        ("stoa-interfaces:port-state", port(state)),
+        ("stoa-mirror:mirror-state", text(&state.mirror)),
+        ("ietf-ip:ipv4", family(state, around.neighbors, true)),
+        ("ietf-ip:ipv6", family(state, around.neighbors, false)),
+    ])
+}
+
+fn statistics(state: &v1::InterfaceState) -> Value {
+    object([
+        ("discontinuity-time", json!(date::of_unix_s(state.made_unix_s))),
+        ("in-octets", number(state.rx_bytes)),
+        // 32 bits in the standard: it wraps there.
+        ("in-discards", json!(state.rx_drops as u32)),
+        ("out-octets", number(state.tx_bytes)),
+        ("out-discards", json!(state.tx_drops as u32)),
+        ("stoa-interfaces:in-pkts", number(state.rx_packets)),
+        ("stoa-interfaces:out-pkts", number(state.tx_packets)),
+        ("stoa-interfaces:in-missed", number(state.rx_missed)),
+    ])
+}
+
+fn port(state: &v1::InterfaceState) -> Value {
+    let of_port = |value: u32| if state.driver.is_empty() { Value::Null } else { json!(value) };
+    object([
+        ("driver", text(&state.driver)),
+        ("detail", text(&state.detail)),
+        ("mtu", json!(state.mtu)),
+        ("rx-queues", of_port(state.rx_queues)),
+        ("tx-queues", of_port(state.tx_queues)),
+        ("is-spread", if state.driver.is_empty() { Value::Null } else { json!(state.spread) }),
+    ])
+}
+
+/// Addresses and neighbours of one family; null where there are none.
+fn family(state: &v1::InterfaceState, neighbors: &[&v1::NeighborState], is_ip4: bool) -> Value {
+    let is_ours = |bytes: &[u8]| (bytes.len() == 4) == is_ip4;
+    let addresses = state.addresses.iter().filter(|address| is_ours(&address.address));
+    let neighbors = neighbors.iter().filter(|neighbor| is_ours(&neighbor.address));
+    let told = object([
+        ("address", list(addresses.map(|it| address(it, is_ip4)))),
+        ("neighbor", list(neighbors.map(|it| neighbor(it, is_ip4)))),
+    ]);
+    if told.as_object().is_none_or(serde_json::Map::is_empty) { Value::Null } else { told }
+}
+
+fn address(address: &v1::Address, is_ip4: bool) -> Value {
+    let state = match address.state.as_str() {
+        "" if is_ip4 => "",
+        "" => "inaccessible",
+        known => known,
+    };
+    object([
+        ("ip", text(&ip_text(&address.address))),
+        ("prefix-length", json!(address.prefix_length)),
+        ("origin", text("static")),
+        (if is_ip4 { "stoa-interfaces:status" } else { "status" }, text(state)),
+    ])
+}
+
+fn neighbor(neighbor: &v1::NeighborState, is_ip4: bool) -> Value {
+    let is_static = neighbor.state == "permanent";
+    // ietf-ip knows the states of RFC 4861 for IPv6 alone.
+    let known = ["incomplete", "reachable", "stale", "delay", "probe"];
+    let is_known = !is_ip4 && known.contains(&neighbor.state.as_str());
+    let mac = if neighbor.mac.is_empty() { String::new() } else { mac_text(&neighbor.mac) };
+    object([
+        ("ip", text(&ip_text(&neighbor.address))),
+        ("link-layer-address", text(&mac)),
+        ("origin", text(if is_static { "static" } else { "dynamic" })),
+        ("state", if is_known { text(&neighbor.state) } else { Value::Null }),
+        ("stoa-interfaces:neighbor-state", text(&neighbor.state)),
+        ("stoa-interfaces:age", json!(neighbor.age_s)),
+        ("stoa-interfaces:queued", json!(neighbor.queued)),
+    ])
+}

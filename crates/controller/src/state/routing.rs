@@ -1,0 +1,134 @@
+//! Routing tables: ietf-routing. Each VRF has one of each family.
+
+use serde_json::{Value, json};
+use stoa_api::text::ip_text;
+use stoa_api::v1;
+use stoa_api::v1::route::Action;
+
+use super::{Wanted, list, number, object, text};
+use crate::facts::{Facts, Piece, Routes, Table};
+
+/// What the default VRF, which has no name, is called in the names of tables.
+const DEFAULT: &str = "default";
+
+/// The name of a table: family and VRF, as in "ipv4-default".
+fn name(table: &Table) -> String {
+    let vrf = if table.vrf.is_empty() { DEFAULT } else { &table.vrf };
+    format!("ipv{}-{vrf}", table.family)
+}
+
+/// The table of this name; a name that no table can have gives one that is not there.
+pub(super) fn table(name: &str) -> Table {
+    let (family, vrf) =
+        name.strip_prefix("ipv").and_then(|it| it.split_once('-')).unwrap_or(("0", ""));
+    let vrf = if vrf == DEFAULT { "" } else { vrf };
+    Table { vrf: vrf.to_owned(), family: family.parse().unwrap_or(0) }
+}
+
+/// The module that says what is different for a family.
+fn module(family: u32) -> &'static str {
+    if family == 4 { "ietf-ipv4-unicast-routing" } else { "ietf-ipv6-unicast-routing" }
+}
+
+/// `/ietf-routing:routing`.
+pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
+    wanted.is(Piece::RouteCounts).then_some(())?;
+    let only = wanted.routes.table.as_ref();
+    let tables = facts.tables().filter(|table| only.is_none_or(|only| only == table));
+    let ribs = list(tables.map(|table| rib(facts, &table, wanted)));
+    Some(object([("ribs", if ribs.is_null() { Value::Null } else { json!({ "rib": ribs }) })]))
+}
+
+fn rib(facts: &Facts, table: &Table, wanted: &Wanted) -> Value {
+    let counts = facts.route_counts.iter();
+    let counts = counts.filter(|it| it.vrf == table.vrf && it.family == table.family);
+    let all: u64 = counts.clone().map(|count| count.routes).sum();
+    let protocols = counts
+        .map(|count| json!({ "name": protocol(count.protocol()), "routes": number(count.routes) }));
+    let family = if table.family == 4 { "ipv4-unicast" } else { "ipv6-unicast" };
+    let routes = facts.routes.iter().find(|routes| routes.table == *table);
+    let told = routes.map(|it| list(it.told.iter().filter_map(|told| route(told, table.family))));
+    let left_out = |routes: &Routes| match routes.has_more {
+        true => (all + routes.inactive).saturating_sub(routes.told.len() as u64),
+        false => 0,
+    };
+    object([
+        ("name", text(&name(table))),
+        ("address-family", json!(format!("{}:{family}", module(table.family)))),
+        ("default-rib", json!(table.vrf.is_empty())),
+        ("stoa-vrf:vrf", text(&table.vrf)),
+        ("stoa-routing:route-counts", json!({ "protocol": protocols.collect::<Vec<_>>() })),
+        ("stoa-routing:routes-left-out", routes.map_or(Value::Null, |it| number(left_out(it)))),
+        (
+            "routes",
+            match told {
+                Some(told) if !told.is_null() && wanted.is(Piece::Routes) => {
+                    json!({ "route": told })
+                }
+                _ => Value::Null,
+            },
+        ),
+    ])
+}
+
+fn protocol(protocol: v1::Protocol) -> &'static str {
+    match protocol {
+        v1::Protocol::Direct => "ietf-routing:direct",
+        v1::Protocol::Static => "ietf-routing:static",
+    }
+}
+
+fn route(state: &v1::RouteState, family: u32) -> Option<Value> {
+    let route = state.route.as_ref()?;
+    let prefix = route.prefix.as_ref()?;
+    let destination = format!("{}:destination-prefix", module(family));
+    let is_active = matches!(state.state.as_str(), "active" | "partly active");
+    Some(object([
+        (destination.as_str(), json!(prefix.to_string())),
+        ("next-hop", next_hop(route, family)),
+        ("source-protocol", text(protocol(route.protocol()))),
+        ("active", if is_active { json!([null]) } else { Value::Null }),
+        ("stoa-routing:state", text(&state.state)),
+        ("stoa-routing:why", list(state.why.iter().map(|why| json!(why)))),
+        ("stoa-routing:packets", number(state.packets)),
+        ("stoa-routing:octets", number(state.bytes)),
+    ]))
+}
+
+fn next_hop(route: &v1::Route, family: u32) -> Value {
+    let module = module(family);
+    let address = |path: &v1::Path| match path.next_hop.is_empty() {
+        true => Value::Null,
+        false => json!(ip_text(&path.next_hop)),
+    };
+    match &route.action {
+        Some(Action::Special(special)) => {
+            let special = match v1::Special::try_from(*special) {
+                Ok(v1::Special::Local) => "receive",
+                Ok(v1::Special::Unreachable) => "unreachable",
+                Ok(v1::Special::Prohibit) => "prohibit",
+                _ => "blackhole",
+            };
+            json!({ "special-next-hop": special })
+        }
+        Some(Action::Paths(paths)) => match paths.paths.as_slice() {
+            [] => Value::Null,
+            [path] => object([
+                ("outgoing-interface", text(&path.interface)),
+                (format!("{module}:next-hop-address").as_str(), address(path)),
+            ]),
+            paths => {
+                let named = format!("{module}:address");
+                let entry = |path: &v1::Path| {
+                    object([
+                        ("outgoing-interface", text(&path.interface)),
+                        (named.as_str(), address(path)),
+                        ("stoa-routing:weight", json!(path.weight)),
+                    ])
+                };
+                json!({ "next-hop-list": { "next-hop": paths.iter().map(entry).collect::<Vec<_>>() } })
+            }
+        },
+        None => Value::Null,
+    }
+}

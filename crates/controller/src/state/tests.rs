@@ -1,0 +1,265 @@
+//! Made facts in, YANG data out.
+
+use stoa_api::v1;
+
+use super::*;
+use crate::facts::{Routes, Table};
+
+fn made() -> Facts {
+    let interface = v1::InterfaceState {
+        name: "wan".into(),
+        index: 0,
+        driver: "null".into(),
+        enabled: true,
+        up: true,
+        mac: vec![2, 0, 0, 0, 0, 1],
+        mtu: 1500,
+        addresses: vec![
+            v1::Address {
+                address: vec![192, 0, 2, 1],
+                prefix_length: 24,
+                state: "preferred".into(),
+            },
+            v1::Address { address: vec![0xfd; 16], prefix_length: 64, state: String::new() },
+        ],
+        rx_packets: 5_000_000_000,
+        rx_drops: (1 << 32) + 7,
+        made_unix_s: 951_782_400,
+        changed_unix_s: 951_782_401,
+        ..v1::InterfaceState::default()
+    };
+    let vlan = v1::InterfaceState {
+        name: "wan.5".into(),
+        index: 1,
+        parent: "wan".into(),
+        vrf: "red".into(),
+        ..v1::InterfaceState::default()
+    };
+    let neighbor = |address: Vec<u8>, state: &str| v1::NeighborState {
+        interface: "wan".into(),
+        address,
+        mac: if state == "incomplete" { Vec::new() } else { vec![2, 0, 0, 0, 0, 9] },
+        state: state.into(),
+        age_s: 3,
+        queued: 1,
+        ..v1::NeighborState::default()
+    };
+    let count = |vrf: &str, family, routes| v1::RouteCount {
+        vrf: vrf.into(),
+        family,
+        protocol: v1::Protocol::Static.into(),
+        routes,
+    };
+    let path = |interface: &str, gateway: &[u8]| v1::Path {
+        interface: interface.into(),
+        next_hop: gateway.to_vec(),
+        weight: 3,
+    };
+    let paths = |paths: Vec<v1::Path>| v1::route::Action::Paths(v1::Paths { paths });
+    let special = v1::route::Action::Special(v1::Special::Local.into());
+    let route = |third: u8, action: v1::route::Action, state: &str| v1::RouteState {
+        route: Some(v1::Route {
+            prefix: Some(v1::Prefix { address: vec![10, 0, third, 0], length: 24 }),
+            protocol: v1::Protocol::Static.into(),
+            action: Some(action),
+            ..v1::Route::default()
+        }),
+        state: state.into(),
+        packets: 9,
+        ..v1::RouteState::default()
+    };
+    Facts {
+        interfaces: vec![interface, vlan],
+        neighbors: vec![
+            neighbor(vec![192, 0, 2, 9], "permanent"),
+            neighbor(vec![192, 0, 2, 8], "incomplete"),
+            neighbor(vec![0xfe; 16], "stale"),
+            neighbor(vec![0xfd; 16], "failed"),
+        ],
+        route_counts: vec![
+            count("", 4, 7),
+            count("", 6, 0),
+            count("red", 4, 0),
+            count("red", 6, 2),
+        ],
+        routes: vec![Routes {
+            table: Table { vrf: String::new(), family: 4 },
+            told: vec![
+                route(0, special, "active"),
+                route(1, paths(vec![path("wan", &[192, 0, 2, 9])]), "next hop unresolved"),
+                route(
+                    2,
+                    paths(vec![path("wan", &[192, 0, 2, 9]), path("wan.5", &[])]),
+                    "partly active",
+                ),
+                route(3, paths(vec![]), "inactive"),
+            ],
+            has_more: true,
+            inactive: 1,
+        }],
+        program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
+        in_sync: true,
+        workers: vec![v1::WorkerState {
+            cpu: -1,
+            busy: 0.5,
+            vector: 12.5,
+            queues: vec!["wan:0".into()],
+            ..Default::default()
+        }],
+        nodes: vec![
+            v1::NodeState {
+                name: "ip4-input".into(),
+                calls: 1,
+                packets: 2,
+                cycles: 60,
+                ..Default::default()
+            },
+            v1::NodeState { name: "never-called".into(), ..Default::default() },
+        ],
+        drops: vec![v1::DropState {
+            reason: "no-route".into(),
+            sentence: "none".into(),
+            packets: 4,
+        }],
+        punts: vec![
+            v1::PuntState { class: "arp".into(), rate: 100, passed: 4, ..Default::default() },
+            v1::PuntState {
+                class: "arp".into(),
+                interface: "wan".into(),
+                burst: 9,
+                ..Default::default()
+            },
+        ],
+        limits: vec![v1::LimitState { name: "rings".into(), ..Default::default() }],
+        conservation: v1::Conservation {
+            received: 1,
+            consumed: 1,
+            balanced: true,
+            ..Default::default()
+        },
+    }
+}
+
+/// Everything that there is.
+fn everything() -> Wanted {
+    let mut wanted = Wanted::overview();
+    wanted.pieces.extend([Piece::Neighbors, Piece::Routes]);
+    wanted
+}
+
+/// What a path of the rendered tree says.
+fn at(tree: &DataTree<'_>, path: &str) -> Option<String> {
+    tree.find_path(path).ok()?.value_canonical()
+}
+
+#[test]
+fn facts_fit_the_modules() {
+    let tree = tree(&made(), &everything()).unwrap();
+    let wan = "/ietf-interfaces:interfaces/interface[name='wan']";
+    let vlan = "/ietf-interfaces:interfaces/interface[name='wan.5']";
+    let ip4 = "/ietf-routing:routing/ribs/rib[name='ipv4-default']";
+    let route = |at: usize| format!("{ip4}/routes/route[{at}]");
+    for (path, value) in [
+        (format!("{wan}/oper-status"), "up"),
+        (format!("{wan}/if-index"), "1"),
+        (format!("{wan}/higher-layer-if[.='wan.5']"), "wan.5"),
+        (format!("{wan}/phys-address"), "02:00:00:00:00:01"),
+        (format!("{wan}/statistics/stoa-interfaces:in-pkts"), "5000000000"),
+        (format!("{wan}/statistics/in-discards"), "7"),
+        (format!("{wan}/ietf-ip:ipv4/address[ip='192.0.2.1']/origin"), "static"),
+        (format!("{wan}/ietf-ip:ipv4/neighbor[ip='192.0.2.9']/origin"), "static"),
+        (format!("{wan}/ietf-ip:ipv4/neighbor[ip='192.0.2.8']/stoa-interfaces:queued"), "1"),
+        (format!("{vlan}/oper-status"), "down"),
+        (format!("{vlan}/lower-layer-if[.='wan']"), "wan"),
+        (format!("{ip4}/default-rib"), "true"),
+        (format!("{ip4}/stoa-routing:routes-left-out"), "4"),
+        ("/ietf-routing:routing/ribs/rib[name='ipv6-red']/stoa-vrf:vrf".into(), "red"),
+        (format!("{}/next-hop/special-next-hop", route(1)), "receive"),
+        (format!("{}/next-hop/ietf-ipv4-unicast-routing:next-hop-address", route(2)), "192.0.2.9"),
+        (format!("{}/next-hop/next-hop-list/next-hop[2]/outgoing-interface", route(3)), "wan.5"),
+        (format!("{}/stoa-routing:state", route(4)), "inactive"),
+        ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
+        ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
+        (
+            "/stoa-forwarder:forwarder/punts/punt[class='arp']/interface[name='wan']/burst".into(),
+            "9",
+        ),
+        ("/stoa-forwarder:forwarder/conservation/balanced".into(), "true"),
+    ] {
+        assert_eq!(at(&tree, &path).as_deref(), Some(value), "{path}");
+    }
+    for path in [
+        format!("{}/active", route(4)),
+        "/stoa-forwarder:forwarder/workers/worker[index='0']/cpu".into(),
+        "/stoa-forwarder:forwarder/nodes/node[name='never-called'][worker='0']".into(),
+    ] {
+        assert!(tree.find_path(&path).is_err(), "{path}");
+    }
+}
+
+/// Not one leaf but what RFC 8342 wants: the state of a router that is configured makes a valid
+/// operational datastore, checked with all constraints.
+#[test]
+fn state_merged_into_a_configuration_is_valid() {
+    let configuration = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "wan",
+        "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+        "ietf-ip:ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}}]}}"#;
+    let mut facts = made();
+    facts.interfaces.truncate(1);
+    facts.neighbors.remove(1);
+    facts.route_counts.retain(|count| count.vrf.is_empty());
+    facts.routes[0].told.truncate(2);
+    facts.punts.clear();
+    let mut whole = yang::schema().state(configuration).unwrap();
+    whole.merge(&tree(&facts, &everything()).unwrap()).unwrap();
+    whole.validate(yang5::data::DataValidationFlags::PRESENT).unwrap();
+}
+
+#[test]
+fn only_what_a_path_leads_to_is_asked_for() {
+    let pieces = |path: &str| {
+        let mut pieces = Wanted::at(path).pieces;
+        pieces.sort();
+        pieces
+    };
+    assert!(!pieces("/").contains(&Piece::Routes) && !pieces("").contains(&Piece::Neighbors));
+    let one = "/ietf-interfaces:interfaces/interface[name='a/b']";
+    assert_eq!(Wanted::at(one).interface.as_deref(), Some("a/b"));
+    assert_eq!(pieces(one), [Piece::Interfaces, Piece::Neighbors]);
+    assert_eq!(pieces(&format!("{one}/statistics/in-octets")), [Piece::Interfaces]);
+    assert_eq!(pieces(&format!("{one}/ietf-ip:ipv4")), [Piece::Interfaces, Piece::Neighbors]);
+    assert_eq!(pieces("/ietf-routing:routing"), [Piece::RouteCounts]);
+    assert_eq!(pieces("/ietf-routing:routing/router-id"), []);
+    let rib = Wanted::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
+    assert_eq!(rib.routes.table, Some(Table { vrf: "red-2".into(), family: 6 }));
+    assert_eq!(pieces("/stoa-forwarder:forwarder/nodes"), [Piece::Nodes]);
+    assert_eq!(pieces("/stoa-forwarder:forwarder/version"), [Piece::Program]);
+    assert!(Wanted::at("/stoa-system:system/workers").is_nothing());
+    for odd in [
+        "/a[",
+        "/ietf-interfaces:interfaces/interface[name='",
+        "['/]",
+        "/interfaces/x[a='",
+        "/interfaces/x[a=]",
+    ] {
+        let _ = Wanted::at(odd);
+    }
+}
+
+/// One interface is told, and what is around it is still known.
+#[test]
+fn one_interface_is_told_alone() {
+    let facts = made();
+    let mut wanted = Wanted::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
+    let told = render(&facts, &wanted);
+    let list = told["ietf-interfaces:interfaces"]["interface"].as_array().unwrap();
+    assert_eq!((list.len(), &list[0]["lower-layer-if"][0]), (1, &Value::from("wan")));
+    wanted.interface = Some("nobody".into());
+    assert!(
+        tree(&facts, &wanted)
+            .unwrap()
+            .find_path("/ietf-interfaces:interfaces/interface[name='wan']")
+            .is_err()
+    );
+    assert!(tree(&Facts::default(), &everything()).is_ok(), "nothing runs yet");
+}
