@@ -39,14 +39,24 @@ def nodes(given, place):
             for node in answer["nodes"] if int(node.get("packets", 0)) > 10_000}
 
 
+def begin(command, log, place):
+    """Starts a device as the head of a process group."""
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                            env={**os.environ, "XDG_RUNTIME_DIR": place})
+
+
 def end(process):
-    """Ends a device; a DPDK program that waits for a link has to be killed."""
+    """Ends a device and all that it started; a DPDK program that waits for a link has to be killed."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(timeout=3)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait()
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def reserve():

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, bench, end, nodes, table, title
+from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, begin, bench, end, nodes, table, title
 
 NAME = "compare"
 PLOT = os.path.join(ROOT, "bench", "compare.svg")
@@ -193,15 +193,13 @@ def measure(what, size, given):
         load = ["taskset", "-c", load_cpu, given.load, f"{place}/in.sock", f"{place}/out.sock", role,
                 str(size), str(DESTINATIONS), str(given.seconds), str(QUEUES.get(what["kind"], 1))]
         # Who connects once only needs somebody who listens.
-        begin = lambda: subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                         env={**os.environ, "XDG_RUNTIME_DIR": place})
         process = loading = None
         try:
-            process = begin() if what["listens"] else None
+            process = begin(started, log, place) if what["listens"] else None
             loading = subprocess.Popen(load, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             if process is None:
                 time.sleep(0.3)
-                process = begin()
+                process = begin(started, log, place)
             out, err = loading.communicate(timeout=PATIENCE + given.seconds)
             if loading.returncode != 0:
                 log.seek(0)

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 
-from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, bench, end, nodes, table
+from compare import DESTINATIONS, HUGE, HUGE_PAGES, PATIENCE, ROOT, begin, bench, end, nodes, table
 
 NAME = "compare-veth"
 PLOT = os.path.join(ROOT, "bench", "compare-veth.svg")
@@ -165,8 +165,7 @@ def measure(what, size, given):
             else:
                 command = testpmd(wires, *what["options"], int(device_cpu))
             if command:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                           env={**os.environ, "XDG_RUNTIME_DIR": place})
+                process = begin(command, log, place)
             load = wires.within(
                 wires.load, "taskset", "-c", load_cpu, sys.executable,
                 os.path.join(ROOT, "scripts", "kernel_load.py"), "out", "back", MACS["in"], str(size),
