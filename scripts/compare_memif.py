@@ -63,7 +63,7 @@ DEVICES = [
     device("Stoa, routing", "stoa", True),
     device("Stoa, routing, as slave", "stoa", False),
     device("Stoa, L2 cross-connect", "stoa", True, "across"),
-    device("Stoa, routing, over DPDK's net_memif", "stoa", True, "dpdk"),
+    device("Stoa, routing, over DPDK net_memif", "stoa", True, "dpdk"),
     device("DPDK l3fwd LPM", "l3fwd", True, "--lookup=lpm"),
     device("DPDK l3fwd LPM, as slave", "l3fwd", False, "--lookup=lpm"),
     device("DPDK l3fwd FIB", "l3fwd", True, "--lookup=fib"),
