@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!                 stoa
+//!       console
 //!       controller  fleet  traffic
 //!           ike  bng        forwarder
 //!                  api      ports
@@ -16,7 +17,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates of the house and what each may see of it.
-const MAY_SEE: [(&str, &[&str]); 12] = [
+const MAY_SEE: [(&str, &[&str]); 13] = [
     ("wire", &[]),
     ("tables", &[]),
     ("api", &[]),
@@ -26,10 +27,22 @@ const MAY_SEE: [(&str, &[&str]); 12] = [
     ("ports", &["memif", "engine", "tables", "wire"]),
     ("forwarder", &["api", "ports", "engine", "tables", "wire"]),
     ("controller", &["api", "tables", "wire"]),
+    ("console", &["controller", "api"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
     (
         "stoa",
-        &["controller", "traffic", "forwarder", "api", "ports", "engine", "tables", "wire", "lab"],
+        &[
+            "console",
+            "controller",
+            "traffic",
+            "forwarder",
+            "api",
+            "ports",
+            "engine",
+            "tables",
+            "wire",
+            "lab",
+        ],
     ),
     ("scenarios", &["lab", "api", "wire"]),
 ];
@@ -46,7 +59,7 @@ const NOT_BELOW: [(&str, &[&str]); 7] = [
 ];
 
 /// Crates in which `unsafe` is forbidden as a whole.
-const FORBID: [&str; 6] = ["wire", "api", "controller", "traffic", "stoa", "scenarios"];
+const FORBID: [&str; 7] = ["wire", "api", "controller", "console", "traffic", "stoa", "scenarios"];
 /// Crates in which it is denied and allowed again in named files only.
 const NAMED: [(&str, &[&str]); 3] =
     [("lab", &["bpf.rs"]), ("tables", &["kernel.rs"]), ("forwarder", &["avx2.rs", "avx512.rs"])];

@@ -15,20 +15,35 @@ pub fn check(path: &Path, text: &str, findings: &mut Findings) {
     let (mut line, mut counted) = (1, 0);
     for (at, _) in text.match_indices(NAME) {
         let Some(prefix) = destination(&text[at + NAME.len()..]) else { continue };
-        let network = prefix.trunc();
-        if !text[..at].ends_with(['"', ':']) || prefix == network {
+        if !text[..at].ends_with(['"', ':']) || prefix == prefix.trunc() {
             continue;
         }
         line += text[counted..at].matches('\n').count();
         counted = at;
         let column = at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;
-        let (ip, all) = (prefix.addr(), prefix.max_prefix_len());
-        findings.add(
-            format!("{}:{line}:{column}", path.display()),
-            format!("the destination {prefix} has host bits set"),
-            format!("Write {network} for the network, or {ip}/{all} for this address alone."),
-        );
+        tell(format!("{}:{line}:{column}", path.display()), prefix, findings);
     }
+}
+
+/// Finds the destination with host bits in a data path, as `.../route[destination-prefix='10.0.0.1/8']`.
+pub fn check_path(path: &str, findings: &mut Findings) {
+    for (at, name) in path.match_indices("destination-prefix=") {
+        let value = &path[at + name.len()..];
+        let value = value.get(1..).and_then(|rest| rest.split(['\'', '"']).next());
+        let Some(prefix) = value.and_then(|value| value.parse::<IpNet>().ok()) else { continue };
+        if prefix != prefix.trunc() {
+            tell(path.to_owned(), prefix, findings);
+        }
+    }
+}
+
+fn tell(place: String, prefix: IpNet, findings: &mut Findings) {
+    let (ip, all, network) = (prefix.addr(), prefix.max_prefix_len(), prefix.trunc());
+    findings.add(
+        place,
+        format!("the destination {prefix} has host bits set"),
+        format!("Write {network} for the network, or {ip}/{all} for this address alone."),
+    );
 }
 
 /// The prefix behind a member's name.

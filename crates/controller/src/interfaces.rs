@@ -14,13 +14,19 @@ use crate::{cross_connects, mirrors, tunnels};
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
 const VLAN: &str = "iana-if-type:l2vlan";
+/// Types of interfaces, without their module, and what they are.
+pub const TYPES: [(&str, &str); 3] = [
+    ("ethernetCsmacd", "a port with Ethernet frames"),
+    ("l2vlan", "a VLAN of a port"),
+    ("tunnel", "a tunnel over IP"),
+];
 
 /// Longest name of an interface, in bytes.
 const NAME_LIMIT: usize = 63;
 
 /// Ports, interfaces, and what their addresses make known.
 #[derive(Debug, Default)]
-pub struct Wanted {
+pub(crate) struct Wanted {
     pub ports: Vec<v1::Port>,
     pub interfaces: Vec<v1::Interface>,
     pub addressing: Addressing,
@@ -33,7 +39,7 @@ pub fn place(name: &str) -> String {
 }
 
 /// The wanted ports and interfaces; parents stand before their sub-interfaces.
-pub fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
+pub(crate) fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wanted {
     let by_name: HashMap<&str, &Interface> =
         interfaces.iter().map(|interface| (interface.name.as_str(), interface)).collect();
     let mut wanted = Wanted::default();

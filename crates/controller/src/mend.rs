@@ -286,7 +286,7 @@ fn without_keys(path: &str) -> String {
 
 /// The range or the words that a leaf takes, read from its module's text
 /// (the binding of libyang keeps them to itself).
-fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
+pub fn allowed_values(node: &SchemaNode<'_>) -> Option<String> {
     let text = source(node.module().name())?;
     let mut around: Vec<_> = node.ancestors().map(|node| node.name().to_owned()).collect();
     around.reverse();

@@ -1,5 +1,7 @@
 //! The operator's door: status, reload, and every look at the forwarder.
 
+mod configuration;
+
 use std::error::Error as _;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -11,12 +13,12 @@ use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::apply::{Error, Line};
+use crate::apply::Line;
 use crate::configuration::Configuration;
+use crate::datastore::{Author, Datastore, Door, Refusal};
 use crate::filter;
 use crate::held_and_inactive::HeldAndInactive;
 use crate::rib;
-use crate::running::Running;
 use crate::supervise;
 use crate::{metrics, state};
 
@@ -26,15 +28,16 @@ pub struct Service {
     line: Arc<Line>,
     /// The file that Stoa was started with.
     config: PathBuf,
-    running: Running,
+    datastore: Datastore,
     started_unix_s: u64,
 }
 
 impl Service {
-    /// The service over `line`; `config` is what a reload without a path reads.
-    pub fn new(line: Arc<Line>, config: PathBuf, running: Running) -> Service {
+    /// The service over `datastore` and its line; `config` is what a reload without a path reads.
+    pub fn new(datastore: Datastore, config: PathBuf) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Service { line, config, running, started_unix_s: since.as_secs() }
+        let line = Arc::clone(datastore.line());
+        Service { line, config, datastore, started_unix_s: since.as_secs() }
     }
 
     /// Reads `path` (the file that Stoa was started with, when there is none)
@@ -52,20 +55,16 @@ impl Service {
             Err(error) => return Err(Status::internal(format!("cannot read: {error}"))),
         };
         let path = configuration.path.display().to_string();
-        let remarks = configuration.remarks();
-        match self.line.commit(configuration).await {
-            Ok(applied) => {
-                self.running.keep(&self.line);
+        match self.datastore.load(&Author::new("reload", Door::File), configuration).await {
+            Ok(done) => {
+                let applied = done.applied;
                 tracing::info!(path, changed = applied.changed, "configuration reloaded");
-                for remark in remarks {
-                    tracing::warn!("{remark}");
-                }
                 Ok(v1::ReloadReply { applied: true, what: Some(applied), findings: vec![] })
             }
-            Err(Error::Refused(findings)) => Ok(refused(findings)),
-            Err(error) => Err(Status::unavailable(format!(
-                "{error}. The configuration in force stays; look at the log, then try again."
+            Err(Refusal::Unreachable(why)) => Err(Status::unavailable(format!(
+                "{why}. The configuration in force stays; look at the log, then try again."
             ))),
+            Err(refusal) => Ok(refused(refusal.findings())),
         }
     }
 }
@@ -127,6 +126,7 @@ impl Operator for Service {
         Pin<Box<dyn Stream<Item = Result<v1::RouteState, Status>> + Send + 'static>>;
     type ShowNeighborsStream = Streaming<v1::NeighborState>;
     type CaptureStream = Streaming<v1::CaptureReply>;
+    type LockStream = configuration::Locks;
 
     async fn status(
         &self,
@@ -281,6 +281,66 @@ impl Operator for Service {
         let mut request = request.into_inner();
         request.filter = self.compile(&request.interface, &request.expression).await?;
         self.line.client().capture(request).await.map_err(failed)
+    }
+
+    async fn edit(&self, it: Request<v1::EditRequest>) -> Result<Response<v1::EditReply>, Status> {
+        self.edit_candidate(it).await.map(Response::new)
+    }
+
+    async fn commit(
+        &self,
+        request: Request<v1::CommitRequest>,
+    ) -> Result<Response<v1::CommitReply>, Status> {
+        self.commit_candidate(request).await.map(Response::new)
+    }
+
+    async fn confirm(
+        &self,
+        request: Request<v1::ConfirmRequest>,
+    ) -> Result<Response<v1::CommitReply>, Status> {
+        self.confirm_commit(request).await.map(Response::new)
+    }
+
+    async fn discard(
+        &self,
+        request: Request<v1::DiscardRequest>,
+    ) -> Result<Response<v1::EditReply>, Status> {
+        Ok(Response::new(self.discard_candidate(&request)))
+    }
+
+    async fn rollback(
+        &self,
+        request: Request<v1::RollbackRequest>,
+    ) -> Result<Response<v1::EditReply>, Status> {
+        Ok(Response::new(self.roll_back(&request)))
+    }
+
+    async fn show_configuration(
+        &self,
+        request: Request<v1::ShowConfigurationRequest>,
+    ) -> Result<Response<v1::ShowConfigurationReply>, Status> {
+        Ok(Response::new(self.configuration(request.get_ref())))
+    }
+
+    async fn compare(
+        &self,
+        request: Request<v1::CompareRequest>,
+    ) -> Result<Response<v1::CompareReply>, Status> {
+        Ok(Response::new(self.compare_stores(request.get_ref())))
+    }
+
+    async fn show_history(
+        &self,
+        _: Request<v1::ShowHistoryRequest>,
+    ) -> Result<Response<v1::ShowHistoryReply>, Status> {
+        Ok(Response::new(self.history()))
+    }
+
+    async fn lock(
+        &self,
+        request: Request<v1::LockRequest>,
+    ) -> Result<Response<Self::LockStream>, Status> {
+        Ok(Response::new(self.take_lock(&request)))
     }
 }
 

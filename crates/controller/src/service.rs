@@ -12,6 +12,7 @@ use tonic::transport::Server;
 
 use crate::apply::Line;
 use crate::configuration::Configuration;
+use crate::datastore::{Datastore, Refusal};
 use crate::finding::Finding;
 use crate::linux::Keeper;
 use crate::operator::Service;
@@ -25,6 +26,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 pub struct Options {
     /// The configuration file.
     pub config: PathBuf,
+    /// The folder of what is kept beside the configuration: its history, keys, users' tokens.
+    pub state: PathBuf,
     /// Socket for operators.
     pub socket: PathBuf,
     /// Socket of the forwarder.
@@ -37,6 +40,9 @@ pub enum Error {
     /// The configuration is wrong, or the forwarder refused it at the start.
     #[error("the configuration is refused")]
     Refused(Vec<Finding>),
+    /// The configuration cannot be held as data.
+    #[error(transparent)]
+    Datastore(#[from] Refusal),
     /// The operator's socket cannot be had.
     #[error(transparent)]
     Socket(#[from] unix::Error),
@@ -64,7 +70,14 @@ pub async fn run(options: Options) -> Result<(), Error> {
     };
     let listener = unix::listen(&options.socket)?;
     let line = Arc::new(Line::new(unix::connect_lazily(&options.forwarder_socket), configuration));
-    let service = Service::new(Arc::clone(&line), options.config.clone(), running.clone());
+    let datastore = Datastore::open(
+        Arc::clone(&line),
+        options.config.clone(),
+        options.state.clone(),
+        running.clone(),
+        !first,
+    )?;
+    let service = Service::new(datastore.clone(), options.config.clone());
 
     let linux = Keeper::new(&options.forwarder_socket);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -81,6 +94,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         served = &mut server => served.map_err(Error::from),
         findings = line.keep(first, |line| running.keep(line)) => Err(Error::Refused(findings)),
         () = linux.keep(&line) => Ok(()),
+        () = datastore.keep_time() => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

@@ -49,6 +49,8 @@ pub struct Options {
     pub program: PathBuf,
     /// The configuration file.
     pub config: PathBuf,
+    /// The folder of what is kept beside it.
+    pub state: PathBuf,
     /// Socket for operators.
     pub socket: PathBuf,
 }
@@ -111,6 +113,11 @@ pub fn forwarder_socket(socket: &Path) -> PathBuf {
     } else {
         socket.with_file_name(format!("{stem}-forwarder.sock"))
     }
+}
+
+/// The folder of what is kept beside a configuration when nothing else is said: "stoa.state" beside "stoa.json".
+pub fn state_folder(config: &Path) -> PathBuf {
+    config.with_extension("state")
 }
 
 /// The process id of the `stoa run` that serves the operator's `socket` or is about to;
@@ -203,6 +210,8 @@ async fn keep_up(
         vec![
             "--config".into(),
             options.config.clone().into(),
+            "--state".into(),
+            options.state.clone().into(),
             "--socket".into(),
             options.socket.clone().into(),
             "--forwarder-socket".into(),

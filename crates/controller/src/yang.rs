@@ -116,9 +116,21 @@ pub fn schema() -> &'static Schema {
     SCHEMA.get_or_init(|| Schema::compile().expect("the YANG modules built in compile"))
 }
 
+/// The modules that were built in, each with its text.
+pub fn sources() -> impl Iterator<Item = (&'static str, &'static str)> {
+    SOURCES.iter().copied()
+}
+
 /// The text of a module that was built in.
 pub fn source(module: &str) -> Option<&'static str> {
     SOURCES.iter().find(|(name, _)| *name == module).map(|(_, text)| *text)
+}
+
+/// What libyang complains about while `act` runs.
+pub(crate) fn listen<T>(act: impl FnOnce() -> T) -> (T, Vec<Complaint>) {
+    COMPLAINTS.with_borrow_mut(Vec::clear);
+    let done = act();
+    (done, COMPLAINTS.with_borrow_mut(std::mem::take))
 }
 
 fn embedded() -> &'static EmbeddedModules {
@@ -159,7 +171,7 @@ impl Schema {
     }
 
     /// The compiled modules, for look-ups by path.
-    pub(crate) fn context(&self) -> &Context {
+    pub fn context(&self) -> &Context {
         &self.context
     }
 
@@ -168,14 +180,13 @@ impl Schema {
     /// # Errors
     /// Every fault that libyang can see in one look, each with its mend.
     pub fn validate(&self, text: &str) -> Result<Valid, Vec<Finding>> {
-        COMPLAINTS.with_borrow_mut(Vec::clear);
         let parser = DataParserFlags::STRICT | DataParserFlags::NO_STATE;
         let every_fault =
             DataValidationFlags::from_bits_retain(yang5::ffi::LYD_VALIDATE_MULTI_ERROR);
         let validation = DataValidationFlags::NO_STATE | every_fault;
-        let parsed =
-            DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
-        let mut complaints = COMPLAINTS.with_borrow_mut(std::mem::take);
+        let parse =
+            || DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
+        let (parsed, mut complaints) = listen(parse);
         place::complete(text, &mut complaints);
         match parsed {
             Ok(tree) if complaints.is_empty() => {

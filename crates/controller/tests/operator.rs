@@ -1,115 +1,14 @@
 //! The controller between an operator and a fake forwarder, over real sockets.
 
 mod fake;
+mod story;
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use fake::{Fake, Record};
-use stoa_api::unix;
-use stoa_api::v1::operator_client::OperatorClient;
-use stoa_api::v1::{self, StatusReply};
+use stoa_api::v1;
 use stoa_controller::finding::Finding;
-use stoa_controller::service::{self, Error, Options};
-use tokio::task::JoinHandle;
-use tonic::transport::Channel;
-
-const DEADLINE: Duration = Duration::from_secs(20);
-
-/// A controller in a folder of its own.
-struct Story {
-    folder: tempfile::TempDir,
-    record: Record,
-    controller: Option<JoinHandle<Result<(), Error>>>,
-}
-
-impl Story {
-    fn new(config: &str) -> Story {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("stoa.json"), config).unwrap();
-        Story { folder, record: Record::default(), controller: None }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn forwarder(&self) -> Fake {
-        Fake::start(&self.path("forwarder.sock"), &self.record)
-    }
-
-    fn start(&mut self) {
-        let options = Options {
-            config: self.path("stoa.json"),
-            socket: self.path("stoa.sock"),
-            forwarder_socket: self.path("forwarder.sock"),
-        };
-        self.controller = Some(tokio::spawn(service::run(options)));
-    }
-
-    /// Ends the controller as a kill would.
-    async fn kill(&mut self) {
-        let controller = self.controller.take().unwrap();
-        controller.abort();
-        let _ = controller.await;
-    }
-
-    async fn operator(&self) -> OperatorClient<Channel> {
-        let socket = self.path("stoa.sock");
-        let connected =
-            until("the operator's socket answers", async || unix::connect(&socket).await.ok());
-        OperatorClient::new(connected.await)
-    }
-
-    async fn in_sync(&self) -> StatusReply {
-        let operator = self.operator().await;
-        until("the forwarder holds the configuration", async || {
-            let status = operator.clone().status(v1::StatusRequest {}).await.ok()?.into_inner();
-            status.in_sync.then_some(status)
-        })
-        .await
-    }
-
-    async fn reload(&self, config: &str) -> v1::ReloadReply {
-        std::fs::write(self.path("stoa.json"), config).unwrap();
-        let request = v1::ReloadRequest { path: String::new() };
-        self.operator().await.reload(request).await.unwrap().into_inner()
-    }
-
-    fn applied(&self) -> Vec<v1::Desired> {
-        self.record.applied.lock().unwrap().clone()
-    }
-}
-
-async fn until<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
-    let wait = async {
-        loop {
-            if let Some(found) = probe().await {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(DEADLINE, wait).await {
-        Ok(found) => found,
-        Err(_) => panic!("never came true: {what}"),
-    }
-}
-
-fn config(addresses: &[&str]) -> String {
-    let interfaces: Vec<String> = addresses
-        .iter()
-        .enumerate()
-        .map(|(number, address)| {
-            format!(
-                r#"{{"name": "if{number}", "type": "iana-if-type:ethernetCsmacd",
-                     "stoa-interfaces:port": {{"null": {{}}}},
-                     "ietf-ip:ipv4": {{"address": [{{"ip": "{address}", "prefix-length": 24}}]}}}}"#
-            )
-        })
-        .collect();
-    format!(r#"{{"ietf-interfaces:interfaces": {{"interface": [{}]}}}}"#, interfaces.join(","))
-}
+use stoa_controller::service::Error;
+use story::{DEADLINE, Story, config, until};
 
 #[tokio::test]
 async fn what_is_wanted_arrives_and_can_be_seen() {

@@ -36,6 +36,7 @@ impl Story {
         Options {
             program: Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/halves"),
             config: self.path("stoa.json"),
+            state: self.path("stoa.state"),
             socket: self.path("stoa.sock"),
         }
     }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
+use stoa_console::session;
 use stoa_controller::finding::Finding;
 
 use crate::show;
@@ -90,6 +91,18 @@ impl From<tonic::Status> for Failure {
             );
         }
         Failure::Words(status.message().to_owned())
+    }
+}
+
+impl From<session::Failure> for Failure {
+    fn from(failure: session::Failure) -> Failure {
+        match failure {
+            session::Failure::Words(words) => Failure::Words(words),
+            session::Failure::Refused(headline, findings) => {
+                Failure::Findings(format!("{headline}:"), findings)
+            }
+            session::Failure::Status(status) => Failure::from(*status),
+        }
     }
 }
 

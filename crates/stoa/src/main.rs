@@ -5,12 +5,14 @@
 
 mod capture;
 mod commands;
+mod console;
 mod failure;
 mod log;
 mod operator;
 mod show;
 mod top;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
@@ -21,9 +23,10 @@ use crate::commands::Command;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    arg_required_else_help = true,
     propagate_version = true,
-    after_help = "Examples:
+    after_help = "Without a command, at a terminal: the console.
+
+Examples:
   stoa check examples/two-hosts.json        Is it a good configuration?
   sudo stoa run --config examples/two-hosts.json
   sudo stoa show interfaces                 What is there, and what passed?
@@ -35,17 +38,28 @@ Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level
 )]
 struct Line {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 fn main() -> ExitCode {
     let matches = Line::command().get_matches();
     let line = Line::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let done = log::start(line.command.log_level()).and_then(|()| line.command.execute());
+    let Some(command) = line.command.or_else(at_a_terminal) else {
+        let mut whole = Line::command();
+        whole.print_help().ok();
+        return ExitCode::from(2);
+    };
+    let done = log::start(command.log_level()).and_then(|()| command.execute());
     match done {
         Ok(code) => code,
         Err(failure) => failure.report(wants_json(&matches)),
     }
+}
+
+/// What is meant when nothing is said: the console, for who sits at a terminal.
+fn at_a_terminal() -> Option<Command> {
+    let sits = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    sits.then(Command::console)
 }
 
 /// Whether a command, however deep, was asked to answer with JSON.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use stoa_api::v1::operator_client::OperatorClient;
 use stoa_api::{MESSAGE_LIMIT_BYTES, unix};
+use stoa_console::session::Session;
 use stoa_controller::supervise::{DEFAULT_SOCKET, runs_on};
 use tonic::transport::Channel;
 
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 pub type Client = OperatorClient<Channel>;
 
 /// Where the running router is found.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub struct SocketArgument {
     /// Socket of the operator [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
     #[arg(long, value_name = "PATH")]
@@ -52,6 +53,13 @@ impl SocketArgument {
                 (other, _) => Failure::Words(other.to_string()),
             })?;
         Ok(OperatorClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES))
+    }
+}
+
+impl SocketArgument {
+    /// Somebody who changes the configuration by a command.
+    pub async fn session(&self) -> Result<Session, Failure> {
+        Ok(Session::new(self.connect().await?, false))
     }
 }
 

@@ -15,6 +15,9 @@ pub struct Arguments {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Folder of what is kept beside the configuration
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Socket to serve operators on
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
@@ -27,8 +30,10 @@ pub struct Arguments {
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
         .map_err(|error| Failure::because("the controller cannot start", error))?;
+    let state = arguments.state.unwrap_or_else(|| supervise::state_folder(&arguments.config));
     let options = Options {
         config: arguments.config,
+        state,
         socket: arguments.socket,
         forwarder_socket: arguments.forwarder_socket,
     };

@@ -3,13 +3,22 @@
 mod bench;
 mod capture;
 mod check;
+mod commit;
+mod compare;
 mod completions;
+mod console;
 mod controller;
+mod delete;
 mod demo;
+mod discard;
 mod doctor;
 mod forwarder;
+mod load;
 mod reload;
+mod rollback;
 mod run;
+mod save;
+mod set;
 mod show;
 mod status;
 mod top;
@@ -38,6 +47,11 @@ macro_rules! commands {
 }
 
 impl Command {
+    /// The console on the usual socket.
+    pub fn console() -> Command {
+        Command::Console(console::Arguments::default())
+    }
+
     /// What its log begins with. Figures shall stand alone on the screen.
     pub fn log_level(&self) -> &'static str {
         match self {
@@ -52,9 +66,18 @@ commands! {
     Run run,
     Check check,
     Reload reload,
+    Set set,
+    Delete delete,
+    Compare compare,
+    Commit commit,
+    Rollback rollback,
+    Discard discard,
+    Load load,
+    Save save,
     Status status,
     Show show,
     Top top,
+    Console console,
     Trace trace,
     Capture capture,
     Doctor doctor,

@@ -22,6 +22,9 @@ pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Folder of what Stoa keeps beside the configuration: its history, keys, tokens [default: FILE with .state]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     #[command(flatten)]
     socket: SocketArgument,
 }
@@ -34,7 +37,9 @@ pub fn execute(arguments: Arguments) -> Outcome {
     // The halves and `stoa status` name the file to people in other folders.
     let config =
         std::path::absolute(&arguments.config).map_err(|error| Failure::because(&file, error))?;
-    let options = Options { program, config, socket: arguments.socket.path() };
+    let state = arguments.state.unwrap_or_else(|| supervise::state_folder(&config));
+    let state = std::path::absolute(&state).map_err(|error| Failure::because(&file, error))?;
+    let options = Options { program, config, state, socket: arguments.socket.path() };
     block_on(async {
         supervise::run(options).await.map_err(|error| match error {
             Error::Refused(findings) => Failure::Findings(

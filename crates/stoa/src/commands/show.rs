@@ -5,11 +5,14 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use stoa_api::v1::Store;
+use stoa_console::session::{Form, Session, Which};
+
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{
-    clock, conservation, drops, interfaces, limits, metrics, neighbors, nodes, punts, routes,
-    state, workers,
+    clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors, nodes,
+    punts, routes, state, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -91,6 +94,29 @@ enum What {
     },
     /// Every counter, as metrics for Prometheus (OpenMetrics)
     Metrics,
+    /// What is configured, or a part of it
+    Configuration {
+        /// Names and keys of the part, as for `stoa set`
+        #[arg(value_name = "WORD")]
+        words: Vec<String>,
+        /// What is worked on, not what runs
+        #[arg(long, conflicts_with_all = ["startup", "number"])]
+        candidate: bool,
+        /// What Stoa begins with
+        #[arg(long, conflicts_with = "number")]
+        startup: bool,
+        /// A number of the history
+        #[arg(long, value_name = "N")]
+        number: Option<u64>,
+        /// As lines for `stoa set` and `stoa load`
+        #[arg(long, conflicts_with_all = ["xml", "json"])]
+        set: bool,
+        /// As XML
+        #[arg(long, conflicts_with = "json")]
+        xml: bool,
+    },
+    /// Configurations that were in force: when, by whom, why
+    History,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -158,5 +184,41 @@ async fn look(
         What::Conservation => conservation::show(client, json, out).await,
         What::State { path, routes } => state::show(client, (path, *routes), json, out).await,
         What::Metrics => metrics::show(client, out).await,
+        What::Configuration { words, .. } => {
+            let (which, form) = arguments.what.asked(json);
+            let text = Session::new(client.clone(), false).show(which, words, form).await?;
+            out.write_all(text.as_bytes())?;
+            Ok(())
+        }
+        What::History => {
+            let reply = Session::new(client.clone(), false).history().await?;
+            match json {
+                true => writeln!(out, "{}", configuration::history_json(&reply))?,
+                false => configuration::history(&reply, out)?,
+            }
+            Ok(())
+        }
+    }
+}
+
+impl What {
+    /// Which configuration is asked for, and how it is to look.
+    fn asked(&self, json: bool) -> (Which, Form) {
+        let What::Configuration { candidate, startup, number, set, xml, .. } = self else {
+            return (Which::Store(Store::Running), Form::Json);
+        };
+        let which = match (number, candidate, startup) {
+            (Some(number), ..) => Which::Number(*number),
+            (None, true, _) => Which::Store(Store::Candidate),
+            (None, _, true) => Which::Store(Store::Startup),
+            _ => Which::Store(Store::Running),
+        };
+        let form = match (json, set, xml) {
+            (true, ..) => Form::Json,
+            (_, true, _) => Form::Set,
+            (_, _, true) => Form::Xml,
+            _ => Form::Braces,
+        };
+        (which, form)
     }
 }

@@ -1,0 +1,64 @@
+//! Who changes which datastore, and by which door.
+
+/// Which of the datastores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// What is being worked on; valid only when it is committed.
+    Candidate,
+    /// What is in force.
+    Running,
+    /// What Stoa begins with.
+    Startup,
+}
+
+/// By which door a change came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Door {
+    /// The file that Stoa was started with, read at the start or again.
+    File,
+    /// A command of the shell.
+    Shell,
+    /// The console.
+    Console,
+    /// RESTCONF (RFC 8040).
+    Restconf,
+    /// gNMI.
+    Gnmi,
+    /// The web page.
+    Web,
+    /// Stoa itself: a commit that was not confirmed.
+    Stoa,
+}
+
+impl std::fmt::Display for Door {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Door::File => "file",
+            Door::Shell => "shell",
+            Door::Console => "console",
+            Door::Restconf => "RESTCONF",
+            Door::Gnmi => "gNMI",
+            Door::Web => "web",
+            Door::Stoa => "Stoa",
+        })
+    }
+}
+
+/// Who changes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Author {
+    /// The user.
+    pub name: String,
+    /// How the user came.
+    pub door: Door,
+    /// The session that holds a lock, from [`Held::session`]; 0: none.
+    pub session: u64,
+}
+
+impl Author {
+    /// Somebody without a lock.
+    pub fn new(name: impl Into<String>, door: Door) -> Author {
+        Author { name: name.into(), door, session: 0 }
+    }
+}

@@ -1,0 +1,237 @@
+//! The transaction: valid, written, taken by the forwarder, in its place; or nothing.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use stoa_api::v1;
+use yang5::data::DataTree;
+
+use super::confirm::Unconfirmed;
+use super::disk::Fresh;
+use super::refusal::{self, Refusal};
+use super::snapshot::{self, Snapshot};
+use super::{Author, Change, Datastore, Door, Event, Stores, between};
+use crate::configuration::Configuration;
+
+/// How a commit is to be done.
+#[derive(Clone, Debug, Default)]
+pub struct Commit {
+    /// Why, for the history.
+    pub comment: String,
+    /// Undone by itself when it is not confirmed within this time.
+    pub confirm_within: Option<Duration>,
+    /// Writes the startup file though somebody else has changed it since it was read.
+    pub is_overwriting: bool,
+    /// The startup file was read just now.
+    pub is_from_file: bool,
+}
+
+/// What a commit did.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Its number in the history; 0: not there, since nothing changed or it waits for its confirmation.
+    pub number: u64,
+    /// What is different in the configuration.
+    pub changes: Arc<[Change]>,
+    /// What the forwarder did.
+    pub applied: v1::Applied,
+    /// What is odd but no fault.
+    pub remarks: Vec<String>,
+    /// Until when it has to be confirmed.
+    pub confirm_by: Option<SystemTime>,
+}
+
+impl Datastore {
+    /// Validates a tree, then as [`Self::take`].
+    pub(super) async fn bring_into_force(
+        &self,
+        author: &Author,
+        tree: DataTree<'static>,
+        commit: &Commit,
+    ) -> Result<Committed, Refusal> {
+        let startup = self.inner.startup.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            let text = snapshot::print(&tree)?;
+            let found = Configuration::parse(&startup, text).map_err(Refusal::Findings)?;
+            Ok::<_, Refusal>((tree, found))
+        });
+        let (tree, configuration) = checked.await.map_err(refusal::broken)??;
+        self.take(author, tree, configuration, commit).await
+    }
+
+    /// Brings a configuration that was found good into force. Who calls holds the writer.
+    pub(super) async fn take(
+        &self,
+        author: &Author,
+        tree: DataTree<'static>,
+        configuration: Configuration,
+        commit: &Commit,
+    ) -> Result<Committed, Refusal> {
+        let running = self.tree(super::Store::Running);
+        let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
+        let waits = commit.confirm_within.is_some();
+        let kept = match waits {
+            true => None,
+            false => Some(self.prepare(author, &running, &configuration.text, commit)?),
+        };
+        let earlier = self.unconfirmed();
+        if let Some(within) = commit.confirm_within {
+            let before = earlier.as_ref().map(|earlier| Ok(earlier.before.clone()));
+            let before = before.unwrap_or_else(|| running.text())?;
+            // In its place before the forwarder changes anything: who is cut off by the change, and by a crash on top
+            // of it, gets back in all the same.
+            self.wait_for(Some(Unconfirmed::new(author, within, before)))?;
+        }
+        let (text, remarks) = (configuration.text.clone(), configuration.remarks());
+        let applied = match self.inner.line.commit(configuration).await {
+            Ok(applied) => applied,
+            Err(error) => {
+                if waits {
+                    self.wait_for(earlier)?;
+                }
+                return Err(error.into());
+            }
+        };
+        let number = kept.map_or(0, Kept::place);
+        if !waits {
+            self.past().prune();
+            self.wait_for(None)?;
+        }
+        let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
+        self.inner.clock.notify_one();
+        self.inner.running_file.keep(&self.inner.line);
+        self.note(author, tree, (!waits).then_some(text), number > 0 || waits);
+        if !changes.is_empty() {
+            let changes = Arc::clone(&changes);
+            self.tell(Event::Changed { author: author.clone(), number, changes });
+        }
+        for remark in &remarks {
+            tracing::warn!("{remark}");
+        }
+        Ok(Committed { number, changes, applied, remarks, confirm_by })
+    }
+
+    /// Writes what will be kept, not in its place yet: what fails by the disk fails before anything is changed.
+    fn prepare(
+        &self,
+        author: &Author,
+        running: &Snapshot,
+        text: &str,
+        commit: &Commit,
+    ) -> Result<Kept, Refusal> {
+        let now = std::fs::read_to_string(&self.inner.startup).ok();
+        let known = self.stores().startup_text.clone();
+        let is_foreign = now.as_ref().is_some_and(|now| *now != known);
+        if is_foreign && !commit.is_from_file && !commit.is_overwriting {
+            let file = self.inner.startup.display();
+            return Err(refusal::one(
+                &file.to_string(),
+                "the startup file was changed by another hand since it was read",
+                "`stoa reload` brings its content into force; a commit that overwrites loses it.",
+            ));
+        }
+        let past = self.past();
+        // What was in force before the first commit of all, or came with an edited file at the start.
+        let before = match self.unconfirmed() {
+            Some(unconfirmed) => unconfirmed.before,
+            None if known.is_empty() => running.text()?,
+            None => known,
+        };
+        if !past.is_newest(&before) {
+            let (_, file) = past.write(&file(), "", &before)?;
+            file.place().map_err(|error| Refusal::Disk(format!("the history: {error}")))?;
+        }
+        let history = match past.is_newest(text) {
+            true => None,
+            false => Some(past.write(author, &commit.comment, text)?),
+        };
+        let startup = match now.as_deref() == Some(text) {
+            true => None,
+            false => Some(Fresh::write(&self.inner.startup, text.as_bytes())?),
+        };
+        Ok(Kept { startup, history })
+    }
+
+    /// What is in force now, and what follows from it for the other datastores.
+    fn note(
+        &self,
+        author: &Author,
+        tree: DataTree<'static>,
+        startup: Option<String>,
+        is_new: bool,
+    ) {
+        let mut stores = self.stores();
+        let revision = stores.next();
+        let before = Arc::clone(&stores.running);
+        let running = Arc::new(Snapshot::new(tree, revision));
+        follow(&mut stores, author, &before, &running);
+        stores.running = Arc::clone(&running);
+        if let Some(text) = startup {
+            stores.startup = running;
+            stores.startup_text = text;
+        }
+        drop(stores);
+        if is_new {
+            self.tell(Event::Edited);
+        }
+    }
+}
+
+/// The candidate is running again when it was committed or never edited; else what was edited stays edited.
+fn follow(stores: &mut Stores, author: &Author, before: &Snapshot, running: &Arc<Snapshot>) {
+    let differs = |one: &DataTree<'static>, other: &DataTree<'static>| {
+        between(one, other).map_or(true, |changes| !changes.is_empty())
+    };
+    if !stores.is_edited || !differs(&stores.candidate.tree, &running.tree) {
+        stores.candidate = Arc::clone(running);
+        (stores.is_edited, stores.conflict) = (false, None);
+        return;
+    }
+    let moved = || {
+        let flags = yang5::data::DataDiffFlags::empty();
+        let diff = before.tree.diff(&stores.candidate.tree, flags)?;
+        let mut tree = running.tree.duplicate()?;
+        tree.diff_apply(&diff).map(|()| tree)
+    };
+    let (moved, _) = crate::yang::listen(moved);
+    match moved {
+        Ok(tree) => {
+            let revision = stores.next();
+            stores.candidate = Arc::new(Snapshot::new(tree, revision));
+        }
+        Err(_) => stores.conflict = Some(format!("{} ({})", author.name, author.door)),
+    }
+}
+
+/// Files that wait to be put into their places.
+struct Kept {
+    startup: Option<Fresh>,
+    history: Option<(u64, Fresh)>,
+}
+
+impl Kept {
+    /// The number in the history.
+    fn place(self) -> u64 {
+        if let Some(Err(error)) = self.startup.map(Fresh::place) {
+            tracing::error!("the startup file is in force, but not in its place: {error}");
+        }
+        match self.history.map(|(number, file)| (number, file.place())) {
+            Some((number, Ok(()))) => number,
+            Some((_, Err(error))) => {
+                tracing::error!("the history: {error}");
+                0
+            }
+            None => 0,
+        }
+    }
+}
+
+/// The file that Stoa was started with.
+fn file() -> Author {
+    Author::new("startup file", Door::File)
+}
+
+/// Stoa itself, when a time is over.
+pub(super) fn stoa() -> Author {
+    Author::new("stoa", Door::Stoa)
+}

@@ -1,0 +1,168 @@
+//! Changes of a tree, one after the other, all or none.
+
+use std::path::Path;
+
+use yang5::data::{Data, DataNodeRef, DataTree};
+
+use super::refusal::{self, Refusal};
+use super::snapshot;
+use crate::finding::Findings;
+use crate::{host_bits, yang};
+
+/// A change. Paths are data paths from the root with keys in predicates, as libyang has them
+/// (`/ietf-interfaces:interfaces/interface[name='lan']/enabled`); bodies are RFC 7951 encoding from the root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// What the body has is there afterwards; what is there beside it stays.
+    Merge {
+        /// The data.
+        body: String,
+    },
+    /// As merge; refused when the path is there.
+    Create {
+        /// What the body makes.
+        path: String,
+        /// The data, with all that stands above the path.
+        body: String,
+    },
+    /// The path is as the body has it.
+    Replace {
+        /// What is put in place; `/` is the whole.
+        path: String,
+        /// The data, with all that stands above the path.
+        body: String,
+    },
+    /// Removes what has to be there.
+    Delete {
+        /// What goes; `/` is the whole.
+        path: String,
+    },
+    /// Removes what may be there.
+    Remove {
+        /// What goes; `/` is the whole.
+        path: String,
+    },
+    /// Makes one node, and what is missing above it.
+    Set {
+        /// The node.
+        path: String,
+        /// Its value; nothing for containers and entries of lists.
+        value: Option<String>,
+    },
+}
+
+/// A copy of the tree with the changes made.
+pub(super) fn apply(
+    tree: &DataTree<'static>,
+    edits: &[Edit],
+) -> Result<DataTree<'static>, Refusal> {
+    let mut tree = tree.duplicate().map_err(refusal::yang)?;
+    for edit in edits {
+        one(&mut tree, edit)?;
+    }
+    Ok(tree)
+}
+
+fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
+    match edit {
+        Edit::Merge { body } => merge(tree, body),
+        Edit::Create { path, body } => {
+            if is_there(tree, path)? {
+                return Err(Refusal::Exists(path.clone()));
+            }
+            merge(tree, body)
+        }
+        Edit::Replace { path, body } => {
+            let body = parse(body)?;
+            if is_there(tree, path)? {
+                remove(tree, path)?;
+            }
+            tree.merge(&body).map_err(refusal::yang)
+        }
+        Edit::Delete { path } => {
+            if !is_there(tree, path)? {
+                return Err(Refusal::Missing(path.clone()));
+            }
+            remove(tree, path)
+        }
+        Edit::Remove { path } => match is_there(tree, path)? {
+            true => remove(tree, path),
+            false => Ok(()),
+        },
+        Edit::Set { path, value } => set(tree, path, value.as_deref()),
+    }
+}
+
+fn parse(body: &str) -> Result<DataTree<'static>, Refusal> {
+    let parsed = snapshot::parse(body)?;
+    let mut findings = Findings::default();
+    host_bits::check(Path::new("what was given"), body, &mut findings);
+    match findings.is_empty() {
+        true => Ok(parsed),
+        false => Err(Refusal::Findings(findings.into_vec())),
+    }
+}
+
+fn merge(tree: &mut DataTree<'static>, body: &str) -> Result<(), Refusal> {
+    tree.merge(&parse(body)?).map_err(refusal::yang)
+}
+
+/// The node at a path, if it is there.
+fn find<'a>(tree: &'a DataTree<'static>, path: &str) -> Result<Option<DataNodeRef<'a>>, Refusal> {
+    if path.contains('\0') {
+        return Err(refusal::one("/", "the path holds a zero character", "Remove it."));
+    }
+    if tree.reference().is_none() {
+        return Ok(None);
+    }
+    let (found, complaints) = yang::listen(|| tree.find_path(path));
+    match found {
+        Ok(node) => Ok(Some(node)),
+        // Not found is no complaint; a path that cannot be is.
+        Err(_) if complaints.is_empty() => Ok(None),
+        Err(error) => Err(refusal::said(&error, &complaints)),
+    }
+}
+
+fn is_there(tree: &DataTree<'static>, path: &str) -> Result<bool, Refusal> {
+    if path == "/" {
+        return Ok(tree.reference().is_some());
+    }
+    Ok(find(tree, path)?.is_some_and(|node| !node.is_default()))
+}
+
+fn remove(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
+    if path == "/" {
+        *tree = DataTree::new(yang::schema().context());
+        return Ok(());
+    }
+    if find(tree, path)?.is_some_and(|node| node.schema().is_list_key()) {
+        return Err(refusal::one(
+            path,
+            "this is the key of an entry, which cannot be without it",
+            "Delete the entry.",
+        ));
+    }
+    tree.remove(path).map_err(refusal::yang)
+}
+
+fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<(), Refusal> {
+    if path.contains('\0') || value.is_some_and(|value| value.contains('\0')) {
+        return Err(refusal::one("/", "there is a zero character in it", "Remove it."));
+    }
+    let mut findings = Findings::default();
+    host_bits::check_path(path, &mut findings);
+    if !findings.is_empty() {
+        return Err(Refusal::Findings(findings.into_vec()));
+    }
+    let (made, complaints) = yang::listen(|| tree.new_path(path, value, false).map(|_| ()));
+    made.map_err(|error| refusal::said(&error, &complaints))?;
+    match find(tree, path)? {
+        Some(node) if node.schema().is_state() => Err(refusal::one(
+            path,
+            "this is a fact, not something to be configured",
+            "Look at it by `stoa show`.",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,285 @@
+//! The operator's door to the datastores.
+
+use std::pin::Pin;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::unistd::{Uid, User};
+use stoa_api::v1;
+use stoa_api::v1::{compare_request, configuration_edit, show_configuration_request};
+use tokio_stream::Stream;
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Status};
+use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTree};
+
+use super::Service;
+use crate::datastore::{
+    self, Author, Change, Commit, Committed, Door, Edit, Held, Kind, Refusal, Store,
+};
+use crate::finding::Finding;
+
+/// The longest name that somebody may give.
+const LOGIN_LIMIT: usize = 64;
+
+/// The stream that holds a lock.
+pub type Locks = Pin<Box<dyn Stream<Item = Result<v1::LockReply, Status>> + Send + 'static>>;
+
+/// Who asks: the user at the socket's other end, and who became that user.
+fn author<T>(request: &Request<T>, asking: Option<&v1::Asking>) -> Author {
+    let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
+    let uid = peer.map(|peer| Uid::from_raw(peer.uid()));
+    let user = uid.map(|uid| match User::from_uid(uid) {
+        Ok(Some(user)) => user.name,
+        _ => format!("user {uid}"),
+    });
+    let user = user.unwrap_or_else(|| "somebody".to_owned());
+    let login = asking.map(|asking| asking.login.as_str()).unwrap_or_default();
+    let login: String =
+        login.chars().filter(|letter| !letter.is_control()).take(LOGIN_LIMIT).collect();
+    let name = if login.is_empty() || login == user { user } else { format!("{login} ({user})") };
+    let door = if asking.is_some_and(|it| it.is_console) { Door::Console } else { Door::Shell };
+    Author { name, door, session: asking.map_or(0, |asking| asking.session) }
+}
+
+fn store(number: i32) -> Store {
+    match v1::Store::try_from(number) {
+        Ok(v1::Store::Running) => Store::Running,
+        Ok(v1::Store::Startup) => Store::Startup,
+        _ => Store::Candidate,
+    }
+}
+
+fn edit(edit: v1::ConfigurationEdit) -> Result<Edit, Status> {
+    match edit.edit {
+        Some(configuration_edit::Edit::Merge(body)) => Ok(Edit::Merge { body }),
+        Some(configuration_edit::Edit::Replace(it)) => {
+            Ok(Edit::Replace { path: it.path, body: it.body })
+        }
+        Some(configuration_edit::Edit::Delete(path)) => Ok(Edit::Delete { path }),
+        Some(configuration_edit::Edit::Set(it)) => Ok(Edit::Set { path: it.path, value: it.value }),
+        None => Err(Status::invalid_argument("an edit that says nothing")),
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+fn change(change: &Change) -> v1::ConfigurationChange {
+    let kind = match change.kind {
+        Kind::Create => v1::ChangeKind::Create,
+        Kind::Delete => v1::ChangeKind::Delete,
+        Kind::Replace => v1::ChangeKind::Replace,
+    };
+    let Change { path, old, new, .. } = change.clone();
+    v1::ConfigurationChange { kind: kind.into(), path, old, new }
+}
+
+fn committed(done: Result<Committed, Refusal>) -> v1::CommitReply {
+    match done {
+        Ok(done) => v1::CommitReply {
+            findings: vec![],
+            number: done.number,
+            changes: done.changes.iter().map(change).collect(),
+            applied: Some(done.applied),
+            remarks: done.remarks,
+            confirm_by_unix_ms: done.confirm_by.map_or(0, unix_ms),
+        },
+        Err(refusal) => v1::CommitReply { findings: refusal.findings(), ..Default::default() },
+    }
+}
+
+fn edited<T>(done: Result<T, Refusal>) -> v1::EditReply {
+    v1::EditReply { findings: done.err().map(Refusal::findings).unwrap_or_default() }
+}
+
+impl Service {
+    pub(super) async fn edit_candidate(
+        &self,
+        request: Request<v1::EditRequest>,
+    ) -> Result<v1::EditReply, Status> {
+        let author = author(&request, request.get_ref().asking.as_ref());
+        let edits = request.into_inner().edits.into_iter().map(edit).collect::<Result<_, _>>()?;
+        Ok(edited(self.datastore.edit(&author, Store::Candidate, edits, None).await))
+    }
+
+    pub(super) async fn commit_candidate(
+        &self,
+        request: Request<v1::CommitRequest>,
+    ) -> Result<v1::CommitReply, Status> {
+        let author = author(&request, request.get_ref().asking.as_ref());
+        let request = request.into_inner();
+        let within = u64::from(request.confirm_within_s);
+        let commit = Commit {
+            comment: request.comment,
+            confirm_within: (within > 0).then(|| Duration::from_secs(within)),
+            is_overwriting: request.is_overwriting,
+            is_from_file: false,
+        };
+        // A task of its own: an operator who hangs up does not cut it in half.
+        let datastore = self.datastore.clone();
+        let done = tokio::spawn(async move { datastore.commit(&author, commit).await }).await;
+        Ok(committed(done.map_err(|error| Status::internal(error.to_string()))?))
+    }
+
+    pub(super) async fn confirm_commit(
+        &self,
+        request: Request<v1::ConfirmRequest>,
+    ) -> Result<v1::CommitReply, Status> {
+        let author = author(&request, request.get_ref().asking.as_ref());
+        let v1::ConfirmRequest { comment, is_cancelled, .. } = request.into_inner();
+        let datastore = self.datastore.clone();
+        let done = tokio::spawn(async move {
+            match is_cancelled {
+                true => datastore.cancel(&author).await,
+                false => datastore.confirm(&author, &comment).await,
+            }
+        });
+        Ok(committed(done.await.map_err(|error| Status::internal(error.to_string()))?))
+    }
+
+    pub(super) fn discard_candidate(&self, request: &Request<v1::DiscardRequest>) -> v1::EditReply {
+        let author = author(request, request.get_ref().asking.as_ref());
+        edited(self.datastore.discard(&author))
+    }
+
+    pub(super) fn roll_back(&self, request: &Request<v1::RollbackRequest>) -> v1::EditReply {
+        let author = author(request, request.get_ref().asking.as_ref());
+        edited(self.datastore.rollback(&author, request.get_ref().back as usize))
+    }
+
+    pub(super) fn configuration(
+        &self,
+        request: &v1::ShowConfigurationRequest,
+    ) -> v1::ShowConfigurationReply {
+        let tree = match request.which {
+            Some(show_configuration_request::Which::Number(number)) => self.past(number),
+            Some(show_configuration_request::Which::Store(number)) => self.now(store(number)),
+            None => self.now(Store::Running),
+        };
+        match tree.and_then(|tree| print(tree, request)) {
+            Ok(text) => v1::ShowConfigurationReply { text, findings: vec![] },
+            Err(refusal) => v1::ShowConfigurationReply {
+                findings: refusal.findings(),
+                ..v1::ShowConfigurationReply::default()
+            },
+        }
+    }
+
+    fn past(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
+        Ok(self.datastore.past_tree(number)?.tree)
+    }
+
+    fn now(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
+        self.datastore.tree(store).tree.duplicate().map_err(failed)
+    }
+
+    pub(super) fn compare_stores(&self, request: &v1::CompareRequest) -> v1::CompareReply {
+        use compare_request::{New, Old};
+        let old = match request.old {
+            Some(Old::OldNumber(number)) => self.past(number),
+            Some(Old::OldStore(number)) => self.now(store(number)),
+            None => self.now(Store::Running),
+        };
+        let new = match request.new {
+            Some(New::NewNumber(number)) => self.past(number),
+            Some(New::NewStore(number)) => self.now(store(number)),
+            None => self.now(Store::Candidate),
+        };
+        let changes = old.and_then(|old| datastore::between(&old, &new?));
+        match changes {
+            Ok(changes) => {
+                v1::CompareReply { changes: changes.iter().map(change).collect(), findings: vec![] }
+            }
+            Err(refusal) => v1::CompareReply { changes: vec![], findings: refusal.findings() },
+        }
+    }
+
+    pub(super) fn history(&self) -> v1::ShowHistoryReply {
+        let entry = |entry: datastore::Entry| v1::HistoryEntry {
+            number: entry.number,
+            time: entry.time,
+            author: entry.author,
+            door: entry.door.to_string(),
+            comment: entry.comment,
+        };
+        let waits = self.datastore.unconfirmed();
+        v1::ShowHistoryReply {
+            entries: self.datastore.history().into_iter().map(entry).collect(),
+            holder: self.datastore.holder().map(|it| it.to_string()).unwrap_or_default(),
+            is_edited: self.datastore.is_edited(),
+            confirm_by_unix_ms: waits.map_or(0, |waits| unix_ms(waits.deadline)),
+        }
+    }
+
+    pub(super) fn take_lock(&self, request: &Request<v1::LockRequest>) -> Locks {
+        let author = author(request, request.get_ref().asking.as_ref());
+        match self.datastore.lock(&author) {
+            Ok(held) => Box::pin(Holding { held, is_told: false }),
+            Err(refusal) => {
+                let reply = v1::LockReply { session: 0, findings: refusal.findings() };
+                Box::pin(tokio_stream::once(Ok(reply)))
+            }
+        }
+    }
+}
+
+/// Says once that the lock is held, then only holds it.
+struct Holding {
+    held: Held,
+    is_told: bool,
+}
+
+impl Stream for Holding {
+    type Item = Result<v1::LockReply, Status>;
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        if std::mem::replace(&mut self.is_told, true) {
+            // The other side ends it.
+            return std::task::Poll::Pending;
+        }
+        let reply = v1::LockReply { session: self.held.session(), findings: vec![] };
+        std::task::Poll::Ready(Some(Ok(reply)))
+    }
+}
+
+fn failed(error: yang5::Error) -> Refusal {
+    let why = error.msg.unwrap_or_else(|| "libyang gave no reason".to_owned());
+    Refusal::Findings(crate::finding::one("/", why, "Check the path."))
+}
+
+fn print(
+    mut tree: DataTree<'static>,
+    request: &v1::ShowConfigurationRequest,
+) -> Result<String, Refusal> {
+    let format = match request.format() {
+        v1::ConfigurationFormat::Json => DataFormat::JSON,
+        v1::ConfigurationFormat::Xml => DataFormat::XML,
+    };
+    let mut flags = DataPrinterFlags::WD_EXPLICIT;
+    if request.with_defaults {
+        tree.add_implicit(DataImplicitFlags::NO_STATE).map_err(failed)?;
+        flags = DataPrinterFlags::WD_ALL;
+    }
+    if request.path.is_empty() {
+        let text = tree.print_string(format, flags | DataPrinterFlags::WITH_SIBLINGS);
+        let text = text.map_err(failed)?;
+        let is_empty = text.trim().is_empty() && format == DataFormat::JSON;
+        return Ok(if is_empty { "{}\n".to_owned() } else { text });
+    }
+    let missing = || {
+        let finding: Vec<Finding> = crate::finding::one(
+            &request.path,
+            "there is nothing",
+            "Look at what is configured by `stoa show configuration`.",
+        );
+        Refusal::Findings(finding)
+    };
+    if request.path.contains('\0') || tree.reference().is_none() {
+        return Err(missing());
+    }
+    let node = tree.find_path(&request.path).map_err(|_| missing())?;
+    node.print_string(format, flags).map_err(failed)
+}

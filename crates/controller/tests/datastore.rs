@@ -1,0 +1,315 @@
+//! The datastores over real sockets, with a fake forwarder: whole or not at all, and what is left on disk.
+
+mod fake;
+mod story;
+
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_api::v1::configuration_edit::Edit;
+use stoa_api::v1::operator_client::OperatorClient;
+use story::{Story, config, until};
+use tonic::transport::Channel;
+
+const ADDRESS: &str =
+    "/ietf-interfaces:interfaces/interface[name='if0']/ietf-ip:ipv4/address[ip='10.0.0.1']";
+
+/// An operator who does one thing after the other.
+struct Hand {
+    client: OperatorClient<Channel>,
+    asking: v1::Asking,
+}
+
+impl Hand {
+    async fn of(story: &Story) -> Hand {
+        story.in_sync().await;
+        Hand { client: story.operator().await, asking: v1::Asking::default() }
+    }
+
+    async fn edit(&mut self, edit: Edit) -> Vec<v1::Finding> {
+        let edits = vec![v1::ConfigurationEdit { edit: Some(edit) }];
+        let request = v1::EditRequest { asking: Some(self.asking.clone()), edits };
+        self.client.edit(request).await.unwrap().into_inner().findings
+    }
+
+    async fn set(&mut self, path: &str, value: &str) -> Vec<v1::Finding> {
+        let value = (!value.is_empty()).then(|| value.to_owned());
+        self.edit(Edit::Set(v1::SetEdit { path: path.into(), value })).await
+    }
+
+    /// The length of the first address.
+    async fn set_length(&mut self, length: &str) {
+        assert_eq!(self.set(&format!("{ADDRESS}/prefix-length"), length).await, []);
+    }
+
+    async fn commit(&mut self, within_s: u32, is_overwriting: bool) -> v1::CommitReply {
+        let request = v1::CommitRequest {
+            asking: Some(self.asking.clone()),
+            comment: "a test".into(),
+            confirm_within_s: within_s,
+            is_overwriting,
+        };
+        self.client.commit(request).await.unwrap().into_inner()
+    }
+
+    async fn text(&mut self, store: v1::Store) -> String {
+        let request = v1::ShowConfigurationRequest {
+            which: Some(v1::show_configuration_request::Which::Store(store.into())),
+            ..Default::default()
+        };
+        self.client.show_configuration(request).await.unwrap().into_inner().text
+    }
+
+    async fn history(&mut self) -> v1::ShowHistoryReply {
+        self.client.show_history(v1::ShowHistoryRequest {}).await.unwrap().into_inner()
+    }
+
+    async fn differs(&mut self) -> usize {
+        let reply = self.client.compare(v1::CompareRequest::default()).await.unwrap().into_inner();
+        assert_eq!(reply.findings, []);
+        reply.changes.len()
+    }
+}
+
+fn length(it: &v1::Desired) -> u32 {
+    it.interfaces[0].ip4.as_ref().unwrap().addresses[0].prefix_length
+}
+
+/// Lengths of the first address in all that the forwarder ever got.
+fn lengths(story: &Story) -> Vec<u32> {
+    story.applied().iter().map(length).collect()
+}
+
+#[tokio::test]
+async fn a_commit_is_in_force_and_comes_back() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    assert_eq!((hand.differs().await, lengths(&story)), (1, vec![24]), "only the candidate");
+    let reply = hand.commit(0, false).await;
+    assert_eq!(reply.findings, []);
+    assert_eq!((reply.number, reply.changes.len()), (2, 1));
+    assert_eq!(reply.changes[0].new.as_deref(), Some("25"));
+    assert_eq!(lengths(&story), [24, 25]);
+    assert_eq!(hand.differs().await, 0);
+    let file = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    assert_eq!(file, hand.text(v1::Store::Running).await);
+    assert!(file.contains("\"prefix-length\": 25"), "{file}");
+    let history = hand.history().await.entries;
+    assert_eq!(history.len(), 2, "what was there before is kept, too");
+    assert_eq!((history[0].comment.as_str(), history[0].door.as_str()), ("a test", "shell"));
+    assert_eq!(history[1].door, "file");
+    assert_eq!(hand.commit(0, false).await.number, 0, "nothing changed, nothing is kept");
+    assert_eq!(lengths(&story), [24, 25, 25], "told again, which changes nothing");
+    // All of Stoa starts anew, as after a power cut.
+    story.kill().await;
+    drop(forwarder);
+    std::fs::remove_file(story.path("stoa.sock.running")).unwrap();
+    let _forwarder = story.forwarder();
+    story.start();
+    story.in_sync().await;
+    assert_eq!(lengths(&story), [24, 25, 25, 25]);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_refused_commit_changes_nothing() {
+    let before = config(&["10.0.0.1"]);
+    let mut story = Story::new(&before);
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    // By libyang, at once and at the commit; by a capability; by the forwarder.
+    let wrong = hand.set(&format!("{ADDRESS}/prefix-length"), "33").await;
+    assert!(wrong[0].why.contains("33") || wrong[0].mend.contains("0 to 32"), "{wrong:?}");
+    let fact =
+        hand.set("/ietf-interfaces:interfaces/interface[name='if0']/oper-status", "up").await;
+    assert!(fact[0].why.contains("a fact"), "{fact:?}");
+    let key = hand.edit(Edit::Delete(format!("{ADDRESS}/ip"))).await;
+    assert!(key[0].why.contains("the key of an entry"), "{key:?}");
+    let missing = hand.edit(Edit::Delete(ADDRESS.replace("10.0.0.1", "10.9.9.9"))).await;
+    assert!(missing[0].why.contains("does not exist"), "{missing:?}");
+    assert_eq!(hand.differs().await, 0);
+    assert_eq!(hand.set("/ietf-interfaces:interfaces/interface[name='if1']", "").await, []);
+    let reply = hand.commit(0, false).await;
+    assert!(reply.findings.iter().any(|it| it.why.contains("type")), "{:?}", reply.findings);
+    hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
+    hand.set_length("25").await;
+    let reason = v1::Reason { place: "/x".into(), why: "no room".into(), mend: "make some".into() };
+    *story.record.refuse.lock().unwrap() = vec![reason];
+    let reply = hand.commit(0, false).await;
+    assert_eq!(reply.findings[0].why, "no room");
+    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), before);
+    let entries = hand.history().await.entries;
+    assert!(entries.iter().all(|entry| entry.door == "file"), "{entries:?}");
+    assert_eq!((lengths(&story), hand.differs().await), (vec![24], 1), "the candidate stays");
+    story.record.refuse.lock().unwrap().clear();
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    assert!(!story.path("stoa.json.new").exists());
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_is_not_confirmed_is_undone() {
+    let before = config(&["10.0.0.1"]);
+    let mut story = Story::new(&before);
+    let forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    let reply = hand.commit(1, false).await;
+    assert!(reply.findings.is_empty() && reply.number == 0 && reply.confirm_by_unix_ms > 0);
+    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), before);
+    until("it is undone", async || (lengths(&story) == [24, 25, 24]).then_some(())).await;
+    until("nothing waits", async || {
+        (story
+            .operator()
+            .await
+            .show_history(v1::ShowHistoryRequest {})
+            .await
+            .ok()?
+            .into_inner()
+            .confirm_by_unix_ms
+            == 0)
+            .then_some(())
+    })
+    .await;
+    // The controller dies while one waits: the next one goes back.
+    hand.set_length("26").await;
+    assert_eq!(hand.commit(2, false).await.findings, []);
+    story.kill().await;
+    story.start();
+    until("it is undone", async || (lengths(&story).last() == Some(&24)).then_some(())).await;
+    assert!(lengths(&story).contains(&26));
+    // All dies while one waits: what comes back is what was confirmed.
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("27").await;
+    assert_eq!(hand.commit(3600, false).await.findings, []);
+    story.kill().await;
+    drop(forwarder);
+    std::fs::remove_file(story.path("stoa.sock.running")).unwrap();
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    assert_eq!(lengths(&story).last(), Some(&24));
+    assert_eq!(hand.history().await.confirm_by_unix_ms, 0);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    assert_eq!(hand.commit(3600, false).await.findings, []);
+    let confirm = v1::ConfirmRequest { comment: "it works".into(), ..Default::default() };
+    let reply = hand.client.confirm(confirm.clone()).await.unwrap().into_inner();
+    assert_eq!((reply.findings.as_slice(), reply.number), (&[][..], 2));
+    let history = hand.history().await;
+    assert_eq!((history.confirm_by_unix_ms, history.entries[0].comment.as_str()), (0, "it works"));
+    hand.set_length("26").await;
+    assert_eq!(hand.commit(3600, false).await.findings, []);
+    let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
+    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().findings, []);
+    assert_eq!(lengths(&story), [24, 25, 25, 26, 25]);
+    let again = hand.client.confirm(confirm).await.unwrap().into_inner();
+    assert_eq!(again.findings[0].why, "no commit waits to be confirmed");
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn earlier_configurations_come_back() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    for length in ["25", "26"] {
+        hand.set_length(length).await;
+        assert_eq!(hand.commit(0, false).await.findings, []);
+    }
+    let back = |back| v1::RollbackRequest { back, ..Default::default() };
+    assert_eq!(hand.client.rollback(back(2)).await.unwrap().into_inner().findings, []);
+    assert_eq!(hand.differs().await, 1);
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    assert_eq!(lengths(&story), [24, 25, 26, 24]);
+    let none = hand.client.rollback(back(9)).await.unwrap().into_inner().findings;
+    assert!(none[0].why.contains("none 9 commits back"), "{none:?}");
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn one_works_at_a_time() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut one = Hand::of(&story).await;
+    let mut other = Hand::of(&story).await;
+    let asking = Some(v1::Asking { login: "ann".into(), is_console: true, session: 0 });
+    let request = v1::LockRequest { asking };
+    let mut held = one.client.lock(request.clone()).await.unwrap().into_inner();
+    one.asking.session = held.message().await.unwrap().unwrap().session;
+    one.set_length("25").await;
+    let refused = other.set(&format!("{ADDRESS}/prefix-length"), "26").await;
+    assert!(
+        refused[0].why.starts_with("ann (") && refused[0].why.contains("console"),
+        "{refused:?}"
+    );
+    assert!(!other.commit(0, false).await.findings.is_empty());
+    let mut second = other.client.lock(request).await.unwrap().into_inner();
+    assert!(second.message().await.unwrap().unwrap().findings[0].why.contains("holds"));
+    assert_eq!(one.commit(0, false).await.findings, []);
+    drop(held);
+    until("the lock is free", async || {
+        let path = format!("{ADDRESS}/prefix-length");
+        let set = Edit::Set(v1::SetEdit { path, value: Some("26".into()) });
+        let edits = vec![v1::ConfigurationEdit { edit: Some(set) }];
+        let request = v1::EditRequest { asking: None, edits };
+        let reply = story.operator().await.edit(request).await.ok()?.into_inner();
+        reply.findings.is_empty().then_some(())
+    })
+    .await;
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    let by_hand = config(&["10.0.0.1", "10.0.1.1"]);
+    std::fs::write(story.path("stoa.json"), &by_hand).unwrap();
+    let refused = hand.commit(0, false).await.findings;
+    assert!(refused[0].why.contains("another hand"), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), by_hand);
+    // Read again, it is in force, and what the candidate had besides stays.
+    assert!(story.reload(&by_hand).await.applied);
+    assert_eq!(hand.differs().await, 1);
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    let last = story.applied().pop().unwrap();
+    assert_eq!((last.interfaces.len(), length(&last)), (2, 25));
+    std::fs::write(story.path("stoa.json"), &by_hand).unwrap();
+    hand.set_length("26").await;
+    assert_eq!(hand.commit(0, true).await.findings, []);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_disk_that_takes_nothing_refuses_before_anything_changes() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    std::fs::write(story.path("stoa.state"), "in the way").unwrap();
+    let refused = hand.commit(0, false).await.findings;
+    assert!(refused[0].why.contains("stoa.state"), "{refused:?}");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(lengths(&story), [24]);
+    story.kill().await;
+}

@@ -1,0 +1,40 @@
+//! `stoa save`: what runs into a file.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use stoa_api::v1::Store;
+use stoa_console::session::{Form, Which};
+
+use crate::failure::{Failure, Outcome};
+use crate::operator::{SocketArgument, block_on};
+
+/// Write the running configuration into a file, for its owner alone to read
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// The file, which must not be there yet
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Lines of set, not JSON
+    #[arg(long)]
+    set: bool,
+    #[command(flatten)]
+    socket: SocketArgument,
+}
+
+/// Saves.
+pub fn execute(arguments: Arguments) -> Outcome {
+    let form = if arguments.set { Form::Set } else { Form::Json };
+    let text = block_on(async {
+        let mut session = arguments.socket.session().await?;
+        Ok(session.show(Which::Store(Store::Running), &[], form).await?)
+    })?;
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).create_new(true).mode(0o600).open(&arguments.file);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::because(arguments.file.display(), error))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,64 @@
+//! `stoa show configuration` and `stoa show history`.
+
+use std::io::{self, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use comfy_table::Cell;
+use serde_json::{Value, json};
+use stoa_api::v1::{ChangeKind, ConfigurationChange, ShowHistoryReply};
+
+use super::table;
+
+/// A difference for programs.
+pub fn change(change: &ConfigurationChange) -> Value {
+    let kind = match change.kind() {
+        ChangeKind::Create => "create",
+        ChangeKind::Delete => "delete",
+        ChangeKind::Replace => "replace",
+    };
+    json!({ "kind": kind, "path": change.path, "old": change.old, "new": change.new })
+}
+
+/// The history for programs.
+pub fn history_json(reply: &ShowHistoryReply) -> Value {
+    let entry = |(back, entry): (usize, &stoa_api::v1::HistoryEntry)| {
+        json!({ "back": back, "number": entry.number, "time": entry.time, "author": entry.author,
+            "door": entry.door, "comment": entry.comment })
+    };
+    json!({
+        "entries": reply.entries.iter().enumerate().map(entry).collect::<Vec<_>>(),
+        "holder": reply.holder,
+        "is_edited": reply.is_edited,
+        "confirm_by_unix_ms": reply.confirm_by_unix_ms,
+    })
+}
+
+/// The history for eyes.
+pub fn history(reply: &ShowHistoryReply, out: &mut dyn Write) -> io::Result<()> {
+    if reply.entries.is_empty() {
+        writeln!(out, "Nothing was committed yet.")?;
+    } else {
+        let mut shown = table(&[">back", ">number", "time", "author", "door", "comment"]);
+        for (back, entry) in reply.entries.iter().enumerate() {
+            let time = entry.time.split('.').next().unwrap_or_default();
+            let time = time.trim_end_matches('Z').replace('T', " ");
+            let comment = entry.comment.replace('\n', " ");
+            let numbers = [back as u64, entry.number].map(Cell::new);
+            let words = [time, entry.author.clone(), entry.door.clone(), comment].map(Cell::new);
+            shown.add_row(numbers.into_iter().chain(words));
+        }
+        super::write(&shown, out)?;
+    }
+    if reply.is_edited {
+        writeln!(out, "The candidate has changes that are not committed: `stoa compare`.")?;
+    }
+    if !reply.holder.is_empty() {
+        writeln!(out, "{}.", reply.holder)?;
+    }
+    if reply.confirm_by_unix_ms > 0 {
+        let by = UNIX_EPOCH + Duration::from_millis(reply.confirm_by_unix_ms);
+        let left = by.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
+        writeln!(out, "The last commit is undone in {left} s unless `stoa commit` confirms it.")?;
+    }
+    Ok(())
+}
