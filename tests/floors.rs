@@ -17,7 +17,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates of the house and what each may see of it.
-const MAY_SEE: [(&str, &[&str]); 13] = [
+const MAY_SEE: [(&str, &[&str]); 14] = [
     ("wire", &[]),
     ("tables", &[]),
     ("api", &[]),
@@ -28,11 +28,13 @@ const MAY_SEE: [(&str, &[&str]); 13] = [
     ("forwarder", &["api", "ports", "engine", "tables", "wire"]),
     ("controller", &["api", "tables", "wire"]),
     ("console", &["controller", "api"]),
+    ("northbound", &["controller", "api", "wire"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
     (
         "stoa",
         &[
             "console",
+            "northbound",
             "controller",
             "traffic",
             "forwarder",
@@ -59,7 +61,7 @@ const NOT_BELOW: [(&str, &[&str]); 7] = [
 ];
 
 /// Crates in which `unsafe` is forbidden as a whole.
-const FORBID: [&str; 7] = ["wire", "api", "controller", "console", "traffic", "stoa", "scenarios"];
+const FORBID: [&str; 8] = ["wire", "api", "controller", "console", "northbound", "traffic", "stoa", "scenarios"];
 /// Crates in which it is denied and allowed again in named files only.
 const NAMED: [(&str, &[&str]); 3] =
     [("lab", &["bpf.rs"]), ("tables", &["kernel.rs"]), ("forwarder", &["avx2.rs", "avx512.rs"])];

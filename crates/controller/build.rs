@@ -7,13 +7,18 @@ use std::path::{Path, PathBuf};
 /// The standard modules that the schema is made of, submodules included.
 const STANDARD: &[&str] = &[
     "iana-if-type",
+    "ietf-datastores",
     "ietf-inet-types",
     "ietf-interfaces",
     "ietf-ip",
     "ietf-ipv4-unicast-routing",
     "ietf-ipv6-router-advertisements",
     "ietf-ipv6-unicast-routing",
+    "ietf-netconf-acm",
+    "ietf-restconf",
+    "ietf-restconf-monitoring",
     "ietf-routing",
+    "ietf-yang-library",
     "ietf-yang-types",
 ];
 

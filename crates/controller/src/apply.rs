@@ -13,6 +13,7 @@ use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
 use crate::finding::Finding;
+use crate::management::Management;
 use crate::rib::Note;
 use crate::routes::Key;
 
@@ -74,6 +75,11 @@ impl Line {
     /// The configuration in force.
     pub fn configuration(&self) -> Option<Configuration> {
         self.facts().wanted.clone()
+    }
+
+    /// Who may manage the router, as the configuration in force says.
+    pub fn management(&self) -> Arc<Management> {
+        self.facts().wanted.as_ref().map(|wanted| wanted.management.clone()).unwrap_or_default()
     }
 
     /// What is to be told of routes in force beside what the forwarder knows of them.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use crate::finding::{Finding, Findings, one};
+use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, Note};
 use crate::routes::{self, Key};
@@ -32,6 +33,8 @@ pub struct Configuration {
     pub desired: v1::Desired,
     /// What is to be told of routes with recursive next hops.
     pub notes: Arc<BTreeMap<Key, Note>>,
+    /// Who may manage the router, and by which doors.
+    pub management: Arc<Management>,
 }
 
 impl Configuration {
@@ -84,10 +87,17 @@ impl Configuration {
         host_bits::check(path, &text, &mut findings);
         unsupported::check(&valid.given, &mut findings);
         let (desired, notes) = desired(&model, &mut findings);
+        let management = management::wanted(model.management, model.access, &mut findings);
         if !findings.is_empty() {
             return Err(findings.into_vec());
         }
-        Ok(Configuration { path: path.to_owned(), text, desired, notes: Arc::new(notes) })
+        Ok(Configuration {
+            path: path.to_owned(),
+            text,
+            desired,
+            notes: Arc::new(notes),
+            management: Arc::new(management),
+        })
     }
 
     /// What is odd but no fault, a line each: routes that lead nowhere yet.

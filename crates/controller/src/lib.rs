@@ -21,6 +21,8 @@ pub mod interfaces;
 mod linux;
 mod lock;
 mod mac;
+#[allow(missing_docs)] // the words are those of the YANG modules, described there
+pub mod management;
 pub mod mend;
 pub mod metrics;
 mod mirrors;

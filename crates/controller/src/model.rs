@@ -3,6 +3,7 @@
 //! Read from the text that libyang prints, so every default is there and no
 //! value is out of the range that its module states.
 
+pub mod management;
 mod system;
 
 pub use system::*;
@@ -21,6 +22,10 @@ pub struct Model {
     pub system: System,
     #[serde(rename = "stoa-vrf:vrfs")]
     pub vrfs: Vrfs,
+    #[serde(rename = "stoa-management:management")]
+    pub management: management::Management,
+    #[serde(rename = "ietf-netconf-acm:nacm")]
+    pub access: management::Access,
 }
 
 // ===== vrfs =====

@@ -60,7 +60,12 @@ pub enum Error {
 /// # Errors
 /// When the configuration is refused before it was ever in force, or the
 /// operator's socket cannot be served.
-pub async fn run(options: Options) -> Result<(), Error> {
+///
+/// `open` opens the other doors to the datastores; they stay open as long as what it gives lives.
+pub async fn run<T>(
+    options: Options,
+    open: impl FnOnce(Datastore) -> T,
+) -> Result<(), Error> {
     let running = Running::beside(&options.socket);
     let resumed = running.read();
     let first = resumed.is_none();
@@ -78,6 +83,7 @@ pub async fn run(options: Options) -> Result<(), Error> {
         !first,
     )?;
     let service = Service::new(datastore.clone(), options.config.clone());
+    let _doors = open(datastore.clone());
 
     let linux = Keeper::new(&options.forwarder_socket);
     let mut terminate = signal(SignalKind::terminate())?;

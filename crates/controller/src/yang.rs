@@ -27,9 +27,14 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-routing", &["multiple-ribs"]),
     ("ietf-ipv4-unicast-routing", &[]),
     ("ietf-ipv6-unicast-routing", &[]),
+    ("ietf-netconf-acm", &[]),
+    ("ietf-restconf-monitoring", &[]),
+    ("ietf-yang-library", &[]),
+    ("stoa-datastore", &[]),
     ("stoa-forwarder", &[]),
     ("stoa-interfaces", &[]),
     ("stoa-ip", &[]),
+    ("stoa-management", &[]),
     ("stoa-mirror", &[]),
     ("stoa-routing", &[]),
     ("stoa-system", &[]),
@@ -37,7 +42,7 @@ const MODULES: &[(&str, &[&str])] = &[
 ];
 
 /// Submodules and the module that they belong to.
-const SUBMODULES: &[(&str, &str)] =
+pub const SUBMODULES: &[(&str, &str)] =
     &[("ietf-ipv6-router-advertisements", "ietf-ipv6-unicast-routing")];
 
 /// Complaints of libyang that one look keeps.
@@ -127,7 +132,7 @@ pub fn source(module: &str) -> Option<&'static str> {
 }
 
 /// What libyang complains about while `act` runs.
-pub(crate) fn listen<T>(act: impl FnOnce() -> T) -> (T, Vec<Complaint>) {
+pub fn listen<T>(act: impl FnOnce() -> T) -> (T, Vec<Complaint>) {
     COMPLAINTS.with_borrow_mut(Vec::clear);
     let done = act();
     (done, COMPLAINTS.with_borrow_mut(std::mem::take))
@@ -173,6 +178,34 @@ impl Schema {
     /// The compiled modules, for look-ups by path.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Reads configuration from the root on as it is given, without a look at the whole.
+    ///
+    /// # Errors
+    /// Every fault that libyang can see in one look, each with its mend.
+    ///
+    /// # Panics
+    /// When the text holds a zero character.
+    pub fn parse(
+        &self,
+        text: &str,
+        format: DataFormat,
+    ) -> Result<DataTree<'_>, Vec<Finding>> {
+        let flags =
+            DataParserFlags::NO_STATE | DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT;
+        let none = DataValidationFlags::empty();
+        let (tree, mut complaints) =
+            listen(|| DataTree::parse_string(&self.context, text, format, flags, none));
+        tree.map_err(|error| {
+            if complaints.is_empty() {
+                complaints.push(Complaint {
+                    message: error.msg.clone().unwrap_or_else(|| error.to_string()),
+                    ..Complaint::default()
+                });
+            }
+            mend::findings(self, &complaints)
+        })
     }
 
     /// Validates a configuration in RFC 7951 encoding.

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, broadcast};
+use yang5::data::DataTree;
 
 pub use author::{Author, Door, Store};
 pub use commit::{Commit, Committed};
@@ -264,6 +265,14 @@ impl Datastore {
         };
         self.tell(Event::Edited);
         Ok(edited)
+    }
+
+    /// What a datastore would be with these edits, not looked at as a whole; nothing is changed.
+    ///
+    /// # Errors
+    /// When an edit cannot be made.
+    pub fn preview(&self, store: Store, edits: &[Edit]) -> Result<DataTree<'static>, Refusal> {
+        edit::apply(&self.tree(store).tree, edits)
     }
 
     /// Lets the candidate be running again.

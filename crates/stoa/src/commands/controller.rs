@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use stoa_controller::service::{self, Error, Options};
 use stoa_controller::supervise::{self, EXIT_REFUSED};
+use stoa_northbound::Northbound;
 
 use crate::failure::{Failure, Outcome, counted};
 use crate::operator::block_on;
@@ -39,7 +40,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     };
     let file = options.config.display().to_string();
     block_on(async {
-        match service::run(options).await {
+        match service::run(options, Northbound::start).await {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(Error::Refused(findings)) => {
                 let headline =

@@ -24,6 +24,7 @@ mod status;
 mod top;
 mod trace;
 mod traffic;
+mod user;
 
 use crate::failure::Outcome;
 
@@ -84,6 +85,7 @@ commands! {
     Demo demo,
     Bench bench,
     Traffic traffic,
+    User user,
     Completions completions,
     #[command(hide = true)] Controller controller,
     #[command(hide = true)] Forwarder forwarder,

@@ -1,0 +1,130 @@
+//! What wrong passwords cost: a delay that doubles, for the user from that address, and for the address alone.
+//!
+//! The user from elsewhere is not locked out: nobody can keep an operator out by guessing.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Failures of one user from one address that cost nothing: typing errors.
+const FREE: u32 = 3;
+/// Failures of all users from one address that cost nothing.
+const FREE_ADDRESS: u32 = 20;
+/// The longest delay.
+const DELAY_LIMIT: Duration = Duration::from_secs(15 * 60);
+/// After this time without a failure it is forgotten.
+const FORGET: Duration = Duration::from_secs(60 * 60);
+/// Users and addresses that are remembered.
+const ENTRIES_LIMIT: usize = 8_192;
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    last: Instant,
+    until: Instant,
+}
+
+/// Failures of the last hour. An entry without a user is of the address alone.
+#[derive(Debug, Default)]
+pub struct Lockout {
+    entries: Mutex<HashMap<(Option<String>, IpAddr), Failures>>,
+}
+
+impl Lockout {
+    fn entries(&self) -> MutexGuard<'_, HashMap<(Option<String>, IpAddr), Failures>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the user has to wait before the next try from there.
+    pub fn wait(&self, user: &str, from: IpAddr, now: Instant) -> Option<Duration> {
+        let entries = self.entries();
+        let keys = [(Some(user.to_owned()), from), (None, from)];
+        let waits = keys.iter().filter_map(|key| entries.get(key)).map(|one| one.until);
+        waits.max().and_then(|until| until.checked_duration_since(now)).filter(|it| !it.is_zero())
+    }
+
+    /// Notes a wrong password. Gives the delay that follows, zero for a first few.
+    pub fn failed(&self, user: &str, from: IpAddr, now: Instant) -> Duration {
+        let mut entries = self.entries();
+        if entries.len() + 2 > ENTRIES_LIMIT {
+            entries.retain(|_, one| now.duration_since(one.last) < FORGET);
+        }
+        if entries.len() + 2 > ENTRIES_LIMIT {
+            // Under a flood of names the oldest half goes: what is new is what is going on.
+            let mut moments: Vec<Instant> = entries.values().map(|one| one.last).collect();
+            moments.sort_unstable();
+            let middle = moments[moments.len() / 2];
+            entries.retain(|_, one| one.last > middle);
+        }
+        let keys = [((Some(user.to_owned()), from), FREE), ((None, from), FREE_ADDRESS)];
+        let mut longest = Duration::ZERO;
+        for (key, free) in keys {
+            let entry = entries.entry(key).or_insert(Failures { count: 0, last: now, until: now });
+            if now.duration_since(entry.last) >= FORGET {
+                entry.count = 0;
+            }
+            entry.count = entry.count.saturating_add(1);
+            entry.last = now;
+            if entry.count > free {
+                let doublings = (entry.count - free - 1).min(20);
+                let delay = Duration::from_secs(1 << doublings).min(DELAY_LIMIT);
+                entry.until = now + delay;
+                longest = longest.max(delay);
+            }
+        }
+        longest
+    }
+
+    /// The user logged in from there: earlier failures were typing errors.
+    pub fn succeeded(&self, user: &str, from: IpAddr) {
+        self.entries().remove(&(Some(user.to_owned()), from));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    #[test]
+    fn delays_double_and_are_for_one_address() {
+        let lockout = Lockout::default();
+        let now = Instant::now();
+        let delays: Vec<u64> =
+            (0..6).map(|_| lockout.failed("ann", HERE, now).as_secs()).collect();
+        assert_eq!(delays, [0, 0, 0, 1, 2, 4]);
+        assert_eq!(lockout.wait("ann", HERE, now), Some(Duration::from_secs(4)));
+        assert_eq!(lockout.wait("ann", THERE, now), None);
+        assert_eq!(lockout.wait("bob", HERE, now), None);
+        assert_eq!(lockout.wait("ann", HERE, now + Duration::from_secs(4)), None);
+        lockout.succeeded("ann", HERE);
+        assert_eq!(lockout.failed("ann", HERE, now), Duration::ZERO);
+    }
+
+    #[test]
+    fn guessing_names_locks_the_address() {
+        let lockout = Lockout::default();
+        let now = Instant::now();
+        for name in 0..FREE_ADDRESS {
+            lockout.failed(&name.to_string(), HERE, now);
+        }
+        assert_eq!(lockout.wait("ann", HERE, now), None);
+        lockout.failed("one-more", HERE, now);
+        assert!(lockout.wait("ann", HERE, now).is_some());
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_the_delay_too() {
+        let lockout = Lockout::default();
+        let now = Instant::now();
+        for name in 0..3 * ENTRIES_LIMIT {
+            let later = now + Duration::from_micros(name as u64);
+            lockout.failed(&name.to_string(), HERE, later);
+        }
+        assert!(lockout.entries().len() <= ENTRIES_LIMIT);
+        assert_eq!(lockout.failed("x", HERE, now), DELAY_LIMIT);
+    }
+}

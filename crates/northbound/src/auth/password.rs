@@ -1,0 +1,139 @@
+//! Passwords: argon2 hashes, made and compared off the threads that answer clients.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use argon2::Argon2;
+use argon2::password_hash::phc::PasswordHash;
+use argon2::password_hash::{PasswordHasher, PasswordVerifier};
+use tokio::sync::Semaphore;
+
+use super::secret;
+
+/// Letters of a password, at least.
+pub const LENGTH_MIN: usize = 8;
+/// Bytes of a password, at most.
+pub const LENGTH_MAX: usize = 1_024;
+/// Comparisons at the same time: each takes 19 MiB and a processor.
+const AT_ONCE: usize = 2;
+/// How long a comparison that succeeded is remembered: programs send the password with each request.
+const REMEMBER: Duration = Duration::from_secs(60);
+/// Comparisons that are remembered.
+const REMEMBER_LIMIT: usize = 256;
+
+/// The hash of a password as a PHC string, with a salt of its own.
+///
+/// # Errors
+/// When it is too short, too long, or the system has no memory or no randomness for it.
+pub fn hash(password: &str) -> Result<String, String> {
+    if password.chars().count() < LENGTH_MIN {
+        return Err(format!("the password has fewer than {LENGTH_MIN} letters: take a longer one"));
+    }
+    if password.len() > LENGTH_MAX {
+        return Err(format!("the password has more than {LENGTH_MAX} bytes: take a shorter one"));
+    }
+    let hashed = Argon2::default().hash_password(password.as_bytes());
+    hashed.map(|hash| hash.to_string()).map_err(|error| format!("argon2: {error}"))
+}
+
+fn is_right(password: &str, hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else { return false };
+    Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()
+}
+
+/// Compares passwords with hashes.
+#[derive(Debug)]
+pub struct Passwords {
+    places: Semaphore,
+    /// What is compared with when there is no such user, so that nobody learns it from the time.
+    nobody: String,
+    /// Digests of user, hash and password that were right, under a key of this process.
+    right: Mutex<HashMap<[u8; 32], Instant>>,
+    key: [u8; 32],
+}
+
+impl Passwords {
+    /// Takes the time of one hash.
+    pub fn new() -> Passwords {
+        let nobody = hash("nobody has this password").unwrap_or_default();
+        Passwords {
+            places: Semaphore::new(AT_ONCE),
+            nobody,
+            right: Mutex::default(),
+            key: secret::random(),
+        }
+    }
+
+    /// Whether the password is right. `hash` is `None` for an unknown user, or one without a password: that takes
+    /// the same time.
+    pub async fn check(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
+        if password.len() > LENGTH_MAX {
+            return false;
+        }
+        let known = hash.is_some();
+        let hash = hash.unwrap_or(&self.nobody).to_owned();
+        let digest = secret::digest(&[
+            &self.key[..],
+            &(user.len() as u64).to_be_bytes(),
+            user.as_bytes(),
+            hash.as_bytes(),
+            b"\0",
+            password.as_bytes(),
+        ]);
+        if known && self.is_remembered(&digest) {
+            return true;
+        }
+        let Ok(_place) = self.places.acquire().await else { return false };
+        let password = password.to_owned();
+        let compare = tokio::task::spawn_blocking(move || is_right(&password, &hash));
+        let is_right = compare.await.unwrap_or(false) && known;
+        if is_right {
+            self.remember(digest);
+        }
+        is_right
+    }
+
+    fn is_remembered(&self, digest: &[u8; 32]) -> bool {
+        let right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        right.get(digest).is_some_and(|since| since.elapsed() < REMEMBER)
+    }
+
+    fn remember(&self, digest: [u8; 32]) {
+        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+        right.retain(|_, since| since.elapsed() < REMEMBER);
+        if right.len() < REMEMBER_LIMIT {
+            right.insert(digest, Instant::now());
+        }
+    }
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_right_password_and_no_other() {
+        let passwords = Passwords::new();
+        let hash = hash("correct horse").unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m="), "{hash}");
+        assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
+        assert!(passwords.check("ann", "correct horse", Some(&hash)).await);
+        assert!(passwords.check("ann", "correct horse", Some(&hash)).await, "remembered");
+        assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
+        assert!(!passwords.check("bob", "nobody has this password", None).await);
+        assert!(!passwords.check("ann", "correct horse", Some("no hash")).await);
+    }
+
+    #[test]
+    fn passwords_have_a_length() {
+        assert!(hash("short").unwrap_err().contains("8 letters"));
+        assert!(hash(&"x".repeat(2_000)).unwrap_err().contains("shorter"));
+    }
+}

@@ -1,0 +1,42 @@
+//! Random secrets, how they are written, and what is kept of them.
+
+use aws_lc_rs::digest::{Context, SHA256};
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// 256 random bits.
+///
+/// # Panics
+/// When the system has no randomness: then nothing here can be safe.
+pub fn random() -> [u8; 32] {
+    let mut bytes = [0; 32];
+    SystemRandom::new().fill(&mut bytes).expect("the system gives random bytes");
+    bytes
+}
+
+/// A random secret that fits into a header or a cookie.
+pub fn text() -> String {
+    URL_SAFE_NO_PAD.encode(random())
+}
+
+/// SHA-256 of all parts after each other.
+pub fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(context.finish().as_ref());
+    bytes
+}
+
+/// What is kept of a random secret. It has 256 bits, so that a plain digest cannot be guessed back.
+pub fn kept(secret: &str) -> String {
+    URL_SAFE_NO_PAD.encode(digest(&[secret.as_bytes()]))
+}
+
+/// Whether two texts are the same, in a time that does not say where they differ.
+pub fn is_same(one: &str, other: &str) -> bool {
+    aws_lc_rs::constant_time::verify_slices_are_equal(one.as_bytes(), other.as_bytes()).is_ok()
+}

@@ -1,0 +1,74 @@
+//! The way in for the first user: a token that the log tells as long as there is no user, and no default password.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use super::secret;
+use super::tokens::write_whole;
+
+/// The set-up token of a router without users. Its file is for the owner's eyes, so that a lost log is no drama.
+#[derive(Debug)]
+pub struct Setup {
+    path: PathBuf,
+    token: Mutex<Option<String>>,
+}
+
+impl Setup {
+    /// None yet.
+    pub fn new(state: &Path) -> Setup {
+        Setup { path: state.join("setup-token"), token: Mutex::default() }
+    }
+
+    /// Called with whether there are users: makes and tells the token, or forgets it.
+    pub fn follow(&self, has_users: bool) {
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        if has_users {
+            if token.take().is_some() || self.path.exists() {
+                let _ = std::fs::remove_file(&self.path);
+            }
+            return;
+        }
+        if token.is_some() {
+            return;
+        }
+        let kept = std::fs::read_to_string(&self.path).ok();
+        let kept = kept.map(|text| text.trim().to_owned()).filter(|text| text.len() >= 32);
+        let text = kept.unwrap_or_else(secret::text);
+        if let Err(error) = write_whole(&self.path, format!("{text}\n").as_bytes()) {
+            tracing::warn!("cannot keep {}: {error}", self.path.display());
+        }
+        tracing::warn!(
+            "there is no user of the management server yet: make the first one by POST /setup \
+             with the set-up token {text}"
+        );
+        *token = Some(text);
+    }
+
+    /// Whether this is the token; nothing is while there are users.
+    pub fn is_right(&self, shown: &str) -> bool {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        token.as_ref().is_some_and(|token| secret::is_same(token, shown))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_outlives_a_restart_and_ends_with_the_first_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let setup = Setup::new(folder.path());
+        assert!(!setup.is_right(""));
+        setup.follow(false);
+        let text = std::fs::read_to_string(folder.path().join("setup-token")).unwrap();
+        let text = text.trim();
+        assert!(setup.is_right(text) && !setup.is_right("x") && !setup.is_right(""));
+        let again = Setup::new(folder.path());
+        again.follow(false);
+        assert!(again.is_right(text));
+        again.follow(true);
+        assert!(!again.is_right(text));
+        assert!(!folder.path().join("setup-token").exists());
+    }
+}

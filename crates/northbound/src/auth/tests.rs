@@ -1,0 +1,106 @@
+//! Who is let in, by each proof.
+
+use super::*;
+
+const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+fn headers(pairs: &[(&str, String)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        let name: http::HeaderName = name.parse().unwrap();
+        headers.insert(name, value.parse().unwrap());
+    }
+    headers
+}
+
+struct World {
+    _folder: tempfile::TempDir,
+    gate: Gate,
+    management: Management,
+}
+
+fn world() -> World {
+    let folder = tempfile::tempdir().unwrap();
+    let ann = User {
+        name: "ann".into(),
+        password_hash: Some(password::hash("correct horse").unwrap()),
+        group: vec!["operators".into()],
+        admin: false,
+    };
+    let bob = User { name: "bob".into(), password_hash: None, group: vec![], admin: true };
+    let management = Management { user: vec![ann, bob], ..Management::default() };
+    World { gate: Gate::new(folder.path()), _folder: folder, management }
+}
+
+impl World {
+    async fn ask(&self, method: Method, pairs: &[(&str, String)]) -> Result<Identity, Denied> {
+        let peer = Peer { address: HERE, certificate: None };
+        self.gate.identify(&self.management, &peer, &method, &headers(pairs)).await
+    }
+}
+
+fn basic_header(pair: &str) -> (&'static str, String) {
+    ("authorization", format!("Basic {}", STANDARD.encode(pair)))
+}
+
+#[tokio::test]
+async fn passwords_let_in_and_wrong_ones_lock_out() {
+    let world = world();
+    let known = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
+    assert_eq!((known.name.as_str(), known.is_admin), ("ann", false));
+    assert_eq!(known.groups, ["operators"]);
+    assert_eq!(world.ask(Method::GET, &[]).await, Err(Denied::Unknown));
+    for name in ["bob", "nobody"] {
+        let wrong = world.ask(Method::GET, &[basic_header(&format!("{name}:x"))]).await;
+        assert_eq!(wrong, Err(Denied::Wrong(name.into(), Duration::ZERO)));
+    }
+    for _ in 0..4 {
+        let _ = world.ask(Method::GET, &[basic_header("ann:wrong")]).await;
+    }
+    let locked = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await;
+    assert!(matches!(locked, Err(Denied::Wait(..))), "{locked:?}");
+    for odd in ["Basic %%%", "Digest x", "Basic", "Basic YQ=="] {
+        let odd = world.ask(Method::GET, &[("authorization", odd.into())]).await;
+        assert!(matches!(odd, Err(Denied::Wrong(..) | Denied::Wait(..))), "{odd:?}");
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_good_while_their_user_is_there() {
+    let mut world = world();
+    let life = Duration::from_secs(60);
+    let made = world.gate.tokens.make("bob", "script", life, SystemTime::now());
+    let shown = [("authorization", format!("Bearer {}", made.unwrap().1))];
+    let known = world.ask(Method::DELETE, &shown).await.unwrap();
+    assert_eq!((known.name.as_str(), known.proof, known.is_admin), ("bob", Proof::Token, true));
+    world.management.user.retain(|user| user.name != "bob");
+    assert!(matches!(world.ask(Method::GET, &shown).await, Err(Denied::Wrong(..))));
+}
+
+#[tokio::test]
+async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
+    let world = world();
+    let cookie = world.gate.sessions.begin("ann", 10, Instant::now());
+    let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
+    let read = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
+    assert_eq!((read.name.as_str(), read.proof), ("ann", Proof::Session));
+    let forged = world.ask(Method::POST, std::slice::from_ref(&cookie)).await;
+    assert_eq!(forged, Err(Denied::Forged("ann".into())));
+    let ours = [cookie, (sessions::HEADER, "1".into())];
+    assert!(world.ask(Method::POST, &ours).await.is_ok());
+    let wrong = ("cookie", format!("{}=guess", sessions::COOKIE));
+    assert_eq!(world.ask(Method::GET, &[wrong]).await, Err(Denied::Unknown));
+}
+
+#[tokio::test]
+async fn a_certificate_is_the_user_of_its_name() {
+    let world = world();
+    let ask = async |name: &str| {
+        let peer = Peer { address: HERE, certificate: Some(name.into()) };
+        let fields = HeaderMap::new();
+        let asked = world.gate.identify(&world.management, &peer, &Method::PUT, &fields);
+        asked.await.map(|known| known.proof)
+    };
+    assert_eq!(ask("bob").await, Ok(Proof::Certificate));
+    assert_eq!(ask("mallory").await, Err(Denied::Unknown));
+}

@@ -1,0 +1,209 @@
+//! Bearer tokens: random, shown once, kept as digests in the folder of the state.
+
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use super::secret;
+
+/// Tokens of all users together.
+pub const LIMIT: usize = 10_000;
+/// How long a token may be good for.
+pub const LIFE_MAX: Duration = Duration::from_secs(10 * 366 * 86_400);
+/// What a token begins with, so that people and scanners know one when they see it.
+const PREFIX: &str = "stoa_";
+
+/// What is kept of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Token {
+    /// A number for people, never used again.
+    pub id: u64,
+    /// What its maker calls it.
+    pub name: String,
+    /// Whose it is.
+    pub user: String,
+    /// When it was made, in seconds since 1970.
+    pub made_unix_s: u64,
+    /// Until when it is good, in seconds since 1970.
+    pub expires_unix_s: u64,
+    /// SHA-256 of it.
+    digest: String,
+}
+
+/// Why there is no new token.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There are too many.
+    #[error("there are {LIMIT} tokens, which is the limit: remove some")]
+    Full,
+    /// The file cannot be written.
+    #[error("cannot write the tokens: {0}")]
+    Disk(#[from] io::Error),
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Kept {
+    last_id: u64,
+    tokens: Vec<Token>,
+}
+
+/// All tokens, in memory and in a file.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    kept: Mutex<Kept>,
+}
+
+fn unix_s(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Tokens {
+    /// The tokens of `folder`. A file that cannot be read is said, and counts as none: nobody gets in by it.
+    pub fn open(folder: &Path) -> Tokens {
+        let path = folder.join("tokens.json");
+        let kept = match std::fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_else(|error| {
+                tracing::error!("{} is damaged, no token is good: {error}", path.display());
+                Kept::default()
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Kept::default(),
+            Err(error) => {
+                tracing::error!("cannot read {}, no token is good: {error}", path.display());
+                Kept::default()
+            }
+        };
+        Tokens { path, kept: Mutex::new(kept) }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a token; the text is shown to its owner and forgotten.
+    ///
+    /// # Errors
+    /// When there are too many, or the file cannot be written; then there is no such token.
+    pub fn make(
+        &self,
+        user: &str,
+        name: &str,
+        life: Duration,
+        now: SystemTime,
+    ) -> Result<(Token, String), Error> {
+        let mut kept = self.kept();
+        kept.tokens.retain(|token| token.expires_unix_s > unix_s(now));
+        if kept.tokens.len() >= LIMIT {
+            return Err(Error::Full);
+        }
+        let text = format!("{PREFIX}{}", secret::text());
+        let token = Token {
+            id: kept.last_id + 1,
+            name: name.to_owned(),
+            user: user.to_owned(),
+            made_unix_s: unix_s(now),
+            expires_unix_s: unix_s(now + life.min(LIFE_MAX)),
+            digest: secret::kept(&text),
+        };
+        kept.last_id = token.id;
+        kept.tokens.push(token.clone());
+        if let Err(error) = self.write(&kept) {
+            kept.tokens.pop();
+            return Err(error.into());
+        }
+        Ok((token, text))
+    }
+
+    /// Whose token this is; `None`: nobody's, or it has expired.
+    pub fn user(&self, text: &str, now: SystemTime) -> Option<String> {
+        let digest = secret::kept(text);
+        let kept = self.kept();
+        // The digest of a guess says nothing about where it differs, so that a plain search will do.
+        let token = kept.tokens.iter().find(|token| token.digest == digest)?;
+        (token.expires_unix_s > unix_s(now)).then(|| token.user.clone())
+    }
+
+    /// Tokens of one user, or of all.
+    pub fn list(&self, user: Option<&str>) -> Vec<Token> {
+        let kept = self.kept();
+        let of = |token: &&Token| user.is_none_or(|user| token.user == user);
+        kept.tokens.iter().filter(of).cloned().collect()
+    }
+
+    /// Removes a token of one user, or of whoever has it. Gives whether there was one.
+    ///
+    /// # Errors
+    /// When the file cannot be written; it is not good any more all the same, until the next start.
+    pub fn remove(&self, id: u64, user: Option<&str>) -> io::Result<bool> {
+        let mut kept = self.kept();
+        let before = kept.tokens.len();
+        kept.tokens.retain(|token| {
+            token.id != id || user.is_some_and(|user| token.user != user)
+        });
+        if kept.tokens.len() == before {
+            return Ok(false);
+        }
+        self.write(&kept)?;
+        Ok(true)
+    }
+
+    fn write(&self, kept: &Kept) -> io::Result<()> {
+        let bytes = serde_json::to_vec(kept).map_err(io::Error::other)?;
+        write_whole(&self.path, &bytes)
+    }
+}
+
+/// Writes a file that only the owner may read: beside its place, synced, renamed.
+///
+/// # Errors
+/// What the system says.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let fresh = path.with_extension(format!("{}.new", std::process::id()));
+    let _ = std::fs::remove_file(&fresh);
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options.write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_until_it_expires_or_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tokens = Tokens::open(folder.path());
+        let now = SystemTime::now();
+        let hour = Duration::from_secs(3_600);
+        let (first, text) = tokens.make("ann", "script", hour, now).unwrap();
+        let (second, _) = tokens.make("bob", "other", hour, now).unwrap();
+        assert_eq!(tokens.user(&text, now).as_deref(), Some("ann"));
+        assert_eq!(tokens.user("stoa_guess", now), None);
+        assert_eq!(tokens.user(&text, now + hour), None);
+        let file = std::fs::read_to_string(folder.path().join("tokens.json")).unwrap();
+        assert!(!file.contains(&text), "only the digest is kept");
+        // After a new start.
+        let tokens = Tokens::open(folder.path());
+        assert_eq!(tokens.user(&text, now).as_deref(), Some("ann"));
+        assert_eq!(tokens.list(Some("ann")), [first.clone()]);
+        assert!(!tokens.remove(second.id, Some("ann")).unwrap());
+        assert!(tokens.remove(first.id, Some("ann")).unwrap());
+        assert_eq!(tokens.user(&text, now), None);
+        let (third, _) = tokens.make("ann", "again", hour, now).unwrap();
+        assert_eq!(third.id, 3);
+    }
+
+    #[test]
+    fn a_damaged_file_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tokens.json"), "{").unwrap();
+        let tokens = Tokens::open(folder.path());
+        assert_eq!(tokens.user("", SystemTime::now()), None);
+    }
+}

@@ -1,0 +1,228 @@
+//! Who may read, change and call what: the rules of RFC 8341.
+//!
+//! A rule list counts when it names a group of the user, and of all rules the first that fits decides. When none
+//! fits, the module says so by `default-deny-all` and `default-deny-write`, and then the defaults of the rules.
+
+use stoa_controller::management::{Access, Action, Management, Rule};
+
+use crate::auth::Identity;
+use crate::restconf::path::Step;
+
+/// Nodes that are marked `nacm:default-deny-all`, by their names from the root: nobody reads or writes them save by
+/// a rule. A test compares this with the modules.
+const DENY_ALL: &[&[&str]] = &[
+    &["ietf-netconf-acm:nacm"],
+    &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
+];
+/// What is not read even by administrators, save by a rule: a hash is of no use to them, and of much to a thief.
+const SECRET: &str = "password-hash";
+
+/// What somebody wants to do with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// See it.
+    Read,
+    /// Make it.
+    Create,
+    /// Change it.
+    Update,
+    /// Remove it.
+    Delete,
+}
+
+impl Operation {
+    fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "read",
+            Operation::Create => "create",
+            Operation::Update => "update",
+            Operation::Delete => "delete",
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Known<'a> {
+    rule: &'a Rule,
+    way: Option<Vec<Step>>,
+}
+
+/// What one user may do.
+#[derive(Debug)]
+pub struct Rights<'a> {
+    access: &'a Access,
+    rules: Vec<Known<'a>>,
+    is_admin: bool,
+}
+
+impl<'a> Rights<'a> {
+    /// The rights of a user under these settings.
+    pub fn of(identity: &Identity, management: &'a Management) -> Rights<'a> {
+        let access = &management.access;
+        let named = access.groups.group.iter().filter(|group| group.user_name.contains(&identity.name));
+        let mut groups: Vec<&str> = named.map(|group| group.name.as_str()).collect();
+        if access.enable_external_groups {
+            groups.extend(identity.groups.iter().map(String::as_str));
+        }
+        let counts = |list: &&stoa_controller::management::RuleList| {
+            list.group.iter().any(|group| group == "*" || groups.contains(&group.as_str()))
+        };
+        let rules = access.rule_list.iter().filter(counts).flat_map(|list| &list.rule);
+        let known = |rule: &'a Rule| Known { rule, way: rule.path.as_deref().map(way) };
+        Rights { access, rules: rules.map(known).collect(), is_admin: identity.is_admin }
+    }
+
+    /// Whether no node has to be looked at one by one, save the secrets.
+    pub fn is_whole(&self) -> bool {
+        self.is_admin || !self.access.enable_nacm
+    }
+
+    /// Whether the node at the end of these steps may be read, made, changed or removed.
+    pub fn may(&self, operation: Operation, steps: &[Step]) -> bool {
+        let is_secret = steps.last().is_some_and(|step| step.name == SECRET);
+        if self.is_whole() && !(is_secret && operation == Operation::Read) {
+            return true;
+        }
+        let Some(last) = steps.last() else { return true };
+        let fits = |known: &&Known<'_>| {
+            let Known { rule, way } = known;
+            let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
+            is_data
+                && is_for(&rule.module_name, &last.module)
+                && covers(&rule.access_operations, operation.name())
+                && way.as_ref().is_none_or(|way| leads_to(way, steps))
+        };
+        if let Some(known) = self.rules.iter().find(fits) {
+            return known.rule.action == Action::Permit;
+        }
+        if is_denied_by_module(steps) {
+            return false;
+        }
+        let default = match operation {
+            Operation::Read => self.access.read_default,
+            _ => self.access.write_default,
+        };
+        default == Action::Permit
+    }
+
+    /// Whether an operation may be called.
+    pub fn may_call(&self, module: &str, name: &str) -> bool {
+        if self.is_whole() {
+            return true;
+        }
+        let fits = |known: &&Known<'_>| {
+            let rule = known.rule;
+            let named = rule.rpc_name.as_deref();
+            let is_plain = rule.path.is_none() && rule.notification_name.is_none();
+            is_for(&rule.module_name, module)
+                && covers(&rule.access_operations, "exec")
+                && named.map_or(is_plain, |named| named == "*" || named == name)
+        };
+        let found = self.rules.iter().find(fits).map(|known| known.rule.action);
+        found.unwrap_or(self.access.exec_default) == Action::Permit
+    }
+
+    /// Whether a notification may be received.
+    pub fn may_hear(&self, module: &str, name: &str) -> bool {
+        if self.is_whole() {
+            return true;
+        }
+        let fits = |known: &&Known<'_>| {
+            let rule = known.rule;
+            let named = rule.notification_name.as_deref();
+            let is_plain = rule.path.is_none() && rule.rpc_name.is_none();
+            is_for(&rule.module_name, module)
+                && covers(&rule.access_operations, "read")
+                && named.map_or(is_plain, |named| named == "*" || named == name)
+        };
+        let found = self.rules.iter().find(fits).map(|known| known.rule.action);
+        found.unwrap_or(self.access.read_default) == Action::Permit
+    }
+
+    /// Whether a node that may not be read itself may have nodes below that may: then the way to them is shown.
+    pub fn has_rules_below(&self, steps: &[Step]) -> bool {
+        self.rules.iter().any(|known| {
+            let way = known.way.as_ref();
+            known.rule.action == Action::Permit
+                && way.is_some_and(|way| way.len() > steps.len() && is_start(way, steps))
+        })
+    }
+}
+
+fn is_for(wanted: &str, module: &str) -> bool {
+    wanted == "*" || wanted == module
+}
+
+fn covers(operations: &str, wanted: &str) -> bool {
+    operations == "*" || operations.split_whitespace().any(|one| one == wanted)
+}
+
+fn is_denied_by_module(steps: &[Step]) -> bool {
+    DENY_ALL.iter().any(|names| {
+        names.len() <= steps.len()
+            && names.iter().zip(steps).all(|(name, step)| {
+                name.split_once(':') == Some((step.module.as_str(), step.name.as_str()))
+            })
+    })
+}
+
+fn is_same(way: &Step, step: &Step) -> bool {
+    let has = |key: &(String, String)| step.keys.contains(key);
+    way.module == step.module && way.name == step.name && way.keys.iter().all(has)
+}
+
+/// Whether the node is what the rule's path names, or below it.
+fn leads_to(way: &[Step], steps: &[Step]) -> bool {
+    way.len() <= steps.len() && is_start(way, steps)
+}
+
+fn is_start(way: &[Step], steps: &[Step]) -> bool {
+    way.iter().zip(steps).all(|(way, step)| is_same(way, step))
+}
+
+/// The steps of a path as a rule has it: `/module:name[key='value']/name`.
+pub fn way(path: &str) -> Vec<Step> {
+    split(path, '/').into_iter().filter(|step| !step.is_empty()).fold(Vec::new(), |mut all, step| {
+        let (name, rest) = match step.find('[') {
+            Some(at) => step.split_at(at),
+            None => (step, ""),
+        };
+        let above = all.last().map(|way: &Step| way.module.clone()).unwrap_or_default();
+        let (module, name) = name.split_once(':').unwrap_or((&above, name));
+        let keys = split(rest, ']').into_iter().filter_map(|predicate| {
+            let (name, value) = predicate.trim_start_matches('[').split_once('=')?;
+            let value = value.trim();
+            let inside = value.get(1..value.len().checked_sub(1)?)?;
+            let name = name.trim();
+            let name = name.rsplit(':').next().unwrap_or(name);
+            Some((name.to_owned(), inside.to_owned()))
+        });
+        let keys = keys.collect();
+        all.push(Step { module: module.to_owned(), name: name.to_owned(), keys });
+        all
+    })
+}
+
+/// Parts a text at a letter that is not within quotes.
+fn split(text: &str, at: char) -> Vec<&str> {
+    let mut quote = None;
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for (index, letter) in text.char_indices() {
+        match (letter, quote) {
+            (_, Some(open)) if letter == open => quote = None,
+            (_, Some(_)) => {}
+            ('\'' | '"', None) => quote = Some(letter),
+            (_, None) if letter == at => {
+                parts.push(&text[begin..index]);
+                begin = index + letter.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! The body of a request as data: put below the nodes that its URL names, and checked to be nothing else.
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+use stoa_controller::yang;
+use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
+use yang5::schema::SchemaNodeKind;
+
+use super::fault::{Fault, Faults, NAMESPACE, of_findings};
+use super::media::{Media, escape};
+use super::path::{Place, Step, child};
+use super::read::step;
+
+/// A body that is data below its parent.
+#[derive(Debug)]
+pub struct Given {
+    /// The data from the root on.
+    pub tree: DataTree<'static>,
+    /// The one node that the body brings; `None` for the whole datastore.
+    pub step: Option<Step>,
+}
+
+impl Given {
+    /// The data in RFC 7951 encoding from the root on.
+    ///
+    /// # Errors
+    /// When libyang cannot print it.
+    pub fn text(&self) -> Result<String, Fault> {
+        let flags = DataPrinterFlags::WITH_SIBLINGS
+            | DataPrinterFlags::WD_EXPLICIT
+            | DataPrinterFlags::SHRINK;
+        let text = self.tree.print_string(DataFormat::JSON, flags);
+        let text = text.map_err(|_| Fault::broken("libyang cannot print the body"))?;
+        Ok(if text.trim().is_empty() { "{}".to_owned() } else { text })
+    }
+}
+
+/// Reads a body that brings one node below `parent`.
+///
+/// # Errors
+/// When it cannot be read, does not fit the schema, or brings something else.
+pub fn below(parent: &Place, media: Media, bytes: &[u8]) -> Result<Given, Faults> {
+    let text = text(bytes)?;
+    let wrapped = match media {
+        Media::Json => json(parent, members(text)?)?,
+        Media::Xml => xml(parent, text),
+    };
+    let tree = parse(&wrapped, media)?;
+    let step = Some(only(&tree, &parent.steps)?);
+    Ok(Given { tree, step })
+}
+
+/// Reads a body that is the whole datastore.
+///
+/// # Errors
+/// As [`below`].
+pub fn whole(media: Media, bytes: &[u8]) -> Result<Given, Faults> {
+    let text = text(bytes)?;
+    let data = match media {
+        Media::Json => {
+            let mut members = members(text)?;
+            let data = members.remove("ietf-restconf:data").filter(|_| members.is_empty());
+            let data = data.filter(Value::is_object);
+            let data = data.ok_or_else(|| Fault::malformed("the body is {\"ietf-restconf:data\": {...}}"));
+            data?.to_string()
+        }
+        Media::Xml => inner(text, "data", NAMESPACE)?,
+    };
+    Ok(Given { tree: parse(&data, media)?, step: None })
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Fault> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Fault::malformed("the body is not UTF-8"))?;
+    if text.contains('\0') || text.contains("\\u0000") {
+        return Err(Fault::malformed("the body holds a zero character"));
+    }
+    if text.trim().is_empty() {
+        return Err(Fault::malformed("the body is empty"));
+    }
+    Ok(text)
+}
+
+/// The members of a body that is a JSON object.
+///
+/// # Errors
+/// When it is none.
+pub fn members(text: &str) -> Result<Map<String, Value>, Fault> {
+    serde_json::from_str(text).map_err(|error| Fault::malformed(format!("not a JSON object: {error}")))
+}
+
+/// Reads data from the root on; nothing is validated as a whole.
+///
+/// # Errors
+/// Every fault that libyang sees, with its mend.
+pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
+    let format = match media {
+        Media::Json => DataFormat::JSON,
+        Media::Xml => DataFormat::XML,
+    };
+    let parsed = yang::schema().parse(text, format);
+    parsed.map_err(|findings| of_findings(StatusCode::BAD_REQUEST, "invalid-value", findings))
+}
+
+/// The members put into the nodes above them.
+fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
+    if parent.is_root() {
+        return Ok(Value::Object(members).to_string());
+    }
+    // libyang makes the nodes above, so that each key has the type that it shall have.
+    let mut tree = DataTree::new(yang::schema().context());
+    let path = parent.data_path();
+    let (made, complaints) = yang::listen(|| tree.new_path(&path, None, false).map(|_| ()));
+    if made.is_err() {
+        let why = complaints.into_iter().next().map(|one| one.message).unwrap_or_default();
+        return Err(Fault::value(format!("the path cannot be: {why}")).at(path).into());
+    }
+    let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
+    let text = tree.print_string(DataFormat::JSON, flags);
+    let text = text.map_err(|_| Fault::broken("libyang cannot print a path"))?;
+    let mut whole: Value = serde_json::from_str(&text)
+        .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))?;
+    let lowest = lowest(&mut whole, &parent.steps);
+    let lowest = lowest.ok_or_else(|| Fault::broken("the path leads nowhere"))?;
+    for (name, value) in members {
+        let module = parent.steps.last().map(|step| step.module.as_str()).unwrap_or_default();
+        // The same name with and without its module must not be there twice.
+        let bare = name.strip_prefix(module).and_then(|rest| rest.strip_prefix(':'));
+        let name = bare.map(str::to_owned).unwrap_or(name);
+        if lowest.insert(name.clone(), value).is_some() {
+            return Err(Fault::value(format!("{name} is given by the URL")).into());
+        }
+    }
+    Ok(whole.to_string())
+}
+
+/// The object of the last step.
+fn lowest<'a>(whole: &'a mut Value, steps: &[Step]) -> Option<&'a mut Map<String, Value>> {
+    let mut here = whole.as_object_mut()?;
+    let mut module = "";
+    for step in steps {
+        let name = match step.module == module {
+            true => step.name.clone(),
+            false => format!("{}:{}", step.module, step.name),
+        };
+        module = &step.module;
+        let below = here.get_mut(&name)?;
+        here = match below {
+            Value::Array(entries) => entries.first_mut()?.as_object_mut()?,
+            below => below.as_object_mut()?,
+        };
+    }
+    Some(here)
+}
+
+/// The text put between the tags of the nodes above it.
+fn xml(parent: &Place, text: &str) -> String {
+    let context = yang::schema().context();
+    let namespace = |module: &str| {
+        let module = context.get_module_implemented(module);
+        module.map(|module| escape(module.namespace())).unwrap_or_default()
+    };
+    // Keys may be names of modules' identities.
+    let prefixes: String = context
+        .modules(false)
+        .filter(|module| module.is_implemented())
+        .map(|module| format!(" xmlns:{}=\"{}\"", module.name(), escape(module.namespace())))
+        .collect();
+    let mut out = String::new();
+    for (index, step) in parent.steps.iter().enumerate() {
+        let prefixes = if index == 0 { prefixes.as_str() } else { "" };
+        out.push_str(&format!("<{} xmlns=\"{}\"{prefixes}>", step.name, namespace(&step.module)));
+        for (name, value) in step.keys.iter().filter(|(name, _)| name != ".") {
+            out.push_str(&format!("<{name}>{}</{name}>", escape(value)));
+        }
+    }
+    out.push_str(without_declaration(text));
+    for step in parent.steps.iter().rev() {
+        out.push_str(&format!("</{}>", step.name));
+    }
+    out
+}
+
+fn without_declaration(text: &str) -> &str {
+    let text = text.trim_start_matches('\u{feff}').trim();
+    let rest = text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>"));
+    rest.map_or(text, |(_, rest)| rest.trim())
+}
+
+/// What stands in the one element of this name and namespace.
+///
+/// # Errors
+/// When it is another element.
+pub fn inner(text: &str, name: &str, namespace: &str) -> Result<String, Fault> {
+    let text = without_declaration(text);
+    let wrong = || Fault::malformed(format!("the body is <{name} xmlns=\"{namespace}\">...</{name}>"));
+    let rest = text.strip_prefix('<').and_then(|rest| rest.strip_prefix(name)).ok_or_else(wrong)?;
+    let (attributes, rest) = rest.split_once('>').ok_or_else(wrong)?;
+    let is_ours = attributes.contains(&format!("xmlns=\"{namespace}\""))
+        || attributes.contains(&format!("xmlns='{namespace}'"));
+    if !is_ours || !attributes.starts_with([' ', '\t', '\n', '\r']) {
+        return Err(wrong());
+    }
+    if let Some(before) = attributes.strip_suffix('/') {
+        let _ = before;
+        return if rest.is_empty() { Ok(String::new()) } else { Err(wrong()) };
+    }
+    let inside = rest.strip_suffix(&format!("</{name}>")).ok_or_else(wrong)?;
+    Ok(inside.to_owned())
+}
+
+/// The one node that stands below these steps, when there is nothing else in the tree.
+fn only(tree: &DataTree<'static>, steps: &[Step]) -> Result<Step, Fault> {
+    let other = || {
+        Fault::malformed("the body is one node below the one that the URL names, and nothing else")
+    };
+    let mut level: Vec<DataNodeRef<'_>> =
+        tree.reference().iter().flat_map(DataNodeRef::inclusive_siblings).collect();
+    for wanted in steps {
+        let [node] = level.as_slice() else { return Err(other()) };
+        let found = step(node);
+        if found.module != wanted.module || found.name != wanted.name {
+            return Err(other());
+        }
+        // Keys were canonical, or are now; how many there are has not changed.
+        if found.keys.len() != wanted.keys.len() {
+            return Err(other());
+        }
+        let below = node.children().filter(|child| !child.schema().is_list_key());
+        level = below.collect();
+    }
+    match level.as_slice() {
+        [node] => Ok(step(node)),
+        _ => Err(other()),
+    }
+}
+
+/// The place of a node that a body brings.
+///
+/// # Errors
+/// When it is not configuration.
+pub fn place_of(parent: &Place, step: &Step) -> Result<Place, Fault> {
+    let node = match &parent.node {
+        Some(node) => child(node, &step.module, &step.name),
+        None => {
+            let context = yang::schema().context();
+            let module = context.get_module_implemented(&step.module);
+            module.and_then(|module| super::path::in_nodes(module.data(), step))
+        }
+    };
+    let node = node.ok_or_else(|| Fault::malformed("the body is no node of the schema"))?;
+    let mut steps = parent.steps.clone();
+    steps.push(step.clone());
+    let place = Place { steps, node: Some(node) };
+    let has_keys = !matches!(place.kind(), Some(SchemaNodeKind::List)) || !step.keys.is_empty();
+    match place.is_config() && has_keys {
+        true => Ok(place),
+        false => Err(Fault::value("this is a fact, not something to be configured")),
+    }
+}

@@ -1,0 +1,333 @@
+//! Data resources: preconditions, reading and changing, on one of the datastores.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use stoa_controller::datastore::{Refusal, Snapshot, Store};
+use stoa_controller::state;
+use yang5::data::DataTree;
+use yang5::schema::SchemaNodeKind;
+
+use super::fault::{Fault, Faults};
+use super::media::Media;
+use super::path::{self, Place};
+use super::query::{Content, Defaults, Query};
+use super::read::Asked;
+use super::write::{self, Change};
+use super::{Call, ROOT, library, not_allowed, options};
+use crate::nacm::Rights;
+
+const ALLOWED: &str = "OPTIONS, GET, HEAD, POST, PUT, PATCH, DELETE";
+const ALLOWED_ROOT: &str = "OPTIONS, GET, HEAD, POST, PUT, PATCH";
+const ALLOWED_STATE: &str = "OPTIONS, GET, HEAD";
+/// Letters of a key that stand in a URL as they are.
+const KEY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// How often a change is tried again whose datastore changed while it was looked at.
+const TRIES: usize = 4;
+
+/// Which datastore, and by which name.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The datastore.
+    pub store: Store,
+    /// Whether it was named below `/ds/`.
+    pub is_ds: bool,
+}
+
+/// Answers a request for the data that `raw` names.
+pub async fn serve(
+    call: Call,
+    target: Target,
+    raw: &str,
+    body: Body,
+) -> Result<Response, Faults> {
+    let place = path::parse(raw)?;
+    let allowed = match (place.is_config(), place.is_root()) {
+        (false, _) => ALLOWED_STATE,
+        (true, true) => ALLOWED_ROOT,
+        (true, false) => ALLOWED,
+    };
+    let allowed = if target.store == Store::Startup { ALLOWED_STATE } else { allowed };
+    let method = call.parts.method.clone();
+    match method {
+        Method::GET | Method::HEAD => get(call, target, place).await,
+        Method::OPTIONS => Ok(options(allowed)),
+        _ if !allowed.split(", ").any(|one| one == method.as_str()) => Err(not_allowed(allowed)),
+        _ => change(call, target, place, body).await,
+    }
+}
+
+/// Answers a request for what is the case, configured or not.
+pub async fn operational(call: Call, target: Target, raw: &str) -> Result<Response, Faults> {
+    let place = path::parse(raw)?;
+    match call.parts.method {
+        Method::GET | Method::HEAD => get(call, target, place).await,
+        Method::OPTIONS => Ok(options(ALLOWED_STATE)),
+        _ => Err(not_allowed(ALLOWED_STATE)),
+    }
+}
+
+// ===== reading =====
+
+async fn get(call: Call, target: Target, place: Place) -> Result<Response, Faults> {
+    let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &call.parts.method)?;
+    let media = Media::wanted(&call.parts.headers)?;
+    let snapshot = call.front.datastore.tree(target.store);
+    let tags = Tags::of(&call, &snapshot);
+    let state = state(&call, target, &place, query.content).await?;
+    // Facts change without a new tag.
+    if state.is_none()
+        && let Some(response) = tags.unmodified(&call.parts.headers)
+    {
+        return Ok(response);
+    }
+    let is_small =
+        matches!(place.kind(), Some(SchemaNodeKind::Leaf)) && query.defaults != Defaults::ReportAll;
+    let work = move || {
+        let management = call.front.management();
+        let rights = Rights::of(&call.identity, &management);
+        let asked = Asked { place: &place, query: &query, rights: &rights, media };
+        let path = place.data_path();
+        let text = text(&snapshot, state.as_ref(), &asked, &call.host())?;
+        text.ok_or_else(|| Faults::from(Fault::nowhere("there is nothing of this name").at(path)))
+    };
+    // Large trees are printed where nobody waits for an answer of the same thread.
+    let text = match is_small {
+        true => work()?,
+        false => tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|_| Fault::broken("the data could not be printed"))??,
+    };
+    let mut response = ([(header::CONTENT_TYPE, media.name())], text).into_response();
+    tags.add(response.headers_mut());
+    Ok(response)
+}
+
+fn text(
+    snapshot: &Arc<Snapshot>,
+    state: Option<&DataTree<'static>>,
+    asked: &Asked<'_>,
+    host: &str,
+) -> Result<Option<String>, Faults> {
+    let broken = |_| Fault::broken("libyang cannot copy the data");
+    let first = asked.place.steps.first().map(|step| step.module.as_str());
+    if first.is_some_and(library::is_told) {
+        return Ok(match asked.query.content {
+            Content::Config => None,
+            _ => asked.read(&library::facts(host)?)?,
+        });
+    }
+    let mut full;
+    let mut tree: &DataTree<'static> = &snapshot.tree;
+    if asked.query.defaults == Defaults::ReportAll {
+        full = tree.duplicate().map_err(broken)?;
+        full.add_implicit(yang5::data::DataImplicitFlags::NO_STATE).map_err(broken)?;
+        tree = &full;
+    }
+    let mut whole;
+    if let Some(state) = state {
+        whole = tree.duplicate().map_err(broken)?;
+        whole.merge(state).map_err(broken)?;
+        if asked.place.is_root() {
+            whole.merge(&library::facts(host)?).map_err(broken)?;
+        }
+        tree = &whole;
+    }
+    Ok(asked.read(tree)?)
+}
+
+/// What the forwarder says of the place; `None`: nothing is asked of it.
+async fn state(
+    call: &Call,
+    target: Target,
+    place: &Place,
+    content: Content,
+) -> Result<Option<DataTree<'static>>, Faults> {
+    // A value that is configured is no fact: the way to the forwarder is spared.
+    let is_leaf = matches!(place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList));
+    let is_value = is_leaf && place.is_config();
+    if content == Content::Config || target.store != Store::Running || is_value {
+        return Ok(None);
+    }
+    let wanted = state::Wanted::at(&place.data_path());
+    if wanted.is_nothing() {
+        return Ok(None);
+    }
+    match state::read(call.front.datastore.line(), &wanted).await {
+        Ok(tree) => Ok(Some(tree)),
+        // The configuration is known all the same; who asks for facts alone is told that there are none.
+        Err(error) if content == Content::All && place.is_config() => {
+            tracing::debug!("no state beside the configuration: {error}");
+            Ok(None)
+        }
+        Err(error) => {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Err(Fault::application(status, "operation-failed", error.to_string()).into())
+        }
+    }
+}
+
+// ===== preconditions =====
+
+/// The entity tag and the time of a datastore.
+#[derive(Debug)]
+struct Tags {
+    tag: String,
+    modified: SystemTime,
+}
+
+fn seconds(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Tags {
+    fn of(call: &Call, snapshot: &Snapshot) -> Tags {
+        let tag = format!("\"{:x}-{:x}\"", call.front.started, snapshot.revision);
+        Tags { tag, modified: snapshot.modified }
+    }
+
+    fn add(&self, fields: &mut HeaderMap) {
+        if let Ok(tag) = HeaderValue::try_from(&self.tag) {
+            fields.insert(header::ETAG, tag);
+        }
+        if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(self.modified)) {
+            fields.insert(header::LAST_MODIFIED, date);
+        }
+    }
+
+    fn is_listed(&self, fields: &HeaderMap, name: header::HeaderName) -> Option<bool> {
+        let mut values = fields.get_all(name).into_iter().peekable();
+        values.peek()?;
+        Some(values.filter_map(|value| value.to_str().ok()).any(|value| {
+            let mut tags = value.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
+            tags.any(|tag| tag == "*" || tag == self.tag)
+        }))
+    }
+
+    fn date(fields: &HeaderMap, name: header::HeaderName) -> Option<u64> {
+        let value = fields.get(name)?.to_str().ok()?;
+        httpdate::parse_http_date(value).ok().map(seconds)
+    }
+
+    /// The answer for a client that has it as it is.
+    fn unmodified(&self, fields: &HeaderMap) -> Option<Response> {
+        let is_same = match self.is_listed(fields, header::IF_NONE_MATCH) {
+            Some(is_listed) => is_listed,
+            None => Tags::date(fields, header::IF_MODIFIED_SINCE)
+                .is_some_and(|date| seconds(self.modified) <= date),
+        };
+        if !is_same {
+            return None;
+        }
+        let mut response = StatusCode::NOT_MODIFIED.into_response();
+        self.add(response.headers_mut());
+        Some(response)
+    }
+
+    /// Whether the client makes the change depend on what it read; an error when that has changed.
+    fn check(&self, fields: &HeaderMap) -> Result<bool, Faults> {
+        let listed = self.is_listed(fields, header::IF_MATCH);
+        let date = Tags::date(fields, header::IF_UNMODIFIED_SINCE).filter(|_| listed.is_none());
+        let is_changed =
+            listed == Some(false) || date.is_some_and(|date| seconds(self.modified) > date);
+        match is_changed {
+            true => Err(Refusal::Stale.into()),
+            false => Ok(listed.is_some() || date.is_some()),
+        }
+    }
+}
+
+// ===== changing =====
+
+async fn change(
+    call: Call,
+    target: Target,
+    place: Place,
+    body: Body,
+) -> Result<Response, Faults> {
+    let method = call.parts.method.clone();
+    let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &method)?;
+    let (media, bytes) = if method == Method::DELETE {
+        (None, Vec::new())
+    } else {
+        let media = Media::given(&call.parts.headers)?;
+        (Some(media), call.body(body).await?)
+    };
+    let author = call.author();
+    let datastore = call.front.datastore.clone();
+    let call = Arc::new(call);
+    let job = Arc::new((place, query, media, bytes, target, method));
+    for turn in 1.. {
+        let snapshot = datastore.tree(target.store);
+        let is_asked = Tags::of(&call, &snapshot).check(&call.parts.headers)?;
+        let (worker, store) = (Arc::clone(&call), datastore.clone());
+        let task = Arc::clone(&job);
+        // Parsing a large body is not for the threads that answer others.
+        let made = tokio::task::spawn_blocking(move || {
+            let (place, query, media, bytes, target, method) = &*task;
+            let change = Change {
+                method,
+                place: place.clone(),
+                given: media.map(|media| (media, bytes.as_slice())),
+                insert: query.insert.clone(),
+            };
+            let made = change.made(&store, target.store)?;
+            let management = worker.front.management();
+            let rights = Rights::of(&worker.identity, &management);
+            write::permitted(&store, target.store, &made, &rights)?;
+            Ok::<_, Faults>((made, rights.is_whole()))
+        });
+        let (made, is_whole) =
+            made.await.map_err(|_| Fault::broken("the change could not be made"))??;
+        // What was looked at is what is changed, or it is looked at again.
+        let is_bound = made.is_bound || !is_whole;
+        let if_match = (is_asked || is_bound).then_some(snapshot.revision);
+        match write::make(&datastore, &author, target.store, made, if_match).await {
+            Err(faults)
+                if faults.status() == StatusCode::PRECONDITION_FAILED
+                    && !is_asked
+                    && turn < TRIES => {}
+            Err(faults) => return Err(faults),
+            Ok((created, status)) => {
+                let mut response = status.into_response();
+                Tags::of(&call, &datastore.tree(target.store)).add(response.headers_mut());
+                if let Some(location) = created.and_then(|place| location(&place, target)) {
+                    response.headers_mut().insert(header::LOCATION, location);
+                }
+                return Ok(response);
+            }
+        }
+    }
+    Err(Refusal::Stale.into())
+}
+
+/// The URL of a place.
+fn location(place: &Place, target: Target) -> Option<HeaderValue> {
+    let mut url = match (target.is_ds, target.store) {
+        (false, _) => format!("{ROOT}/data"),
+        (true, Store::Candidate) => format!("{ROOT}/ds/ietf-datastores:candidate"),
+        (true, Store::Running) => format!("{ROOT}/ds/ietf-datastores:running"),
+        (true, Store::Startup) => format!("{ROOT}/ds/ietf-datastores:startup"),
+    };
+    let mut module = "";
+    for step in &place.steps {
+        url.push('/');
+        if step.module != module {
+            url.push_str(&step.module);
+            url.push(':');
+            module = &step.module;
+        }
+        url.push_str(&step.name);
+        let keys: Vec<String> =
+            step.keys.iter().map(|(_, key)| utf8_percent_encode(key, KEY).to_string()).collect();
+        if !keys.is_empty() {
+            url.push('=');
+            url.push_str(&keys.join(","));
+        }
+    }
+    HeaderValue::try_from(url).ok()
+}

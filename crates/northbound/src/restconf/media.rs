@@ -1,0 +1,138 @@
+//! In which encoding is asked and answered.
+
+use http::{HeaderMap, StatusCode, header};
+
+use super::fault::Fault;
+
+/// An encoding of YANG data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// RFC 7951.
+    Json,
+    /// RFC 7950.
+    Xml,
+}
+
+impl Media {
+    /// The name in headers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Media::Json => "application/yang-data+json",
+            Media::Xml => "application/yang-data+xml",
+        }
+    }
+
+    /// The encoding of this name. Plain JSON and XML mean the same here.
+    fn of(name: &str) -> Option<Media> {
+        let name = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        match name.as_str() {
+            "application/yang-data+json" | "application/json" => Some(Media::Json),
+            "application/yang-data+xml" | "application/xml" | "text/xml" => Some(Media::Xml),
+            _ => None,
+        }
+    }
+
+    /// The encoding to answer in: what the client likes best, JSON when it does not care.
+    ///
+    /// # Errors
+    /// When it wants neither.
+    pub fn wanted(headers: &HeaderMap) -> Result<Media, Fault> {
+        let mut best: Option<(u32, Media)> = None;
+        let mut is_asked = false;
+        for value in headers.get_all(header::ACCEPT) {
+            let Ok(value) = value.to_str() else { continue };
+            for one in value.split(',').filter(|one| !one.trim().is_empty()) {
+                is_asked = true;
+                let (name, rest) = one.split_once(';').unwrap_or((one, ""));
+                let media = match name.trim() {
+                    "*/*" | "application/*" => Some(Media::Json),
+                    name => Media::of(name),
+                };
+                let quality = rest.split(';').find_map(|it| it.trim().strip_prefix("q="));
+                let quality = quality.map_or(1.0, |text| text.trim().parse::<f64>().unwrap_or(0.0));
+                // In thousandths, as the header has them.
+                let quality = (quality.clamp(0.0, 1.0) * 1_000.0).round() as u32;
+                if let Some(media) = media
+                    && quality > 0
+                    && best.is_none_or(|(other, _)| quality > other)
+                {
+                    best = Some((quality, media));
+                }
+            }
+        }
+        match best {
+            Some((_, media)) => Ok(media),
+            None if !is_asked => Ok(Media::Json),
+            None => Err(Fault::protocol(
+                StatusCode::NOT_ACCEPTABLE,
+                "invalid-value",
+                "the answer can be application/yang-data+json or application/yang-data+xml",
+            )),
+        }
+    }
+
+    /// The encoding for errors and for those who ask for neither: JSON, unless XML is asked for.
+    pub fn for_faults(headers: &HeaderMap) -> Media {
+        match Media::wanted(headers) {
+            Ok(media) => media,
+            Err(_) => Media::Json,
+        }
+    }
+
+    /// The encoding of a body.
+    ///
+    /// # Errors
+    /// When it is neither, or not said.
+    pub fn given(headers: &HeaderMap) -> Result<Media, Fault> {
+        let name = headers.get(header::CONTENT_TYPE).and_then(|name| name.to_str().ok());
+        name.and_then(Media::of).ok_or_else(|| {
+            Fault::protocol(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "invalid-value",
+                "say by Content-Type what the body is: application/yang-data+json or \
+                 application/yang-data+xml",
+            )
+        })
+    }
+}
+
+/// Text as it stands in XML.
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&apos;"),
+            // Not to be had in XML 1.0 at all.
+            letter if letter < ' ' && !matches!(letter, '\t' | '\n' | '\r') => out.push('?'),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(accept: &str) -> Option<Media> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        Media::wanted(&headers).ok()
+    }
+
+    #[test]
+    fn the_best_liked_encoding_is_taken() {
+        assert_eq!(wanted("*/*"), Some(Media::Json));
+        assert_eq!(wanted("application/yang-data+xml"), Some(Media::Xml));
+        let both = "application/yang-data+json;q=0.5, application/yang-data+xml;q=0.9";
+        assert_eq!(wanted(both), Some(Media::Xml));
+        assert_eq!(wanted("text/html, */*;q=0.1"), Some(Media::Json));
+        assert_eq!(wanted("text/html"), None);
+        assert_eq!(wanted("application/json;q=0"), None);
+        assert_eq!(Media::wanted(&HeaderMap::new()).ok(), Some(Media::Json));
+    }
+}

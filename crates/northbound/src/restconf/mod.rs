@@ -1,0 +1,197 @@
+//! RESTCONF (RFC 8040): the datastores as resources, and `/ds/` of RFC 8527.
+//!
+//! `path` and `query` read what is asked, `read` shows it, `body` and `write` change it, `rpc` calls operations,
+//! `library` tells the schema, `streams` what happens, and `fault` why not.
+
+mod body;
+mod data;
+pub mod fault;
+mod library;
+pub mod media;
+pub mod path;
+pub mod query;
+mod read;
+mod rpc;
+mod streams;
+pub mod write;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use serde_json::json;
+use stoa_controller::datastore::{Author, Door, Store};
+
+use crate::audit::Deed;
+use crate::auth::{Identity, Proof};
+use crate::server::front::{Front, peer};
+use fault::{Fault, Faults, NAMESPACE};
+use media::Media;
+
+/// Where the resources stand.
+const ROOT: &str = "/restconf";
+/// The revision of ietf-yang-library.
+const LIBRARY: &str = "2019-01-04";
+
+/// The doors of RESTCONF.
+pub fn router() -> Router<Arc<Front>> {
+    Router::new()
+        .route("/.well-known/host-meta", get(host_meta))
+        .route("/restconf", any(serve))
+        .route("/restconf/", any(serve))
+        .route("/restconf/{*rest}", any(serve))
+}
+
+/// RFC 8040, section 3.1: where the root is.
+async fn host_meta() -> Response {
+    let body = format!(
+        "<XRD xmlns=\"http://docs.oasis-open.org/ns/xri/xrd-1.0\">\n\
+         <Link rel=\"restconf\" href=\"{ROOT}\"/>\n</XRD>\n"
+    );
+    ([(header::CONTENT_TYPE, "application/xrd+xml")], body).into_response()
+}
+
+/// A request of somebody who is known.
+#[derive(Debug)]
+pub struct Call {
+    front: Arc<Front>,
+    identity: Identity,
+    parts: Parts,
+    media: Media,
+}
+
+impl Call {
+    fn author(&self) -> Author {
+        let door = if self.identity.proof == Proof::Session { Door::Web } else { Door::Restconf };
+        Author::new(self.identity.name.clone(), door)
+    }
+
+    /// The name and port by which the client knows this machine.
+    fn host(&self) -> String {
+        let named = self.parts.uri.authority().map(|authority| authority.as_str());
+        let header = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        named.or(header).unwrap_or_default().to_owned()
+    }
+
+    async fn body(&self, body: axum::body::Body) -> Result<Vec<u8>, Faults> {
+        let limit = self.front.management().limits.body_bytes;
+        Ok(self.front.body(body, usize::try_from(limit).unwrap_or(usize::MAX)).await?)
+    }
+}
+
+/// Answers any request below the root.
+async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let identity = match front.identify(&parts).await {
+        Ok(identity) => identity,
+        Err(denied) => {
+            let media = Media::for_faults(&parts.headers);
+            return Faults::denied(&denied, &parts.headers).response(media);
+        }
+    };
+    let from = peer(&parts).address;
+    let what = format!("{} {}", parts.method, parts.uri);
+    let user = identity.name.clone();
+    let media = Media::for_faults(&parts.headers);
+    let is_change = !parts.method.is_safe();
+    let call = Call { front: Arc::clone(&front), identity, parts, media };
+    let answered = dispatch(call, body).await;
+    if is_change || answered.as_ref().is_err_and(|faults| faults.status() == StatusCode::FORBIDDEN) {
+        let result = match &answered {
+            Ok(response) => response.status().to_string(),
+            Err(faults) => format!("{}: {}", faults.status(), faults.words()),
+        };
+        let from = Some(from);
+        front.audit.write(&Deed { user: &user, from, door: "restconf", what: &what, result: &result });
+    }
+    answered.unwrap_or_else(|faults| faults.response(media))
+}
+
+async fn dispatch(call: Call, body: axum::body::Body) -> Result<Response, Faults> {
+    let path = call.parts.uri.path().to_owned();
+    let rest = path.strip_prefix(ROOT).unwrap_or_default();
+    let rest = rest.strip_prefix('/').unwrap_or(rest);
+    let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
+    match first {
+        "" => only_read(&call, root(&call)),
+        "data" => data::serve(call, data::Target { store: Store::Running, is_ds: false }, below, body).await,
+        "ds" => {
+            let (name, below) = below.split_once('/').unwrap_or((below, ""));
+            let store = match name.replace("%3A", ":").replace("%3a", ":").as_str() {
+                "ietf-datastores:running" => Store::Running,
+                "ietf-datastores:candidate" => Store::Candidate,
+                "ietf-datastores:startup" => Store::Startup,
+                "ietf-datastores:operational" => {
+                    let target = data::Target { store: Store::Running, is_ds: true };
+                    return data::operational(call, target, below).await;
+                }
+                _ => return Err(Fault::nowhere(
+                    "the datastores are ietf-datastores:running, candidate, startup and operational",
+                ).into()),
+            };
+            data::serve(call, data::Target { store, is_ds: true }, below, body).await
+        }
+        "operations" => rpc::serve(call, below, body).await,
+        "yang-library-version" => {
+            let text = match call.media {
+                Media::Json => json!({ "ietf-restconf:yang-library-version": LIBRARY }).to_string(),
+                Media::Xml => format!(
+                    "<yang-library-version xmlns=\"{NAMESPACE}\">{LIBRARY}</yang-library-version>"
+                ),
+            };
+            only_read(&call, text)
+        }
+        "schemas" => library::schema(&call, below),
+        "streams" => streams::serve(call, below),
+        _ => Err(Fault::nowhere("below the root are data, ds, operations, schemas, streams and \
+                                 yang-library-version").into()),
+    }
+}
+
+/// The API resource of section 3.3.
+fn root(call: &Call) -> String {
+    match call.media {
+        Media::Json => {
+            let root = json!({ "data": {}, "operations": {}, "yang-library-version": LIBRARY });
+            json!({ "ietf-restconf:restconf": root }).to_string()
+        }
+        Media::Xml => format!(
+            "<restconf xmlns=\"{NAMESPACE}\"><data/><operations/>\
+             <yang-library-version>{LIBRARY}</yang-library-version></restconf>"
+        ),
+    }
+}
+
+/// What is only read.
+fn only_read(call: &Call, text: String) -> Result<Response, Faults> {
+    match call.parts.method {
+        Method::GET | Method::HEAD => {
+            let media = Media::wanted(&call.parts.headers)?;
+            Ok(([(header::CONTENT_TYPE, media.name())], format!("{text}\n")).into_response())
+        }
+        Method::OPTIONS => Ok(options("OPTIONS, GET, HEAD")),
+        _ => Err(not_allowed("OPTIONS, GET, HEAD")),
+    }
+}
+
+/// What may be asked of a resource.
+fn options(allowed: &'static str) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let fields = response.headers_mut();
+    fields.insert(header::ALLOW, HeaderValue::from_static(allowed));
+    if allowed.contains("PATCH") {
+        let patch = "application/yang-data+json, application/yang-data+xml";
+        fields.insert("accept-patch", HeaderValue::from_static(patch));
+    }
+    response
+}
+
+fn not_allowed(allowed: &'static str) -> Faults {
+    let words = format!("this cannot be asked of it: there are {allowed}");
+    Faults::from(Fault::unsupported(words))
+        .with(header::ALLOW, HeaderValue::from_static(allowed))
+}

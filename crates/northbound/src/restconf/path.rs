@@ -1,0 +1,290 @@
+//! Resource identifiers of RFC 8040, section 3.5.3: from the path of a URL to a node of the schema, with keys.
+
+use percent_encoding::percent_decode_str;
+use stoa_controller::yang;
+use yang5::schema::{SchemaNode, SchemaNodeKind};
+
+use super::fault::Fault;
+
+/// Steps of a path, at most: no model is that deep.
+const STEPS_LIMIT: usize = 64;
+
+/// One node on the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The module that defines it.
+    pub module: String,
+    /// Its name.
+    pub name: String,
+    /// Names and values of the keys; for an entry of a leaf-list `.` and its value.
+    pub keys: Vec<(String, String)>,
+}
+
+/// A node of the schema, with the keys of the lists above it.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// From the root; none: the datastore.
+    pub steps: Vec<Step>,
+    /// The node in the schema; `None`: the datastore.
+    pub node: Option<SchemaNode<'static>>,
+}
+
+impl Place {
+    /// The whole datastore.
+    pub fn root() -> Place {
+        Place { steps: Vec::new(), node: None }
+    }
+
+    /// Whether it is the whole datastore.
+    pub fn is_root(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// The data path as libyang has it; `/` for the datastore.
+    pub fn data_path(&self) -> String {
+        data_path(&self.steps)
+    }
+
+    /// What kind of node it is.
+    pub fn kind(&self) -> Option<SchemaNodeKind> {
+        self.node.as_ref().map(SchemaNode::kind)
+    }
+
+    /// Whether it can be configured.
+    pub fn is_config(&self) -> bool {
+        self.node.as_ref().is_none_or(SchemaNode::is_config)
+    }
+
+    /// The place of the node above.
+    pub fn parent(&self) -> Place {
+        let mut steps = self.steps.clone();
+        steps.pop();
+        let node = self.node.as_ref().and_then(data_parent);
+        Place { steps, node }
+    }
+}
+
+/// The next node above that is in data.
+fn data_parent(node: &SchemaNode<'static>) -> Option<SchemaNode<'static>> {
+    node.ancestors().find(|one| !is_schema_only(one))
+}
+
+fn is_schema_only(node: &SchemaNode<'_>) -> bool {
+    matches!(node.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case)
+}
+
+/// Steps as libyang's data path.
+pub fn data_path(steps: &[Step]) -> String {
+    if steps.is_empty() {
+        return "/".to_owned();
+    }
+    let mut path = String::new();
+    let mut module = "";
+    for step in steps {
+        path.push('/');
+        if step.module != module {
+            path.push_str(&step.module);
+            path.push(':');
+            module = &step.module;
+        }
+        path.push_str(&step.name);
+        for (name, value) in &step.keys {
+            let quote = if value.contains('\'') { '"' } else { '\'' };
+            path.push_str(&format!("[{name}={quote}{value}{quote}]"));
+        }
+    }
+    path
+}
+
+/// The child of this name that is in data; `module` only when the name says it.
+pub fn child(
+    parent: &SchemaNode<'static>,
+    module: &str,
+    name: &str,
+) -> Option<SchemaNode<'static>> {
+    look(parent.children(), module, name)
+}
+
+fn look(
+    nodes: impl Iterator<Item = SchemaNode<'static>>,
+    module: &str,
+    name: &str,
+) -> Option<SchemaNode<'static>> {
+    for node in nodes {
+        if is_schema_only(&node) {
+            if let Some(found) = look(node.children(), module, name) {
+                return Some(found);
+            }
+        } else if node.name() == name && node.module().name() == module {
+            return Some(node);
+        }
+    }
+    None
+}
+
+/// The node of this step among those at the top of a module.
+pub fn in_nodes(
+    nodes: impl Iterator<Item = SchemaNode<'static>>,
+    step: &Step,
+) -> Option<SchemaNode<'static>> {
+    look(nodes, &step.module, &step.name)
+}
+
+/// The place that the rest of a URL's path names; empty: the datastore.
+///
+/// # Errors
+/// When there is no such node in the schema, or its keys are not all given.
+pub fn parse(raw: &str) -> Result<Place, Fault> {
+    let raw = raw.strip_suffix('/').unwrap_or(raw);
+    let mut place = Place::root();
+    if raw.is_empty() {
+        return Ok(place);
+    }
+    for (index, segment) in raw.split('/').enumerate() {
+        if index >= STEPS_LIMIT {
+            return Err(Fault::value(format!("the path has more than {STEPS_LIMIT} steps")));
+        }
+        step(&mut place, segment)?;
+    }
+    Ok(place)
+}
+
+fn decode(text: &str) -> Result<String, Fault> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    let decoded = decoded.map_err(|_| Fault::value("the path is not UTF-8"))?;
+    if decoded.contains('\0') {
+        return Err(Fault::value("the path holds a zero character"));
+    }
+    Ok(decoded.into_owned())
+}
+
+fn step(place: &mut Place, segment: &str) -> Result<(), Fault> {
+    let (name, keys) = match segment.split_once('=') {
+        Some((name, keys)) => (name, Some(keys)),
+        None => (segment, None),
+    };
+    let name = decode(name)?;
+    let (module, name) = match name.split_once(':') {
+        Some((module, name)) => (Some(module.to_owned()), name.to_owned()),
+        None => (None, name),
+    };
+    let above = place.steps.last().map(|step| step.module.clone());
+    let Some(module) = module.or(above) else {
+        let words = format!("the first name of a path says its module: MODULE:{name}");
+        return Err(Fault::nowhere(words));
+    };
+    let found = match &place.node {
+        Some(parent) => child(parent, &module, &name),
+        None => top(&module, &name),
+    };
+    let unknown = || {
+        let above = place.data_path();
+        Fault::nowhere(format!("there is no node {module}:{name} below {above} in the schema"))
+    };
+    let node = found.ok_or_else(unknown)?;
+    let names: Vec<String> = match node.kind() {
+        SchemaNodeKind::List => node.list_keys().map(|key| key.name().to_owned()).collect(),
+        SchemaNodeKind::LeafList => vec![".".to_owned()],
+        _ => Vec::new(),
+    };
+    let keys = values(&node, &names, keys)?;
+    place.steps.push(Step { module, name, keys });
+    place.node = Some(node);
+    Ok(())
+}
+
+fn top(module: &str, name: &str) -> Option<SchemaNode<'static>> {
+    if module.contains('\0') {
+        return None;
+    }
+    let context = yang::schema().context();
+    look(context.get_module_implemented(module)?.data(), module, name)
+}
+
+/// The keys of a step, all of them.
+fn values(
+    node: &SchemaNode<'_>,
+    names: &[String],
+    given: Option<&str>,
+) -> Result<Vec<(String, String)>, Fault> {
+    let name = node.name();
+    let Some(given) = given else {
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys = names.join(",");
+        return Err(Fault::value(format!("say which entry of {name}: {name}={keys}")));
+    };
+    if names.is_empty() {
+        return Err(Fault::value(format!("{name} has no keys")));
+    }
+    // A comma within a value is encoded, so that these part the values.
+    let values: Vec<&str> = given.split(',').collect();
+    if values.len() != names.len() {
+        let words = format!(
+            "{name} has {} and {} are given: {}",
+            counted(names.len()),
+            values.len(),
+            names.join(",")
+        );
+        return Err(Fault::value(words));
+    }
+    let decoded = values.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    if let Some(odd) = decoded.iter().find(|it| it.contains('\'') && it.contains('"')) {
+        return Err(Fault::nowhere(format!("no key has both kinds of quotes: {odd}")));
+    }
+    Ok(names.iter().cloned().zip(decoded).collect())
+}
+
+fn counted(number: usize) -> String {
+    format!("{number} key{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+
+    #[test]
+    fn identifiers_are_those_of_the_rfc() {
+        let path = |raw: &str| parse(raw).map(|place| place.data_path());
+        let lan = "ietf-interfaces:interfaces/interface=lan/ietf-ip:ipv4/address=10.0.0.1";
+        let there = "/ietf-interfaces:interfaces/interface[name='lan']/ietf-ip:ipv4/\
+                     address[ip='10.0.0.1']";
+        assert_eq!(path(lan).unwrap(), there);
+        assert_eq!(path("").unwrap(), "/");
+        let odd = "ietf-interfaces:interfaces/interface=a%2Fb%2C%27c";
+        assert_eq!(path(odd).unwrap(), "/ietf-interfaces:interfaces/interface[name=\"a/b,'c\"]");
+        let two = "ietf-routing:routing/control-plane-protocols/control-plane-protocol=\
+                   ietf-routing%3Astatic,main";
+        assert!(path(two).unwrap().ends_with("[type='ietf-routing:static'][name='main']"));
+        // Through a choice, and an entry of a leaf-list.
+        assert!(path("stoa-system:system/workers/cpus=3").unwrap().ends_with("cpus[.='3']"));
+        let port = "ietf-interfaces:interfaces/interface=a/stoa-interfaces:port/null";
+        assert!(path(port).unwrap().ends_with("/stoa-interfaces:port/null"));
+    }
+
+    #[test]
+    fn wrong_identifiers_are_refused() {
+        let wrong = [
+            "interfaces",
+            "ietf-interfaces:nothing",
+            "no-module:interfaces",
+            "ietf-interfaces:interfaces/interface",
+            "ietf-interfaces:interfaces/interface=a,b",
+            "ietf-interfaces:interfaces=a",
+            "ietf-interfaces:interfaces//interface=a",
+            "ietf-interfaces:interfaces/interface=%00",
+            "ietf-interfaces:interfaces/interface=%ff",
+            "ietf-interfaces:interfaces/interface=%27%22",
+            "%00:x",
+        ];
+        for raw in wrong {
+            assert!(parse(raw).is_err(), "{raw}");
+        }
+        let deep = "a/".repeat(1_000);
+        assert!(parse(&deep).is_err());
+        let faults = super::super::fault::Faults::from(parse("no-module:x").unwrap_err());
+        assert_eq!(faults.status(), StatusCode::NOT_FOUND);
+    }
+}

@@ -1,0 +1,213 @@
+//! What a client is shown: a subtree, without what was not asked for and what it may not see.
+
+use stoa_controller::yang;
+use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
+use yang5::schema::SchemaNodeKind;
+
+use super::fault::{Fault, NAMESPACE};
+use super::media::Media;
+use super::path::{Place, Step};
+use super::query::{Content, Field, Query};
+use crate::nacm::{Operation, Rights};
+
+/// The subtree of module that holds secrets: the one place where administrators are not shown all.
+const WITH_SECRETS: &str = "stoa-management";
+
+/// What is asked for, by whom.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// The target.
+    pub place: &'a Place,
+    /// How much of it.
+    pub query: &'a Query,
+    /// What the one who asks may see.
+    pub rights: &'a Rights<'a>,
+    /// The encoding.
+    pub media: Media,
+}
+
+fn broken(error: &yang5::Error) -> Fault {
+    Fault::broken(format!("libyang: {}", error.msg.as_deref().unwrap_or("it gave no reason")))
+}
+
+impl Asked<'_> {
+    /// The text of the answer; `None`: there is no such resource, or none for this client.
+    ///
+    /// # Errors
+    /// When libyang fails.
+    pub fn read(&self, tree: &DataTree<'static>) -> Result<Option<String>, Fault> {
+        if self.place.is_root() {
+            return self.whole(tree).map(Some);
+        }
+        let steps = &self.place.steps;
+        if tree.reference().is_none() || !self.is_seen(steps) {
+            return Ok(None);
+        }
+        let path = self.place.data_path();
+        let (found, _) = yang::listen(|| tree.find_path(&path));
+        let Ok(node) = found else { return Ok(None) };
+        if self.is_all_shown() {
+            return self.print(&node, DataPrinterFlags::empty()).map(Some);
+        }
+        let copy = node.duplicate(false).map_err(|error| broken(&error))?;
+        let Some(top) = copy.reference() else { return Ok(None) };
+        self.prune(&top, &mut steps.clone());
+        self.print(&top, DataPrinterFlags::empty()).map(Some)
+    }
+
+    /// Whether nothing has to be taken away.
+    fn is_all_shown(&self) -> bool {
+        let has_secrets = self.place.steps.first().is_none_or(|step| step.module == WITH_SECRETS);
+        self.query.is_whole()
+            && self.query.content == Content::All
+            && self.rights.is_whole()
+            && !has_secrets
+    }
+
+    fn is_seen(&self, steps: &[Step]) -> bool {
+        self.rights.may(Operation::Read, steps) || self.rights.has_rules_below(steps)
+    }
+
+    fn whole(&self, tree: &DataTree<'static>) -> Result<String, Fault> {
+        let mut copy = tree.duplicate().map_err(|error| broken(&error))?;
+        // The top nodes first: those that go are named, so that the tree knows what it begins with.
+        let mut gone = Vec::new();
+        for top in copy.reference().iter().flat_map(DataNodeRef::inclusive_siblings) {
+            let step = step(&top);
+            let fields = self.query.fields.as_deref();
+            let is_wanted = fields.is_none_or(|all| wanted(all, &step).is_some())
+                && self.query.depth != Some(1)
+                && fits(&top, self.query.content);
+            let path = format!("/{}:{}", step.module, step.name);
+            if !is_wanted || !self.is_seen(std::slice::from_ref(&step)) {
+                gone.push(path);
+            }
+        }
+        for path in gone {
+            copy.remove(&path).map_err(|error| broken(&error))?;
+        }
+        for top in copy.reference().iter().flat_map(DataNodeRef::inclusive_siblings) {
+            let step = step(&top);
+            let fields = self.query.fields.as_deref().and_then(|all| wanted(all, &step));
+            let mut steps = vec![step];
+            let depth = self.query.depth.map(|depth| depth - 1);
+            self.prune_below(&top, &mut steps, depth, below(fields));
+        }
+        let data = match copy.reference() {
+            Some(first) => self.print(&first, DataPrinterFlags::WITH_SIBLINGS)?,
+            None => String::new(),
+        };
+        Ok(wrapped(&data, self.media))
+    }
+
+    fn prune(&self, top: &DataNodeRef<'_>, steps: &mut Vec<Step>) {
+        self.prune_below(top, steps, self.query.depth, self.query.fields.as_deref());
+    }
+
+    /// Removes what is not to be shown below a node; `depth` counts the node itself.
+    fn prune_below(
+        &self,
+        node: &DataNodeRef<'_>,
+        steps: &mut Vec<Step>,
+        depth: Option<u32>,
+        fields: Option<&[Field]>,
+    ) {
+        let mut gone = Vec::new();
+        for child in node.children() {
+            // An entry without its keys would be no entry.
+            let is_key = child.schema().is_list_key();
+            let step = step(&child);
+            let field = fields.and_then(|all| wanted(all, &step));
+            let is_wanted = is_key
+                || depth != Some(1)
+                    && (fields.is_none() || field.is_some())
+                    && fits(&child, self.query.content);
+            if !is_wanted {
+                gone.push(child);
+                continue;
+            }
+            steps.push(step);
+            if is_key || self.is_seen(steps) {
+                let depth = depth.map(|depth| depth.saturating_sub(1));
+                self.prune_below(&child, steps, depth, below(field));
+            } else {
+                gone.push(child);
+            }
+            steps.pop();
+        }
+        for mut child in gone {
+            child.remove();
+        }
+    }
+
+    fn print(&self, node: &DataNodeRef<'_>, flags: DataPrinterFlags) -> Result<String, Fault> {
+        let format = match self.media {
+            Media::Json => DataFormat::JSON,
+            Media::Xml => DataFormat::XML,
+        };
+        let is_list = flags.contains(DataPrinterFlags::WITH_SIBLINGS);
+        let bits = flags.bits() | self.query.defaults.flags().bits();
+        let print = |more: DataPrinterFlags| {
+            let flags = DataPrinterFlags::from_bits_retain(bits) | more;
+            node.print_string(format, flags).map_err(|error| broken(&error))
+        };
+        // What was cut off by its depth is shown to be there.
+        if self.query.depth.is_some() {
+            return print(DataPrinterFlags::KEEP_EMPTY_CONT);
+        }
+        let text = print(DataPrinterFlags::empty())?;
+        if is_list || !matches!(text.trim(), "" | "{}") {
+            return Ok(text);
+        }
+        // A container with nothing in it, or nothing that may be seen.
+        print(DataPrinterFlags::KEEP_EMPTY_CONT)
+    }
+}
+
+/// All data as the datastore resource shows it.
+fn wrapped(data: &str, media: Media) -> String {
+    match media {
+        Media::Json => {
+            let data = if data.trim().is_empty() { "{}" } else { data.trim() };
+            format!("{{\"ietf-restconf:data\": {data}}}\n")
+        }
+        Media::Xml => format!("<data xmlns=\"{NAMESPACE}\">{data}</data>\n"),
+    }
+}
+
+/// A node as a step of its path.
+pub fn step(node: &DataNodeRef<'_>) -> Step {
+    let schema = node.schema();
+    let value = |node: &DataNodeRef<'_>| node.value_canonical().unwrap_or_default();
+    let keys = match schema.kind() {
+        SchemaNodeKind::List => {
+            node.list_keys().map(|key| (key.schema().name().to_owned(), value(&key))).collect()
+        }
+        SchemaNodeKind::LeafList => vec![(".".to_owned(), value(node))],
+        _ => Vec::new(),
+    };
+    Step { module: schema.module().name().to_owned(), name: schema.name().to_owned(), keys }
+}
+
+fn wanted<'a>(fields: &'a [Field], step: &Step) -> Option<&'a Field> {
+    fields.iter().find(|field| {
+        let is_module = field.module.as_ref().is_none_or(|module| *module == step.module);
+        is_module && field.name == step.name
+    })
+}
+
+/// What is wanted below a field; `None`: all.
+fn below(field: Option<&Field>) -> Option<&[Field]> {
+    field.map(|field| field.below.as_slice()).filter(|below| !below.is_empty())
+}
+
+/// Whether a node is of the kind that is asked for. Configuration may have facts below.
+fn fits(node: &DataNodeRef<'_>, content: Content) -> bool {
+    match content {
+        Content::All => true,
+        Content::Config => node.schema().is_config(),
+        Content::Nonconfig => {
+            node.schema().is_state() || node.traverse().any(|below| below.schema().is_state())
+        }
+    }
+}

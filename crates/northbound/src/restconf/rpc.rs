@@ -1,0 +1,256 @@
+//! Operations (RFC 8040, section 4.4.2): what is done with the datastores as a whole.
+
+use std::time::{Duration, SystemTime};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store};
+use stoa_controller::yang;
+use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
+
+use super::body;
+use super::fault::{Fault, Faults, NAMESPACE};
+use super::media::Media;
+use super::{Call, not_allowed, only_read, options};
+use crate::audit::timestamp;
+use crate::nacm::Rights;
+
+/// The module of our operations.
+const MODULE: &str = "stoa-datastore";
+const NAMES: &[&str] =
+    &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history"];
+
+/// Answers a request for an operation, or for the list of them.
+pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faults> {
+    let name = below.replace("%3A", ":").replace("%3a", ":");
+    if name.is_empty() {
+        return only_read(&call, list(call.media));
+    }
+    let known = name.split_once(':').filter(|(module, _)| *module == MODULE);
+    let known = known.and_then(|(_, name)| NAMES.iter().find(|one| **one == name));
+    let Some(name) = known else {
+        return Err(Fault::nowhere("there is no such operation").into());
+    };
+    match call.parts.method {
+        Method::POST => {}
+        Method::OPTIONS => return Ok(options("OPTIONS, POST")),
+        _ => return Err(not_allowed("OPTIONS, POST")),
+    }
+    let management = call.front.management();
+    if !Rights::of(&call.identity, &management).may_call(MODULE, name) {
+        return Err(Fault::forbidden(format!("/{MODULE}:{name}")).into());
+    }
+    let bytes = call.body(body).await?;
+    let input = if bytes.iter().all(u8::is_ascii_whitespace) {
+        Input { tree: None, name }
+    } else {
+        let media = Media::given(&call.parts.headers)?;
+        Input { tree: Some(input(name, media, &bytes)?), name }
+    };
+    let media = Media::wanted(&call.parts.headers)?;
+    match run(&call, &input).await? {
+        None => Ok(StatusCode::NO_CONTENT.into_response()),
+        Some(output) => answer(name, &output, media),
+    }
+}
+
+fn list(media: Media) -> String {
+    match media {
+        Media::Json => {
+            let all = NAMES.iter().map(|name| (format!("{MODULE}:{name}"), json!([null])));
+            let all: serde_json::Map<String, Value> = all.collect();
+            json!({ "ietf-restconf:operations": all }).to_string()
+        }
+        Media::Xml => {
+            let module = yang::schema().context().get_module_implemented(MODULE);
+            let namespace = module.map(|it| it.namespace().to_owned()).unwrap_or_default();
+            let all = NAMES.iter().map(|name| format!("<{name} xmlns=\"{namespace}\"/>"));
+            format!("<operations xmlns=\"{NAMESPACE}\">{}</operations>", all.collect::<String>())
+        }
+    }
+}
+
+/// What an operation is given.
+struct Input {
+    tree: Option<DataTree<'static>>,
+    name: &'static str,
+}
+
+impl Input {
+    fn value(&self, leaf: &str) -> Option<String> {
+        let tree = self.tree.as_ref()?;
+        tree.reference()?;
+        let path = format!("/{MODULE}:{}/{leaf}", self.name);
+        yang::listen(|| tree.find_path(&path)).0.ok()?.value_canonical()
+    }
+
+    fn number(&self, leaf: &str) -> Option<u64> {
+        self.value(leaf)?.parse().ok()
+    }
+}
+
+/// Reads the `input` of a body.
+fn input(name: &str, media: Media, bytes: &[u8]) -> Result<DataTree<'static>, Faults> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Fault::malformed("the body is not UTF-8"))?;
+    if text.contains('\0') || text.contains("\\u0000") {
+        return Err(Fault::malformed("the body holds a zero character").into());
+    }
+    let (whole, format) = match media {
+        Media::Json => {
+            let mut members = body::members(text)?;
+            let input = members.remove(&format!("{MODULE}:input")).filter(|_| members.is_empty());
+            let wrong = || Fault::malformed(format!("the body is {{\"{MODULE}:input\": {{...}}}}"));
+            let input = input.filter(Value::is_object).ok_or_else(wrong)?;
+            let mut whole = serde_json::Map::new();
+            whole.insert(format!("{MODULE}:{name}"), input);
+            (Value::Object(whole).to_string(), DataFormat::JSON)
+        }
+        Media::Xml => {
+            let module = yang::schema().context().get_module_implemented(MODULE);
+            let namespace = module.map(|it| it.namespace().to_owned()).unwrap_or_default();
+            let inner = body::inner(text, "input", &namespace)?;
+            (format!("<{name} xmlns=\"{namespace}\">{inner}</{name}>"), DataFormat::XML)
+        }
+    };
+    let context = yang::schema().context();
+    let flags = DataParserFlags::STRICT;
+    let (parsed, complaints) = yang::listen(|| {
+        DataTree::parse_op_string(context, &whole, format, flags, DataOperation::RpcYang)
+    });
+    parsed.map_err(|error| {
+        let first = complaints.into_iter().next().map(|one| one.message);
+        let why = first.or(error.msg).unwrap_or_else(|| "it does not fit".into());
+        Fault::value(format!("the input is wrong: {why}")).at(format!("/{MODULE}:{name}")).into()
+    })
+}
+
+/// Does it. Gives the output, when there is one.
+async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
+    let datastore = call.front.datastore.clone();
+    let author = call.author();
+    let comment = input.value("comment").unwrap_or_default();
+    match input.name {
+        "commit" => {
+            let commit = Commit {
+                comment,
+                confirm_within: input.number("confirm-within").map(Duration::from_secs),
+                is_overwriting: input.value("overwrite").as_deref() == Some("true"),
+                ..Commit::default()
+            };
+            allow_commit(call, &datastore).await?;
+            Ok(Some(committed(&datastore.commit(&author, commit).await?)))
+        }
+        "confirm" => Ok(Some(committed(&datastore.confirm(&author, &comment).await?))),
+        "cancel" => Ok(Some(committed(&datastore.cancel(&author).await?))),
+        "discard" => {
+            datastore.discard(&author)?;
+            Ok(None)
+        }
+        "rollback" => {
+            let back = input.number("back").unwrap_or(1);
+            let store = datastore.clone();
+            let back = usize::try_from(back).unwrap_or(usize::MAX);
+            let task = tokio::task::spawn_blocking(move || store.rollback(&author, back));
+            task.await.map_err(|_| Fault::broken("the history could not be read"))??;
+            Ok(None)
+        }
+        "compare" => {
+            let store = |leaf: &str, usual| match input.value(leaf).as_deref() {
+                Some("candidate") => Store::Candidate,
+                Some("running") => Store::Running,
+                Some("startup") => Store::Startup,
+                _ => usual,
+            };
+            let (old, new) = (store("old", Store::Running), store("new", Store::Candidate));
+            let management = call.front.management();
+            let rights = Rights::of(&call.identity, &management);
+            let changes = datastore.difference(old, new)?;
+            let list: Vec<Value> = changes.iter().filter_map(|it| change(it, &rights)).collect();
+            Ok(Some(json!({ "change": list })))
+        }
+        _ => {
+            let list: Vec<Value> = datastore
+                .history()
+                .iter()
+                .map(|entry| json!({
+                    "number": entry.number.to_string(), "time": entry.time,
+                    "author": entry.author, "door": entry.door.to_string(),
+                    "comment": entry.comment,
+                }))
+                .collect();
+            Ok(Some(json!({ "entry": list })))
+        }
+    }
+}
+
+/// A commit changes running: who may not write a node there may not commit it either.
+async fn allow_commit(call: &Call, datastore: &Datastore) -> Result<(), Faults> {
+    let management = call.front.management();
+    let (identity, datastore) = (call.identity.clone(), datastore.clone());
+    let check = move || {
+        let rights = Rights::of(&identity, &management);
+        if rights.is_whole() {
+            return Ok(());
+        }
+        let changes = datastore.difference(Store::Running, Store::Candidate)?;
+        let denied = changes.iter().find(|change| !super::write::may(&rights, change));
+        denied.map_or(Ok(()), |change| Err(Faults::from(Fault::forbidden(change.path.clone()))))
+    };
+    let checked = tokio::task::spawn_blocking(check).await;
+    checked.map_err(|_| Fault::broken("the rights could not be looked at"))?
+}
+
+/// A difference, when the client may see it.
+pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
+    let steps = crate::nacm::way(&change.path);
+    if !rights.may(crate::nacm::Operation::Read, &steps) {
+        return None;
+    }
+    let mut value = json!({ "operation": change.kind, "path": change.path });
+    for (name, text) in [("old", &change.old), ("new", &change.new)] {
+        if let Some(text) = text {
+            value[name] = text.as_str().into();
+        }
+    }
+    Some(value)
+}
+
+fn committed(done: &Committed) -> Value {
+    let mut value = json!({ "changes": done.changes.len(), "remark": done.remarks });
+    if done.number > 0 {
+        value["number"] = done.number.to_string().into();
+    }
+    if let Some(until) = done.confirm_by.filter(|until| *until > SystemTime::now()) {
+        value["confirm-by"] = timestamp(until).into();
+    }
+    value
+}
+
+/// The output as the client wants it.
+fn answer(name: &str, output: &Value, media: Media) -> Result<Response, Faults> {
+    let text = match media {
+        Media::Json => json!({ format!("{MODULE}:output"): output }).to_string(),
+        Media::Xml => {
+            let whole = json!({ format!("{MODULE}:{name}"): output }).to_string();
+            let context = yang::schema().context();
+            let kind = DataOperation::ReplyYang;
+            let flags = DataParserFlags::STRICT;
+            let parse =
+                || DataTree::parse_op_string(context, &whole, DataFormat::JSON, flags, kind);
+            let (tree, _) = yang::listen(parse);
+            let broken = |_| Fault::broken("the output does not fit its module");
+            let tree = tree.map_err(broken)?;
+            let text = tree.print_string(DataFormat::XML, DataPrinterFlags::SHRINK);
+            let text = text.map_err(broken)?;
+            // The same element, by the name that RESTCONF gives it.
+            let open = text.strip_prefix(&format!("<{name}")).map(|rest| format!("<output{rest}"));
+            let open = open.unwrap_or(text);
+            let close = format!("</{name}>");
+            open.strip_suffix(&close).map(|rest| format!("{rest}</output>")).unwrap_or(open)
+        }
+    };
+    let kind = [(header::CONTENT_TYPE, media.name())];
+    Ok((StatusCode::OK, kind, format!("{text}\n")).into_response())
+}

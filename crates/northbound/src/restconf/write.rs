@@ -1,0 +1,380 @@
+//! What a client changes: POST, PUT, PATCH and DELETE as edits of a datastore, within the rights of the client.
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+use stoa_controller::datastore::{
+    Author, Change as Difference, Datastore, Edit, Kind, Store, between,
+};
+use yang5::data::{Data, DataFormat, DataPrinterFlags};
+use yang5::schema::SchemaNodeKind;
+
+use super::body;
+use super::fault::{Fault, Faults};
+use super::media::Media;
+use super::path::{self, Place, Step};
+use super::query::Insert;
+use crate::nacm::{self, Operation, Rights};
+
+/// A change that is asked for.
+#[derive(Debug)]
+pub struct Change<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The target.
+    pub place: Place,
+    /// The encoding and the text of the body; `None` for DELETE.
+    pub given: Option<(Media, &'a [u8])>,
+    /// Where a new entry goes.
+    pub insert: Option<Insert>,
+}
+
+/// What a change comes to.
+#[derive(Debug)]
+pub struct Made {
+    /// The edits.
+    pub edits: Vec<Edit>,
+    /// What is made new; `None`: nothing is.
+    pub created: Option<Place>,
+    /// Edits that hold only as long as the datastore is as it was read.
+    pub is_bound: bool,
+}
+
+fn is_there(datastore: &Datastore, store: Store, path: &str) -> bool {
+    let snapshot = datastore.tree(store);
+    let tree = &snapshot.tree;
+    tree.reference().is_some()
+        && stoa_controller::yang::listen(|| tree.find_path(path)).0.is_ok_and(|it| !it.is_default())
+}
+
+impl Change<'_> {
+    /// The edits that do it.
+    ///
+    /// # Errors
+    /// When the body cannot be read or is for another target, or the method is not for this one.
+    pub fn made(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
+        if !self.place.is_config() {
+            let words = "this is a fact, not something to be configured";
+            return Err(Fault::unsupported(words).at(self.place.data_path()).into());
+        }
+        match (self.method.as_str(), self.place.is_root()) {
+            ("DELETE", true) => {
+                Err(Fault::unsupported("the datastore cannot be deleted: PUT an empty one").into())
+            }
+            ("DELETE", false) => {
+                let path = self.place.data_path();
+                Ok(Made { edits: vec![Edit::Delete { path }], created: None, is_bound: false })
+            }
+            ("PUT", true) => {
+                let body = self.whole()?;
+                let path = "/".to_owned();
+                Ok(Made { edits: vec![Edit::Replace { path, body }], created: None, is_bound: false })
+            }
+            ("PATCH", true) => {
+                let body = self.whole()?;
+                Ok(Made { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
+            }
+            ("POST", _) => self.post(datastore, store),
+            ("PUT", false) => self.put(datastore, store),
+            ("PATCH", false) => self.patch(datastore, store),
+            _ => Err(Fault::unsupported("this method is not for data").into()),
+        }
+    }
+
+    fn bytes(&self) -> Result<(Media, &[u8]), Fault> {
+        self.given.ok_or_else(|| Fault::malformed("the body is missing"))
+    }
+
+    fn whole(&self) -> Result<String, Faults> {
+        let (media, bytes) = self.bytes()?;
+        Ok(body::whole(media, bytes)?.text()?)
+    }
+
+    /// The body, which brings what `target` names.
+    fn same(&self) -> Result<String, Faults> {
+        let (media, bytes) = self.bytes()?;
+        let parent = self.place.parent();
+        let given = body::below(&parent, media, bytes)?;
+        let found = given.step.as_ref();
+        let wanted = self.place.steps.last();
+        let is_same = match (found, wanted) {
+            (Some(found), Some(wanted)) => is_same(found, wanted, &self.place),
+            _ => false,
+        };
+        if !is_same {
+            let words = "the body is another node than the URL names, or has other keys";
+            return Err(Fault::value(words).at(self.place.data_path()).into());
+        }
+        Ok(given.text()?)
+    }
+
+    fn post(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
+        let (media, bytes) = self.bytes()?;
+        if matches!(self.place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)) {
+            return Err(Fault::unsupported("nothing stands below a leaf: PUT it").into());
+        }
+        if is_entry(&self.place) && !is_there(datastore, store, &self.place.data_path()) {
+            return Err(missing(&self.place));
+        }
+        let given = body::below(&self.place, media, bytes)?;
+        let step = given.step.as_ref().ok_or_else(|| Fault::malformed("the body is empty"))?;
+        let target = body::place_of(&self.place, step)?;
+        let path = target.data_path();
+        let body = given.text()?;
+        if let Some(insert) = &self.insert {
+            if is_there(datastore, store, &path) {
+                return Err(stoa_controller::datastore::Refusal::Exists(path).into());
+            }
+            return self.inserted(datastore, store, insert, &target, &body);
+        }
+        let edits = vec![Edit::Create { path, body }];
+        Ok(Made { edits, created: Some(target), is_bound: false })
+    }
+
+    fn put(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
+        let parent = self.place.parent();
+        if is_entry(&parent) && !is_there(datastore, store, &parent.data_path()) {
+            return Err(missing(&parent));
+        }
+        let body = self.same()?;
+        let path = self.place.data_path();
+        let is_new = !is_there(datastore, store, &path);
+        let created = is_new.then(|| self.place.clone());
+        if let Some(insert) = &self.insert {
+            let made = self.inserted(datastore, store, insert, &self.place, &body)?;
+            return Ok(Made { created, ..made });
+        }
+        Ok(Made { edits: vec![Edit::Replace { path, body }], created, is_bound: false })
+    }
+
+    fn patch(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
+        if !is_there(datastore, store, &self.place.data_path()) {
+            return Err(missing(&self.place));
+        }
+        let body = self.same()?;
+        Ok(Made { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
+    }
+
+    /// Puts an entry into its place among its like: the node above is replaced, with the entry in it.
+    fn inserted(
+        &self,
+        datastore: &Datastore,
+        store: Store,
+        insert: &Insert,
+        target: &Place,
+        body: &str,
+    ) -> Result<Made, Faults> {
+        let is_ordered = target.node.as_ref().is_some_and(|node| node.is_user_ordered());
+        if !is_ordered {
+            let words = "only lists that are ordered by their users have a place to insert at";
+            return Err(Fault::value(words).at(target.data_path()).into());
+        }
+        let parent = target.parent();
+        if parent.is_root() {
+            return Err(Fault::unsupported("entries at the top have no place to insert at").into());
+        }
+        let entries = Entries::read(datastore, store, &parent, target, body)?;
+        let body = entries.with(insert)?;
+        let edits = vec![Edit::Replace { path: parent.data_path(), body }];
+        Ok(Made { edits, created: Some(target.clone()), is_bound: true })
+    }
+}
+
+/// The entries of one list, in a tree from the root on that is JSON.
+struct Entries {
+    whole: Value,
+    way: Vec<Step>,
+    name: String,
+    target: Step,
+    entry: Value,
+    keys: Vec<String>,
+}
+
+impl Entries {
+    fn read(
+        datastore: &Datastore,
+        store: Store,
+        parent: &Place,
+        target: &Place,
+        body: &str,
+    ) -> Result<Entries, Faults> {
+        let snapshot = datastore.tree(store);
+        let path = parent.data_path();
+        let (found, _) = stoa_controller::yang::listen(|| snapshot.tree.find_path(&path));
+        let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
+        let broken = || Fault::broken("libyang cannot print a list");
+        let text = match found {
+            Ok(node) => {
+                let copy = node.duplicate(true).map_err(|_| broken())?;
+                copy.print_string(DataFormat::JSON, flags).map_err(|_| broken())?
+            }
+            // Nothing is there yet: the body alone has the way.
+            Err(_) => body.to_owned(),
+        };
+        let whole: Value = serde_json::from_str(&text).map_err(|_| broken())?;
+        let given: Value = serde_json::from_str(body).map_err(|_| broken())?;
+        let step = target.steps.last().cloned().ok_or_else(broken)?;
+        let above = parent.steps.last().map(|step| step.module.clone()).unwrap_or_default();
+        let name = match step.module == above {
+            true => step.name.clone(),
+            false => format!("{}:{}", step.module, step.name),
+        };
+        let entry = inside(&given, &parent.steps).and_then(|here| here.get(&name)?.get(0));
+        let entry = entry.cloned().ok_or_else(broken)?;
+        let keys = step.keys.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Entries { whole, way: parent.steps.clone(), name, target: step, entry, keys })
+    }
+
+    /// The tree with the entry at its place.
+    fn with(mut self, insert: &Insert) -> Result<String, Faults> {
+        let point = match insert {
+            Insert::Before(point) | Insert::After(point) => {
+                let raw = point.strip_prefix('/').unwrap_or(point);
+                Some(path::parse(raw)?.steps)
+            }
+            _ => None,
+        };
+        let there = inside(&self.whole, &self.way).and_then(|here| here.get(&self.name));
+        let mut list = there.and_then(Value::as_array).cloned().unwrap_or_default();
+        list.retain(|one| !is_entry_of(one, &self.target, &self.keys));
+        let at = match (insert, point) {
+            (Insert::First, _) => 0,
+            (Insert::Last, _) => list.len(),
+            (_, Some(steps)) => {
+                let last = steps.last().filter(|_| steps[..steps.len() - 1] == self.way[..]);
+                let found = last.and_then(|step| {
+                    list.iter().position(|one| is_entry_of(one, step, &self.keys))
+                });
+                let found = found.ok_or_else(|| {
+                    Fault::value("the point is no other entry of the same list")
+                })?;
+                found + usize::from(matches!(insert, Insert::After(_)))
+            }
+            _ => list.len(),
+        };
+        list.insert(at, self.entry.clone());
+        let here = inside_mut(&mut self.whole, &self.way);
+        let here = here.ok_or_else(|| Fault::broken("the way to a list is lost"))?;
+        here.insert(self.name.clone(), Value::Array(list));
+        Ok(self.whole.to_string())
+    }
+}
+
+fn inside<'a>(whole: &'a Value, steps: &[Step]) -> Option<&'a Value> {
+    let mut here = whole;
+    let mut module = "";
+    for step in steps {
+        here = match step.module == module {
+            true => here.get(&step.name)?,
+            false => here.get(format!("{}:{}", step.module, step.name))?,
+        };
+        module = &step.module;
+        if let Value::Array(entries) = here {
+            here = entries.first()?;
+        }
+    }
+    Some(here)
+}
+
+fn inside_mut<'a>(
+    whole: &'a mut Value,
+    steps: &[Step],
+) -> Option<&'a mut serde_json::Map<String, Value>> {
+    let mut here = whole;
+    let mut module = "";
+    for step in steps {
+        here = match step.module == module {
+            true => here.get_mut(&step.name)?,
+            false => here.get_mut(format!("{}:{}", step.module, step.name))?,
+        };
+        module = &step.module;
+        if here.is_array() {
+            here = here.get_mut(0)?;
+        }
+    }
+    here.as_object_mut()
+}
+
+/// A value as the text that a key has.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn is_entry_of(entry: &Value, step: &Step, keys: &[String]) -> bool {
+    let named = |name: &String| step.keys.iter().find(|(key, _)| key == name).map(|(_, it)| it);
+    keys.iter().all(|name| {
+        let value = if name == "." { Some(entry) } else { entry.get(name) };
+        value.map(plain).as_ref() == named(name)
+    })
+}
+
+/// Whether the place is an entry of a list, which is there or is not; containers come by themselves.
+fn is_entry(place: &Place) -> bool {
+    matches!(place.kind(), Some(SchemaNodeKind::List | SchemaNodeKind::LeafList))
+}
+
+fn missing(place: &Place) -> Faults {
+    stoa_controller::datastore::Refusal::Missing(place.data_path()).into()
+}
+
+/// Whether the node of the body is the one of the URL. Values may be written in more than one way: what libyang made
+/// of the one has to be what it makes of the other.
+fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
+    if (&found.module, &found.name) != (&wanted.module, &wanted.name) {
+        return false;
+    }
+    if found.keys == wanted.keys {
+        return true;
+    }
+    let mut tree = yang5::data::DataTree::new(stoa_controller::yang::schema().context());
+    let path = place.data_path();
+    let (made, _) = stoa_controller::yang::listen(|| {
+        tree.new_path(&path, None, false).map(|node| node.map(|node| super::read::step(&node)))
+    });
+    made.ok().flatten().is_some_and(|step| step.keys == found.keys)
+}
+
+/// Whether the client may make these edits: every node that they change is looked at.
+///
+/// # Errors
+/// The first node that it may not change.
+pub fn permitted(
+    datastore: &Datastore,
+    store: Store,
+    made: &Made,
+    rights: &Rights<'_>,
+) -> Result<(), Faults> {
+    if rights.is_whole() {
+        return Ok(());
+    }
+    let before = datastore.tree(store);
+    let after = datastore.preview(store, &made.edits)?;
+    let changes = between(&before.tree, &after)?;
+    let denied = changes.into_iter().find(|change| !may(rights, change));
+    denied.map_or(Ok(()), |change| Err(Fault::forbidden(change.path).into()))
+}
+
+/// Whether the client may make this difference.
+pub fn may(rights: &Rights<'_>, change: &Difference) -> bool {
+    let operation = match change.kind {
+        Kind::Create => Operation::Create,
+        Kind::Replace => Operation::Update,
+        Kind::Delete => Operation::Delete,
+    };
+    rights.may(operation, &nacm::way(&change.path))
+}
+
+/// Makes the edits.
+///
+/// # Errors
+/// Why they cannot be made.
+pub async fn make(
+    datastore: &Datastore,
+    author: &Author,
+    store: Store,
+    made: Made,
+    if_match: Option<u64>,
+) -> Result<(Option<Place>, StatusCode), Faults> {
+    datastore.edit(author, store, made.edits, if_match).await?;
+    let status = if made.created.is_some() { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
+    Ok((made.created, status))
+}

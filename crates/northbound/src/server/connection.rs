@@ -1,0 +1,181 @@
+//! One connection: TLS, then requests; every step has a time limit, so that slow clients are cut.
+
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use futures_util::FutureExt;
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use nix::sys::socket::{setsockopt, sockopt};
+use rustls::ServerConfig;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tower::ServiceExt;
+
+use super::certificate::common_name;
+use crate::auth::Peer;
+
+/// Time for the TLS handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Time for the head of a request, and between two requests of HTTP/1.
+const HEAD: Duration = Duration::from_secs(30);
+/// Time for a frame of a request's body.
+pub const BODY_FRAME: Duration = Duration::from_secs(10);
+/// Time without any request under way.
+const IDLE: Duration = Duration::from_secs(60);
+/// Time for the client to take what was sent to it.
+const UNSENT: Duration = Duration::from_secs(30);
+/// How often idle connections are looked for.
+const LOOK: Duration = Duration::from_secs(5);
+/// Requests at the same time on one connection of HTTP/2.
+const STREAMS: u32 = 64;
+/// Bytes of all header fields of a request, at most.
+const HEADERS_BYTES: usize = 32 << 10;
+
+/// What is under way on a connection.
+struct Busy {
+    begun: Instant,
+    requests: AtomicUsize,
+    last_ms: AtomicU64,
+}
+
+impl Busy {
+    fn touch(&self) {
+        let passed = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_ms.store(passed, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
+        self.requests.load(Ordering::Relaxed) == 0 && self.begun.elapsed().saturating_sub(last) > IDLE
+    }
+}
+
+/// A request, or its answer that is still being sent.
+struct Underway(Arc<Busy>);
+
+impl Underway {
+    fn begin(busy: &Arc<Busy>) -> Underway {
+        busy.requests.fetch_add(1, Ordering::Relaxed);
+        Underway(Arc::clone(busy))
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Serves a connection to its end.
+pub async fn serve(stream: TcpStream, from: SocketAddr, tls: Arc<ServerConfig>, router: Router) {
+    let _ = stream.set_nodelay(true);
+    let unsent_ms = u32::try_from(UNSENT.as_millis()).unwrap_or(u32::MAX);
+    let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &unsent_ms);
+    let handshake = TlsAcceptor::from(tls).accept(stream);
+    let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => return tracing::debug!(%from, "no TLS: {error}"),
+        Err(_) => return tracing::debug!(%from, "no TLS in time"),
+    };
+    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    // A v4 client of a v6 socket is the same client.
+    let peer =
+        Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
+    let busy = Arc::new(Busy {
+        begun: Instant::now(),
+        requests: AtomicUsize::new(0),
+        last_ms: AtomicU64::new(0),
+    });
+    let service = service_fn({
+        let busy = Arc::clone(&busy);
+        move |request| answer(router.clone(), peer.clone(), Underway::begin(&busy), request)
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEADERS_BYTES.max(64 << 10))
+        .max_headers(100);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(u32::try_from(HEADERS_BYTES).unwrap_or(u32::MAX))
+        .keep_alive_interval(UNSENT)
+        .keep_alive_timeout(HANDSHAKE);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    loop {
+        match tokio::time::timeout(LOOK, connection.as_mut()).await {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => return tracing::debug!(%from, "connection: {error}"),
+            Err(_) if busy.is_idle() => {
+                connection.as_mut().graceful_shutdown();
+                // A client that does not even take the farewell is left.
+                let _ = tokio::time::timeout(LOOK, connection.as_mut()).await;
+                return;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Answers one request. A fault of the program is the end of this request, and of nothing else.
+async fn answer(
+    router: Router,
+    peer: Peer,
+    underway: Underway,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, std::convert::Infallible> {
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(peer);
+    let answered = AssertUnwindSafe(router.oneshot(request)).catch_unwind().await;
+    let response = match answered {
+        Ok(Ok(response)) => response,
+        Err(_) => {
+            tracing::error!("a request was not answered for a fault of the program: see above");
+            let mut response = Response::new(Body::from("a fault of the program\n"));
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            response
+        }
+    };
+    // The request is under way until its answer is sent.
+    Ok(response.map(|body| Body::new(Held { body, _underway: underway })))
+}
+
+/// The body of an answer that keeps its connection from being idle.
+struct Held {
+    body: Body,
+    _underway: Underway,
+}
+
+impl http_body::Body for Held {
+    type Data = <Body as http_body::Body>::Data;
+    type Error = <Body as http_body::Body>::Error;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Self::Data>, Self::Error>>> {
+        std::pin::Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,266 @@
+//! The doors of logging in: the first user, sessions of web pages, tokens. They speak JSON.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use http::header::{self, HeaderValue};
+use http::request::Parts;
+use http::{StatusCode, header::COOKIE};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use stoa_controller::datastore::{Author, Door, Edit, Store};
+
+use super::{Front, WORDS_BYTES, answer, failure, peer};
+use crate::audit::{Deed, timestamp};
+use crate::auth::tokens::{LIFE_MAX, Token};
+use crate::auth::{Denied, Identity, password, sessions};
+
+/// How long a token is good for when nobody says: 30 days.
+const TOKEN_LIFE_S: u64 = 30 * 86_400;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogIn {
+    user: String,
+    password: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct NewToken {
+    name: String,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    life_s: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetUp {
+    token: String,
+    user: String,
+    password: String,
+}
+
+/// The body of a request as what it should be.
+async fn read<T: for<'de> Deserialize<'de>>(
+    front: &Front,
+    request: Request,
+) -> Result<(Parts, T), Response> {
+    let (parts, body) = request.into_parts();
+    let bytes = front.body(body, WORDS_BYTES).await;
+    let bytes = bytes.map_err(|unread| failure(unread.status(), unread.words()))?;
+    let value = serde_json::from_slice(&bytes);
+    let value = value.map_err(|error| {
+        failure(StatusCode::BAD_REQUEST, format!("the body is not as expected: {error}"))
+    })?;
+    Ok((parts, value))
+}
+
+fn denied(parts: &Parts, denied: &Denied) -> Response {
+    let mut response = failure(denied.status(), denied.words());
+    response.headers_mut().extend(denied.fields(&parts.headers));
+    response
+}
+
+async fn known(front: &Front, parts: &Parts) -> Result<Identity, Response> {
+    front.identify(parts).await.map_err(|why| denied(parts, &why))
+}
+
+impl Front {
+    fn tell(&self, parts: &Parts, user: &str, what: &str, result: &str) {
+        let from = Some(peer(parts).address);
+        self.audit.write(&Deed { user, from, door: "log-in", what, result });
+    }
+}
+
+/// `POST /login`: begins a session.
+pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, asked) = match read::<LogIn>(&front, request).await {
+        Ok(read) => read,
+        Err(response) => return response,
+    };
+    let management = front.management();
+    match front.gate.log_in(&management, &peer(&parts), &asked.user, &asked.password).await {
+        Ok(user) => {
+            let limit = usize::from(management.limits.sessions);
+            let cookie = front.gate.sessions.begin(&user.name, limit, Instant::now());
+            front.tell(&parts, &user.name, "log in", "done");
+            let mut response = answer(
+                StatusCode::OK,
+                &json!({ "user": user.name, "admin": user.admin, "groups": user.group }),
+            );
+            let cookie = HeaderValue::try_from(sessions::set_cookie(&cookie));
+            if let Ok(cookie) = cookie {
+                response.headers_mut().insert(header::SET_COOKIE, cookie);
+            }
+            response
+        }
+        Err(why) => {
+            front.tell_denied(&peer(&parts), &why, "log in");
+            denied(&parts, &why)
+        }
+    }
+}
+
+/// `POST /logout`: ends the session of the cookie.
+pub async fn log_out(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let cookies = parts.headers.get_all(COOKIE).into_iter().filter_map(|it| it.to_str().ok());
+    if let Some(cookie) = cookies.into_iter().find_map(sessions::cookie) {
+        if let Err(response) = known(&front, &parts).await {
+            return response;
+        }
+        front.gate.sessions.end(cookie);
+    }
+    let mut response = answer(StatusCode::OK, &json!({}));
+    if let Ok(cookie) = HeaderValue::try_from(sessions::set_cookie("")) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// `GET /whoami`: as whom the router knows the one who asks.
+pub async fn who_am_i(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    match known(&front, &parts).await {
+        Ok(identity) => {
+            let proof = format!("{:?}", identity.proof).to_lowercase();
+            let Identity { name, groups, is_admin, .. } = identity;
+            let value =
+                json!({ "user": name, "admin": is_admin, "groups": groups, "proof": proof });
+            answer(StatusCode::OK, &value)
+        }
+        Err(response) => response,
+    }
+}
+
+/// `POST /setup`: makes the first user, an administrator, with the token that the log told.
+pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, asked) = match read::<SetUp>(&front, request).await {
+        Ok(read) => read,
+        Err(response) => return response,
+    };
+    if !front.management().user.is_empty() {
+        return failure(StatusCode::CONFLICT, "there are users: log in as one of them");
+    }
+    if let Err(why) = front.gate.check_setup(&peer(&parts), &asked.token) {
+        front.tell_denied(&peer(&parts), &why, "set up");
+        return denied(&parts, &why);
+    }
+    let password = asked.password;
+    let hash = tokio::task::spawn_blocking(move || password::hash(&password)).await;
+    let hash = match hash {
+        Ok(Ok(hash)) => hash,
+        Ok(Err(words)) => return failure(StatusCode::BAD_REQUEST, words),
+        Err(_) => return failure(StatusCode::INTERNAL_SERVER_ERROR, "the password is not hashed"),
+    };
+    let user = json!({ "name": asked.user, "password-hash": hash, "admin": true });
+    let body = json!({ "stoa-management:management": { "user": [user] } }).to_string();
+    let author = Author::new(asked.user.clone(), Door::Web);
+    match front.datastore.edit(&author, Store::Running, vec![Edit::Merge { body }], None).await {
+        Ok(_) => {
+            front.follow(&front.datastore.line().management());
+            front.tell(&parts, &asked.user, "set up", "done");
+            answer(StatusCode::CREATED, &json!({ "user": asked.user }))
+        }
+        Err(refusal) => {
+            let findings = refusal.findings();
+            let words = findings.iter().map(|it| format!("{}: {}. {}", it.path, it.why, it.mend));
+            let words = words.collect::<Vec<_>>().join(" ");
+            front.tell(&parts, &asked.user, "set up", &words);
+            failure(StatusCode::BAD_REQUEST, words)
+        }
+    }
+}
+
+fn shown(token: &Token) -> Value {
+    let moment = |unix_s| timestamp(SystemTime::UNIX_EPOCH + Duration::from_secs(unix_s));
+    json!({
+        "id": token.id,
+        "name": token.name,
+        "user": token.user,
+        "made": moment(token.made_unix_s),
+        "expires": moment(token.expires_unix_s),
+    })
+}
+
+/// `GET /tokens`: one's own, or all for an administrator. The secrets are not known any more.
+pub async fn list_tokens(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    match known(&front, &parts).await {
+        Ok(identity) => {
+            let of = (!identity.is_admin).then_some(identity.name.as_str());
+            let list: Vec<Value> = front.gate.tokens.list(of).iter().map(shown).collect();
+            answer(StatusCode::OK, &json!({ "tokens": list }))
+        }
+        Err(response) => response,
+    }
+}
+
+/// `POST /tokens`: a new one, shown this once.
+pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let identity = match known(&front, &parts).await {
+        Ok(identity) => identity,
+        Err(response) => return response,
+    };
+    let request = Request::from_parts(parts, body);
+    let (parts, asked) = match read::<NewToken>(&front, request).await {
+        Ok(read) => read,
+        Err(response) => return response,
+    };
+    let user = asked.user.unwrap_or_else(|| identity.name.clone());
+    if user != identity.name && !identity.is_admin {
+        return failure(StatusCode::FORBIDDEN, "only administrators make tokens for others");
+    }
+    if !front.management().user.iter().any(|one| one.name == user) {
+        return failure(StatusCode::BAD_REQUEST, format!("there is no user {user:?}"));
+    }
+    if asked.name.is_empty() || asked.name.len() > 64 {
+        return failure(StatusCode::BAD_REQUEST, "a token has a name of 1 to 64 bytes");
+    }
+    let life = Duration::from_secs(asked.life_s.unwrap_or(TOKEN_LIFE_S));
+    if life.is_zero() || life > LIFE_MAX {
+        let words = format!("life-s is 1 to {} seconds", LIFE_MAX.as_secs());
+        return failure(StatusCode::BAD_REQUEST, words);
+    }
+    match front.gate.tokens.make(&user, &asked.name, life, SystemTime::now()) {
+        Ok((token, text)) => {
+            let what = format!("make token {} for {user}", token.id);
+            front.tell(&parts, &identity.name, &what, "done");
+            let mut value = shown(&token);
+            value["token"] = text.into();
+            answer(StatusCode::CREATED, &value)
+        }
+        Err(error) => failure(StatusCode::INSUFFICIENT_STORAGE, error.to_string()),
+    }
+}
+
+/// `DELETE /tokens/ID`: it is not good any more.
+pub async fn remove_token(
+    State(front): State<Arc<Front>>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, _) = request.into_parts();
+    let identity = match known(&front, &parts).await {
+        Ok(identity) => identity,
+        Err(response) => return response,
+    };
+    let of = (!identity.is_admin).then_some(identity.name.as_str());
+    let removed = id.parse().map(|id| front.gate.tokens.remove(id, of));
+    match removed {
+        Ok(Ok(true)) => {
+            front.tell(&parts, &identity.name, &format!("remove token {id}"), "done");
+            answer(StatusCode::OK, &json!({}))
+        }
+        Ok(Ok(false)) | Err(_) => failure(StatusCode::NOT_FOUND, "there is no such token"),
+        Ok(Err(error)) => {
+            failure(StatusCode::INSUFFICIENT_STORAGE, format!("cannot write the tokens: {error}"))
+        }
+    }
+}

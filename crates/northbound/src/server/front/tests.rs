@@ -1,0 +1,134 @@
+//! The doors of logging in, without a connection.
+
+use super::*;
+use crate::auth::password;
+use stoa_controller::management::{Limits, User};
+use tower::ServiceExt;
+
+struct World {
+    _folder: tempfile::TempDir,
+    router: Router,
+    front: Arc<Front>,
+}
+
+impl World {
+    fn new(users: &[(&str, bool)]) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let front = Front::new(&crate::tests::datastore(folder.path(), "{}"));
+        let hash = password::hash("correct horse").unwrap();
+        let user = |(name, admin): &(&str, bool)| User {
+            name: (*name).into(),
+            password_hash: Some(hash.clone()),
+            group: vec![],
+            admin: *admin,
+        };
+        let limits = Limits {
+            requests_per_second: 1_000,
+            body_bytes: 1 << 20,
+            connections: 10,
+            sessions: 10,
+        };
+        let user = users.iter().map(user).collect();
+        front.follow(&Arc::new(Management { limits, user, ..Management::default() }));
+        World { router: router(&front), _folder: folder, front }
+    }
+
+    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut request = http::Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let address = std::net::Ipv4Addr::LOCALHOST.into();
+        let request = request.extension(Peer { address, certificate: None });
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+}
+
+async fn json_of(response: Response) -> Value {
+    let bytes = collect(response.into_body(), 1 << 20).await.unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_session_from_log_in_to_log_out() {
+    let world = World::new(&[("ann", false)]);
+    let wrong = r#"{"user": "ann", "password": "wrong horse"}"#;
+    let refused = world.ask("POST", "/login", &[], wrong).await;
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    let right = r#"{"user": "ann", "password": "correct horse"}"#;
+    let response = world.ask("POST", "/login", &[], right).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let cookie = response.headers()[header::SET_COOKIE].to_str().unwrap().to_owned();
+    for word in ["HttpOnly", "Secure", "SameSite=Strict"] {
+        assert!(cookie.contains(word), "{cookie}");
+    }
+    let cookie = cookie.split(';').next().unwrap();
+    let mine = [("cookie", cookie), (sessions::HEADER, "1")];
+    let known = json_of(world.ask("GET", "/whoami", &mine, "").await).await;
+    assert_eq!(known["user"], "ann");
+    let forged = world.ask("POST", "/logout", &[("cookie", cookie)], "").await;
+    assert_eq!(forged.status(), StatusCode::FORBIDDEN);
+    assert_eq!(world.ask("POST", "/logout", &mine, "").await.status(), StatusCode::OK);
+    let after = world.ask("GET", "/whoami", &mine, "").await;
+    assert_eq!(after.status(), StatusCode::UNAUTHORIZED);
+    let log = std::fs::read_to_string(world.front.datastore.state().join("audit.log")).unwrap();
+    let results: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let results: Vec<&str> = results.iter().map(|one| one["result"].as_str().unwrap()).collect();
+    assert_eq!(results, ["wrong credentials", "done", "not from our page"]);
+}
+
+#[tokio::test]
+async fn tokens_are_made_used_and_removed() {
+    let world = World::new(&[("ann", false), ("root", true)]);
+    let login = |user: &str| {
+        let pair = base64::Engine::encode(
+            &base64::engine::general_purpose::STANDARD,
+            format!("{user}:correct horse"),
+        );
+        format!("Basic {pair}")
+    };
+    let (ann, root) = (login("ann"), login("root"));
+    let basic = |text: &str| [("authorization", text.to_owned())];
+    let ask = async |proof: &str, method: &str, path: &str, body: &str| {
+        let proof = basic(proof);
+        let headers: Vec<(&str, &str)> = proof.iter().map(|(name, it)| (*name, it.as_str())).collect();
+        world.ask(method, path, &headers, body).await
+    };
+    let made = ask(&ann, "POST", "/tokens", r#"{"name": "script"}"#).await;
+    assert_eq!(made.status(), StatusCode::CREATED);
+    let made = json_of(made).await;
+    let bearer = format!("Bearer {}", made["token"].as_str().unwrap());
+    assert_eq!(json_of(ask(&bearer, "GET", "/whoami", "").await).await["proof"], "token");
+    let other = r#"{"name": "script", "user": "root"}"#;
+    assert_eq!(ask(&ann, "POST", "/tokens", other).await.status(), StatusCode::FORBIDDEN);
+    let list = json_of(ask(&root, "GET", "/tokens", "").await).await;
+    assert_eq!(list["tokens"][0]["user"], "ann");
+    assert!(list["tokens"][0].get("token").is_none(), "{list}");
+    for body in ["{", "[]", r#"{"name": ""}"#, r#"{"name": "x", "life-s": 0}"#, r#"{"nam": "x"}"#] {
+        let odd = ask(&ann, "POST", "/tokens", body).await;
+        assert_eq!(odd.status(), StatusCode::BAD_REQUEST, "{body}");
+    }
+    for path in ["/tokens/x", "/tokens/99"] {
+        assert_eq!(ask(&ann, "DELETE", path, "").await.status(), StatusCode::NOT_FOUND);
+    }
+    assert_eq!(ask(&root, "DELETE", "/tokens/1", "").await.status(), StatusCode::OK);
+    assert_eq!(ask(&bearer, "GET", "/whoami", "").await.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn limits_hold_before_anybody_is_known() {
+    let world = World::new(&[("ann", false)]);
+    let large = format!(r#"{{"user": "{}", "password": ""}}"#, "x".repeat(WORDS_BYTES));
+    let refused = world.ask("POST", "/login", &[], &large).await;
+    assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let mut management = (*world.front.management()).clone();
+    management.limits.requests_per_second = 5;
+    world.front.follow(&Arc::new(management));
+    let mut statuses = Vec::new();
+    for _ in 0..10 {
+        statuses.push(world.ask("GET", "/nowhere", &[], "").await.status());
+    }
+    assert!(statuses.contains(&StatusCode::TOO_MANY_REQUESTS), "{statuses:?}");
+    assert_eq!(statuses[0], StatusCode::NOT_FOUND);
+}

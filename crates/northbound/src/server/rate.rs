@@ -1,0 +1,73 @@
+//! How many requests an address may make in a second: a token bucket each.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// Addresses that are remembered; IPv6 counts by /64, which is what one client has.
+const ADDRESSES: usize = 16_384;
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    left: f64,
+    since: Instant,
+}
+
+/// The buckets of all addresses.
+#[derive(Debug, Default)]
+pub struct Rate {
+    buckets: Mutex<HashMap<IpAddr, Bucket>>,
+}
+
+impl Rate {
+    /// Takes one request of `per_second` from the bucket of an address; false: it is empty. A bucket holds what
+    /// comes in one second.
+    pub fn take(&self, from: IpAddr, per_second: u32, now: Instant) -> bool {
+        let size = f64::from(per_second.max(1));
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= ADDRESSES {
+            // A bucket that is full again is as good as none.
+            buckets.retain(|_, bucket| now.duration_since(bucket.since).as_secs_f64() < 1.0);
+            if buckets.len() >= ADDRESSES {
+                buckets.clear();
+            }
+        }
+        let bucket = buckets.entry(client(from)).or_insert(Bucket { left: size, since: now });
+        let passed = now.saturating_duration_since(bucket.since).as_secs_f64();
+        bucket.left = (bucket.left + passed * size).min(size);
+        bucket.since = now;
+        let is_there = bucket.left >= 1.0;
+        if is_there {
+            bucket.left -= 1.0;
+        }
+        is_there
+    }
+}
+
+fn client(from: IpAddr) -> IpAddr {
+    match from {
+        IpAddr::V4(_) => from,
+        IpAddr::V6(six) if six.is_loopback() => from,
+        IpAddr::V6(six) => IpAddr::V6((u128::from(six) & !u128::from(u64::MAX)).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn an_address_has_its_share_and_no_more() {
+        let rate = Rate::default();
+        let now = Instant::now();
+        let [one, same, other] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
+        let taken = (0..20).filter(|_| rate.take(one, 10, now)).count();
+        assert_eq!(taken, 10);
+        assert!(!rate.take(same, 10, now), "the same client by another address");
+        assert!(rate.take(other, 10, now));
+        let later = now + Duration::from_millis(500);
+        assert_eq!((0..20).filter(|_| rate.take(one, 10, later)).count(), 5);
+    }
+}

@@ -1,0 +1,21 @@
+//! A router without a forwarder, for tests of one door at a time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use stoa_api::unix;
+use stoa_controller::apply::Line;
+use stoa_controller::configuration::Configuration;
+use stoa_controller::datastore::Datastore;
+use stoa_controller::running::Running;
+
+/// Datastores in a folder, with this text as what runs. Must be called inside a runtime.
+pub fn datastore(folder: &Path, text: &str) -> Datastore {
+    let file = folder.join("stoa.json");
+    std::fs::write(&file, text).unwrap();
+    let configuration = Configuration::read(&file).unwrap();
+    let channel = unix::connect_lazily(&folder.join("nobody.sock"));
+    let line = Arc::new(Line::new(channel, configuration));
+    let running = Running::beside(&folder.join("stoa.sock"));
+    Datastore::open(line, file, folder.to_owned(), running, false).unwrap()
+}
