@@ -61,7 +61,8 @@ const NOT_BELOW: [(&str, &[&str]); 7] = [
 ];
 
 /// Crates in which `unsafe` is forbidden as a whole.
-const FORBID: [&str; 8] = ["wire", "api", "controller", "console", "northbound", "traffic", "stoa", "scenarios"];
+const FORBID: [&str; 8] =
+    ["wire", "api", "controller", "console", "northbound", "traffic", "stoa", "scenarios"];
 /// Crates in which it is denied and allowed again in named files only.
 const NAMED: [(&str, &[&str]); 3] =
     [("lab", &["bpf.rs"]), ("tables", &["kernel.rs"]), ("forwarder", &["avx2.rs", "avx512.rs"])];

@@ -62,10 +62,7 @@ pub enum Error {
 /// operator's socket cannot be served.
 ///
 /// `open` opens the other doors to the datastores; they stay open as long as what it gives lives.
-pub async fn run<T>(
-    options: Options,
-    open: impl FnOnce(Datastore) -> T,
-) -> Result<(), Error> {
+pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Result<(), Error> {
     let running = Running::beside(&options.socket);
     let resumed = running.read();
     let first = resumed.is_none();

@@ -27,6 +27,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-routing", &["multiple-ribs"]),
     ("ietf-ipv4-unicast-routing", &[]),
     ("ietf-ipv6-unicast-routing", &[]),
+    ("ietf-datastores", &[]),
     ("ietf-netconf-acm", &[]),
     ("ietf-restconf-monitoring", &[]),
     ("ietf-yang-library", &[]),
@@ -187,11 +188,7 @@ impl Schema {
     ///
     /// # Panics
     /// When the text holds a zero character.
-    pub fn parse(
-        &self,
-        text: &str,
-        format: DataFormat,
-    ) -> Result<DataTree<'_>, Vec<Finding>> {
+    pub fn parse(&self, text: &str, format: DataFormat) -> Result<DataTree<'_>, Vec<Finding>> {
         let flags =
             DataParserFlags::NO_STATE | DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT;
         let none = DataValidationFlags::empty();

@@ -97,8 +97,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::new(folder.path());
         let what = "x".repeat(10_000);
-        let deed =
-            Deed { user: "eve", from: None, door: "login", what: &what, result: "refused" };
+        let deed = Deed { user: "eve", from: None, door: "login", what: &what, result: "refused" };
         audit.write(&deed);
         let line = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
         assert!(line.len() < 1_000, "{}", line.len());
@@ -108,9 +107,8 @@ mod tests {
         audit.file.lock().unwrap().as_mut().unwrap().1 = SIZE_LIMIT_BYTES;
         audit.write(&deed);
         audit.write(&deed);
-        let lines = |name: &str| {
-            std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count()
-        };
+        let lines =
+            |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((lines("audit.log.1"), lines("audit.log")), (1, 2));
     }
 }

@@ -59,7 +59,8 @@ impl<'a> Rights<'a> {
     /// The rights of a user under these settings.
     pub fn of(identity: &Identity, management: &'a Management) -> Rights<'a> {
         let access = &management.access;
-        let named = access.groups.group.iter().filter(|group| group.user_name.contains(&identity.name));
+        let named =
+            access.groups.group.iter().filter(|group| group.user_name.contains(&identity.name));
         let mut groups: Vec<&str> = named.map(|group| group.name.as_str()).collect();
         if access.enable_external_groups {
             groups.extend(identity.groups.iter().map(String::as_str));
@@ -182,25 +183,28 @@ fn is_start(way: &[Step], steps: &[Step]) -> bool {
 
 /// The steps of a path as a rule has it: `/module:name[key='value']/name`.
 pub fn way(path: &str) -> Vec<Step> {
-    split(path, '/').into_iter().filter(|step| !step.is_empty()).fold(Vec::new(), |mut all, step| {
-        let (name, rest) = match step.find('[') {
-            Some(at) => step.split_at(at),
-            None => (step, ""),
-        };
-        let above = all.last().map(|way: &Step| way.module.clone()).unwrap_or_default();
-        let (module, name) = name.split_once(':').unwrap_or((&above, name));
-        let keys = split(rest, ']').into_iter().filter_map(|predicate| {
-            let (name, value) = predicate.trim_start_matches('[').split_once('=')?;
-            let value = value.trim();
-            let inside = value.get(1..value.len().checked_sub(1)?)?;
-            let name = name.trim();
-            let name = name.rsplit(':').next().unwrap_or(name);
-            Some((name.to_owned(), inside.to_owned()))
-        });
-        let keys = keys.collect();
-        all.push(Step { module: module.to_owned(), name: name.to_owned(), keys });
-        all
-    })
+    split(path, '/').into_iter().filter(|step| !step.is_empty()).fold(
+        Vec::new(),
+        |mut all, step| {
+            let (name, rest) = match step.find('[') {
+                Some(at) => step.split_at(at),
+                None => (step, ""),
+            };
+            let above = all.last().map(|way: &Step| way.module.clone()).unwrap_or_default();
+            let (module, name) = name.split_once(':').unwrap_or((&above, name));
+            let keys = split(rest, ']').into_iter().filter_map(|predicate| {
+                let (name, value) = predicate.trim_start_matches('[').split_once('=')?;
+                let value = value.trim();
+                let inside = value.get(1..value.len().checked_sub(1)?)?;
+                let name = name.trim();
+                let name = name.rsplit(':').next().unwrap_or(name);
+                Some((name.to_owned(), inside.to_owned()))
+            });
+            let keys = keys.collect();
+            all.push(Step { module: module.to_owned(), name: name.to_owned(), keys });
+            all
+        },
+    )
 }
 
 /// Parts a text at a letter that is not within quotes.

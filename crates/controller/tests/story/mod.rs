@@ -45,7 +45,7 @@ impl Story {
             socket: self.path("stoa.sock"),
             forwarder_socket: self.path("forwarder.sock"),
         };
-        self.controller = Some(tokio::spawn(service::run(options)));
+        self.controller = Some(tokio::spawn(service::run(options, drop)));
     }
 
     /// Ends the controller as a kill would.

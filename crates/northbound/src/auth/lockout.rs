@@ -93,8 +93,7 @@ mod tests {
     fn delays_double_and_are_for_one_address() {
         let lockout = Lockout::default();
         let now = Instant::now();
-        let delays: Vec<u64> =
-            (0..6).map(|_| lockout.failed("ann", HERE, now).as_secs()).collect();
+        let delays: Vec<u64> = (0..6).map(|_| lockout.failed("ann", HERE, now).as_secs()).collect();
         assert_eq!(delays, [0, 0, 0, 1, 2, 4]);
         assert_eq!(lockout.wait("ann", HERE, now), Some(Duration::from_secs(4)));
         assert_eq!(lockout.wait("ann", THERE, now), None);

@@ -163,12 +163,7 @@ impl Gate {
         }
     }
 
-    fn bearer(
-        &self,
-        management: &Management,
-        peer: &Peer,
-        text: &str,
-    ) -> Result<Identity, Denied> {
+    fn bearer(&self, management: &Management, peer: &Peer, text: &str) -> Result<Identity, Denied> {
         // All guesses at tokens count together.
         const NAME: &str = "(token)";
         if let Some(wait) = self.lockout.wait(NAME, peer.address, Instant::now()) {

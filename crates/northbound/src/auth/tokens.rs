@@ -141,9 +141,7 @@ impl Tokens {
     pub fn remove(&self, id: u64, user: Option<&str>) -> io::Result<bool> {
         let mut kept = self.kept();
         let before = kept.tokens.len();
-        kept.tokens.retain(|token| {
-            token.id != id || user.is_some_and(|user| token.user != user)
-        });
+        kept.tokens.retain(|token| token.id != id || user.is_some_and(|user| token.user != user));
         if kept.tokens.len() == before {
             return Ok(false);
         }
@@ -191,7 +189,7 @@ mod tests {
         // After a new start.
         let tokens = Tokens::open(folder.path());
         assert_eq!(tokens.user(&text, now).as_deref(), Some("ann"));
-        assert_eq!(tokens.list(Some("ann")), [first.clone()]);
+        assert_eq!(tokens.list(Some("ann")), std::slice::from_ref(&first));
         assert!(!tokens.remove(second.id, Some("ann")).unwrap());
         assert!(tokens.remove(first.id, Some("ann")).unwrap());
         assert_eq!(tokens.user(&text, now), None);

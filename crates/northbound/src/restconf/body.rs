@@ -61,7 +61,8 @@ pub fn whole(media: Media, bytes: &[u8]) -> Result<Given, Faults> {
             let mut members = members(text)?;
             let data = members.remove("ietf-restconf:data").filter(|_| members.is_empty());
             let data = data.filter(Value::is_object);
-            let data = data.ok_or_else(|| Fault::malformed("the body is {\"ietf-restconf:data\": {...}}"));
+            let data =
+                data.ok_or_else(|| Fault::malformed("the body is {\"ietf-restconf:data\": {...}}"));
             data?.to_string()
         }
         Media::Xml => inner(text, "data", NAMESPACE)?,
@@ -85,7 +86,8 @@ fn text(bytes: &[u8]) -> Result<&str, Fault> {
 /// # Errors
 /// When it is none.
 pub fn members(text: &str) -> Result<Map<String, Value>, Fault> {
-    serde_json::from_str(text).map_err(|error| Fault::malformed(format!("not a JSON object: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| Fault::malformed(format!("not a JSON object: {error}")))
 }
 
 /// Reads data from the root on; nothing is validated as a whole.
@@ -192,7 +194,8 @@ fn without_declaration(text: &str) -> &str {
 /// When it is another element.
 pub fn inner(text: &str, name: &str, namespace: &str) -> Result<String, Fault> {
     let text = without_declaration(text);
-    let wrong = || Fault::malformed(format!("the body is <{name} xmlns=\"{namespace}\">...</{name}>"));
+    let wrong =
+        || Fault::malformed(format!("the body is <{name} xmlns=\"{namespace}\">...</{name}>"));
     let rest = text.strip_prefix('<').and_then(|rest| rest.strip_prefix(name)).ok_or_else(wrong)?;
     let (attributes, rest) = rest.split_once('>').ok_or_else(wrong)?;
     let is_ours = attributes.contains(&format!("xmlns=\"{namespace}\""))

@@ -39,12 +39,7 @@ pub struct Target {
 }
 
 /// Answers a request for the data that `raw` names.
-pub async fn serve(
-    call: Call,
-    target: Target,
-    raw: &str,
-    body: Body,
-) -> Result<Response, Faults> {
+pub async fn serve(call: Call, target: Target, raw: &str, body: Body) -> Result<Response, Faults> {
     let place = path::parse(raw)?;
     let allowed = match (place.is_config(), place.is_root()) {
         (false, _) => ALLOWED_STATE,
@@ -243,12 +238,7 @@ impl Tags {
 
 // ===== changing =====
 
-async fn change(
-    call: Call,
-    target: Target,
-    place: Place,
-    body: Body,
-) -> Result<Response, Faults> {
+async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<Response, Faults> {
     let method = call.parts.method.clone();
     let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &method)?;
     let (media, bytes) = if method == Method::DELETE {

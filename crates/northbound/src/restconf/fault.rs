@@ -38,11 +38,7 @@ impl Fault {
     }
 
     /// An error of the data.
-    pub fn application(
-        status: StatusCode,
-        tag: &'static str,
-        message: impl Into<String>,
-    ) -> Fault {
+    pub fn application(status: StatusCode, tag: &'static str, message: impl Into<String>) -> Fault {
         Fault { kind: "application", ..Fault::protocol(status, tag, message) }
     }
 
@@ -196,11 +192,7 @@ impl From<Fault> for Faults {
 }
 
 /// Findings of the configuration: why, and how to mend it.
-pub fn of_findings(
-    status: StatusCode,
-    tag: &'static str,
-    findings: Vec<Finding>,
-) -> Faults {
+pub fn of_findings(status: StatusCode, tag: &'static str, findings: Vec<Finding>) -> Faults {
     let fault = |finding: Finding| {
         let Finding { path, why, mend } = finding;
         let place = path.split(" (line ").next().unwrap_or_default();

@@ -103,7 +103,8 @@ pub fn schema(call: &Call, below: &str) -> Result<Response, Faults> {
     let name = below.strip_suffix(".yang").unwrap_or(below);
     let (name, revision) = name.split_once('@').unwrap_or((name, ""));
     let text = yang::source(name).filter(|text| {
-        revision.is_empty() || text.contains(&format!("revision {revision}"))
+        revision.is_empty()
+            || text.contains(&format!("revision {revision}"))
             || text.contains(&format!("revision \"{revision}\""))
     });
     let text = text.ok_or_else(|| Fault::nowhere("there is no such module or revision"))?;

@@ -13,6 +13,8 @@ pub mod query;
 mod read;
 mod rpc;
 mod streams;
+#[cfg(test)]
+mod tests;
 pub mod write;
 
 use std::sync::Arc;
@@ -100,13 +102,20 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
     let is_change = !parts.method.is_safe();
     let call = Call { front: Arc::clone(&front), identity, parts, media };
     let answered = dispatch(call, body).await;
-    if is_change || answered.as_ref().is_err_and(|faults| faults.status() == StatusCode::FORBIDDEN) {
+    if is_change || answered.as_ref().is_err_and(|faults| faults.status() == StatusCode::FORBIDDEN)
+    {
         let result = match &answered {
             Ok(response) => response.status().to_string(),
             Err(faults) => format!("{}: {}", faults.status(), faults.words()),
         };
         let from = Some(from);
-        front.audit.write(&Deed { user: &user, from, door: "restconf", what: &what, result: &result });
+        front.audit.write(&Deed {
+            user: &user,
+            from,
+            door: "restconf",
+            what: &what,
+            result: &result,
+        });
     }
     answered.unwrap_or_else(|faults| faults.response(media))
 }
@@ -118,7 +127,10 @@ async fn dispatch(call: Call, body: axum::body::Body) -> Result<Response, Faults
     let (first, below) = rest.split_once('/').unwrap_or((rest, ""));
     match first {
         "" => only_read(&call, root(&call)),
-        "data" => data::serve(call, data::Target { store: Store::Running, is_ds: false }, below, body).await,
+        "data" => {
+            data::serve(call, data::Target { store: Store::Running, is_ds: false }, below, body)
+                .await
+        }
         "ds" => {
             let (name, below) = below.split_once('/').unwrap_or((below, ""));
             let store = match name.replace("%3A", ":").replace("%3a", ":").as_str() {
@@ -147,8 +159,11 @@ async fn dispatch(call: Call, body: axum::body::Body) -> Result<Response, Faults
         }
         "schemas" => library::schema(&call, below),
         "streams" => streams::serve(call, below),
-        _ => Err(Fault::nowhere("below the root are data, ds, operations, schemas, streams and \
-                                 yang-library-version").into()),
+        _ => Err(Fault::nowhere(
+            "below the root are data, ds, operations, schemas, streams and \
+                                 yang-library-version",
+        )
+        .into()),
     }
 }
 
@@ -192,6 +207,5 @@ fn options(allowed: &'static str) -> Response {
 
 fn not_allowed(allowed: &'static str) -> Faults {
     let words = format!("this cannot be asked of it: there are {allowed}");
-    Faults::from(Fault::unsupported(words))
-        .with(header::ALLOW, HeaderValue::from_static(allowed))
+    Faults::from(Fault::unsupported(words)).with(header::ALLOW, HeaderValue::from_static(allowed))
 }

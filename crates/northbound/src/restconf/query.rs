@@ -270,9 +270,22 @@ mod tests {
     #[test]
     fn wrong_parameters_are_refused() {
         let wrong = [
-            "depth=0", "depth=65536", "depth=+1", "depth=", "depth=1&depth=1", "content=some",
-            "with-defaults=report-all-tagged", "x=1", "fields=", "fields=a(", "fields=a)",
-            "fields=a(b", "fields=;", "fields=a//b", "insert=first", "depth=%ff",
+            "depth=0",
+            "depth=65536",
+            "depth=+1",
+            "depth=",
+            "depth=1&depth=1",
+            "content=some",
+            "with-defaults=report-all-tagged",
+            "x=1",
+            "fields=",
+            "fields=a(",
+            "fields=a)",
+            "fields=a(b",
+            "fields=;",
+            "fields=a//b",
+            "insert=first",
+            "depth=%ff",
         ];
         for raw in wrong {
             assert!(read(raw).is_err(), "{raw}");

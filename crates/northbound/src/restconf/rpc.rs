@@ -174,11 +174,13 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             let list: Vec<Value> = datastore
                 .history()
                 .iter()
-                .map(|entry| json!({
-                    "number": entry.number.to_string(), "time": entry.time,
-                    "author": entry.author, "door": entry.door.to_string(),
-                    "comment": entry.comment,
-                }))
+                .map(|entry| {
+                    json!({
+                        "number": entry.number.to_string(), "time": entry.time,
+                        "author": entry.author, "door": entry.door.to_string(),
+                        "comment": entry.comment,
+                    })
+                })
                 .collect();
             Ok(Some(json!({ "entry": list })))
         }

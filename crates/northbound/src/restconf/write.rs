@@ -67,7 +67,11 @@ impl Change<'_> {
             ("PUT", true) => {
                 let body = self.whole()?;
                 let path = "/".to_owned();
-                Ok(Made { edits: vec![Edit::Replace { path, body }], created: None, is_bound: false })
+                Ok(Made {
+                    edits: vec![Edit::Replace { path, body }],
+                    created: None,
+                    is_bound: false,
+                })
             }
             ("PATCH", true) => {
                 let body = self.whole()?;
@@ -244,9 +248,8 @@ impl Entries {
                 let found = last.and_then(|step| {
                     list.iter().position(|one| is_entry_of(one, step, &self.keys))
                 });
-                let found = found.ok_or_else(|| {
-                    Fault::value("the point is no other entry of the same list")
-                })?;
+                let found = found
+                    .ok_or_else(|| Fault::value("the point is no other entry of the same list"))?;
                 found + usize::from(matches!(insert, Insert::After(_)))
             }
             _ => list.len(),

@@ -60,12 +60,11 @@ impl Files {
         if self.own && !(self.certificate.exists() && self.key.exists()) {
             self.make(addresses)?;
         }
-        let because = |path: &Path, error: &dyn std::fmt::Display| {
-            format!("{}: {error}", path.display())
-        };
+        let because =
+            |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| because(&self.key, &error))?;
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| because(&self.key, &error))?;
         let builder = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS: {error}"))?;
@@ -120,7 +119,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 fn own_certificate(addresses: &[IpAddr]) -> Result<(String, String), rcgen::Error> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    names.extend(Some(host.trim().to_owned()).filter(|name| name != "localhost" && name.is_ascii() && !name.is_empty()));
+    names.extend(
+        Some(host.trim().to_owned())
+            .filter(|name| name != "localhost" && name.is_ascii() && !name.is_empty()),
+    );
     let told = addresses.iter().filter(|it| !it.is_unspecified() && !it.is_loopback());
     names.extend(told.map(ToString::to_string));
     let key = KeyPair::generate()?;

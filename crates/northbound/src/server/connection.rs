@@ -56,7 +56,8 @@ impl Busy {
 
     fn is_idle(&self) -> bool {
         let last = Duration::from_millis(self.last_ms.load(Ordering::Relaxed));
-        self.requests.load(Ordering::Relaxed) == 0 && self.begun.elapsed().saturating_sub(last) > IDLE
+        self.requests.load(Ordering::Relaxed) == 0
+            && self.begun.elapsed().saturating_sub(last) > IDLE
     }
 }
 
@@ -90,8 +91,7 @@ pub async fn serve(stream: TcpStream, from: SocketAddr, tls: Arc<ServerConfig>, 
     };
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     // A v4 client of a v6 socket is the same client.
-    let peer =
-        Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
+    let peer = Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
     let busy = Arc::new(Busy {
         begun: Instant::now(),
         requests: AtomicUsize::new(0),

@@ -1,6 +1,6 @@
 //! What stands before every door: limits, who it is, the audit log, and the doors of logging in themselves.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
@@ -42,7 +42,6 @@ pub struct Front {
     /// When the program was started, in seconds since 1970: revisions count from then.
     pub started: u64,
     rate: Rate,
-    management: RwLock<Arc<Management>>,
 }
 
 /// Why a body was not taken.
@@ -66,18 +65,16 @@ impl Front {
             datastore: datastore.clone(),
             started: since.unwrap_or_default().as_secs(),
             rate: Rate::default(),
-            management: RwLock::default(),
         })
     }
 
-    /// The settings in force.
+    /// The settings in force, this moment: a user who was removed is out with the commit.
     pub fn management(&self) -> Arc<Management> {
-        Arc::clone(&self.management.read().unwrap_or_else(PoisonError::into_inner))
+        self.datastore.line().management()
     }
 
-    /// Takes the settings that are in force now.
-    pub fn follow(&self, management: &Arc<Management>) {
-        *self.management.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(management);
+    /// Tells or forgets the way in for the first user, as the settings in force want.
+    pub fn follow(&self, management: &Management) {
         self.gate.setup.follow(!management.user.is_empty());
     }
 
@@ -88,8 +85,7 @@ impl Front {
     pub async fn identify(&self, parts: &Parts) -> Result<Identity, Denied> {
         let peer = peer(parts);
         let management = self.management();
-        let known =
-            self.gate.identify(&management, &peer, &parts.method, &parts.headers).await;
+        let known = self.gate.identify(&management, &peer, &parts.method, &parts.headers).await;
         if let Err(denied) = &known {
             self.tell_denied(&peer, denied, &format!("{} {}", parts.method, parts.uri.path()));
         }

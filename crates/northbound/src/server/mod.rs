@@ -165,7 +165,8 @@ impl Server {
 
 /// Whether this machine lacks a family that nobody asked for by name.
 fn is_without_family(address: SocketAddr, error: &io::Error) -> bool {
-    let none = [io::ErrorKind::AddrNotAvailable, io::ErrorKind::Unsupported].contains(&error.kind());
+    let none =
+        [io::ErrorKind::AddrNotAvailable, io::ErrorKind::Unsupported].contains(&error.kind());
     address.ip().is_loopback() && none
 }
 

@@ -62,7 +62,8 @@ mod tests {
     fn an_address_has_its_share_and_no_more() {
         let rate = Rate::default();
         let now = Instant::now();
-        let [one, same, other] = ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
+        let [one, same, other] =
+            ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
         let taken = (0..20).filter(|_| rate.take(one, 10, now)).count();
         assert_eq!(taken, 10);
         assert!(!rate.take(same, 10, now), "the same client by another address");

@@ -131,7 +131,8 @@ impl Router {
         fields: &[(&str, &str)],
         body: &str,
     ) -> Answer {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        let mut head =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         if !who.is_empty() {
             head.push_str(&format!("Authorization: Basic {}\r\n", STANDARD.encode(who)));
         }

@@ -163,7 +163,7 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
     let author = Author::new(asked.user.clone(), Door::Web);
     match front.datastore.edit(&author, Store::Running, vec![Edit::Merge { body }], None).await {
         Ok(_) => {
-            front.follow(&front.datastore.line().management());
+            front.follow(&front.management());
             front.tell(&parts, &asked.user, "set up", "done");
             answer(StatusCode::CREATED, &json!({ "user": asked.user }))
         }

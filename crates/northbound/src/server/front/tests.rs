@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::auth::password;
-use stoa_controller::management::{Limits, User};
 use tower::ServiceExt;
 
 struct World {
@@ -12,28 +11,24 @@ struct World {
 }
 
 impl World {
-    fn new(users: &[(&str, bool)]) -> World {
+    fn new(users: &[(&str, bool)], requests_per_second: u32) -> World {
         let folder = tempfile::tempdir().unwrap();
-        let front = Front::new(&crate::tests::datastore(folder.path(), "{}"));
         let hash = password::hash("correct horse").unwrap();
-        let user = |(name, admin): &(&str, bool)| User {
-            name: (*name).into(),
-            password_hash: Some(hash.clone()),
-            group: vec![],
-            admin: *admin,
-        };
-        let limits = Limits {
-            requests_per_second: 1_000,
-            body_bytes: 1 << 20,
-            connections: 10,
-            sessions: 10,
-        };
-        let user = users.iter().map(user).collect();
-        front.follow(&Arc::new(Management { limits, user, ..Management::default() }));
+        let user = |(name, admin): &(&str, bool)| json!({ "name": name, "password-hash": hash, "admin": admin });
+        let users: Vec<Value> = users.iter().map(user).collect();
+        let limits = json!({ "requests-per-second": requests_per_second });
+        let text = json!({ "stoa-management:management": { "user": users, "limits": limits } });
+        let front = Front::new(&crate::tests::datastore(folder.path(), &text.to_string()));
         World { router: router(&front), _folder: folder, front }
     }
 
-    async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+    async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Response {
         let mut request = http::Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -52,7 +47,7 @@ async fn json_of(response: Response) -> Value {
 
 #[tokio::test]
 async fn a_session_from_log_in_to_log_out() {
-    let world = World::new(&[("ann", false)]);
+    let world = World::new(&[("ann", false)], 1_000);
     let wrong = r#"{"user": "ann", "password": "wrong horse"}"#;
     let refused = world.ask("POST", "/login", &[], wrong).await;
     assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
@@ -80,7 +75,7 @@ async fn a_session_from_log_in_to_log_out() {
 
 #[tokio::test]
 async fn tokens_are_made_used_and_removed() {
-    let world = World::new(&[("ann", false), ("root", true)]);
+    let world = World::new(&[("ann", false), ("root", true)], 1_000);
     let login = |user: &str| {
         let pair = base64::Engine::encode(
             &base64::engine::general_purpose::STANDARD,
@@ -92,7 +87,8 @@ async fn tokens_are_made_used_and_removed() {
     let basic = |text: &str| [("authorization", text.to_owned())];
     let ask = async |proof: &str, method: &str, path: &str, body: &str| {
         let proof = basic(proof);
-        let headers: Vec<(&str, &str)> = proof.iter().map(|(name, it)| (*name, it.as_str())).collect();
+        let headers: Vec<(&str, &str)> =
+            proof.iter().map(|(name, it)| (*name, it.as_str())).collect();
         world.ask(method, path, &headers, body).await
     };
     let made = ask(&ann, "POST", "/tokens", r#"{"name": "script"}"#).await;
@@ -118,13 +114,11 @@ async fn tokens_are_made_used_and_removed() {
 
 #[tokio::test]
 async fn limits_hold_before_anybody_is_known() {
-    let world = World::new(&[("ann", false)]);
+    let world = World::new(&[("ann", false)], 1_000);
     let large = format!(r#"{{"user": "{}", "password": ""}}"#, "x".repeat(WORDS_BYTES));
     let refused = world.ask("POST", "/login", &[], &large).await;
     assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    let mut management = (*world.front.management()).clone();
-    management.limits.requests_per_second = 5;
-    world.front.follow(&Arc::new(management));
+    let world = World::new(&[("ann", false)], 5);
     let mut statuses = Vec::new();
     for _ in 0..10 {
         statuses.push(world.ask("GET", "/nowhere", &[], "").await.status());

@@ -1,0 +1,156 @@
+//! Whatever strangers send is read or refused, never a panic.
+
+use http::Method;
+use proptest::prelude::*;
+
+use super::body;
+use super::media::Media;
+use super::path::{self, Place};
+use super::query::Query;
+
+/// Pieces that paths, queries and bodies are made of, and what breaks them.
+const PIECES: &[&str] = &[
+    "ietf-interfaces:interfaces",
+    "interface",
+    "=",
+    "lan",
+    "/",
+    "//",
+    ":",
+    ",",
+    "%2F",
+    "%00",
+    "%",
+    "%ff",
+    "ietf-ip:ipv4",
+    "address",
+    "10.0.0.1",
+    "'",
+    "\"",
+    "[",
+    "]",
+    "(",
+    ")",
+    ";",
+    "&",
+    "?",
+    "depth",
+    "fields",
+    "name",
+    "content",
+    "point",
+    "insert",
+    "first",
+    "1",
+    "\u{0}",
+    "\u{e9}",
+    "description",
+    "{",
+    "}",
+    "<",
+    ">",
+    "</",
+    "/>",
+    "<interfaces xmlns=\"urn:ietf:params:xml:ns:yang:ietf-interfaces\">",
+    "</interfaces>",
+    "<interface>",
+    "</interface>",
+    "<name>",
+    "</name>",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "&lt;",
+    "&#0;",
+    "<!DOCTYPE x [<!ENTITY a \"b\">]>",
+    "&a;",
+    "<?xml version=\"1.0\"?>",
+    "\"ietf-interfaces:interface\"",
+    ": ",
+    "null",
+    "[null]",
+    "1e999",
+    "\\u0000",
+    "@",
+    "\"@\"",
+    "stoa-system:system",
+    "\"ietf-interfaces:description\"",
+    "<description xmlns=\"urn:ietf:params:xml:ns:yang:ietf-interfaces\">",
+    "</description>",
+];
+
+fn text() -> impl Strategy<Value = String> {
+    let pieces = prop::collection::vec(prop::sample::select(PIECES), 0..24);
+    prop_oneof![pieces.prop_map(|pieces| pieces.concat()), any::<String>()]
+}
+
+fn lan() -> Place {
+    path::parse("ietf-interfaces:interfaces/interface=lan").unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn paths_are_read_or_refused(raw in text()) {
+        if let Ok(place) = path::parse(&raw) {
+            // What is read can be said again, and is the same.
+            prop_assert_eq!(crate::nacm::way(&place.data_path()), place.steps);
+        }
+    }
+
+    #[test]
+    fn queries_are_read_or_refused(raw in text()) {
+        for method in [Method::GET, Method::POST, Method::DELETE] {
+            let _ = Query::parse(&raw, &method);
+        }
+    }
+
+    #[test]
+    fn bodies_bring_one_node_of_their_parent_or_are_refused(raw in text()) {
+        for media in [Media::Json, Media::Xml] {
+            for parent in [Place::root(), lan()] {
+                let Ok(given) = body::below(&parent, media, raw.as_bytes()) else { continue };
+                let text = given.text().unwrap();
+                // Nothing of another entry, however the body is written.
+                if !parent.is_root() {
+                    prop_assert_eq!(text.matches("\"name\":").count(), 1, "{}", text);
+                }
+            }
+            let _ = body::whole(media, raw.as_bytes());
+        }
+    }
+
+    #[test]
+    fn bytes_are_no_text(raw in prop::collection::vec(any::<u8>(), 0..64)) {
+        for media in [Media::Json, Media::Xml] {
+            let _ = body::below(&lan(), media, &raw);
+        }
+    }
+}
+
+#[test]
+fn bodies_cannot_leave_their_place() {
+    let description =
+        "<description xmlns=\"urn:ietf:params:xml:ns:yang:ietf-interfaces\">x</description>";
+    let good = body::below(&lan(), Media::Xml, description.as_bytes()).unwrap();
+    assert!(good.text().unwrap().contains("\"description\":\"x\""));
+    let other = "</interface><interface><name>other</name>";
+    let after = "</interface></interfaces><system xmlns=\"urn:stoa:yang:stoa-system\">\
+                 <workers><count>3</count></workers></system>";
+    let comment = format!("{description}<!--");
+    for odd in [
+        format!("{description}{other}{description}"),
+        format!("{other}{description}"),
+        format!("{description}{after}"),
+        comment,
+    ] {
+        assert!(body::below(&lan(), Media::Xml, odd.as_bytes()).is_err(), "{odd}");
+    }
+    let two = r#"{"ietf-interfaces:description": "x", "ietf-interfaces:enabled": true}"#;
+    let name = r#"{"ietf-interfaces:name": "other"}"#;
+    for odd in [two, name, "{}", r#"{"ietf-interfaces:description": 1}"#] {
+        assert!(body::below(&lan(), Media::Json, odd.as_bytes()).is_err(), "{odd}");
+    }
+}
