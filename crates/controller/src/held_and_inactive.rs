@@ -12,7 +12,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 
 use crate::rib::{self, Note};
-use crate::routes::Key;
+use crate::routes::{Key, VrfName};
 
 /// Both, VRF by VRF as the forwarder has them, each VRF by prefix.
 pub struct HeldAndInactive<S> {
@@ -22,7 +22,7 @@ pub struct HeldAndInactive<S> {
     /// Came and waits for the inactive ones before it.
     next: Option<RouteState>,
     /// The VRF that is told now; the default one is the first.
-    vrf: String,
+    vrf: VrfName,
     has_ended: bool,
 }
 
@@ -33,7 +33,7 @@ impl<S> HeldAndInactive<S> {
         notes: Arc<BTreeMap<Key, Note>>,
         inactive: BTreeMap<Key, RouteState>,
     ) -> Self {
-        Self { held, inactive, notes, next: None, vrf: String::new(), has_ended: false }
+        Self { held, inactive, notes, next: None, vrf: VrfName::default(), has_ended: false }
     }
 
     /// The first inactive route of the VRF that is told now, before `end` where that is in it.
@@ -100,7 +100,7 @@ mod tests {
         let address = stoa_api::text::ip_bytes(net.addr());
         let prefix = Some(v1::Prefix { address, length: net.prefix_len().into() });
         let route = v1::Route { prefix, vrf: vrf.into(), ..Default::default() };
-        ((vrf.to_owned(), net), RouteState { route: Some(route), ..Default::default() })
+        ((vrf.into(), net), RouteState { route: Some(route), ..Default::default() })
     }
 
     #[tokio::test]

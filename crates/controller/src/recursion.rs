@@ -59,14 +59,14 @@ impl<'a> Table<'a> {
         let mut lengths: HashMap<_, BTreeSet<u8>> = HashMap::new();
         for (vrf, prefix) in statics.keys() {
             let six = prefix.addr().is_ipv6();
-            lengths.entry((vrf.as_str(), six)).or_default().insert(prefix.prefix_len());
+            lengths.entry((&**vrf, six)).or_default().insert(prefix.prefix_len());
         }
         Self { lengths }
     }
 
     /// The longest route over `address` that is neither `but` nor the default route.
     fn longest(&self, statics: &'a Statics, but: &Key, address: IpAddr) -> Option<&'a Key> {
-        let lengths = self.lengths.get(&(but.0.as_str(), address.is_ipv6()))?;
+        let lengths = self.lengths.get(&(&*but.0, address.is_ipv6()))?;
         lengths.iter().rev().filter(|length| **length > 0).find_map(|length| {
             let key = (but.0.clone(), IpNet::new(address, *length).ok()?.trunc());
             statics.get_key_value(&key).map(|(key, _)| key).filter(|key| *key != but)
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     fn key(prefix: &str) -> Key {
-        (String::new(), prefix.parse().unwrap())
+        ("".into(), prefix.parse().unwrap())
     }
 
     fn path(interface: &str, gateway: &str, weight: u32) -> Hop {

@@ -67,18 +67,18 @@ pub fn routes(addressing: &Addressing, statics: &Statics) -> Rib {
         for (prefix, interface) in &table.connected {
             let path = v1::Path { interface: interface.clone(), next_hop: vec![], weight: 1 };
             let action = Action::Paths(v1::Paths { paths: vec![path] });
-            rib.insert((vrf.to_owned(), *prefix), (v1::Protocol::Direct, action));
+            rib.insert((vrf.into(), *prefix), (v1::Protocol::Direct, action));
         }
         for address in table.own.keys() {
             let action = Action::Special(v1::Special::Local.into());
-            rib.insert((vrf.to_owned(), IpNet::from(*address)), (v1::Protocol::Direct, action));
+            rib.insert((vrf.into(), IpNet::from(*address)), (v1::Protocol::Direct, action));
         }
     }
     let route = |((vrf, prefix), (protocol, action)): (Key, (v1::Protocol, Action))| v1::Route {
         prefix: Some(contract(&prefix)),
         protocol: protocol.into(),
         action: Some(action),
-        vrf,
+        vrf: vrf.0,
     };
     Rib { routes: rib.into_iter().map(route).collect(), notes }
 }
@@ -110,7 +110,7 @@ pub fn key_of(state: &v1::RouteState) -> Option<Key> {
     let prefix = route.prefix.as_ref()?;
     let address = stoa_api::text::ip(&prefix.address)?;
     let length = u8::try_from(prefix.length).ok()?;
-    Some((route.vrf.clone(), IpNet::new(address, length).ok()?))
+    Some((route.vrf.as_str().into(), IpNet::new(address, length).ok()?))
 }
 
 /// The routes that the forwarder does not have, as a request asks for them.
@@ -124,7 +124,7 @@ pub fn inactive(
             6 => prefix.addr().is_ipv6(),
             _ => true,
         };
-        let vrf = request.vrf == "all" || request.vrf == *vrf;
+        let vrf = request.vrf == "all" || *request.vrf == **vrf;
         note.is_inactive && family && vrf && request.longest_match.is_none()
     };
     let show = |(key, note): (&Key, &Note)| {
@@ -133,7 +133,7 @@ pub fn inactive(
                 prefix: Some(contract(&key.1)),
                 protocol: v1::Protocol::Static.into(),
                 action: Some(Action::Paths(v1::Paths::default())),
-                vrf: key.0.clone(),
+                vrf: key.0.to_string(),
             }),
             state: "inactive".to_owned(),
             next_hops: note.next_hops.clone(),

@@ -300,6 +300,30 @@ async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
 }
 
 #[tokio::test]
+async fn another_file_is_in_force_for_this_once() {
+    let before = config(&["10.0.0.1"]);
+    let mut story = Story::new(&before);
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    let other = story.path("other.json");
+    std::fs::write(&other, before.replace("24}", "25}")).unwrap();
+    let reload = |path: String| v1::ReloadRequest { path };
+    let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
+    assert!(reply.into_inner().applied);
+    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), before);
+    assert!(hand.text(v1::Store::Startup).await.contains("24"));
+    assert!(hand.client.reload(reload(String::new())).await.unwrap().into_inner().applied);
+    assert_eq!(lengths(&story), [24, 25, 24]);
+    // A commit keeps it; what the startup file was is in the history.
+    let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
+    assert!(reply.into_inner().applied);
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    assert!(std::fs::read_to_string(story.path("stoa.json")).unwrap().contains("25"));
+    story.kill().await;
+}
+
+#[tokio::test]
 async fn a_disk_that_takes_nothing_refuses_before_anything_changes() {
     let mut story = Story::new(&config(&["10.0.0.1"]));
     let _forwarder = story.forwarder();

@@ -22,8 +22,20 @@ pub struct Commit {
     pub confirm_within: Option<Duration>,
     /// Writes the startup file though somebody else has changed it since it was read.
     pub is_overwriting: bool,
-    /// The startup file was read just now.
-    pub is_from_file: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+/// Where a configuration comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// From a door: it is written to the startup file.
+    #[default]
+    Door,
+    /// From the startup file, just now.
+    Startup,
+    /// From another file, for this once: the startup file stays.
+    OtherFile,
 }
 
 /// What a commit did.
@@ -69,13 +81,15 @@ impl Datastore {
     ) -> Result<Committed, Refusal> {
         let running = self.tree(super::Store::Running);
         let changes: Arc<[Change]> = between(&running.tree, &tree)?.into();
-        let waits = commit.confirm_within.is_some();
+        let is_waiting = self.unconfirmed().is_some();
+        // To go back from nothing to the same is not worth a wait.
+        let waits = commit.confirm_within.is_some() && (is_waiting || !changes.is_empty());
         let kept = match waits {
             true => None,
             false => Some(self.prepare(author, &running, &configuration.text, commit)?),
         };
         let earlier = self.unconfirmed();
-        if let Some(within) = commit.confirm_within {
+        if let Some(within) = commit.confirm_within.filter(|_| waits) {
             let before = earlier.as_ref().map(|earlier| Ok(earlier.before.clone()));
             let before = before.unwrap_or_else(|| running.text())?;
             // In its place before the forwarder changes anything: who is cut off by the change, and by a crash on top
@@ -100,9 +114,12 @@ impl Datastore {
         let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
         self.inner.clock.notify_one();
         self.inner.running_file.keep(&self.inner.line);
-        self.note(author, tree, (!waits).then_some(text), number > 0 || waits);
+        let is_kept = !waits && commit.origin != Origin::OtherFile;
+        self.note(author, tree, is_kept.then_some(text), number > 0 || waits);
         if !changes.is_empty() {
             let changes = Arc::clone(&changes);
+            let Author { name, door, .. } = author;
+            tracing::info!(author = name, %door, number, changes = changes.len(), "committed");
             self.tell(Event::Changed { author: author.clone(), number, changes });
         }
         for remark in &remarks {
@@ -122,7 +139,7 @@ impl Datastore {
         let now = std::fs::read_to_string(&self.inner.startup).ok();
         let known = self.stores().startup_text.clone();
         let is_foreign = now.as_ref().is_some_and(|now| *now != known);
-        if is_foreign && !commit.is_from_file && !commit.is_overwriting {
+        if is_foreign && commit.origin == Origin::Door && !commit.is_overwriting {
             let file = self.inner.startup.display();
             return Err(refusal::one(
                 &file.to_string(),
@@ -145,7 +162,8 @@ impl Datastore {
             true => None,
             false => Some(past.write(author, &commit.comment, text)?),
         };
-        let startup = match now.as_deref() == Some(text) {
+        let stays = commit.origin == Origin::OtherFile || now.as_deref() == Some(text);
+        let startup = match stays {
             true => None,
             false => Some(Fresh::write(&self.inner.startup, text.as_bytes())?),
         };

@@ -27,7 +27,7 @@ use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
 pub use author::{Author, Door, Store};
-pub use commit::{Commit, Committed};
+pub use commit::{Commit, Committed, Origin};
 pub use confirm::Unconfirmed;
 pub use difference::{Change, Kind, between};
 pub use edit::Edit;
@@ -331,21 +331,24 @@ impl Datastore {
         self.bring_into_force(author, tree, &commit).await
     }
 
-    /// Brings a file into force that was read and found good: `stoa reload`.
+    /// Brings a file into force that was read and found good: `stoa reload`. Another file than the startup one is in
+    /// force until Stoa ends or a commit keeps it.
     ///
     /// # Errors
     /// As [`Self::commit`].
     pub async fn load(
         &self,
         author: &Author,
-        mut configuration: Configuration,
+        configuration: Configuration,
     ) -> Result<Committed, Refusal> {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
         let tree = snapshot::parse(&configuration.text)?;
-        let is_from_file = configuration.path == self.inner.startup;
-        configuration.path.clone_from(&self.inner.startup);
-        let commit = Commit { is_from_file, ..Commit::default() };
+        let origin = match configuration.path == self.inner.startup {
+            true => Origin::Startup,
+            false => Origin::OtherFile,
+        };
+        let commit = Commit { origin, ..Commit::default() };
         self.take(author, tree, configuration, &commit).await
     }
 }

@@ -13,7 +13,7 @@ use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTre
 
 use super::Service;
 use crate::datastore::{
-    self, Author, Change, Commit, Committed, Door, Edit, Held, Kind, Refusal, Store,
+    self, Author, Change, Commit, Committed, Door, Edit, Held, Kind, Origin, Refusal, Store,
 };
 use crate::finding::Finding;
 
@@ -113,7 +113,7 @@ impl Service {
             comment: request.comment,
             confirm_within: (within > 0).then(|| Duration::from_secs(within)),
             is_overwriting: request.is_overwriting,
-            is_from_file: false,
+            origin: Origin::Door,
         };
         // A task of its own: an operator who hangs up does not cut it in half.
         let datastore = self.datastore.clone();

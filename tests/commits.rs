@@ -1,0 +1,180 @@
+//! The controller is killed in the midst of commits: what is in force, on disk and in the forwarder is one of two
+//! states, and nothing that was said to be in force is lost. `STOA_KILLS` says how often (100).
+
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use stoa_lab::{Background, Command, Output, Result, Scratch, stoa_binary, wait_until};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// One half of Stoa, started by hand.
+struct Halves {
+    scratch: Scratch,
+    forwarder: Option<Background>,
+    controller: Option<Background>,
+}
+
+/// A configuration that says which round it is of, in a field and in what the forwarder shows.
+fn configuration(round: u32) -> Value {
+    let address = format!("10.{}.{}.1", round / 250, round % 250);
+    json!({ "ietf-interfaces:interfaces": { "interface": [{
+        "name": "a", "description": format!("round {round}"), "type": "iana-if-type:ethernetCsmacd",
+        "stoa-interfaces:port": { "null": {} },
+        "ietf-ip:ipv4": { "address": [{ "ip": address, "prefix-length": 24 }] },
+    }] } })
+}
+
+/// The round that a configuration says it is of.
+fn round(configuration: &Value) -> Option<u32> {
+    let interface = &configuration["ietf-interfaces:interfaces"]["interface"][0];
+    interface["description"].as_str()?.strip_prefix("round ")?.parse().ok()
+}
+
+impl Halves {
+    fn start() -> Result<Self> {
+        let scratch = Scratch::new()?;
+        scratch.write("stoa.json", configuration(0).to_string())?;
+        let mut halves = Halves { scratch, forwarder: None, controller: None };
+        halves.start_forwarder()?;
+        halves.start_controller()?;
+        Ok(halves)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.scratch.file(name).to_string_lossy().into_owned()
+    }
+
+    fn start_forwarder(&mut self) -> Result<()> {
+        let socket = self.file("forwarder.sock");
+        let half = Command::program(stoa_binary()?).args(["forwarder", "--socket", &socket]);
+        self.forwarder = Some(half.spawn()?);
+        wait_until("the forwarder listens", DEADLINE, || {
+            if Path::new(&socket).exists() { Ok(()) } else { Err("no socket yet".to_owned()) }
+        })
+    }
+
+    fn start_controller(&mut self) -> Result<()> {
+        let [config, socket, forwarder] =
+            ["stoa.json", "stoa.sock", "forwarder.sock"].map(|name| self.file(name));
+        let half = [
+            "controller",
+            "--config",
+            &config,
+            "--socket",
+            &socket,
+            "--forwarder-socket",
+            &forwarder,
+        ];
+        self.controller = Some(Command::program(stoa_binary()?).args(half).spawn()?);
+        wait_until("the forwarder holds the configuration", DEADLINE, || {
+            let status = self.stoa(&["status", "--json"]).map_err(|error| error.to_string())?;
+            let answer: Value = serde_json::from_str(&status.stdout).unwrap_or_default();
+            if answer["in_sync"] == true { Ok(()) } else { Err(status.stdout + &status.stderr) }
+        })
+    }
+
+    fn stoa(&self, words: &[&str]) -> Result<Output> {
+        Command::program(stoa_binary()?)
+            .args(words)
+            .env("STOA_SOCKET", &self.file("stoa.sock"))
+            .deadline(DEADLINE)
+            .run()
+    }
+
+    /// The round of what is configured, by a store's name.
+    fn held(&self, store: &[&str]) -> Result<Option<u32>> {
+        let mut words = vec!["show", "configuration", "--json"];
+        words.extend(store);
+        let output = self.stoa(&words)?.ok()?;
+        Ok(round(&serde_json::from_str(&output.stdout).expect("JSON")))
+    }
+
+    /// The round of what the forwarder does.
+    fn forwarded(&self) -> Result<Option<u32>> {
+        let shown = self.stoa(&["show", "interfaces", "--json"])?.ok()?.stdout;
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
+        let text = shown["interfaces"][0].to_string();
+        let parts = text.split("\"10.").nth(1).and_then(|rest| {
+            let mut parts = rest.split('.');
+            Some((parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u32>().ok()?))
+        });
+        Ok(parts.map(|(high, low)| high * 250 + low))
+    }
+}
+
+fn end(half: Option<Background>) {
+    if let Some(half) = half {
+        let pid = Pid::from_raw(i32::try_from(half.pid()).expect("a process id"));
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+}
+
+/// A number that is different each time; printed by the test, so that a failure can be repeated.
+fn next(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+#[test]
+fn a_killed_controller_loses_nothing() -> Result<()> {
+    let kills = std::env::var("STOA_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(100);
+    let mut seed = u64::from(std::process::id()) | 0x5704_0000;
+    println!("seed {seed}");
+    let mut halves = Halves::start()?;
+    let (mut said, mut done, mut undone) = (0, 0, 0);
+    for number in 1..=kills {
+        let body = configuration(number).to_string();
+        let file = halves.scratch.write("next.json", body)?.to_string_lossy().into_owned();
+        halves.stoa(&["load", &file])?.ok()?;
+        let commit = Command::program(stoa_binary()?)
+            .args(["commit", "--json"])
+            .env("STOA_SOCKET", &halves.file("stoa.sock"))
+            .spawn()?;
+        std::thread::sleep(Duration::from_micros(next(&mut seed) % 25_000));
+        end(halves.controller.take());
+        let was_said = commit.finish(DEADLINE)?.2;
+        // Now and then all of it dies: then the startup file is all there is.
+        let is_all = number % 4 == 0;
+        if is_all {
+            end(halves.forwarder.take());
+            let _ = std::fs::remove_file(halves.scratch.file("stoa.sock.running"));
+            halves.start_forwarder()?;
+        }
+        halves.start_controller()?;
+        let running = halves.held(&[])?;
+        assert!(running == Some(said) || running == Some(number), "{running:?}: {said}, {number}");
+        assert!(!was_said || running == Some(number), "round {number} was said to be in force");
+        assert_eq!(halves.forwarded()?, running, "round {number}");
+        let startup = std::fs::read_to_string(halves.scratch.file("stoa.json")).expect("there");
+        let startup = round(&serde_json::from_str(&startup).expect("whole"));
+        assert!(startup == Some(said) || startup == Some(number), "{startup:?}: {said}, {number}");
+        match running == Some(number) {
+            true => done += 1,
+            false => undone += 1,
+        }
+        if startup != running {
+            // Taken, and killed before it was saved: the next commit saves it.
+            assert_eq!(running, Some(number));
+            halves.stoa(&["commit"])?.ok()?;
+            assert_eq!(halves.held(&["--startup"])?, running);
+        }
+        said = running.expect("one of them");
+    }
+    println!("{kills} kills: {done} took effect, {undone} did not");
+    let history = halves.stoa(&["show", "history", "--json"])?.ok()?.stdout;
+    let history: Value = serde_json::from_str(&history).expect("JSON");
+    let entries = history["entries"].as_array().map_or(0, Vec::len);
+    assert!(entries > 1, "{history}");
+    let left = std::fs::read_dir(halves.scratch.path()).expect("a folder").flatten();
+    let left: Vec<_> = left.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+    assert!(left.iter().filter(|name| name.ends_with(".new")).count() <= 1, "{left:?}");
+    end(halves.controller.take());
+    end(halves.forwarder.take());
+    Ok(())
+}
