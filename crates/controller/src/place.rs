@@ -10,6 +10,9 @@ const KEYS: &[&str] = &["name", "destination-prefix", "ip", "index"];
 
 /// Completes the paths of complaints about values of `text` that name no place from the top.
 pub fn complete(text: &str, complaints: &mut [Complaint]) {
+    if complaints.is_empty() {
+        return;
+    }
     let Ok(whole) = serde_json::from_str::<Value>(text) else { return };
     let is_from_top = |path: &str| {
         let first = path.trim_start_matches('/').split(['/', '[']).next().unwrap_or_default();

@@ -22,6 +22,11 @@ const NODES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Whether a node of this name may be one of them.
+pub fn is_named(name: &str) -> bool {
+    NODES.iter().any(|(node, _)| node.rsplit(['/', ':']).next() == Some(name))
+}
+
 /// Finds the given nodes (data path, schema path) that are not supported.
 pub fn check(given: &[(String, String)], findings: &mut Findings) {
     let mut last = String::new();

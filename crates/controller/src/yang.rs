@@ -16,6 +16,7 @@ use yang5::logging::LogCallback;
 use crate::finding::Finding;
 use crate::mend;
 use crate::place;
+use crate::unsupported;
 
 include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
@@ -61,8 +62,8 @@ pub struct Valid {
     /// RFC 7951 encoding with every default filled in and every value in its
     /// canonical form.
     pub text: String,
-    /// Data path and schema path of each node that was given, not defaulted;
-    /// static routes left out.
+    /// Data path and schema path of each node that was given, not defaulted, and may be
+    /// unsupported.
     pub given: Vec<(String, String)>,
 }
 
@@ -283,26 +284,27 @@ fn is_said_to_be_on(node: &DataNodeRef<'_>) -> bool {
     is_on && text.is_ok_and(|text| text.contains(ON_BY_DEFAULT))
 }
 
-/// Walks the tree without what is many.
+/// Walks the tree without what is many; only what may be unsupported is told, for paths cost more than all else here.
 fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
-    let mut to_see: Vec<_> =
-        tree.reference().into_iter().flat_map(|first| first.inclusive_siblings()).collect();
+    let top = tree.reference().into_iter().flat_map(|first| first.inclusive_siblings());
+    let mut to_see: Vec<_> = top.map(|node| (node, false)).collect();
     to_see.reverse();
-    while let Some(node) = to_see.pop() {
+    while let Some((node, is_inside)) = to_see.pop() {
         let schema = node.schema();
         if MANY.contains(&schema.name()) {
             continue;
         }
+        let is_watched = is_inside || unsupported::is_named(schema.name());
         let is_given = match schema.name() == ON_BY_DEFAULT {
             true => is_said_to_be_on(&node),
             false => !node.is_default() && !schema.is_np_container(),
         };
-        if is_given {
+        if is_given && is_watched {
             found.push((node.path(), schema.path(yang5::schema::SchemaPathFormat::DATA)));
         }
         let first = to_see.len();
-        to_see.extend(node.children());
+        to_see.extend(node.children().map(|child| (child, is_watched)));
         to_see[first..].reverse();
     }
     found

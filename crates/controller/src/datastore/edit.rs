@@ -166,3 +166,136 @@ fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Interfaces and what their descriptions are.
+    type Model = BTreeMap<String, Option<String>>;
+
+    fn place(name: &str) -> String {
+        format!("/ietf-interfaces:interfaces/interface[name='{name}']")
+    }
+
+    fn body(name: &str, description: &str) -> String {
+        format!(
+            r#"{{"ietf-interfaces:interfaces": {{"interface": [{{"name": "{name}", "description": "{description}"}}]}}}}"#
+        )
+    }
+
+    fn model(tree: &DataTree<'static>) -> Model {
+        let text = snapshot::print(tree).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let list = value["ietf-interfaces:interfaces"]["interface"].as_array().cloned();
+        let one = |it: serde_json::Value| {
+            let text = |name: &str| it[name].as_str().map(str::to_owned);
+            (text("name").unwrap(), text("description"))
+        };
+        list.unwrap_or_default().into_iter().map(one).collect()
+    }
+
+    /// What an edit does to the model, and whether it can be made.
+    fn expect(model: &mut Model, kind: u8, name: &str, text: &str) -> (Edit, bool) {
+        let (path, body) = (place(name), body(name, text));
+        let (name, text) = (name.to_owned(), Some(text.to_owned()));
+        let is_there = model.contains_key(&name);
+        match kind {
+            0 => {
+                model.insert(name, text.clone());
+                (Edit::Set { path: format!("{path}/description"), value: text }, true)
+            }
+            1 => {
+                model.insert(name, text);
+                (Edit::Merge { body }, true)
+            }
+            2 => {
+                if !is_there {
+                    model.insert(name, text);
+                }
+                (Edit::Create { path, body }, !is_there)
+            }
+            3 => {
+                model.insert(name, text);
+                (Edit::Replace { path, body }, true)
+            }
+            4 => {
+                model.remove(&name);
+                (Edit::Delete { path }, is_there)
+            }
+            5 => {
+                model.remove(&name);
+                (Edit::Remove { path }, true)
+            }
+            6 => {
+                model.entry(name).or_default();
+                (Edit::Set { path, value: None }, true)
+            }
+            _ => {
+                let had = model.get_mut(&name).and_then(Option::take).is_some();
+                (Edit::Delete { path: format!("{path}/description") }, had)
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn edits_do_what_a_map_does(steps in proptest::collection::vec((0..8_u8, 0..4_u8, 0..3_u8), 1..40)) {
+            let mut tree = snapshot::parse("{}").unwrap();
+            let mut wanted = Model::new();
+            for (kind, name, text) in steps {
+                let (edit, may) = expect(&mut wanted, kind, &format!("if{name}"), &format!("text {text}"));
+                match apply(&tree, std::slice::from_ref(&edit)) {
+                    Ok(edited) => {
+                        prop_assert!(may, "{:?} was made", edit);
+                        tree = edited;
+                    }
+                    Err(refusal) => prop_assert!(!may, "{:?}: {}", edit, refusal),
+                }
+                prop_assert_eq!(model(&tree), wanted.clone());
+            }
+        }
+
+        #[test]
+        fn no_path_or_body_is_too_odd(path in "\\PC*", body in "\\PC*", value in proptest::option::of("\\PC*")) {
+            let tree = snapshot::parse(&body_of_one()).unwrap();
+            for edit in [
+                Edit::Set { path: path.clone(), value },
+                Edit::Delete { path: path.clone() },
+                Edit::Replace { path, body: body.clone() },
+                Edit::Merge { body },
+            ] {
+                let _ = apply(&tree, &[edit]);
+            }
+        }
+    }
+
+    fn body_of_one() -> String {
+        body("a", "b")
+    }
+
+    #[test]
+    fn all_edits_are_made_or_none() {
+        let tree = snapshot::parse(&body_of_one()).unwrap();
+        let edits = [
+            Edit::Set { path: format!("{}/description", place("a")), value: Some("c".into()) },
+            Edit::Delete { path: place("x") },
+        ];
+        assert!(matches!(apply(&tree, &edits), Err(Refusal::Missing(_))));
+        assert_eq!(model(&tree)["a"].as_deref(), Some("b"));
+    }
+
+    #[test]
+    fn host_bits_are_told_wherever_they_come() {
+        let tree = snapshot::parse("{}").unwrap();
+        let path = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol[type='ietf-routing:static']\
+                    [name='s']/static-routes/ietf-ipv4-unicast-routing:ipv4/route[destination-prefix='10.0.0.1/8']";
+        let set = Edit::Set { path: path.into(), value: None };
+        let told = apply(&tree, &[set]).unwrap_err().findings();
+        assert!(told[0].why.contains("host bits"), "{told:?}");
+    }
+}
