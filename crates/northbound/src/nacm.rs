@@ -14,6 +14,9 @@ const DENY_ALL: &[&[&str]] = &[
     &["ietf-netconf-acm:nacm"],
     &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
 ];
+/// Operations that are marked so: they touch the work of others.
+const DENY_CALL: &[(&str, &[&str])] =
+    &[("stoa-datastore", &["confirm", "cancel", "discard", "rollback"])];
 /// What is not read even by administrators, save by a rule: a hash is of no use to them, and of much to a thief.
 const SECRET: &str = "password-hash";
 
@@ -119,8 +122,11 @@ impl<'a> Rights<'a> {
                 && covers(&rule.access_operations, "exec")
                 && named.map_or(is_plain, |named| named == "*" || named == name)
         };
-        let found = self.rules.iter().find(fits).map(|known| known.rule.action);
-        found.unwrap_or(self.access.exec_default) == Action::Permit
+        if let Some(known) = self.rules.iter().find(fits) {
+            return known.rule.action == Action::Permit;
+        }
+        let is_marked = |(of, names): &(&str, &[&str])| *of == module && names.contains(&name);
+        !DENY_CALL.iter().any(is_marked) && self.access.exec_default == Action::Permit
     }
 
     /// Whether a notification may be received.

@@ -106,6 +106,8 @@ fn reading_shows_what_is_asked_and_may_be_seen() {
     );
     let library = get(ANN, "/restconf/data/ietf-yang-library:yang-library/content-id");
     assert_eq!(library.status, 200, "{library:?}");
+    let described = get(ANN, "/openapi.json").json();
+    assert_eq!(described["openapi"], "3.1.0");
     let module = get(ANN, "/restconf/schemas/stoa-vrf");
     assert!(module.body.starts_with("module stoa-vrf"), "{module:?}");
 }

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use stoa_controller::management::User;
 
 use super::secret;
 
@@ -127,6 +128,18 @@ impl Tokens {
         (token.expires_unix_s > unix_s(now)).then(|| token.user.clone())
     }
 
+    /// Forgets the tokens of users who are not there any more: a later user of the same name has none of them.
+    pub fn follow(&self, users: &[User]) {
+        let mut kept = self.kept();
+        let before = kept.tokens.len();
+        kept.tokens.retain(|token| users.iter().any(|user| user.name == token.user));
+        if kept.tokens.len() != before
+            && let Err(error) = self.write(&kept)
+        {
+            tracing::warn!("cannot write {}: {error}", self.path.display());
+        }
+    }
+
     /// Tokens of one user, or of all.
     pub fn list(&self, user: Option<&str>) -> Vec<Token> {
         let kept = self.kept();
@@ -160,10 +173,18 @@ impl Tokens {
 /// # Errors
 /// What the system says.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_mode(path, bytes, 0o600)
+}
+
+/// As [`write_whole`], with the rights of others as they are given.
+///
+/// # Errors
+/// What the system says.
+pub fn write_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let fresh = path.with_extension(format!("{}.new", std::process::id()));
     let _ = std::fs::remove_file(&fresh);
     let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let mut file = options.write(true).create_new(true).mode(mode).open(&fresh)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&fresh, path)
@@ -195,6 +216,8 @@ mod tests {
         assert_eq!(tokens.user(&text, now), None);
         let (third, _) = tokens.make("ann", "again", hour, now).unwrap();
         assert_eq!(third.id, 3);
+        tokens.follow(&[]);
+        assert!(tokens.list(None).is_empty());
     }
 
     #[test]

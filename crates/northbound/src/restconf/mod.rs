@@ -8,6 +8,7 @@ mod data;
 pub mod fault;
 mod library;
 pub mod media;
+mod openapi;
 pub mod path;
 pub mod query;
 mod read;
@@ -43,6 +44,7 @@ const LIBRARY: &str = "2019-01-04";
 pub fn router() -> Router<Arc<Front>> {
     Router::new()
         .route("/.well-known/host-meta", get(host_meta))
+        .route("/openapi.json", get(open_api))
         .route("/restconf", any(serve))
         .route("/restconf/", any(serve))
         .route("/restconf/{*rest}", any(serve))
@@ -55,6 +57,18 @@ async fn host_meta() -> Response {
          <Link rel=\"restconf\" href=\"{ROOT}\"/>\n</XRD>\n"
     );
     ([(header::CONTENT_TYPE, "application/xrd+xml")], body).into_response()
+}
+
+/// The description of the data for those who are known: names are no secret, but what a router can do is their business.
+async fn open_api(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    match front.identify(&parts).await {
+        Ok(_) => {
+            let text = tokio::task::spawn_blocking(openapi::text).await.unwrap_or("{}");
+            ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+        }
+        Err(denied) => Faults::denied(&denied, &parts.headers).response(Media::Json),
+    }
 }
 
 /// A request of somebody who is known.
@@ -96,7 +110,9 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
         }
     };
     let from = peer(&parts).address;
-    let what = format!("{} {}", parts.method, parts.uri);
+    // Over HTTP/2 the URL has the name of the machine, which says nothing.
+    let asked = parts.uri.path_and_query().map_or("", |asked| asked.as_str());
+    let what = format!("{} {asked}", parts.method);
     let user = identity.name.clone();
     let media = Media::for_faults(&parts.headers);
     let is_change = !parts.method.is_safe();

@@ -18,7 +18,7 @@ use crate::audit::timestamp;
 use crate::nacm::Rights;
 
 /// The module of our operations.
-const MODULE: &str = "stoa-datastore";
+pub const MODULE: &str = "stoa-datastore";
 const NAMES: &[&str] =
     &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history"];
 

@@ -13,7 +13,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use stoa_controller::management::Https;
 
-use crate::auth::tokens::write_whole;
+use crate::auth::tokens::{write_mode, write_whole};
 
 /// How long an own certificate is good for, in years.
 const YEARS: i32 = 10;
@@ -97,7 +97,8 @@ impl Files {
         let write = || {
             std::fs::create_dir_all(folder)?;
             write_whole(&self.key, key.as_bytes())?;
-            write_whole(&self.certificate, certificate.as_bytes())
+            // Clients need it to know the server.
+            write_mode(&self.certificate, certificate.as_bytes(), 0o644)
         };
         write().map_err(|error| format!("{}: {error}", folder.display()))?;
         tracing::info!(certificate = %self.certificate.display(), "made a certificate of its own");

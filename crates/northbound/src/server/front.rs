@@ -73,9 +73,10 @@ impl Front {
         self.datastore.line().management()
     }
 
-    /// Tells or forgets the way in for the first user, as the settings in force want.
+    /// Tells or forgets the way in for the first user, and forgets who was removed.
     pub fn follow(&self, management: &Management) {
         self.gate.setup.follow(!management.user.is_empty());
+        self.gate.tokens.follow(&management.user);
     }
 
     /// Who sends a request. Who is not known is written down.
