@@ -17,16 +17,17 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates of the house and what each may see of it.
-const MAY_SEE: [(&str, &[&str]); 14] = [
+const MAY_SEE: [(&str, &[&str]); 15] = [
     ("wire", &[]),
     ("tables", &[]),
     ("api", &[]),
+    ("log", &["api"]),
     ("lab", &[]),
     ("memif", &[]),
     ("engine", &["tables", "wire"]),
     ("ports", &["memif", "engine", "tables", "wire"]),
-    ("forwarder", &["api", "ports", "engine", "tables", "wire"]),
-    ("controller", &["api", "tables", "wire"]),
+    ("forwarder", &["api", "log", "ports", "engine", "tables", "wire"]),
+    ("controller", &["api", "log", "tables", "wire"]),
     ("console", &["controller", "api"]),
     ("northbound", &["controller", "api", "wire"]),
     ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
@@ -39,6 +40,7 @@ const MAY_SEE: [(&str, &[&str]); 14] = [
             "traffic",
             "forwarder",
             "api",
+            "log",
             "ports",
             "engine",
             "tables",
@@ -61,8 +63,8 @@ const NOT_BELOW: [(&str, &[&str]); 7] = [
 ];
 
 /// Crates in which `unsafe` is forbidden as a whole.
-const FORBID: [&str; 8] =
-    ["wire", "api", "controller", "console", "northbound", "traffic", "stoa", "scenarios"];
+const FORBID: [&str; 9] =
+    ["wire", "api", "log", "controller", "console", "northbound", "traffic", "stoa", "scenarios"];
 /// Crates in which it is denied and allowed again in named files only.
 const NAMED: [(&str, &[&str]); 3] =
     [("lab", &["bpf.rs"]), ("tables", &["kernel.rs"]), ("forwarder", &["avx2.rs", "avx512.rs"])];

@@ -172,7 +172,12 @@ impl Line {
         let mut request = Request::new(desired.clone());
         request.set_timeout(APPLY_TIMEOUT);
         match self.client().apply(request).await {
-            Ok(applied) => Ok(applied.into_inner()),
+            Ok(applied) => {
+                if let Some(logging) = &desired.logging {
+                    stoa_log::follow(logging);
+                }
+                Ok(applied.into_inner())
+            }
             Err(status) => Err(match refusal::reasons(&status) {
                 Some(reasons) => Error::Refused(reasons.into_iter().map(finding).collect()),
                 None => Error::Unreachable(status),

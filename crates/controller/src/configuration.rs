@@ -14,7 +14,7 @@ use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, Note};
 use crate::routes::{self, Key};
-use crate::{host_bits, interfaces, punts, unsupported, workers, yang};
+use crate::{host_bits, interfaces, logging, punts, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -234,6 +234,7 @@ fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
         punts: punts::wanted(&model.system.punt, findings),
         limits: Some(limits(&model.system.limits)),
+        logging: Some(logging::wanted(&model.logging)),
     };
     (desired, notes)
 }

@@ -20,6 +20,7 @@ mod host_bits;
 pub mod interfaces;
 mod linux;
 mod lock;
+mod logging;
 mod mac;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 pub mod management;

@@ -3,9 +3,11 @@
 //! Read from the text that libyang prints, so every default is there and no
 //! value is out of the range that its module states.
 
+mod logging;
 pub mod management;
 mod system;
 
+pub use logging::*;
 pub use system::*;
 
 use serde::{Deserialize, Deserializer};
@@ -20,6 +22,8 @@ pub struct Model {
     pub routing: Routing,
     #[serde(rename = "stoa-system:system")]
     pub system: System,
+    #[serde(rename = "stoa-logging:logging")]
+    pub logging: Logging,
     #[serde(rename = "stoa-vrf:vrfs")]
     pub vrfs: Vrfs,
     #[serde(rename = "stoa-management:management")]

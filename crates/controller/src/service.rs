@@ -95,7 +95,7 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     tokio::pin!(server);
     let ended = tokio::select! {
         served = &mut server => served.map_err(Error::from),
-        findings = line.keep(first, |line| running.keep(line)) => Err(Error::Refused(findings)),
+        findings = line.keep(first, |line| in_force(line, &running)) => Err(Error::Refused(findings)),
         () = linux.keep(&line) => Ok(()),
         () = datastore.keep_time() => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
@@ -106,6 +106,13 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     let _ = tokio::time::timeout(GOODBYE, server).await;
     let _ = std::fs::remove_file(&options.socket);
     ended
+}
+
+/// What follows when the forwarder holds the configuration: it is kept, and systemd is told where it
+/// started this process itself.
+fn in_force(line: &Line, running: &Running) {
+    running.keep(line);
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 
 /// Reads the configuration again at each signal.

@@ -38,6 +38,8 @@ const WAIT_LAST: Duration = Duration::from_secs(10);
 const HEALTHY: Duration = Duration::from_secs(5);
 /// Deaths in a row before the first configuration was ever in force.
 const DEATHS_LIMIT: u32 = 5;
+/// How often it is looked whether the configuration is in force, at the start.
+const READY_LOOK: Duration = Duration::from_millis(50);
 /// How long a half may take to end.
 const GOODBYE: Duration = Duration::from_secs(5);
 
@@ -185,6 +187,9 @@ pub async fn run_until(options: Options, told: impl Future<Output = ()>) -> Resu
         socket = %options.socket.display(),
         "starting: {}", configuration.summary()
     );
+    if let Some(logging) = &configuration.desired.logging {
+        stoa_log::follow(logging);
+    }
     drop(configuration);
     let ended = keep_up(&options, &running, told).await;
     running.forget();
@@ -220,22 +225,35 @@ async fn keep_up(
     );
     forwarder.start()?;
     controller.start()?;
+    let in_force = told_when(|| running.is_there());
+    tokio::pin!(in_force);
+    let mut is_told = false;
     tokio::pin!(told);
     let ended = loop {
         tokio::select! {
             () = &mut told => break Ok(()),
+            () = &mut in_force, if !is_told => is_told = true,
             _ = hang_up.recv() => controller.signal(Signal::SIGHUP),
             turn = forwarder.turn(running.is_there()) => if let Err(error) = turn { break Err(error) },
             turn = controller.turn(running.is_there()) => if let Err(error) = turn { break Err(error) },
         }
     };
     tracing::info!("stopping");
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     controller.stop().await;
     forwarder.stop().await;
     for socket in [&forwarder_socket, &options.socket] {
         let _ = std::fs::remove_file(socket);
     }
     ended
+}
+
+/// Tells systemd that the router is ready once it is.
+async fn told_when(is_ready: impl Fn() -> bool) {
+    while !is_ready() {
+        tokio::time::sleep(READY_LOOK).await;
+    }
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 
 /// One half as a child process.
@@ -268,6 +286,8 @@ impl Half {
             .arg(self.name)
             .args(&self.arguments)
             .env(SUPERVISOR, std::process::id().to_string())
+            // systemd hears of readiness from the supervisor alone.
+            .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
             // Ctrl-C is for the supervisor: it ends the halves in order.
             .process_group(0)

@@ -36,6 +36,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-forwarder", &[]),
     ("stoa-interfaces", &[]),
     ("stoa-ip", &[]),
+    ("stoa-logging", &[]),
     ("stoa-management", &[]),
     ("stoa-mirror", &[]),
     ("stoa-routing", &[]),

@@ -142,6 +142,12 @@ fn wanted(configuration: &Configuration) -> Value {
     if limits != usual {
         all["limits"] = json!(format!("{limits:?}"));
     }
+    let logging = configuration.desired.logging.clone().unwrap_or_default();
+    let usual =
+        v1::Logging { level: "info".into(), format: "text".into(), ..v1::Logging::default() };
+    if logging != usual {
+        all["logging"] = json!(format!("{logging:?}"));
+    }
     if !vrfs.is_empty() {
         all["vrfs"] = json!(vrfs);
     }

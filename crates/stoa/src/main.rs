@@ -7,7 +7,6 @@ mod capture;
 mod commands;
 mod console;
 mod failure;
-mod log;
 mod operator;
 mod show;
 mod top;
@@ -18,6 +17,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::Command;
+use crate::failure::Failure;
 
 /// Stoa, a packet router: packets walk through in columns.
 #[derive(Debug, Parser)]
@@ -34,7 +34,8 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage. With --json, a failure is {\"error\": \"...\"}.
 Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level
-(off, error, warn, info, debug, trace; for one crate NAME=LEVEL; info unless set)."
+(off, error, warn, info, debug, trace; for one crate NAME=LEVEL; info unless set), STOA_LOG_FORMAT
+its form (text, json)."
 )]
 struct Line {
     #[command(subcommand)]
@@ -49,7 +50,8 @@ fn main() -> ExitCode {
         whole.print_help().ok();
         return ExitCode::from(2);
     };
-    let done = log::start(command.log_level()).and_then(|()| command.execute());
+    let begun = stoa_log::start(command.log_name(), command.log_level()).map_err(Failure::Usage);
+    let done = begun.and_then(|()| command.execute());
     match done {
         Ok(code) => code,
         Err(failure) => failure.report(wants_json(&matches)),

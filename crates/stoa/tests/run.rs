@@ -232,6 +232,37 @@ fn state_is_told_as_yang_data_and_as_metrics() {
     router.end();
 }
 
+/// Both halves speak to the server that the configuration names, from the reload on that names it.
+#[test]
+fn what_happens_is_told_to_a_syslog_server() {
+    let router = Router::start(&config("10.2.0.1", 1));
+    let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(DEADLINE)).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let logging = format!(
+        r#""stoa-logging:logging": {{"syslog": [{{"name": "here", "facility": "local4",
+           "udp": {{"address": "127.0.0.1", "port": {port}}}}}]}}, "ietf-interfaces"#
+    );
+    let second = config("10.3.0.1", 1).replace("\"ietf-interfaces", &logging);
+    let output = router.reload(&second);
+    assert!(output.status.success(), "{}", err(&output));
+    // A port that is new makes the forwarder speak.
+    let third = second.replace("\"sink\"", "\"basin\"");
+    let output = router.reload(&third);
+    assert!(output.status.success(), "{}", err(&output));
+    let mut heard = String::new();
+    let mut bytes = [0; 8192];
+    let wanted = [" stoa-controller ", " stoa-forwarder ", "[stoa@32473 port=\"basin\"]"];
+    while !wanted.iter().all(|word| heard.contains(word)) {
+        let length = server.recv(&mut bytes).unwrap_or_else(|_| panic!("only:\n{heard}"));
+        let message = std::str::from_utf8(&bytes[..length]).unwrap();
+        // local4, version 1.
+        assert!(message.starts_with("<16") && message[4..].starts_with(">1 20"), "{message}");
+        heard = heard + message + "\n";
+    }
+    router.end();
+}
+
 #[test]
 fn a_half_that_is_killed_comes_back() {
     let router = Router::start(&config("10.2.0.1", 1));

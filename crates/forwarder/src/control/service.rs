@@ -41,6 +41,8 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
     let service =
         ForwarderServer::new(Service { requests }).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     tracing::info!(socket = %options.socket.display(), "the forwarder listens");
+    // Nobody is told where systemd did not start this process itself.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
     let server = tonic::transport::Server::builder().add_service(service);
     // A stream that a client holds open must not keep the forwarder from ending.
@@ -178,6 +180,7 @@ impl Contract for Service {
     async fn apply(&self, request: tonic::Request<v1::Desired>) -> Answer<v1::Applied> {
         let wanted = Wanted::parse(request.get_ref());
         let wanted = wanted.map_err(|reasons| refusal::refuse(Code::InvalidArgument, reasons))?;
+        let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
             forwarder.apply(wanted).map_err(|refused| {
                 let full = Code::ResourceExhausted;
@@ -185,7 +188,11 @@ impl Contract for Service {
                 refusal::refuse(code, refused.reasons)
             })
         });
-        Ok(Response::new(applied.await?))
+        let applied = applied.await?;
+        if let Some(logging) = logging {
+            stoa_log::follow(&logging);
+        }
+        Ok(Response::new(applied))
     }
 
     async fn list_interfaces(

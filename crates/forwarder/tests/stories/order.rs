@@ -82,7 +82,7 @@ fn leaves_in_order(six: bool, workers: usize, queue: usize) {
     lab.plane().step();
     lab.put("east", 0, &[answer]);
     lab.plane().step();
-    assert_eq!(lab.left(), []);
+    assert_eq!(lab.left(), b"");
     lab.plane().attend();
     // The straight way is open, and all that waits stands before the same worker.
     lab.put("west", queue, &[packet(4), packet(5)]);
@@ -127,7 +127,7 @@ fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
     // The answer of the other lets all in that is before it.
     lab.put("east", 0, &[arp_reply(host_mac(2), (our_mac(2), our4(2)), known)]);
     lab.plane().step();
-    assert_eq!(lab.left(), []);
+    assert_eq!(lab.left(), b"");
     lab.plane().attend();
     lab.put("west", 0, &[packet(speaks, 4)]);
     for _ in 0..3 {

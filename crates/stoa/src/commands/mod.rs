@@ -14,6 +14,7 @@ mod discard;
 mod doctor;
 mod forwarder;
 mod load;
+mod man;
 mod reload;
 mod rollback;
 mod run;
@@ -53,6 +54,15 @@ impl Command {
         Command::Console(console::Arguments::default())
     }
 
+    /// By which name its log is known to others.
+    pub fn log_name(&self) -> &'static str {
+        match self {
+            Command::Controller(_) => "stoa-controller",
+            Command::Forwarder(_) => "stoa-forwarder",
+            _ => "stoa",
+        }
+    }
+
     /// What its log begins with. Figures shall stand alone on the screen.
     pub fn log_level(&self) -> &'static str {
         match self {
@@ -87,6 +97,7 @@ commands! {
     Traffic traffic,
     User user,
     Completions completions,
+    #[command(hide = true)] Man man,
     #[command(hide = true)] Controller controller,
     #[command(hide = true)] Forwarder forwarder,
 }

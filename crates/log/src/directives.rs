@@ -1,37 +1,13 @@
-//! The log: what of it is shown, and where to.
+//! What of the log is told: levels, for all of Stoa or for one part of it.
 
-use std::io::IsTerminal;
-
-use tracing_subscriber::EnvFilter;
-
-use crate::failure::Failure;
-
-/// How much is told, least first.
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-
-/// Logs to standard error, for people: from `usual` up, unless STOA_LOG says else.
-///
-/// # Errors
-/// Wrong usage: STOA_LOG is not understood.
-pub fn start(usual: &str) -> Result<(), Failure> {
-    let asked = std::env::var_os("STOA_LOG").unwrap_or_default();
-    let asked = asked.to_string_lossy();
-    let directives = directives(if asked.is_empty() { usual } else { &asked });
-    let filter = directives.map_err(Failure::Usage)?;
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(filter))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        // Told by `eprintln!`, which panics: a router must outlive who read its log.
-        .log_internal_errors(false)
-        .init();
-    Ok(())
-}
+use crate::LEVELS;
 
 /// What the filter is told. A level alone is meant for our own crates: those of others are
 /// heard from "warn" up, unless they are asked for by name.
-fn directives(asked: &str) -> Result<String, String> {
+///
+/// # Errors
+/// What was asked is not understood; says what is.
+pub(crate) fn of(asked: &str) -> Result<String, String> {
     let (mut all, mut named) = (String::new(), Vec::new());
     for word in asked.split(',').map(str::trim) {
         let (target, level) = word.split_once('=').unwrap_or(("", word));
@@ -63,7 +39,7 @@ mod tests {
 
     #[test]
     fn a_level_is_for_our_crates_and_others_are_asked_by_name() {
-        let told = |asked: &str| directives(asked).unwrap();
+        let told = |asked: &str| of(asked).unwrap();
         assert_eq!(told("debug"), "warn,stoa=debug");
         assert_eq!(told("ERROR"), "error");
         assert_eq!(told("h2=trace"), "warn,stoa=info,h2=trace");
@@ -73,7 +49,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused_with_what_is_allowed() {
         for wrong in ["nonsense", "info,", "=debug", "stoa=loud", "a b=info"] {
-            let words = directives(wrong).unwrap_err();
+            let words = of(wrong).unwrap_err();
             assert!(words.starts_with(&format!("STOA_LOG={wrong}: ")), "{words}");
             assert!(words.contains("off, error, warn, info, debug, trace"), "{words}");
         }

@@ -1,0 +1,127 @@
+//! Messages to real sockets, read by the grammar of RFC 5424.
+
+use std::io::Read;
+use std::net::TcpListener;
+
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::*;
+use crate::rfc5424::tests::read;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn wanted(destination: Destination, level: &str) -> v1::Syslog {
+    v1::Syslog {
+        name: "x".into(),
+        facility: 16,
+        level: level.into(),
+        destination: Some(destination),
+    }
+}
+
+/// Tells something by a log that sends to these destinations.
+fn log(wanted: &[v1::Syslog], tell: impl FnOnce()) -> Arc<Syslog> {
+    let syslog = Arc::new(Syslog::new("stoa-test"));
+    syslog.follow(wanted);
+    let subscriber = tracing_subscriber::registry().with(Told(Arc::clone(&syslog)));
+    tracing::subscriber::with_default(subscriber, tell);
+    syslog
+}
+
+#[test]
+fn datagrams_carry_one_message_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let unix = UnixDatagram::bind(&path).unwrap();
+    unix.set_read_timeout(Some(DEADLINE)).unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    udp.set_read_timeout(Some(DEADLINE)).unwrap();
+    let to = [
+        wanted(Destination::Unix(path.display().to_string()), "warn"),
+        wanted(Destination::Udp(udp.local_addr().unwrap().to_string()), "debug"),
+    ];
+    let _log = log(&to, || {
+        tracing::info!(port = "wan0", "link is up");
+        tracing::warn!("link is down");
+    });
+    let mut bytes = [0; 4096];
+    let text = |bytes: &[u8]| read(std::str::from_utf8(bytes).unwrap()).unwrap();
+    let length = udp.recv(&mut bytes).unwrap();
+    let (priority, header, pairs, message) = text(&bytes[..length]);
+    assert_eq!((priority, message.as_str()), (16 * 8 + 6, "link is up"));
+    assert_eq!(header[2], "stoa-test");
+    assert_eq!(header[3], std::process::id().to_string());
+    assert_eq!(pairs, [("port".to_owned(), "wan0".to_owned())]);
+    let length = udp.recv(&mut bytes).unwrap();
+    assert_eq!(text(&bytes[..length]).3, "link is down");
+    let length = unix.recv(&mut bytes).unwrap();
+    assert_eq!(text(&bytes[..length]).3, "link is down", "info is not for this one");
+}
+
+#[test]
+fn a_stream_frames_by_length_and_is_opened_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = [wanted(Destination::Tcp(listener.local_addr().unwrap().to_string()), "info")];
+    let syslog = log(&to, || {
+        tracing::info!("first");
+        tracing::info!("second, longer");
+    });
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut frame = || {
+        let mut length = 0;
+        let mut byte = [0];
+        loop {
+            stream.read_exact(&mut byte).unwrap();
+            if byte[0] == b' ' {
+                break;
+            }
+            length = length * 10 + usize::from(byte[0] - b'0');
+        }
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).unwrap();
+        read(std::str::from_utf8(&bytes).unwrap()).unwrap().3
+    };
+    assert_eq!(frame(), "first");
+    assert_eq!(frame(), "second, longer");
+    // The other side goes away; messages are lost until it is back, and their number is told.
+    drop(stream);
+    let subscriber = tracing_subscriber::registry().with(Told(Arc::clone(&syslog)));
+    tracing::subscriber::with_default(subscriber, || {
+        listener.set_nonblocking(true).unwrap();
+        let begun = Instant::now();
+        let (mut stream, _) = loop {
+            tracing::info!("again");
+            if let Ok(accepted) = listener.accept() {
+                break accepted;
+            }
+            assert!(begun.elapsed() < DEADLINE, "it never comes back");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut text = String::new();
+        let mut bytes = [0; 4096];
+        while !text.contains("were lost)") {
+            let length = stream.read(&mut bytes).unwrap();
+            assert!(length > 0, "closed: {text}");
+            text.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_destination_that_is_not_there_holds_nobody_up() {
+    let nowhere = wanted(Destination::Unix("/nowhere/log".into()), "info");
+    let wrong = wanted(Destination::Udp("not an address".into()), "info");
+    let begun = Instant::now();
+    let syslog = log(&[nowhere, wrong], || {
+        for number in 0..10_000 {
+            tracing::info!(number, "to nobody");
+        }
+    });
+    assert!(begun.elapsed() < DEADLINE);
+    assert_eq!(syslog.to.read().unwrap().len(), 1, "what names no place is left out");
+    syslog.follow(&[]);
+    assert!(syslog.to.read().unwrap().is_empty());
+}
