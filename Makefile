@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench bench-compare fuzz clean
+.PHONY: help build run test check bench bench-compare fuzz deb book clean
 
 # Arguments of `make run` and `make bench`, e.g. `make run ARGS="--once --json"`.
 ARGS ?=
@@ -46,6 +46,13 @@ bench-compare: build ## Side by side with DPDK and Linux, one processor each; ne
 fuzz: ## Every fuzz target for FUZZ_SECONDS (60) each; needs the nightly toolchain
 	@scripts/setup build >&2
 	@CARGO="$(CARGO)" scripts/fuzz
+
+deb: build ## A Debian package with units for systemd, in target/deb
+	@scripts/setup deb >&2
+	@packaging/build-deb
+
+book: ## The operator's guide as a book, in target/book
+	@CARGO="$(CARGO)" scripts/book
 
 clean: ## Remove what was built
 	@$(CARGO) clean

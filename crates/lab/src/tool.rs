@@ -56,6 +56,9 @@ impl Tool {
     pub const ISISD: Self = Self { program: "isisd", package: "frr", group: "test" };
     /// FRR's `vtysh`: asks its daemons.
     pub const VTYSH: Self = Self { program: "vtysh", package: "frr", group: "test" };
+    /// Gathers metrics.
+    pub const PROMETHEUS: Self =
+        Self { program: "prometheus", package: "prometheus", group: "test" };
     /// The system's Python, which sees Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 

@@ -232,6 +232,35 @@ fn state_is_told_as_yang_data_and_as_metrics() {
     router.end();
 }
 
+/// systemd hears of the router when the configuration is in force, and of its end; of the halves it hears nothing.
+#[test]
+fn systemd_is_told_when_it_is_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("stoa.json"), config("10.2.0.1", 1)).unwrap();
+    let socket = std::os::unix::net::UnixDatagram::bind(path("notify")).unwrap();
+    socket.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut child = stoa(&path("stoa.sock"), &["run", "--config"])
+        .arg(path("stoa.json"))
+        .env("NOTIFY_SOCKET", path("notify"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let hear = || {
+        let mut bytes = [0; 256];
+        let length = socket.recv(&mut bytes).expect("something is told");
+        String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
+    };
+    assert_eq!(hear(), "READY=1");
+    let status = stoa(&path("stoa.sock"), &["status", "--json"]).output().unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["in_sync"], true);
+    let pid = child.id().to_string();
+    assert!(Command::new("/bin/kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(hear(), "STOPPING=1");
+    assert!(child.wait().unwrap().success());
+}
+
 /// Both halves speak to the server that the configuration names, from the reload on that names it.
 #[test]
 fn what_happens_is_told_to_a_syslog_server() {

@@ -1,0 +1,132 @@
+//! A real Prometheus reads the metrics: every family with its unit, and figures that are those of the router.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stoa_lab::{
+    Command, Configuration, LabError, Result, Router, Scratch, Tool, stoa_binary, wait_until,
+};
+
+const DEADLINE: Duration = Duration::from_secs(40);
+
+fn system(what: &str) -> impl FnOnce(std::io::Error) -> LabError {
+    let what = what.to_owned();
+    |error| LabError::system(what, error)
+}
+
+/// Answers each GET with what `stoa show metrics` says, until it is told to end.
+fn serve(listener: TcpListener, router: &Router, ends: &AtomicBool) {
+    for stream in listener.incoming() {
+        if ends.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(mut stream) = stream else { continue };
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request);
+        let text =
+            router.call(&["show", "metrics"]).map(|output| output.stdout).unwrap_or_default();
+        let _ = write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
+            text.len(),
+        );
+    }
+}
+
+/// A port of this machine that nobody listens on.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(system("a free port"))?;
+    Ok(listener.local_addr().map_err(system("its address"))?.port())
+}
+
+/// What Prometheus answers to a GET.
+fn ask(port: u16, path: &str) -> std::result::Result<Value, String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(|error| error.to_string())?;
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .map_err(|error| error.to_string())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(|error| error.to_string())?;
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    serde_json::from_str(body).map_err(|error| format!("{error}: {answer}"))
+}
+
+#[test]
+fn prometheus_reads_what_the_router_counts() -> Result<()> {
+    let generator = json!({ "generator": {
+        "count": "1000", "rate": "20000", "source": "198.18.1.2", "destination": "198.18.2.2",
+    } });
+    let address = |text: &str| text.parse().expect("an address");
+    let mut configuration = Configuration::new(&[])
+        .port("in", generator)
+        .port("out", json!({ "null": {} }))
+        .addresses("in", &[address("198.18.1.1/24")])
+        .addresses("out", &[address("198.18.2.1/24")]);
+    configuration.interface("out")["ietf-ip:ipv4"]["neighbor"] =
+        json!([{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }]);
+    let router = Arc::new(Router::start(&stoa_binary()?, None, &configuration.json())?);
+
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(system("a port to serve on"))?;
+    let here = listener.local_addr().map_err(system("its address"))?;
+    let ends = Arc::new(AtomicBool::new(false));
+    let (served, told) = (Arc::clone(&router), Arc::clone(&ends));
+    let server = std::thread::spawn(move || serve(listener, &served, &told));
+
+    let scratch = Scratch::new()?;
+    let file = scratch.write(
+        "prometheus.yml",
+        format!(
+            "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
+             scrape_configs: [{{job_name: stoa, static_configs: [{{targets: ['{here}']}}]}}]\n"
+        ),
+    )?;
+    let port = free_port()?;
+    let prometheus = Command::tool(Tool::PROMETHEUS)?
+        .args([
+            &format!("--config.file={}", file.display()),
+            &format!("--storage.tsdb.path={}", scratch.file("data").display()),
+            &format!("--web.listen-address=127.0.0.1:{port}"),
+            "--log.level=warn",
+        ])
+        .spawn()?;
+    let figure = |query: &str| -> std::result::Result<String, String> {
+        let answer = ask(port, &format!("/api/v1/query?query={query}"))?;
+        let value = answer["data"]["result"][0]["value"][1].as_str();
+        value.map(str::to_owned).ok_or_else(|| format!("{query}: {answer}"))
+    };
+    let is = |query: &str, wanted: &str| {
+        let what = format!("{query} is {wanted}");
+        wait_until(&what, DEADLINE, || match figure(query) {
+            Ok(value) if value == wanted => Ok(()),
+            other => Err(format!("{other:?}; Prometheus said: {}", prometheus.log())),
+        })
+    };
+    is("up", "1")?;
+    is("stoa_interface_receive_packets_total%7Binterface=%22in%22%7D", "1000")?;
+    is("stoa_forwarder_up", "1")?;
+    is("stoa_in_sync", "1")?;
+    is("stoa_routes%7Bfamily=%22ipv4%22,protocol=%22direct%22%7D", "4")?;
+    is("stoa_limit_max%7Bname=%22neighbors%22%7D", "16384")?;
+    let families = ask(port, "/api/v1/metadata").expect("it answers");
+    let families = families["data"].as_object().expect("families").clone();
+    let ours = families.iter().filter(|(name, _)| name.starts_with("stoa_"));
+    let mut counted = 0;
+    for (name, told) in ours {
+        counted += 1;
+        assert!(told[0]["help"].as_str().is_some_and(|help| help.len() > 3), "{name}: {told}");
+    }
+    assert!(counted > 40, "{counted} families");
+    assert_eq!(families["stoa_interface_receive_packets"][0]["unit"], "packets");
+
+    let (_, _, _) = prometheus.stop()?;
+    ends.store(true, Ordering::Relaxed);
+    let _ = TcpStream::connect(here);
+    server.join().expect("the server ends");
+    Arc::into_inner(router).expect("nobody else has it").stop()
+}
