@@ -1,9 +1,8 @@
-//! A real Prometheus reads the metrics: every family with its unit, and figures that are those of the router.
+//! A real Prometheus reads the metrics over HTTPS, with a password: every family with its unit, and figures that are
+//! those of the router.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,27 +15,6 @@ const DEADLINE: Duration = Duration::from_secs(40);
 fn system(what: &str) -> impl FnOnce(std::io::Error) -> LabError {
     let what = what.to_owned();
     |error| LabError::system(what, error)
-}
-
-/// Answers each GET with what `stoa show metrics` says, until it is told to end.
-fn serve(listener: TcpListener, router: &Router, ends: &AtomicBool) {
-    for stream in listener.incoming() {
-        if ends.load(Ordering::Relaxed) {
-            return;
-        }
-        let Ok(mut stream) = stream else { continue };
-        let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
-        let mut request = [0; 4096];
-        let _ = stream.read(&mut request);
-        let text =
-            router.call(&["show", "metrics"]).map(|output| output.stdout).unwrap_or_default();
-        let _ = write!(
-            stream,
-            "HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
-            text.len(),
-        );
-    }
 }
 
 /// A port of this machine that nobody listens on.
@@ -70,20 +48,27 @@ fn prometheus_reads_what_the_router_counts() -> Result<()> {
         .addresses("out", &[address("198.18.2.1/24")]);
     configuration.interface("out")["ietf-ip:ipv4"]["neighbor"] =
         json!([{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }]);
-    let router = Arc::new(Router::start(&stoa_binary()?, None, &configuration.json())?);
-
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(system("a port to serve on"))?;
-    let here = listener.local_addr().map_err(system("its address"))?;
-    let ends = Arc::new(AtomicBool::new(false));
-    let (served, told) = (Arc::clone(&router), Arc::clone(&ends));
-    let server = std::thread::spawn(move || serve(listener, &served, &told));
+    let https = free_port()?;
+    let hash = Command::program(stoa_binary()?).args(["user", "hash"]).input("watch me\n").run()?;
+    let hash = hash.ok()?.stdout.trim().to_owned();
+    let mut configuration = configuration.json();
+    configuration["stoa-management:management"] = json!({
+        "https": { "port": https },
+        "user": [{ "name": "prometheus", "password-hash": hash }],
+    });
+    let router = Router::start(&stoa_binary()?, None, &configuration)?;
 
     let scratch = Scratch::new()?;
     let file = scratch.write(
         "prometheus.yml",
         format!(
             "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
-             scrape_configs: [{{job_name: stoa, static_configs: [{{targets: ['{here}']}}]}}]\n"
+             scrape_configs:\n\
+             - job_name: stoa\n  \
+               scheme: https\n  \
+               tls_config: {{insecure_skip_verify: true}}\n  \
+               basic_auth: {{username: prometheus, password: watch me}}\n  \
+               static_configs: [{{targets: ['127.0.0.1:{https}']}}]\n"
         ),
     )?;
     let port = free_port()?;
@@ -125,8 +110,5 @@ fn prometheus_reads_what_the_router_counts() -> Result<()> {
     assert_eq!(families["stoa_interface_receive_packets"][0]["unit"], "packets");
 
     let (_, _, _) = prometheus.stop()?;
-    ends.store(true, Ordering::Relaxed);
-    let _ = TcpStream::connect(here);
-    server.join().expect("the server ends");
-    Arc::into_inner(router).expect("nobody else has it").stop()
+    router.stop()
 }
