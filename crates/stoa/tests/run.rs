@@ -240,7 +240,8 @@ fn systemd_is_told_when_it_is_ready() {
     std::fs::write(path("stoa.json"), config("10.2.0.1", 1)).unwrap();
     let socket = std::os::unix::net::UnixDatagram::bind(path("notify")).unwrap();
     socket.set_read_timeout(Some(DEADLINE)).unwrap();
-    let mut child = stoa(&path("stoa.sock"), &["run", "--config"])
+    let mut child = stoa(&path("stoa.sock"), &["run"])
+        .arg("--config")
         .arg(path("stoa.json"))
         .env("NOTIFY_SOCKET", path("notify"))
         .stderr(Stdio::null())
