@@ -300,6 +300,37 @@ async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
 }
 
 #[tokio::test]
+async fn a_commit_that_was_cut_off_is_finished() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    let before = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    hand.set_length("26").await;
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    let after = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    story.kill().await;
+    // As if it had died before the files were in their places.
+    std::fs::write(story.path("stoa.json"), &before).unwrap();
+    std::fs::remove_file(story.path("stoa.state/history/000000003.json.gz")).unwrap();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), after);
+    assert_eq!(hand.history().await.entries[0].door, "Stoa");
+    assert_eq!(lengths(&story).last(), Some(&26));
+    story.kill().await;
+    // A hand has edited the file while the controller was away: it stays.
+    std::fs::write(story.path("stoa.json"), config(&["10.0.0.7"])).unwrap();
+    story.start();
+    story.in_sync().await;
+    assert_eq!(lengths(&story).last(), Some(&26));
+    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), config(&["10.0.0.7"]));
+    story.kill().await;
+}
+
+#[tokio::test]
 async fn another_file_is_in_force_for_this_once() {
     let before = config(&["10.0.0.1"]);
     let mut story = Story::new(&before);

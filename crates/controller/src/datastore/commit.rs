@@ -106,14 +106,15 @@ impl Datastore {
                 return Err(error.into());
             }
         };
+        // Before the files are in their places: a controller that comes back finds what the forwarder holds, and
+        // puts them there (`finish`).
+        self.inner.running_file.keep(&self.inner.line);
         let number = kept.map_or(0, Kept::place);
         if !waits {
             self.past().prune();
             self.wait_for(None)?;
         }
         let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
-        self.inner.clock.notify_one();
-        self.inner.running_file.keep(&self.inner.line);
         let is_kept = !waits && commit.origin != Origin::OtherFile;
         self.note(author, tree, is_kept.then_some(text), number > 0 || waits);
         if !changes.is_empty() {
@@ -126,6 +127,29 @@ impl Datastore {
             tracing::warn!("{remark}");
         }
         Ok(Committed { number, changes, applied, remarks, confirm_by })
+    }
+
+    /// As a controller that comes back: what was in force is in the startup file as well, unless a hand has edited
+    /// that since the last commit, or it is not meant to be there.
+    pub(super) fn finish(&self) -> Result<(), Refusal> {
+        // As it was written, not as libyang prints it: a file that was edited by hand stays as it is.
+        let Some(running) = self.inner.line.configuration().map(|it| it.text) else {
+            return Ok(());
+        };
+        let startup = self.stores().startup_text.clone();
+        let past = self.past();
+        if self.unconfirmed().is_some() || running == startup || !past.is_newest(&startup) {
+            return Ok(());
+        }
+        let (number, history) =
+            past.write(&stoa(), "finished after the controller had died", &running)?;
+        let startup = Some(Fresh::write(&self.inner.startup, running.as_bytes())?);
+        Kept { startup, history: Some((number, history)) }.place();
+        let mut stores = self.stores();
+        stores.startup = Arc::clone(&stores.running);
+        stores.startup_text = running;
+        tracing::warn!(number, "finished a commit that was cut off");
+        Ok(())
     }
 
     /// Writes what will be kept, not in its place yet: what fails by the disk fails before anything is changed.

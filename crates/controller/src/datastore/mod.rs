@@ -154,7 +154,11 @@ impl Datastore {
             events,
             clock: Notify::new(),
         };
-        Ok(Datastore { inner: Arc::new(inner) })
+        let datastore = Datastore { inner: Arc::new(inner) };
+        if is_resumed && let Err(refusal) = datastore.finish() {
+            tracing::error!("what is in force is not in the startup file: {refusal}");
+        }
+        Ok(datastore)
     }
 
     /// The line to the forwarder.
