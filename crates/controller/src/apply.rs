@@ -110,6 +110,8 @@ impl Line {
     pub async fn commit(&self, configuration: Configuration) -> Result<v1::Applied, Error> {
         let _one = self.transaction.lock().await;
         let hello = self.hello().await?;
+        // Until it is known what became of it: whoever looks states what is wanted again.
+        let before = self.facts().synced.take();
         let applied = self.apply(&configuration.desired).await;
         let mut facts = self.facts();
         match applied {
@@ -119,9 +121,10 @@ impl Line {
                 Ok(applied)
             }
             Err(error) => {
-                if let Error::Unreachable(_) = error {
-                    // Nobody knows whether it took effect: state the old one again.
-                    facts.synced = None;
+                // Refused, the forwarder holds what it held. Else nobody knows whether it took
+                // effect: the old one is stated again.
+                if let Error::Refused(_) = error {
+                    facts.synced = before;
                 }
                 Err(error)
             }

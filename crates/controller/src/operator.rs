@@ -14,7 +14,6 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::Line;
-use crate::configuration::Configuration;
 use crate::datastore::{Author, Datastore, Door, Refusal};
 use crate::filter;
 use crate::held_and_inactive::HeldAndInactive;
@@ -48,17 +47,11 @@ impl Service {
     /// configuration is not an error of the call: see the reply's findings.
     pub async fn reload(&self, path: Option<PathBuf>) -> Result<v1::ReloadReply, Status> {
         let path = path.unwrap_or_else(|| self.config.clone());
-        let read = tokio::task::spawn_blocking(move || Configuration::read(&path));
-        let configuration = match read.await {
-            Ok(Ok(configuration)) => configuration,
-            Ok(Err(findings)) => return Ok(refused(findings)),
-            Err(error) => return Err(Status::internal(format!("cannot read: {error}"))),
-        };
-        let path = configuration.path.display().to_string();
-        match self.datastore.load(&Author::new("reload", Door::File), configuration).await {
+        let name = path.display().to_string();
+        match self.datastore.load(&Author::new("reload", Door::File), path).await {
             Ok(done) => {
                 let applied = done.applied;
-                tracing::info!(path, changed = applied.changed, "configuration reloaded");
+                tracing::info!(path = name, changed = applied.changed, "configuration reloaded");
                 Ok(v1::ReloadReply { applied: true, what: Some(applied), findings: vec![] })
             }
             Err(Refusal::Unreachable(why)) => Err(Status::unavailable(format!(
@@ -291,28 +284,28 @@ impl Operator for Service {
         &self,
         request: Request<v1::CommitRequest>,
     ) -> Result<Response<v1::CommitReply>, Status> {
-        self.commit_candidate(request).await.map(Response::new)
+        Ok(Response::new(self.commit_candidate(request).await))
     }
 
     async fn confirm(
         &self,
         request: Request<v1::ConfirmRequest>,
     ) -> Result<Response<v1::CommitReply>, Status> {
-        self.confirm_commit(request).await.map(Response::new)
+        Ok(Response::new(self.confirm_commit(request).await))
     }
 
     async fn discard(
         &self,
         request: Request<v1::DiscardRequest>,
     ) -> Result<Response<v1::EditReply>, Status> {
-        Ok(Response::new(self.discard_candidate(&request)))
+        Ok(Response::new(self.discard_candidate(request).await))
     }
 
     async fn rollback(
         &self,
         request: Request<v1::RollbackRequest>,
     ) -> Result<Response<v1::EditReply>, Status> {
-        Ok(Response::new(self.roll_back(&request)))
+        Ok(Response::new(self.roll_back(request).await))
     }
 
     async fn show_configuration(

@@ -6,6 +6,7 @@
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ use crate::configuration::Configuration;
 #[derive(Clone, Debug)]
 pub struct Running {
     file: PathBuf,
+    /// One writes at a time, and what is newest by then.
+    writing: Arc<Mutex<()>>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -29,7 +32,7 @@ impl Running {
     pub fn beside(socket: &Path) -> Running {
         let mut file = socket.as_os_str().to_owned();
         file.push(".running");
-        Running { file: PathBuf::from(file) }
+        Running { file: PathBuf::from(file), writing: Arc::default() }
     }
 
     /// Whether a configuration was in force since Stoa was started.
@@ -62,9 +65,12 @@ impl Running {
     /// Keeps what is in force now. Failing to is not worth a refusal: it is
     /// missed only when the controller dies, and then the file is read again.
     pub fn keep(&self, line: &Line) {
+        let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Configuration { path, text, .. }) = line.configuration() else { return };
         if let Err(error) = self.write(&Kept { path, text }) {
             tracing::warn!("cannot keep {}: {error}", self.file.display());
+            // An older one would be taken for what is in force.
+            self.forget();
         }
     }
 

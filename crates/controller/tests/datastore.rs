@@ -300,6 +300,46 @@ async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
 }
 
 #[tokio::test]
+async fn what_two_have_changed_is_told() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    hand.set_length("25").await;
+    assert!(story.reload(&config(&["10.0.0.1"]).replace("24}", "26}")).await.applied);
+    let refused = hand.commit(0, false).await.findings;
+    assert!(refused[0].why.contains("changed by reload (file)"), "{refused:?}");
+    assert_eq!(lengths(&story), [24, 26]);
+    hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
+    hand.set_length("27").await;
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    assert_eq!(lengths(&story), [24, 26, 27]);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn who_hangs_up_cuts_nothing_in_half() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    for length in 17..25_u32 {
+        hand.set_length(&length.to_string()).await;
+        let mut client = hand.client.clone();
+        let commit = tokio::spawn(async move { client.commit(v1::CommitRequest::default()).await });
+        tokio::time::sleep(Duration::from_millis(u64::from(length) % 4)).await;
+        commit.abort();
+        let _ = commit.await;
+    }
+    hand.set_length("30").await;
+    assert_eq!(hand.commit(0, false).await.findings, []);
+    assert_eq!(lengths(&story).last(), Some(&30));
+    let file = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    assert!(file.contains("\"prefix-length\": 30"), "{file}");
+    story.kill().await;
+}
+
+#[tokio::test]
 async fn a_commit_that_was_cut_off_is_finished() {
     let mut story = Story::new(&config(&["10.0.0.1"]));
     let _forwarder = story.forwarder();

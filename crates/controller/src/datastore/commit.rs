@@ -13,6 +13,9 @@ use super::snapshot::{self, Snapshot};
 use super::{Author, Change, Datastore, Door, Event, Stores, between};
 use crate::configuration::Configuration;
 
+/// Pairs of changes that are compared to find a conflict.
+const TOUCH_LIMIT: usize = 4_000_000;
+
 /// How a commit is to be done.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
@@ -24,6 +27,8 @@ pub struct Commit {
     pub is_overwriting: bool,
     /// Where it comes from.
     pub origin: Origin,
+    /// Only while the candidate has this revision: what was looked at is what is committed.
+    pub if_match: Option<u64>,
 }
 
 /// Where a configuration comes from.
@@ -36,6 +41,8 @@ pub enum Origin {
     Startup,
     /// From another file, for this once: the startup file stays.
     OtherFile,
+    /// What was in force before a commit that is not confirmed: the startup file has it still.
+    Back,
 }
 
 /// What a commit did.
@@ -86,6 +93,7 @@ impl Datastore {
         let waits = commit.confirm_within.is_some() && (is_waiting || !changes.is_empty());
         let kept = match waits {
             true => None,
+            false if commit.origin == Origin::Back => None,
             false => Some(self.prepare(author, &running, &configuration.text, commit)?),
         };
         let earlier = self.unconfirmed();
@@ -96,7 +104,7 @@ impl Datastore {
             // of it, gets back in all the same.
             self.wait_for(Some(Unconfirmed::new(author, within, before)))?;
         }
-        let (text, remarks) = (configuration.text.clone(), configuration.remarks());
+        let (text, mut remarks) = (configuration.text.clone(), configuration.remarks());
         let applied = match self.inner.line.commit(configuration).await {
             Ok(applied) => applied,
             Err(error) => {
@@ -109,13 +117,17 @@ impl Datastore {
         // Before the files are in their places: a controller that comes back finds what the forwarder holds, and
         // puts them there (`finish`).
         self.inner.running_file.keep(&self.inner.line);
-        let number = kept.map_or(0, Kept::place);
+        let (number, not_saved) = kept.map_or((0, None), Kept::place);
         if !waits {
             self.past().prune();
+        }
+        // What is not saved is not confirmed either.
+        if !waits && not_saved.is_none() {
             self.wait_for(None)?;
         }
         let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
-        let is_kept = !waits && commit.origin != Origin::OtherFile;
+        let is_kept = !waits && not_saved.is_none() && commit.origin.is_saved();
+        remarks.extend(not_saved);
         self.note(author, tree, is_kept.then_some(text), number > 0 || waits);
         if !changes.is_empty() {
             let changes = Arc::clone(&changes);
@@ -136,18 +148,24 @@ impl Datastore {
         let Some(running) = self.inner.line.configuration().map(|it| it.text) else {
             return Ok(());
         };
-        let startup = self.stores().startup_text.clone();
+        let Some(startup) = self.stores().startup_text.clone() else { return Ok(()) };
         let past = self.past();
-        if self.unconfirmed().is_some() || running == startup || !past.is_newest(&startup) {
+        if running == startup {
+            // What waited was confirmed, and that was all that was left to do.
+            return self.wait_for(None);
+        }
+        if self.unconfirmed().is_some() || !past.is_newest(&startup) {
             return Ok(());
         }
         let (number, history) =
             past.write(&stoa(), "finished after the controller had died", &running)?;
         let startup = Some(Fresh::write(&self.inner.startup, running.as_bytes())?);
-        Kept { startup, history: Some((number, history)) }.place();
+        if let (_, Some(why)) = (Kept { startup, history: Some((number, history)) }).place() {
+            return Err(Refusal::Disk(why));
+        }
         let mut stores = self.stores();
         stores.startup = Arc::clone(&stores.running);
-        stores.startup_text = running;
+        stores.startup_text = Some(running);
         tracing::warn!(number, "finished a commit that was cut off");
         Ok(())
     }
@@ -160,10 +178,12 @@ impl Datastore {
         text: &str,
         commit: &Commit,
     ) -> Result<Kept, Refusal> {
-        let now = std::fs::read_to_string(&self.inner.startup).ok();
+        let now = startup_now(&self.inner.startup)?;
         let known = self.stores().startup_text.clone();
-        let is_foreign = now.as_ref().is_some_and(|now| *now != known);
-        if is_foreign && commit.origin == Origin::Door && !commit.is_overwriting {
+        let known = if commit.origin == Origin::Startup { Some(text.to_owned()) } else { known };
+        let is_foreign = now.is_some() && now != known.clone().map(String::into_bytes);
+        let may_overwrite = commit.is_overwriting || commit.origin == Origin::OtherFile;
+        if is_foreign && !may_overwrite {
             let file = self.inner.startup.display();
             return Err(refusal::one(
                 &file.to_string(),
@@ -175,8 +195,10 @@ impl Datastore {
         // What was in force before the first commit of all, or came with an edited file at the start.
         let before = match self.unconfirmed() {
             Some(unconfirmed) => unconfirmed.before,
-            None if known.is_empty() => running.text()?,
-            None => known,
+            None => match self.stores().startup_text.clone() {
+                Some(known) => known,
+                None => running.text()?,
+            },
         };
         if !past.is_newest(&before) {
             let (_, file) = past.write(&file(), "", &before)?;
@@ -186,7 +208,7 @@ impl Datastore {
             true => None,
             false => Some(past.write(author, &commit.comment, text)?),
         };
-        let stays = commit.origin == Origin::OtherFile || now.as_deref() == Some(text);
+        let stays = !commit.origin.is_saved() || now.as_deref() == Some(text.as_bytes());
         let startup = match stays {
             true => None,
             false => Some(Fresh::write(&self.inner.startup, text.as_bytes())?),
@@ -210,13 +232,46 @@ impl Datastore {
         stores.running = Arc::clone(&running);
         if let Some(text) = startup {
             stores.startup = running;
-            stores.startup_text = text;
+            stores.startup_text = Some(text);
         }
         drop(stores);
         if is_new {
             self.tell(Event::Edited);
         }
     }
+}
+
+impl Origin {
+    /// Whether the startup file has it afterwards.
+    fn is_saved(self) -> bool {
+        !matches!(self, Origin::OtherFile | Origin::Back)
+    }
+}
+
+/// The bytes of the startup file; `None`: there is none.
+fn startup_now(file: &std::path::Path) -> Result<Option<Vec<u8>>, Refusal> {
+    match std::fs::read(file) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Refusal::Disk(format!("{} cannot be read: {error}", file.display()))),
+    }
+}
+
+/// Whether two differences are about the same: one changes what the other changes, or what is below.
+fn touch(mine: &[Change], theirs: &[Change]) -> bool {
+    let is_below = |above: &str, path: &str| {
+        path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    // Beyond that, comparing takes longer than to do the work again.
+    mine.len() * theirs.len() > TOUCH_LIMIT
+        || mine.iter().any(|one| {
+            theirs.iter().any(|other| {
+                let is_gone = |it: &Change| it.kind == super::Kind::Delete;
+                one.path == other.path
+                    || is_gone(other) && is_below(&other.path, &one.path)
+                    || is_gone(one) && is_below(&one.path, &other.path)
+            })
+        })
 }
 
 /// The candidate is running again when it was committed or never edited; else what was edited stays edited.
@@ -227,6 +282,13 @@ fn follow(stores: &mut Stores, author: &Author, before: &Snapshot, running: &Arc
     if !stores.is_edited || !differs(&stores.candidate.tree, &running.tree) {
         stores.candidate = Arc::clone(running);
         (stores.is_edited, stores.conflict) = (false, None);
+        return;
+    }
+    let mine = between(&before.tree, &stores.candidate.tree).unwrap_or_default();
+    let theirs = between(&before.tree, &running.tree).unwrap_or_default();
+    let conflict = Some(format!("{} ({})", author.name, author.door));
+    if touch(&mine, &theirs) {
+        stores.conflict = conflict;
         return;
     }
     let moved = || {
@@ -241,7 +303,7 @@ fn follow(stores: &mut Stores, author: &Author, before: &Snapshot, running: &Arc
             let revision = stores.next();
             stores.candidate = Arc::new(Snapshot::new(tree, revision));
         }
-        Err(_) => stores.conflict = Some(format!("{} ({})", author.name, author.door)),
+        Err(_) => stores.conflict = conflict,
     }
 }
 
@@ -252,18 +314,20 @@ struct Kept {
 }
 
 impl Kept {
-    /// The number in the history.
-    fn place(self) -> u64 {
+    /// The number in the history, and why it is not saved.
+    fn place(self) -> (u64, Option<String>) {
         if let Some(Err(error)) = self.startup.map(Fresh::place) {
-            tracing::error!("the startup file is in force, but not in its place: {error}");
+            let why =
+                format!("in force, but not saved: the startup file cannot be replaced: {error}");
+            return (0, Some(why));
         }
         match self.history.map(|(number, file)| (number, file.place())) {
-            Some((number, Ok(()))) => number,
+            Some((number, Ok(()))) => (number, None),
             Some((_, Err(error))) => {
                 tracing::error!("the history: {error}");
-                0
+                (0, None)
             }
-            None => 0,
+            None => (0, None),
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Commits that are undone by themselves unless they are confirmed.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::commit::{Commit, Committed, stoa};
+use super::commit::{Commit, Committed, Origin, stoa};
 use super::disk::{self, Fresh};
 use super::snapshot;
-use super::{Author, Datastore, Refusal, Store, lock};
+use super::{Author, Datastore, Refusal, Store, lock, whole};
 
 /// Longest time to confirm in.
 pub const CONFIRM_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -26,18 +26,25 @@ pub struct Unconfirmed {
     within: Duration,
     /// What is in force again when it is not confirmed.
     pub(super) before: String,
+    /// The deadline by a clock that nobody sets.
+    #[serde(skip)]
+    until: Option<Instant>,
 }
 
 impl Unconfirmed {
     pub(super) fn new(author: &Author, within: Duration, before: String) -> Unconfirmed {
         let within = within.min(CONFIRM_LIMIT);
         let deadline = SystemTime::now() + within;
-        Unconfirmed { author: author.name.clone(), deadline, within, before }
+        let until = Some(Instant::now() + within);
+        Unconfirmed { author: author.name.clone(), deadline, within, before, until }
     }
 
-    /// Time that is left. A clock that was set back does not make it longer than it was.
+    /// Time that is left. A clock that is set back does not make it longer.
     pub fn left(&self) -> Duration {
-        self.deadline.duration_since(SystemTime::now()).unwrap_or_default().min(self.within)
+        let by_day = self.deadline.duration_since(SystemTime::now()).unwrap_or_default();
+        let now = Instant::now();
+        let left = self.until.map_or(self.within, |until| until.saturating_duration_since(now));
+        by_day.min(left).min(self.within)
     }
 }
 
@@ -47,7 +54,9 @@ fn file(state: &Path) -> std::path::PathBuf {
 
 /// What an earlier controller left.
 pub(super) fn read(state: &Path) -> Option<Unconfirmed> {
-    serde_json::from_slice(&std::fs::read(file(state)).ok()?).ok()
+    let mut left: Unconfirmed = serde_json::from_slice(&std::fs::read(file(state)).ok()?).ok()?;
+    left.until = Some(Instant::now() + left.left());
+    Some(left)
 }
 
 /// Stoa begins: what it begins with is what would have been gone back to.
@@ -82,6 +91,11 @@ impl Datastore {
     /// # Errors
     /// When none waits, somebody else has the lock, or it cannot be written.
     pub async fn confirm(&self, author: &Author, comment: &str) -> Result<Committed, Refusal> {
+        let (own, author, comment) = (self.clone(), author.clone(), comment.to_owned());
+        whole(async move { own.confirm_now(&author, &comment).await }).await
+    }
+
+    async fn confirm_now(&self, author: &Author, comment: &str) -> Result<Committed, Refusal> {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
         self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
@@ -96,19 +110,21 @@ impl Datastore {
     /// # Errors
     /// When none waits, somebody else has the lock, or the forwarder does not answer.
     pub async fn cancel(&self, author: &Author) -> Result<Committed, Refusal> {
-        let _one = self.inner.writer.lock().await;
-        lock::check(self.stores().holder.as_ref(), author)?;
-        self.go_back(author).await
+        let (own, author) = (self.clone(), author.clone());
+        whole(async move {
+            let _one = own.inner.writer.lock().await;
+            lock::check(own.stores().holder.as_ref(), &author)?;
+            own.go_back(&author).await
+        })
+        .await
     }
 
     async fn go_back(&self, author: &Author) -> Result<Committed, Refusal> {
         let unconfirmed = self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
         let tree = snapshot::parse(&unconfirmed.before)?;
-        // What is gone back to is the startup file, if nobody has edited it: it is not to be written.
-        let commit = Commit { confirm_within: Some(CONFIRM_LIMIT), ..Commit::default() };
-        let back = self.bring_into_force(author, tree, &commit).await?;
-        self.wait_for(None)?;
-        Ok(Committed { confirm_by: None, ..back })
+        // Nothing is to be written before, so that no full disk is in the way; `confirm.json` goes when it is done.
+        let commit = Commit { origin: Origin::Back, ..Commit::default() };
+        self.bring_into_force(author, tree, &commit).await
     }
 
     /// Goes back from commits whose time is over, for ever.

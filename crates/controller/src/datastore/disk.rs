@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::Refusal;
@@ -31,7 +31,8 @@ impl Fresh {
         fresh.push(".new");
         let fresh = Fresh { fresh: fresh.into(), place: place_itself, is_placed: false };
         let _ = fs::remove_file(&fresh.fresh);
-        let mode = fs::metadata(&fresh.place).map_or(OWNER_ONLY, |data| data.permissions().mode());
+        let before = fs::metadata(&fresh.place).ok();
+        let mode = before.as_ref().map_or(OWNER_ONLY, |data| data.permissions().mode());
         let mut options = OpenOptions::new();
         let mut file = options
             .write(true)
@@ -39,6 +40,11 @@ impl Fresh {
             .mode(mode & 0o777)
             .open(&fresh.fresh)
             .map_err(refused)?;
+        if let Some(before) = before {
+            // Whose it was, as far as we may; the rights whatever the mask is.
+            let _ = std::os::unix::fs::fchown(&file, Some(before.uid()), Some(before.gid()));
+            file.set_permissions(fs::Permissions::from_mode(mode & 0o777)).map_err(refused)?;
+        }
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(refused)?;
         Ok(fresh)
     }

@@ -18,6 +18,7 @@ mod edit;
 mod history;
 mod lock;
 mod refusal;
+mod rollback;
 mod snapshot;
 
 use std::path::PathBuf;
@@ -91,8 +92,8 @@ struct Stores {
     conflict: Option<String>,
     running: Arc<Snapshot>,
     startup: Arc<Snapshot>,
-    /// The text of the startup file as it was last read or written.
-    startup_text: String,
+    /// The text of the startup file as it was last read or written; `None`: whatever stands there is a hand's.
+    startup_text: Option<String>,
     /// Snapshots made so far.
     made: u64,
     holder: Option<Holder>,
@@ -125,8 +126,12 @@ impl Datastore {
         let running = line.configuration();
         let text = running.as_ref().map_or("{}", |it| it.text.as_str());
         let running = Arc::new(Snapshot::new(snapshot::parse(text)?, 1));
-        let startup_text = std::fs::read_to_string(&startup).unwrap_or_default();
-        let held = snapshot::parse(&startup_text).map(|tree| Arc::new(Snapshot::new(tree, 2)));
+        let startup_text = std::fs::read_to_string(&startup).ok();
+        let held = snapshot::parse(startup_text.as_deref().unwrap_or("{}"));
+        let held = held.map(|tree| Arc::new(Snapshot::new(tree, 2)));
+        // While nobody looked it may have been edited: then it is neither what runs nor what was saved last.
+        let is_known = |now: &String| now == text || History::new(&state).is_newest(now);
+        let startup_text = startup_text.filter(|now| !is_resumed || is_known(now));
         if !is_resumed {
             confirm::forget(&state);
         }
@@ -243,6 +248,17 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
     ) -> Result<Arc<Snapshot>, Refusal> {
+        let (own, author) = (self.clone(), author.clone());
+        whole(async move { own.edit_now(&author, store, edits, if_match).await }).await
+    }
+
+    async fn edit_now(
+        &self,
+        author: &Author,
+        store: Store,
+        edits: Vec<Edit>,
+        if_match: Option<u64>,
+    ) -> Result<Arc<Snapshot>, Refusal> {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
         let before = match store {
@@ -256,6 +272,9 @@ impl Datastore {
         let made = tokio::task::spawn_blocking(move || edit::apply(&before.tree, &edits));
         let tree = made.await.map_err(refusal::broken)??;
         if store == Store::Running {
+            if between(&self.tree(store).tree, &tree)?.is_empty() {
+                return Ok(self.tree(store));
+            }
             let commit = Commit::default();
             self.bring_into_force(author, tree, &commit).await?;
             return Ok(self.tree(Store::Running));
@@ -279,49 +298,16 @@ impl Datastore {
         edit::apply(&self.tree(store).tree, edits)
     }
 
-    /// Lets the candidate be running again.
-    ///
-    /// # Errors
-    /// When somebody else has the lock.
-    pub fn discard(&self, author: &Author) -> Result<(), Refusal> {
-        let mut stores = self.stores();
-        lock::check(stores.holder.as_ref(), author)?;
-        stores.candidate = Arc::clone(&stores.running);
-        stores.is_edited = false;
-        stores.conflict = None;
-        drop(stores);
-        self.tell(Event::Edited);
-        Ok(())
-    }
-
-    /// Makes an earlier configuration the candidate: `back` commits ago, 0 is what runs.
-    ///
-    /// # Errors
-    /// When there is none that old, or somebody else has the lock.
-    pub fn rollback(&self, author: &Author, back: usize) -> Result<Arc<Snapshot>, Refusal> {
-        if back == 0 {
-            self.discard(author)?;
-            return Ok(self.tree(Store::Candidate));
-        }
-        let list = self.history();
-        let entry = list.get(back).ok_or(Refusal::NoSuchPast { back, there: list.len() })?;
-        let tree = self.past_tree(entry.number)?.tree;
-        let mut stores = self.stores();
-        lock::check(stores.holder.as_ref(), author)?;
-        let revision = stores.next();
-        stores.candidate = Arc::new(Snapshot::new(tree, revision));
-        (stores.is_edited, stores.conflict) = (true, None);
-        let candidate = Arc::clone(&stores.candidate);
-        drop(stores);
-        self.tell(Event::Edited);
-        Ok(candidate)
-    }
-
     /// Brings the candidate into force: all of it or none of it.
     ///
     /// # Errors
     /// Every reason why it cannot be; running and the candidate stay as they are.
     pub async fn commit(&self, author: &Author, commit: Commit) -> Result<Committed, Refusal> {
+        let (own, author) = (self.clone(), author.clone());
+        whole(async move { own.commit_now(&author, commit).await }).await
+    }
+
+    async fn commit_now(&self, author: &Author, commit: Commit) -> Result<Committed, Refusal> {
         let _one = self.inner.writer.lock().await;
         let candidate = {
             let stores = self.stores();
@@ -331,28 +317,45 @@ impl Datastore {
             }
             Arc::clone(&stores.candidate)
         };
+        if commit.if_match.is_some_and(|revision| revision != candidate.revision) {
+            return Err(Refusal::Stale);
+        }
         let tree = candidate.tree.duplicate().map_err(refusal::yang)?;
         self.bring_into_force(author, tree, &commit).await
     }
 
-    /// Brings a file into force that was read and found good: `stoa reload`. Another file than the startup one is in
-    /// force until Stoa ends or a commit keeps it.
+    /// Reads a file and brings it into force: `stoa reload`. Another file than the startup one is in force until Stoa
+    /// ends or a commit keeps it.
     ///
     /// # Errors
-    /// As [`Self::commit`].
-    pub async fn load(
-        &self,
-        author: &Author,
-        configuration: Configuration,
-    ) -> Result<Committed, Refusal> {
+    /// What is wrong with the file, and as [`Self::commit`].
+    pub async fn load(&self, author: &Author, file: PathBuf) -> Result<Committed, Refusal> {
+        let (own, author) = (self.clone(), author.clone());
+        whole(async move { own.load_now(&author, file).await }).await
+    }
+
+    async fn load_now(&self, author: &Author, file: PathBuf) -> Result<Committed, Refusal> {
+        // Read with the writer held: no commit comes between.
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
-        let tree = snapshot::parse(&configuration.text)?;
-        let origin = match configuration.path == self.inner.startup {
+        let origin = match file == self.inner.startup {
             true => Origin::Startup,
             false => Origin::OtherFile,
         };
+        let read = tokio::task::spawn_blocking(move || {
+            let configuration = Configuration::read(&file).map_err(Refusal::Findings)?;
+            let tree = snapshot::parse(&configuration.text)?;
+            Ok::<_, Refusal>((configuration, tree))
+        });
+        let (configuration, tree) = read.await.map_err(refusal::broken)??;
         let commit = Commit { origin, ..Commit::default() };
         self.take(author, tree, configuration, &commit).await
     }
+}
+
+/// Does it to its end, even when who asked does not wait any more.
+async fn whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    tokio::spawn(work).await.map_err(refusal::broken)?
 }

@@ -105,7 +105,7 @@ impl Service {
     pub(super) async fn commit_candidate(
         &self,
         request: Request<v1::CommitRequest>,
-    ) -> Result<v1::CommitReply, Status> {
+    ) -> v1::CommitReply {
         let author = author(&request, request.get_ref().asking.as_ref());
         let request = request.into_inner();
         let within = u64::from(request.confirm_within_s);
@@ -114,37 +114,34 @@ impl Service {
             confirm_within: (within > 0).then(|| Duration::from_secs(within)),
             is_overwriting: request.is_overwriting,
             origin: Origin::Door,
+            if_match: None,
         };
-        // A task of its own: an operator who hangs up does not cut it in half.
-        let datastore = self.datastore.clone();
-        let done = tokio::spawn(async move { datastore.commit(&author, commit).await }).await;
-        Ok(committed(done.map_err(|error| Status::internal(error.to_string()))?))
+        committed(self.datastore.commit(&author, commit).await)
     }
 
     pub(super) async fn confirm_commit(
         &self,
         request: Request<v1::ConfirmRequest>,
-    ) -> Result<v1::CommitReply, Status> {
+    ) -> v1::CommitReply {
         let author = author(&request, request.get_ref().asking.as_ref());
         let v1::ConfirmRequest { comment, is_cancelled, .. } = request.into_inner();
-        let datastore = self.datastore.clone();
-        let done = tokio::spawn(async move {
-            match is_cancelled {
-                true => datastore.cancel(&author).await,
-                false => datastore.confirm(&author, &comment).await,
-            }
-        });
-        Ok(committed(done.await.map_err(|error| Status::internal(error.to_string()))?))
+        committed(match is_cancelled {
+            true => self.datastore.cancel(&author).await,
+            false => self.datastore.confirm(&author, &comment).await,
+        })
     }
 
-    pub(super) fn discard_candidate(&self, request: &Request<v1::DiscardRequest>) -> v1::EditReply {
-        let author = author(request, request.get_ref().asking.as_ref());
-        edited(self.datastore.discard(&author))
+    pub(super) async fn discard_candidate(
+        &self,
+        request: Request<v1::DiscardRequest>,
+    ) -> v1::EditReply {
+        let author = author(&request, request.get_ref().asking.as_ref());
+        edited(self.datastore.discard(&author).await)
     }
 
-    pub(super) fn roll_back(&self, request: &Request<v1::RollbackRequest>) -> v1::EditReply {
-        let author = author(request, request.get_ref().asking.as_ref());
-        edited(self.datastore.rollback(&author, request.get_ref().back as usize))
+    pub(super) async fn roll_back(&self, request: Request<v1::RollbackRequest>) -> v1::EditReply {
+        let author = author(&request, request.get_ref().asking.as_ref());
+        edited(self.datastore.rollback(&author, request.get_ref().back as usize).await)
     }
 
     pub(super) fn configuration(

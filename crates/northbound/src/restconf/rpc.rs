@@ -145,15 +145,13 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
         "confirm" => Ok(Some(committed(&datastore.confirm(&author, &comment).await?))),
         "cancel" => Ok(Some(committed(&datastore.cancel(&author).await?))),
         "discard" => {
-            datastore.discard(&author)?;
+            datastore.discard(&author).await?;
             Ok(None)
         }
         "rollback" => {
             let back = input.number("back").unwrap_or(1);
-            let store = datastore.clone();
             let back = usize::try_from(back).unwrap_or(usize::MAX);
-            let task = tokio::task::spawn_blocking(move || store.rollback(&author, back));
-            task.await.map_err(|_| Fault::broken("the history could not be read"))??;
+            datastore.rollback(&author, back).await?;
             Ok(None)
         }
         "compare" => {
