@@ -1,75 +1,15 @@
 //! The datastores over real sockets, with a fake forwarder: whole or not at all, and what is left on disk.
 
 mod fake;
+mod hand;
 mod story;
 
 use std::time::Duration;
 
+use hand::{ADDRESS, Hand};
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
-use stoa_api::v1::operator_client::OperatorClient;
 use story::{Story, config, until};
-use tonic::transport::Channel;
-
-const ADDRESS: &str =
-    "/ietf-interfaces:interfaces/interface[name='if0']/ietf-ip:ipv4/address[ip='10.0.0.1']";
-
-/// An operator who does one thing after the other.
-struct Hand {
-    client: OperatorClient<Channel>,
-    asking: v1::Asking,
-}
-
-impl Hand {
-    async fn of(story: &Story) -> Hand {
-        story.in_sync().await;
-        Hand { client: story.operator().await, asking: v1::Asking::default() }
-    }
-
-    async fn edit(&mut self, edit: Edit) -> Vec<v1::Finding> {
-        let edits = vec![v1::ConfigurationEdit { edit: Some(edit) }];
-        let request = v1::EditRequest { asking: Some(self.asking.clone()), edits };
-        self.client.edit(request).await.unwrap().into_inner().findings
-    }
-
-    async fn set(&mut self, path: &str, value: &str) -> Vec<v1::Finding> {
-        let value = (!value.is_empty()).then(|| value.to_owned());
-        self.edit(Edit::Set(v1::SetEdit { path: path.into(), value })).await
-    }
-
-    /// The length of the first address.
-    async fn set_length(&mut self, length: &str) {
-        assert_eq!(self.set(&format!("{ADDRESS}/prefix-length"), length).await, []);
-    }
-
-    async fn commit(&mut self, within_s: u32, is_overwriting: bool) -> v1::CommitReply {
-        let request = v1::CommitRequest {
-            asking: Some(self.asking.clone()),
-            comment: "a test".into(),
-            confirm_within_s: within_s,
-            is_overwriting,
-        };
-        self.client.commit(request).await.unwrap().into_inner()
-    }
-
-    async fn text(&mut self, store: v1::Store) -> String {
-        let request = v1::ShowConfigurationRequest {
-            which: Some(v1::show_configuration_request::Which::Store(store.into())),
-            ..Default::default()
-        };
-        self.client.show_configuration(request).await.unwrap().into_inner().text
-    }
-
-    async fn history(&mut self) -> v1::ShowHistoryReply {
-        self.client.show_history(v1::ShowHistoryRequest {}).await.unwrap().into_inner()
-    }
-
-    async fn differs(&mut self) -> usize {
-        let reply = self.client.compare(v1::CompareRequest::default()).await.unwrap().into_inner();
-        assert_eq!(reply.findings, []);
-        reply.changes.len()
-    }
-}
 
 fn length(it: &v1::Desired) -> u32 {
     it.interfaces[0].ip4.as_ref().unwrap().addresses[0].prefix_length
