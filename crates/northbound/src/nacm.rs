@@ -6,6 +6,7 @@
 use stoa_controller::management::{Access, Action, Management, Rule};
 
 use crate::auth::Identity;
+use crate::restconf::keys::PATH_BYTES;
 use crate::restconf::path::Step;
 
 /// Nodes that are marked `nacm:default-deny-all`, by their names from the root: nobody reads or writes them save by
@@ -87,7 +88,18 @@ impl<'a> Rights<'a> {
         if self.is_whole() && !(is_secret && operation == Operation::Read) {
             return true;
         }
-        let Some(last) = steps.last() else { return true };
+        let (may, by_path) = self.decide(operation, steps);
+        if !may || by_path || operation != Operation::Read || self.is_whole() {
+            return may;
+        }
+        // RFC 8341, section 3.2.4: what stands below a node that may not be read is not read either, save what the
+        // path of a rule leads to.
+        (1..steps.len()).all(|length| self.decide(operation, &steps[..length]).0)
+    }
+
+    /// Whether the rules permit it for this node alone, and whether a rule with a path says so.
+    fn decide(&self, operation: Operation, steps: &[Step]) -> (bool, bool) {
+        let Some(last) = steps.last() else { return (true, false) };
         let fits = |known: &&Known<'_>| {
             let Known { rule, way } = known;
             let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
@@ -97,16 +109,16 @@ impl<'a> Rights<'a> {
                 && way.as_ref().is_none_or(|way| leads_to(way, steps))
         };
         if let Some(known) = self.rules.iter().find(fits) {
-            return known.rule.action == Action::Permit;
+            return (known.rule.action == Action::Permit, known.way.is_some());
         }
         if is_denied_by_module(steps) {
-            return false;
+            return (false, false);
         }
         let default = match operation {
             Operation::Read => self.access.read_default,
             _ => self.access.write_default,
         };
-        default == Action::Permit
+        (default == Action::Permit, false)
     }
 
     /// Whether an operation may be called.
@@ -114,6 +126,19 @@ impl<'a> Rights<'a> {
         if self.is_whole() {
             return true;
         }
+        if let Some(action) = self.rule_of_call(module, name) {
+            return action == Action::Permit;
+        }
+        let is_marked = |(of, names): &(&str, &[&str])| *of == module && names.contains(&name);
+        !DENY_CALL.iter().any(is_marked) && self.access.exec_default == Action::Permit
+    }
+
+    /// Whether an operation may be called by a rule, or by who may do all; the default does not count.
+    pub fn is_called_by_rule(&self, module: &str, name: &str) -> bool {
+        self.is_whole() || self.rule_of_call(module, name) == Some(Action::Permit)
+    }
+
+    fn rule_of_call(&self, module: &str, name: &str) -> Option<Action> {
         let fits = |known: &&Known<'_>| {
             let rule = known.rule;
             let named = rule.rpc_name.as_deref();
@@ -122,11 +147,7 @@ impl<'a> Rights<'a> {
                 && covers(&rule.access_operations, "exec")
                 && named.map_or(is_plain, |named| named == "*" || named == name)
         };
-        if let Some(known) = self.rules.iter().find(fits) {
-            return known.rule.action == Action::Permit;
-        }
-        let is_marked = |(of, names): &(&str, &[&str])| *of == module && names.contains(&name);
-        !DENY_CALL.iter().any(is_marked) && self.access.exec_default == Action::Permit
+        self.rules.iter().find(fits).map(|known| known.rule.action)
     }
 
     /// Whether a notification may be received.
@@ -148,12 +169,28 @@ impl<'a> Rights<'a> {
 
     /// Whether a node that may not be read itself may have nodes below that may: then the way to them is shown.
     pub fn has_rules_below(&self, steps: &[Step]) -> bool {
-        self.rules.iter().any(|known| {
-            let way = known.way.as_ref();
-            known.rule.action == Action::Permit
-                && way.is_some_and(|way| way.len() > steps.len() && is_start(way, steps))
+        let reads = |known: &&Known<'_>| covers(&known.rule.access_operations, "read");
+        let is_below = |way: &[Step]| way.len() > steps.len() && is_start(way, steps);
+        self.rules.iter().enumerate().any(|(index, known)| {
+            let Some(way) = known.way.as_deref().filter(|way| is_below(way)) else { return false };
+            let module = way.last().map_or("", |last| last.module.as_str());
+            // An earlier rule that denies all that this one permits leaves nothing to be shown.
+            let is_denied = self.rules[..index].iter().filter(reads).any(|earlier| {
+                let rule = earlier.rule;
+                let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
+                rule.action == Action::Deny
+                    && is_data
+                    && is_for(&rule.module_name, module)
+                    && earlier.way.as_ref().is_none_or(|other| leads_to(other, way))
+            });
+            known.rule.action == Action::Permit && reads(&known) && !is_denied
         })
     }
+}
+
+/// Whether the text of a path has the name of a secret in it.
+pub fn names_secret(path: &str) -> bool {
+    path.contains(SECRET)
 }
 
 fn is_for(wanted: &str, module: &str) -> bool {
@@ -185,6 +222,13 @@ fn leads_to(way: &[Step], steps: &[Step]) -> bool {
 
 fn is_start(way: &[Step], steps: &[Step]) -> bool {
     way.iter().zip(steps).all(|(way, step)| is_same(way, step))
+}
+
+/// The steps of a path that libyang printed. `None`: it may be the path of another node as well, for libyang puts a
+/// value with `'` between `"` and escapes nothing; with one such value at most, and no other `"`, it is the only one.
+pub fn read(path: &str) -> Option<Vec<Step>> {
+    let is_clear = path.len() <= PATH_BYTES && path.matches('"').count() <= 2;
+    is_clear.then(|| way(path))
 }
 
 /// The steps of a path as a rule has it: `/module:name[key='value']/name`.

@@ -276,7 +276,20 @@ fn the_candidate_is_worked_on_and_committed() {
     let done = rpc("commit", json!({ "comment": "no text", "confirm-within": 600 }));
     assert_eq!(done.status, 200, "{done:?}");
     assert!(done.json()["stoa-datastore:output"]["confirm-by"].is_string(), "{done:?}");
+    // While it waits, who may not confirm it does not do so by another change either; what changes nothing does not.
+    let commit = "/restconf/operations/stoa-datastore:commit";
+    assert_eq!(router.ask(ANN, "POST", commit, &[], "").status, 403);
+    let put = |who: &str, text: &str| {
+        let body = json!({ "ietf-interfaces:description": text }).to_string();
+        router.ask(who, "PUT", &running, &[JSON], &body).status
+    };
+    assert_eq!(put(ANN, "mine"), 403);
+    let same = json!({ "ietf-interfaces:interface": [{ "name": "lan" }] }).to_string();
+    assert_eq!(router.ask(ROOT, "PATCH", LAN, &[JSON], &same).status, 204);
     assert_eq!(rpc("confirm", json!({})).status, 200);
+    let timed = json!({ "stoa-datastore:input": { "confirm-within": 600 } }).to_string();
+    assert_eq!(router.ask(ANN, "POST", commit, &[JSON], &timed).status, 403, "needs a rule");
+    assert_eq!(router.ask(ANN, "POST", commit, &[], "").status, 200, "nothing is to be done");
     let history = rpc("history", json!({})).json();
     assert_eq!(history["stoa-datastore:output"]["entry"][0]["author"], "root", "{history}");
     assert_eq!(rpc("rollback", json!({ "back": 1 })).status, 204);

@@ -112,3 +112,63 @@ fn paths_of_rules_are_read_with_their_quotes() {
     let keys = [("x".to_owned(), "/]".to_owned()), ("y".to_owned(), "'".to_owned())];
     assert_eq!(way[1].keys, keys);
 }
+
+#[test]
+fn a_path_that_may_be_another_nodes_is_not_read() {
+    // What libyang prints for an interface named `x'"]/description[a="`.
+    assert_eq!(
+        read("/ietf-interfaces:interfaces/interface[name=\"x'\"]/description[a=\"\"]"),
+        None
+    );
+    assert_eq!(read(&format!("/a:b[c='{}']", "x".repeat(PATH_BYTES))), None);
+    for clear in ["/a:b[c=\"it's\"]/d", "/a:b[c='say \"x\"']", "/a:b[c='x']"] {
+        assert_eq!(read(clear), Some(way(clear)), "{clear}");
+    }
+}
+
+#[test]
+fn what_stands_below_a_denied_node_is_not_read() {
+    let vrf = "/stoa-vrf:vrfs";
+    let rule = |name: &str, action: &str, operations: &str, path: &str| {
+        json!({ "name": name, "module-name": "*", "access-operations": operations,
+                "action": action, "path": path })
+    };
+    let interfaces = "/ietf-interfaces:interfaces";
+    let lan = "/ietf-interfaces:interfaces/interface[name='lan']";
+    let text = "/ietf-interfaces:interfaces/interface[name='lan']/description";
+    let augmented = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port";
+    // Without a path, a rule of the outer module covers what others put below its nodes.
+    let management = with_rules(json!([
+        { "name": "none", "module-name": "ietf-interfaces", "access-operations": "read", "action": "deny" }]));
+    let ann = Rights::of(&user("ann", false), &management);
+    assert!(!ann.may(Operation::Read, &steps(augmented)));
+    let management = with_rules(json!([
+        rule("text", "permit", "read", text),
+        rule("no-interfaces", "deny", "read", interfaces),
+        rule("late", "permit", "read", lan),
+        rule("writes", "permit", "update", &format!("{vrf}/vrf")),
+        rule("no-vrfs", "deny", "read", vrf),
+    ]));
+    let ann = Rights::of(&user("ann", false), &management);
+    assert!(ann.may(Operation::Read, &steps(LAN)) && !ann.may(Operation::Read, &steps(WAN)));
+    assert!(ann.has_rules_below(&way(lan)) && !ann.has_rules_below(&steps(WAN)[..2]));
+    assert!(!ann.has_rules_below(&way(vrf)), "a right to write shows nothing");
+    let management = with_rules(json!([
+        rule("no-interfaces", "deny", "*", interfaces),
+        rule("late", "permit", "*", text)
+    ]));
+    let ann = Rights::of(&user("ann", false), &management);
+    assert!(!ann.has_rules_below(&way(interfaces)), "the earlier rule wins");
+}
+
+#[test]
+fn a_call_by_a_rule_is_more_than_by_default() {
+    let management = with_rules(json!([]));
+    let ann = Rights::of(&user("ann", false), &management);
+    assert!(ann.may_call("stoa-datastore", "commit"));
+    assert!(!ann.is_called_by_rule("stoa-datastore", "commit"));
+    let management = with_rules(json!([{ "name": "c", "module-name": "stoa-datastore",
+        "access-operations": "exec", "action": "permit", "rpc-name": "commit" }]));
+    let ann = Rights::of(&user("ann", false), &management);
+    assert!(ann.is_called_by_rule("stoa-datastore", "commit"));
+}

@@ -7,6 +7,7 @@ use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
 use yang5::schema::SchemaNodeKind;
 
 use super::fault::{Fault, Faults, NAMESPACE, of_findings};
+use super::keys;
 use super::media::{Media, escape};
 use super::path::{Place, Step, child};
 use super::read::step;
@@ -93,14 +94,17 @@ pub fn members(text: &str) -> Result<Map<String, Value>, Fault> {
 /// Reads data from the root on; nothing is validated as a whole.
 ///
 /// # Errors
-/// Every fault that libyang sees, with its mend.
+/// Every fault that libyang sees, with its mend; keys that a path cannot tell.
 pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
     let format = match media {
         Media::Json => DataFormat::JSON,
         Media::Xml => DataFormat::XML,
     };
     let parsed = yang::schema().parse(text, format);
-    parsed.map_err(|findings| of_findings(StatusCode::BAD_REQUEST, "invalid-value", findings))
+    let tree = parsed
+        .map_err(|findings| of_findings(StatusCode::BAD_REQUEST, "invalid-value", findings))?;
+    keys::check(&tree)?;
+    Ok(tree)
 }
 
 /// The members put into the nodes above them.

@@ -268,11 +268,17 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
             let made = change.made(&store, target.store)?;
             let management = worker.front.management();
             let rights = Rights::of(&worker.identity, &management);
-            write::permitted(&store, target.store, &made, &rights)?;
-            Ok::<_, Faults>((made, rights.is_whole()))
+            let is_change = write::permitted(&store, target.store, &made, &rights)?;
+            Ok::<_, Faults>((made, rights.is_whole(), is_change))
         });
-        let (made, is_whole) =
+        let (made, is_whole, is_change) =
             made.await.map_err(|_| Fault::broken("the change could not be made"))??;
+        if !is_change {
+            // Not worth a commit, which would confirm one that waits and write files.
+            let mut response = StatusCode::NO_CONTENT.into_response();
+            Tags::of(&call, &datastore.tree(target.store)).add(response.headers_mut());
+            return Ok(response);
+        }
         // What was looked at is what is changed, or it is looked at again.
         let is_bound = made.is_bound || !is_whole;
         let if_match = (is_asked || is_bound).then_some(snapshot.revision);

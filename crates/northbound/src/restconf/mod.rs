@@ -6,6 +6,7 @@
 mod body;
 mod data;
 pub mod fault;
+pub mod keys;
 mod library;
 pub mod media;
 mod openapi;

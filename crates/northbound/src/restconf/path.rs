@@ -5,6 +5,7 @@ use stoa_controller::yang;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::fault::Fault;
+use super::keys;
 
 /// Steps of a path, at most: no model is that deep.
 const STEPS_LIMIT: usize = 64;
@@ -146,6 +147,9 @@ pub fn parse(raw: &str) -> Result<Place, Fault> {
         }
         step(&mut place, segment)?;
     }
+    if place.data_path().len() > keys::PATH_BYTES {
+        return Err(Fault::value(format!("the path has more than {} bytes", keys::PATH_BYTES)));
+    }
     Ok(place)
 }
 
@@ -230,7 +234,7 @@ fn values(
         return Err(Fault::value(words));
     }
     let decoded = values.into_iter().map(decode).collect::<Result<Vec<_>, _>>()?;
-    if let Some(odd) = decoded.iter().find(|it| it.contains('\'') && it.contains('"')) {
+    if let Some(odd) = decoded.iter().find(|it| !keys::is_clear(it)) {
         return Err(Fault::nowhere(format!("no key has both kinds of quotes: {odd}")));
     }
     Ok(names.iter().cloned().zip(decoded).collect())

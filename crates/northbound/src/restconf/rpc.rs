@@ -15,7 +15,7 @@ use super::fault::{Fault, Faults, NAMESPACE};
 use super::media::Media;
 use super::{Call, not_allowed, only_read, options};
 use crate::audit::timestamp;
-use crate::nacm::Rights;
+use crate::nacm::{self, Rights};
 
 /// The module of our operations.
 pub const MODULE: &str = "stoa-datastore";
@@ -139,7 +139,10 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
                 is_overwriting: input.value("overwrite").as_deref() == Some("true"),
                 ..Commit::default()
             };
-            allow_commit(call, &datastore).await?;
+            let is_plain = commit.confirm_within.is_none() && !commit.is_overwriting;
+            if !allow_commit(call, &datastore, is_plain).await? {
+                return Ok(Some(json!({ "changes": 0 })));
+            }
             Ok(Some(committed(&datastore.commit(&author, commit).await?)))
         }
         "confirm" => Ok(Some(committed(&datastore.confirm(&author, &comment).await?))),
@@ -185,18 +188,39 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     }
 }
 
-/// A commit changes running: who may not write a node there may not commit it either.
-async fn allow_commit(call: &Call, datastore: &Datastore) -> Result<(), Faults> {
+/// While a commit waits, the next change of running confirms it: that takes the right to confirm.
+///
+/// # Errors
+/// When one waits and the client may not.
+pub fn allow_confirm(datastore: &Datastore, rights: &Rights<'_>) -> Result<(), Faults> {
+    match datastore.unconfirmed().is_none() || rights.may_call(MODULE, "confirm") {
+        true => Ok(()),
+        false => Err(Fault::forbidden(format!("/{MODULE}:confirm")).into()),
+    }
+}
+
+/// A commit changes running: who may not write a node there may not commit it either. Gives whether there is
+/// something to commit for this client.
+async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Result<bool, Faults> {
     let management = call.front.management();
     let (identity, datastore) = (call.identity.clone(), datastore.clone());
     let check = move || {
         let rights = Rights::of(&identity, &management);
         if rights.is_whole() {
-            return Ok(());
+            return Ok(true);
         }
+        // Both go beyond the changes: one writes over another hand's file, the other can undo what follows.
+        if !is_plain && !rights.is_called_by_rule(MODULE, "commit") {
+            return Err(Fault::forbidden(format!("/{MODULE}:commit")).into());
+        }
+        allow_confirm(&datastore, &rights)?;
         let changes = datastore.difference(Store::Running, Store::Candidate)?;
         let denied = changes.iter().find(|change| !super::write::may(&rights, change));
-        denied.map_or(Ok(()), |change| Err(Faults::from(Fault::forbidden(change.path.clone()))))
+        if let Some(change) = denied {
+            return Err(Faults::from(Fault::forbidden(change.path.clone())));
+        }
+        // Nothing of its own: the files are not this client's to write.
+        Ok(!changes.is_empty() || datastore.unconfirmed().is_some())
     };
     let checked = tokio::task::spawn_blocking(check).await;
     checked.map_err(|_| Fault::broken("the rights could not be looked at"))?
@@ -204,8 +228,12 @@ async fn allow_commit(call: &Call, datastore: &Datastore) -> Result<(), Faults> 
 
 /// A difference, when the client may see it.
 pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
-    let steps = crate::nacm::way(&change.path);
-    if !rights.may(crate::nacm::Operation::Read, &steps) {
+    let is_seen = match nacm::read(&change.path) {
+        Some(steps) => rights.may(nacm::Operation::Read, &steps),
+        // Whose node it is cannot be told.
+        None => rights.is_whole() && !nacm::names_secret(&change.path),
+    };
+    if !is_seen {
         return None;
     }
     let mut value = json!({ "operation": change.kind, "path": change.path });

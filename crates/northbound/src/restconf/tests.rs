@@ -154,3 +154,22 @@ fn bodies_cannot_leave_their_place() {
         assert!(body::below(&lan(), Media::Json, odd.as_bytes()).is_err(), "{odd}");
     }
 }
+
+#[test]
+fn keys_that_a_path_cannot_tell_are_refused() {
+    let interfaces = path::parse("ietf-interfaces:interfaces").unwrap();
+    let body = |name: &str| {
+        let entry = serde_json::json!({ "name": name, "type": "iana-if-type:ethernetCsmacd" });
+        serde_json::json!({ "ietf-interfaces:interface": [entry] }).to_string()
+    };
+    let read = |name: &str| body::below(&interfaces, Media::Json, body(name).as_bytes());
+    assert!(read("it's").is_ok() && read("say \"x\"").is_ok());
+    assert!(read("x'\"]/description[a=\"").is_err());
+    assert!(read(&"x".repeat(super::keys::PATH_BYTES)).is_err());
+    let long = "x".repeat(super::keys::PATH_BYTES);
+    assert!(path::parse(&format!("ietf-interfaces:interfaces/interface={long}")).is_err());
+    let whole = serde_json::json!({ "ietf-restconf:data": {
+        "ietf-interfaces:interfaces": serde_json::from_str::<serde_json::Value>(
+            &body("x'\"").replace("ietf-interfaces:interface", "interface")).unwrap() } });
+    assert!(body::whole(Media::Json, whole.to_string().as_bytes()).is_err());
+}

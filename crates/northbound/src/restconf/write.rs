@@ -13,6 +13,7 @@ use super::fault::{Fault, Faults};
 use super::media::Media;
 use super::path::{self, Place, Step};
 use super::query::Insert;
+use super::rpc;
 use crate::nacm::{self, Operation, Rights};
 
 /// A change that is asked for.
@@ -336,24 +337,29 @@ fn is_same(found: &Step, wanted: &Step, place: &Place) -> bool {
     made.ok().flatten().is_some_and(|step| step.keys == found.keys)
 }
 
-/// Whether the client may make these edits: every node that they change is looked at.
+/// Whether the client may make these edits: every node that they change is looked at. Gives whether they change any.
 ///
 /// # Errors
-/// The first node that it may not change.
+/// The first node that it may not change; or a commit of others waits, which a change of running would confirm.
 pub fn permitted(
     datastore: &Datastore,
     store: Store,
     made: &Made,
     rights: &Rights<'_>,
-) -> Result<(), Faults> {
-    if rights.is_whole() {
-        return Ok(());
-    }
+) -> Result<bool, Faults> {
     let before = datastore.tree(store);
     let after = datastore.preview(store, &made.edits)?;
     let changes = between(&before.tree, &after)?;
-    let denied = changes.into_iter().find(|change| !may(rights, change));
-    denied.map_or(Ok(()), |change| Err(Fault::forbidden(change.path).into()))
+    if changes.is_empty() && datastore.tree(store).revision == before.revision {
+        return Ok(false);
+    }
+    if let Some(change) = changes.into_iter().find(|change| !may(rights, change)) {
+        return Err(Fault::forbidden(change.path).into());
+    }
+    if store == Store::Running {
+        rpc::allow_confirm(datastore, rights)?;
+    }
+    Ok(true)
 }
 
 /// Whether the client may make this difference.
@@ -363,7 +369,9 @@ pub fn may(rights: &Rights<'_>, change: &Difference) -> bool {
         Kind::Replace => Operation::Update,
         Kind::Delete => Operation::Delete,
     };
-    rights.may(operation, &nacm::way(&change.path))
+    // A path that may be another node's as well is nobody's who needs a rule for it.
+    let steps = nacm::read(&change.path);
+    steps.map_or_else(|| rights.is_whole(), |steps| rights.may(operation, &steps))
 }
 
 /// Makes the edits.
