@@ -1,6 +1,7 @@
 //! The audit log: who did what, when, from where, and what came of it. One JSON object a line.
 //!
-//! It is bounded: a full file becomes `audit.log.1`, and the one that was that is gone.
+//! It is bounded: a full file becomes `audit.log.1`, and the one that was that is gone. Log-ins that failed stand in
+//! `audit-logins.log`: strangers can fill that one, and push nothing out of the trail of changes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -32,21 +33,39 @@ pub struct Deed<'a> {
     pub result: &'a str,
 }
 
-/// The log in the folder of the state.
+/// The logs in the folder of the state.
 #[derive(Debug)]
 pub struct Audit {
+    deeds: Log,
+    refused: Log,
+}
+
+#[derive(Debug)]
+struct Log {
     path: PathBuf,
     file: Mutex<Option<(File, u64)>>,
 }
 
 impl Audit {
-    /// The log in `folder`; the file is opened at the first deed.
+    /// The logs in `folder`; each file is opened at its first deed.
     pub fn new(folder: &Path) -> Audit {
-        Audit { path: folder.join("audit.log"), file: Mutex::new(None) }
+        let log = |name: &str| Log { path: folder.join(name), file: Mutex::new(None) };
+        Audit { deeds: log("audit.log"), refused: log("audit-logins.log") }
     }
 
     /// Writes down one deed. A disk that is full does not stop the deed; it is said in the log of the program.
     pub fn write(&self, deed: &Deed<'_>) {
+        self.deeds.write(deed);
+    }
+
+    /// Writes down a log-in that was refused, where it takes no room from the deeds.
+    pub fn write_refused(&self, deed: &Deed<'_>) {
+        self.refused.write(deed);
+    }
+}
+
+impl Log {
+    fn write(&self, deed: &Deed<'_>) {
         let short = |text: &str| text.chars().take(VALUE_LIMIT).collect::<String>();
         let line = json!({
             "time": timestamp(SystemTime::now()),
@@ -104,11 +123,15 @@ mod tests {
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(read["user"], "eve");
         // As if the log were nearly full.
-        audit.file.lock().unwrap().as_mut().unwrap().1 = SIZE_LIMIT_BYTES;
+        audit.deeds.file.lock().unwrap().as_mut().unwrap().1 = SIZE_LIMIT_BYTES;
         audit.write(&deed);
         audit.write(&deed);
         let lines =
             |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap().lines().count();
         assert_eq!((lines("audit.log.1"), lines("audit.log")), (1, 2));
+        for _ in 0..5 {
+            audit.write_refused(&deed);
+        }
+        assert_eq!((lines("audit-logins.log"), lines("audit.log")), (5, 2));
     }
 }

@@ -1,11 +1,13 @@
 //! What wrong passwords cost: a delay that doubles, for the user from that address, and for the address alone.
 //!
-//! The user from elsewhere is not locked out: nobody can keep an operator out by guessing.
+//! An address of IPv6 stands for its /64. The user from elsewhere is not locked out: nobody can keep an operator out by guessing.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::server::rate::client;
 
 /// Failures of one user from one address that cost nothing: typing errors.
 const FREE: u32 = 3;
@@ -38,7 +40,7 @@ impl Lockout {
 
     /// How long the user has to wait before the next try from there.
     pub fn wait(&self, user: &str, from: IpAddr, now: Instant) -> Option<Duration> {
-        let entries = self.entries();
+        let (entries, from) = (self.entries(), client(from));
         let keys = [(Some(user.to_owned()), from), (None, from)];
         let waits = keys.iter().filter_map(|key| entries.get(key)).map(|one| one.until);
         waits.max().and_then(|until| until.checked_duration_since(now)).filter(|it| !it.is_zero())
@@ -57,6 +59,7 @@ impl Lockout {
             let middle = moments[moments.len() / 2];
             entries.retain(|_, one| one.last > middle);
         }
+        let from = client(from);
         let keys = [((Some(user.to_owned()), from), FREE), ((None, from), FREE_ADDRESS)];
         let mut longest = Duration::ZERO;
         for (key, free) in keys {
@@ -78,7 +81,7 @@ impl Lockout {
 
     /// The user logged in from there: earlier failures were typing errors.
     pub fn succeeded(&self, user: &str, from: IpAddr) {
-        self.entries().remove(&(Some(user.to_owned()), from));
+        self.entries().remove(&(Some(user.to_owned()), client(from)));
     }
 }
 
@@ -113,6 +116,18 @@ mod tests {
         assert_eq!(lockout.wait("ann", HERE, now), None);
         lockout.failed("one-more", HERE, now);
         assert!(lockout.wait("ann", HERE, now).is_some());
+    }
+
+    #[test]
+    fn a_client_of_ipv6_has_one_count_for_all_its_addresses() {
+        let lockout = Lockout::default();
+        let now = Instant::now();
+        for host in 1..=5_u16 {
+            let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host);
+            lockout.failed("ann", from.into(), now);
+        }
+        assert!(lockout.wait("ann", "2001:db8::99".parse().unwrap(), now).is_some());
+        assert_eq!(lockout.wait("ann", "2001:db8:0:1::1".parse().unwrap(), now), None);
     }
 
     #[test]

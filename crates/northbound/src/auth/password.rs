@@ -65,25 +65,35 @@ impl Passwords {
         }
     }
 
-    /// Whether the password is right. `hash` is `None` for an unknown user, or one without a password: that takes
-    /// the same time.
-    pub async fn check(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
-        if password.len() > LENGTH_MAX {
-            return false;
-        }
-        let known = hash.is_some();
-        let hash = hash.unwrap_or(&self.nobody).to_owned();
-        let digest = secret::digest(&[
+    fn digest(&self, user: &str, password: &str, hash: &str) -> [u8; 32] {
+        secret::digest(&[
             &self.key[..],
             &(user.len() as u64).to_be_bytes(),
             user.as_bytes(),
             hash.as_bytes(),
             b"\0",
             password.as_bytes(),
-        ]);
-        if known && self.is_remembered(&digest) {
+        ])
+    }
+
+    /// Whether the password was found right a short while ago. It costs next to nothing.
+    pub fn was_right(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
+        let digest = hash.map(|hash| self.digest(user, password, hash));
+        password.len() <= LENGTH_MAX && digest.is_some_and(|digest| self.is_remembered(&digest))
+    }
+
+    /// Whether the password is right. `hash` is `None` for an unknown user, or one without a password: that takes
+    /// the same time.
+    pub async fn check(&self, user: &str, password: &str, hash: Option<&str>) -> bool {
+        if password.len() > LENGTH_MAX {
+            return false;
+        }
+        if self.was_right(user, password, hash) {
             return true;
         }
+        let known = hash.is_some();
+        let hash = hash.unwrap_or(&self.nobody).to_owned();
+        let digest = self.digest(user, password, &hash);
         let Ok(_place) = self.places.acquire().await else { return false };
         let password = password.to_owned();
         let compare = tokio::task::spawn_blocking(move || is_right(&password, &hash));
@@ -126,6 +136,8 @@ mod tests {
         assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
         assert!(passwords.check("ann", "correct horse", Some(&hash)).await);
         assert!(passwords.check("ann", "correct horse", Some(&hash)).await, "remembered");
+        assert!(passwords.was_right("ann", "correct horse", Some(&hash)));
+        assert!(!passwords.was_right("bob", "correct horse", Some(&hash)));
         assert!(!passwords.check("ann", "correct horsf", Some(&hash)).await);
         assert!(!passwords.check("bob", "nobody has this password", None).await);
         assert!(!passwords.check("ann", "correct horse", Some("no hash")).await);

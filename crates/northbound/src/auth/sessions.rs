@@ -18,6 +18,8 @@ const LIFE: Duration = Duration::from_secs(12 * 3_600);
 #[derive(Debug)]
 struct Session {
     user: String,
+    /// What stood for the user's password when it began.
+    mark: String,
     since: Instant,
     last: Instant,
 }
@@ -41,7 +43,8 @@ impl Sessions {
     }
 
     /// Begins a session and gives the cookie's value. With `limit` sessions, the one idle longest ends.
-    pub fn begin(&self, user: &str, limit: usize, now: Instant) -> String {
+    /// It lasts while `mark` stands for the password of the user.
+    pub fn begin(&self, user: &str, mark: &str, limit: usize, now: Instant) -> String {
         let mut open = self.open();
         open.retain(|_, session| !session.is_over(now));
         while open.len() >= limit.max(1) {
@@ -50,7 +53,8 @@ impl Sessions {
             open.remove(&key);
         }
         let cookie = secret::text();
-        let session = Session { user: user.to_owned(), since: now, last: now };
+        let session =
+            Session { user: user.to_owned(), mark: mark.to_owned(), since: now, last: now };
         open.insert(secret::kept(&cookie), session);
         cookie
     }
@@ -64,6 +68,22 @@ impl Sessions {
         }
         session.last = now;
         Some(session.user.clone())
+    }
+
+    /// Whether the session of this digest of a cookie lasts; that is no request of it.
+    pub fn lasts(&self, digest: &str, now: Instant) -> bool {
+        self.open().get(digest).is_some_and(|session| !session.is_over(now))
+    }
+
+    /// Ends the sessions of users who are gone or have another password. `marks`: all users, with what stands for
+    /// their passwords.
+    pub fn follow(&self, marks: &HashMap<&str, String>) {
+        self.open().retain(|_, session| marks.get(session.user.as_str()) == Some(&session.mark));
+    }
+
+    /// Whether the session of this cookie began with the password that this mark stands for.
+    pub fn is_marked(&self, cookie: &str, mark: &str) -> bool {
+        self.open().get(&secret::kept(cookie)).is_some_and(|session| session.mark == mark)
     }
 
     /// Ends a session.
@@ -93,22 +113,36 @@ mod tests {
         let sessions = Sessions::default();
         let now = Instant::now();
         let minutes = |number: u64| now + Duration::from_secs(60 * number);
-        let cookie = sessions.begin("ann", 2, now);
+        let cookie = sessions.begin("ann", "a", 2, now);
         assert_eq!(sessions.user(&cookie, minutes(29)).as_deref(), Some("ann"));
         assert_eq!(sessions.user(&cookie, minutes(58)).as_deref(), Some("ann"));
         assert_eq!(sessions.user(&cookie, minutes(88)), None);
-        let old = sessions.begin("ann", 2, now);
+        let old = sessions.begin("ann", "a", 2, now);
         for turn in 0..=24 {
             let is_good = sessions.user(&old, minutes(29 * turn)).is_some();
             assert_eq!(is_good, 29 * turn < 12 * 60, "{turn}");
         }
-        let first = sessions.begin("ann", 2, minutes(1_000));
-        let second = sessions.begin("ann", 2, minutes(1_001));
-        let third = sessions.begin("ann", 2, minutes(1_002));
+        let first = sessions.begin("ann", "a", 2, minutes(1_000));
+        let second = sessions.begin("ann", "a", 2, minutes(1_001));
+        let third = sessions.begin("ann", "a", 2, minutes(1_002));
         let is_good = |cookie: &str| sessions.user(cookie, minutes(1_003)).is_some();
         assert_eq!([&first, &second, &third].map(|one| is_good(one)), [false, true, true]);
         sessions.end(&third);
         assert_eq!(sessions.user(&third, minutes(1_003)), None);
+    }
+
+    #[test]
+    fn a_session_ends_with_its_password_and_its_user() {
+        let now = Instant::now();
+        let good = |marks: &[(&'static str, &str)]| {
+            let sessions = Sessions::default();
+            let cookie = sessions.begin("ann", "a", 2, now);
+            let marks = marks.iter().map(|(name, mark)| (*name, (*mark).to_owned()));
+            sessions.follow(&marks.collect());
+            sessions.lasts(&secret::kept(&cookie), now) && sessions.user(&cookie, now).is_some()
+        };
+        assert!(good(&[("ann", "a"), ("bob", "b")]));
+        assert!(!good(&[("ann", "b")]) && !good(&[("bob", "a")]));
     }
 
     #[test]

@@ -50,6 +50,8 @@ async fn passwords_let_in_and_wrong_ones_lock_out() {
     assert_eq!((known.name.as_str(), known.is_admin), ("ann", false));
     assert_eq!(known.groups, ["operators"]);
     assert_eq!(world.ask(Method::GET, &[]).await, Err(Denied::Unknown));
+    // Where nobody was right within the last minute.
+    let world = self::world();
     for name in ["bob", "nobody"] {
         let wrong = world.ask(Method::GET, &[basic_header(&format!("{name}:x"))]).await;
         assert_eq!(wrong, Err(Denied::Wrong(name.into(), Duration::ZERO)));
@@ -80,7 +82,8 @@ async fn tokens_are_good_while_their_user_is_there() {
 #[tokio::test]
 async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
     let world = world();
-    let cookie = world.gate.sessions.begin("ann", 10, Instant::now());
+    let cookie =
+        world.gate.sessions.begin("ann", &mark(&world.management.user[0]), 10, Instant::now());
     let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
     let read = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
     assert_eq!((read.name.as_str(), read.proof), ("ann", Proof::Session));
@@ -103,4 +106,67 @@ async fn a_certificate_is_the_user_of_its_name() {
     };
     assert_eq!(ask("bob").await, Ok(Proof::Certificate));
     assert_eq!(ask("mallory").await, Err(Denied::Unknown));
+}
+
+#[tokio::test]
+async fn tries_at_the_same_time_are_counted_one_by_one() {
+    let world = std::sync::Arc::new(world());
+    let tries = (0..12).map(|turn| {
+        let world = std::sync::Arc::clone(&world);
+        tokio::spawn(async move {
+            world.ask(Method::GET, &[basic_header(&format!("ann:wrong {turn}"))]).await
+        })
+    });
+    let mut compared = 0;
+    for one in tries.collect::<Vec<_>>() {
+        compared += usize::from(matches!(one.await.unwrap(), Err(Denied::Wrong(..))));
+    }
+    // Three for nothing, and the fourth that begins the waiting; a second may pass on a slow machine.
+    assert!((4..8).contains(&compared), "{compared}");
+}
+
+#[tokio::test]
+async fn who_was_right_is_not_locked_out_by_guesses_from_there() {
+    let world = world();
+    let right = basic_header("ann:correct horse");
+    assert!(world.ask(Method::GET, std::slice::from_ref(&right)).await.is_ok());
+    let made = world.gate.tokens.make("bob", "x", Duration::from_secs(60), SystemTime::now());
+    for turn in 0..30 {
+        world.gate.wrong(&turn.to_string(), &Peer { address: HERE, certificate: None });
+    }
+    assert!(matches!(
+        world.ask(Method::GET, &[basic_header("bob:x")]).await,
+        Err(Denied::Wait(..))
+    ));
+    assert!(world.ask(Method::GET, &[right]).await.is_ok());
+    let token = ("authorization", format!("Bearer {}", made.unwrap().1));
+    assert!(world.ask(Method::GET, &[token]).await.is_ok());
+}
+
+#[tokio::test]
+async fn who_listens_is_asked_again() {
+    let mut world = world();
+    let begun = mark(&world.management.user[0]);
+    let cookie = world.gate.sessions.begin("ann", &begun, 10, Instant::now());
+    let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
+    let session = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
+    let password = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
+    let (token, text) =
+        world.gate.tokens.make("ann", "x", Duration::from_secs(60), SystemTime::now()).unwrap();
+    let token_shown = ("authorization", format!("Bearer {text}"));
+    let by_token = world.ask(Method::GET, &[token_shown]).await.unwrap();
+    let again = |world: &World, one: &Identity| world.gate.again(&world.management, one);
+    for one in [&session, &password, &by_token] {
+        assert_eq!(again(&world, one).as_ref(), Some(one));
+    }
+    world.management.user[0].admin = true;
+    assert!(again(&world, &password).unwrap().is_admin, "the rights of now");
+    world.gate.tokens.remove(token.id, None).unwrap();
+    assert_eq!(again(&world, &by_token), None);
+    // Another password: the cookie is not good any more, even before the sessions are looked through.
+    world.management.user[0].password_hash = Some("other".into());
+    assert_eq!(again(&world, &password), None);
+    assert_eq!(world.ask(Method::GET, &[cookie]).await, Err(Denied::Unknown));
+    world.gate.end_sessions(&world.management.user);
+    assert_eq!(again(&world, &session), None);
 }

@@ -128,6 +128,13 @@ impl Tokens {
         (token.expires_unix_s > unix_s(now)).then(|| token.user.clone())
     }
 
+    /// Until when the token of this digest is good, in seconds since 1970; `None`: it is not.
+    pub fn expires(&self, digest: &str, now: SystemTime) -> Option<u64> {
+        let kept = self.kept();
+        let token = kept.tokens.iter().find(|token| token.digest == digest);
+        token.map(|token| token.expires_unix_s).filter(|expires| *expires > unix_s(now))
+    }
+
     /// Forgets the tokens of users who are not there any more: a later user of the same name has none of them.
     pub fn follow(&self, users: &[User]) {
         let mut kept = self.kept();

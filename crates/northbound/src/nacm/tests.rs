@@ -22,7 +22,13 @@ fn with_rules(rules: Value) -> Management {
 }
 
 fn user(name: &str, is_admin: bool) -> Identity {
-    Identity { name: name.into(), groups: vec!["web".into()], is_admin, proof: Proof::Password }
+    Identity {
+        name: name.into(),
+        groups: vec!["web".into()],
+        is_admin,
+        proof: Proof::Password,
+        digest: String::new(),
+    }
 }
 
 fn steps(raw: &str) -> Vec<Step> {

@@ -118,23 +118,38 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
     let media = Media::for_faults(&parts.headers);
     let is_change = !parts.method.is_safe();
     let call = Call { front: Arc::clone(&front), identity, parts, media };
-    let answered = dispatch(call, body).await;
+    let work = async move {
+        let answered = dispatch(call, body).await;
+        note(
+            &front,
+            is_change,
+            &answered,
+            &Deed { user: &user, from: Some(from), door: "restconf", what: &what, result: "" },
+        );
+        answered
+    };
+    // A client that hangs up cuts neither a change in half nor the change from its line in the log.
+    let answered = match is_change {
+        true => match tokio::spawn(work).await {
+            Ok(answered) => answered,
+            Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
+            Err(_) => Err(Fault::broken("the router ends").into()),
+        },
+        false => work.await,
+    };
+    answered.unwrap_or_else(|faults| faults.response(media))
+}
+
+/// Writes down a change, or what was forbidden.
+fn note(front: &Front, is_change: bool, answered: &Result<Response, Faults>, deed: &Deed<'_>) {
     if is_change || answered.as_ref().is_err_and(|faults| faults.status() == StatusCode::FORBIDDEN)
     {
-        let result = match &answered {
+        let result = match answered {
             Ok(response) => response.status().to_string(),
             Err(faults) => format!("{}: {}", faults.status(), faults.words()),
         };
-        let from = Some(from);
-        front.audit.write(&Deed {
-            user: &user,
-            from,
-            door: "restconf",
-            what: &what,
-            result: &result,
-        });
+        front.audit.write(&Deed { result: &result, ..*deed });
     }
-    answered.unwrap_or_else(|faults| faults.response(media))
 }
 
 async fn dispatch(call: Call, body: axum::body::Body) -> Result<Response, Faults> {

@@ -74,8 +74,10 @@ impl Listener {
             loop {
                 match listener.events.recv().await {
                     Ok(event) => {
-                        // A user who was removed hears no more.
-                        listener.is_known().then_some(())?;
+                        // A user who was removed, or whose proof is not good any more, hears no more.
+                        let management = listener.front.management();
+                        let again = listener.front.gate.again(&management, &listener.identity);
+                        listener.identity = again?;
                         if let Some(text) = listener.text(&event) {
                             return Some((Ok(Sent::default().data(text)), listener));
                         }
@@ -86,10 +88,6 @@ impl Listener {
                 }
             }
         })
-    }
-
-    fn is_known(&self) -> bool {
-        self.front.management().user.iter().any(|user| user.name == self.identity.name)
     }
 
     /// The notification, when the client may hear it.

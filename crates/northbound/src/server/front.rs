@@ -22,8 +22,11 @@ use super::rate::Rate;
 use crate::audit::{Audit, Deed};
 use crate::auth::{Denied, Gate, Identity, Peer, sessions};
 use crate::restconf;
+use crate::restconf::fault::{Fault, Faults};
+use crate::restconf::media::Media;
 
 mod login;
+mod origin;
 
 /// The whole body of a request must be there after this time.
 const BODY: Duration = Duration::from_secs(120);
@@ -76,7 +79,15 @@ impl Front {
     /// Tells or forgets the way in for the first user, and forgets who was removed.
     pub fn follow(&self, management: &Management) {
         self.gate.setup.follow(!management.user.is_empty());
-        self.gate.tokens.follow(&management.user);
+        self.gate.end_sessions(&management.user);
+        // A commit that waits may be undone, and then its users are there again: before and after the look at them.
+        let is_settled = || self.datastore.unconfirmed().is_none();
+        if is_settled() {
+            let management = self.management();
+            if is_settled() {
+                self.gate.tokens.follow(&management.user);
+            }
+        }
     }
 
     /// Who sends a request. Who is not known is written down.
@@ -99,10 +110,11 @@ impl Front {
             Denied::Unknown => return,
             Denied::Wrong(user, _) => (user, "wrong credentials"),
             Denied::Wait(user, _) => (user, "locked out"),
+            Denied::Busy(user) => (user, "too many tries at once"),
             Denied::Forged(user) => (user, "not from our page"),
         };
         let from = Some(peer.address);
-        self.audit.write(&Deed { user, from, door: "log-in", what, result });
+        self.audit.write_refused(&Deed { user, from, door: "log-in", what, result });
     }
 
     /// The body of a request, within the limits.
@@ -167,6 +179,7 @@ impl Denied {
         match self {
             Denied::Unknown | Denied::Wrong(..) => StatusCode::UNAUTHORIZED,
             Denied::Wait(..) => StatusCode::TOO_MANY_REQUESTS,
+            Denied::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
             Denied::Forged(_) => StatusCode::FORBIDDEN,
         }
     }
@@ -182,6 +195,7 @@ impl Denied {
             Denied::Wait(_, wait) => {
                 format!("too many wrong tries: wait {} s", wait.as_secs() + 1)
             }
+            Denied::Busy(_) => "too many try to log in at this moment: try again".into(),
             Denied::Forged(_) => format!(
                 "with a session, a request that changes something needs the header {}",
                 sessions::HEADER
@@ -198,6 +212,9 @@ impl Denied {
                 for proof in ["Basic realm=\"Stoa\", charset=\"UTF-8\"", "Bearer realm=\"Stoa\""] {
                     fields.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(proof));
                 }
+            }
+            Denied::Busy(_) => {
+                fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Denied::Wait(_, wait) => {
                 fields.insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
@@ -264,6 +281,13 @@ async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) ->
         let mut response = failure(StatusCode::TOO_MANY_REQUESTS, words);
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         return response;
+    }
+    if let Some(words) = origin::refusal(request.method(), request.uri(), request.headers()) {
+        let fault = Fault::application(StatusCode::FORBIDDEN, "access-denied", words);
+        return match request.uri().path().starts_with("/restconf") {
+            true => Faults::from(fault).response(Media::for_faults(request.headers())),
+            false => failure(StatusCode::FORBIDDEN, words),
+        };
     }
     let mut response = next.run(request).await;
     let fields = [

@@ -45,7 +45,8 @@ impl Rate {
     }
 }
 
-fn client(from: IpAddr) -> IpAddr {
+/// The address that one client is known by: of IPv6 the /64, which one client has whole.
+pub fn client(from: IpAddr) -> IpAddr {
     match from {
         IpAddr::V4(_) => from,
         IpAddr::V6(six) if six.is_loopback() => from,

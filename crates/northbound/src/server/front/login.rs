@@ -15,7 +15,7 @@ use stoa_controller::datastore::{Author, Door, Edit, Store};
 use super::{Front, WORDS_BYTES, answer, failure, peer};
 use crate::audit::{Deed, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
-use crate::auth::{Denied, Identity, password, sessions};
+use crate::auth::{Denied, Identity, Proof, mark, password, sessions};
 
 /// How long a token is good for when nobody says: 30 days.
 const TOKEN_LIFE_S: u64 = 30 * 86_400;
@@ -51,6 +51,13 @@ async fn read<T: for<'de> Deserialize<'de>>(
     request: Request,
 ) -> Result<(Parts, T), Response> {
     let (parts, body) = request.into_parts();
+    // What a form of another site can send has another type.
+    let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default();
+    if !kind.trim().eq_ignore_ascii_case("application/json") {
+        let words = "the body is JSON: say Content-Type: application/json";
+        return Err(failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, words));
+    }
     let bytes = front.body(body, WORDS_BYTES).await;
     let bytes = bytes.map_err(|unread| failure(unread.status(), unread.words()))?;
     let value = serde_json::from_slice(&bytes);
@@ -87,7 +94,7 @@ pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Respon
     match front.gate.log_in(&management, &peer(&parts), &asked.user, &asked.password).await {
         Ok(user) => {
             let limit = usize::from(management.limits.sessions);
-            let cookie = front.gate.sessions.begin(&user.name, limit, Instant::now());
+            let cookie = front.gate.sessions.begin(&user.name, &mark(user), limit, Instant::now());
             front.tell(&parts, &user.name, "log in", "done");
             let mut response = answer(
                 StatusCode::OK,
@@ -161,20 +168,29 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
     let user = json!({ "name": asked.user, "password-hash": hash, "admin": true });
     let body = json!({ "stoa-management:management": { "user": [user] } }).to_string();
     let author = Author::new(asked.user.clone(), Door::Web);
-    match front.datastore.edit(&author, Store::Running, vec![Edit::Merge { body }], None).await {
-        Ok(_) => {
-            front.follow(&front.management());
-            front.tell(&parts, &asked.user, "set up", "done");
-            answer(StatusCode::CREATED, &json!({ "user": asked.user }))
+    // A client that hangs up cuts neither the change in half nor the change from its line in the log.
+    let made = tokio::spawn(async move {
+        let edits = vec![Edit::Merge { body }];
+        let made = front.datastore.edit(&author, Store::Running, edits, None).await;
+        let user = &author.name;
+        match made {
+            Ok(_) => {
+                front.follow(&front.management());
+                front.tell(&parts, user, "set up", "done");
+                answer(StatusCode::CREATED, &json!({ "user": user }))
+            }
+            Err(refusal) => {
+                let findings = refusal.findings();
+                let words =
+                    findings.iter().map(|it| format!("{}: {}. {}", it.path, it.why, it.mend));
+                let words = words.collect::<Vec<_>>().join(" ");
+                front.tell(&parts, user, "set up", &words);
+                failure(StatusCode::BAD_REQUEST, words)
+            }
         }
-        Err(refusal) => {
-            let findings = refusal.findings();
-            let words = findings.iter().map(|it| format!("{}: {}. {}", it.path, it.why, it.mend));
-            let words = words.collect::<Vec<_>>().join(" ");
-            front.tell(&parts, &asked.user, "set up", &words);
-            failure(StatusCode::BAD_REQUEST, words)
-        }
-    }
+    });
+    let broken = |_| failure(StatusCode::INTERNAL_SERVER_ERROR, "the user is not made");
+    made.await.unwrap_or_else(broken)
 }
 
 fn shown(token: &Token) -> Value {
@@ -228,6 +244,16 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
         let words = format!("life-s is 1 to {} seconds", LIFE_MAX.as_secs());
         return failure(StatusCode::BAD_REQUEST, words);
     }
+    // Who has a token for a day does not make one for years of it.
+    let life = match identity.proof {
+        Proof::Token => {
+            let now = SystemTime::now();
+            let until = front.gate.tokens.expires(&identity.digest, now).unwrap_or_default();
+            let left = SystemTime::UNIX_EPOCH + Duration::from_secs(until);
+            life.min(left.duration_since(now).unwrap_or_default())
+        }
+        _ => life,
+    };
     match front.gate.tokens.make(&user, &asked.name, life, SystemTime::now()) {
         Ok((token, text)) => {
             let what = format!("make token {} for {user}", token.id);

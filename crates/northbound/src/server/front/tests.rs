@@ -30,6 +30,7 @@ impl World {
         body: &str,
     ) -> Response {
         let mut request = http::Request::builder().method(method).uri(path);
+        request = request.header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -67,10 +68,13 @@ async fn a_session_from_log_in_to_log_out() {
     assert_eq!(world.ask("POST", "/logout", &mine, "").await.status(), StatusCode::OK);
     let after = world.ask("GET", "/whoami", &mine, "").await;
     assert_eq!(after.status(), StatusCode::UNAUTHORIZED);
-    let log = std::fs::read_to_string(world.front.datastore.state().join("audit.log")).unwrap();
-    let results: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let results: Vec<&str> = results.iter().map(|one| one["result"].as_str().unwrap()).collect();
-    assert_eq!(results, ["wrong credentials", "done", "not from our page"]);
+    let results = |name: &str| -> Vec<String> {
+        let log = std::fs::read_to_string(world.front.datastore.state().join(name)).unwrap();
+        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.map(|line| line["result"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(results("audit.log"), ["done"]);
+    assert_eq!(results("audit-logins.log"), ["wrong credentials", "not from our page"]);
 }
 
 #[tokio::test]
@@ -96,6 +100,10 @@ async fn tokens_are_made_used_and_removed() {
     let made = json_of(made).await;
     let bearer = format!("Bearer {}", made["token"].as_str().unwrap());
     assert_eq!(json_of(ask(&bearer, "GET", "/whoami", "").await).await["proof"], "token");
+    // A token of a token lives no longer than it.
+    let more =
+        json_of(ask(&bearer, "POST", "/tokens", r#"{"name": "y", "life-s": 9000000}"#).await);
+    assert!(more.await["expires"].as_str() <= made["expires"].as_str());
     let other = r#"{"name": "script", "user": "root"}"#;
     assert_eq!(ask(&ann, "POST", "/tokens", other).await.status(), StatusCode::FORBIDDEN);
     let list = json_of(ask(&root, "GET", "/tokens", "").await).await;
@@ -125,4 +133,18 @@ async fn limits_hold_before_anybody_is_known() {
     }
     assert!(statuses.contains(&StatusCode::TOO_MANY_REQUESTS), "{statuses:?}");
     assert_eq!(statuses[0], StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn pages_of_others_and_their_forms_are_refused() {
+    let world = World::new(&[("ann", false)], 1_000);
+    let right = r#"{"user": "ann", "password": "correct horse"}"#;
+    let foreign = [("sec-fetch-site", "cross-site")];
+    for path in ["/login", "/restconf/operations/stoa-datastore:commit"] {
+        assert_eq!(world.ask("POST", path, &foreign, right).await.status(), StatusCode::FORBIDDEN);
+    }
+    let request = http::Request::builder().method("POST").uri("/login");
+    let request = request.header("content-type", "text/plain").body(Body::from(right)).unwrap();
+    let refused = world.router.clone().oneshot(request).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }

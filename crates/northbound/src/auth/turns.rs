@@ -1,0 +1,91 @@
+//! Turns at trying passwords: one at a time for an address, so that the next try knows what came of the one before.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+
+use crate::server::rate::client;
+
+/// Tries of one address that wait or are made.
+pub const ADDRESS_LIMIT: usize = 16;
+/// Tries of all addresses that wait or are made.
+const LIMIT: usize = 256;
+
+#[derive(Debug)]
+struct Queue {
+    turn: Arc<Semaphore>,
+    tries: usize,
+}
+
+/// The queues of all addresses that try a password now.
+#[derive(Debug, Default)]
+pub struct Turns {
+    queues: Mutex<HashMap<IpAddr, Queue>>,
+}
+
+/// A place in the queue of an address, until it is dropped.
+#[derive(Debug)]
+pub struct Place<'a> {
+    turns: &'a Turns,
+    from: IpAddr,
+    /// Whose turn it is holds its permit.
+    pub turn: Arc<Semaphore>,
+}
+
+impl Turns {
+    fn queues(&self) -> MutexGuard<'_, HashMap<IpAddr, Queue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place in the queue; `None`: there are too many in it.
+    pub fn place(&self, from: IpAddr) -> Option<Place<'_>> {
+        let from = client(from);
+        let mut queues = self.queues();
+        if queues.values().map(|queue| queue.tries).sum::<usize>() >= LIMIT {
+            return None;
+        }
+        let fresh = || Queue { turn: Arc::new(Semaphore::new(1)), tries: 0 };
+        let queue = queues.entry(from).or_insert_with(fresh);
+        if queue.tries >= ADDRESS_LIMIT {
+            return None;
+        }
+        queue.tries += 1;
+        Some(Place { turns: self, from, turn: Arc::clone(&queue.turn) })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut queues = self.turns.queues();
+        if let Some(queue) = queues.get_mut(&self.from) {
+            queue.tries -= 1;
+            if queue.tries == 0 {
+                queues.remove(&self.from);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_bounded_and_go_when_they_are_empty() {
+        let turns = Turns::default();
+        let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|it| it.parse().unwrap());
+        let places: Vec<_> = (0..ADDRESS_LIMIT).map(|_| turns.place(here).unwrap()).collect();
+        assert!(turns.place(here).is_none());
+        assert!(turns.place(there).is_some());
+        assert_eq!(places[0].turn.available_permits(), 1);
+        drop(places);
+        assert!(turns.queues().is_empty() && turns.place(here).is_some());
+        let many: Vec<_> = (0..2 * LIMIT)
+            .map(|host| IpAddr::from(std::net::Ipv4Addr::from(u32::try_from(host).unwrap())))
+            .filter_map(|from| turns.place(from))
+            .collect();
+        assert_eq!(many.len(), LIMIT);
+    }
+}
