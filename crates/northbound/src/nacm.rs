@@ -9,18 +9,23 @@ use crate::auth::Identity;
 use crate::restconf::keys::PATH_BYTES;
 use crate::restconf::path::Step;
 
-/// Nodes that are marked `nacm:default-deny-all`, by their names from the root: nobody reads or writes them save by
-/// a rule. A test compares this with the modules.
-const DENY_ALL: &[&[&str]] = &[
-    &["ietf-netconf-acm:nacm"],
+/// Secrets, marked `nacm:default-deny-all`, by their names from the root. Not even administrators read them, save by
+/// a rule: they are of no use to them, and of much to a thief. A test compares this with the modules.
+const SECRETS: &[&[&str]] = &[
     &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
+    &[
+        "ietf-interfaces:interfaces",
+        "ietf-interfaces:interface",
+        "stoa-interfaces:port",
+        "stoa-interfaces:memif",
+        "stoa-interfaces:secret",
+    ],
 ];
+/// What else is marked so.
+const DENY_ALL: &[&[&str]] = &[&["ietf-netconf-acm:nacm"]];
 /// Operations that are marked so: they touch the work of others.
 const DENY_CALL: &[(&str, &[&str])] =
     &[("stoa-datastore", &["confirm", "cancel", "discard", "rollback"])];
-/// What is not read even by administrators, save by a rule: a hash is of no use to them, and of much to a thief.
-const SECRET: &str = "password-hash";
-
 /// What somebody wants to do with a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -84,7 +89,7 @@ impl<'a> Rights<'a> {
 
     /// Whether the node at the end of these steps may be read, made, changed or removed.
     pub fn may(&self, operation: Operation, steps: &[Step]) -> bool {
-        let is_secret = steps.last().is_some_and(|step| step.name == SECRET);
+        let is_secret = is_one_of(SECRETS, steps);
         if self.is_whole() && !(is_secret && operation == Operation::Read) {
             return true;
         }
@@ -111,7 +116,7 @@ impl<'a> Rights<'a> {
         if let Some(known) = self.rules.iter().find(fits) {
             return (known.rule.action == Action::Permit, known.way.is_some());
         }
-        if is_denied_by_module(steps) {
+        if is_one_of(SECRETS, steps) || is_one_of(DENY_ALL, steps) {
             return (false, false);
         }
         let default = match operation {
@@ -190,7 +195,27 @@ impl<'a> Rights<'a> {
 
 /// Whether the text of a path has the name of a secret in it.
 pub fn names_secret(path: &str) -> bool {
-    path.contains(SECRET)
+    SECRETS.iter().any(|names| {
+        let last = names.last().and_then(|last| last.split(':').next_back());
+        last.is_some_and(|last| path.contains(last))
+    })
+}
+
+/// Whether the node is a secret, or one may stand below it.
+pub fn may_hold_secret(steps: &[Step]) -> bool {
+    SECRETS.iter().any(|names| steps.len() <= names.len() && is_named(names, steps))
+}
+
+/// Whether the names are those of the steps, as far as both go.
+fn is_named(names: &[&str], steps: &[Step]) -> bool {
+    names.iter().zip(steps).all(|(name, step)| {
+        name.split_once(':') == Some((step.module.as_str(), step.name.as_str()))
+    })
+}
+
+/// Whether the node is one of these, or stands below one.
+fn is_one_of(all: &[&[&str]], steps: &[Step]) -> bool {
+    all.iter().any(|names| names.len() <= steps.len() && is_named(names, steps))
 }
 
 fn is_for(wanted: &str, module: &str) -> bool {
@@ -199,15 +224,6 @@ fn is_for(wanted: &str, module: &str) -> bool {
 
 fn covers(operations: &str, wanted: &str) -> bool {
     operations == "*" || operations.split_whitespace().any(|one| one == wanted)
-}
-
-fn is_denied_by_module(steps: &[Step]) -> bool {
-    DENY_ALL.iter().any(|names| {
-        names.len() <= steps.len()
-            && names.iter().zip(steps).all(|(name, step)| {
-                name.split_once(':') == Some((step.module.as_str(), step.name.as_str()))
-            })
-    })
 }
 
 fn is_same(way: &Step, step: &Step) -> bool {

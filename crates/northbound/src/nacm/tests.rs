@@ -100,12 +100,12 @@ fn marks_in_the_modules_are_those_known_here() {
         .filter(|(name, _)| name.starts_with("stoa-"))
         .map(|(_, text)| text.matches("nacm:default-deny-").count())
         .sum();
-    let ours = DENY_ALL.iter().filter(|names| names[0].starts_with("stoa-")).count();
+    let ours = SECRETS.len();
     let calls: usize = DENY_CALL.iter().map(|(_, names)| names.len()).sum();
     assert_eq!(
         marks,
         ours + calls,
-        "a mark in a stoa module is to be listed in DENY_ALL or DENY_CALL"
+        "a mark in a stoa module is to be listed in SECRETS or DENY_CALL"
     );
 }
 
@@ -177,4 +177,42 @@ fn a_call_by_a_rule_is_more_than_by_default() {
         "access-operations": "exec", "action": "permit", "rpc-name": "commit" }]));
     let ann = Rights::of(&user("ann", false), &management);
     assert!(ann.is_called_by_rule("stoa-datastore", "commit"));
+}
+
+#[test]
+fn every_leaf_that_sounds_secret_is_one_or_is_known_to_be_none() {
+    /// File names, and names of things.
+    const NONE: &[&str] = &["stoa-management:key"];
+    let context = yang::schema().context();
+    let mut odd = Vec::new();
+    for module in context.modules(true).filter(|module| module.is_implemented()) {
+        for node in module.data().flat_map(|top| top.traverse().collect::<Vec<_>>()) {
+            let name = node.name();
+            let sounds =
+                ["secret", "hash", "password", "key"].iter().any(|word| name.contains(word));
+            let is_leaf = matches!(
+                node.kind(),
+                yang5::schema::SchemaNodeKind::Leaf | yang5::schema::SchemaNodeKind::LeafList
+            );
+            let full = format!("{}:{name}", node.module().name());
+            let is_known = NONE.contains(&full.as_str())
+                || SECRETS.iter().any(|names| names.last() == Some(&full.as_str()));
+            if sounds && is_leaf && !is_known {
+                odd.push(full);
+            }
+        }
+    }
+    assert!(odd.is_empty(), "list in SECRETS, or as none: {odd:?}");
+}
+
+#[test]
+fn a_secret_of_a_port_is_shown_to_nobody_without_a_rule() {
+    let secret = "ietf-interfaces:interfaces/interface=lan/stoa-interfaces:port/memif/secret";
+    let management = with_rules(json!([]));
+    let root = Rights::of(&user("root", true), &management);
+    assert!(!root.may(Operation::Read, &steps(secret)));
+    assert!(root.may(Operation::Update, &steps(secret)));
+    assert!(!Rights::of(&user("ann", false), &management).may(Operation::Read, &steps(secret)));
+    assert!(may_hold_secret(&[]) && may_hold_secret(&steps(secret)[..2]));
+    assert!(!may_hold_secret(&steps(LAN)));
 }

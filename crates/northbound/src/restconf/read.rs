@@ -8,10 +8,7 @@ use super::fault::{Fault, NAMESPACE};
 use super::media::Media;
 use super::path::{Place, Step};
 use super::query::{Content, Field, Query};
-use crate::nacm::{Operation, Rights};
-
-/// The subtree of module that holds secrets: the one place where administrators are not shown all.
-const WITH_SECRETS: &str = "stoa-management";
+use crate::nacm::{self, Operation, Rights};
 
 /// What is asked for, by whom.
 #[derive(Debug)]
@@ -57,7 +54,7 @@ impl Asked<'_> {
 
     /// Whether nothing has to be taken away.
     fn is_all_shown(&self) -> bool {
-        let has_secrets = self.place.steps.first().is_none_or(|step| step.module == WITH_SECRETS);
+        let has_secrets = nacm::may_hold_secret(&self.place.steps);
         self.query.is_whole()
             && self.query.content == Content::All
             && self.rights.is_whole()
