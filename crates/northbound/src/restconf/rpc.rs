@@ -133,8 +133,12 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
     let comment = input.value("comment").unwrap_or_default();
     match input.name {
         "commit" => {
+            let is_whole = Rights::of(&call.identity, &call.front.management()).is_whole();
+            // Read before the rights are looked at: what somebody else edits meanwhile is not committed with it.
+            let seen = datastore.tree(Store::Candidate).revision;
             let commit = Commit {
                 comment,
+                if_match: (!is_whole).then_some(seen),
                 confirm_within: input.number("confirm-within").map(Duration::from_secs),
                 is_overwriting: input.value("overwrite").as_deref() == Some("true"),
                 ..Commit::default()
