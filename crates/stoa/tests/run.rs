@@ -342,3 +342,47 @@ fn a_start_that_the_forwarder_refuses_says_why() {
     assert!(err(&output).contains("mend:"), "{}", err(&output));
     assert!(!socket.exists());
 }
+
+#[test]
+fn lines_at_the_console_do_what_they_say() {
+    let router = Router::start(&config("10.2.0.1", 1));
+    let lines = "\
+# words of people
+show interfaces | match sink
+configure
+edit interfaces interface sink
+set description \"to nowhere\"
+top
+show interfaces interface sink | set
+show | compare
+commit comment \"by hand\"
+run show interfaces | count
+exit
+show history | match hand
+";
+    std::fs::write(router.path("lines"), lines).unwrap();
+    let input = std::fs::File::open(router.path("lines")).unwrap();
+    let done = stoa(&router.path("stoa.sock"), &["console"]).stdin(input).output().unwrap();
+    assert!(done.status.success(), "{}", err(&done));
+    let said = String::from_utf8_lossy(&done.stdout);
+    for words in [
+        "sink",
+        "set interfaces interface sink description \"to nowhere\"",
+        "+ interfaces interface sink description \"to nowhere\"",
+        "In force and saved as number 2: 1 changed.",
+        "lines\n",
+        "by hand",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let saved = std::fs::read_to_string(router.path("stoa.json")).unwrap();
+    assert!(saved.contains("to nowhere"));
+    // The first line that fails ends it, and says why.
+    std::fs::write(router.path("lines"), "configure\nset interfaces nothing\ncommit\n").unwrap();
+    let input = std::fs::File::open(router.path("lines")).unwrap();
+    let done = stoa(&router.path("stoa.sock"), &["console"]).stdin(input).output().unwrap();
+    assert!(!done.status.success());
+    assert!(err(&done).contains("there is no \"nothing\" behind \"interfaces\""), "{}", err(&done));
+    let done = router.call(&["set", "interfaces", "interface", "sink", "enabled", "perhaps"]);
+    assert!(err(&done).contains("Invalid boolean value"), "{}", err(&done));
+}

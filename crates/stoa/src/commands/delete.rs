@@ -13,7 +13,7 @@ use crate::operator::{SocketArgument, block_on};
   stoa discard                        Forget all that was not committed")]
 pub struct Arguments {
     /// Names and keys
-    #[arg(value_name = "WORD", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
     #[command(flatten)]
     socket: SocketArgument,

@@ -16,7 +16,7 @@ The words are the names of the YANG modules, with keys and values in between. A 
 may stand there; the console (`stoa` alone) completes them.")]
 pub struct Arguments {
     /// Names, keys and a value
-    #[arg(value_name = "WORD", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "WORD", required = true)]
     words: Vec<String>,
     #[command(flatten)]
     socket: SocketArgument,
