@@ -37,6 +37,21 @@ pub enum Piece {
     Conservation,
 }
 
+impl Piece {
+    /// All but routes and neighbours themselves, of which there may be very many.
+    pub const OVERVIEW: [Piece; 9] = [
+        Piece::Interfaces,
+        Piece::RouteCounts,
+        Piece::Program,
+        Piece::Workers,
+        Piece::Nodes,
+        Piece::Drops,
+        Piece::Punts,
+        Piece::Limits,
+        Piece::Conservation,
+    ];
+}
+
 /// One routing table: a family of a VRF.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Table {

@@ -176,6 +176,14 @@ impl Datastore {
         &self.inner.state
     }
 
+    /// Makes that folder, for the owner alone.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn make_state(&self) -> Result<(), Refusal> {
+        disk::make(&self.inner.state)
+    }
+
     /// What happens from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.inner.events.subscribe()

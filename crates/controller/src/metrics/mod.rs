@@ -21,25 +21,12 @@ use crate::facts::{Facts, Piece, RoutesWanted};
 /// What an HTTP server says of the text: OpenMetrics 1.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is asked for.
-const PIECES: [Piece; 9] = [
-    Piece::Interfaces,
-    Piece::RouteCounts,
-    Piece::Program,
-    Piece::Workers,
-    Piece::Nodes,
-    Piece::Drops,
-    Piece::Punts,
-    Piece::Limits,
-    Piece::Conservation,
-];
-
 /// All metrics as text. A forwarder that does not answer is one of them (`stoa_forwarder_up 0`)
 /// and no error: whoever watches shall see that.
 pub async fn render(line: &Line) -> String {
     let begun = Instant::now();
     let none = RoutesWanted { table: None, at_most: 0 };
-    let facts = Facts::ask(line, &PIECES, &none).await.ok();
+    let facts = Facts::ask(line, &Piece::OVERVIEW, &none).await.ok();
     let forwarder = line.forwarder().and_then(|hello| u32::try_from(hello.pid).ok());
     let processes = [("controller", std::process::id())].into_iter();
     let processes = processes.chain(forwarder.map(|pid| ("forwarder", pid)));

@@ -47,17 +47,7 @@ impl Wanted {
     /// Everything but neighbours and the routes themselves, of which there may be very many: how
     /// many routes there are is in it.
     pub fn overview() -> Wanted {
-        Wanted::of(&[
-            Piece::Interfaces,
-            Piece::RouteCounts,
-            Piece::Program,
-            Piece::Workers,
-            Piece::Nodes,
-            Piece::Drops,
-            Piece::Punts,
-            Piece::Limits,
-            Piece::Conservation,
-        ])
+        Wanted::of(&Piece::OVERVIEW)
     }
 
     /// What stands at or below a data path such as

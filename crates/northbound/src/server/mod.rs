@@ -40,9 +40,8 @@ impl Drop for Listening {
 
 /// Serves for ever, and follows the configuration in force.
 pub async fn keep(datastore: Datastore) {
-    let state = datastore.state();
-    if let Err(error) = std::fs::create_dir_all(state) {
-        tracing::warn!("cannot make {}: {error}", state.display());
+    if let Err(refusal) = datastore.make_state() {
+        tracing::warn!("{refusal}");
     }
     let front = Front::new(&datastore);
     let mut server = Server::new(datastore, front);
