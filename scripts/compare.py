@@ -145,7 +145,7 @@ def draw(it, made):
                   "#b08d57", "#909090"][number % 9]
         plots.append(f"$d{number} using 1:2 with linespoints lw {3 if is_ours else 2} pt 7 ps 0.5 "
                      f"lc rgb '{colour}' title \"{name}\"")
-    script = ("set terminal svg size 860,460 font 'sans-serif,13' dynamic\n"
+    script = ("set terminal svg size 860,460 font 'sans-serif,13' dynamic noenhanced\n"
               "grey = '#808890'\nset border 3 lc rgb grey\nset tics nomirror textcolor rgb grey\n"
               "set grid ytics lc rgb '#808890' lw 0.3\nset key outside right textcolor rgb grey\n"
               "set xlabel 'bytes of a frame' textcolor rgb grey\n"
