@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help build run test check bench bench-compare fuzz deb book clean
+.PHONY: help build run test check bench bench-compare fuzz deb container book clean
 
 # Arguments of `make run` and `make bench`, e.g. `make run ARGS="--once --json"`.
 ARGS ?=
@@ -50,6 +50,10 @@ fuzz: ## Every fuzz target for FUZZ_SECONDS (60) each; needs the nightly toolcha
 deb: build ## A Debian package with units for systemd, in target/deb
 	@scripts/setup deb >&2
 	@packaging/build-deb
+
+container: deb ## A container image of the package and nothing else, in target/container
+	@docker info >/dev/null 2>&1 || scripts/setup container >&2
+	@packaging/build-container "$$(packaging/build-rootfs target/deb/stoa_*.deb)"
 
 book: ## The operator's guide as a book, in target/book
 	@CARGO="$(CARGO)" scripts/book
