@@ -15,6 +15,8 @@ pub struct Commit {
     pub confirm_within: Option<Duration>,
     /// Overwrites a startup file that another hand has changed.
     pub is_overwriting: bool,
+    /// Though it cuts off the one who commits.
+    pub is_anyway: bool,
     /// Goes back from a commit that waits.
     pub is_cancelled: bool,
 }
@@ -23,7 +25,8 @@ pub struct Commit {
 const CONFIRM_MINUTES: u32 = 10;
 
 impl Commit {
-    /// From the words behind `commit`: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `cancel`.
+    /// From the words behind `commit`: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `anyway`,
+    /// `cancel`.
     ///
     /// # Errors
     /// What is wrong with them.
@@ -48,10 +51,11 @@ impl Commit {
                     commit.confirm_within = Some(Duration::from_secs(60 * u64::from(minutes)));
                 }
                 "overwrite" => commit.is_overwriting = true,
+                "anyway" => commit.is_anyway = true,
                 "cancel" => commit.is_cancelled = true,
                 other => {
                     return Err(Failure::Words(format!(
-                        "\"{other}\" behind \"commit\": there are confirmed [MINUTES], comment TEXT, overwrite, cancel"
+                        "\"{other}\" behind \"commit\": there are confirmed [MINUTES], comment TEXT, overwrite, anyway, cancel"
                     )));
                 }
             }
@@ -108,6 +112,7 @@ mod tests {
         assert_eq!(commit.comment, "new uplink");
         assert_eq!(of("confirmed").unwrap().confirm_within, Some(Duration::from_secs(600)));
         assert!(of("overwrite").unwrap().is_overwriting && of("cancel").unwrap().is_cancelled);
+        assert!(of("anyway").unwrap().is_anyway);
         for wrong in ["confirmed 0", "confirmed 1441", "comment", "now"] {
             assert!(matches!(of(wrong), Err(Failure::Words(_))), "{wrong}");
         }

@@ -71,7 +71,10 @@ impl Session {
     pub fn new(client: OperatorClient<Channel>, is_console: bool) -> Session {
         // Who became root by sudo is who did it.
         let login = std::env::var("SUDO_USER").unwrap_or_default();
-        Session { client, asking: v1::Asking { login, is_console, session: 0 } }
+        // CLIENT PORT SERVER PORT, as the SSH server says it.
+        let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
+        let came_to = ssh.split(' ').nth(2).unwrap_or_default().to_owned();
+        Session { client, asking: v1::Asking { login, is_console, session: 0, came_to } }
     }
 
     fn asking(&self) -> Option<v1::Asking> {
@@ -162,6 +165,7 @@ impl Session {
                 comment: commit.comment,
                 confirm_within_s: u32::try_from(within).unwrap_or(u32::MAX),
                 is_overwriting: commit.is_overwriting,
+                is_anyway: commit.is_anyway,
             };
             self.client.commit(request).await?
         };

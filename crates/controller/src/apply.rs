@@ -77,6 +77,11 @@ impl Line {
         self.facts().wanted.clone()
     }
 
+    /// A look at the configuration in force, without a copy of it.
+    pub fn look<T>(&self, look: impl FnOnce(Option<&Configuration>) -> T) -> T {
+        look(self.facts().wanted.as_ref())
+    }
+
     /// Who may manage the router, as the configuration in force says.
     pub fn management(&self) -> Arc<Management> {
         self.facts().wanted.as_ref().map(|wanted| wanted.management.clone()).unwrap_or_default()

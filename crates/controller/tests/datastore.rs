@@ -188,7 +188,8 @@ async fn one_works_at_a_time() {
     story.start();
     let mut one = Hand::of(&story).await;
     let mut other = Hand::of(&story).await;
-    let asking = Some(v1::Asking { login: "ann".into(), is_console: true, session: 0 });
+    let asking =
+        Some(v1::Asking { login: "ann".into(), is_console: true, ..v1::Asking::default() });
     let request = v1::LockRequest { asking };
     let mut held = one.client.lock(request.clone()).await.unwrap().into_inner();
     one.asking.session = held.message().await.unwrap().unwrap().session;
@@ -346,5 +347,35 @@ async fn a_disk_that_takes_nothing_refuses_before_anything_changes() {
     assert!(refused[0].why.contains("stoa.state"), "{refused:?}");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(lengths(&story), [24]);
+    story.kill().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_cuts_off_its_author_is_refused_unless_it_is_asked_for() {
+    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let _forwarder = story.forwarder();
+    story.start();
+    let mut hand = Hand::of(&story).await;
+    // A shell that came by SSH to the address of the interface.
+    hand.asking.came_to = "10.0.0.1".into();
+    assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
+    let refused = hand.commit(0, false).await.findings;
+    assert_eq!(refused[0].path, ADDRESS);
+    assert!(refused[0].why.contains("cut off your own access"), "{refused:?}");
+    assert!(refused[0].mend.contains("confirm-within"), "{refused:?}");
+    assert_eq!(lengths(&story), [24]);
+    // It undoes itself, so that nobody is cut off for long.
+    assert_eq!(hand.commit(3600, false).await.findings, []);
+    let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
+    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().findings, []);
+    hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
+    assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
+    let anyway = v1::CommitRequest {
+        asking: Some(hand.asking.clone()),
+        is_anyway: true,
+        ..Default::default()
+    };
+    assert_eq!(hand.client.commit(anyway).await.unwrap().into_inner().findings, []);
+    assert!(!hand.text(v1::Store::Running).await.contains("10.0.0.1"));
     story.kill().await;
 }

@@ -1,5 +1,7 @@
 //! Who changes which datastore, and by which door.
 
+use super::access::Way;
+
 /// Which of the datastores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Store {
@@ -54,11 +56,18 @@ pub struct Author {
     pub door: Door,
     /// The session that holds a lock, from [`Held::session`]; 0: none.
     pub session: u64,
+    /// The way on which the user is connected; `None`: it is not known, or nothing that is configured can cut it.
+    pub way: Option<Way>,
 }
 
 impl Author {
     /// Somebody without a lock.
     pub fn new(name: impl Into<String>, door: Door) -> Author {
-        Author { name: name.into(), door, session: 0 }
+        Author { name: name.into(), door, session: 0, way: None }
+    }
+
+    /// The same, connected on this way.
+    pub fn on(self, way: Option<Way>) -> Author {
+        Author { way, ..self }
     }
 }

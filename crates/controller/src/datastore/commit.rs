@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use stoa_api::v1;
 use yang5::data::DataTree;
 
+use super::access;
 use super::confirm::Unconfirmed;
 use super::disk::Fresh;
 use super::refusal::{self, Refusal};
@@ -25,6 +26,8 @@ pub struct Commit {
     pub confirm_within: Option<Duration>,
     /// Writes the startup file though somebody else has changed it since it was read.
     pub is_overwriting: bool,
+    /// Done though it takes away the way on which its author is connected.
+    pub is_anyway: bool,
     /// Where it comes from.
     pub origin: Origin,
     /// Only while the candidate has this revision: what was looked at is what is committed.
@@ -91,6 +94,9 @@ impl Datastore {
         let is_waiting = self.unconfirmed().is_some();
         // To go back from nothing to the same is not worth a wait.
         let waits = commit.confirm_within.is_some() && (is_waiting || !changes.is_empty());
+        if !waits && !commit.is_anyway && commit.origin == Origin::Door {
+            access::check(&self.inner.line, author, &configuration)?;
+        }
         let kept = match waits {
             true => None,
             false if commit.origin == Origin::Back => None,
@@ -340,4 +346,24 @@ fn file() -> Author {
 /// Stoa itself, when a time is over.
 pub(super) fn stoa() -> Author {
     Author::new("stoa", Door::Stoa)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_startup_file_that_cannot_be_replaced_is_told_and_has_no_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("stoa.json");
+        let startup = Fresh::write(&place, b"{}").unwrap();
+        std::fs::create_dir_all(place.join("full")).unwrap();
+        let past = folder.path().join("7.json.gz");
+        let history = Fresh::write(&past, b"{}").unwrap();
+        let kept = Kept { startup: Some(startup), history: Some((7, history)) };
+        let (number, why) = kept.place();
+        assert_eq!(number, 0);
+        assert!(why.unwrap().starts_with("in force, but not saved: the startup file"));
+        assert!(!past.exists(), "the history has only what is saved");
+    }
 }

@@ -153,3 +153,37 @@ impl Datastore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datastore::Door;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn a_clock_that_is_set_makes_no_time_longer() {
+        let author = Author::new("ann", Door::Console);
+        let mut waits = Unconfirmed::new(&author, MINUTE, "{}".into());
+        assert!(waits.left() <= MINUTE && waits.left() > MINUTE / 2);
+        // Set back by a day while it waits, and before another controller reads the file.
+        waits.deadline += DAY;
+        assert!(waits.left() <= MINUTE);
+        waits.until = None;
+        assert_eq!(waits.left(), MINUTE);
+        // Set forward by a day: the time is over.
+        waits.deadline -= DAY + DAY;
+        assert_eq!(waits.left(), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_an_earlier_controller_left_has_no_more_time_than_it_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut waits = Unconfirmed::new(&Author::new("ann", Door::Console), MINUTE, "{}".into());
+        waits.deadline += DAY;
+        std::fs::write(file(folder.path()), serde_json::to_vec(&waits).unwrap()).unwrap();
+        let left = read(folder.path()).unwrap();
+        assert!(left.left() <= MINUTE && left.author == "ann");
+    }
+}

@@ -36,27 +36,53 @@ pub struct Change {
 /// # Errors
 /// When libyang cannot compare them.
 pub fn between(old: &DataTree<'static>, new: &DataTree<'static>) -> Result<Vec<Change>, Refusal> {
-    let diff = old.diff(new, DataDiffFlags::empty()).map_err(refusal::yang)?;
     let mut changes = Vec::new();
-    for (operation, node) in diff.iter() {
-        match operation {
-            DataDiffOp::Replace => changes.push(replaced(&node)),
-            // What stands below comes along, without an operation of its own.
-            DataDiffOp::Create => whole(&node, Kind::Create, &mut changes),
-            DataDiffOp::Delete => whole(&node, Kind::Delete, &mut changes),
-        }
-    }
+    visit(old, new, |kind, node| changes.push(change_of(kind, node)))?;
     Ok(changes)
 }
 
-fn replaced(node: &DataNodeRef<'_>) -> Change {
-    let before = node.meta().find(|meta| meta.name() == "orig-value");
-    let old = before.map(|meta| meta.value().to_owned());
-    Change { kind: Kind::Replace, path: node.path(), old, new: node.value_canonical() }
+/// Shows every difference as the node that differs, with what became of it: who asks for the rights of a client wants
+/// the node itself, for the text of a path may be that of another node as well.
+///
+/// # Errors
+/// When libyang cannot compare them.
+pub fn visit(
+    old: &DataTree<'static>,
+    new: &DataTree<'static>,
+    mut each: impl FnMut(Kind, &DataNodeRef<'_>),
+) -> Result<(), Refusal> {
+    let diff = old.diff(new, DataDiffFlags::empty()).map_err(refusal::yang)?;
+    for (operation, node) in diff.iter() {
+        match operation {
+            DataDiffOp::Replace => each(Kind::Replace, &node),
+            // What stands below comes along, without an operation of its own.
+            DataDiffOp::Create => whole(&node, Kind::Create, &mut each),
+            DataDiffOp::Delete => whole(&node, Kind::Delete, &mut each),
+        }
+    }
+    Ok(())
+}
+
+/// A difference as it is told.
+pub fn change_of(kind: Kind, node: &DataNodeRef<'_>) -> Change {
+    if kind == Kind::Replace {
+        let before = node.meta().find(|meta| meta.name() == "orig-value");
+        let old = before.map(|meta| meta.value().to_owned());
+        return Change { kind, path: node.path(), old, new: node.value_canonical() };
+    }
+    let value = match node.schema().kind() {
+        SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => node.value_canonical(),
+        _ => None,
+    };
+    let (old, new) = match kind {
+        Kind::Delete => (value, None),
+        _ => (None, value),
+    };
+    Change { kind, path: node.path(), old, new }
 }
 
 /// The nodes of a subtree that say something: entries of lists, values, containers that mean something by themselves.
-fn whole(top: &DataNodeRef<'_>, kind: Kind, changes: &mut Vec<Change>) {
+fn whole(top: &DataNodeRef<'_>, kind: Kind, each: &mut impl FnMut(Kind, &DataNodeRef<'_>)) {
     for node in top.traverse() {
         let schema = node.schema();
         // Another operation begins there, and is told by itself.
@@ -64,14 +90,6 @@ fn whole(top: &DataNodeRef<'_>, kind: Kind, changes: &mut Vec<Change>) {
         if is_own || schema.is_np_container() || schema.is_list_key() {
             continue;
         }
-        let value = match schema.kind() {
-            SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => node.value_canonical(),
-            _ => None,
-        };
-        let (old, new) = match kind {
-            Kind::Delete => (value, None),
-            _ => (None, value),
-        };
-        changes.push(Change { kind, path: node.path(), old, new });
+        each(kind, &node);
     }
 }

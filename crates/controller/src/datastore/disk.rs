@@ -110,6 +110,25 @@ mod tests {
     }
 
     #[test]
+    fn a_rename_that_fails_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("stoa.json");
+        fs::write(&place, "old").unwrap();
+        let fresh = Fresh::write(&place, b"new").unwrap();
+        // A folder of another mount cannot be had in a test; a file that is gone fails alike.
+        fs::remove_file(folder.path().join("stoa.json.new")).unwrap();
+        assert_eq!(fresh.place().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(fs::read_to_string(&place).unwrap(), "old");
+        // What stands there cannot be replaced by a file.
+        let fresh = Fresh::write(&place, b"new").unwrap();
+        fs::remove_file(&place).unwrap();
+        fs::create_dir_all(place.join("full")).unwrap();
+        assert!(fresh.place().is_err());
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+    }
+
+    #[test]
     fn what_cannot_be_written_is_told() {
         let refused = Fresh::write(Path::new("/proc/no/such/file"), b"new").unwrap_err();
         assert!(refused.to_string().contains("/proc/no/such/file cannot be written"), "{refused}");

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use yang5::data::{Data, DataNodeRef, DataTree};
 
+use super::choice;
 use super::refusal::{self, Refusal};
 use super::snapshot;
 use crate::finding::Findings;
@@ -75,9 +76,9 @@ fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
         Edit::Replace { path, body } => {
             let body = parse(body)?;
             if is_there(tree, path)? {
-                remove(tree, path)?;
+                empty(tree, path)?;
             }
-            tree.merge(&body).map_err(refusal::yang)
+            join(tree, &body)
         }
         Edit::Delete { path } => {
             if !is_there(tree, path)? {
@@ -104,7 +105,26 @@ fn parse(body: &str) -> Result<DataTree<'static>, Refusal> {
 }
 
 fn merge(tree: &mut DataTree<'static>, body: &str) -> Result<(), Refusal> {
-    tree.merge(&parse(body)?).map_err(refusal::yang)
+    join(tree, &parse(body)?)
+}
+
+fn join(tree: &mut DataTree<'static>, body: &DataTree<'static>) -> Result<(), Refusal> {
+    choice::make_way(tree, body);
+    tree.merge(body).map_err(refusal::yang)
+}
+
+/// Takes away what is to be replaced. The entry of a list stays with its keys, and so keeps its place among its like.
+fn empty(tree: &mut DataTree<'static>, path: &str) -> Result<(), Refusal> {
+    let found = if path == "/" { None } else { find(tree, path)? };
+    match found {
+        Some(entry) if entry.schema().is_user_ordered() => {
+            let below: Vec<_> =
+                entry.children().filter(|child| !child.schema().is_list_key()).collect();
+            below.into_iter().for_each(|mut child| child.remove());
+            Ok(())
+        }
+        _ => remove(tree, path),
+    }
 }
 
 /// The node at a path, if it is there.
@@ -163,7 +183,11 @@ fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<
             "this is a fact, not something to be configured",
             "Look at it by `stoa show`.",
         )),
-        _ => Ok(()),
+        Some(node) => {
+            choice::settle(&node);
+            Ok(())
+        }
+        None => Ok(()),
     }
 }
 
@@ -287,6 +311,36 @@ mod tests {
         ];
         assert!(matches!(apply(&tree, &edits), Err(Refusal::Missing(_))));
         assert_eq!(model(&tree)["a"].as_deref(), Some("b"));
+    }
+
+    /// Rules in the order in which they stand.
+    fn rules(tree: &DataTree<'static>) -> Vec<(String, String)> {
+        let value: serde_json::Value =
+            serde_json::from_str(&snapshot::print(tree).unwrap()).unwrap();
+        let list =
+            value["ietf-netconf-acm:nacm"]["rule-list"][0]["rule"].as_array().unwrap().clone();
+        let text = |it: &serde_json::Value| it.as_str().unwrap_or_default().to_owned();
+        list.iter().map(|rule| (text(&rule["name"]), text(&rule["comment"]))).collect()
+    }
+
+    #[test]
+    fn an_entry_that_is_replaced_keeps_its_place() {
+        let body = |rules: &str| {
+            format!(
+                r#"{{"ietf-netconf-acm:nacm": {{"rule-list": [{{"name": "x", "rule": [{rules}]}}]}}}}"#
+            )
+        };
+        let rule = |name: &str, comment: &str| {
+            format!(r#"{{"name": "{name}", "action": "deny", "comment": "{comment}"}}"#)
+        };
+        let all = [rule("a", "1"), rule("b", "2"), rule("c", "3")].join(",");
+        let tree = snapshot::parse(&body(&all)).unwrap();
+        let path = "/ietf-netconf-acm:nacm/rule-list[name='x']/rule[name='a']".to_owned();
+        let bare = r#"{"name": "a", "action": "permit"}"#;
+        let edit = Edit::Replace { path, body: body(bare) };
+        let edited = apply(&tree, &[edit]).unwrap();
+        let pair = |name: &str, comment: &str| (name.to_owned(), comment.to_owned());
+        assert_eq!(rules(&edited), [pair("a", ""), pair("b", "2"), pair("c", "3")]);
     }
 
     #[test]

@@ -9,7 +9,9 @@
 //! `history/NUMBER.json.gz` holds each configuration that was in force with who, when and why, and `confirm.json`
 //! what to go back to when a commit is not confirmed. Files are written beside their place, synced and renamed.
 
+mod access;
 mod author;
+mod choice;
 mod commit;
 mod confirm;
 mod difference;
@@ -27,10 +29,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
+pub use access::{Proof, Way};
 pub use author::{Author, Door, Store};
 pub use commit::{Commit, Committed, Origin};
 pub use confirm::Unconfirmed;
-pub use difference::{Change, Kind, between};
+pub use difference::{Change, Kind, between, change_of, visit};
 pub use edit::Edit;
 pub use history::{Entry, HISTORY_LIMIT};
 pub use lock::{Held, Holder};

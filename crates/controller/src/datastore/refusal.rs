@@ -12,6 +12,9 @@ pub enum Refusal {
     /// It would not be valid, or the forwarder has no room for it.
     #[error("it is refused")]
     Findings(Vec<Finding>),
+    /// It would take away the way on which the one who asks is connected.
+    #[error("it would cut off your own access")]
+    CutsOff(Vec<Finding>),
     /// Somebody else is at work.
     #[error("{0}")]
     Locked(Holder),
@@ -53,7 +56,7 @@ impl Refusal {
     pub fn findings(self) -> Vec<Finding> {
         let why = self.to_string();
         let (path, mend) = match self {
-            Refusal::Findings(findings) => return findings,
+            Refusal::Findings(findings) | Refusal::CutsOff(findings) => return findings,
             Refusal::Locked(_) => ("/".into(), "Wait, or ask who holds it to leave."),
             Refusal::Exists(path) => (path, "Change it instead, or delete it first."),
             Refusal::Missing(path) => (path, "Look at what is configured."),

@@ -13,7 +13,7 @@ use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTre
 
 use super::Service;
 use crate::datastore::{
-    self, Author, Change, Commit, Committed, Door, Edit, Held, Kind, Origin, Refusal, Store,
+    self, Author, Change, Commit, Committed, Door, Edit, Held, Kind, Origin, Refusal, Store, Way,
 };
 use crate::finding::Finding;
 
@@ -37,7 +37,14 @@ fn author<T>(request: &Request<T>, asking: Option<&v1::Asking>) -> Author {
         login.chars().filter(|letter| !letter.is_control()).take(LOGIN_LIMIT).collect();
     let name = if login.is_empty() || login == user { user } else { format!("{login} ({user})") };
     let door = if asking.is_some_and(|it| it.is_console) { Door::Console } else { Door::Shell };
-    Author { name, door, session: asking.map_or(0, |asking| asking.session) }
+    let way = asking.and_then(|asking| way(&asking.came_to));
+    Author { name, door, session: asking.map_or(0, |asking| asking.session), way }
+}
+
+/// The way of a shell that came over the network: no commit takes away the socket itself.
+fn way(came_to: &str) -> Option<Way> {
+    let local: std::net::IpAddr = came_to.parse().ok()?;
+    Some(Way { local: (local, 0).into(), proof: None })
 }
 
 fn store(number: i32) -> Store {
@@ -113,6 +120,7 @@ impl Service {
             comment: request.comment,
             confirm_within: (within > 0).then(|| Duration::from_secs(within)),
             is_overwriting: request.is_overwriting,
+            is_anyway: request.is_anyway,
             origin: Origin::Door,
             if_match: None,
         };

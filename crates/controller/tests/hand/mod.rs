@@ -45,6 +45,7 @@ impl Hand {
             comment: "a test".into(),
             confirm_within_s: within_s,
             is_overwriting,
+            is_anyway: false,
         };
         self.client.commit(request).await.unwrap().into_inner()
     }

@@ -16,11 +16,12 @@ use crate::show;
   stoa commit comment \"second uplink\"
   stoa commit confirmed 5             Undone in 5 minutes unless another `stoa commit` confirms it
   stoa commit cancel                  Go back from it now
+  stoa commit anyway                  Though it cuts off the shell it is typed in
   stoa commit overwrite               Though the startup file was edited by hand: that is lost
 
 What is refused leaves what runs untouched (exit code 1).")]
 pub struct Arguments {
-    /// confirmed [MINUTES], comment TEXT, overwrite, cancel
+    /// confirmed [MINUTES], comment TEXT, overwrite, anyway, cancel
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// Answer with one JSON object

@@ -1,0 +1,137 @@
+//! What cuts off whom.
+
+use serde_json::{Value, json};
+
+use super::*;
+use std::path::Path;
+
+/// A router that ann manages over one of its interfaces.
+fn before() -> Value {
+    json!({
+        "ietf-interfaces:interfaces": { "interface": [
+            { "name": "lan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": { "null": {} },
+              "ietf-ip:ipv4": { "address": [
+                { "ip": "192.0.2.1", "prefix-length": 24 }, { "ip": "198.51.100.1", "prefix-length": 24 }] } },
+            { "name": "wan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": { "null": {} } },
+        ]},
+        "stoa-management:management": {
+            "https": { "address": ["192.0.2.1", "127.0.0.1"], "certificate": "/c", "key": "/k", "client-ca": "/ca" },
+            "user": [
+                { "name": "ann", "admin": true,
+                  "password-hash": "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$AAAAAAAAAAAAAAAAAAAAAA" },
+                { "name": "bob", "group": ["noc"] },
+            ],
+        },
+        "ietf-netconf-acm:nacm": { "rule-list": [{ "name": "noc", "group": ["noc"], "rule": [
+            { "name": "texts", "module-name": "*", "access-operations": "update", "action": "permit" }] }] },
+    })
+}
+
+fn read(value: &Value) -> Configuration {
+    Configuration::parse(Path::new("test.json"), value.to_string()).unwrap()
+}
+
+fn paths(name: &str, proof: Option<Proof>, change: impl FnOnce(&mut Value)) -> Vec<String> {
+    let (old, mut new) = (before(), before());
+    change(&mut new);
+    let way = Way { local: "192.0.2.1:8443".parse().unwrap(), proof };
+    let (old, new) = (read(&old), read(&new));
+    let lost = lost(name, &way, Doors::of(&old), Doors::of(&new));
+    assert!(lost.iter().all(|it| it.mend.contains("confirm-within")), "{lost:?}");
+    lost.into_iter().map(|finding| finding.path).collect()
+}
+
+const HTTPS: &str = "/stoa-management:management/https";
+const ANN: &str = "/stoa-management:management/user[name='ann']";
+const LAN: &str = "/ietf-interfaces:interfaces/interface[name='lan']";
+
+#[test]
+fn the_server_that_somebody_came_to_is_not_lost_unawares() {
+    let by_password = |change: fn(&mut Value)| {
+        paths("ann", Some(Proof::Password), |all| {
+            change(&mut all["stoa-management:management"]["https"])
+        })
+    };
+    assert_eq!(by_password(|https| https["enabled"] = json!(false)), [format!("{HTTPS}/enabled")]);
+    assert_eq!(by_password(|https| https["port"] = json!(443)), [format!("{HTTPS}/port")]);
+    assert_eq!(by_password(|https| https["address"] = json!([])), [format!("{HTTPS}/address")]);
+    let none: [&str; 0] = [];
+    assert_eq!(by_password(|https| https["address"] = json!(["0.0.0.0"])), none);
+    assert_eq!(by_password(|https| https["address"] = json!(["::", "192.0.2.1"])), none);
+    assert_eq!(by_password(|https| https["client-ca"] = json!("/other")), none);
+    // Who came by SSH does not need the server.
+    assert_eq!(
+        paths("ann", None, |all| {
+            all["stoa-management:management"]["https"]["enabled"] = json!(false);
+            all["stoa-management:management"]["user"] = json!([]);
+        }),
+        none
+    );
+}
+
+#[test]
+fn the_user_and_the_proof_are_not_lost_unawares() {
+    let of_user = |proof, change: fn(&mut Value)| {
+        paths("ann", Some(proof), |all| change(&mut all["stoa-management:management"]["user"]))
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(of_user(Proof::Token, |all| *all = json!([{ "name": "bob" }])), [ANN]);
+    assert_eq!(
+        of_user(Proof::Token, |all| all[0]["admin"] = json!(false)),
+        [format!("{ANN}/admin")]
+    );
+    let no_hash = |all: &mut Value| {
+        all[0].as_object_mut().unwrap().remove("password-hash");
+    };
+    assert_eq!(of_user(Proof::Password, no_hash), [format!("{ANN}/password-hash")]);
+    assert_eq!(of_user(Proof::Token, no_hash), none);
+    assert_eq!(of_user(Proof::Password, |all| all[1]["group"] = json!([])), none, "another's");
+    let ca = |file: Option<&'static str>| {
+        paths("ann", Some(Proof::Certificate), |all| {
+            let https = all["stoa-management:management"]["https"].as_object_mut().unwrap();
+            https.remove("client-ca");
+            https.extend(file.map(|file| ("client-ca".to_owned(), json!(file))));
+        })
+    };
+    assert_eq!(ca(None), [format!("{HTTPS}/client-ca")]);
+    assert_eq!(ca(Some("/other")), [format!("{HTTPS}/client-ca")]);
+    assert_eq!(ca(Some("/ca")), none);
+}
+
+#[test]
+fn rights_are_not_lost_unawares() {
+    let of_rules = |name: &str, change: fn(&mut Value)| {
+        paths(name, Some(Proof::Token), |all| change(&mut all["ietf-netconf-acm:nacm"]))
+    };
+    const RULES: [&str; 1] = ["/ietf-netconf-acm:nacm"];
+    let none: [&str; 0] = [];
+    assert_eq!(of_rules("bob", |nacm| nacm["rule-list"] = json!([])), RULES);
+    assert_eq!(of_rules("ann", |nacm| nacm["rule-list"] = json!([])), none);
+    assert_eq!(of_rules("bob", |nacm| nacm["enable-external-groups"] = json!(false)), RULES);
+    assert_eq!(of_rules("bob", |nacm| nacm["write-default"] = json!("permit")), none);
+    assert_eq!(of_rules("bob", |nacm| nacm["enable-nacm"] = json!(false)), none);
+    assert_eq!(of_rules("nobody", |nacm| nacm["rule-list"] = json!([])), none);
+}
+
+#[test]
+fn the_interface_with_the_address_is_not_lost_unawares() {
+    let of_lan = |change: fn(&mut Value)| {
+        paths("ann", None, |all| change(&mut all["ietf-interfaces:interfaces"]["interface"][0]))
+    };
+    let none: [&str; 0] = [];
+    assert_eq!(of_lan(|lan| lan["enabled"] = json!(false)), [format!("{LAN}/enabled")]);
+    assert_eq!(of_lan(|lan| lan["name"] = json!("other")), none, "the address is there still");
+    assert_eq!(
+        of_lan(|lan| lan["ietf-ip:ipv4"]["enabled"] = json!(false)),
+        [format!("{LAN}/ietf-ip:ipv4/enabled")]
+    );
+    assert_eq!(
+        of_lan(|lan| lan["ietf-ip:ipv4"]["address"] = json!([])),
+        [format!("{LAN}/ietf-ip:ipv4/address[ip='192.0.2.1']")]
+    );
+    assert_eq!(of_lan(|lan| lan["description"] = json!("other")), none);
+    let gone = paths("ann", None, |all| {
+        all["ietf-interfaces:interfaces"]["interface"] = json!([]);
+    });
+    assert_eq!(gone, [LAN]);
+}
