@@ -9,6 +9,7 @@
 pub mod commit;
 pub mod line;
 pub mod offer;
+pub mod secret;
 pub mod session;
 pub mod show;
 pub mod words;

@@ -8,14 +8,15 @@ mod configure;
 mod operate;
 mod pipe;
 mod prompt;
+mod remembered;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use reedline::{
-    ColumnarMenu, Emacs, FileBackedHistory, KeyCode, KeyModifiers, MenuBuilder, Reedline,
-    ReedlineEvent, ReedlineMenu, Signal, default_emacs_keybindings,
+    ColumnarMenu, Emacs, KeyCode, KeyModifiers, MenuBuilder, Reedline, ReedlineEvent, ReedlineMenu,
+    Signal, default_emacs_keybindings,
 };
 use stoa_console::line;
 
@@ -23,6 +24,7 @@ use crate::failure::{Failure, Outcome, say};
 use crate::operator::SocketArgument;
 use crate::show;
 use configure::Configuring;
+use remembered::Remembered;
 
 /// Lines that are remembered.
 const HISTORY_LIMIT: usize = 1_000;
@@ -150,7 +152,7 @@ fn editor(socket: &std::path::Path) -> Result<Reedline, Failure> {
         .with_partial_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)));
     let Some(file) = history_file() else { return Ok(editor) };
-    match FileBackedHistory::with_file(HISTORY_LIMIT, file) {
+    match Remembered::open(file, HISTORY_LIMIT) {
         Ok(history) => Ok(editor.with_history(Box::new(history))),
         Err(error) => {
             say(format_args!("stoa: lines are not remembered: {error}"));

@@ -1,0 +1,102 @@
+//! Lines that were typed, in a file for their owner alone; what holds a secret is not among them.
+
+use std::fs::{OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
+
+use reedline::{
+    FileBackedHistory, History, HistoryItem, HistoryItemId, HistorySessionId, Result, SearchQuery,
+};
+use stoa_console::secret;
+
+/// Who may read what was typed.
+const OWNER_ONLY: u32 = 0o600;
+
+/// The history of the console.
+pub struct Remembered(FileBackedHistory);
+
+impl Remembered {
+    /// The last `limit` lines of a file, which is made when it is not there.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn open(file: PathBuf, limit: usize) -> io::Result<Remembered> {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let mut options = OpenOptions::new();
+        let open = options.append(true).create(true).mode(OWNER_ONLY).open(&file)?;
+        // An older Stoa let others read it.
+        open.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
+        let history = FileBackedHistory::with_file(limit, file).map_err(io::Error::other)?;
+        Ok(Remembered(history))
+    }
+}
+
+impl History for Remembered {
+    fn save(&mut self, item: HistoryItem) -> Result<HistoryItem> {
+        if secret::is_in(&item.command_line) {
+            return Ok(item);
+        }
+        self.0.save(item)
+    }
+
+    fn load(&self, id: HistoryItemId) -> Result<HistoryItem> {
+        self.0.load(id)
+    }
+
+    fn count(&self, query: SearchQuery) -> Result<i64> {
+        self.0.count(query)
+    }
+
+    fn search(&self, query: SearchQuery) -> Result<Vec<HistoryItem>> {
+        self.0.search(query)
+    }
+
+    fn update(
+        &mut self,
+        id: HistoryItemId,
+        updater: &dyn Fn(HistoryItem) -> HistoryItem,
+    ) -> Result<()> {
+        self.0.update(id, updater)
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        self.0.clear()
+    }
+
+    fn delete(&mut self, id: HistoryItemId) -> Result<()> {
+        self.0.delete(id)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn session(&self) -> Option<HistorySessionId> {
+        self.0.session()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_its_owners_and_has_no_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stoa/console-history");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "show drops\n").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let mut history = Remembered::open(file.clone(), 10).unwrap();
+        for line in ["set interfaces interface a port memif secret xyz", "commit"] {
+            history.save(HistoryItem::from_command_line(line)).unwrap();
+        }
+        history.sync().unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "show drops\ncommit\n");
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, OWNER_ONLY);
+    }
+}
