@@ -149,6 +149,8 @@ impl Gate {
             return Ok(identity(user, Proof::Session, secret::kept(cookie)));
         }
         let certified = peer.certificate.as_deref().and_then(|name| find(management, name));
+        // An open connection may be older than the order not to take certificates any more.
+        let certified = certified.filter(|_| management.https.client_ca.is_some());
         certified
             .map(|user| identity(user, Proof::Certificate, String::new()))
             .ok_or(Denied::Unknown)
@@ -191,7 +193,8 @@ impl Gate {
             Proof::Password => identity.digest == mark(user),
             Proof::Token => self.tokens.expires(&identity.digest, SystemTime::now()).is_some(),
             Proof::Session => self.sessions.lasts(&identity.digest, Instant::now()),
-            Proof::Certificate => true,
+            // The connection ends by itself when another authority is named.
+            Proof::Certificate => management.https.client_ca.is_some(),
         };
         is_good.then(|| self::identity(user, identity.proof, identity.digest.clone()))
     }

@@ -98,14 +98,20 @@ async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
 #[tokio::test]
 async fn a_certificate_is_the_user_of_its_name() {
     let world = world();
-    let ask = async |name: &str| {
+    let mut management = world.management.clone();
+    management.https.client_ca = Some("/ca.pem".into());
+    let ask = async |management: &Management, name: &str| {
         let peer = Peer { address: HERE, certificate: Some(name.into()) };
         let fields = HeaderMap::new();
-        let asked = world.gate.identify(&world.management, &peer, &Method::PUT, &fields);
-        asked.await.map(|known| known.proof)
+        world.gate.identify(management, &peer, &Method::PUT, &fields).await
     };
-    assert_eq!(ask("bob").await, Ok(Proof::Certificate));
-    assert_eq!(ask("mallory").await, Err(Denied::Unknown));
+    let bob = ask(&management, "bob").await.unwrap();
+    assert_eq!(bob.proof, Proof::Certificate);
+    assert_eq!(ask(&management, "mallory").await, Err(Denied::Unknown));
+    assert!(world.gate.again(&management, &bob).is_some());
+    // No authority is named any more: what an open connection showed is good for nothing.
+    assert_eq!(ask(&world.management, "bob").await, Err(Denied::Unknown));
+    assert_eq!(world.gate.again(&world.management, &bob), None);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use yang5::schema::SchemaNodeKind;
 use super::fault::{Fault, Faults, NAMESPACE, of_findings};
 use super::keys;
 use super::media::{Media, escape};
-use super::path::{Place, Step, child};
+use super::path::{Place, Step, child, inside_mut};
 use super::read::step;
 
 /// A body that is data below its parent.
@@ -125,7 +125,7 @@ fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
     let text = text.map_err(|_| Fault::broken("libyang cannot print a path"))?;
     let mut whole: Value = serde_json::from_str(&text)
         .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))?;
-    let lowest = lowest(&mut whole, &parent.steps);
+    let lowest = inside_mut(&mut whole, &parent.steps);
     let lowest = lowest.ok_or_else(|| Fault::broken("the path leads nowhere"))?;
     for (name, value) in members {
         let module = parent.steps.last().map(|step| step.module.as_str()).unwrap_or_default();
@@ -137,25 +137,6 @@ fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
         }
     }
     Ok(whole.to_string())
-}
-
-/// The object of the last step.
-fn lowest<'a>(whole: &'a mut Value, steps: &[Step]) -> Option<&'a mut Map<String, Value>> {
-    let mut here = whole.as_object_mut()?;
-    let mut module = "";
-    for step in steps {
-        let name = match step.module == module {
-            true => step.name.clone(),
-            false => format!("{}:{}", step.module, step.name),
-        };
-        module = &step.module;
-        let below = here.get_mut(&name)?;
-        here = match below {
-            Value::Array(entries) => entries.first_mut()?.as_object_mut()?,
-            below => below.as_object_mut()?,
-        };
-    }
-    Some(here)
 }
 
 /// The text put between the tags of the nodes above it.

@@ -1,17 +1,17 @@
 //! Data resources: preconditions, reading and changing, on one of the datastores.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use stoa_controller::datastore::{Refusal, Snapshot, Store};
+use stoa_controller::datastore::{Snapshot, Store};
 use stoa_controller::state;
 use yang5::data::DataTree;
 use yang5::schema::SchemaNodeKind;
 
+use super::condition::Tags;
 use super::fault::{Fault, Faults};
 use super::media::Media;
 use super::path::{self, Place};
@@ -72,7 +72,7 @@ async fn get(call: Call, target: Target, place: Place) -> Result<Response, Fault
     let query = Query::parse(call.parts.uri.query().unwrap_or_default(), &call.parts.method)?;
     let media = Media::wanted(&call.parts.headers)?;
     let snapshot = call.front.datastore.tree(target.store);
-    let tags = Tags::of(&call, &snapshot);
+    let tags = tags(&call, &snapshot);
     let state = state(&call, target, &place, query.content).await?;
     // Facts change without a new tag.
     if state.is_none()
@@ -166,74 +166,8 @@ async fn state(
     }
 }
 
-// ===== preconditions =====
-
-/// The entity tag and the time of a datastore.
-#[derive(Debug)]
-struct Tags {
-    tag: String,
-    modified: SystemTime,
-}
-
-fn seconds(moment: SystemTime) -> u64 {
-    moment.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
-}
-
-impl Tags {
-    fn of(call: &Call, snapshot: &Snapshot) -> Tags {
-        let tag = format!("\"{:x}-{:x}\"", call.front.started, snapshot.revision);
-        Tags { tag, modified: snapshot.modified }
-    }
-
-    fn add(&self, fields: &mut HeaderMap) {
-        if let Ok(tag) = HeaderValue::try_from(&self.tag) {
-            fields.insert(header::ETAG, tag);
-        }
-        if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(self.modified)) {
-            fields.insert(header::LAST_MODIFIED, date);
-        }
-    }
-
-    fn is_listed(&self, fields: &HeaderMap, name: header::HeaderName) -> Option<bool> {
-        let mut values = fields.get_all(name).into_iter().peekable();
-        values.peek()?;
-        Some(values.filter_map(|value| value.to_str().ok()).any(|value| {
-            let mut tags = value.split(',').map(|tag| tag.trim().trim_start_matches("W/"));
-            tags.any(|tag| tag == "*" || tag == self.tag)
-        }))
-    }
-
-    fn date(fields: &HeaderMap, name: header::HeaderName) -> Option<u64> {
-        let value = fields.get(name)?.to_str().ok()?;
-        httpdate::parse_http_date(value).ok().map(seconds)
-    }
-
-    /// The answer for a client that has it as it is.
-    fn unmodified(&self, fields: &HeaderMap) -> Option<Response> {
-        let is_same = match self.is_listed(fields, header::IF_NONE_MATCH) {
-            Some(is_listed) => is_listed,
-            None => Tags::date(fields, header::IF_MODIFIED_SINCE)
-                .is_some_and(|date| seconds(self.modified) <= date),
-        };
-        if !is_same {
-            return None;
-        }
-        let mut response = StatusCode::NOT_MODIFIED.into_response();
-        self.add(response.headers_mut());
-        Some(response)
-    }
-
-    /// Whether the client makes the change depend on what it read; an error when that has changed.
-    fn check(&self, fields: &HeaderMap) -> Result<bool, Faults> {
-        let listed = self.is_listed(fields, header::IF_MATCH);
-        let date = Tags::date(fields, header::IF_UNMODIFIED_SINCE).filter(|_| listed.is_none());
-        let is_changed =
-            listed == Some(false) || date.is_some_and(|date| seconds(self.modified) > date);
-        match is_changed {
-            true => Err(Refusal::Stale.into()),
-            false => Ok(listed.is_some() || date.is_some()),
-        }
-    }
+fn tags(call: &Call, snapshot: &Snapshot) -> Tags {
+    Tags::new(call.front.started, snapshot.revision, snapshot.modified)
 }
 
 // ===== changing =====
@@ -253,7 +187,7 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
     let job = Arc::new((place, query, media, bytes, target, method));
     for turn in 1.. {
         let snapshot = datastore.tree(target.store);
-        let is_asked = Tags::of(&call, &snapshot).check(&call.parts.headers)?;
+        let is_asked = tags(&call, &snapshot).check(&call.parts.headers)?;
         let (worker, store) = (Arc::clone(&call), datastore.clone());
         let task = Arc::clone(&job);
         // Parsing a large body is not for the threads that answer others.
@@ -276,21 +210,23 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
         if !is_change {
             // Not worth a commit, which would confirm one that waits and write files.
             let mut response = StatusCode::NO_CONTENT.into_response();
-            Tags::of(&call, &datastore.tree(target.store)).add(response.headers_mut());
+            tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
             return Ok(response);
         }
         // What was looked at is what is changed, or it is looked at again.
         let is_bound = made.is_bound || !is_whole;
         let if_match = (is_asked || is_bound).then_some(snapshot.revision);
         match write::make(&datastore, &author, target.store, made, if_match).await {
-            Err(faults)
-                if faults.status() == StatusCode::PRECONDITION_FAILED
-                    && !is_asked
-                    && turn < TRIES => {}
+            // Who asked for no condition is not told of one that failed: it is looked at again.
+            Err(faults) if faults.status() == StatusCode::PRECONDITION_FAILED && !is_asked => {
+                if turn >= TRIES {
+                    break;
+                }
+            }
             Err(faults) => return Err(faults),
             Ok((created, status)) => {
                 let mut response = status.into_response();
-                Tags::of(&call, &datastore.tree(target.store)).add(response.headers_mut());
+                tags(&call, &datastore.tree(target.store)).add(response.headers_mut());
                 if let Some(location) = created.and_then(|place| location(&place, target)) {
                     response.headers_mut().insert(header::LOCATION, location);
                 }
@@ -298,7 +234,8 @@ async fn change(call: Call, target: Target, place: Place, body: Body) -> Result<
             }
         }
     }
-    Err(Refusal::Stale.into())
+    let words = "others change the configuration faster than this change is looked at: try again";
+    Err(Fault::application(StatusCode::CONFLICT, "in-use", words).into())
 }
 
 /// The URL of a place.
@@ -309,15 +246,9 @@ fn location(place: &Place, target: Target) -> Option<HeaderValue> {
         (true, Store::Running) => format!("{ROOT}/ds/ietf-datastores:running"),
         (true, Store::Startup) => format!("{ROOT}/ds/ietf-datastores:startup"),
     };
-    let mut module = "";
-    for step in &place.steps {
+    for (name, step) in path::named(&place.steps) {
         url.push('/');
-        if step.module != module {
-            url.push_str(&step.module);
-            url.push(':');
-            module = &step.module;
-        }
-        url.push_str(&step.name);
+        url.push_str(&name);
         let keys: Vec<String> =
             step.keys.iter().map(|(_, key)| utf8_percent_encode(key, KEY).to_string()).collect();
         if !keys.is_empty() {

@@ -208,7 +208,8 @@ impl From<Refusal> for Faults {
     fn from(refusal: Refusal) -> Faults {
         let (status, tag) = match &refusal {
             Refusal::Findings(_) => (StatusCode::BAD_REQUEST, "invalid-value"),
-            Refusal::Locked(_) => (StatusCode::CONFLICT, "lock-denied"),
+            // RFC 8040, section 1.4.
+            Refusal::Locked(_) => (StatusCode::CONFLICT, "in-use"),
             Refusal::Exists(_) => (StatusCode::CONFLICT, "data-exists"),
             Refusal::Missing(_) => (StatusCode::NOT_FOUND, "invalid-value"),
             Refusal::Stale => (StatusCode::PRECONDITION_FAILED, "operation-failed"),

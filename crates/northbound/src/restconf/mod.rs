@@ -3,7 +3,8 @@
 //! `path` and `query` read what is asked, `read` shows it, `body` and `write` change it, `rpc` calls operations,
 //! `library` tells the schema, `streams` what happens, and `fault` why not.
 
-mod body;
+pub mod body;
+pub mod condition;
 mod data;
 pub mod fault;
 pub mod keys;
@@ -32,7 +33,7 @@ use stoa_controller::datastore::{Author, Door, Store};
 
 use crate::audit::Deed;
 use crate::auth::{Identity, Proof};
-use crate::server::front::{Front, peer};
+use crate::server::front::{Front, author, peer};
 use fault::{Fault, Faults, NAMESPACE};
 use media::Media;
 
@@ -84,7 +85,7 @@ pub struct Call {
 impl Call {
     fn author(&self) -> Author {
         let door = if self.identity.proof == Proof::Session { Door::Web } else { Door::Restconf };
-        Author::new(self.identity.name.clone(), door)
+        author(&self.parts.extensions, &self.identity, door)
     }
 
     /// The name and port by which the client knows this machine.

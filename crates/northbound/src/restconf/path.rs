@@ -1,6 +1,9 @@
 //! Resource identifiers of RFC 8040, section 3.5.3: from the path of a URL to a node of the schema, with keys.
 
+use std::borrow::Cow;
+
 use percent_encoding::percent_decode_str;
+use serde_json::{Map, Value};
 use stoa_controller::yang;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
@@ -56,6 +59,11 @@ impl Place {
         self.node.as_ref().is_none_or(SchemaNode::is_config)
     }
 
+    /// Whether it is there as soon as what stands above it is: a container that means nothing by itself.
+    pub fn comes_by_itself(&self) -> bool {
+        self.node.as_ref().is_some_and(SchemaNode::is_np_container)
+    }
+
     /// The place of the node above.
     pub fn parent(&self) -> Place {
         let mut steps = self.steps.clone();
@@ -74,21 +82,56 @@ fn is_schema_only(node: &SchemaNode<'_>) -> bool {
     matches!(node.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case)
 }
 
+/// The steps to an interface.
+pub fn interface(name: &str) -> Vec<Step> {
+    let step = |name: &str, keys| {
+        let module = "ietf-interfaces".to_owned();
+        Step { module, name: name.to_owned(), keys }
+    };
+    let key = ("name".to_owned(), name.to_owned());
+    vec![step("interfaces", Vec::new()), step("interface", vec![key])]
+}
+
+/// Steps with their names as RFC 7951 writes them: the module stands before a name when it is another than above.
+pub fn named(steps: &[Step]) -> impl Iterator<Item = (Cow<'_, str>, &Step)> {
+    let mut module = "";
+    steps.iter().map(move |step| {
+        let is_same = std::mem::replace(&mut module, &step.module) == step.module;
+        let name = match is_same {
+            true => Cow::Borrowed(step.name.as_str()),
+            false => Cow::Owned(format!("{}:{}", step.module, step.name)),
+        };
+        (name, step)
+    })
+}
+
+/// What stands at these steps of data in RFC 7951 encoding; of a list the first entry, for there is no other.
+pub fn inside<'a>(whole: &'a Value, steps: &[Step]) -> Option<&'a Value> {
+    named(steps).try_fold(whole, |here, (name, _)| match here.get(name.as_ref())? {
+        Value::Array(entries) => entries.first(),
+        below => Some(below),
+    })
+}
+
+/// As [`inside`], to be changed.
+pub fn inside_mut<'a>(whole: &'a mut Value, steps: &[Step]) -> Option<&'a mut Map<String, Value>> {
+    let here =
+        named(steps).try_fold(whole, |here, (name, _)| match here.get_mut(name.as_ref())? {
+            Value::Array(entries) => entries.first_mut(),
+            below => Some(below),
+        });
+    here?.as_object_mut()
+}
+
 /// Steps as libyang's data path.
 pub fn data_path(steps: &[Step]) -> String {
     if steps.is_empty() {
         return "/".to_owned();
     }
     let mut path = String::new();
-    let mut module = "";
-    for step in steps {
+    for (name, step) in named(steps) {
         path.push('/');
-        if step.module != module {
-            path.push_str(&step.module);
-            path.push(':');
-            module = &step.module;
-        }
-        path.push_str(&step.name);
+        path.push_str(&name);
         for (name, value) in &step.keys {
             let quote = if value.contains('\'') { '"' } else { '\'' };
             path.push_str(&format!("[{name}={quote}{value}{quote}]"));

@@ -9,6 +9,9 @@ use super::fault::Fault;
 /// How deep `fields` may be nested.
 const NESTED: usize = 32;
 
+/// How many names `fields` may have.
+const NAMES: usize = 1_000;
+
 /// Which of the data is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
@@ -171,6 +174,10 @@ fn place(insert: Option<&str>, point: Option<String>) -> Result<Option<Insert>, 
 
 /// `a;b(c;d)/e`: names, paths, and selections below in brackets.
 fn fields(text: &str) -> Result<Vec<Field>, Fault> {
+    // Every name is compared with those beside it: more of them than any model has would cost their square.
+    if text.matches([';', '/', '(']).count() >= NAMES {
+        return Err(refused(format!("fields has more than {NAMES} names")));
+    }
     let mut rest = text;
     let found = selection(&mut rest, 0)?;
     match rest.is_empty() {
@@ -292,6 +299,11 @@ mod tests {
         }
         assert!(read(&format!("fields={}", "a(".repeat(10_000))).is_err());
         assert!(read(&format!("fields={}", "a/".repeat(10_000))).is_err());
+        let many = |number: usize| {
+            let names: Vec<String> = (0..number).map(|it| format!("a{it}(b;c/d)")).collect();
+            read(&format!("fields={}", names.join(";")))
+        };
+        assert!(many(200).is_ok() && many(20_000).is_err());
         for raw in ["insert=before", "point=x", "insert=odd", "insert=first&point=x", "depth=1"] {
             assert!(Query::parse(raw, &Method::POST).is_err(), "{raw}");
         }

@@ -186,6 +186,13 @@ pub fn step(node: &DataNodeRef<'_>) -> Step {
     Step { module: schema.module().name().to_owned(), name: schema.name().to_owned(), keys }
 }
 
+/// A node as the steps from the root to it.
+pub fn way(node: &DataNodeRef<'_>) -> Vec<Step> {
+    let mut steps: Vec<Step> = node.inclusive_ancestors().map(|one| step(&one)).collect();
+    steps.reverse();
+    steps
+}
+
 fn wanted<'a>(fields: &'a [Field], step: &Step) -> Option<&'a Field> {
     fields.iter().find(|field| {
         let is_module = field.module.as_ref().is_none_or(|module| *module == step.module);

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
-use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store};
+use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, change_of, visit};
 use stoa_controller::yang;
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
@@ -141,6 +141,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
                 if_match: (!is_whole).then_some(seen),
                 confirm_within: input.number("confirm-within").map(Duration::from_secs),
                 is_overwriting: input.value("overwrite").as_deref() == Some("true"),
+                is_anyway: input.value("anyway").as_deref() == Some("true"),
                 ..Commit::default()
             };
             let is_plain = commit.confirm_within.is_none() && !commit.is_overwriting;
@@ -171,8 +172,13 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             let (old, new) = (store("old", Store::Running), store("new", Store::Candidate));
             let management = call.front.management();
             let rights = Rights::of(&call.identity, &management);
-            let changes = datastore.difference(old, new)?;
-            let list: Vec<Value> = changes.iter().filter_map(|it| change(it, &rights)).collect();
+            let (old, new) = (datastore.tree(old), datastore.tree(new));
+            let mut list = Vec::new();
+            visit(&old.tree, &new.tree, |kind, node| {
+                if rights.may(nacm::Operation::Read, &super::read::way(node)) {
+                    list.push(shown(&change_of(kind, node)));
+                }
+            })?;
             Ok(Some(json!({ "change": list })))
         }
         _ => {
@@ -218,13 +224,20 @@ async fn allow_commit(call: &Call, datastore: &Datastore, is_plain: bool) -> Res
             return Err(Fault::forbidden(format!("/{MODULE}:commit")).into());
         }
         allow_confirm(&datastore, &rights)?;
-        let changes = datastore.difference(Store::Running, Store::Candidate)?;
-        let denied = changes.iter().find(|change| !super::write::may(&rights, change));
-        if let Some(change) = denied {
-            return Err(Faults::from(Fault::forbidden(change.path.clone())));
+        let (old, new) = (datastore.tree(Store::Running), datastore.tree(Store::Candidate));
+        let mut is_change = false;
+        let mut denied = None;
+        visit(&old.tree, &new.tree, |kind, node| {
+            is_change = true;
+            if denied.is_none() && !super::write::may(&rights, kind, node) {
+                denied = Some(node.path());
+            }
+        })?;
+        if let Some(path) = denied {
+            return Err(Faults::from(Fault::forbidden(path)));
         }
         // Nothing of its own: the files are not this client's to write.
-        Ok(!changes.is_empty() || datastore.unconfirmed().is_some())
+        Ok(is_change || datastore.unconfirmed().is_some())
     };
     let checked = tokio::task::spawn_blocking(check).await;
     checked.map_err(|_| Fault::broken("the rights could not be looked at"))?
@@ -237,16 +250,17 @@ pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
         // Whose node it is cannot be told.
         None => rights.is_whole() && !nacm::names_secret(&change.path),
     };
-    if !is_seen {
-        return None;
-    }
+    is_seen.then(|| shown(change))
+}
+
+fn shown(change: &Change) -> Value {
     let mut value = json!({ "operation": change.kind, "path": change.path });
     for (name, text) in [("old", &change.old), ("new", &change.new)] {
         if let Some(text) = text {
             value[name] = text.as_str().into();
         }
     }
-    Some(value)
+    value
 }
 
 fn committed(done: &Committed) -> Value {

@@ -6,27 +6,39 @@ use std::time::{Duration, SystemTime};
 use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
-use http::Method;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use stoa_controller::datastore::Event;
+use stoa_controller::datastore::{Change, Door, Event};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::fault::{Fault, Faults};
 use super::media::{Media, escape};
-use super::{Call, not_allowed, options, rpc};
+use super::{Call, not_allowed, options, path, rpc};
 use crate::audit::timestamp;
 use crate::auth::Identity;
-use crate::nacm::Rights;
-use crate::server::front::Front;
+use crate::nacm::{Operation, Rights};
+use crate::server::front::{Front, peer};
+use crate::server::links::Link;
+use crate::server::share::{Share, quarter};
 
 /// The streams, and what comes by each.
-pub const STREAMS: &[(&str, &str)] =
-    &[("configuration", "Changes of the candidate and of what is in force.")];
+pub const STREAMS: &[(&str, &str)] = &[
+    ("configuration", "Changes of the candidate and of what is in force."),
+    ("interfaces", "Interfaces that go up or down."),
+];
 /// How often a silent stream says that it lives.
 const ALIVE: Duration = Duration::from_secs(15);
 /// Differences that one event tells.
 const CHANGES: usize = 100;
+/// Differences that are looked at for it.
+const LOOKED_AT: usize = 10_000;
+/// Bytes of the differences that one event tells.
+const EVENT_BYTES: usize = 64 << 10;
+/// Bytes of a value that are told.
+const VALUE_BYTES: usize = 4 << 10;
+/// Streams at the same time: each may hold up a few events of that size.
+const LISTENERS: usize = 128;
 /// The namespace of notifications (RFC 5277).
 const NAMESPACE: &str = "urn:ietf:params:xml:ns:netconf:notification:1.0";
 
@@ -50,35 +62,66 @@ pub fn serve(call: Call, below: &str) -> Result<Response, Faults> {
         let words = "a stream has no parameters: what is past cannot be heard again";
         return Err(Fault::value(words).into());
     }
-    let listener = Listener {
-        events: call.front.datastore.subscribe(),
-        front: Arc::clone(&call.front),
-        identity: call.identity,
-        media,
+    let from = peer(&call.parts).address;
+    let share = call.front.listeners.take(from, quarter(LISTENERS), LISTENERS);
+    let share = share.ok_or_else(|| {
+        let words = format!(
+            "there are {LISTENERS} event streams, or {} of them are yours: end one",
+            quarter(LISTENERS)
+        );
+        Fault::application(StatusCode::TOO_MANY_REQUESTS, "resource-denied", words)
+    })?;
+    let source = match name {
+        "interfaces" => Source::Interfaces(call.front.links.subscribe()),
+        _ => Source::Configuration(call.front.datastore.subscribe()),
     };
+    let front = Arc::clone(&call.front);
+    let listener = Listener { source, front, identity: call.identity, media, _share: share };
     let alive = KeepAlive::new().interval(ALIVE);
     Ok(Sse::new(listener.stream()).keep_alive(alive).into_response())
 }
 
+/// What is listened to.
+enum Source {
+    Configuration(Receiver<Event>),
+    Interfaces(Receiver<Link>),
+}
+
+/// Something that happened.
+enum Happened {
+    Configuration(Event),
+    Interface(Link),
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Happened, RecvError> {
+        match self {
+            Source::Configuration(events) => events.recv().await.map(Happened::Configuration),
+            Source::Interfaces(links) => links.recv().await.map(Happened::Interface),
+        }
+    }
+}
+
 /// Somebody who listens.
 struct Listener {
-    events: Receiver<Event>,
+    source: Source,
     front: Arc<Front>,
     identity: Identity,
     media: Media,
+    _share: Share,
 }
 
 impl Listener {
     fn stream(self) -> impl Stream<Item = Result<Sent, std::convert::Infallible>> {
         stream::unfold(self, |mut listener| async move {
             loop {
-                match listener.events.recv().await {
-                    Ok(event) => {
+                match listener.source.next().await {
+                    Ok(happened) => {
                         // A user who was removed, or whose proof is not good any more, hears no more.
                         let management = listener.front.management();
                         let again = listener.front.gate.again(&management, &listener.identity);
                         listener.identity = again?;
-                        if let Some(text) = listener.text(&event) {
+                        if let Some(text) = listener.text(&happened) {
                             return Some((Ok(Sent::default().data(text)), listener));
                         }
                     }
@@ -91,45 +134,84 @@ impl Listener {
     }
 
     /// The notification, when the client may hear it.
-    fn text(&self, event: &Event) -> Option<String> {
+    fn text(&self, happened: &Happened) -> Option<String> {
         let management = self.front.management();
         let rights = Rights::of(&self.identity, &management);
-        let (name, content) = match event {
-            Event::Edited => ("edited", json!({})),
-            Event::Changed { author, number, changes } => {
-                let seen: Vec<Value> =
-                    changes.iter().filter_map(|it| rpc::change(it, &rights)).collect();
-                let mut content = json!({
-                    "author": author.name, "door": author.door.to_string(),
-                });
-                if *number > 0 {
-                    content["number"] = number.to_string().into();
+        let (module, name, content) = match happened {
+            Happened::Configuration(Event::Edited) => ("stoa-datastore", "edited", json!({})),
+            Happened::Configuration(Event::Changed { author, number, changes }) => {
+                let content = changed(&author.name, author.door, *number, changes, &rights);
+                ("stoa-datastore", "changed", content)
+            }
+            Happened::Interface(link) => {
+                if !rights.may(Operation::Read, &path::interface(&link.name)) {
+                    return None;
                 }
-                let more = seen.len().saturating_sub(CHANGES);
-                content["change"] = seen.into_iter().take(CHANGES).collect();
-                if more > 0 {
-                    content["more"] = more.into();
-                }
-                ("changed", content)
+                let status = if link.is_up { "up" } else { "down" };
+                let content = json!({ "name": link.name, "oper-status": status });
+                ("stoa-interfaces", "interface-state-changed", content)
             }
         };
-        if !rights.may_hear("stoa-datastore", name) {
+        if !rights.may_hear(module, name) {
             return None;
         }
         let time = timestamp(SystemTime::now());
         Some(match self.media {
             Media::Json => {
-                let whole = json!({
-                    "eventTime": time, format!("stoa-datastore:{name}"): content,
-                });
+                let whole = json!({ "eventTime": time, format!("{module}:{name}"): content });
                 json!({ "ietf-restconf:notification": whole }).to_string()
             }
             Media::Xml => format!(
                 "<notification xmlns=\"{NAMESPACE}\"><eventTime>{time}</eventTime>\
-                 <{name} xmlns=\"urn:stoa:yang:stoa-datastore\">{}</{name}></notification>",
+                 <{name} xmlns=\"urn:stoa:yang:{module}\">{}</{name}></notification>",
                 elements(&content)
             ),
         })
+    }
+}
+
+/// What a change of running tells: of a large one the beginning, for every listener may have to hold it.
+fn changed(
+    author: &str,
+    door: Door,
+    number: u64,
+    changes: &[Change],
+    rights: &Rights<'_>,
+) -> Value {
+    let mut content = json!({ "author": author, "door": door.to_string() });
+    if number > 0 {
+        content["number"] = number.to_string().into();
+    }
+    let (mut told, mut bytes, mut more) = (Vec::new(), 0, 0);
+    for change in changes.iter().take(LOOKED_AT) {
+        let Some(mut value) = rpc::change(change, rights) else { continue };
+        for name in ["old", "new"] {
+            if let Some(Value::String(text)) = value.get_mut(name) {
+                shorten(text);
+            }
+        }
+        bytes += value.to_string().len();
+        match told.len() < CHANGES && bytes <= EVENT_BYTES {
+            true => told.push(value),
+            false => more += 1,
+        }
+    }
+    if rights.is_whole() {
+        more += changes.len().saturating_sub(LOOKED_AT);
+    }
+    content["change"] = told.into();
+    if more > 0 {
+        content["more"] = more.into();
+    }
+    content
+}
+
+/// Cuts a value that is too long to be told.
+fn shorten(text: &mut String) {
+    if text.len() > VALUE_BYTES {
+        let end = (0..=VALUE_BYTES).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('\u{2026}');
     }
 }
 
@@ -149,4 +231,42 @@ fn elements(value: &Value) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Proof;
+    use stoa_controller::datastore::Kind;
+    use stoa_controller::management::Management;
+
+    #[test]
+    fn an_event_is_small_whatever_changed() {
+        let management = Management::default();
+        let identity = Identity {
+            name: "root".into(),
+            groups: vec![],
+            is_admin: true,
+            proof: Proof::Password,
+            digest: String::new(),
+        };
+        let rights = Rights::of(&identity, &management);
+        let long = "\u{e9}".repeat(16 << 20);
+        let change = Change {
+            kind: Kind::Replace,
+            path: "/ietf-interfaces:interfaces/interface[name='lan']/description".into(),
+            old: Some(long.clone()),
+            new: Some("short".into()),
+        };
+        let mut changes = vec![change];
+        let short = Change { old: None, ..changes[0].clone() };
+        changes.extend(std::iter::repeat_n(short, 20_000));
+        let event = changed("root", Door::Restconf, 7, &changes, &rights);
+        assert!(event.to_string().len() < 2 * EVENT_BYTES, "{}", event.to_string().len());
+        assert_eq!(event["change"].as_array().unwrap().len(), CHANGES);
+        assert_eq!(event["more"], 20_001 - CHANGES);
+        assert_eq!(event["change"][1]["new"], "short");
+        let old = event["change"][0]["old"].as_str().unwrap();
+        assert!(old.len() <= VALUE_BYTES + 3 && old.ends_with('\u{2026}'));
+    }
 }

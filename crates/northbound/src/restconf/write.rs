@@ -2,19 +2,17 @@
 
 use http::{Method, StatusCode};
 use serde_json::Value;
-use stoa_controller::datastore::{
-    Author, Change as Difference, Datastore, Edit, Kind, Store, between,
-};
-use yang5::data::{Data, DataFormat, DataPrinterFlags};
+use stoa_controller::datastore::{Author, Datastore, Edit, Kind, Store, visit};
+use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags};
 use yang5::schema::SchemaNodeKind;
 
 use super::body;
 use super::fault::{Fault, Faults};
 use super::media::Media;
-use super::path::{self, Place, Step};
+use super::path::{self, Place, Step, inside, inside_mut};
 use super::query::Insert;
 use super::rpc;
-use crate::nacm::{self, Operation, Rights};
+use crate::nacm::{Operation, Rights};
 
 /// A change that is asked for.
 #[derive(Debug)]
@@ -117,9 +115,7 @@ impl Change<'_> {
         if matches!(self.place.kind(), Some(SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)) {
             return Err(Fault::unsupported("nothing stands below a leaf: PUT it").into());
         }
-        if is_entry(&self.place) && !is_there(datastore, store, &self.place.data_path()) {
-            return Err(missing(&self.place));
-        }
+        can_hold(datastore, store, &self.place)?;
         let given = body::below(&self.place, media, bytes)?;
         let step = given.step.as_ref().ok_or_else(|| Fault::malformed("the body is empty"))?;
         let target = body::place_of(&self.place, step)?;
@@ -137,9 +133,7 @@ impl Change<'_> {
 
     fn put(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
         let parent = self.place.parent();
-        if is_entry(&parent) && !is_there(datastore, store, &parent.data_path()) {
-            return Err(missing(&parent));
-        }
+        can_hold(datastore, store, &parent)?;
         let body = self.same()?;
         let path = self.place.data_path();
         let is_new = !is_there(datastore, store, &path);
@@ -152,9 +146,7 @@ impl Change<'_> {
     }
 
     fn patch(&self, datastore: &Datastore, store: Store) -> Result<Made, Faults> {
-        if !is_there(datastore, store, &self.place.data_path()) {
-            return Err(missing(&self.place));
-        }
+        stands(datastore, store, &self.place)?;
         let body = self.same()?;
         Ok(Made { edits: vec![Edit::Merge { body }], created: None, is_bound: false })
     }
@@ -263,41 +255,6 @@ impl Entries {
     }
 }
 
-fn inside<'a>(whole: &'a Value, steps: &[Step]) -> Option<&'a Value> {
-    let mut here = whole;
-    let mut module = "";
-    for step in steps {
-        here = match step.module == module {
-            true => here.get(&step.name)?,
-            false => here.get(format!("{}:{}", step.module, step.name))?,
-        };
-        module = &step.module;
-        if let Value::Array(entries) = here {
-            here = entries.first()?;
-        }
-    }
-    Some(here)
-}
-
-fn inside_mut<'a>(
-    whole: &'a mut Value,
-    steps: &[Step],
-) -> Option<&'a mut serde_json::Map<String, Value>> {
-    let mut here = whole;
-    let mut module = "";
-    for step in steps {
-        here = match step.module == module {
-            true => here.get_mut(&step.name)?,
-            false => here.get_mut(format!("{}:{}", step.module, step.name))?,
-        };
-        module = &step.module;
-        if here.is_array() {
-            here = here.get_mut(0)?;
-        }
-    }
-    here.as_object_mut()
-}
-
 /// A value as the text that a key has.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
@@ -311,9 +268,30 @@ fn is_entry_of(entry: &Value, step: &Step, keys: &[String]) -> bool {
     })
 }
 
-/// Whether the place is an entry of a list, which is there or is not; containers come by themselves.
-fn is_entry(place: &Place) -> bool {
-    matches!(place.kind(), Some(SchemaNodeKind::List | SchemaNodeKind::LeafList))
+/// Refuses a place that is not there. A container that means nothing by itself is there with what stands above it.
+fn stands(datastore: &Datastore, store: Store, place: &Place) -> Result<(), Faults> {
+    above(datastore, store, place.clone(), Place::comes_by_itself)
+}
+
+/// Refuses a place below an entry that is not there: containers are made on the way to what is put, entries are not.
+fn can_hold(datastore: &Datastore, store: Store, place: &Place) -> Result<(), Faults> {
+    let is_container = |place: &Place| place.kind() == Some(SchemaNodeKind::Container);
+    above(datastore, store, place.clone(), is_container)
+}
+
+fn above(
+    datastore: &Datastore,
+    store: Store,
+    mut place: Place,
+    is_skipped: impl Fn(&Place) -> bool,
+) -> Result<(), Faults> {
+    while is_skipped(&place) {
+        place = place.parent();
+    }
+    match place.is_root() || is_there(datastore, store, &place.data_path()) {
+        true => Ok(()),
+        false => Err(missing(&place)),
+    }
 }
 
 fn missing(place: &Place) -> Faults {
@@ -349,12 +327,19 @@ pub fn permitted(
 ) -> Result<bool, Faults> {
     let before = datastore.tree(store);
     let after = datastore.preview(store, &made.edits)?;
-    let changes = between(&before.tree, &after)?;
-    if changes.is_empty() && datastore.tree(store).revision == before.revision {
+    let mut is_change = false;
+    let mut denied = None;
+    visit(&before.tree, &after, |kind, node| {
+        is_change = true;
+        if denied.is_none() && !may(rights, kind, node) {
+            denied = Some(node.path());
+        }
+    })?;
+    if !is_change && datastore.tree(store).revision == before.revision {
         return Ok(false);
     }
-    if let Some(change) = changes.into_iter().find(|change| !may(rights, change)) {
-        return Err(Fault::forbidden(change.path).into());
+    if let Some(path) = denied {
+        return Err(Fault::forbidden(path).into());
     }
     if store == Store::Running {
         rpc::allow_confirm(datastore, rights)?;
@@ -363,15 +348,14 @@ pub fn permitted(
 }
 
 /// Whether the client may make this difference.
-pub fn may(rights: &Rights<'_>, change: &Difference) -> bool {
-    let operation = match change.kind {
+pub fn may(rights: &Rights<'_>, kind: Kind, node: &DataNodeRef<'_>) -> bool {
+    let operation = match kind {
         Kind::Create => Operation::Create,
         Kind::Replace => Operation::Update,
         Kind::Delete => Operation::Delete,
     };
-    // A path that may be another node's as well is nobody's who needs a rule for it.
-    let steps = nacm::read(&change.path);
-    steps.map_or_else(|| rights.is_whole(), |steps| rights.may(operation, &steps))
+    // Who may change all is not asked for the way to each node.
+    rights.is_whole() || rights.may(operation, &super::read::way(node))
 }
 
 /// Makes the edits.

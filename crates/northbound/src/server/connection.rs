@@ -18,10 +18,12 @@ use hyper_util::server::conn::auto::Builder;
 use nix::sys::socket::{setsockopt, sockopt};
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use super::certificate::common_name;
+use super::front::Local;
 use crate::auth::Peer;
 
 /// Time for the TLS handshake.
@@ -78,20 +80,29 @@ impl Drop for Underway {
     }
 }
 
-/// Serves a connection to its end.
-pub async fn serve(stream: TcpStream, from: SocketAddr, tls: Arc<ServerConfig>, router: Router) {
+/// Serves a connection to its end. One that showed a certificate ends when the certificates are read again: who signed
+/// it may be trusted no more.
+pub async fn serve(
+    stream: TcpStream,
+    from: SocketAddr,
+    mut tls: watch::Receiver<Arc<ServerConfig>>,
+    router: Router,
+) {
     let _ = stream.set_nodelay(true);
     let unsent_ms = u32::try_from(UNSENT.as_millis()).unwrap_or(u32::MAX);
     let _ = setsockopt(&stream, sockopt::TcpUserTimeout, &unsent_ms);
-    let handshake = TlsAcceptor::from(tls).accept(stream);
+    let config = Arc::clone(&tls.borrow_and_update());
+    let handshake = TlsAcceptor::from(config).accept(stream);
     let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return tracing::debug!(%from, "no TLS: {error}"),
         Err(_) => return tracing::debug!(%from, "no TLS in time"),
     };
+    let is_certified = stream.get_ref().1.peer_certificates().is_some();
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     // A v4 client of a v6 socket is the same client.
     let peer = Peer { address: from.ip().to_canonical(), certificate: shown.and_then(common_name) };
+    let local = stream.get_ref().0.local_addr().ok().map(Local);
     let busy = Arc::new(Busy {
         begun: Instant::now(),
         requests: AtomicUsize::new(0),
@@ -99,7 +110,9 @@ pub async fn serve(stream: TcpStream, from: SocketAddr, tls: Arc<ServerConfig>, 
     });
     let service = service_fn({
         let busy = Arc::clone(&busy);
-        move |request| answer(router.clone(), peer.clone(), Underway::begin(&busy), request)
+        move |request| {
+            answer(router.clone(), (peer.clone(), local), Underway::begin(&busy), request)
+        }
     });
     let mut builder = Builder::new(TokioExecutor::new());
     builder
@@ -117,7 +130,13 @@ pub async fn serve(stream: TcpStream, from: SocketAddr, tls: Arc<ServerConfig>, 
         .keep_alive_timeout(HANDSHAKE);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     loop {
-        match tokio::time::timeout(LOOK, connection.as_mut()).await {
+        let served = tokio::select! {
+            served = tokio::time::timeout(LOOK, connection.as_mut()) => served,
+            () = replaced(&mut tls), if is_certified => {
+                return tracing::debug!(%from, "shows a certificate of before: it has to come again");
+            }
+        };
+        match served {
             Ok(Ok(())) => return,
             Ok(Err(error)) => return tracing::debug!(%from, "connection: {error}"),
             Err(_) if busy.is_idle() => {
@@ -131,15 +150,26 @@ pub async fn serve(stream: TcpStream, from: SocketAddr, tls: Arc<ServerConfig>, 
     }
 }
 
+/// Waits until the certificates are read again.
+async fn replaced(tls: &mut watch::Receiver<Arc<ServerConfig>>) {
+    if tls.changed().await.is_err() {
+        // The server ends, and with it all this.
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Answers one request. A fault of the program is the end of this request, and of nothing else.
 async fn answer(
     router: Router,
-    peer: Peer,
+    (peer, local): (Peer, Option<Local>),
     underway: Underway,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, std::convert::Infallible> {
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(peer);
+    if let Some(local) = local {
+        request.extensions_mut().insert(local);
+    }
     let answered = AssertUnwindSafe(router.oneshot(request)).catch_unwind().await;
     let response = match answered {
         Ok(Ok(response)) => response,

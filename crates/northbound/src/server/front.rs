@@ -1,5 +1,6 @@
 //! What stands before every door: limits, who it is, the audit log, and the doors of logging in themselves.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,19 +15,22 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use stoa_controller::datastore::Datastore;
+use stoa_controller::datastore::{self, Author, Datastore, Door};
 use stoa_controller::management::Management;
+use tokio::sync::broadcast;
 
 use super::connection::BODY_FRAME;
+use super::links::{self, Link};
 use super::rate::Rate;
+use super::share::Shares;
 use crate::audit::{Audit, Deed};
-use crate::auth::{Denied, Gate, Identity, Peer, sessions};
+use crate::auth::{Denied, Gate, Identity, Peer, Proof, sessions};
 use crate::restconf;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
 
 mod login;
-mod origin;
+pub mod origin;
 
 /// The whole body of a request must be there after this time.
 const BODY: Duration = Duration::from_secs(120);
@@ -44,6 +48,10 @@ pub struct Front {
     pub datastore: Datastore,
     /// When the program was started, in seconds since 1970: revisions count from then.
     pub started: u64,
+    /// Interfaces that went up or down.
+    pub links: broadcast::Sender<Link>,
+    /// Who listens to event streams.
+    pub listeners: Arc<Shares>,
     rate: Rate,
 }
 
@@ -67,6 +75,8 @@ impl Front {
             audit: Audit::new(datastore.state()),
             datastore: datastore.clone(),
             started: since.unwrap_or_default().as_secs(),
+            links: broadcast::channel(links::EVENTS).0,
+            listeners: Arc::default(),
             rate: Rate::default(),
         })
     }
@@ -165,6 +175,22 @@ impl Unread {
             Unread::Broken => "the body did not come to its end".into(),
         }
     }
+}
+
+/// The address and port of this machine that a request came to, beside the [`Peer`] of its connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Local(pub SocketAddr);
+
+/// Who asks for a change, with the way on which the request came: no commit cuts that unawares.
+pub fn author(extensions: &http::Extensions, identity: &Identity, door: Door) -> Author {
+    let proof = match identity.proof {
+        Proof::Password | Proof::Session => datastore::Proof::Password,
+        Proof::Token => datastore::Proof::Token,
+        Proof::Certificate => datastore::Proof::Certificate,
+    };
+    let local = extensions.get::<Local>();
+    let way = local.map(|Local(local)| datastore::Way { local: *local, proof: Some(proof) });
+    Author::new(identity.name.clone(), door).on(way)
 }
 
 /// Who sent it, as the connection said. Requests made in the program itself come from nowhere.
@@ -278,7 +304,14 @@ async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) ->
             "more than {limit} requests in a second: wait, or raise \
              stoa-management:management/limits/requests-per-second"
         );
-        let mut response = failure(StatusCode::TOO_MANY_REQUESTS, words);
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        let mut response = match request.uri().path().starts_with("/restconf") {
+            true => {
+                let fault = Fault::protocol(status, "resource-denied", words);
+                Faults::from(fault).response(Media::for_faults(request.headers()))
+            }
+            false => failure(status, words),
+        };
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         return response;
     }

@@ -3,7 +3,9 @@
 pub mod certificate;
 pub mod connection;
 pub mod front;
+pub mod links;
 pub mod rate;
+pub mod share;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,6 +23,7 @@ use tokio::task::JoinHandle;
 
 use certificate::{Files, Stamp};
 use front::Front;
+use share::{Shares, quarter};
 
 /// How often the configuration and the certificate's files are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -44,6 +47,7 @@ pub async fn keep(datastore: Datastore) {
         tracing::warn!("{refusal}");
     }
     let front = Front::new(&datastore);
+    tokio::spawn(links::watch(Arc::clone(&front)));
     let mut server = Server::new(datastore, front);
     loop {
         let management = server.datastore.line().management();
@@ -58,6 +62,8 @@ struct Server {
     router: Router,
     https: Option<Https>,
     connections: (u16, Arc<Semaphore>),
+    /// What of them each client has.
+    shares: Arc<Shares>,
     tls: Option<(Files, Stamp, watch::Sender<Arc<ServerConfig>>)>,
     /// What was last said to be wrong with the files.
     complaint: Option<String>,
@@ -75,6 +81,7 @@ impl Server {
             router,
             https: None,
             connections: (0, Arc::new(Semaphore::new(0))),
+            shares: Arc::default(),
             tls: None,
             complaint: None,
             listening: BTreeMap::new(),
@@ -110,7 +117,11 @@ impl Server {
                 Ok(listener) => {
                     self.failed.remove(&address);
                     tracing::info!(%address, "HTTPS is served");
-                    let places = Arc::clone(&self.connections.1);
+                    let places = Places {
+                        all: Arc::clone(&self.connections.1),
+                        shares: Arc::clone(&self.shares),
+                        share: quarter(usize::from(limit)),
+                    };
                     let task = accept(listener, tls.subscribe(), places, self.router.clone());
                     self.listening.insert(address, Listening(tokio::spawn(task)));
                 }
@@ -191,22 +202,34 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Who may have how many connections.
+struct Places {
+    all: Arc<Semaphore>,
+    shares: Arc<Shares>,
+    /// What one client may have.
+    share: usize,
+}
+
 async fn accept(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
-    places: Arc<Semaphore>,
+    places: Places,
     router: Router,
 ) {
     loop {
         // Those beyond the limit wait in the backlog until a place is free.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&places.all).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let tls = Arc::clone(&tls.borrow());
-                let router = router.clone();
+                let share = places.shares.take(from.ip().to_canonical(), places.share, usize::MAX);
+                let Some(share) = share else {
+                    tracing::debug!(%from, "has its share of connections: one more is closed");
+                    continue;
+                };
+                let (tls, router) = (tls.clone(), router.clone());
                 tokio::spawn(async move {
                     connection::serve(stream, from, tls, router).await;
-                    drop(place);
+                    drop((place, share));
                 });
             }
             Err(error) => {

@@ -106,6 +106,11 @@ impl Router {
 
     /// A connection that trusts the server's own certificate and nothing else.
     pub fn connect(&self) -> StreamOwned<ClientConnection, TcpStream> {
+        self.connect_over(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+
+    /// The same over a connection that is there.
+    pub fn connect_over(&self, stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
         let certificate = self.path("stoa.state/https/certificate.pem");
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
@@ -117,7 +122,6 @@ impl Router {
             .with_no_client_auth();
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         StreamOwned::new(connection, stream)
     }

@@ -1,0 +1,222 @@
+//! What may be asked of a resource, and what is answered: methods, parameters, bodies, statuses.
+
+use serde_json::{Map, Value, json};
+use yang5::schema::{SchemaNode, SchemaNodeKind};
+
+use super::{one_of_many, short};
+use crate::restconf::rpc;
+
+/// Statuses that refuse, with what they mean (RFC 8040, section 7).
+const REFUSALS: &[(&str, &str)] = &[
+    ("400", "The request or its data is wrong; every reason is told."),
+    ("401", "Nobody is known by the proof that came with it, or none came."),
+    ("403", "The access rules do not permit it."),
+    ("404", "There is nothing of this name, or nothing that may be seen."),
+    ("406", "The answer can be JSON or XML."),
+    ("408", "The body did not come in time."),
+    (
+        "409",
+        "It is there already, somebody holds the configuration, or it would cut off your own access.",
+    ),
+    ("412", "It was changed since it was read."),
+    ("413", "The body is larger than stoa-management:management/limits/body-bytes."),
+    ("415", "The body is neither JSON nor XML."),
+    ("429", "Too many requests, streams or wrong proofs: wait as Retry-After says."),
+    ("503", "The forwarder does not answer, or the disk is full: try again."),
+];
+const READING: &[&str] = &["400", "401", "403", "404", "406", "429", "503"];
+const WRITING: &[&str] =
+    &["400", "401", "403", "404", "406", "408", "409", "412", "413", "415", "429", "503"];
+
+/// A schema by its name.
+pub fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// A body of this schema.
+pub fn content(schema: &Value) -> Value {
+    json!({ "application/yang-data+json": { "schema": schema } })
+}
+
+/// The schema of the errors of RFC 8040, section 8.
+pub fn errors() -> Value {
+    let error = json!({
+        "type": "object",
+        "properties": {
+            "error-type": { "type": "string", "enum": ["transport", "rpc", "protocol", "application"] },
+            "error-tag": { "type": "string" },
+            "error-app-tag": { "type": "string" },
+            "error-path": { "type": "string" },
+            "error-message": { "type": "string" },
+        },
+        "required": ["error-type", "error-tag"],
+        "additionalProperties": false,
+    });
+    let list = json!({
+        "type": "object", "required": ["error"],
+        "properties": { "error": { "type": "array", "items": error, "minItems": 1 } },
+    });
+    json!({
+        "type": "object", "properties": { "ietf-restconf:errors": list },
+        "required": ["ietf-restconf:errors"],
+    })
+}
+
+/// The refusals, by their statuses.
+pub fn responses() -> Value {
+    let one = |(status, words): &(&str, &str)| {
+        let told = json!({ "description": words, "content": content(&reference("errors")) });
+        ((*status).to_owned(), told)
+    };
+    Value::Object(REFUSALS.iter().map(one).collect())
+}
+
+fn answers(good: Value, refusals: &[&str]) -> Value {
+    let mut all = good;
+    for status in refusals {
+        all[*status] = json!({ "$ref": format!("#/components/responses/{status}") });
+    }
+    all
+}
+
+fn parameter(name: &str, words: &str, schema: &Value) -> Value {
+    json!({ "name": name, "in": "query", "description": words, "schema": schema })
+}
+
+fn one_of(all: &[&str]) -> Value {
+    json!({ "type": "string", "enum": all })
+}
+
+/// A node that has a URL.
+pub struct Node<'a> {
+    /// The node.
+    pub node: &'a SchemaNode<'static>,
+    /// Its name, with its module.
+    pub name: &'a str,
+    /// Its schema.
+    pub schema: &'a Value,
+    /// What may be made below it.
+    pub children: &'a Map<String, Value>,
+}
+
+impl Node<'_> {
+    fn body(&self, schema: &Value) -> Value {
+        let mut members = Map::new();
+        members.insert(self.name.to_owned(), schema.clone());
+        json!({
+            "type": "object", "properties": members, "required": [self.name],
+            "additionalProperties": false,
+        })
+    }
+
+    /// All that may be asked of it.
+    pub fn item(&self) -> Value {
+        let module = self.node.module().name().to_owned();
+        let words = short(self.node.description());
+        let found = json!({
+            "200": { "description": "The data.", "content": content(&self.body(self.schema)) },
+            "304": { "description": "It is as it was when it was read." },
+        });
+        let mut item = json!({
+            "get": {
+                "summary": words, "tags": [module], "parameters": reading(),
+                "responses": answers(found, READING),
+            },
+        });
+        if !self.node.is_config() {
+            return item;
+        }
+        let done = json!({ "204": { "description": "Done." } });
+        let made = json!({
+            "201": { "description": "Made." }, "204": { "description": "Done." },
+        });
+        // An entry has no other beside it in a body.
+        let own = match self.node.kind() {
+            SchemaNodeKind::List => one_of_many(self.schema["items"].clone()),
+            _ => self.schema.clone(),
+        };
+        let given = json!({ "required": true, "content": content(&self.body(&own)) });
+        let change = |summary: &str, good: &Value| {
+            json!({
+                "summary": summary, "tags": [module],
+                "responses": answers(good.clone(), WRITING),
+            })
+        };
+        item["put"] = change("Puts it in place: it is as the body has it.", &made);
+        item["patch"] = change("Merges the body into it.", &done);
+        item["put"]["requestBody"] = given.clone();
+        item["patch"]["requestBody"] = given;
+        item["delete"] = change("Removes it.", &done);
+        if self.node.is_user_ordered() {
+            item["put"]["parameters"] = placing();
+        }
+        if !self.children.is_empty() {
+            item["post"] =
+                change("Makes a node below it.", &json!({ "201": { "description": "Made." } }));
+            item["post"]["requestBody"] = json!({ "required": true, "content": content(&json!({
+                "type": "object", "properties": self.children, "additionalProperties": false,
+                "minProperties": 1, "maxProperties": 1,
+            })) });
+        }
+        item
+    }
+}
+
+fn reading() -> Value {
+    let depth = json!({ "type": "string", "pattern": "^(unbounded|[1-9][0-9]{0,3})$" });
+    json!([
+        parameter("content", "Which data.", &one_of(&["all", "config", "nonconfig"])),
+        parameter("depth", "Levels below.", &depth),
+        parameter(
+            "fields",
+            "Which nodes, as a(b;c);d/e.",
+            &json!({ "type": "string", "minLength": 1, "maxLength": 8_192 })
+        ),
+        parameter(
+            "with-defaults",
+            "What of defaults.",
+            &one_of(&["explicit", "report-all", "trim"])
+        ),
+    ])
+}
+
+fn placing() -> Value {
+    json!([
+        parameter(
+            "insert",
+            "Where among its like.",
+            &one_of(&["first", "last", "before", "after"])
+        ),
+        parameter(
+            "point",
+            "The entry that it goes before or after.",
+            &json!({ "type": "string", "minLength": 1 })
+        ),
+    ])
+}
+
+/// An operation.
+pub fn operation(node: &SchemaNode<'_>, input: Option<Value>, output: Option<Value>) -> Value {
+    let named = |what: &str, schema: &Value| {
+        let name = format!("{}:{what}", rpc::MODULE);
+        let mut members = Map::new();
+        members.insert(name.clone(), schema.clone());
+        json!({
+            "type": "object", "properties": members, "required": [name],
+            "additionalProperties": false,
+        })
+    };
+    let good = match &output {
+        Some(output) => json!({ "200": {
+            "description": "Done; the output.", "content": content(&named("output", output)) } }),
+        None => json!({ "204": { "description": "Done." } }),
+    };
+    let mut post = json!({
+        "summary": short(node.description()), "tags": [rpc::MODULE],
+        "responses": answers(good, WRITING),
+    });
+    if let Some(input) = &input {
+        post["requestBody"] = json!({ "content": content(&named("input", input)) });
+    }
+    json!({ "post": post })
+}

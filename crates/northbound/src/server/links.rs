@@ -1,0 +1,104 @@
+//! Interfaces that go up and down, told to who listens: the forwarder is asked while somebody does.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stoa_api::v1;
+
+use super::front::Front;
+
+/// How often the forwarder is asked.
+const LOOK: Duration = Duration::from_secs(1);
+/// Changes that are told after one look; the others wait for the next one.
+const CHANGES: usize = 100;
+/// Changes that a slow listener may be behind; older ones are lost to it.
+pub const EVENTS: usize = 256;
+
+/// An interface that went up or down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The interface.
+    pub name: String,
+    /// Whether it is up now.
+    pub is_up: bool,
+}
+
+/// What is known to the listeners.
+#[derive(Debug, Default)]
+struct Known {
+    up: BTreeMap<String, bool>,
+}
+
+impl Known {
+    /// What changed since the look before. An interface that is new or gone did not go up or down.
+    fn changed(&mut self, now: impl Iterator<Item = (String, bool)>) -> Vec<Link> {
+        let now: BTreeMap<String, bool> = now.collect();
+        self.up.retain(|name, _| now.contains_key(name));
+        let mut changed = Vec::new();
+        for (name, is_up) in now {
+            match self.up.get(&name) {
+                Some(was) if *was == is_up => continue,
+                // Told after the next look.
+                Some(_) if changed.len() >= CHANGES => continue,
+                Some(_) => changed.push(Link { name: name.clone(), is_up }),
+                None => {}
+            }
+            self.up.insert(name, is_up);
+        }
+        changed
+    }
+}
+
+/// Tells for ever.
+pub(super) async fn watch(front: Arc<Front>) {
+    let mut known: Option<Known> = None;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if front.links.receiver_count() == 0 {
+            known = None;
+            continue;
+        }
+        let request = v1::ListInterfacesRequest {};
+        let asked = front.datastore.line().client().list_interfaces(request).await;
+        // While the forwarder does not answer, nobody knows; what changed meanwhile is told then.
+        let Ok(reply) = asked else { continue };
+        let interfaces = reply.into_inner().interfaces.into_iter().map(|it| (it.name, it.up));
+        for link in known.get_or_insert_default().changed(interfaces) {
+            // Nobody has to listen.
+            let _ = front.links.send(link);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(known: &mut Known, now: &[(&str, bool)]) -> Vec<(String, bool)> {
+        let now = now.iter().map(|(name, is_up)| ((*name).to_owned(), *is_up));
+        known.changed(now).into_iter().map(|link| (link.name, link.is_up)).collect()
+    }
+
+    #[test]
+    fn changes_are_told_once_and_beginnings_are_none() {
+        let mut known = Known::default();
+        assert_eq!(look(&mut known, &[("a", true), ("b", false)]), []);
+        assert_eq!(look(&mut known, &[("a", false), ("b", false)]), [("a".into(), false)]);
+        assert_eq!(look(&mut known, &[("a", false), ("c", true)]), []);
+        assert_eq!(
+            look(&mut known, &[("a", true), ("b", true), ("c", true)]),
+            [("a".into(), true)]
+        );
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_look_comes_with_the_next() {
+        let names: Vec<String> = (0..250).map(|it| format!("if{it:03}")).collect();
+        let all = |is_up: bool| names.iter().map(move |name| (name.clone(), is_up));
+        let mut known = Known::default();
+        assert!(known.changed(all(false)).is_empty());
+        let told: Vec<usize> = (0..4).map(|_| known.changed(all(true)).len()).collect();
+        assert_eq!(told, [100, 100, 50, 0]);
+    }
+}

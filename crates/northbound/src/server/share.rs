@@ -1,0 +1,76 @@
+//! How much one client may hold of what there is only so much of: connections, event streams.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::rate::client;
+
+/// What is held, by whom.
+#[derive(Debug, Default)]
+pub struct Shares {
+    held: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One piece that a client holds until this is dropped.
+#[derive(Debug)]
+pub struct Share {
+    of: Arc<Shares>,
+    client: IpAddr,
+}
+
+/// What one client may have of so many pieces: a quarter, so that none has them all.
+pub fn quarter(all: usize) -> usize {
+    (all / 4).max(2).min(all.saturating_sub(1)).max(1)
+}
+
+impl Shares {
+    /// One piece more for the client at an address; `None`: it holds `most`, or all hold `most_of_all`.
+    pub fn take(self: &Arc<Self>, from: IpAddr, most: usize, most_of_all: usize) -> Option<Share> {
+        let client = client(from);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = held.get(&client).copied().unwrap_or(0);
+        if own >= most || held.values().sum::<usize>() >= most_of_all {
+            return None;
+        }
+        held.insert(client, own + 1);
+        Some(Share { of: Arc::clone(self), client })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.of.held.lock().unwrap_or_else(PoisonError::into_inner);
+        // Addresses that hold nothing are forgotten: strangers cannot make the table grow.
+        match held.get_mut(&self.client) {
+            Some(own) if *own > 1 => *own -= 1,
+            _ => drop(held.remove(&self.client)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_has_its_share_and_gives_it_back() {
+        let shares = Arc::new(Shares::default());
+        let [one, same, other] =
+            ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
+        let held: Vec<Share> = (0..9).filter_map(|_| shares.take(one, 4, 6)).collect();
+        assert_eq!(held.len(), 4);
+        assert!(shares.take(same, 4, 6).is_none(), "the same client by another address");
+        let others: Vec<Share> = (0..9).filter_map(|_| shares.take(other, 4, 6)).collect();
+        assert_eq!(others.len(), 2, "there are no more");
+        drop(held);
+        assert!(shares.take(same, 4, 6).is_some());
+        drop(others);
+        assert!(shares.held.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_share_is_never_all_and_never_nothing() {
+        assert_eq!([1, 2, 3, 8, 256].map(quarter), [1, 1, 2, 2, 64]);
+    }
+}

@@ -1,0 +1,224 @@
+//! What is easy to get wrong: places that come by themselves, order, locks, hung-up clients, and the own access.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use base64::Engine;
+use serde_json::{Value, json};
+
+use crate::https::{DEADLINE, Router};
+use crate::world::{ANN, INTERFACES, JSON, LAN, ROOT, router};
+
+const HTTPS: &str = "/restconf/data/stoa-management:management/https";
+
+fn ask(router: &Router, method: &str, path: &str, body: &Value) -> crate::https::Answer {
+    router.ask(ROOT, method, path, &[JSON], &body.to_string())
+}
+
+#[test]
+fn containers_come_by_themselves_and_entries_do_not() {
+    let router = router();
+    let limits = "/restconf/data/stoa-management:management/limits";
+    let body = json!({ "stoa-management:limits": { "sessions": 50 } });
+    assert_eq!(ask(&router, "PATCH", limits, &body).status, 204);
+    let leaf = ask(&router, "GET", &format!("{limits}/sessions"), &json!(null)).json();
+    assert_eq!(leaf, json!({ "stoa-management:sessions": 50 }));
+    // Below an entry that is not there nothing comes by itself.
+    let nowhere = format!("{INTERFACES}/interface=none/ietf-ip:ipv4");
+    let mtu = json!({ "ietf-ip:mtu": 1_400 });
+    assert_eq!(ask(&router, "POST", &nowhere, &mtu).status, 404);
+    assert_eq!(ask(&router, "PUT", &format!("{nowhere}/mtu"), &mtu).status, 404);
+}
+
+#[test]
+fn what_is_replaced_keeps_its_place_and_cases_make_way() {
+    let router = router();
+    let rules = "/restconf/data/ietf-netconf-acm:nacm/rule-list=ops";
+    let rule = json!({ "ietf-netconf-acm:rule": [
+        { "name": "texts", "module-name": "*", "action": "deny", "comment": "new" }] });
+    assert_eq!(ask(&router, "PUT", &format!("{rules}/rule=texts"), &rule).status, 204);
+    let read = ask(&router, "GET", rules, &json!(null)).json();
+    let list = &read["ietf-netconf-acm:rule-list"][0]["rule"];
+    assert_eq!((&list[0]["name"], &list[1]["name"]), (&json!("texts"), &json!("no-vrfs")));
+    assert_eq!((&list[0]["comment"], &list[0]["path"]), (&json!("new"), &Value::Null));
+    // RFC 7950, section 7.9: another driver takes the place of the one before.
+    let lan = "/restconf/ds/ietf-datastores:candidate/ietf-interfaces:interfaces/interface=lan";
+    let tap = json!({ "ietf-interfaces:interface": [
+        { "name": "lan", "stoa-interfaces:port": { "tap": { "device": "tap7" } } }] });
+    assert_eq!(ask(&router, "PATCH", lan, &tap).status, 204);
+    let port = ask(&router, "GET", &format!("{lan}/stoa-interfaces:port"), &json!(null)).json();
+    assert_eq!(port["stoa-interfaces:port"], json!({ "tap": { "device": "tap7" } }));
+}
+
+/// Somebody at the console, who holds the configuration.
+struct Console(Child);
+
+impl Console {
+    fn hold(router: &Router) -> Console {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_stoa"))
+            .args(["console", "--socket"])
+            .arg(router.path("stoa.sock"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.as_mut().unwrap().write_all(b"configure\n").unwrap();
+        Console(child)
+    }
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_holds_the_configuration_is_told_as_the_rfc_says() {
+    let router = router();
+    let tag = ask(&router, "GET", LAN, &json!(null)).field("etag").unwrap().to_owned();
+    let console = Console::hold(&router);
+    let put = |text: &str| {
+        let body = json!({ "ietf-interfaces:description": text }).to_string();
+        let fields = [JSON, ("If-Match", tag.as_str())];
+        router.ask(ROOT, "PUT", &format!("{LAN}/description"), &fields, &body)
+    };
+    let begun = Instant::now();
+    let refused = loop {
+        let discard = "/restconf/operations/stoa-datastore:discard";
+        let answer = router.ask(ROOT, "POST", discard, &[], "");
+        if answer.status != 204 {
+            break answer;
+        }
+        assert!(begun.elapsed() < DEADLINE, "the console never held it");
+    };
+    assert_eq!((refused.status, refused.tag().as_str()), (409, "in-use"), "{refused:?}");
+    let refused = put("new");
+    assert_eq!((refused.status, refused.tag().as_str()), (409, "in-use"), "{refused:?}");
+    assert!(refused.body.contains("holds the configuration"), "{refused:?}");
+    drop(console);
+    router.wait("the console is gone", || put("new").status == 201);
+    assert_eq!(put("other").status, 412, "it has changed by now");
+}
+
+#[test]
+fn a_client_that_hangs_up_cuts_no_change_in_half() {
+    let router = router();
+    let who = base64::engine::general_purpose::STANDARD.encode(ROOT);
+    for turn in 0..8 {
+        let body = json!({ "ietf-interfaces:description": format!("turn {turn}") }).to_string();
+        let mut stream = router.connect();
+        write!(
+            stream,
+            "PUT {LAN}/description HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {who}\r\n\
+             Content-Type: application/yang-data+json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        stream.flush().unwrap();
+        drop(stream);
+    }
+    let last = json!({ "ietf-interfaces:description": "the last one" });
+    assert!(ask(&router, "PUT", &format!("{LAN}/description"), &last).status < 300);
+    // A hang-up may come before its request was read. What was made was made whole, and has its line.
+    let made = || {
+        let history = "/restconf/operations/stoa-datastore:history";
+        let told = router.ask(ROOT, "POST", history, &[], "").json();
+        let entries = told["stoa-datastore:output"]["entry"].as_array().unwrap().clone();
+        entries.iter().filter(|entry| entry["author"] == "root").count()
+    };
+    let told = || {
+        let log = std::fs::read_to_string(router.path("stoa.state/audit.log")).unwrap_or_default();
+        let is_made =
+            |line: &&str| line.contains("/description") && line.contains("\"result\":\"20");
+        log.lines().filter(is_made).count()
+    };
+    router.wait("each change has its line", || made() == told());
+    assert!(made() >= 1);
+    let running = ask(&router, "GET", &format!("{LAN}/description"), &json!(null)).json();
+    let text = running["ietf-interfaces:description"].as_str().unwrap().to_owned();
+    let file = std::fs::read_to_string(router.path("stoa.json")).unwrap();
+    assert!(file.contains(&format!("\"{text}\"")), "{file}");
+}
+
+#[test]
+fn nobody_cuts_off_the_own_access_unawares() {
+    let router = router();
+    let refused = |method: &str, path: &str, body: Value| {
+        let answer = ask(&router, method, path, &body);
+        assert_eq!((answer.status, answer.tag().as_str()), (409, "resource-denied"), "{answer:?}");
+        assert!(answer.body.contains("cut off your own access"), "{answer:?}");
+        assert!(answer.body.contains("confirm-within"), "how to go on: {answer:?}");
+    };
+    refused("PUT", &format!("{HTTPS}/enabled"), json!({ "stoa-management:enabled": false }));
+    refused("PUT", &format!("{HTTPS}/port"), json!({ "stoa-management:port": 1 }));
+    let other = json!({ "address": ["127.0.0.2"], "port": router.port });
+    refused("PUT", HTTPS, json!({ "stoa-management:https": other }));
+    refused("DELETE", "/restconf/data/stoa-management:management/user=root", json!(null));
+    refused("DELETE", "/restconf/data/stoa-management:management/user=root/admin", json!(null));
+    // Others may go.
+    let ann = "/restconf/data/stoa-management:management/user=ann";
+    assert_eq!(ask(&router, "DELETE", ann, &json!(null)).status, 204);
+    assert_eq!(router.ask(ANN, "GET", "/whoami", &[], "").status, 401);
+    // With a time to confirm in it is done, and undoes itself.
+    let candidate =
+        "/restconf/ds/ietf-datastores:candidate/stoa-management:management/https/enabled";
+    let off = json!({ "stoa-management:enabled": false });
+    assert_eq!(ask(&router, "PUT", candidate, &off).status, 201);
+    let commit = "/restconf/operations/stoa-datastore:commit";
+    refused("POST", commit, json!({ "stoa-datastore:input": { "comment": "off" } }));
+    let timed = json!({ "stoa-datastore:input": { "confirm-within": 10 } });
+    assert_eq!(ask(&router, "POST", commit, &timed).status, 200);
+    let is_open = || TcpStream::connect(("127.0.0.1", router.port)).is_ok();
+    router.wait("the server is gone", || !is_open());
+    router.wait("the server is there again", is_open);
+    // Asked for all the same.
+    assert_eq!(ask(&router, "PUT", candidate, &off).status, 201);
+    let anyway = json!({ "stoa-datastore:input": { "anyway": true } });
+    assert_eq!(ask(&router, "POST", commit, &anyway).status, 200);
+    router.wait("the server is gone", || !is_open());
+}
+
+#[test]
+fn interfaces_that_go_up_and_down_are_heard() {
+    let router = router();
+    let mut stream = router.connect();
+    let who = base64::engine::general_purpose::STANDARD.encode(ROOT);
+    write!(
+        stream,
+        "GET /restconf/streams/interfaces/json HTTP/1.1\r\nHost: localhost\r\n\
+         Authorization: Basic {who}\r\n\r\n"
+    )
+    .unwrap();
+    stream.flush().unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let heard = std::thread::scope(|scope| {
+        // The first look after somebody came is the beginning: what changes before it is not heard.
+        scope.spawn(|| {
+            let begun = Instant::now();
+            while !done.load(std::sync::atomic::Ordering::Relaxed) && begun.elapsed() < DEADLINE {
+                for is_on in [false, true] {
+                    let body = json!({ "ietf-interfaces:enabled": is_on });
+                    let status = ask(&router, "PUT", &format!("{LAN}/enabled"), &body).status;
+                    assert!([201, 204].contains(&status));
+                    std::thread::sleep(std::time::Duration::from_millis(1_500));
+                }
+            }
+        });
+        let event = BufReader::new(stream).lines().find_map(|line| {
+            let line = line.expect("the stream goes on");
+            let event = line.strip_prefix("data: ")?;
+            serde_json::from_str::<Value>(event).ok()
+        });
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        event
+    });
+    let event = heard.expect("an event came");
+    let link = &event["ietf-restconf:notification"]["stoa-interfaces:interface-state-changed"];
+    assert_eq!(link["name"], "lan", "{event}");
+    assert!(["up", "down"].contains(&link["oper-status"].as_str().unwrap()), "{event}");
+}

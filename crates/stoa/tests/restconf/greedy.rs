@@ -1,0 +1,254 @@
+//! Clients that are slow, or want all there is: each is bounded, and the others are answered meanwhile.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
+use serde_json::{Value, json};
+
+use crate::https::Router;
+use crate::world::{JSON, LAN, ROOT, router};
+
+/// How long an honest client waits at most.
+const SOON: Duration = Duration::from_secs(1);
+
+fn who() -> String {
+    base64::engine::general_purpose::STANDARD.encode(ROOT)
+}
+
+/// What the server says until it closes; nothing when it only closes.
+fn rest(stream: &mut impl Read) -> String {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// An honest client, whose password is known, is answered soon: from another address of this machine.
+fn answers(router: &Router) {
+    let begun = Instant::now();
+    let mut stream = router.connect_over(from_elsewhere(router.port));
+    write!(
+        stream,
+        "GET {LAN} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {}\r\n\
+         Connection: close\r\n\r\n",
+        who()
+    )
+    .unwrap();
+    stream.flush().unwrap();
+    let told = rest(&mut stream);
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn slow_clients_are_cut() {
+    let router = router();
+    // The password is known from here on: what is measured is the way, not argon2.
+    assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
+    let begun = Instant::now();
+    let mut head = router.connect();
+    head.sock.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    write!(head, "GET {LAN} HTTP/1.1\r\nHost: loc").unwrap();
+    head.flush().unwrap();
+    let mut body = router.connect();
+    body.sock.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    write!(
+        body,
+        "PUT {LAN}/description HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {}\r\n\
+         Content-Type: application/yang-data+json\r\nContent-Length: 1000\r\n\r\n{{\"ietf",
+        who()
+    )
+    .unwrap();
+    body.flush().unwrap();
+    let mut silent = TcpStream::connect(("127.0.0.1", router.port)).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    answers(&router);
+    assert_eq!(rest(&mut silent), "", "no TLS in time");
+    let told = rest(&mut body);
+    assert!(told.starts_with("HTTP/1.1 408") && told.contains("ietf-restconf:errors"), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let told = rest(&mut head);
+    assert!(told.is_empty() || told.starts_with("HTTP/1.1 408"), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert_eq!(router.ask(ROOT, "GET", &format!("{LAN}/description"), &[], "").status, 404);
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let router = router();
+    let limits = "/restconf/data/stoa-management:management/limits";
+    let small = json!({ "stoa-management:limits": { "body-bytes": 2_048 } }).to_string();
+    assert_eq!(router.ask(ROOT, "PATCH", limits, &[JSON], &small).status, 204);
+    let large = json!({ "ietf-interfaces:description": "x".repeat(4_096) }).to_string();
+    let refused = router.ask(ROOT, "PUT", &format!("{LAN}/description"), &[JSON], &large);
+    assert_eq!((refused.status, refused.tag().as_str()), (413, "too-big"), "{refused:?}");
+    assert_eq!(router.ask(ROOT, "GET", &format!("{LAN}/description"), &[], "").status, 404);
+    // Heads: too many fields, one that is too long, a URL that is.
+    let many: String = (0..200).map(|it| format!("x-{it}: y\r\n")).collect();
+    let heads = [
+        format!("GET {LAN} HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"),
+        format!("GET {LAN} HTTP/1.1\r\nHost: localhost\r\nx: {}\r\n\r\n", "y".repeat(1 << 20)),
+        format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "y".repeat(1 << 20)),
+    ];
+    for head in heads {
+        let mut stream = router.connect();
+        // The server may close before all is sent.
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.flush());
+        let told = rest(&mut stream);
+        let status = told.split(' ').nth(1).unwrap_or_default();
+        assert!(["", "400", "414", "431"].contains(&status), "{told}");
+    }
+    // What would cost its square is not begun.
+    let nested = format!("{LAN}?fields={}", vec!["a(b;c(d;e))"; 3_000].join(";"));
+    let begun = Instant::now();
+    assert_eq!(router.ask(ROOT, "GET", &nested, &[], "").status, 400);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    answers(&router);
+}
+
+/// Whether the other side has closed.
+fn is_closed(stream: &TcpStream) -> bool {
+    let mut byte = [0];
+    match stream.peek(&mut byte) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() != ErrorKind::WouldBlock,
+    }
+}
+
+/// A connection from another address of this machine.
+fn from_elsewhere(port: u16) -> TcpStream {
+    let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    bind(fd.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 2, 0)).unwrap();
+    connect(fd.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, port)).unwrap();
+    TcpStream::from(fd)
+}
+
+#[test]
+fn one_client_does_not_have_all_connections() {
+    let router = router();
+    assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
+    let flood: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(("127.0.0.1", router.port)).unwrap()).collect();
+    flood.iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+    let open = || flood.iter().filter(|stream| !is_closed(stream)).count();
+    // A quarter of the 256; those are cut as well when no TLS comes.
+    router.wait("the others are closed", || open() <= 64);
+    answers(&router);
+    drop(flood);
+    router.wait("it is let in again", || {
+        let mut byte = [0];
+        let stream = TcpStream::connect(("127.0.0.1", router.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        // Nothing is said before TLS begins: silence is an open door.
+        stream.peek(&mut byte).is_err()
+    });
+}
+
+/// A frame of HTTP/2 (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+#[test]
+fn requests_that_are_taken_back_at_once_are_bounded() {
+    let router = router();
+    assert_eq!(router.ask(ROOT, "GET", LAN, &[], "").status, 200);
+    let before = resident_kib(&router);
+    let mut stream = router.connect();
+    // A server that reads no more has had enough, too.
+    stream.sock.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).unwrap();
+    // GET https / of "a", by the static table of HPACK and one literal.
+    let head = [0x82, 0x87, 0x84, 0x01, 0x01, b'a'];
+    let mut sent = 0;
+    for turn in 0..20_000_u32 {
+        let id = 2 * turn + 1;
+        let mut both = frame(1, 0x4 | 0x1, id, &head);
+        both.extend(frame(3, 0, id, &8_u32.to_be_bytes()));
+        // The server says goodbye to such a client.
+        if stream.write_all(&both).and_then(|()| stream.flush()).is_err() {
+            break;
+        }
+        sent += 1;
+        if turn % 5_000 == 0 {
+            answers(&router);
+        }
+    }
+    assert!(sent > 10, "{sent}");
+    answers(&router);
+    // A stream of heads that never end is cut, too.
+    let mut stream = router.connect();
+    // A server that reads no more has had enough, too.
+    stream.sock.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+    stream.write_all(&frame(4, 0, 0, &[])).unwrap();
+    stream.write_all(&frame(1, 0x1, 1, &head)).unwrap();
+    let field = [vec![0x00, 0x01, b'x', 0x7f, 0x80, 0x7e], vec![b'y'; 16_255]].concat();
+    let cut = (0..1_000).any(|_| {
+        let more = frame(9, 0, 1, &field[..field.len().min(16_384)]);
+        stream.write_all(&more).and_then(|()| stream.flush()).is_err()
+    });
+    assert!(cut, "16 MiB of a head were taken");
+    answers(&router);
+    let grown = resident_kib(&router).saturating_sub(before);
+    assert!(grown < 100 << 10, "{grown} KiB more");
+}
+
+/// Memory of the controller.
+fn resident_kib(router: &Router) -> u64 {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"))
+        .args(["status", "--json", "--socket"])
+        .arg(router.path("stoa.sock"))
+        .output()
+        .unwrap();
+    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let pid = status["controller_pid"].as_u64().unwrap_or_else(|| panic!("{status}"));
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn event_streams_are_few_and_small() {
+    let router = router();
+    let mut streams = Vec::new();
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        let mut stream = router.connect();
+        write!(
+            stream,
+            "GET /restconf/streams/configuration/json HTTP/1.1\r\nHost: localhost\r\n\
+             Authorization: Basic {}\r\n\r\n",
+            who()
+        )
+        .unwrap();
+        stream.flush().unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        statuses.push(String::from_utf8_lossy(&head[9..]).into_owned());
+        streams.push(stream);
+    }
+    let count = |status: &str| statuses.iter().filter(|one| *one == status).count();
+    assert_eq!((count("200"), count("429")), (32, 8), "{statuses:?}");
+    let before = resident_kib(&router);
+    // Nobody reads what is told of these: 2 MiB each of old and new value, for each of 32 streams.
+    let comment = "/restconf/data/ietf-netconf-acm:nacm/rule-list=ops/rule=texts/comment";
+    for turn in 0..8 {
+        let text = format!("{turn}").repeat(2 << 20);
+        let body = json!({ "ietf-netconf-acm:comment": text }).to_string();
+        let put = router.ask(ROOT, "PUT", comment, &[JSON], &body);
+        assert!([201, 204].contains(&put.status), "{put:?}");
+    }
+    let grown = resident_kib(&router).saturating_sub(before);
+    assert!(grown < 300 << 10, "{grown} KiB more");
+    drop(streams);
+}
