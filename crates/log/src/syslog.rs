@@ -1,7 +1,10 @@
 //! Syslog destinations: a thread for each, that sends what it is given and is never waited for.
+//!
+//! A destination that is away loses nothing as long as what waits for it has room; then the newest is lost and counted.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +12,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use stoa_api::v1;
 use stoa_api::v1::syslog::Destination;
 use tracing::{Event, Level, Subscriber};
@@ -24,6 +29,8 @@ const WAITING: usize = 1_024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A destination that does not take messages is tried again after this.
 const PAUSE: Duration = Duration::from_secs(1);
+/// How often a thread that pauses looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// All destinations of this process.
 pub(crate) struct Syslog {
@@ -100,8 +107,14 @@ impl Line {
     }
 
     fn send(&self, message: String) {
-        if let Err(TrySendError::Full(_)) = self.messages.try_send(message) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+        let missed = self.lost.swap(0, Ordering::Relaxed);
+        let whole = match missed {
+            0 => message,
+            // At its end, so that its header stays what it is.
+            missed => format!("{message} ({missed} messages before it were lost)"),
+        };
+        if let Err(TrySendError::Full(_)) = self.messages.try_send(whole) {
+            self.lost.fetch_add(missed + 1, Ordering::Relaxed);
         }
     }
 }
@@ -159,32 +172,42 @@ impl Open {
             Open::Unix(socket) => socket.send(message.as_bytes()).map(drop),
             Open::Udp(socket) => socket.send(message.as_bytes()).map(drop),
             // Octet counting: RFC 6587, section 3.4.1.
-            Open::Tcp(stream) => write!(stream, "{} {message}", message.len()),
+            Open::Tcp(stream) => {
+                if is_closed(stream) {
+                    return Err(std::io::ErrorKind::BrokenPipe.into());
+                }
+                write!(stream, "{} {message}", message.len())
+            }
         }
     }
 }
 
-/// Sends what comes until the log lets go of the destination.
-fn serve(place: &Place, messages: &Receiver<String>, lost: &AtomicU64) {
+/// Whether the other side has gone: a first write to it would succeed, and what was written be lost.
+fn is_closed(stream: &TcpStream) -> bool {
+    // Receivers say nothing; what they say all the same is thrown away.
+    let mut said = [0; 512];
+    match recv(stream.as_raw_fd(), &mut said, MsgFlags::MSG_DONTWAIT) {
+        Ok(length) => length == 0,
+        Err(error) => error != Errno::EAGAIN && error != Errno::EINTR,
+    }
+}
+
+/// Sends what comes, in its order, until the log lets go of the destination.
+fn serve(place: &Place, messages: &Receiver<String>, lost: &Arc<AtomicU64>) {
     let mut open: Option<Open> = None;
     let mut tried: Option<Instant> = None;
     for message in messages {
-        if open.is_none() && tried.is_none_or(|at| at.elapsed() >= PAUSE) {
+        while open.as_mut().is_none_or(|way| way.send(&message).is_err()) {
+            drop(open.take());
+            while tried.is_some_and(|at| at.elapsed() < PAUSE) {
+                // The log has its half of this as long as it wants the destination.
+                if Arc::strong_count(lost) == 1 {
+                    return;
+                }
+                std::thread::sleep(LOOK);
+            }
             tried = Some(Instant::now());
             open = place.open().ok();
-        }
-        let missed = lost.swap(0, Ordering::Relaxed);
-        let sent = open.as_mut().is_some_and(|way| {
-            let whole = match missed {
-                0 => message,
-                // At its end, so that its header stays what it is.
-                missed => format!("{message} ({missed} messages before it were lost)"),
-            };
-            way.send(&whole).is_ok()
-        });
-        if !sent {
-            open = None;
-            lost.fetch_add(missed + 1, Ordering::Relaxed);
         }
     }
 }

@@ -58,6 +58,22 @@ fn datagrams_carry_one_message_each() {
     assert_eq!(text(&bytes[..length]).3, "link is down", "info is not for this one");
 }
 
+/// The next message of a stream, framed by its length.
+fn frame_of(stream: &mut TcpStream) -> String {
+    let mut length = 0;
+    let mut byte = [0];
+    loop {
+        stream.read_exact(&mut byte).unwrap();
+        if byte[0] == b' ' {
+            break;
+        }
+        length = length * 10 + usize::from(byte[0] - b'0');
+    }
+    let mut bytes = vec![0; length];
+    stream.read_exact(&mut bytes).unwrap();
+    read(std::str::from_utf8(&bytes).unwrap()).unwrap().3
+}
+
 #[test]
 fn a_stream_frames_by_length_and_is_opened_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -68,46 +84,53 @@ fn a_stream_frames_by_length_and_is_opened_again() {
     });
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    let mut frame = || {
-        let mut length = 0;
-        let mut byte = [0];
-        loop {
-            stream.read_exact(&mut byte).unwrap();
-            if byte[0] == b' ' {
-                break;
-            }
-            length = length * 10 + usize::from(byte[0] - b'0');
-        }
-        let mut bytes = vec![0; length];
-        stream.read_exact(&mut bytes).unwrap();
-        read(std::str::from_utf8(&bytes).unwrap()).unwrap().3
+    assert_eq!(frame_of(&mut stream), "first");
+    assert_eq!(frame_of(&mut stream), "second, longer");
+    // The other side goes away: what is told meanwhile waits for it.
+    let place = listener.local_addr().unwrap();
+    drop((stream, listener));
+    let tell = |words: &str| {
+        let subscriber = tracing_subscriber::registry().with(Told(Arc::clone(&syslog)));
+        tracing::subscriber::with_default(subscriber, || tracing::info!("{words}"));
     };
-    assert_eq!(frame(), "first");
-    assert_eq!(frame(), "second, longer");
-    // The other side goes away; messages are lost until it is back, and their number is told.
-    drop(stream);
-    let subscriber = tracing_subscriber::registry().with(Told(Arc::clone(&syslog)));
-    tracing::subscriber::with_default(subscriber, || {
-        listener.set_nonblocking(true).unwrap();
-        let begun = Instant::now();
-        let (mut stream, _) = loop {
-            tracing::info!("again");
-            if let Ok(accepted) = listener.accept() {
-                break accepted;
-            }
-            assert!(begun.elapsed() < DEADLINE, "it never comes back");
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        stream.set_nonblocking(false).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let mut text = String::new();
-        let mut bytes = [0; 4096];
-        while !text.contains("were lost)") {
-            let length = stream.read(&mut bytes).unwrap();
-            assert!(length > 0, "closed: {text}");
-            text.push_str(std::str::from_utf8(&bytes[..length]).unwrap());
-        }
-    });
+    for number in 0..3 {
+        tell(&format!("away {number}"));
+    }
+    let listener = TcpListener::bind(place).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    for number in 0..3 {
+        assert_eq!(frame_of(&mut stream), format!("away {number}"));
+    }
+    tell("back");
+    assert_eq!(frame_of(&mut stream), "back");
+}
+
+#[test]
+fn what_finds_no_room_is_counted_where_it_is_missing() {
+    let (messages, waiting) = sync_channel(1);
+    let wanted = wanted(Destination::Unix("/nowhere".into()), "info");
+    let line = Line { wanted, level: Level::INFO, messages, lost: Arc::default() };
+    for number in 0..4 {
+        line.send(number.to_string());
+    }
+    assert_eq!(waiting.recv().unwrap(), "0");
+    line.send("4".into());
+    assert_eq!(waiting.recv().unwrap(), "4 (3 messages before it were lost)");
+    line.send("5".into());
+    assert_eq!(waiting.recv().unwrap(), "5");
+}
+
+#[test]
+fn a_thread_ends_with_its_destination_also_when_that_is_away() {
+    let (messages, waiting) = sync_channel(4);
+    let lost = Arc::new(AtomicU64::new(0));
+    let missed = Arc::clone(&lost);
+    let place = Place::Unix("/nowhere/log".into());
+    let thread = std::thread::spawn(move || serve(&place, &waiting, &missed));
+    messages.send("nobody hears it".into()).unwrap();
+    drop((messages, lost));
+    thread.join().unwrap();
 }
 
 #[test]
