@@ -154,7 +154,12 @@ impl Facts {
             for table in
                 facts.tables().filter(|it| routes.table.as_ref().is_none_or(|only| only == it))
             {
-                facts.routes.push(first_routes(line, table, routes.at_most).await?);
+                let request = v1::ListRoutesRequest {
+                    family: table.family,
+                    vrf: table.vrf,
+                    ..v1::ListRoutesRequest::default()
+                };
+                facts.routes.push(first_routes(line, request, routes.at_most).await?);
             }
         }
         Ok(facts)
@@ -177,13 +182,13 @@ async fn when<T: Default>(
     if is_wanted { call.await.map(Response::into_inner) } else { Ok(T::default()) }
 }
 
-/// The first routes of a table; the rest is not asked for.
-async fn first_routes(line: &Line, table: Table, at_most: usize) -> Result<Routes, Status> {
-    let request = v1::ListRoutesRequest {
-        family: table.family,
-        vrf: table.vrf.clone(),
-        ..v1::ListRoutesRequest::default()
-    };
+/// The first routes of a listing of one table; the rest is not asked for.
+pub(crate) async fn first_routes(
+    line: &Line,
+    request: v1::ListRoutesRequest,
+    at_most: usize,
+) -> Result<Routes, Status> {
+    let table = Table { vrf: request.vrf.clone(), family: request.family };
     let notes = line.notes();
     let inactive = rib::inactive(&notes, &request);
     let idle = inactive.len() as u64;

@@ -3,6 +3,10 @@
 
 use pcap::{BpfInstruction, Capture, Linktype};
 use stoa_api::v1;
+use tonic::Status;
+
+use crate::apply::Line;
+use crate::operator::failed;
 
 /// Characters of an expression at most.
 const LONGEST: usize = 4096;
@@ -26,6 +30,28 @@ pub fn compile(expression: &str) -> Result<Vec<v1::FilterInstruction>, String> {
     let program = device.compile(expression, true).map_err(words)?;
     let instructions = program.get_instructions().iter().map(instruction);
     instructions.collect::<Option<_>>().ok_or_else(|| "libpcap made no program of it".to_owned())
+}
+
+/// The program of an expression about frames of an interface.
+///
+/// # Errors
+/// `InvalidArgument` with libpcap's words when the expression is wrong.
+pub async fn of_interface(
+    line: &Line,
+    interface: &str,
+    expression: &str,
+) -> Result<Vec<v1::FilterInstruction>, Status> {
+    if expression.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = line.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+    let list = list.map_err(failed)?.into_inner().interfaces;
+    let state = list.iter().find(|state| state.name == interface);
+    let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());
+    let expression = behind_tags(&tags.unwrap_or_else(Vec::new), expression);
+    compile(&expression).map_err(|words| {
+        Status::invalid_argument(format!("the filter {expression:?} is wrong: {words}"))
+    })
 }
 
 /// The expression for a sub-interface, whose frames carry these tags: what is asked

@@ -8,12 +8,14 @@
 
 mod addresses;
 pub mod apply;
+pub mod capture;
 pub mod configuration;
 mod cross_connects;
 pub mod datastore;
 pub mod doctor;
 mod facts;
 pub mod filter;
+pub mod find_routes;
 pub mod finding;
 mod held_and_inactive;
 mod host_bits;

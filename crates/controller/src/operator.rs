@@ -14,6 +14,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::Line;
+use crate::capture;
 use crate::datastore::{Author, Datastore, Door, Refusal};
 use crate::filter;
 use crate::held_and_inactive::HeldAndInactive;
@@ -73,25 +74,6 @@ impl Service {
         let known = ["default"].into_iter().chain(known).collect::<Vec<_>>().join(", ");
         Err(Status::not_found(format!("there is no VRF {name:?}; there are {known}, or all")))
     }
-
-    /// The program of an expression about frames of an interface.
-    async fn compile(
-        &self,
-        interface: &str,
-        expression: &str,
-    ) -> Result<Vec<v1::FilterInstruction>, Status> {
-        if expression.trim().is_empty() {
-            return Ok(Vec::new());
-        }
-        let list = self.line.client().list_interfaces(v1::ListInterfacesRequest {}).await;
-        let list = list.map_err(failed)?.into_inner().interfaces;
-        let state = list.iter().find(|state| state.name == interface);
-        let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());
-        let expression = filter::behind_tags(&tags.unwrap_or_else(Vec::new), expression);
-        filter::compile(&expression).map_err(|words| {
-            Status::invalid_argument(format!("the filter {expression:?} is wrong: {words}"))
-        })
-    }
 }
 
 fn refused(findings: Vec<v1::Finding>) -> v1::ReloadReply {
@@ -100,7 +82,7 @@ fn refused(findings: Vec<v1::Finding>) -> v1::ReloadReply {
 }
 
 /// A failure of the forwarder, in words for the one who asked the controller.
-fn failed(status: Status) -> Status {
+pub(crate) fn failed(status: Status) -> Status {
     match status.code() {
         // A status with a source was made on this side: the line broke, as when
         // the forwarder is killed while it answers.
@@ -249,7 +231,8 @@ impl Operator for Service {
         request: Request<v1::StartTraceRequest>,
     ) -> Result<Response<v1::StartTraceReply>, Status> {
         let mut request = request.into_inner();
-        request.filter = self.compile(&request.interface, &request.expression).await?;
+        request.filter =
+            filter::of_interface(&self.line, &request.interface, &request.expression).await?;
         self.line.client().start_trace(request).await.map_err(failed)
     }
 
@@ -271,9 +254,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
-        let mut request = request.into_inner();
-        request.filter = self.compile(&request.interface, &request.expression).await?;
-        self.line.client().capture(request).await.map_err(failed)
+        capture::open(&self.line, request.into_inner()).await.map(Response::new)
     }
 
     async fn edit(&self, it: Request<v1::EditRequest>) -> Result<Response<v1::EditReply>, Status> {

@@ -90,7 +90,7 @@ fn path(hop: &Hop) -> Option<&v1::Path> {
     }
 }
 
-fn contract(prefix: &IpNet) -> v1::Prefix {
+pub(crate) fn contract(prefix: &IpNet) -> v1::Prefix {
     v1::Prefix { address: ip_bytes(prefix.network()), length: u32::from(prefix.prefix_len()) }
 }
 
@@ -107,10 +107,12 @@ pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
 /// VRF and prefix of a route.
 pub fn key_of(state: &v1::RouteState) -> Option<Key> {
     let route = state.route.as_ref()?;
-    let prefix = route.prefix.as_ref()?;
+    Some((route.vrf.as_str().into(), net(route.prefix.as_ref()?)?))
+}
+
+fn net(prefix: &v1::Prefix) -> Option<IpNet> {
     let address = stoa_api::text::ip(&prefix.address)?;
-    let length = u8::try_from(prefix.length).ok()?;
-    Some((route.vrf.as_str().into(), IpNet::new(address, length).ok()?))
+    IpNet::new(address, u8::try_from(prefix.length).ok()?).ok()
 }
 
 /// The routes that the forwarder does not have, as a request asks for them.
@@ -118,6 +120,8 @@ pub fn inactive(
     notes: &BTreeMap<Key, Note>,
     request: &v1::ListRoutesRequest,
 ) -> BTreeMap<Key, v1::RouteState> {
+    let read = |prefix: &Option<v1::Prefix>| prefix.as_ref().and_then(net);
+    let (within, after) = (read(&request.within), read(&request.after));
     let is_asked = |((vrf, prefix), note): &(&Key, &Note)| {
         let family = match request.family {
             4 => prefix.addr().is_ipv4(),
@@ -125,7 +129,9 @@ pub fn inactive(
             _ => true,
         };
         let vrf = request.vrf == "all" || *request.vrf == **vrf;
-        note.is_inactive && family && vrf && request.longest_match.is_none()
+        let place = within.is_none_or(|within| within.contains(prefix))
+            && after.is_none_or(|after| *prefix > after);
+        note.is_inactive && family && vrf && place && request.longest_match.is_none()
     };
     let show = |(key, note): (&Key, &Note)| {
         let state = v1::RouteState {

@@ -86,9 +86,17 @@ nodes! {
         mirror_output::EDGES, mirror_output::make;
 }
 
+/// The nodes that a port input feeds. A mirror is a TAP device whose frames have a way of their own.
+pub fn after_input(input: &str) -> &'static [&'static str] {
+    if input == "tap-input" { &[ENTRY, MIRROR_ENTRY] } else { &[ENTRY] }
+}
+
 /// The graph as the documentation shows it.
 pub fn picture() -> String {
     let mut inputs: Vec<_> = stoa_ports::INPUTS.iter().map(|input| (*input, ENTRY)).collect();
-    inputs.push(("tap-input", MIRROR_ENTRY));
+    let others = stoa_ports::INPUTS.iter().flat_map(|input| {
+        after_input(input).iter().filter(|node| **node != ENTRY).map(|node| (*input, *node))
+    });
+    inputs.extend(others);
     stoa_engine::picture::mermaid(NODES, &inputs)
 }

@@ -89,6 +89,7 @@ fn node(node: &v1::NodeState) -> Value {
         ("calls", number(node.calls)),
         ("packets", number(node.packets)),
         ("cycles", number(node.cycles)),
+        ("next", list(node.next.iter().map(|name| json!(name)))),
     ])
 }
 

@@ -7,7 +7,7 @@
 mod forwarder;
 mod interfaces;
 mod path;
-mod routing;
+pub(crate) mod routing;
 
 use serde_json::{Map, Value};
 use tonic::Status;

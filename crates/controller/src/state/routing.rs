@@ -18,7 +18,7 @@ fn name(table: &Table) -> String {
 }
 
 /// The table of this name; a name that no table can have gives one that is not there.
-pub(super) fn table(name: &str) -> Table {
+pub(crate) fn table(name: &str) -> Table {
     let (family, vrf) =
         name.strip_prefix("ipv").and_then(|it| it.split_once('-')).unwrap_or(("0", ""));
     let vrf = if vrf == DEFAULT { "" } else { vrf };
@@ -71,7 +71,7 @@ fn rib(facts: &Facts, table: &Table, wanted: &Wanted) -> Value {
     ])
 }
 
-fn protocol(protocol: v1::Protocol) -> &'static str {
+pub(crate) fn protocol(protocol: v1::Protocol) -> &'static str {
     match protocol {
         v1::Protocol::Direct => "ietf-routing:direct",
         v1::Protocol::Static => "ietf-routing:static",
@@ -95,6 +95,16 @@ fn route(state: &v1::RouteState, family: u32) -> Option<Value> {
     ]))
 }
 
+/// What ietf-routing calls a route that leads nowhere else.
+pub(crate) fn special(special: v1::Special) -> &'static str {
+    match special {
+        v1::Special::Local => "receive",
+        v1::Special::Unreachable => "unreachable",
+        v1::Special::Prohibit => "prohibit",
+        v1::Special::Blackhole => "blackhole",
+    }
+}
+
 fn next_hop(route: &v1::Route, family: u32) -> Value {
     let module = module(family);
     let address = |path: &v1::Path| match path.next_hop.is_empty() {
@@ -103,13 +113,8 @@ fn next_hop(route: &v1::Route, family: u32) -> Value {
     };
     match &route.action {
         Some(Action::Special(special)) => {
-            let special = match v1::Special::try_from(*special) {
-                Ok(v1::Special::Local) => "receive",
-                Ok(v1::Special::Unreachable) => "unreachable",
-                Ok(v1::Special::Prohibit) => "prohibit",
-                _ => "blackhole",
-            };
-            json!({ "special-next-hop": special })
+            let kind = v1::Special::try_from(*special).unwrap_or(v1::Special::Blackhole);
+            json!({ "special-next-hop": self::special(kind) })
         }
         Some(Action::Paths(paths)) => match paths.paths.as_slice() {
             [] => Value::Null,

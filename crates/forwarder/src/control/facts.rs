@@ -9,7 +9,7 @@ use stoa_tables::adjacency::AdjacencyKind;
 
 use super::plane::{InterfaceState, Plane};
 use crate::drops;
-use crate::nodes::NODES;
+use crate::nodes::{self, NODES};
 
 /// How busy one worker was over the last second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,13 +142,14 @@ impl Plane {
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.
     pub fn list_nodes(&self) -> Vec<v1::NodeState> {
-        let graph = NODES.iter().map(|spec| (spec.name, spec.sentence));
-        let output = (graph::OUTPUT, "gives packets to the ports");
-        let inputs = stoa_ports::INPUTS.iter().map(|name| (*name, "receives from a port"));
+        let graph = NODES.iter().map(|spec| (spec.name, spec.sentence, spec.edges));
+        let output = (graph::OUTPUT, "gives packets to the ports", &[][..]);
+        let inputs = stoa_ports::INPUTS.iter();
+        let inputs = inputs.map(|name| (*name, "receives from a port", nodes::after_input(name)));
         let names: Vec<_> = graph.chain([output]).chain(inputs).collect();
         let mut nodes = Vec::new();
         for (worker, handle) in self.crew.workers.iter().enumerate() {
-            for ((name, sentence), counters) in names.iter().zip(&handle.counters.nodes) {
+            for ((name, sentence, next), counters) in names.iter().zip(&handle.counters.nodes) {
                 nodes.push(v1::NodeState {
                     name: (*name).to_owned(),
                     worker: worker as u32,
@@ -156,6 +157,7 @@ impl Plane {
                     packets: counters.packets.get(),
                     cycles: counters.cycles.get(),
                     sentence: (*sentence).to_owned(),
+                    next: next.iter().map(|name| (*name).to_owned()).collect(),
                 });
             }
         }

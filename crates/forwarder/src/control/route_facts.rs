@@ -1,6 +1,7 @@
 //! Listings of routes. There may be millions: the control thread looks at some of them at a time,
 //! and at neighbours and everything else in between.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Bound;
 
 use stoa_api::v1;
@@ -19,15 +20,23 @@ const ALL_VRFS: &str = "all";
 #[derive(Clone)]
 pub struct Listing {
     request: v1::ListRoutesRequest,
+    /// The first and the last that can be asked for, in the order of the tables; `None`: nothing can.
+    window: Option<(Prefix, Prefix)>,
     /// The VRF that is next, and the last prefix of it that was looked at.
     next: Option<(Slot, Option<Prefix>)>,
 }
 
+/// The first place of a table and the last, were there prefixes of any length.
+const WHOLE: (Prefix, Prefix) =
+    ((IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), (IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u8::MAX));
+
 impl Listing {
     /// A listing of routes of a family (4, 6, or 0 for both), or of the one that covers an
-    /// address; of one VRF, or of all of them.
+    /// address; of one VRF, or of all of them. Where it begins and ends is found at once, however
+    /// many routes stand before.
     pub fn new(request: v1::ListRoutesRequest) -> Self {
-        Self { request, next: Some((0, None)) }
+        let window = window(&request);
+        Self { request, window, next: Some((0, None)) }
     }
 
     /// Whether all of it was told.
@@ -39,11 +48,53 @@ impl Listing {
         self.request.vrf == ALL_VRFS || self.request.vrf == vrf.name
     }
 
-    fn asks_for_family(&self, prefix: &Prefix) -> bool {
-        match self.request.family {
-            4 => prefix.0.is_ipv4(),
-            6 => prefix.0.is_ipv6(),
-            _ => true,
+    /// The part of a table that is still to be told, behind the last that was looked at.
+    fn rest(&self, last: Option<Prefix>) -> Option<(Bound<Prefix>, Bound<Prefix>)> {
+        let (first, end) = self.window?;
+        let begin = match last {
+            Some(last) if last >= end => return None,
+            Some(last) => Bound::Excluded(last),
+            None => Bound::Included(first),
+        };
+        Some((begin, Bound::Included(end)))
+    }
+}
+
+/// Between which places of a table the routes stand that are asked for. What no prefix is asks for nothing.
+fn window(request: &v1::ListRoutesRequest) -> Option<(Prefix, Prefix)> {
+    let read = |prefix: &v1::Prefix| {
+        let to = address(&prefix.address)?;
+        let length = u8::try_from(prefix.length).ok().filter(|length| *length <= bits(to))?;
+        Some((network(to, length), length))
+    };
+    let (mut first, mut last) = match request.family {
+        4 => (WHOLE.0, (IpAddr::V4(Ipv4Addr::BROADCAST), u8::MAX)),
+        6 => ((IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), WHOLE.1),
+        _ => WHOLE,
+    };
+    if let Some(within) = &request.within {
+        let within = read(within)?;
+        // All below it begin in it, and shorter ones of the same address stand before it.
+        first = first.max(within);
+        last = last.min((last_address(&within), u8::MAX));
+    }
+    if let Some(after) = &request.after {
+        let after = read(after)?;
+        // The next place: no prefix is longer than an address.
+        first = first.max((after.0, after.1 + 1));
+    }
+    (first <= last).then_some((first, last))
+}
+
+/// The last address of a prefix.
+fn last_address((address, length): &Prefix) -> IpAddr {
+    let length = u32::from(*length);
+    match address {
+        IpAddr::V4(ip) => {
+            (Ipv4Addr::from_bits(ip.to_bits() | u32::MAX.checked_shr(length).unwrap_or(0))).into()
+        }
+        IpAddr::V6(ip) => {
+            (Ipv6Addr::from_bits(ip.to_bits() | u128::MAX.checked_shr(length).unwrap_or(0))).into()
         }
     }
 }
@@ -66,20 +117,21 @@ impl Plane {
                 break;
             };
             if let Some(wanted) = &listing.request.longest_match {
-                let covering = address(&wanted.address).and_then(|to| covering(state, to));
+                let covering = address(&wanted.address).and_then(|to| {
+                    let most = u8::try_from(wanted.length).unwrap_or(u8::MAX).min(bits(to));
+                    covering(state, to, if most == 0 { bits(to) } else { most })
+                });
                 routes.extend(covering.and_then(|prefix| self.route(slot, &prefix)));
                 listing.next = Some((slot + 1, None));
                 left -= 1;
                 continue;
             }
-            let after = after.filter(|_| slot == from).map_or(Bound::Unbounded, Bound::Excluded);
-            let mut last = None;
-            for prefix in state.routes.range((after, Bound::Unbounded)).take(left).map(|it| it.0) {
+            let mut last = after.filter(|_| slot == from);
+            let rest = listing.rest(last).map(|rest| state.routes.range(rest));
+            for prefix in rest.into_iter().flatten().take(left).map(|it| it.0) {
                 last = Some(*prefix);
                 left -= 1;
-                if listing.asks_for_family(prefix) {
-                    routes.extend(self.route(slot, prefix));
-                }
+                routes.extend(self.route(slot, prefix));
             }
             listing.next = Some(if left > 0 { (slot + 1, None) } else { (slot, last) });
         }
@@ -158,8 +210,67 @@ impl Plane {
     }
 }
 
-/// The longest prefix of a VRF that covers an address.
-fn covering(state: &VrfState, to: std::net::IpAddr) -> Option<Prefix> {
-    let prefixes = (0..=bits(to)).rev().map(|length| (network(to, length), length));
+/// The longest prefix of a VRF that covers an address, and is no longer than `most`.
+fn covering(state: &VrfState, to: IpAddr, most: u8) -> Option<Prefix> {
+    let prefixes = (0..=most).rev().map(|length| (network(to, length), length));
     prefixes.into_iter().find(|prefix| state.routes.contains_key(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str) -> v1::Prefix {
+        let (address, length) = text.split_once('/').unwrap();
+        let address: IpAddr = address.parse().unwrap();
+        v1::Prefix { address: octets(address), length: length.parse().unwrap() }
+    }
+
+    /// Which of these a listing looks at.
+    fn asked(request: v1::ListRoutesRequest) -> Vec<&'static str> {
+        let all = [
+            "0.0.0.0/0",
+            "10.0.0.0/7",
+            "10.0.0.0/8",
+            "10.0.0.0/24",
+            "10.255.255.255/32",
+            "11.0.0.0/8",
+            "255.255.255.255/32",
+            "::/0",
+            "fd00::/8",
+            "fd00::/64",
+            "fe80::1/128",
+        ];
+        let listing = Listing::new(request);
+        let is_asked = |text: &&str| {
+            let prefix = prefix(text);
+            let place = (address(&prefix.address).unwrap(), prefix.length as u8);
+            let Some((first, last)) = listing.rest(None) else { return false };
+            std::ops::RangeBounds::contains(&(first, last), &place)
+        };
+        all.into_iter().filter(is_asked).collect()
+    }
+
+    #[test]
+    fn a_listing_is_of_a_family_a_prefix_and_what_comes_behind() {
+        let rest = v1::ListRoutesRequest::default;
+        assert_eq!(asked(rest()).len(), 11);
+        assert_eq!(asked(v1::ListRoutesRequest { family: 4, ..rest() }).len(), 7);
+        let ip6 = v1::ListRoutesRequest { family: 6, ..rest() };
+        assert_eq!(asked(ip6.clone()), ["::/0", "fd00::/8", "fd00::/64", "fe80::1/128"]);
+        let within = v1::ListRoutesRequest { within: Some(prefix("10.0.0.0/8")), ..rest() };
+        let below = ["10.0.0.0/8", "10.0.0.0/24", "10.255.255.255/32"];
+        assert_eq!(asked(within.clone()), below);
+        let after = v1::ListRoutesRequest { after: Some(prefix("10.0.0.0/8")), ..within.clone() };
+        assert_eq!(asked(after), below[1..]);
+        let past = v1::ListRoutesRequest { after: Some(prefix("11.0.0.0/8")), ..within.clone() };
+        assert!(asked(past).is_empty());
+        assert!(asked(v1::ListRoutesRequest { family: 6, ..within }).is_empty());
+        let last = v1::ListRoutesRequest { after: Some(prefix("fe80::1/128")), ..ip6 };
+        assert!(asked(last).is_empty());
+        let wrong = v1::Prefix { address: vec![1, 2, 3], length: 8 };
+        assert!(asked(v1::ListRoutesRequest { within: Some(wrong), ..rest() }).is_empty());
+        let wrong = v1::Prefix { address: vec![10, 0, 0, 0], length: 33 };
+        assert!(asked(v1::ListRoutesRequest { after: Some(wrong), ..rest() }).is_empty());
+    }
 }

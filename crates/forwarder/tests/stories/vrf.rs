@@ -215,7 +215,8 @@ fn facts_name_the_vrf() {
         let longest_match =
             longest.map(|ip| stoa_api::v1::Prefix { address: bytes(ip), length: 32 });
         let vrf = vrf.to_owned();
-        let request = stoa_api::v1::ListRoutesRequest { family: 4, longest_match, vrf };
+        let rest = stoa_api::v1::ListRoutesRequest::default();
+        let request = stoa_api::v1::ListRoutesRequest { family: 4, longest_match, vrf, ..rest };
         lab.plane().list_routes(&request)
     };
     assert_eq!(routes("red", None).len(), 4);

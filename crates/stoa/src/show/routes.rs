@@ -32,7 +32,12 @@ pub async fn show(
         length: if address.is_ipv4() { 32 } else { 128 },
     });
     let one = longest_match.is_some();
-    let request = ListRoutesRequest { family, longest_match, vrf: vrf.to_owned() };
+    let request = ListRoutesRequest {
+        family,
+        longest_match,
+        vrf: vrf.to_owned(),
+        ..ListRoutesRequest::default()
+    };
     let mut routes = client.show_routes(request).await?.into_inner();
     let mut shown: Vec<RouteState> = Vec::new();
     let mut seen = 0_u64;

@@ -41,7 +41,10 @@ fn io_error(error: PcapError) -> io::Error {
 }
 
 impl<W: Write> PcapNg<W> {
-    /// Begins a section.
+    /// Begins a section. `snap_length`: bytes kept of each frame, 0 for all.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     pub fn new(out: W, snap_length: u32) -> io::Result<Self> {
         let program = Cow::Borrowed(concat!("Stoa ", env!("CARGO_PKG_VERSION")));
         let section = SectionHeaderBlock {
@@ -51,6 +54,11 @@ impl<W: Write> PcapNg<W> {
         };
         let writer = PcapNgWriter::with_section_header(out, section).map_err(io_error)?;
         Ok(Self { writer, places: HashMap::new(), snap_length })
+    }
+
+    /// Where it is written to.
+    pub fn out(&mut self) -> &mut W {
+        self.writer.get_mut()
     }
 
     fn add(&mut self, index: u32, name: String) -> io::Result<()> {

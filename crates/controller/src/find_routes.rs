@@ -1,0 +1,173 @@
+//! A search in the routing tables, which may hold millions: told page by page, and found where it stands, so that
+//! no more is looked at than what is told.
+
+use ipnet::IpNet;
+use serde_json::{Value, json};
+use stoa_api::text::ip_text;
+use stoa_api::v1;
+use stoa_api::v1::route::Action;
+use tonic::Status;
+
+use crate::apply::Line;
+use crate::facts::first_routes;
+use crate::rib::contract;
+use crate::state::routing;
+
+/// Routes that one answer tells at most.
+pub const PAGE_LIMIT: usize = 1_000;
+
+/// What is looked for.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The table, as `/ietf-routing:routing/ribs/rib/name` has it: "ipv4-default".
+    pub table: String,
+    /// Only this prefix and those below it, and the longest one that covers it; `None`: all.
+    pub prefix: Option<IpNet>,
+    /// Only those behind this one, by address and then by length.
+    pub after: Option<IpNet>,
+    /// So many at most, 1 to [`PAGE_LIMIT`].
+    pub limit: usize,
+}
+
+/// Why nothing can be told.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such table.
+    #[error("there is no table {0:?}: the tables are those of /ietf-routing:routing/ribs")]
+    NoTable(String),
+    /// An address of the other family.
+    #[error("{0} is not of the family of table {1}")]
+    OtherFamily(IpNet, String),
+    /// The forwarder does not answer.
+    #[error("the forwarder does not answer: {}", .0.message())]
+    Unreachable(#[from] Status),
+}
+
+/// Looks for routes: the output of `stoa-forwarder:find-routes`, in RFC 7951 encoding.
+///
+/// # Errors
+/// When there is no such table, a prefix is of another family, or the forwarder does not answer.
+pub async fn find(line: &Line, search: &Search) -> Result<Value, Error> {
+    let table = routing::table(&search.table);
+    let is_vrf = table.vrf.is_empty() || {
+        let configuration = line.configuration();
+        configuration.is_some_and(|it| it.desired.vrfs.iter().any(|vrf| vrf.name == table.vrf))
+    };
+    if ![4, 6].contains(&table.family) || !is_vrf {
+        return Err(Error::NoTable(search.table.clone()));
+    }
+    for prefix in search.prefix.iter().chain(&search.after) {
+        if prefix.addr().is_ipv4() != (table.family == 4) {
+            return Err(Error::OtherFamily(*prefix, search.table.clone()));
+        }
+    }
+    let prefix = search.prefix.as_ref().map(|prefix| contract(&prefix.trunc()));
+    let request = v1::ListRoutesRequest {
+        family: table.family,
+        vrf: table.vrf.clone(),
+        ..v1::ListRoutesRequest::default()
+    };
+    let mut output = json!({});
+    if prefix.is_some() && search.after.is_none() {
+        let longest = longest_match(line, &request, prefix.clone()).await?;
+        if let Some(longest) = longest.as_ref().and_then(route) {
+            output["longest-match"] = longest;
+        }
+    }
+    let after = search.after.as_ref().map(contract);
+    let below = v1::ListRoutesRequest { within: prefix, after, ..request };
+    let found = first_routes(line, below, search.limit.clamp(1, PAGE_LIMIT)).await?;
+    output["route"] = found.told.iter().filter_map(route).collect();
+    output["more"] = found.has_more.into();
+    Ok(output)
+}
+
+/// The longest prefix that covers what is looked for. A prefix of no length is covered by itself alone.
+async fn longest_match(
+    line: &Line,
+    request: &v1::ListRoutesRequest,
+    prefix: Option<v1::Prefix>,
+) -> Result<Option<v1::RouteState>, Status> {
+    let is_all = prefix.as_ref().is_some_and(|prefix| prefix.length == 0);
+    let request = match is_all {
+        true => v1::ListRoutesRequest { within: prefix, ..request.clone() },
+        false => v1::ListRoutesRequest { longest_match: prefix, ..request.clone() },
+    };
+    let first = first_routes(line, request, 1).await?.told.into_iter().next();
+    // The first of all is the default route, or there is none.
+    let is_default = |state: &v1::RouteState| {
+        let route = state.route.as_ref();
+        route.and_then(|it| it.prefix.as_ref()).is_some_and(|it| it.length == 0)
+    };
+    Ok(first.filter(|state| !is_all || is_default(state)))
+}
+
+/// One route as the output has it.
+fn route(state: &v1::RouteState) -> Option<Value> {
+    let route = state.route.as_ref()?;
+    let prefix = route.prefix.as_ref()?;
+    let mut told = json!({
+        "destination-prefix": prefix.to_string(),
+        "source-protocol": routing::protocol(route.protocol()).trim_start_matches("ietf-routing:"),
+        "state": state.state,
+        "active": matches!(state.state.as_str(), "active" | "partly active"),
+        "packets": state.packets.to_string(),
+        "octets": state.bytes.to_string(),
+    });
+    if !state.why.is_empty() {
+        told["why"] = state.why.clone().into();
+    }
+    match &route.action {
+        Some(Action::Special(special)) => {
+            let special = v1::Special::try_from(*special).unwrap_or(v1::Special::Blackhole);
+            told["special-next-hop"] = routing::special(special).into();
+        }
+        Some(Action::Paths(paths)) if !paths.paths.is_empty() => {
+            let path = |path: &v1::Path| {
+                let mut told = json!({ "outgoing-interface": path.interface });
+                if !path.next_hop.is_empty() {
+                    told["next-hop-address"] = ip_text(&path.next_hop).into();
+                }
+                told["weight"] = path.weight.max(1).into();
+                told
+            };
+            told["path"] = paths.paths.iter().map(path).collect();
+        }
+        _ => {}
+    }
+    Some(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_told_with_its_paths() {
+        let mut state = v1::RouteState {
+            route: Some(v1::Route {
+                prefix: Some(v1::Prefix { address: vec![10, 0, 0, 0], length: 8 }),
+                protocol: v1::Protocol::Static.into(),
+                action: Some(Action::Paths(v1::Paths {
+                    paths: vec![v1::Path {
+                        interface: "wan".into(),
+                        next_hop: vec![192, 0, 2, 1],
+                        weight: 0,
+                    }],
+                })),
+                vrf: String::new(),
+            }),
+            state: "active".into(),
+            packets: 7,
+            ..Default::default()
+        };
+        let told = route(&state).unwrap();
+        let path =
+            json!([{ "outgoing-interface": "wan", "next-hop-address": "192.0.2.1", "weight": 1 }]);
+        assert_eq!((&told["destination-prefix"], &told["path"]), (&json!("10.0.0.0/8"), &path));
+        assert_eq!((&told["source-protocol"], &told["packets"]), (&json!("static"), &json!("7")));
+        let action = Action::Special(v1::Special::Prohibit.into());
+        state.route.as_mut().unwrap().action = Some(action);
+        assert_eq!(route(&state).unwrap()["special-next-hop"], "prohibit");
+    }
+}
