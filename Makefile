@@ -18,6 +18,7 @@ help: ## What there is to do
 build: ## The router, as target/release/stoa; with DPDK ports where `scripts/setup dpdk` was called
 	@scripts/setup build >&2
 	@scripts/fetch-yang >&2
+	@scripts/build-dashboard >&2
 	@features="$$(scripts/features)" && \
 		echo "build: $${features:-without DPDK ports: scripts/setup dpdk, then make build, adds them}" >&2 && \
 		$(CARGO) build --release --locked --package stoa $$features >&2
@@ -45,6 +46,8 @@ bench-compare: build ## Side by side with DPDK and Linux, one processor each; ne
 
 fuzz: ## Every fuzz target for FUZZ_SECONDS (60) each; needs the nightly toolchain
 	@scripts/setup build >&2
+	@scripts/fetch-yang >&2
+	@scripts/build-dashboard >&2
 	@CARGO="$(CARGO)" scripts/fuzz
 
 deb: build ## A Debian package with units for systemd, in target/deb

@@ -11,7 +11,7 @@ pub struct Tool {
     pub program: &'static str,
     /// The Debian and Ubuntu package that has it.
     pub package: &'static str,
-    /// The group of `scripts/setup` that installs it: `run` or `test`.
+    /// The group of `scripts/setup` that installs it: `build`, `run` or `test`.
     pub group: &'static str,
 }
 
@@ -59,6 +59,10 @@ impl Tool {
     /// Gathers metrics.
     pub const PROMETHEUS: Self =
         Self { program: "prometheus", package: "prometheus", group: "test" };
+    /// A browser, driven by a script.
+    pub const CHROMIUM: Self = Self { program: "chromium", package: "chromium", group: "test" };
+    /// Runs the script that drives the browser.
+    pub const NODE: Self = Self { program: "node", package: "nodejs", group: "build" };
     /// The system's Python, which sees Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 

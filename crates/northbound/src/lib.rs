@@ -1,17 +1,20 @@
 //! The management server: HTTPS, users, RESTCONF.
 //!
 //! Programs and people come in here from the network. `server` (TLS, connections, limits) -> `auth` (who is it)
-//! -> a door (`restconf`) -> `nacm` (may it) -> the datastores of the controller. Everything that clients may
-//! cost has a limit, and nothing here can hold up the router: it runs on threads of its own.
+//! -> a door (`restconf`, `capture`; `web` is the page that comes through them) -> `nacm` (may it) -> the
+//! datastores of the controller. Everything that clients may cost has a limit, and nothing here can hold up the
+//! router: it runs on threads of its own.
 #![forbid(unsafe_code)]
 
 pub mod audit;
 pub mod auth;
+pub mod capture;
 pub mod nacm;
 pub mod restconf;
 pub mod server;
 #[cfg(test)]
 mod tests;
+mod web;
 
 use stoa_controller::datastore::Datastore;
 

@@ -23,9 +23,12 @@ const SECRETS: &[&[&str]] = &[
 ];
 /// What else is marked so.
 const DENY_ALL: &[&[&str]] = &[&["ietf-netconf-acm:nacm"]];
-/// Operations that are marked so: they touch the work of others.
-const DENY_CALL: &[(&str, &[&str])] =
-    &[("stoa-datastore", &["confirm", "cancel", "discard", "rollback"])];
+/// Operations that are marked so: they touch the work or the traffic of others.
+const DENY_CALL: &[(&str, &[&str])] = &[
+    ("stoa-datastore", &["confirm", "cancel", "discard", "rollback"]),
+    // Frames are what users say to each other.
+    ("stoa-forwarder", &["capture"]),
+];
 /// What somebody wants to do with a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {

@@ -9,6 +9,7 @@ mod data;
 pub mod fault;
 pub mod keys;
 mod library;
+mod look;
 pub mod media;
 mod openapi;
 pub mod path;
@@ -117,7 +118,7 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
     let what = format!("{} {asked}", parts.method);
     let user = identity.name.clone();
     let media = Media::for_faults(&parts.headers);
-    let is_change = !parts.method.is_safe();
+    let is_change = !parts.method.is_safe() && !rpc::only_reads(parts.uri.path());
     let call = Call { front: Arc::clone(&front), identity, parts, media };
     let work = async move {
         let answered = dispatch(call, body).await;

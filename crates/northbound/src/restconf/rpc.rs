@@ -1,5 +1,6 @@
 //! Operations (RFC 8040, section 4.4.2): what is done with the datastores as a whole.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
@@ -13,14 +14,20 @@ use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterF
 use super::body;
 use super::fault::{Fault, Faults, NAMESPACE};
 use super::media::Media;
-use super::{Call, not_allowed, only_read, options};
+use super::{Call, look, not_allowed, only_read, options};
 use crate::audit::timestamp;
 use crate::nacm::{self, Rights};
 
-/// The module of our operations.
+/// The module of the operations with datastores.
 pub const MODULE: &str = "stoa-datastore";
-const NAMES: &[&str] =
-    &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history"];
+/// All operations, by module.
+pub const OPERATIONS: &[(&str, &[&str])] = &[
+    (
+        MODULE,
+        &["commit", "confirm", "cancel", "discard", "rollback", "compare", "history", "status"],
+    ),
+    ("stoa-forwarder", &["find-routes", "capture"]),
+];
 
 /// Answers a request for an operation, or for the list of them.
 pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faults> {
@@ -28,9 +35,8 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
     if name.is_empty() {
         return only_read(&call, list(call.media));
     }
-    let known = name.split_once(':').filter(|(module, _)| *module == MODULE);
-    let known = known.and_then(|(_, name)| NAMES.iter().find(|one| **one == name));
-    let Some(name) = known else {
+    let known = all().find(|(module, one)| name.split_once(':') == Some((module, one)));
+    let Some((module, name)) = known else {
         return Err(Fault::nowhere("there is no such operation").into());
     };
     match call.parts.method {
@@ -39,60 +45,95 @@ pub async fn serve(call: Call, below: &str, body: Body) -> Result<Response, Faul
         _ => return Err(not_allowed("OPTIONS, POST")),
     }
     let management = call.front.management();
-    if !Rights::of(&call.identity, &management).may_call(MODULE, name) {
-        return Err(Fault::forbidden(format!("/{MODULE}:{name}")).into());
+    if !Rights::of(&call.identity, &management).may_call(module, name) {
+        return Err(Fault::forbidden(format!("/{module}:{name}")).into());
     }
     let bytes = call.body(body).await?;
     let input = if bytes.iter().all(u8::is_ascii_whitespace) {
-        Input { tree: None, name }
+        Input { tree: None, module, name }
     } else {
         let media = Media::given(&call.parts.headers)?;
-        Input { tree: Some(input(name, media, &bytes)?), name }
+        Input { tree: Some(input((module, name), media, &bytes)?), module, name }
     };
     let media = Media::wanted(&call.parts.headers)?;
     match run(&call, &input).await? {
         None => Ok(StatusCode::NO_CONTENT.into_response()),
-        Some(output) => answer(name, &output, media),
+        Some(output) => answer((module, name), &output, media),
     }
+}
+
+/// Whether an operation is called that changes nothing and shows what may be read: nothing to write down.
+pub fn only_reads(path: &str) -> bool {
+    let name = path.strip_prefix("/restconf/operations/").unwrap_or_default();
+    let name = name.split_once(':').map_or("", |(_, name)| name);
+    matches!(name, "compare" | "history" | "status" | "find-routes")
+}
+
+/// Module and name of each operation.
+fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    OPERATIONS.iter().flat_map(|(module, names)| names.iter().map(|name| (*module, *name)))
+}
+
+fn namespace(module: &str) -> String {
+    let module = yang::schema().context().get_module_implemented(module);
+    module.map(|it| it.namespace().to_owned()).unwrap_or_default()
 }
 
 fn list(media: Media) -> String {
     match media {
         Media::Json => {
-            let all = NAMES.iter().map(|name| (format!("{MODULE}:{name}"), json!([null])));
+            let all = all().map(|(module, name)| (format!("{module}:{name}"), json!([null])));
             let all: serde_json::Map<String, Value> = all.collect();
             json!({ "ietf-restconf:operations": all }).to_string()
         }
         Media::Xml => {
-            let module = yang::schema().context().get_module_implemented(MODULE);
-            let namespace = module.map(|it| it.namespace().to_owned()).unwrap_or_default();
-            let all = NAMES.iter().map(|name| format!("<{name} xmlns=\"{namespace}\"/>"));
+            let all = all().map(|(module, name)| {
+                let namespace = namespace(module);
+                format!("<{name} xmlns=\"{namespace}\"/>")
+            });
             format!("<operations xmlns=\"{NAMESPACE}\">{}</operations>", all.collect::<String>())
         }
     }
 }
 
 /// What an operation is given.
-struct Input {
+pub struct Input {
     tree: Option<DataTree<'static>>,
+    module: &'static str,
     name: &'static str,
 }
 
 impl Input {
-    fn value(&self, leaf: &str) -> Option<String> {
+    /// The value of a leaf, when it was given.
+    pub fn value(&self, leaf: &str) -> Option<String> {
         let tree = self.tree.as_ref()?;
         tree.reference()?;
-        let path = format!("/{MODULE}:{}/{leaf}", self.name);
+        let path = format!("/{}:{}/{leaf}", self.module, self.name);
         yang::listen(|| tree.find_path(&path)).0.ok()?.value_canonical()
     }
 
-    fn number(&self, leaf: &str) -> Option<u64> {
+    /// The values of a leaf-list.
+    pub fn values(&self, leaf: &str) -> Vec<String> {
+        let Some(tree) = self.tree.as_ref().filter(|tree| tree.reference().is_some()) else {
+            return Vec::new();
+        };
+        let path = format!("/{}:{}/{leaf}", self.module, self.name);
+        let (found, _) = yang::listen(|| tree.find_xpath(&path));
+        found.into_iter().flatten().filter_map(|node| node.value_canonical()).collect()
+    }
+
+    /// The value of a leaf that is a number.
+    pub fn number(&self, leaf: &str) -> Option<u64> {
         self.value(leaf)?.parse().ok()
     }
 }
 
 /// Reads the `input` of a body.
-fn input(name: &str, media: Media, bytes: &[u8]) -> Result<DataTree<'static>, Faults> {
+fn input(
+    (module, name): (&str, &str),
+    media: Media,
+    bytes: &[u8],
+) -> Result<DataTree<'static>, Faults> {
     let text = std::str::from_utf8(bytes).map_err(|_| Fault::malformed("the body is not UTF-8"))?;
     if text.contains('\0') || text.contains("\\u0000") {
         return Err(Fault::malformed("the body holds a zero character").into());
@@ -100,16 +141,15 @@ fn input(name: &str, media: Media, bytes: &[u8]) -> Result<DataTree<'static>, Fa
     let (whole, format) = match media {
         Media::Json => {
             let mut members = body::members(text)?;
-            let input = members.remove(&format!("{MODULE}:input")).filter(|_| members.is_empty());
-            let wrong = || Fault::malformed(format!("the body is {{\"{MODULE}:input\": {{...}}}}"));
+            let input = members.remove(&format!("{module}:input")).filter(|_| members.is_empty());
+            let wrong = || Fault::malformed(format!("the body is {{\"{module}:input\": {{...}}}}"));
             let input = input.filter(Value::is_object).ok_or_else(wrong)?;
             let mut whole = serde_json::Map::new();
-            whole.insert(format!("{MODULE}:{name}"), input);
+            whole.insert(format!("{module}:{name}"), input);
             (Value::Object(whole).to_string(), DataFormat::JSON)
         }
         Media::Xml => {
-            let module = yang::schema().context().get_module_implemented(MODULE);
-            let namespace = module.map(|it| it.namespace().to_owned()).unwrap_or_default();
+            let namespace = namespace(module);
             let inner = body::inner(text, "input", &namespace)?;
             (format!("<{name} xmlns=\"{namespace}\">{inner}</{name}>"), DataFormat::XML)
         }
@@ -122,7 +162,7 @@ fn input(name: &str, media: Media, bytes: &[u8]) -> Result<DataTree<'static>, Fa
     parsed.map_err(|error| {
         let first = complaints.into_iter().next().map(|one| one.message);
         let why = first.or(error.msg).unwrap_or_else(|| "it does not fit".into());
-        Fault::value(format!("the input is wrong: {why}")).at(format!("/{MODULE}:{name}")).into()
+        Fault::value(format!("the input is wrong: {why}")).at(format!("/{module}:{name}")).into()
     })
 }
 
@@ -169,10 +209,14 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
                 Some("startup") => Store::Startup,
                 _ => usual,
             };
-            let (old, new) = (store("old", Store::Running), store("new", Store::Candidate));
+            let tree = |number: &str, leaf: &str, usual| match input.number(number) {
+                Some(number) => datastore.past_tree(number).map(Arc::new),
+                None => Ok(datastore.tree(store(leaf, usual))),
+            };
+            let old = tree("old-number", "old", Store::Running)?;
+            let new = tree("new-number", "new", Store::Candidate)?;
             let management = call.front.management();
             let rights = Rights::of(&call.identity, &management);
-            let (old, new) = (datastore.tree(old), datastore.tree(new));
             let mut list = Vec::new();
             visit(&old.tree, &new.tree, |kind, node| {
                 if rights.may(nacm::Operation::Read, &super::read::way(node)) {
@@ -181,6 +225,9 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             })?;
             Ok(Some(json!({ "change": list })))
         }
+        "status" => Ok(Some(look::status(&datastore))),
+        "find-routes" => Ok(Some(look::find_routes(call, input).await?)),
+        "capture" => Ok(Some(look::capture(call, input).await?)),
         _ => {
             let list: Vec<Value> = datastore
                 .history()
@@ -275,11 +322,11 @@ fn committed(done: &Committed) -> Value {
 }
 
 /// The output as the client wants it.
-fn answer(name: &str, output: &Value, media: Media) -> Result<Response, Faults> {
+fn answer((module, name): (&str, &str), output: &Value, media: Media) -> Result<Response, Faults> {
     let text = match media {
-        Media::Json => json!({ format!("{MODULE}:output"): output }).to_string(),
+        Media::Json => json!({ format!("{module}:output"): output }).to_string(),
         Media::Xml => {
-            let whole = json!({ format!("{MODULE}:{name}"): output }).to_string();
+            let whole = json!({ format!("{module}:{name}"): output }).to_string();
             let context = yang::schema().context();
             let kind = DataOperation::ReplyYang;
             let flags = DataParserFlags::STRICT;

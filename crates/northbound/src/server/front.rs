@@ -25,12 +25,16 @@ use super::rate::Rate;
 use super::share::Shares;
 use crate::audit::{Audit, Deed};
 use crate::auth::{Denied, Gate, Identity, Peer, Proof, sessions};
+use crate::capture;
 use crate::restconf;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
+use crate::web;
 
 mod login;
 pub mod origin;
+
+pub use origin::refusal as foreign;
 
 /// The whole body of a request must be there after this time.
 const BODY: Duration = Duration::from_secs(120);
@@ -256,6 +260,13 @@ pub fn failure(status: StatusCode, words: impl Into<String>) -> Response {
     answer(status, &json!({ "error": words.into() }))
 }
 
+/// The answer to somebody who is not known.
+pub fn answer_denied(parts: &Parts, denied: &Denied) -> Response {
+    let mut response = failure(denied.status(), denied.words());
+    response.headers_mut().extend(denied.fields(&parts.headers));
+    response
+}
+
 /// An answer in JSON.
 pub fn answer(status: StatusCode, value: &Value) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
@@ -272,7 +283,9 @@ pub fn router(front: &Arc<Front>) -> Router {
         .route("/tokens/{id}", axum::routing::delete(login::remove_token))
         .route("/whoami", get(login::who_am_i))
         .route("/metrics", get(metrics))
+        .route("/capture", get(capture::serve))
         .merge(restconf::router())
+        .merge(web::router())
         .fallback(any(async || failure(StatusCode::NOT_FOUND, "nothing is served by this name")))
         .method_not_allowed_fallback(async || {
             failure(StatusCode::METHOD_NOT_ALLOWED, "this cannot be asked so")
@@ -285,9 +298,7 @@ pub fn router(front: &Arc<Front>) -> Router {
 async fn metrics(State(front): State<Arc<Front>>, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     if let Err(denied) = front.identify(&parts).await {
-        let mut response = failure(denied.status(), denied.words());
-        response.headers_mut().extend(denied.fields(&parts.headers));
-        return response;
+        return answer_denied(&parts, &denied);
     }
     let page = stoa_controller::metrics::render(front.datastore.line()).await;
     ([(header::CONTENT_TYPE, stoa_controller::metrics::CONTENT_TYPE)], page).into_response()

@@ -197,8 +197,9 @@ fn placing() -> Value {
 
 /// An operation.
 pub fn operation(node: &SchemaNode<'_>, input: Option<Value>, output: Option<Value>) -> Value {
+    let module = node.module().name().to_owned();
     let named = |what: &str, schema: &Value| {
-        let name = format!("{}:{what}", rpc::MODULE);
+        let name = format!("{module}:{what}");
         let mut members = Map::new();
         members.insert(name.clone(), schema.clone());
         json!({
@@ -212,7 +213,7 @@ pub fn operation(node: &SchemaNode<'_>, input: Option<Value>, output: Option<Val
         None => json!({ "204": { "description": "Done." } }),
     };
     let mut post = json!({
-        "summary": short(node.description()), "tags": [rpc::MODULE],
+        "summary": short(node.description()), "tags": [module],
         "responses": answers(good, WRITING),
     });
     if let Some(input) = &input {

@@ -191,14 +191,18 @@ impl Made {
 
     fn operations(&mut self) {
         let context = yang::schema().context();
-        let Some(module) = context.get_module_implemented(rpc::MODULE) else { return };
-        for node in module.rpcs() {
+        let modules = rpc::OPERATIONS.iter();
+        let modules = modules.filter_map(|(name, _)| context.get_module_implemented(name));
+        let all: Vec<SchemaNode<'static>> =
+            modules.flat_map(|module| module.rpcs().collect::<Vec<_>>()).collect();
+        for node in all {
+            let module = node.module().name().to_owned();
             let below = |kind| node.children().find(|one| one.kind() == kind);
             let part = |made: &mut Made, part: Option<SchemaNode<'static>>, what: &str| {
                 let part = part.filter(|part| part.children().next().is_some())?;
-                let component = format!("{}.{}.{what}", rpc::MODULE, node.name());
+                let component = format!("{module}.{}.{what}", node.name());
                 let here = Above {
-                    module: rpc::MODULE.into(),
+                    module: module.clone(),
                     component: component.clone(),
                     ..Above::default()
                 };
@@ -209,8 +213,7 @@ impl Made {
             let input = part(self, below(SchemaNodeKind::Input), "input");
             let output = part(self, below(SchemaNodeKind::Output), "output");
             let item = answers::operation(&node, input, output);
-            self.paths
-                .insert(format!("/restconf/operations/{}:{}", rpc::MODULE, node.name()), item);
+            self.paths.insert(format!("/restconf/operations/{module}:{}", node.name()), item);
         }
     }
 

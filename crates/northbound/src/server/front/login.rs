@@ -12,10 +12,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stoa_controller::datastore::{Author, Door, Edit, Store};
 
-use super::{Front, WORDS_BYTES, answer, failure, peer};
+use super::{Front, WORDS_BYTES, answer, answer_denied, failure, peer};
 use crate::audit::{Deed, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
-use crate::auth::{Denied, Identity, Proof, mark, password, sessions};
+use crate::auth::{Identity, Proof, mark, password, sessions};
 
 /// How long a token is good for when nobody says: 30 days.
 const TOKEN_LIFE_S: u64 = 30 * 86_400;
@@ -67,14 +67,8 @@ async fn read<T: for<'de> Deserialize<'de>>(
     Ok((parts, value))
 }
 
-fn denied(parts: &Parts, denied: &Denied) -> Response {
-    let mut response = failure(denied.status(), denied.words());
-    response.headers_mut().extend(denied.fields(&parts.headers));
-    response
-}
-
 async fn known(front: &Front, parts: &Parts) -> Result<Identity, Response> {
-    front.identify(parts).await.map_err(|why| denied(parts, &why))
+    front.identify(parts).await.map_err(|why| answer_denied(parts, &why))
 }
 
 impl Front {
@@ -108,7 +102,7 @@ pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Respon
         }
         Err(why) => {
             front.tell_denied(&peer(&parts), &why, "log in");
-            denied(&parts, &why)
+            answer_denied(&parts, &why)
         }
     }
 }
@@ -156,7 +150,7 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
     }
     if let Err(why) = front.gate.check_setup(&peer(&parts), &asked.token) {
         front.tell_denied(&peer(&parts), &why, "set up");
-        return denied(&parts, &why);
+        return answer_denied(&parts, &why);
     }
     let password = asked.password;
     let hash = tokio::task::spawn_blocking(move || password::hash(&password)).await;

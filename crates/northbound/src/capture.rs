@@ -1,0 +1,368 @@
+//! `GET /capture`: frames as they pass, as pcapng. Bounded in time, in frames and in bytes; who may call the
+//! operation `stoa-forwarder:capture` may have it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream};
+use http::request::Parts;
+use http::{HeaderValue, Method, StatusCode, header};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use stoa_api::v1::{CaptureDirection, CaptureReply, CaptureRequest};
+use stoa_controller::capture::pcapng::PcapNg;
+use stoa_controller::capture::{self, Sink};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tonic::{Code, Status, Streaming};
+
+use crate::audit::Deed;
+use crate::auth::Identity;
+use crate::nacm::Rights;
+use crate::server::front::{Front, answer_denied, failure, foreign, peer};
+
+/// The module of the operation.
+pub const MODULE: &str = "stoa-forwarder";
+/// Its name.
+pub const NAME: &str = "capture";
+/// Bytes of one capture at most: 256 MiB. It ends there.
+const BYTES: usize = 256 << 20;
+/// How often a capture without frames looks whether its user may still have it.
+const LOOK: Duration = Duration::from_secs(1);
+/// Pieces that wait for a slow client; what comes meanwhile waits in the forwarder, or is missed there.
+const PIECES: usize = 4;
+
+/// What is asked for, with the usual values of the module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The interface, or "any".
+    pub interface: String,
+    /// Frames, 1 to 1,000,000.
+    pub packets: u64,
+    /// Time, 1 to 3,600 s.
+    pub seconds: u64,
+    /// Bytes of each frame, 0 to 65,535; 0: all.
+    pub snap_length: u32,
+    /// Received, sent, dropped; empty: received and sent.
+    pub directions: Vec<CaptureDirection>,
+    /// In the language of tcpdump; "": every frame.
+    pub filter: String,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            interface: "any".into(),
+            packets: 1_000,
+            seconds: 60,
+            snap_length: 0,
+            directions: Vec::new(),
+            filter: String::new(),
+        }
+    }
+}
+
+impl Asked {
+    /// The parameters of a URL.
+    ///
+    /// # Errors
+    /// Which one cannot be, and what it can be.
+    pub fn parse(query: &str) -> Result<Asked, String> {
+        let mut asked = Asked::default();
+        let mut seen: Vec<&str> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if seen.contains(&name) && name != "direction" {
+                return Err(format!("the parameter {name} is given twice"));
+            }
+            seen.push(name);
+            // As forms send it.
+            let value = value.replace('+', " ");
+            let value = percent_decode_str(&value).decode_utf8();
+            asked.set(name, &value.map_err(|_| format!("{name} is not UTF-8"))?)?;
+        }
+        Ok(asked)
+    }
+
+    /// Sets one value.
+    ///
+    /// # Errors
+    /// When there is none of this name, or it cannot be that.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = |low: u64, high: u64| {
+            let number = value.parse::<u64>().ok().filter(|it| (low..=high).contains(it));
+            number.ok_or_else(|| format!("{name} is a number from {low} to {high}"))
+        };
+        let text = |most: usize| {
+            let is_text = value.len() <= most && !value.contains(char::is_control);
+            is_text.then(|| value.to_owned()).ok_or(format!("{name} has {most} letters at most"))
+        };
+        match name {
+            "interface" if value.is_empty() => return Err("interface is a name, or any".into()),
+            "interface" => self.interface = text(64)?,
+            "packets" => self.packets = number(1, 1_000_000)?,
+            "seconds" => self.seconds = number(1, 3_600)?,
+            "snap-length" => self.snap_length = number(0, 65_535)? as u32,
+            "filter" => self.filter = text(2_048)?,
+            "direction" => self.directions.push(match value {
+                "rx" => CaptureDirection::Rx,
+                "tx" => CaptureDirection::Tx,
+                "drop" => CaptureDirection::Drop,
+                _ => return Err("direction is rx, tx or drop".into()),
+            }),
+            _ => {
+                let name: String = name.chars().take(64).collect();
+                return Err(format!(
+                    "there is no parameter {name:?}: there are interface, packets, seconds, \
+                     snap-length, direction and filter"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The URL that asks for it.
+    pub fn url(&self) -> String {
+        let text = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+        let mut url = format!("/capture?interface={}", text(&self.interface));
+        url.push_str(&format!("&packets={}&seconds={}", self.packets, self.seconds));
+        if self.snap_length > 0 {
+            url.push_str(&format!("&snap-length={}", self.snap_length));
+        }
+        for direction in &self.directions {
+            let name = match direction {
+                CaptureDirection::Rx => "rx",
+                CaptureDirection::Tx => "tx",
+                CaptureDirection::Drop => "drop",
+            };
+            url.push_str(&format!("&direction={name}"));
+        }
+        if !self.filter.is_empty() {
+            url.push_str(&format!("&filter={}", text(&self.filter)));
+        }
+        url
+    }
+
+    fn request(&self) -> CaptureRequest {
+        CaptureRequest {
+            interface: self.interface.clone(),
+            directions: self.directions.iter().map(|one| (*one).into()).collect(),
+            expression: self.filter.clone(),
+            filter: Vec::new(),
+            snap_length: self.snap_length,
+            count: self.packets,
+        }
+    }
+
+    /// The name of the file that a browser makes of it.
+    fn file(&self) -> String {
+        let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+        format!("stoa-{}.pcapng", self.interface.chars().map(plain).collect::<String>())
+    }
+}
+
+/// Answers a request for frames.
+pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let identity = match front.identify(&parts).await {
+        Ok(identity) => identity,
+        Err(denied) => return answer_denied(&parts, &denied),
+    };
+    // It costs the router more than other reads: the pages of others shall not begin one.
+    if let Some(words) = foreign(&Method::POST, &parts.uri, &parts.headers) {
+        return failure(StatusCode::FORBIDDEN, words);
+    }
+    let note = |result: &str| {
+        let asked = parts.uri.path_and_query().map_or("", |asked| asked.as_str());
+        let (what, from) = (format!("GET {asked}"), Some(peer(&parts).address));
+        let user = &identity.name;
+        front.audit.write(&Deed { user, from, door: "capture", what: &what, result });
+    };
+    if !Rights::of(&identity, &front.management()).may_call(MODULE, NAME) {
+        note("forbidden");
+        let words = "the access rules do not permit this: it needs the right to call \
+                     stoa-forwarder:capture, see ietf-netconf-acm:nacm";
+        return failure(StatusCode::FORBIDDEN, words);
+    }
+    match begin(&front, &parts, &identity).await {
+        Ok(response) => {
+            note("begun");
+            response
+        }
+        Err((status, words)) => {
+            note(&words);
+            let mut response = failure(status, words);
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            response
+        }
+    }
+}
+
+async fn begin(
+    front: &Arc<Front>,
+    parts: &Parts,
+    identity: &Identity,
+) -> Result<Response, (StatusCode, String)> {
+    let asked = Asked::parse(parts.uri.query().unwrap_or_default());
+    let asked = asked.map_err(|words| (StatusCode::BAD_REQUEST, words))?;
+    let frames = capture::open(front.datastore.line(), asked.request()).await;
+    let frames = frames.map_err(|status| (status_of(&status), status.message().to_owned()))?;
+    let broken = |error: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
+    let underway = Underway {
+        frames,
+        file: PcapNg::new(Vec::new(), asked.snap_length).map_err(broken)?,
+        left: BYTES,
+        until: Instant::now() + Duration::from_secs(asked.seconds),
+        front: Arc::clone(front),
+        identity: identity.clone(),
+    };
+    let (sender, receiver) = mpsc::channel(PIECES);
+    tokio::spawn(underway.run(sender));
+    let mut response = Body::from_stream(pieces(receiver)).into_response();
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-pcapng"));
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let name = format!("attachment; filename=\"{}\"", asked.file());
+    if let Ok(name) = HeaderValue::try_from(name) {
+        fields.insert(header::CONTENT_DISPOSITION, name);
+    }
+    Ok(response)
+}
+
+fn pieces(receiver: mpsc::Receiver<io::Result<Bytes>>) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|piece| (piece, receiver))
+    })
+}
+
+/// How HTTP says what the forwarder said.
+pub fn status_of(status: &Status) -> StatusCode {
+    match status.code() {
+        Code::InvalidArgument | Code::FailedPrecondition => StatusCode::BAD_REQUEST,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+/// A capture that is being sent. It ends when this is dropped.
+struct Underway {
+    frames: Streaming<CaptureReply>,
+    file: PcapNg<Vec<u8>>,
+    left: usize,
+    until: Instant,
+    front: Arc<Front>,
+    identity: Identity,
+}
+
+impl Underway {
+    /// Sends until the end. It is a task of its own, so that a client that takes nothing holds no place beyond its
+    /// time.
+    async fn run(mut self, sender: mpsc::Sender<io::Result<Bytes>>) {
+        loop {
+            let piece = match self.piece(&sender).await {
+                Ok(Some(piece)) => Ok(piece),
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            let is_last = piece.is_err();
+            let sent = tokio::time::timeout_at(self.until, sender.send(piece)).await;
+            if is_last || !matches!(sent, Ok(Ok(()))) {
+                return;
+            }
+        }
+    }
+
+    /// The next bytes; none when the capture is at its end.
+    async fn piece(
+        &mut self,
+        sender: &mpsc::Sender<io::Result<Bytes>>,
+    ) -> io::Result<Option<Bytes>> {
+        loop {
+            let management = self.front.management();
+            // A user who was removed sees no more.
+            let Some(identity) = self.front.gate.again(&management, &self.identity) else {
+                return Ok(None);
+            };
+            self.identity = identity;
+            if self.left == 0 || sender.is_closed() || Instant::now() >= self.until {
+                return Ok(None);
+            }
+            let next = tokio::time::timeout_at(
+                self.until.min(Instant::now() + LOOK),
+                self.frames.message(),
+            );
+            let reply = match next.await {
+                Err(_) => continue,
+                Ok(reply) => {
+                    reply.map_err(|status| io::Error::other(status.message().to_owned()))?
+                }
+            };
+            let Some(reply) = reply else { return Ok(None) };
+            self.file.interfaces(&reply.interfaces)?;
+            for frame in &reply.frames {
+                // A block has 64 bytes and a comment around the frame.
+                let size = frame.data.len() + 512;
+                if size > self.left {
+                    self.left = 0;
+                    break;
+                }
+                self.left -= size;
+                self.file.frame(frame)?;
+            }
+            let piece = std::mem::take(self.file.out());
+            if !piece.is_empty() {
+                return Ok(Some(piece.into()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_asked_for_has_bounds() {
+        let asked = Asked::parse(
+            "interface=wan%2F1&packets=5&direction=rx&direction=drop&filter=icmp+or+arp",
+        );
+        let asked = asked.unwrap();
+        assert_eq!((asked.interface.as_str(), asked.packets, asked.seconds), ("wan/1", 5, 60));
+        assert_eq!(asked.directions, [CaptureDirection::Rx, CaptureDirection::Drop]);
+        assert_eq!(asked.filter, "icmp or arp");
+        assert_eq!(asked.file(), "stoa-wan-1.pcapng");
+        assert_eq!(Asked::parse(asked.url().split_once('?').unwrap().1), Ok(asked));
+        for wrong in [
+            "packets=0",
+            "packets=1000001",
+            "packets=-1",
+            "seconds=3601",
+            "snap-length=65536",
+            "direction=up",
+            "color=red",
+            "packets=1&packets=1",
+            "interface=",
+            "filter=%ff",
+            "interface=a%0Ab",
+        ] {
+            assert!(Asked::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_asked_is_read_or_refused(query in "[a-z0-9=&%+-]{0,60}|.{0,40}") {
+            if let Ok(asked) = Asked::parse(&query) {
+                prop_assert!(asked.packets >= 1 && asked.seconds <= 3_600);
+                let url = asked.url();
+                prop_assert_eq!(Asked::parse(url.split_once('?').unwrap().1), Ok(asked));
+            }
+        }
+    }
+}

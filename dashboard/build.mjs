@@ -1,0 +1,74 @@
+// Bundles the page into dist/: hashed names, compressed, with a list that crates/northbound/build.rs reads.
+// With --tests it bundles the tests into dist-test/ instead.
+import { createHash } from "node:crypto";
+import { mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+/** Bytes of all files together, compressed: what the first load takes. */
+const LIMIT = 200_000;
+
+const shared = {
+  bundle: true,
+  format: "esm",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  logLevel: "warning",
+};
+
+if (process.argv.includes("--tests")) {
+  rmSync("dist-test", { recursive: true, force: true });
+  const entryPoints = readdirSync("test").filter((name) => name.endsWith(".test.ts"));
+  await build({
+    ...shared,
+    entryPoints: entryPoints.map((name) => join("test", name)),
+    outdir: "dist-test",
+    outExtension: { ".js": ".mjs" },
+    platform: "node",
+    target: "node18",
+  });
+} else {
+  rmSync("dist", { recursive: true, force: true });
+  mkdirSync("dist");
+  const { outputFiles } = await build({
+    ...shared,
+    entryPoints: { app: "src/main.tsx" },
+    outdir: "dist",
+    entryNames: "[name]-[hash]",
+    minify: true,
+    target: "es2020",
+    legalComments: "none",
+    write: false,
+  });
+  const files = outputFiles.map((file) => ({ name: basename(file.path), content: file.contents }));
+  const icon = readFileSync("src/icon.svg");
+  const digest = (content) => createHash("sha256").update(content).digest("hex").slice(0, 16);
+  files.push({ name: `icon-${digest(icon).slice(0, 8)}.svg`, content: icon });
+  const named = (ending) => files.find((file) => file.name.endsWith(ending)).name;
+  const page = readFileSync("src/index.html", "utf8")
+    .replace("%STYLE%", `/assets/${named(".css")}`)
+    .replace("%SCRIPT%", `/assets/${named(".js")}`)
+    .replace("%ICON%", `/assets/${named(".svg")}`);
+  files.unshift({ name: "index.html", content: page });
+
+  const kinds = {
+    html: "text/html; charset=utf-8",
+    js: "text/javascript; charset=utf-8",
+    css: "text/css; charset=utf-8",
+    svg: "image/svg+xml",
+  };
+  let total = 0;
+  const list = files.map(({ name, content }) => {
+    const packed = gzipSync(content, { level: 9 });
+    total += packed.length;
+    writeFileSync(join("dist", `${name}.gz`), packed);
+    const path = name === "index.html" ? "/" : `/assets/${name}`;
+    return [path, `${name}.gz`, kinds[name.split(".").pop()], digest(content)].join("\t");
+  });
+  writeFileSync(join("dist", "files.txt"), `${list.join("\n")}\n`);
+  console.error(`build-dashboard: ${files.length} files, ${total} bytes compressed (${LIMIT} at most)`);
+  if (total > LIMIT) {
+    process.exit(1);
+  }
+}

@@ -1,0 +1,79 @@
+// What has to be seen from every page: a router that is away, a commit that waits, somebody else's change.
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { useCell } from "./cell";
+import { look, news, standing } from "./events";
+import { duration } from "./figures";
+import { Notice } from "./parts";
+import { call, lostSince } from "./server";
+
+/** The time, anew every second while it is asked for. */
+function useSeconds(isOn: boolean): number {
+  const [now, setNow] = useState(performance.now());
+  useEffect(() => {
+    if (!isOn) return undefined;
+    const timer = setInterval(() => setNow(performance.now()), 1_000);
+    setNow(performance.now());
+    return () => clearInterval(timer);
+  }, [isOn]);
+  return now;
+}
+
+function Lost(): JSX.Element | null {
+  const since = useCell(lostSince);
+  useSeconds(since > 0);
+  if (since === 0) return null;
+  return (
+    <Notice mood="bad">
+      The router does not answer since {duration((Date.now() - since) / 1000)}. What is shown is what was known then; it goes on by itself.
+    </Notice>
+  );
+}
+
+function Unconfirmed(): JSX.Element | null {
+  const { until, author } = useCell(standing);
+  const now = useSeconds(until !== undefined);
+  const [why, setWhy] = useState("");
+  if (until === undefined) return null;
+  const act = async (operation: string): Promise<void> => {
+    try {
+      await call(operation);
+      setWhy("");
+    } catch (error) {
+      setWhy((error as Error).message);
+    }
+    await look().catch(() => undefined);
+  };
+  return (
+    <div class="confirm" role="region" aria-label="A commit waits to be confirmed">
+      <p>
+        <b role="timer">{duration(Math.max(0, until - now) / 1000)}</b> are left to confirm the commit of {author ?? "somebody"}. Then it is undone by itself.
+      </p>
+      <span class="buttons">
+        <button class="main" onClick={() => void act("stoa-datastore:confirm")}>
+          Confirm
+        </button>
+        <button onClick={() => void act("stoa-datastore:cancel")}>Undo</button>
+      </span>
+      {why && <p role="alert">{why}</p>}
+    </div>
+  );
+}
+
+export function Banners(): JSX.Element {
+  const said = useCell(news);
+  return (
+    <div class="banners">
+      <Lost />
+      <Unconfirmed />
+      {said && (
+        <Notice mood="idle" live>
+          {said}{" "}
+          <button class="quiet" onClick={() => news.set("")}>
+            Dismiss
+          </button>
+        </Notice>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,67 @@
+// Figures as people read them: with a unit, with few digits.
+
+const LARGE = ["", "k", "M", "G", "T", "P"];
+
+/** A figure with the prefix that leaves one to three digits before the point: "1.23 Mpkt/s". */
+export function scaled(value: number, unit: string): string {
+  if (!Number.isFinite(value)) return `– ${unit}`;
+  let step = 0;
+  let rest = Math.abs(value);
+  while (rest >= 999.5 && step < LARGE.length - 1) {
+    rest /= 1000;
+    step += 1;
+  }
+  const digits = step === 0 && Number.isInteger(rest) ? 0 : rest >= 99.95 ? 0 : rest >= 9.995 ? 1 : 2;
+  const sign = value < 0 ? "−" : "";
+  return `${sign}${rest.toFixed(digits)} ${LARGE[step] ?? ""}${unit}`.trim();
+}
+
+/** Packets in a second. */
+export const packetRate = (value: number): string => scaled(value < 10 ? Math.round(value * 10) / 10 : Math.round(value), "pkt/s");
+
+/** Bits in a second. */
+export const bitRate = (value: number): string => scaled(Math.round(value), "bit/s");
+
+/** A whole number with its thousands apart: "1 234 567", by narrow spaces. */
+export function count(value: number): string {
+  return String(Math.round(value)).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
+}
+
+/** A size: "1.5 MB". */
+export const bytes = (value: number): string => scaled(value, "B");
+
+/** A share of 0 to 1 in percent. */
+export function percent(share: number): string {
+  const value = share * 100;
+  return `${value >= 10 || value === 0 ? value.toFixed(0) : value.toFixed(1)} %`;
+}
+
+/** A time in its two largest units: "3 d 4 h". */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.floor(seconds));
+  const parts: [number, string][] = [
+    [Math.floor(whole / 86_400), "d"],
+    [Math.floor(whole / 3_600) % 24, "h"],
+    [Math.floor(whole / 60) % 60, "min"],
+    [whole % 60, "s"],
+  ];
+  const first = parts.findIndex(([value]) => value > 0);
+  if (first < 0) return "0 s";
+  const shown = parts.slice(first, first + 2).filter(([value]) => value > 0);
+  return shown.map(([value, unit]) => `${value} ${unit}`).join(" ");
+}
+
+/** A moment in the time of the one who looks. */
+export function moment(iso: string): string {
+  const date = new Date(iso);
+  return Number.isNaN(date.getTime()) ? iso : date.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+}
+
+/** "1 route", "2 routes". */
+export const counted = (value: number, one: string): string => `${count(value)} ${one}${value === 1 ? "" : "s"}`;
+
+/** A counter of RFC 7951, which is a text when it has 64 bits. */
+export const number = (value: unknown): number => {
+  const read = typeof value === "number" ? value : Number.parseFloat(String(value ?? "0"));
+  return Number.isFinite(read) ? read : 0;
+};

@@ -1,0 +1,128 @@
+// Where in a JSON text a node of the data stands, so that an error of the router can be shown at its line.
+
+interface Place {
+  /** Of the value in the text. */
+  begin: number;
+  members?: Map<string, Place>;
+  entries?: Place[];
+  /** Of a leaf, as text. */
+  value?: string;
+}
+
+/** Why a text is no JSON, and where. */
+export interface Broken {
+  line: number;
+  message: string;
+}
+
+class Reader {
+  at = 0;
+  constructor(readonly text: string) {}
+
+  space(): void {
+    while (/\s/.test(this.text.charAt(this.at))) this.at += 1;
+  }
+
+  string(): string {
+    const begin = this.at;
+    this.at += 1;
+    while (this.at < this.text.length && this.text.charAt(this.at) !== '"') {
+      this.at += this.text.charAt(this.at) === "\\" ? 2 : 1;
+    }
+    this.at += 1;
+    return JSON.parse(this.text.slice(begin, this.at)) as string;
+  }
+
+  value(): Place {
+    this.space();
+    const place: Place = { begin: this.at };
+    const first = this.text.charAt(this.at);
+    if (first === "{") {
+      place.members = new Map();
+      this.at += 1;
+      for (this.space(); this.text.charAt(this.at) !== "}"; this.space()) {
+        const begin = this.at;
+        const name = this.string();
+        this.space();
+        this.at += 1;
+        const value = this.value();
+        // The name is what one looks for.
+        value.begin = begin;
+        place.members.set(name, value);
+        this.comma();
+      }
+      this.at += 1;
+    } else if (first === "[") {
+      place.entries = [];
+      this.at += 1;
+      for (this.space(); this.text.charAt(this.at) !== "]"; this.space()) {
+        place.entries.push(this.value());
+        this.comma();
+      }
+      this.at += 1;
+    } else if (first === '"') {
+      place.value = this.string();
+    } else {
+      const begin = this.at;
+      while (/[^\s,\]}]/.test(this.text.charAt(this.at))) this.at += 1;
+      place.value = this.text.slice(begin, this.at);
+    }
+    return place;
+  }
+
+  comma(): void {
+    this.space();
+    if (this.text.charAt(this.at) === ",") this.at += 1;
+  }
+}
+
+/** The steps of a data path: names with what stands in brackets. */
+export function steps(path: string): { name: string; keys: [string, string][] }[] {
+  const found: { name: string; keys: [string, string][] }[] = [];
+  const step = /\/([^/[]+)((?:\[[^=\]]+=(?:'[^']*'|"[^"]*")\])*)/g;
+  for (const [, name = "", predicates = ""] of path.matchAll(step)) {
+    const keys: [string, string][] = [];
+    for (const [, key = "", value = ""] of predicates.matchAll(/\[([^=\]]+)=('[^']*'|"[^"]*")\]/g)) {
+      keys.push([key.trim().split(":").pop() ?? key, value.slice(1, -1)]);
+    }
+    found.push({ name, keys });
+  }
+  return found;
+}
+
+/** Where the node of a data path stands in a text that is JSON, or the last one on the way to it; from 0 on. */
+export function locate(text: string, path: string): number {
+  let place = new Reader(text).value();
+  for (const { name, keys } of steps(path)) {
+    const plain = name.split(":").pop() ?? name;
+    const next = place.members?.get(name) ?? place.members?.get(plain);
+    if (!next) return place.begin;
+    place = next;
+    if (keys.length > 0) {
+      const entry = place.entries?.find((one) =>
+        keys.every(([key, value]) => key === "." ? one.value === value : one.members?.get(key)?.value === value),
+      );
+      if (!entry) return place.begin;
+      place = entry;
+    }
+  }
+  return place.begin;
+}
+
+/** The line of a place in a text, from 1 on. */
+export const lineOf = (text: string, at: number): number => text.slice(0, at).split("\n").length;
+
+/** What is wrong with a text as JSON, when it is none. */
+export function broken(text: string): Broken | undefined {
+  try {
+    const value = JSON.parse(text) as unknown;
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return undefined;
+    return { line: 1, message: "A configuration is an object: { ... }." };
+  } catch (error) {
+    const message = (error as Error).message;
+    const position = /position (\d+)/.exec(message);
+    const line = /line (\d+)/.exec(message);
+    const where = position ? lineOf(text, Number(position[1])) : Number(line?.[1] ?? 1);
+    return { line: where, message: `This is no JSON: ${message}.` };
+  }
+}

@@ -1,0 +1,51 @@
+// The configuration editor: forms for what is changed often, the whole candidate as JSON, and the way into force.
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { candidate, load } from "../candidate";
+import { useCell } from "../cell";
+import { editions, standing } from "../events";
+import { Waiting } from "../parts";
+import { usePoll } from "../poll";
+import { link, place } from "../route";
+import { CommitForm } from "./commit";
+import { InterfaceForm } from "./edit_interfaces";
+import { JsonEditor } from "./edit_json";
+import { RouteForm } from "./edit_routes";
+
+const TABS: [string, string][] = [
+  ["interfaces", "Interfaces"],
+  ["routes", "Static routes"],
+  ["json", "Everything as JSON"],
+  ["commit", "Difference and commit"],
+];
+
+export function Configuration(): JSX.Element {
+  const { rest } = useCell(place);
+  const turn = useCell(editions);
+  const edited = useCell(standing).edited;
+  const held = useCell(candidate);
+  const { data, failure, again } = usePoll(load, 0, []);
+  useEffect(() => {
+    if (turn > 0) again();
+  }, [turn]);
+  const tab = TABS.some(([name]) => name === rest[0]) ? (rest[0] ?? "interfaces") : "interfaces";
+  const whole = held ?? data;
+  return (
+    <>
+      <p class="note">Changes go into the candidate. They come into force together, by a commit: all of them or none.</p>
+      <nav class="tabs" aria-label="Parts of the editor">
+        {TABS.map(([name, words]) => (
+          <a href={link("configuration", [name])} aria-current={name === tab ? "page" : undefined}>
+            {words}
+            {name === "commit" && edited ? " ✎" : ""}
+          </a>
+        ))}
+      </nav>
+      <Waiting failure={failure} data={whole} />
+      {whole && tab === "interfaces" && <InterfaceForm whole={whole} chosen={rest[1] ?? ""} />}
+      {whole && tab === "routes" && <RouteForm whole={whole} />}
+      {whole && tab === "json" && <JsonEditor whole={whole} />}
+      {tab === "commit" && <CommitForm turn={turn} />}
+    </>
+  );
+}

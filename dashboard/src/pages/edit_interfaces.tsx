@@ -1,0 +1,189 @@
+// The form of an interface: what is changed often.
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { at, below, copy, entries, save } from "../candidate";
+import type { Members } from "../edits";
+import { Card, Faults, Field, Notice, typed } from "../parts";
+import { prefix } from "../prefixes";
+import { go, link } from "../route";
+import type { Failure } from "../server";
+
+const INTERFACES = "ietf-interfaces:interfaces";
+type Version = 4 | 6;
+const nameOf = (version: Version): string => `ietf-ip:ipv${version}`;
+
+/** What the form holds. */
+interface Form {
+  enabled: boolean;
+  description: string;
+  4: FamilyForm;
+  6: FamilyForm;
+}
+
+interface FamilyForm {
+  forwarding: boolean;
+  addresses: string[];
+}
+
+function familyOf(one: Members, version: Version): FamilyForm {
+  const family = at(one, nameOf(version));
+  const addresses = entries(family, "address").map((it) => `${String(it["ip"])}/${String(it["prefix-length"])}`);
+  return { forwarding: family?.["forwarding"] === true, addresses };
+}
+
+const formOf = (one: Members): Form => ({
+  enabled: one["enabled"] !== false,
+  description: String(one["description"] ?? ""),
+  4: familyOf(one, 4),
+  6: familyOf(one, 6),
+});
+
+/** Puts what the form says into the interface; what it does not show stays. */
+function put(one: Members, form: Form, before: Form): void {
+  if (form.enabled !== before.enabled) {
+    if (form.enabled) delete one["enabled"];
+    else one["enabled"] = false;
+  }
+  if (form.description.trim() === "") delete one["description"];
+  else one["description"] = form.description;
+  for (const version of [4, 6] as const) {
+    const wanted = form[version];
+    const texts = wanted.addresses.map((text) => text.trim()).filter((text) => text !== "");
+    const isThere = at(one, nameOf(version)) !== undefined;
+    if (!isThere && texts.length === 0 && !wanted.forwarding) continue;
+    const family = below(one, nameOf(version));
+    if (wanted.forwarding !== before[version].forwarding) {
+      if (wanted.forwarding) family["forwarding"] = true;
+      else delete family["forwarding"];
+    }
+    const old = entries(family, "address");
+    const list = texts.map((text) => {
+      const read = prefix(text);
+      const known = old.find((it) => it["ip"] === read?.address);
+      return { ...known, ip: read?.address ?? text, "prefix-length": read?.length ?? 0 };
+    });
+    if (list.length > 0) family["address"] = list;
+    else delete family["address"];
+  }
+}
+
+/** What is wrong with an address as it was typed. */
+const complaint = (text: string, version: Version): string => {
+  if (text.trim() === "") return "";
+  const read = prefix(text);
+  if (!read || read.family !== version) return `An IPv${version} address with its length is wanted, as in ${version === 4 ? "192.0.2.1/24" : "2001:db8::1/64"}.`;
+  return text.includes("/") ? "" : "Say how long the prefix is, as in /24.";
+};
+
+function Addresses(props: { version: Version; form: FamilyForm; set: (form: FamilyForm) => void }): JSX.Element {
+  const { version, form, set } = props;
+  const change = (index: number, text: string): void => set({ ...form, addresses: form.addresses.map((old, other) => (other === index ? text : old)) });
+  return (
+    <fieldset>
+      <legend>IPv{version}</legend>
+      {form.addresses.map((text, index) => {
+        const wrong = complaint(text, version);
+        return (
+          <div class="address">
+            <input
+              class="mono"
+              value={text}
+              aria-label={`IPv${version} address ${index + 1}`}
+              aria-invalid={wrong !== ""}
+              onInput={(event) => change(index, typed(event))}
+              spellcheck={false}
+              autocapitalize="none"
+              data-family={version}
+            />
+            <button type="button" aria-label={`Remove ${text || "this address"}`} onClick={() => set({ ...form, addresses: form.addresses.filter((_, other) => other !== index) })}>
+              Remove
+            </button>
+            {wrong && <small class="wrong">{wrong}</small>}
+          </div>
+        );
+      })}
+      <button type="button" onClick={() => set({ ...form, addresses: [...form.addresses, ""] })}>
+        Add an IPv{version} address
+      </button>
+      <label class="check">
+        <input type="checkbox" checked={form.forwarding} onChange={(event) => set({ ...form, forwarding: event.currentTarget.checked })} /> forwards IPv{version} packets
+      </label>
+    </fieldset>
+  );
+}
+
+export function InterfaceForm({ whole, chosen }: { whole: Members; chosen: string }): JSX.Element {
+  const list = entries(at(whole, INTERFACES), "interface");
+  const name = chosen || String(list[0]?.["name"] ?? "");
+  const one = list.find((it) => it["name"] === name);
+  const before = one && formOf(one);
+  const mark = JSON.stringify(before);
+  const [form, setForm] = useState<Form | undefined>(before);
+  const [failure, setFailure] = useState<Failure>();
+  const [said, setSaid] = useState("");
+  useEffect(() => setForm(before), [name, mark]);
+  useEffect(() => {
+    setSaid("");
+    setFailure(undefined);
+  }, [name]);
+  if (list.length === 0) return <Notice mood="idle">There is no interface in the candidate. Add one as JSON.</Notice>;
+  const send = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    if (!form || !before) return;
+    const wanted = copy(whole);
+    const mine = entries(at(wanted, INTERFACES), "interface").find((it) => it["name"] === name);
+    if (!mine) return;
+    put(mine, form, before);
+    setSaid("");
+    setFailure(undefined);
+    try {
+      await save(whole, wanted);
+      setSaid(`${name} is changed in the candidate.`);
+    } catch (error) {
+      setFailure(error as Failure);
+    }
+  };
+  const isWrong = form !== undefined && ([4, 6] as const).some((version) => form[version].addresses.some((text) => complaint(text, version) !== ""));
+  return (
+    <Card title="Interface" wide>
+      <form class="column" onSubmit={(event) => void send(event)}>
+        <Field label="Name">
+          <select value={name} onChange={(event) => go(link("configuration", ["interfaces", typed(event)]))}>
+            {!one && <option value={name}>{name} (not there)</option>}
+            {list.map((it) => (
+              <option value={String(it["name"])}>{String(it["name"])}</option>
+            ))}
+          </select>
+        </Field>
+        {form ? (
+          <>
+            <label class="check">
+              <input type="checkbox" checked={form.enabled} onChange={(event) => setForm({ ...form, enabled: event.currentTarget.checked })} /> enabled
+            </label>
+            <Field label="Description">
+              <input name="description" value={form.description} onInput={(event) => setForm({ ...form, description: typed(event) })} />
+            </Field>
+            <Addresses version={4} form={form[4]} set={(family) => setForm({ ...form, 4: family })} />
+            <Addresses version={6} form={form[6]} set={(family) => setForm({ ...form, 6: family })} />
+            <span class="buttons">
+              <button class="main" disabled={isWrong || JSON.stringify(form) === mark}>
+                Put into the candidate
+              </button>
+              <a class="button" href={link("configuration", ["commit"])}>
+                Difference and commit
+              </a>
+            </span>
+          </>
+        ) : (
+          <Notice mood="warn">There is no interface {name} in the candidate.</Notice>
+        )}
+      </form>
+      <Faults faults={failure?.faults ?? []} />
+      {said && (
+        <Notice mood="good" live>
+          {said} <a href={link("configuration", ["commit"])}>See the difference and commit.</a>
+        </Notice>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,192 @@
+// The form of static routes.
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { at, below, copy, entries, save } from "../candidate";
+import type { Members } from "../edits";
+import { Card, type Column, Faults, Field, Notice, Table, typed } from "../parts";
+import { family, prefix } from "../prefixes";
+import { link } from "../route";
+import type { Failure } from "../server";
+
+const PROTOCOLS = ["ietf-routing:routing", "control-plane-protocols"];
+/** Routes that are shown at most; the others are in the JSON. */
+const ROWS = 200;
+type Version = 4 | 6;
+const familyName = (version: Version): string => `ietf-ipv${version}-unicast-routing:ipv${version}`;
+
+interface Row {
+  protocol: string;
+  version: Version;
+  route: Members;
+}
+
+/** All static routes of a configuration. */
+function rowsOf(whole: Members): Row[] {
+  const protocols = entries(at(whole, ...PROTOCOLS), "control-plane-protocol");
+  return protocols.flatMap((protocol) =>
+    ([4, 6] as const).flatMap((version) =>
+      entries(at(protocol, "static-routes", familyName(version)), "route").map((route) => ({ protocol: String(protocol["name"]), version, route })),
+    ),
+  );
+}
+
+function hopOf(route: Members): string {
+  const hop = at(route, "next-hop") ?? {};
+  const one = (it: Members): string =>
+    [it["next-hop-address"], it["outgoing-interface"] ? `by ${String(it["outgoing-interface"])}` : ""].filter(Boolean).join(" ");
+  if (hop["special-next-hop"]) return String(hop["special-next-hop"]);
+  const list = entries(at(hop, "next-hop-list"), "next-hop");
+  return list.length > 0 ? list.map(one).join(", ") : one(hop);
+}
+
+interface Wish {
+  prefix: string;
+  special: string;
+  address: string;
+  interface: string;
+  description: string;
+}
+
+const NOTHING: Wish = { prefix: "", special: "", address: "", interface: "", description: "" };
+
+/** Why a route cannot be made so. */
+function complaint(wish: Wish): string {
+  const read = prefix(wish.prefix);
+  if (!read || !wish.prefix.includes("/")) return "A prefix is wanted, as in 10.0.0.0/8 or 2001:db8::/32.";
+  if (wish.special !== "") return "";
+  if (wish.address === "" && wish.interface === "") return "Say the next hop, or the interface that the destination is on.";
+  if (wish.address !== "" && family(wish.address) !== read.family) return `The next hop is an IPv${read.family} address, as the prefix is.`;
+  return "";
+}
+
+/** Puts a route into a configuration, beside those that are there. */
+function add(whole: Members, wish: Wish): void {
+  const version = prefix(wish.prefix)?.family ?? 4;
+  const protocols = below(whole, ...PROTOCOLS);
+  const list = entries(protocols, "control-plane-protocol");
+  let mine = list.find((it) => it["type"] === "ietf-routing:static");
+  if (!mine) {
+    mine = { type: "ietf-routing:static", name: "main" };
+    protocols["control-plane-protocol"] = [...list, mine];
+  }
+  const routes = below(mine, "static-routes", familyName(version));
+  const hop: Members = wish.special
+    ? { "special-next-hop": wish.special }
+    : { ...(wish.address && { "next-hop-address": wish.address }), ...(wish.interface && { "outgoing-interface": wish.interface }) };
+  const route: Members = { "destination-prefix": wish.prefix.trim(), ...(wish.description && { description: wish.description }), "next-hop": hop };
+  routes["route"] = [...entries(routes, "route").filter((it) => it["destination-prefix"] !== wish.prefix.trim()), route];
+}
+
+function remove(whole: Members, row: Row): void {
+  const protocols = entries(at(whole, ...PROTOCOLS), "control-plane-protocol");
+  const mine = protocols.find((it) => String(it["name"]) === row.protocol);
+  const routes = at(mine, "static-routes", familyName(row.version));
+  if (!routes) return;
+  const left = entries(routes, "route").filter((it) => it["destination-prefix"] !== row.route["destination-prefix"]);
+  if (left.length > 0) routes["route"] = left;
+  else delete routes["route"];
+}
+
+export function RouteForm({ whole }: { whole: Members }): JSX.Element {
+  const [wish, setWish] = useState(NOTHING);
+  const [search, setSearch] = useState("");
+  const [failure, setFailure] = useState<Failure>();
+  const [said, setSaid] = useState("");
+  const names = entries(at(whole, "ietf-interfaces:interfaces"), "interface").map((it) => String(it["name"]));
+  const all = rowsOf(whole);
+  const found = all.filter((row) => `${String(row.route["destination-prefix"])} ${hopOf(row.route)} ${String(row.route["description"] ?? "")}`.includes(search.trim()));
+  const change = async (work: (wanted: Members) => void, words: string): Promise<void> => {
+    const wanted = copy(whole);
+    work(wanted);
+    setFailure(undefined);
+    setSaid("");
+    try {
+      await save(whole, wanted);
+      setSaid(words);
+      setWish(NOTHING);
+    } catch (error) {
+      setFailure(error as Failure);
+    }
+  };
+  const wrong = complaint(wish);
+  const set = (part: Partial<Wish>): void => setWish({ ...wish, ...part });
+  const columns: Column<Row>[] = [
+    { name: "Prefix", show: (row) => <span class="mono">{String(row.route["destination-prefix"])}</span> },
+    { name: "Next hop", show: (row) => <span class="mono">{hopOf(row.route)}</span> },
+    { name: "Description", extra: true, show: (row) => String(row.route["description"] ?? "") },
+    {
+      name: "",
+      right: true,
+      show: (row) => (
+        <button
+          onClick={() => void change((wanted) => remove(wanted, row), `${String(row.route["destination-prefix"])} is removed from the candidate.`)}
+          aria-label={`Remove ${String(row.route["destination-prefix"])}`}
+        >
+          Remove
+        </button>
+      ),
+    },
+  ];
+  return (
+    <>
+      <Card title="Add a route" wide>
+        <form
+          class="row"
+          onSubmit={(event) => {
+            event.preventDefault();
+            void change((wanted) => add(wanted, wish), `${wish.prefix} is in the candidate.`);
+          }}
+        >
+          <Field label="Prefix">
+            <input class="mono" value={wish.prefix} onInput={(event) => set({ prefix: typed(event) })} placeholder="10.0.0.0/8" spellcheck={false} autocapitalize="none" />
+          </Field>
+          <Field label="Packets">
+            <select value={wish.special} onChange={(event) => set({ special: typed(event) })}>
+              <option value="">go to a next hop</option>
+              <option value="blackhole">are discarded without a word</option>
+              <option value="unreachable">are answered: unreachable</option>
+              <option value="prohibit">are answered: prohibited</option>
+            </select>
+          </Field>
+          {wish.special === "" && (
+            <>
+              <Field label="Next hop">
+                <input class="mono" value={wish.address} onInput={(event) => set({ address: typed(event).trim() })} placeholder="192.0.2.1" spellcheck={false} autocapitalize="none" />
+              </Field>
+              <Field label="Interface">
+                <select value={wish.interface} onChange={(event) => set({ interface: typed(event) })}>
+                  <option value="">where the next hop is</option>
+                  {names.map((name) => (
+                    <option value={name}>{name}</option>
+                  ))}
+                </select>
+              </Field>
+            </>
+          )}
+          <Field label="Description">
+            <input value={wish.description} onInput={(event) => set({ description: typed(event) })} />
+          </Field>
+          <button class="main" disabled={wrong !== ""}>
+            Put into the candidate
+          </button>
+        </form>
+        {wish.prefix !== "" && wrong && <p class="wrong">{wrong}</p>}
+        <Faults faults={failure?.faults ?? []} />
+        {said && (
+          <Notice mood="good" live>
+            {said} <a href={link("configuration", ["commit"])}>See the difference and commit.</a>
+          </Notice>
+        )}
+      </Card>
+      <Card title={`${found.length} static routes`} wide>
+        {all.length > 10 && (
+          <Field label="Search">
+            <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
+          </Field>
+        )}
+        <Table caption="Static routes" columns={columns} rows={found.slice(0, ROWS)} mark={(row) => `${row.protocol} ${String(row.route["destination-prefix"])}`} none="There is none." />
+        {found.length > ROWS && <p class="none">The first {ROWS} are shown: search for the others.</p>}
+      </Card>
+    </>
+  );
+}

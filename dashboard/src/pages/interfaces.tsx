@@ -1,0 +1,94 @@
+// All interfaces with their state and rates.
+import type { JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import { bitRate, number, packetRate } from "../figures";
+import { Card, type Column, Field, type Mood, State, Table, Waiting, typed } from "../parts";
+import { usePoll } from "../poll";
+import { Meter } from "../rates";
+import { link } from "../route";
+import { type Family, type Interface, interfaces } from "../yang";
+
+/** Interfaces that are shown at most: who has more searches. */
+const ROWS = 200;
+
+/** How an interface is, in words. */
+export function stateOf(one: Interface): { mood: Mood; words: string } {
+  if (one["admin-status"] === "down" || one.enabled === false) return { mood: "idle", words: "disabled" };
+  const state = one["oper-status"];
+  if (state === undefined) return { mood: "warn", words: "not known" };
+  return state === "up" ? { mood: "good", words: "up" } : { mood: "bad", words: state };
+}
+
+/** The addresses of both families. */
+export const addressesOf = (one: Interface): string[] =>
+  [one["ietf-ip:ipv4"], one["ietf-ip:ipv6"]].flatMap((family: Family | undefined) => (family?.address ?? []).map((it) => `${it.ip}/${it["prefix-length"]}`));
+
+/** The counters of interfaces, each named by the interface and what it counts. */
+export function countersOf(list: Interface[]): Map<string, number> {
+  const found = new Map<string, number>();
+  for (const one of list) {
+    const counted = one.statistics ?? {};
+    const put = (name: string, value: number): void => void found.set(`${one.name} ${name}`, value);
+    put("in", number(counted["stoa-interfaces:in-pkts"]));
+    put("out", number(counted["stoa-interfaces:out-pkts"]));
+    put("in-bits", 8 * number(counted["in-octets"]));
+    put("out-bits", 8 * number(counted["out-octets"]));
+    put("drops", number(counted["in-discards"]) + number(counted["out-discards"]) + number(counted["stoa-interfaces:in-missed"]));
+  }
+  return found;
+}
+
+export function Interfaces(): JSX.Element {
+  const [search, setSearch] = useState("");
+  const meter = useRef(new Meter());
+  const { data, failure, at } = usePoll(interfaces, 1_000, []);
+  const rates = data && at > 0 ? meter.current.take(countersOf(data), at) : meter.current.current;
+  const rate = (one: Interface, name: string, words: (value: number) => string): string => {
+    const value = rates.get(`${one.name} ${name}`);
+    return value === undefined ? "–" : words(value);
+  };
+  if (!data) return <Waiting failure={failure} data={data} />;
+  const wanted = search.trim().toLowerCase();
+  const found = data.filter((one) => `${one.name} ${one.description ?? ""} ${addressesOf(one).join(" ")}`.toLowerCase().includes(wanted));
+  const columns: Column<Interface>[] = [
+    {
+      name: "Interface",
+      show: (one) => (
+        <>
+          <a href={link("interfaces", [one.name])}>{one.name}</a>
+          {one.description && <small class="under">{one.description}</small>}
+        </>
+      ),
+    },
+    { name: "State", show: (one) => <State mood={stateOf(one).mood}>{stateOf(one).words}</State> },
+    {
+      name: "Addresses",
+      show: (one) => (
+        <span class="stack mono">
+          {addressesOf(one).map((text) => (
+            <span>{text}</span>
+          ))}
+        </span>
+      ),
+    },
+    { name: "Received", right: true, show: (one) => <span class="stack">{rate(one, "in-bits", bitRate)}<small>{rate(one, "in", packetRate)}</small></span> },
+    { name: "Sent", right: true, show: (one) => <span class="stack">{rate(one, "out-bits", bitRate)}<small>{rate(one, "out", packetRate)}</small></span> },
+    { name: "Dropped, missed", right: true, show: (one) => rate(one, "drops", packetRate) },
+    { name: "Driver", extra: true, show: (one) => one["stoa-interfaces:port-state"]?.driver ?? one["lower-layer-if"]?.map((name) => `on ${name}`).join() ?? "" },
+    { name: "MTU", right: true, extra: true, show: (one) => (one["stoa-interfaces:port-state"]?.mtu ? `${one["stoa-interfaces:port-state"].mtu} B` : "") },
+  ];
+  return (
+    <>
+      <Waiting failure={failure} data={data} />
+      <Card title={`${found.length} of ${data.length}`} wide tools={<a href={link("configuration", ["interfaces"])}>Configure</a>}>
+        {data.length > 8 && (
+          <Field label="Search by name, description or address">
+            <input type="search" value={search} onInput={(event) => setSearch(typed(event))} />
+          </Field>
+        )}
+        <Table caption="Interfaces" columns={columns} rows={found.slice(0, ROWS)} mark={(one) => one.name} none="There is no such interface." />
+        {found.length > ROWS && <p class="none">The first {ROWS} are shown: search for the others.</p>}
+      </Card>
+    </>
+  );
+}

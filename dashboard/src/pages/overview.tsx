@@ -1,0 +1,217 @@
+// How the router is, at a glance.
+import type { JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { useCell } from "../cell";
+import { Chart, DROPPED, RECEIVED, SENT, SPAN_S } from "../chart";
+import { standing } from "../events";
+import { bitRate, count, duration, moment, number, packetRate, percent } from "../figures";
+import { Bar, Card, Figure, type Mood, Notice, State, Waiting } from "../parts";
+import { usePoll } from "../poll";
+import { Meter, Series } from "../rates";
+import { link } from "../route";
+import { type Forwarder, type Interface, type Limit, type Standing, forwarder, interfaceFigures } from "../yang";
+
+/** A limit is near from this share on. */
+const NEAR = 0.8;
+
+// They live on while one looks at another page.
+const meter = new Meter();
+const bits = new Series(2, SPAN_S + 10);
+const packets = new Series(3, SPAN_S + 10);
+
+interface Look {
+  forwarder: Forwarder;
+  interfaces: Interface[];
+}
+
+/** What is counted at all ports; what sub-interfaces count stands at their ports, too. */
+export function totals(look: Look): Map<string, number> {
+  const ports = look.interfaces.filter((one) => !one["lower-layer-if"]?.length);
+  const sum = (name: string): number => ports.reduce((all, one) => all + number(one.statistics?.[name]), 0);
+  const found = new Map([
+    ["in", sum("stoa-interfaces:in-pkts")],
+    ["out", sum("stoa-interfaces:out-pkts")],
+    ["in-bits", 8 * sum("in-octets")],
+    ["out-bits", 8 * sum("out-octets")],
+    ["missed", sum("stoa-interfaces:in-missed")],
+    ["dropped", number(look.forwarder.conservation?.["dropped"])],
+  ]);
+  for (const drop of look.forwarder.drops?.drop ?? []) found.set(`drop ${drop.reason}`, number(drop.packets));
+  return found;
+}
+
+const shareOf = (limit: Limit): number => (limit.used === undefined || !number(limit.limit) ? 0 : number(limit.used) / number(limit.limit));
+
+interface Problem {
+  mood: Mood;
+  words: string;
+  to?: string;
+}
+
+/** What is not as it should be, the worst first. */
+export function problems(look: Look, stands: Standing, rates: Map<string, number>): Problem[] {
+  const found: Problem[] = [];
+  if (look.forwarder["in-sync"] === false) {
+    found.push({ mood: "bad", words: "The forwarder does not hold the configuration in force: it is being told again. Look at the log if this stays." });
+  }
+  const down = look.interfaces.filter((one) => one["admin-status"] === "up" && one["oper-status"] !== "up");
+  for (const one of down.slice(0, 5)) {
+    found.push({ mood: "bad", words: `Interface ${one.name} is enabled, but ${one["oper-status"] ?? "down"}.`, to: link("interfaces", [one.name]) });
+  }
+  if (down.length > 5) found.push({ mood: "bad", words: `${down.length - 5} more interfaces are down.`, to: link("interfaces") });
+  for (const limit of look.forwarder.limits?.limit ?? []) {
+    if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit are used. ${limit.mend ?? ""}` });
+  }
+  const missed = rates.get("missed") ?? 0;
+  if (missed >= 1) found.push({ mood: "warn", words: `Ports miss ${packetRate(missed)}: they come faster than the workers take them.`, to: link("workers") });
+  if (stands.edited) found.push({ mood: "warn", words: "The candidate has changes that are not committed.", to: link("configuration", ["commit"]) });
+  if (stands.holder) found.push({ mood: "idle", words: `${stands.holder}.` });
+  return found;
+}
+
+function Health({ list }: { list: Problem[] }): JSX.Element {
+  const bad = list.some((problem) => problem.mood === "bad");
+  const warn = list.some((problem) => problem.mood === "warn");
+  return (
+    <Card title="Health" wide>
+      <div aria-live="polite">
+        <p class="verdict">
+          <State mood={bad ? "bad" : warn ? "warn" : "good"}>{bad ? "Something is wrong" : warn ? "Forwarding; something to look at" : "All is well"}</State>
+        </p>
+        {list.length > 0 && (
+          <ul class="problems">
+            {list.map((problem) => (
+              <li>
+                <State mood={problem.mood}>{problem.to ? <a href={problem.to}>{problem.words}</a> : problem.words}</State>
+              </li>
+            ))}
+          </ul>
+        )}
+      </div>
+    </Card>
+  );
+}
+
+function TopDrops({ look, rates }: { look: Look; rates: Map<string, number> }): JSX.Element {
+  const list = (look.forwarder.drops?.drop ?? []).filter((drop) => number(drop.packets) > 0);
+  const rate = (reason: string): number => rates.get(`drop ${reason}`) ?? 0;
+  list.sort((a, b) => rate(b.reason) - rate(a.reason) || number(b.packets) - number(a.packets));
+  return (
+    <Card title="Drops" tools={<a href={link("drops")}>All reasons</a>}>
+      {list.length === 0 ? (
+        <p class="none">Nothing was dropped.</p>
+      ) : (
+        <ul class="lines">
+          {list.slice(0, 6).map((drop) => (
+            <li title={drop.sentence}>
+              <span>{drop.reason}</span>
+              <span>
+                {packetRate(rate(drop.reason))} <small>{count(number(drop.packets))} in all</small>
+              </span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}
+
+function Limits({ limits }: { limits: Limit[] }): JSX.Element {
+  const list = limits.filter((limit) => limit.used !== undefined && number(limit.limit) > 0);
+  list.sort((a, b) => shareOf(b) - shareOf(a) || a.name.localeCompare(b.name));
+  return (
+    <Card title="Limits" note="the nearest first">
+      <ul class="lines">
+        {list.slice(0, 6).map((limit) => (
+          <li title={limit.mend}>
+            <span>{limit.name}</span>
+            <Bar share={shareOf(limit)} label={limit.name} words={`${count(number(limit.used))} of ${count(number(limit.limit))}`} />
+          </li>
+        ))}
+      </ul>
+    </Card>
+  );
+}
+
+function Facts({ it }: { it: Forwarder }): JSX.Element {
+  const up = it.started ? (Date.now() - new Date(it.started).getTime()) / 1000 : 0;
+  const rows: [string, string][] = [
+    ["Version", it.version ?? "–"],
+    ["Running for", it.started ? `${duration(up)}, since ${moment(it.started)}` : "–"],
+    ["Vector instructions", it.kernel ?? "–"],
+    ["Packet memory", it.memory ?? "–"],
+    ["Buffers free", `${count(number(it.conservation?.["buffers-free"]))} of ${count(number(it.conservation?.["buffers"]))}`],
+    ["Process", String(it["process-id"] ?? "–")],
+  ];
+  return (
+    <Card title="Forwarder">
+      <dl class="facts">
+        {rows.map(([name, value]) => (
+          <div>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </Card>
+  );
+}
+
+export function Overview(): JSX.Element {
+  const stands = useCell(standing);
+  const { data, failure, at } = usePoll<Look>(
+    async (signal) => {
+      const [told, list] = await Promise.all([forwarder(signal), interfaceFigures(signal)]);
+      return { forwarder: told, interfaces: list };
+    },
+    1_000,
+    [],
+  );
+  const rates = data && at > 0 ? meter.take(totals(data), at) : meter.current;
+  const rate = (name: string): number | null => rates.get(name) ?? null;
+  useEffect(() => {
+    if (at === 0 || rates.size === 0) return;
+    const now = Date.now() / 1000;
+    bits.add(now, [rate("in-bits"), rate("out-bits")]);
+    packets.add(now, [rate("in"), rate("out"), rate("dropped")]);
+  }, [at]);
+  if (!data) return <Waiting failure={failure} data={data} />;
+  const workers = data.forwarder.workers?.worker ?? [];
+  const busiest = Math.max(0, ...workers.map((worker) => number(worker.busy)));
+  const dropped = rate("dropped") ?? 0;
+  const show = (value: number | null, words: (value: number) => string): string => (value === null ? "–" : words(value));
+  return (
+    <>
+      <Waiting failure={failure} data={data} />
+      <dl class="figures">
+        <Figure name="Received" value={show(rate("in"), packetRate)} below={show(rate("in-bits"), bitRate)} />
+        <Figure name="Sent" value={show(rate("out"), packetRate)} below={show(rate("out-bits"), bitRate)} />
+        <Figure name="Dropped" value={show(rate("dropped"), packetRate)} below={`${count(number(data.forwarder.conservation?.["dropped"]))} packets in all`} {...(dropped >= 1 ? { mood: "warn" as const } : {})} />
+        <Figure name="Busiest worker" value={percent(busiest)} below={`${workers.length} in all`} {...(busiest > 0.9 ? { mood: "warn" as const } : {})} />
+      </dl>
+      <div class="cards">
+        <Health list={problems(data, stands, rates)} />
+        <Card title="Traffic" wide>
+          {packets.times.length === 0 && <Notice mood="idle">The chart begins with the second look.</Notice>}
+          <div class="charts">
+            <Chart title="Bits per second" lines={[RECEIVED, SENT]} series={bits} turn={at} unit={bitRate} />
+            <Chart title="Packets per second" lines={[RECEIVED, SENT, DROPPED]} series={packets} turn={at} unit={packetRate} />
+          </div>
+        </Card>
+        <Card title="Workers" tools={<a href={link("workers")}>Details</a>}>
+          <ul class="lines">
+            {workers.map((worker) => (
+              <li>
+                <span>Worker {worker.index}</span>
+                <Bar share={number(worker.busy)} label={`Worker ${worker.index}`} words={percent(number(worker.busy))} />
+              </li>
+            ))}
+          </ul>
+        </Card>
+        <TopDrops look={data} rates={rates} />
+        <Limits limits={data.forwarder.limits?.limit ?? []} />
+        <Facts it={data.forwarder} />
+      </div>
+    </>
+  );
+}

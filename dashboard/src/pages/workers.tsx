@@ -1,0 +1,53 @@
+// The threads that forward packets.
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+import { number, packetRate, percent } from "../figures";
+import { Bar, Card, type Column, Table, Waiting } from "../parts";
+import { usePoll } from "../poll";
+import { Meter } from "../rates";
+import { type Worker, workers } from "../yang";
+
+export function Workers(): JSX.Element {
+  const meter = useRef(new Meter());
+  const { data, failure, at } = usePoll(workers, 1_000, []);
+  if (!data) return <Waiting failure={failure} data={data} />;
+  const counters = new Map<string, number>();
+  for (const one of data) {
+    for (const name of ["packets", "turns", "sleeps", "handed-out", "handed-in"] as const) counters.set(`${one.index} ${name}`, number(one[name]));
+  }
+  const rates = at > 0 ? meter.current.take(counters, at) : meter.current.current;
+  const rate = (one: Worker, name: string): number | undefined => rates.get(`${one.index} ${name}`);
+  const shown = (one: Worker, name: string, unit: string): string => {
+    const value = rate(one, name);
+    return value === undefined ? "–" : packetRate(value).replace("pkt/s", unit);
+  };
+  const columns: Column<Worker>[] = [
+    {
+      name: "Worker",
+      show: (one) => (
+        <span class="stack">
+          {one.index}
+          <small>
+            {one.cpu === undefined ? "any processor" : `processor ${one.cpu}`}, {one.polling}
+          </small>
+        </span>
+      ),
+    },
+    { name: "Busy with packets", show: (one) => <Bar share={number(one.busy)} label={`Worker ${one.index}`} words={percent(number(one.busy))} /> },
+    { name: "Received", right: true, show: (one) => shown(one, "packets", "pkt/s") },
+    { name: "Together", right: true, show: (one) => `${number(one.vector).toFixed(1)} pkt` },
+    { name: "Turns", right: true, show: (one) => shown(one, "turns", "/s") },
+    { name: "Sleeps", right: true, show: (one) => shown(one, "sleeps", "/s") },
+    { name: "Given away", right: true, extra: true, show: (one) => shown(one, "handed-out", "pkt/s") },
+    { name: "Taken over", right: true, extra: true, show: (one) => shown(one, "handed-in", "pkt/s") },
+    { name: "Queues", extra: true, show: (one) => <span class="stack mono">{(one.queue ?? []).map((name) => <span>{name}</span>)}</span> },
+  ];
+  return (
+    <>
+      <Waiting failure={failure} data={data} />
+      <Card title={`${data.length} ${data.length === 1 ? "worker" : "workers"}`} note="“together” are packets that go through the graph at once, on the mean; given away and taken over: between workers" wide>
+        <Table caption="Workers" columns={columns} rows={data} mark={(one) => String(one.index)} none="No worker runs." />
+      </Card>
+    </>
+  );
+}

@@ -1,0 +1,160 @@
+// Small parts that all pages are made of.
+import type { ComponentChildren, JSX } from "preact";
+import type { Failure, Fault } from "./server";
+
+/** What a state means: for its colour and its sign, so that nobody has to tell colours apart. */
+export type Mood = "good" | "warn" | "bad" | "idle";
+
+const SIGNS: Record<Mood, string> = { good: "●", warn: "▲", bad: "✕", idle: "○" };
+
+export const State = ({ mood, children }: { mood: Mood; children: ComponentChildren }): JSX.Element => (
+  <span class={`state ${mood}`}>
+    <span class="sign" aria-hidden="true">
+      {SIGNS[mood]}
+    </span>
+    {children}
+  </span>
+);
+
+/** A card with a heading. */
+export const Card = (props: { title: string; note?: string; children: ComponentChildren; wide?: boolean; tools?: ComponentChildren }): JSX.Element => (
+  <section class={props.wide ? "card wide" : "card"}>
+    <header>
+      <h2>{props.title}</h2>
+      {props.note && <span class="note">{props.note}</span>}
+      {props.tools && <span class="tools">{props.tools}</span>}
+    </header>
+    {props.children}
+  </section>
+);
+
+/** A figure with its name. */
+export const Figure = (props: { name: string; value: string; below?: string; mood?: Mood }): JSX.Element => (
+  <div class={`figure ${props.mood ?? ""}`}>
+    <dt>{props.name}</dt>
+    <dd>
+      {props.value}
+      {props.below && <small>{props.below}</small>}
+    </dd>
+  </div>
+);
+
+/** A bar from 0 to 1 with its words. */
+export const Bar = ({ share, words, label }: { share: number; words: string; label: string }): JSX.Element => {
+  const value = Math.min(1, Math.max(0, share));
+  const mood = value >= 0.95 ? "bad" : value >= 0.8 ? "warn" : "good";
+  return (
+    <span class="bar">
+      <svg viewBox="0 0 100 8" preserveAspectRatio="none" class={mood} role="img" aria-label={`${label}: ${words}`}>
+        <rect class="track" width="100" height="8" />
+        <rect class="fill" width={value * 100} height="8" />
+      </svg>
+      <span>{words}</span>
+    </span>
+  );
+};
+
+/** Something that is said to the one who looks. */
+export const Notice = ({ mood, children, live }: { mood: Mood; children: ComponentChildren; live?: boolean }): JSX.Element => (
+  <div class={`notice ${mood}`} role={mood === "bad" ? "alert" : live ? "status" : undefined}>
+    <span class="sign" aria-hidden="true">
+      {SIGNS[mood]}
+    </span>
+    <div>{children}</div>
+  </div>
+);
+
+/** The errors of a request, each with its place. */
+export const Faults = ({ faults, locate }: { faults: Fault[]; locate?: (path: string) => ComponentChildren }): JSX.Element | null =>
+  faults.length === 0 ? null : (
+    <Notice mood="bad">
+      <ul class="faults">
+        {faults.map((fault) => (
+          <li>
+            {fault.message}
+            {fault.path !== "" && (
+              <div class="where">
+                at <code>{fault.path}</code> {locate?.(fault.path)}
+              </div>
+            )}
+          </li>
+        ))}
+      </ul>
+    </Notice>
+  );
+
+/** What a page shows while there is nothing to show, or beside what it showed last. */
+export const Waiting = ({ failure, data }: { failure: Failure | undefined; data: unknown }): JSX.Element | null => {
+  if (failure) {
+    return (
+      <Notice mood={failure.status === 0 ? "warn" : "bad"} live>
+        {failure.message || "Something went wrong with this page; it tries again."}
+        {data !== undefined && " What is shown is the last that was known."}
+      </Notice>
+    );
+  }
+  return data === undefined ? (
+    <p class="loading" role="status">
+      Asking the router …
+    </p>
+  ) : null;
+};
+
+export interface Column<T> {
+  name: string;
+  /** Figures stand to the right. */
+  right?: boolean;
+  /** Left out on narrow screens. */
+  extra?: boolean;
+  show: (row: T) => ComponentChildren;
+}
+
+/** A table with a caption that is read aloud. */
+export function Table<T>(props: { caption: string; columns: Column<T>[]; rows: T[]; mark: (row: T) => string; none: string }): JSX.Element {
+  const classes = (column: Column<T>): string => `${column.right ? "right" : ""} ${column.extra ? "extra" : ""}`;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={props.caption}>
+      <table>
+        <caption class="unseen">{props.caption}</caption>
+        <thead>
+          <tr>
+            {props.columns.map((column) => (
+              <th scope="col" class={classes(column)}>
+                {column.name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {props.rows.map((row) => (
+            <tr key={props.mark(row)}>
+              {props.columns.map((column, at) =>
+                at === 0 ? (
+                  <th scope="row" class={classes(column)}>
+                    {column.show(row)}
+                  </th>
+                ) : (
+                  <td class={classes(column)}>{column.show(row)}</td>
+                ),
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {props.rows.length === 0 && <p class="none">{props.none}</p>}
+    </div>
+  );
+}
+
+/** A field with its label. */
+export const Field = (props: { label: string; hint?: string; children: ComponentChildren }): JSX.Element => (
+  <label class="field">
+    <span>{props.label}</span>
+    {props.children}
+    {props.hint && <small>{props.hint}</small>}
+  </label>
+);
+
+/** The text of an input that an event came from. */
+export const typed = (event: Event): string =>
+  (event.currentTarget as HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement).value;

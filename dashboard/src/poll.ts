@@ -1,0 +1,80 @@
+// Asking again and again, once a second, while somebody looks.
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Failure } from "./server";
+
+export interface Polled<T> {
+  /** The last answer; it stays while the router is away. */
+  data: T | undefined;
+  /** What went wrong with the last request. */
+  failure: Failure | undefined;
+  /** When the answer came, in milliseconds by `performance.now()`. */
+  at: number;
+  /** Asks at once. */
+  again: () => void;
+}
+
+/** Longest pause after failures. */
+const LONGEST_MS = 8_000;
+
+/** Whether nothing is seen of the page. */
+const isHidden = (): boolean => document.visibilityState === "hidden";
+
+/**
+ * Asks `look` every `period_ms` while the page is visible; 0: only once, and when `again` is called. `keys` say what is
+ * asked for: with other ones it begins anew.
+ */
+export function usePoll<T>(look: (signal: AbortSignal) => Promise<T>, period_ms: number, keys: unknown[]): Polled<T> {
+  const [state, setState] = useState<Omit<Polled<T>, "again">>({ data: undefined, failure: undefined, at: 0 });
+  const kick = useRef<() => void>(() => undefined);
+  useEffect(() => {
+    const over = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let failures = 0;
+    let isAsking = false;
+    let isWanted = false;
+    const later = (delay: number): void => {
+      clearTimeout(timer);
+      timer = setTimeout(() => void turn(), delay);
+    };
+    const turn = async (): Promise<void> => {
+      if (isAsking) {
+        isWanted = true;
+        return;
+      }
+      if (isHidden() || over.signal.aborted) return;
+      isAsking = true;
+      const begun = performance.now();
+      try {
+        const data = await look(over.signal);
+        failures = 0;
+        if (!over.signal.aborted) setState({ data, failure: undefined, at: performance.now() });
+      } catch (error) {
+        failures += 1;
+        if (!over.signal.aborted) setState((old) => ({ ...old, failure: error as Failure }));
+      }
+      isAsking = false;
+      if (over.signal.aborted) return;
+      if (isWanted) {
+        isWanted = false;
+        later(0);
+      } else if (failures > 0) {
+        later(Math.min(1000 * 2 ** (failures - 1), LONGEST_MS));
+      } else if (period_ms > 0) {
+        later(Math.max(100, period_ms - (performance.now() - begun)));
+      }
+    };
+    const seen = (): void => {
+      if (!isHidden() && period_ms > 0) later(0);
+    };
+    setState((old) => ({ ...old, failure: undefined }));
+    document.addEventListener("visibilitychange", seen);
+    kick.current = () => void turn();
+    void turn();
+    return () => {
+      over.abort();
+      clearTimeout(timer);
+      document.removeEventListener("visibilitychange", seen);
+    };
+  }, [period_ms, ...keys]);
+  return { ...state, again: () => kick.current() };
+}

@@ -1,0 +1,33 @@
+// Addresses and prefixes as people type them: enough to say at once what cannot be; the router has the last word.
+
+const IP4 = /^(25[0-5]|2[0-4]\d|1?\d?\d)(\.(25[0-5]|2[0-4]\d|1?\d?\d)){3}$/;
+
+/** The family of an address; `undefined`: it is none. */
+export function family(text: string): 4 | 6 | undefined {
+  if (IP4.test(text)) return 4;
+  const halves = text.split("::");
+  if (!/^[0-9a-fA-F:.]+$/.test(text) || !text.includes(":") || halves.length > 2) return undefined;
+  let words = 0;
+  for (const [index, half] of halves.entries()) {
+    if (half === "") continue;
+    const parts = half.split(":");
+    for (const [at, part] of parts.entries()) {
+      const isLast = index === halves.length - 1 && at === parts.length - 1;
+      if (isLast && IP4.test(part)) words += 2;
+      else if (/^[0-9a-fA-F]{1,4}$/.test(part)) words += 1;
+      else return undefined;
+    }
+  }
+  return halves.length === 2 ? (words < 8 ? 6 : undefined) : words === 8 ? 6 : undefined;
+}
+
+/** What "10.0.0.1/24" is made of; without a length it is that of the address alone. */
+export function prefix(text: string): { address: string; length: number; family: 4 | 6 } | undefined {
+  const [address = "", length] = text.trim().split("/", 2);
+  const of = family(address);
+  if (!of) return undefined;
+  const most = of === 4 ? 32 : 128;
+  if (length === undefined) return { address, length: most, family: of };
+  if (!/^\d{1,3}$/.test(length) || Number(length) > most) return undefined;
+  return { address, length: Number(length), family: of };
+}

@@ -1,0 +1,238 @@
+// An operator at the page, in headless Chromium: node test/browser.mjs URL SET-UP-TOKEN FOLDER
+// CHROMIUM names the browser. Ends with a line of JSON, or with status 1 and a picture of what was seen last.
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import puppeteer from "puppeteer-core";
+
+const [, , url, token, folder] = process.argv;
+const PATIENCE_MS = 20_000;
+
+const browser = await puppeteer.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  acceptInsecureCerts: true,
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"],
+  protocolTimeout: 60_000,
+});
+const page = await browser.newPage();
+page.setDefaultTimeout(PATIENCE_MS);
+await page.setViewport({ width: 1280, height: 900 });
+const session = await browser.target().createCDPSession();
+await session.send("Browser.setDownloadBehavior", { behavior: "allow", downloadPath: folder });
+
+/** What the page must never say: faults of scripts, and what its own policy forbids. */
+const complaints = [];
+page.on("pageerror", (error) => complaints.push(String(error)));
+page.on("console", (message) => {
+  // Refusals are a part of the story; the browser reports them, too.
+  if (message.type() === "error" && !message.text().includes("Failed to load resource")) complaints.push(message.text());
+});
+
+let step = "";
+const begin = (words) => {
+  step = words;
+  console.log(words);
+};
+const see = (words, what = "body") =>
+  page.waitForFunction((wanted, place) => document.querySelector(place)?.innerText.includes(wanted), {}, words, what);
+const go = (place) => page.evaluate((to) => void (location.hash = to), place);
+const button = (words) => page.locator(`::-p-xpath(//button[normalize-space()="${words}"])`);
+const labelled = (words) => page.locator(`::-p-aria(${words})`);
+const text = (place) => page.$eval(place, (one) => one.innerText);
+const running = (path) =>
+  page.evaluate(async (at) => (await fetch(`/restconf/data/${at}`, { headers: { "x-stoa-request": "1" } })).json(), path);
+const addresses = async () => {
+  const told = await running("ietf-interfaces:interfaces/interface=out/ietf-ip:ipv4?content=config");
+  return told["ietf-ip:ipv4"].address.map((one) => one.ip);
+};
+const check = (is, words) => {
+  if (!is) throw new Error(words);
+};
+const number = (words) => Number.parseFloat(words);
+
+async function logIn() {
+  begin("the first user is made with the set-up token");
+  await page.goto(url);
+  await button("This router has no user yet").click();
+  await page.locator("input[name=token]").fill(token);
+  await page.locator("input[name=user]").fill("ann");
+  await page.locator("input[name=password]").fill("correct horse");
+  await page.locator("input[name=again]").fill("correct horse");
+  await page.keyboard.press("Enter");
+  await see("Overview", "h1");
+
+  begin("log out, a wrong password, and in again");
+  await button("Log out").click();
+  await see("Log in", "h1");
+  await page.locator("input[name=user]").fill("ann");
+  await page.locator("input[name=password]").fill("wrong horse");
+  await button("Log in").click();
+  await see("Wrong user, password or token");
+  await page.locator("input[name=password]").fill("correct horse");
+  await button("Log in").click();
+  await see("Overview", "h1");
+}
+
+async function traffic() {
+  begin("traffic moves on the overview");
+  await page.waitForFunction(() => {
+    const words = document.querySelector(".figure dd")?.innerText ?? "";
+    return Number.parseFloat(words) >= 1 && words.includes("pkt/s");
+  });
+  await see("Busiest worker");
+}
+
+async function change() {
+  begin("an address is changed by the form");
+  await go("#/configuration/interfaces/out");
+  const input = 'input[data-family="4"]';
+  await page.waitForSelector(input);
+  check((await page.$eval(input, (one) => one.value)) === "198.18.2.1/24", "the form shows the address");
+  await page.locator(input).fill("198.18.2.9/24");
+  await button("Put into the candidate").click();
+  await see("out is changed in the candidate");
+  check((await addresses()).join() === "198.18.2.1", "nothing is in force before the commit");
+
+  begin("the difference is seen, and committed");
+  await go("#/configuration/commit");
+  await see("198.18.2.9", ".changes");
+  await page.locator(".row input").fill("another address");
+  await button("Commit").click();
+  await see("Committed as number");
+  check((await addresses()).join() === "198.18.2.9", "the address is in force");
+
+  begin("traffic still moves");
+  await go("#/interfaces/in");
+  const rate = /received\s+([\d.]+) k?pkt/;
+  await page.waitForFunction(
+    (source) => [...document.querySelectorAll(".chart")].some((one) => Number(new RegExp(source).exec(one.innerText)?.[1]) > 0),
+    {},
+    rate.source,
+  );
+  const before = number((await text(".facts dd.mono")).replace(/[^0-9.]/g, ""));
+  await page.waitForFunction(
+    (old) => Number.parseFloat((document.querySelector(".facts dd.mono")?.innerText ?? "").replace(/[^0-9.]/g, "")) > old,
+    {},
+    before,
+  );
+}
+
+async function find() {
+  begin("the new route is found");
+  await go("#/routes?search=198.18.2.9");
+  await see("198.18.2.9/32", "[aria-label='Longest match']");
+  await see("for this router itself", "[aria-label='Longest match']");
+  await go("#/routes?search=198.18.2.0%2F24");
+  await see("on the link out", "[aria-label='Routes']");
+}
+
+async function refuse() {
+  begin("a wrong value is refused, at its line");
+  await go("#/configuration/json");
+  await page.waitForSelector("#json");
+  const wrong = (await page.$eval("#json", (one) => one.value)).replace('"prefix-length": 24', '"prefix-length": 99');
+  await page.locator("#json").fill(wrong);
+  await button("Put into the candidate").click();
+  await page.waitForSelector(".faults .where button");
+  check((await text(".faults .where")).includes("prefix-length"), await text(".faults"));
+  check(/line \d+/.test(await text(".faults .where button")), "the line is named");
+  await button("Show it anew").click();
+}
+
+async function undo() {
+  begin("a commit that waits is undone by a button");
+  await go("#/configuration/interfaces/out");
+  await page.locator("input[name=description]").fill("for a minute");
+  await button("Put into the candidate").click();
+  await see("out is changed in the candidate");
+  await go("#/configuration/commit");
+  await see("for a minute", ".changes");
+  await page.select(".row select", "60");
+  await button("Commit").click();
+  await see("are left to confirm", ".confirm");
+  await button("Undo").click();
+  await page.waitForFunction(() => !document.querySelector(".confirm"));
+  const told = await running("ietf-interfaces:interfaces/interface=out?content=config");
+  check(told["ietf-interfaces:interface"][0].description === undefined, JSON.stringify(told));
+}
+
+async function capture() {
+  begin("five frames are captured and kept");
+  await go("#/capture?interface=in");
+  await labelled("Frames at most").fill("5");
+  await button("Start").click();
+  await page.waitForSelector("a[download]");
+  await page.locator("a[download]").click();
+  const file = join(folder, "stoa-in.pcapng");
+  for (let tries = 0; !existsSync(file) && tries < 200; tries += 1) await new Promise((done) => setTimeout(done, 100));
+  check(existsSync(file), "the browser keeps the file");
+}
+
+async function graph() {
+  begin("the graph is drawn with its figures");
+  await go("#/graph");
+  await page.waitForSelector(".picture .node.live");
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll(".picture .node.live")].some((node) => node.textContent.includes("ip4-input") && node.textContent.includes("cyc/pkt")),
+  );
+  check((await page.$$(".picture .edge.live")).length >= 3, "nodes with packets are joined");
+}
+
+async function back() {
+  begin("the history leads back");
+  await go("#/history");
+  await see("another address", ".history");
+  await button("What changed").click();
+  await see("198.18.2.9", ".changes");
+  // The entry before it, which has the first user and the former address.
+  await button("Bring back …").click();
+  await see("198.18.2.1", ".changes");
+  await page.locator(".row input").fill("back");
+  await button("Commit").click();
+  await see("Committed as number");
+  check((await addresses()).join() === "198.18.2.1", "the former address is in force");
+}
+
+async function look() {
+  begin("each page shows something, on a phone, too");
+  await page.setViewport({ width: 390, height: 844, isMobile: true, hasTouch: true });
+  for (const [place, words] of [
+    ["", "Health"],
+    ["interfaces", "198.18.1.1/24"],
+    ["graph", "ethernet-input"],
+    ["routes", "All routes"],
+    ["neighbors", "198.18.2.2"],
+    ["drops", "reason"],
+    ["workers", "Worker"],
+    ["capture", "Frames at most"],
+    ["configuration/routes", "Add a route"],
+    ["history", "configurations"],
+  ]) {
+    await go(`#/${place}`);
+    await see(words, "main");
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    check(wide <= 0, `${place} is ${wide} px too wide for a phone`);
+  }
+}
+
+try {
+  await logIn();
+  await traffic();
+  await change();
+  await find();
+  await refuse();
+  await undo();
+  await capture();
+  await graph();
+  await back();
+  await look();
+  check(complaints.length === 0, complaints.join("\n"));
+  console.log(JSON.stringify({ done: true }));
+} catch (error) {
+  console.error(`while ${step}: ${error.stack}`);
+  console.error(`the page said: ${complaints.join("\n")}`);
+  console.error(await page.evaluate(() => document.body.innerText.slice(0, 2_000)).catch(() => "nothing"));
+  await page.screenshot({ path: join(folder, "last.png") }).catch(() => undefined);
+  process.exitCode = 1;
+} finally {
+  await browser.close();
+}
