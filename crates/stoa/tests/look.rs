@@ -1,0 +1,195 @@
+//! What people look at over HTTPS, on the real router: routes that are found page by page, frames that are captured,
+//! how the datastores stand, and the files of the web page.
+
+mod https;
+
+use std::io::Write;
+
+use https::{Answer, Router};
+use serde_json::{Value, json};
+
+const JSON: (&str, &str) = ("Content-Type", "application/yang-data+json");
+const ROOT: &str = "root:correct horse";
+const ANN: &str = "ann:correct horse";
+/// Static routes: 10.0.0.0/16 to 10.99.0.0/16, and one below each.
+const ROUTES: usize = 200;
+
+fn hash() -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"));
+    command.args(["user", "hash"]).stdin(std::process::Stdio::piped());
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn interface(name: &str, driver: Value, address: &str) -> Value {
+    json!({
+        "name": name, "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": driver,
+        "ietf-ip:ipv4": { "forwarding": true, "address": [{ "ip": address, "prefix-length": 24 }],
+            "neighbor": [{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }] },
+    })
+}
+
+fn router() -> Router {
+    let generator = json!({ "generator": {
+        "rate": "2000", "source": "198.18.1.2", "destination": "10.7.0.1" } });
+    let mut lan = interface("lan", generator, "198.18.1.1");
+    lan["ietf-ip:ipv4"].as_object_mut().unwrap().remove("neighbor");
+    let route = |index: usize| {
+        let length = if index.is_multiple_of(2) { 16 } else { 24 };
+        json!({ "destination-prefix": format!("10.{}.0.0/{length}", index / 2),
+            "next-hop": { "next-hop-address": "198.18.2.2" } })
+    };
+    let routes: Vec<Value> = (0..ROUTES).map(route).collect();
+    let family = json!({ "ietf-ipv4-unicast-routing:ipv4": { "route": routes } });
+    let hash = hash();
+    let configuration = json!({
+        "ietf-interfaces:interfaces": { "interface": [
+            lan, interface("wan", json!({ "null": {} }), "198.18.2.1"),
+        ] },
+        "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [
+            { "type": "ietf-routing:static", "name": "main", "static-routes": family },
+        ] } },
+    });
+    let users = json!([
+        { "name": "root", "password-hash": hash, "admin": true },
+        { "name": "ann", "password-hash": hash },
+    ]);
+    Router::start(configuration, users)
+}
+
+fn call(router: &Router, who: &str, operation: &str, input: Value) -> Answer {
+    let module = operation.split(':').next().unwrap();
+    let path = format!("/restconf/operations/{operation}");
+    let body = json!({ format!("{module}:input"): input }).to_string();
+    router.ask(who, "POST", &path, &[JSON], &body)
+}
+
+fn found(router: &Router, input: Value) -> Value {
+    let answer = call(router, ANN, "stoa-forwarder:find-routes", input);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()["stoa-forwarder:output"].clone()
+}
+
+fn prefixes(output: &Value) -> Vec<String> {
+    let routes = output["route"].as_array().unwrap().iter();
+    routes.map(|route| route["destination-prefix"].as_str().unwrap().to_owned()).collect()
+}
+
+/// All static routes come once, in order, whatever the size of a page.
+fn routes_are_found_page_by_page(router: &Router) {
+    let mut all = Vec::new();
+    let mut after = Value::Null;
+    loop {
+        let mut input = json!({ "prefix": "10.0.0.0/8", "limit": 37 });
+        if !after.is_null() {
+            input["after"] = after;
+        }
+        let output = found(router, input);
+        all.extend(prefixes(&output));
+        after = json!(all.last().unwrap());
+        if output["more"] == false {
+            break;
+        }
+        assert_eq!(prefixes(&output).len(), 37);
+    }
+    let wanted: Vec<String> = (0..ROUTES)
+        .map(|index| format!("10.{}.0.0/{}", index / 2, if index % 2 == 0 { 16 } else { 24 }))
+        .collect();
+    assert_eq!(all, wanted);
+
+    let one = found(router, json!({ "prefix": "10.7.0.9" }));
+    assert_eq!(one["longest-match"]["destination-prefix"], "10.7.0.0/24");
+    assert_eq!(one["longest-match"]["path"][0]["next-hop-address"], "198.18.2.2");
+    assert!(prefixes(&one).is_empty());
+    let wide = found(router, json!({ "prefix": "10.7.0.0/20" }));
+    assert_eq!(wide["longest-match"]["destination-prefix"], "10.7.0.0/16");
+    assert_eq!(prefixes(&wide), ["10.7.0.0/24"]);
+    let none = found(router, json!({ "prefix": "11.0.0.0/8" }));
+    assert!(none.get("longest-match").is_none() && prefixes(&none).is_empty());
+
+    let refused = |input| call(router, ANN, "stoa-forwarder:find-routes", input).status;
+    assert_eq!(refused(json!({ "table": "ipv4-none" })), 404);
+    assert_eq!(refused(json!({ "prefix": "fd00::/8" })), 400);
+    assert_eq!(refused(json!({ "prefix": "10.0.0.0/33" })), 400);
+    assert_eq!(refused(json!({ "limit": 0 })), 400);
+}
+
+/// Frames for those who may, in a file that begins as pcapng does.
+fn frames_are_captured(router: &Router) {
+    let url = "/capture?interface=lan&packets=5&seconds=20&filter=udp";
+    let answer = router.ask(ROOT, "GET", url, &[], "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(answer.field("content-type"), Some("application/x-pcapng"));
+    assert!(answer.body.starts_with("\n\r\r\n"), "{:?}", answer.body.get(..8));
+    assert!(answer.body.contains("lan") && answer.body.len() > 5 * 60);
+
+    assert_eq!(router.ask(ANN, "GET", url, &[], "").status, 403);
+    assert_eq!(router.ask("", "GET", url, &[], "").status, 401);
+    let foreign = [("Sec-Fetch-Site", "cross-site")];
+    assert_eq!(router.ask(ROOT, "GET", url, &foreign, "").status, 403);
+    for (wrong, status) in [
+        ("/capture?packets=0", 400),
+        ("/capture?interface=lan&filter=nonsense+here", 400),
+        ("/capture?interface=nowhere", 404),
+    ] {
+        let answer = router.ask(ROOT, "GET", wrong, &[], "");
+        assert!([status, 400].contains(&answer.status), "{wrong}: {answer:?}");
+    }
+    let asked = json!({ "interface": "lan", "packets": 5, "direction": ["rx", "drop"] });
+    let told = call(router, ROOT, "stoa-forwarder:capture", asked.clone()).json();
+    let url = told["stoa-forwarder:output"]["url"].as_str().unwrap().to_owned();
+    assert_eq!(url, "/capture?interface=lan&packets=5&seconds=60&direction=rx&direction=drop");
+    assert_eq!(call(router, ANN, "stoa-forwarder:capture", asked).status, 403);
+    let wrong = call(router, ROOT, "stoa-forwarder:capture", json!({ "filter": "and and" }));
+    assert_eq!((wrong.status, wrong.tag().as_str()), (400, "invalid-value"));
+}
+
+/// Edited, committed until confirmed, and what two configurations of the history differ in.
+fn the_datastores_say_how_they_stand(router: &Router) {
+    let status = || {
+        let told = router.ask(ROOT, "POST", "/restconf/operations/stoa-datastore:status", &[], "");
+        told.json()["stoa-datastore:output"].clone()
+    };
+    assert_eq!(status(), json!({ "edited": false }));
+    let wan = "/restconf/ds/ietf-datastores:candidate/ietf-interfaces:interfaces/interface=wan";
+    let body = json!({ "ietf-interfaces:description": "to the net" }).to_string();
+    let path = format!("{wan}/description");
+    assert_eq!(router.ask(ROOT, "PUT", &path, &[JSON], &body).status, 201);
+    assert_eq!(status(), json!({ "edited": true }));
+    let commit = json!({ "confirm-within": 300, "comment": "a text" });
+    assert_eq!(call(router, ROOT, "stoa-datastore:commit", commit).status, 200);
+    let waits = status();
+    assert_eq!((&waits["author"], waits["edited"].as_bool()), (&json!("root"), Some(false)));
+    assert!(waits["confirm-left"].as_u64().is_some_and(|left| (200..=300).contains(&left)));
+    let confirm = "/restconf/operations/stoa-datastore:confirm";
+    assert_eq!(router.ask(ROOT, "POST", confirm, &[], "").status, 200);
+
+    let history = router.ask(ROOT, "POST", "/restconf/operations/stoa-datastore:history", &[], "");
+    let entries = history.json()["stoa-datastore:output"]["entry"].clone();
+    let number = |at: usize| entries[at]["number"].clone();
+    let asked = json!({ "old-number": number(1), "new-number": number(0) });
+    let told = call(router, ROOT, "stoa-datastore:compare", asked).json();
+    let changes = &told["stoa-datastore:output"]["change"];
+    assert_eq!(changes[0]["new"], "to the net", "{told}");
+    let asked = json!({ "old-number": "4000000" });
+    assert_ne!(call(router, ROOT, "stoa-datastore:compare", asked).status, 200);
+}
+
+#[test]
+fn people_look_at_the_router() {
+    let router = router();
+    routes_are_found_page_by_page(&router);
+    frames_are_captured(&router);
+    the_datastores_say_how_they_stand(&router);
+    let page = router.ask("", "GET", "/", &[], "");
+    assert_eq!(page.status, 200);
+    assert!(page.body.contains("<title>Stoa</title>"), "{page:?}");
+    let nodes = router.ask(ANN, "GET", "/restconf/data/stoa-forwarder:forwarder/nodes", &[], "");
+    let nodes = nodes.json()["stoa-forwarder:nodes"]["node"].clone();
+    let input = nodes.as_array().unwrap().iter().find(|node| node["name"] == "ethernet-input");
+    let next = input.unwrap()["next"].as_array().unwrap();
+    assert!(next.contains(&json!("ip4-input")), "{next:?}");
+}

@@ -1,0 +1,111 @@
+//! The web page in a real browser, as an operator uses it: the first user is made, an address changed and committed,
+//! traffic seen to move, a wrong change refused at its place, a commit undone, a capture downloaded, the change rolled
+//! back. `dashboard/test/browser.mjs` is the operator's hand; what it says it saw is compared with the router here.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stoa_lab::{
+    Command, Configuration, LabError, Result, Router, Scratch, Tool, stoa_binary, wait_until,
+};
+
+/// For all that is clicked.
+const DEADLINE: Duration = Duration::from_secs(240);
+
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0");
+    let listener = listener.map_err(|error| LabError::system("a free port", error))?;
+    let address = listener.local_addr();
+    Ok(address.map_err(|error| LabError::system("its address", error))?.port())
+}
+
+/// The browser: what `CHROMIUM` names, or Debian's. Ubuntu has none that runs without snap: nothing is looked at there.
+fn browser() -> Result<Option<PathBuf>> {
+    if let Some(named) = std::env::var_os("CHROMIUM") {
+        return Ok(Some(named.into()));
+    }
+    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    match Tool::CHROMIUM.find() {
+        Ok(path) => Ok(Some(path)),
+        Err(_) if system.lines().any(|line| line == "ID=ubuntu") => {
+            eprintln!("left out: Ubuntu packages no browser; CHROMIUM=PATH names one");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Two ports that need no root: packets come out of one and go into the other.
+fn configuration(https: u16) -> Value {
+    let generator = json!({ "generator": {
+        "rate": "2000", "source": "198.18.1.2", "destination": "198.18.2.2",
+    } });
+    let address = |text: &str| text.parse().expect("an address");
+    let mut configuration = Configuration::new(&[])
+        .port("in", generator)
+        .port("out", json!({ "null": {} }))
+        .addresses("in", &[address("198.18.1.1/24")])
+        .addresses("out", &[address("198.18.2.1/24")]);
+    configuration.interface("out")["ietf-ip:ipv4"]["neighbor"] =
+        json!([{ "ip": "198.18.2.2", "link-layer-address": "02:00:00:00:02:02" }]);
+    let mut configuration = configuration.json();
+    configuration["stoa-management:management"] = json!({ "https": { "port": https } });
+    configuration
+}
+
+#[test]
+fn an_operator_changes_an_address_in_a_browser_and_takes_it_back() -> Result<()> {
+    let Some(chromium) = browser()? else { return Ok(()) };
+    let https = free_port()?;
+    let router = Router::start(&stoa_binary()?, None, &configuration(https))?;
+    let token = router.scratch().file("stoa.state/setup-token");
+    let token = wait_until("the router tells a set-up token", Duration::from_secs(20), || {
+        std::fs::read_to_string(&token).map_err(|error| error.to_string())
+    })?;
+    wait_until("HTTPS is served", Duration::from_secs(20), || {
+        let tried = std::net::TcpStream::connect(("127.0.0.1", https));
+        tried.map(drop).map_err(|error| error.to_string())
+    })?;
+
+    let scratch = Scratch::new()?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboard/test/browser.mjs");
+    let output = Command::tool(Tool::NODE)?
+        .args([
+            script.to_string_lossy().as_ref(),
+            &format!("https://localhost:{https}/"),
+            token.trim(),
+            scratch.path().to_string_lossy().as_ref(),
+        ])
+        .env("CHROMIUM", &chromium.to_string_lossy())
+        .deadline(DEADLINE)
+        .run()?
+        .ok()?;
+    let said: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default())
+        .map_err(|error| LabError::NotUnderstood {
+            what: "the browser's script".into(),
+            why: format!("{error}: {}", output.stdout),
+        })?;
+    assert_eq!(said["done"], true, "{said}");
+
+    // The page did what it said: a commit, one that was undone, and the way back.
+    let listed = router.call(&["show", "interfaces", "--json"])?.ok()?.stdout;
+    assert!(listed.contains("198.18.2.1") && !listed.contains("198.18.2.9"), "{listed}");
+    let audit = router.scratch().file("stoa.state/audit.log");
+    let audit = std::fs::read_to_string(audit).unwrap_or_default();
+    for deed in ["set up", "log in", "stoa-datastore:commit", "stoa-datastore:cancel", "/capture?"]
+    {
+        assert!(audit.contains(deed), "{deed} is not in the audit log: {audit}");
+    }
+
+    // Wireshark's own reader takes what was downloaded.
+    let frames = scratch.file("stoa-in.pcapng");
+    let read = Command::tool(Tool::TSHARK)?
+        .args(["-r", &frames.to_string_lossy(), "-T", "fields", "-e", "ip.dst"])
+        .run()?
+        .ok()?;
+    let seen: Vec<&str> = read.stdout.lines().collect();
+    assert_eq!(seen, ["198.18.2.2"; 5], "{}", read.stdout);
+    router.stop()
+}
