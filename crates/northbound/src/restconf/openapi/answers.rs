@@ -4,7 +4,6 @@ use serde_json::{Map, Value, json};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::{one_of_many, short};
-use crate::restconf::rpc;
 
 /// Statuses that refuse, with what they mean (RFC 8040, section 7).
 const REFUSALS: &[(&str, &str)] = &[
