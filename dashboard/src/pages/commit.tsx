@@ -17,6 +17,9 @@ const WITHIN: [number, string][] = [
   [1_800, "undone after 30 minutes unless confirmed"],
 ];
 
+/** What the router says of a commit after which the one who made it could not come back. */
+const CUTS_OFF = "cut off your own access";
+
 interface Done {
   number?: string;
   changes?: number;
@@ -45,15 +48,13 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
     again();
     await Promise.all([look(), load()]).catch(() => undefined);
   };
-  const commit = (event: Event): void => {
-    event.preventDefault();
+  const commit = (isAnyway: boolean): void =>
     void act(async () => {
-      const input = { ...(comment && { comment }), ...(within > 0 && { "confirm-within": within }) };
+      const input = { ...(comment && { comment }), ...(within > 0 && { "confirm-within": within }), ...(isAnyway && { anyway: true }) };
       const made = await call<Done>("stoa-datastore:commit", input);
       setComment("");
       return made;
     });
-  };
   const discard = (): void =>
     void act(async () => {
       await call("stoa-datastore:discard");
@@ -71,10 +72,16 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
         </Notice>
       )}
       <Faults faults={wrong?.faults ?? []} />
+      {wrong?.faults.some((fault) => fault.message.includes(CUTS_OFF)) && (
+        <Notice mood="warn">
+          Choose “undone … unless confirmed” below: it comes back by itself when you cannot confirm it.{" "}
+          <button onClick={() => commit(true)}>Commit for good all the same</button>
+        </Notice>
+      )}
       <Card title="What the candidate changes" wide>
         <Waiting failure={failure} data={data} />
         {data && (list.length === 0 ? <p class="none">Nothing: the candidate is what is in force.</p> : <Changes list={list} />)}
-        <form class="row" onSubmit={commit}>
+        <form class="row" onSubmit={(event) => (event.preventDefault(), commit(false))}>
           <Field label="Comment, for the history">
             <input value={comment} onInput={(event) => setComment(typed(event))} maxLength={1024} />
           </Field>
