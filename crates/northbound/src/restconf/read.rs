@@ -153,7 +153,9 @@ impl Asked<'_> {
             return print(DataPrinterFlags::KEEP_EMPTY_CONT);
         }
         let text = print(DataPrinterFlags::empty())?;
-        if is_list || !matches!(text.trim(), "" | "{}") {
+        // libyang puts lines between the braces.
+        let is_empty = text.chars().all(|letter| letter.is_whitespace() || "{}".contains(letter));
+        if is_list || !is_empty {
             return Ok(text);
         }
         // A container with nothing in it, or nothing that may be seen.

@@ -35,6 +35,14 @@ const BACKLOG: u32 = 128;
 /// A listener as a task, ended when this is dropped. Connections that are open stay.
 struct Listening(JoinHandle<()>);
 
+impl Listening {
+    /// Ends it, and waits until its port is free.
+    async fn end(mut self) {
+        self.0.abort();
+        let _ = (&mut self.0).await;
+    }
+}
+
 impl Drop for Listening {
     fn drop(&mut self) {
         self.0.abort();
@@ -99,16 +107,25 @@ impl Server {
             return;
         }
         let limit = management.limits.connections;
-        let is_other = self.https.as_ref() != Some(https) || self.connections.0 != limit;
-        if is_other {
-            self.listening.clear();
+        let is_resized = self.connections.0 != limit;
+        if is_resized || self.https.as_ref() != Some(https) {
             self.failed.clear();
-            self.connections = (limit, Arc::new(Semaphore::new(usize::from(limit))));
-            self.https = Some(https.clone());
         }
+        if is_resized {
+            self.connections = (limit, Arc::new(Semaphore::new(usize::from(limit))));
+        }
+        // What is listened on before and after stays open: no client finds the door shut meanwhile.
+        let addresses = wanted(https);
+        for (address, listening) in std::mem::take(&mut self.listening) {
+            match is_resized || !addresses.contains(&address) {
+                true => listening.end().await,
+                false => drop(self.listening.insert(address, listening)),
+            }
+        }
+        self.https = Some(https.clone());
         self.read_certificate(https);
         let Some((_, _, tls)) = &self.tls else { return };
-        for address in wanted(https) {
+        for address in addresses {
             let waits = self.failed.get(&address).is_some_and(|(when, _)| *when > Instant::now());
             if self.listening.contains_key(&address) || waits {
                 continue;

@@ -19,13 +19,19 @@ const REFUSALS: &[(&str, &str)] = &[
     ),
     ("412", "It was changed since it was read."),
     ("413", "The body is larger than stoa-management:management/limits/body-bytes."),
+    ("414", "The URL is longer than 64 KiB."),
     ("415", "The body is neither JSON nor XML."),
     ("429", "Too many requests, streams or wrong proofs: wait as Retry-After says."),
+    ("431", "The head has more than 100 fields, or is longer than 64 KiB."),
     ("503", "The forwarder does not answer, or the disk is full: try again."),
 ];
-const READING: &[&str] = &["400", "401", "403", "404", "406", "429", "503"];
-const WRITING: &[&str] =
-    &["400", "401", "403", "404", "406", "408", "409", "412", "413", "415", "429", "503"];
+const READING: &[&str] = &["400", "401", "403", "404", "406", "414", "429", "431", "503"];
+const WRITING: &[&str] = &[
+    "400", "401", "403", "404", "406", "408", "409", "412", "413", "414", "415", "429", "431",
+    "503",
+];
+/// What is refused before it is known to be asked of RESTCONF: such an answer has no body.
+const BARE: &[&str] = &["414", "431"];
 
 /// A schema by its name.
 pub fn reference(name: &str) -> Value {
@@ -64,7 +70,10 @@ pub fn errors() -> Value {
 /// The refusals, by their statuses.
 pub fn responses() -> Value {
     let one = |(status, words): &(&str, &str)| {
-        let told = json!({ "description": words, "content": content(&reference("errors")) });
+        let mut told = json!({ "description": words });
+        if !BARE.contains(status) {
+            told["content"] = content(&reference("errors"));
+        }
         ((*status).to_owned(), told)
     };
     Value::Object(REFUSALS.iter().map(one).collect())
@@ -150,8 +159,7 @@ impl Node<'_> {
             item["put"]["parameters"] = placing();
         }
         if !self.children.is_empty() {
-            item["post"] =
-                change("Makes a node below it.", &json!({ "201": { "description": "Made." } }));
+            item["post"] = change("Makes a node below it.", &made);
             item["post"]["requestBody"] = json!({ "required": true, "content": content(&json!({
                 "type": "object", "properties": self.children, "additionalProperties": false,
                 "minProperties": 1, "maxProperties": 1,
