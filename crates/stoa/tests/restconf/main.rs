@@ -4,6 +4,7 @@ mod edges;
 mod greedy;
 #[path = "../https/mod.rs"]
 mod https;
+mod schemathesis;
 mod world;
 
 use std::io::{BufRead, BufReader, Write};
