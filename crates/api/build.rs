@@ -8,9 +8,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "proto/stoa/v1/forwarder.proto",
             "proto/stoa/v1/operator.proto",
             "proto/stoa/v1/sight.proto",
+            "proto/gnmi/gnmi.proto",
+            "proto/gnmi/gnmi_ext.proto",
         ],
         ["proto"],
     )?;
-    tonic_prost_build::configure().compile_fds(files)?;
+    // Keys of a path come in one order, whoever asks.
+    tonic_prost_build::configure().btree_map(".gnmi").compile_fds(files)?;
     Ok(())
 }

@@ -3,7 +3,8 @@
 //! `v1` is generated from `proto/stoa/v1`. The controller states what is wanted
 //! as one [`v1::Desired`]; the forwarder answers with what is. Around it: how
 //! both sides reach each other ([`unix`]), how a refusal carries its reasons
-//! ([`refusal`]) and the words that operators read ([`text`]).
+//! ([`refusal`]) and the words that operators read ([`text`]). Beside it [`gnmi`],
+//! the words of others that the controller answers to.
 #![forbid(unsafe_code)]
 
 pub mod date;
@@ -15,6 +16,18 @@ pub mod unix;
 #[allow(missing_docs, clippy::all)]
 pub mod v1 {
     tonic::include_proto!("stoa.v1");
+}
+
+/// gNMI, which clients speak to the controller: generated from `proto/gnmi`.
+#[allow(missing_docs, deprecated, clippy::all)]
+pub mod gnmi {
+    tonic::include_proto!("gnmi");
+}
+
+/// Extensions of gNMI.
+#[allow(missing_docs, clippy::all)]
+pub mod gnmi_ext {
+    tonic::include_proto!("gnmi_ext");
 }
 
 /// The version that [`v1::HelloReply::contract`] carries.

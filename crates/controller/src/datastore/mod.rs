@@ -259,8 +259,23 @@ impl Datastore {
         edits: Vec<Edit>,
         if_match: Option<u64>,
     ) -> Result<Arc<Snapshot>, Refusal> {
+        self.edit_as(author, store, edits, if_match, Commit::default()).await
+    }
+
+    /// As [`Self::edit`]; a change of running is committed as `commit` says.
+    ///
+    /// # Errors
+    /// As [`Self::edit`].
+    pub async fn edit_as(
+        &self,
+        author: &Author,
+        store: Store,
+        edits: Vec<Edit>,
+        if_match: Option<u64>,
+        commit: Commit,
+    ) -> Result<Arc<Snapshot>, Refusal> {
         let (own, author) = (self.clone(), author.clone());
-        whole(async move { own.edit_now(&author, store, edits, if_match).await }).await
+        whole(async move { own.edit_now(&author, store, edits, if_match, &commit).await }).await
     }
 
     async fn edit_now(
@@ -269,6 +284,7 @@ impl Datastore {
         store: Store,
         edits: Vec<Edit>,
         if_match: Option<u64>,
+        commit: &Commit,
     ) -> Result<Arc<Snapshot>, Refusal> {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
@@ -286,8 +302,7 @@ impl Datastore {
             if between(&self.tree(store).tree, &tree)?.is_empty() {
                 return Ok(self.tree(store));
             }
-            let commit = Commit::default();
-            self.bring_into_force(author, tree, &commit).await?;
+            self.bring_into_force(author, tree, commit).await?;
             return Ok(self.tree(Store::Running));
         }
         let edited = {

@@ -35,6 +35,7 @@ pub struct Limits {
     pub body_bytes: u32,
     pub connections: u16,
     pub sessions: u16,
+    pub subscriptions: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -107,8 +107,11 @@ pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
     Ok(tree)
 }
 
-/// The members put into the nodes above them.
-fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
+/// The members put into the nodes above them, as JSON from the root on.
+///
+/// # Errors
+/// When the way to `parent` cannot be, or a member is one of its keys.
+pub fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Faults> {
     if parent.is_root() {
         return Ok(Value::Object(members).to_string());
     }

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, Method, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use stoa_controller::datastore::{Snapshot, Store};
+use stoa_controller::datastore::{Datastore, Snapshot, Store};
 use stoa_controller::state;
 use yang5::data::DataTree;
 use yang5::schema::SchemaNodeKind;
@@ -102,7 +102,12 @@ async fn get(call: Call, target: Target, place: Place) -> Result<Response, Fault
     Ok(response)
 }
 
-fn text(
+/// What is asked for, out of a datastore and what the forwarder says beside it, as the client `host` knows this
+/// machine by. `None`: there is nothing.
+///
+/// # Errors
+/// When libyang fails.
+pub fn text(
     snapshot: &Arc<Snapshot>,
     state: Option<&DataTree<'static>>,
     asked: &Asked<'_>,
@@ -148,14 +153,28 @@ async fn state(
     if content == Content::Config || target.store != Store::Running || is_value {
         return Ok(None);
     }
-    let wanted = state::Wanted::at(&place.data_path());
+    let may_lack = content == Content::All && place.is_config();
+    facts(&call.front.datastore, &place.data_path(), may_lack).await
+}
+
+/// What the forwarder says at or below a path, whose lists may lack their keys; `None`: nothing is asked of it, or it
+/// does not answer and `may_lack` is true.
+///
+/// # Errors
+/// When the forwarder does not answer.
+pub async fn facts(
+    datastore: &Datastore,
+    path: &str,
+    may_lack: bool,
+) -> Result<Option<DataTree<'static>>, Faults> {
+    let wanted = state::Wanted::at(path);
     if wanted.is_nothing() {
         return Ok(None);
     }
-    match state::read(call.front.datastore.line(), &wanted).await {
+    match state::read(datastore.line(), &wanted).await {
         Ok(tree) => Ok(Some(tree)),
         // The configuration is known all the same; who asks for facts alone is told that there are none.
-        Err(error) if content == Content::All && place.is_config() => {
+        Err(error) if may_lack => {
             tracing::debug!("no state beside the configuration: {error}");
             Ok(None)
         }

@@ -173,6 +173,15 @@ impl Faults {
         first.map_or_else(String::new, |one| format!("{} {}", one.tag, one.message))
     }
 
+    /// All errors in words, each with its data path where it has one.
+    pub fn told(&self) -> Vec<String> {
+        let one = |fault: &Fault| match is_path(&fault.path) {
+            true => format!("{}: {}", fault.path, fault.message),
+            false => fault.message.clone(),
+        };
+        self.list.iter().map(one).collect()
+    }
+
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
         self.list.first().map_or(StatusCode::BAD_REQUEST, |first| first.status)

@@ -5,17 +5,17 @@
 
 pub mod body;
 pub mod condition;
-mod data;
+pub mod data;
 pub mod fault;
 pub mod keys;
-mod library;
+pub mod library;
 mod look;
 pub mod media;
 mod openapi;
 pub mod path;
 pub mod query;
-mod read;
-mod rpc;
+pub mod read;
+pub mod rpc;
 mod streams;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::keys;
 
 /// Steps of a path, at most: no model is that deep.
-const STEPS_LIMIT: usize = 64;
+pub const STEPS_LIMIT: usize = 64;
 
 /// One node on the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,8 @@ fn data_parent(node: &SchemaNode<'static>) -> Option<SchemaNode<'static>> {
     node.ancestors().find(|one| !is_schema_only(one))
 }
 
-fn is_schema_only(node: &SchemaNode<'_>) -> bool {
+/// Whether the node stands in the schema alone, and not in data.
+pub fn is_schema_only(node: &SchemaNode<'_>) -> bool {
     matches!(node.kind(), SchemaNodeKind::Choice | SchemaNodeKind::Case)
 }
 
@@ -129,15 +130,26 @@ pub fn data_path(steps: &[Step]) -> String {
         return "/".to_owned();
     }
     let mut path = String::new();
-    for (name, step) in named(steps) {
-        path.push('/');
-        path.push_str(&name);
-        for (name, value) in &step.keys {
-            let quote = if value.contains('\'') { '"' } else { '\'' };
-            path.push_str(&format!("[{name}={quote}{value}{quote}]"));
-        }
+    let mut module = "";
+    for step in steps {
+        add(&mut path, module, step);
+        module = &step.module;
     }
     path
+}
+
+/// Adds a step to a data path that ends with a node of the module `above`.
+pub fn add(path: &mut String, above: &str, step: &Step) {
+    path.push('/');
+    if step.module != above {
+        path.push_str(&step.module);
+        path.push(':');
+    }
+    path.push_str(&step.name);
+    for (name, value) in &step.keys {
+        let quote = if value.contains('\'') { '"' } else { '\'' };
+        path.push_str(&format!("[{name}={quote}{value}{quote}]"));
+    }
 }
 
 /// The child of this name that is in data; `module` only when the name says it.
@@ -240,7 +252,8 @@ fn step(place: &mut Place, segment: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-fn top(module: &str, name: &str) -> Option<SchemaNode<'static>> {
+/// The node of this name at the top of a module.
+pub fn top(module: &str, name: &str) -> Option<SchemaNode<'static>> {
     if module.contains('\0') {
         return None;
     }

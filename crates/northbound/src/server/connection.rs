@@ -25,6 +25,7 @@ use tower::ServiceExt;
 use super::certificate::common_name;
 use super::front::Local;
 use crate::auth::Peer;
+use crate::gnmi::HangUp;
 
 /// Time for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -108,9 +109,11 @@ pub async fn serve(
         requests: AtomicUsize::new(0),
         last_ms: AtomicU64::new(0),
     });
+    let hang_up = HangUp::default();
     let service = service_fn({
-        let busy = Arc::clone(&busy);
-        move |request| {
+        let (busy, hang_up) = (Arc::clone(&busy), hang_up.clone());
+        move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(hang_up.clone());
             answer(router.clone(), (peer.clone(), local), Underway::begin(&busy), request)
         }
     });
@@ -132,6 +135,7 @@ pub async fn serve(
     loop {
         let served = tokio::select! {
             served = tokio::time::timeout(LOOK, connection.as_mut()) => served,
+            () = hang_up.0.notified() => return tracing::debug!(%from, "a door hung up"),
             () = replaced(&mut tls), if is_certified => {
                 return tracing::debug!(%from, "shows a certificate of before: it has to come again");
             }

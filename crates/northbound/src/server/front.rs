@@ -26,6 +26,7 @@ use super::share::Shares;
 use crate::audit::{Audit, Deed};
 use crate::auth::{Denied, Gate, Identity, Peer, Proof, sessions};
 use crate::capture;
+use crate::gnmi;
 use crate::restconf;
 use crate::restconf::fault::{Fault, Faults};
 use crate::restconf::media::Media;
@@ -286,6 +287,7 @@ pub fn router(front: &Arc<Front>) -> Router {
         .route("/capture", get(capture::serve))
         .merge(restconf::router())
         .merge(web::router())
+        .merge(gnmi::router(front))
         .fallback(any(async || failure(StatusCode::NOT_FOUND, "nothing is served by this name")))
         .method_not_allowed_fallback(async || {
             failure(StatusCode::METHOD_NOT_ALLOWED, "this cannot be asked so")
@@ -315,6 +317,9 @@ async fn guard(State(front): State<Arc<Front>>, request: Request, next: Next) ->
             "more than {limit} requests in a second: wait, or raise \
              stoa-management:management/limits/requests-per-second"
         );
+        if gnmi::is_grpc(request.headers()) {
+            return gnmi::refused(tonic::Status::resource_exhausted(words));
+        }
         let status = StatusCode::TOO_MANY_REQUESTS;
         let mut response = match request.uri().path().starts_with("/restconf") {
             true => {

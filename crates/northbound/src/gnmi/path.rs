@@ -1,0 +1,344 @@
+//! Paths of gNMI: from names and keys, some of them wildcards, to nodes of the schema.
+
+use std::collections::BTreeMap;
+
+use stoa_api::gnmi::{Path, PathElem};
+use stoa_controller::yang;
+use tonic::Status;
+use yang5::schema::{SchemaNode, SchemaNodeKind};
+
+use crate::restconf::keys;
+use crate::restconf::path::{Place, STEPS_LIMIT, Step, data_path, is_schema_only, named};
+use crate::restconf::query::Field;
+
+/// The origin that means the modules of this router, as no origin does.
+pub const ORIGIN: &str = "rfc7951";
+
+/// What a path names: a place, and what is to be looked for below it.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// As far as names and all keys are given.
+    pub place: Place,
+    /// What follows: wildcards, and lists whose entries are all meant.
+    pub rest: Vec<Elem>,
+    /// The nodes of the schema that it may lead to; none: the whole.
+    pub ends: Vec<SchemaNode<'static>>,
+}
+
+/// An element after the first wildcard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elem {
+    /// A node by its name; keys that are not given may be anything.
+    Named {
+        /// The module, when it was said or is clear.
+        module: Option<String>,
+        /// The name.
+        name: String,
+        /// Names and values of keys.
+        keys: Vec<(String, String)>,
+    },
+    /// `*`: any node.
+    One,
+    /// `...`: any nodes above each other, or none.
+    Deep,
+}
+
+fn wrong(words: impl Into<String>) -> Status {
+    Status::invalid_argument(words)
+}
+
+impl Way {
+    /// The way that a path below a prefix names.
+    ///
+    /// # Errors
+    /// When the schema has nothing there, a key is none, or the path is of another kind.
+    pub fn read(prefix: Option<&Path>, path: Option<&Path>) -> Result<Way, Status> {
+        let origin = origin(prefix, path)?;
+        let parts = [prefix, path].map(|part| part.map_or(&[][..], |part| &part.elem));
+        let mut elems: Vec<&PathElem> = parts.into_iter().flatten().collect();
+        if elems.len() > STEPS_LIMIT {
+            return Err(wrong(format!("the path has more than {STEPS_LIMIT} elements")));
+        }
+        // All that is below comes with a node anyway.
+        while elems.last().is_some_and(|elem| elem.name == "...") {
+            elems.pop();
+        }
+        let mut way = Way { place: Place::root(), rest: Vec::new(), ends: Vec::new() };
+        let mut nodes: Vec<Option<SchemaNode<'static>>> = vec![None];
+        for elem in elems {
+            nodes = way.go(elem, nodes, &origin)?;
+        }
+        way.ends = nodes.into_iter().flatten().collect();
+        if way.place.data_path().len() > keys::PATH_BYTES {
+            return Err(wrong(format!("the path has more than {} bytes", keys::PATH_BYTES)));
+        }
+        Ok(way)
+    }
+
+    /// Goes one element on from all these nodes of the schema.
+    fn go(
+        &mut self,
+        elem: &PathElem,
+        from: Vec<Option<SchemaNode<'static>>>,
+        origin: &str,
+    ) -> Result<Vec<Option<SchemaNode<'static>>>, Status> {
+        let PathElem { name, key } = elem;
+        let texts = key.iter().flat_map(|(name, value)| [name, value]).chain([name]);
+        if texts.into_iter().any(|text| text.contains('\0')) {
+            return Err(wrong("the path holds a zero character"));
+        }
+        if matches!(name.as_str(), "*" | "...") {
+            if !key.is_empty() {
+                return Err(wrong(format!("{name} has no keys: say the name of the list")));
+            }
+            let is_one = name == "*";
+            self.rest.push(if is_one { Elem::One } else { Elem::Deep });
+            return Ok(if is_one { children(&from, origin) } else { descendants(from, origin) });
+        }
+        let (module, name) = match name.split_once(':') {
+            Some((module, name)) => (Some(module), name),
+            None => (None, name.as_str()),
+        };
+        let found = self.named(&from, module, name, origin)?;
+        let fits = |node: &SchemaNode<'static>| has_keys(node, key);
+        if !found.iter().any(fits) {
+            return Err(no_such_key(&found, key));
+        }
+        let found: Vec<_> = found.into_iter().filter(fits).collect();
+        if let Some(odd) = key.values().find(|value| !keys::is_clear(value)) {
+            return Err(wrong(format!("no key has both kinds of quotes: {odd}")));
+        }
+        if let ([node], true) = (found.as_slice(), self.rest.is_empty())
+            && let Some(keys) = all_keys(node, key)
+        {
+            let module = node.module().name().to_owned();
+            self.place.steps.push(Step { module, name: name.to_owned(), keys });
+            self.place.node = Some(node.clone());
+        } else {
+            let clear = match found.as_slice() {
+                [node] => Some(node.module().name().to_owned()),
+                _ => module.map(str::to_owned),
+            };
+            let keys = key.iter().filter(|(_, value)| *value != "*");
+            let keys = keys.map(|(name, value)| (name.clone(), value.clone())).collect();
+            self.rest.push(Elem::Named { module: clear, name: name.to_owned(), keys });
+        }
+        Ok(found.into_iter().map(Some).collect())
+    }
+
+    /// The nodes of this name below others.
+    fn named(
+        &self,
+        from: &[Option<SchemaNode<'static>>],
+        module: Option<&str>,
+        name: &str,
+        origin: &str,
+    ) -> Result<Vec<SchemaNode<'static>>, Status> {
+        let mut found = Vec::new();
+        for parent in from {
+            let mut own = children(std::slice::from_ref(parent), origin);
+            own.retain(|node| node.as_ref().is_some_and(|node| is(node, module, name)));
+            let mut own: Vec<_> = own.into_iter().flatten().collect();
+            // The module of the parent goes before those that add to it.
+            let above = parent.as_ref().map(|parent| parent.module().name().to_owned());
+            if let Some(at) =
+                own.iter().position(|node| Some(node.module().name()) == above.as_deref())
+            {
+                own = vec![own.swap_remove(at)];
+            }
+            found.append(&mut own);
+        }
+        let shown = || module.map_or_else(|| name.to_owned(), |module| format!("{module}:{name}"));
+        let above = self.place.data_path();
+        match found.len() {
+            0 => Err(wrong(format!("there is no node {} below {above} in the schema", shown()))),
+            1 => Ok(found),
+            _ if self.rest.is_empty() => {
+                let names = found.iter().map(|node| format!("{}:{name}", node.module().name()));
+                let names = names.collect::<Vec<_>>().join(" or ");
+                Err(wrong(format!("{name} below {above} is {names}: say which")))
+            }
+            _ => Ok(found),
+        }
+    }
+
+    /// Where the forwarder has to be asked: names alone, as far as they are known.
+    pub fn facts_path(&self) -> String {
+        let mut path = match self.place.is_root() {
+            true => String::new(),
+            false => data_path(&self.place.steps),
+        };
+        for elem in &self.rest {
+            let Elem::Named { name, .. } = elem else { break };
+            path.push('/');
+            path.push_str(name);
+        }
+        if path.is_empty() { "/".to_owned() } else { path }
+    }
+
+    /// Whether there may be facts among what it names, not configuration alone.
+    pub fn has_facts(&self) -> bool {
+        let is_value = |node: &SchemaNode<'_>| {
+            matches!(node.kind(), SchemaNodeKind::Leaf | SchemaNodeKind::LeafList)
+        };
+        self.ends.is_empty()
+            || self.ends.iter().any(|node| !(node.is_config() && is_value(node)))
+                && !stoa_controller::state::Wanted::at(&self.facts_path()).is_nothing()
+    }
+
+    /// What is wanted below the place, when it can be said by names.
+    pub fn fields(&self) -> Option<Vec<Field>> {
+        let mut below = Vec::new();
+        for elem in self.rest.iter().rev() {
+            let Elem::Named { module, name, .. } = elem else { return None };
+            below = vec![Field { module: module.clone(), name: name.clone(), below }];
+        }
+        (!below.is_empty()).then_some(below)
+    }
+
+    /// Whether it names one node and no other.
+    pub fn is_one(&self) -> bool {
+        self.rest.is_empty()
+    }
+}
+
+/// The origin of a path, which is empty or the name of a module.
+fn origin(prefix: Option<&Path>, path: Option<&Path>) -> Result<String, Status> {
+    for part in [prefix, path].into_iter().flatten() {
+        #[allow(deprecated)]
+        if !part.element.is_empty() {
+            return Err(wrong("the field \"element\" of paths is given up: use \"elem\""));
+        }
+    }
+    if path.is_some_and(|path| !path.target.is_empty()) {
+        return Err(wrong("the target belongs into the prefix, not into a path"));
+    }
+    let given = [prefix, path].map(|part| part.map_or("", |part| part.origin.as_str()));
+    let origin = match given {
+        [above, ""] => above,
+        ["", below] => below,
+        [above, below] if above == below => below,
+        _ => return Err(wrong("prefix and path have different origins")),
+    };
+    if ["", ORIGIN].contains(&origin) {
+        return Ok(String::new());
+    }
+    let is_known =
+        !origin.contains('\0') && yang::schema().context().get_module_implemented(origin).is_some();
+    match is_known {
+        true => Ok(origin.to_owned()),
+        false => Err(wrong(format!(
+            "the origin {origin:?} is not served: leave it empty, or say {ORIGIN} or the name of a module"
+        ))),
+    }
+}
+
+fn is(node: &SchemaNode<'_>, module: Option<&str>, name: &str) -> bool {
+    node.name() == name && module.is_none_or(|module| node.module().name() == module)
+}
+
+/// All nodes of data right below these.
+fn children(
+    from: &[Option<SchemaNode<'static>>],
+    origin: &str,
+) -> Vec<Option<SchemaNode<'static>>> {
+    let is_of = |node: &SchemaNode<'_>| ["", node.module().name()].contains(&origin);
+    let one = |parent: &Option<SchemaNode<'static>>| {
+        let mut found = in_data(parent.as_ref());
+        if parent.is_none() {
+            found.retain(is_of);
+        }
+        found
+    };
+    from.iter().flat_map(one).map(Some).collect()
+}
+
+/// All nodes of data right below a node; `None`: at the top.
+pub fn in_data(parent: Option<&SchemaNode<'static>>) -> Vec<SchemaNode<'static>> {
+    let mut found = Vec::new();
+    match parent {
+        Some(parent) => collect(parent.children(), &mut found),
+        None => {
+            let modules = yang::schema().context().modules(false);
+            for module in modules.filter(|module| module.is_implemented()) {
+                collect(module.data(), &mut found);
+            }
+        }
+    }
+    found
+}
+
+fn collect(nodes: impl Iterator<Item = SchemaNode<'static>>, found: &mut Vec<SchemaNode<'static>>) {
+    for node in nodes {
+        match is_schema_only(&node) {
+            true => collect(node.children(), found),
+            false => found.push(node),
+        }
+    }
+}
+
+/// These nodes and all below them, each once.
+fn descendants(
+    from: Vec<Option<SchemaNode<'static>>>,
+    origin: &str,
+) -> Vec<Option<SchemaNode<'static>>> {
+    let mut seen = std::collections::HashSet::new();
+    let (mut found, mut level) = (Vec::new(), from);
+    while !level.is_empty() {
+        level.retain(|node| seen.insert(node.as_ref().map(|node| node.as_raw() as usize)));
+        let below = children(&level, origin);
+        found.append(&mut level);
+        level = below;
+    }
+    found
+}
+
+/// Names of the keys of a list; of a leaf-list `.`.
+pub fn key_names(node: &SchemaNode<'_>) -> Vec<String> {
+    match node.kind() {
+        SchemaNodeKind::List => node.list_keys().map(|key| key.name().to_owned()).collect(),
+        SchemaNodeKind::LeafList => vec![".".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+fn has_keys(node: &SchemaNode<'_>, given: &BTreeMap<String, String>) -> bool {
+    let names = key_names(node);
+    given.keys().all(|name| names.contains(name))
+}
+
+fn no_such_key(found: &[SchemaNode<'_>], given: &BTreeMap<String, String>) -> Status {
+    let Some(node) = found.first() else { return wrong("there is no such node") };
+    let names = key_names(node);
+    let odd = given.keys().find(|name| !names.contains(name)).cloned().unwrap_or_default();
+    match names.is_empty() {
+        true => wrong(format!("{} has no keys", node.name())),
+        false => wrong(format!("{} has no key {odd}: it has {}", node.name(), names.join(", "))),
+    }
+}
+
+/// The keys of one entry in their order; `None`: the node is a list, and not all of its keys are given.
+fn all_keys(
+    node: &SchemaNode<'_>,
+    given: &BTreeMap<String, String>,
+) -> Option<Vec<(String, String)>> {
+    let names = key_names(node);
+    // Entries of a list without keys cannot be told apart.
+    if names.is_empty() && node.kind() == SchemaNodeKind::List {
+        return None;
+    }
+    let value = |name: String| {
+        let value = given.get(&name).filter(|value| *value != "*")?.clone();
+        Some((name, value))
+    };
+    names.into_iter().map(value).collect()
+}
+
+/// The path of these steps, with the module where it changes.
+pub fn told(steps: &[Step]) -> Path {
+    let elem = named(steps).map(|(name, step)| PathElem {
+        name: name.into_owned(),
+        key: step.keys.iter().cloned().collect(),
+    });
+    Path { elem: elem.collect(), ..Path::default() }
+}

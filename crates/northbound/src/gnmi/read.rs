@@ -1,0 +1,137 @@
+//! Data of a way as it is now: read as RESTCONF reads it, without what the client may not see.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use stoa_api::gnmi::get_request::DataType;
+use stoa_api::gnmi::{GetRequest, GetResponse, Notification, Path, Update};
+use stoa_controller::datastore::Store;
+use tonic::Status;
+use yang5::schema::{SchemaNode, SchemaNodeKind};
+
+use super::path::{Way, told};
+use super::tree::find;
+use super::value::Coding;
+use super::{Caller, PATHS_LIMIT, now, plain_only, status};
+use crate::nacm::Rights;
+use crate::restconf::data;
+use crate::restconf::fault::{Fault, Faults};
+use crate::restconf::media::Media;
+use crate::restconf::query::{Content, Query};
+use crate::restconf::read::Asked;
+use crate::server::front::Front;
+
+/// Reads what stands at the place of a way, and gives it to `see`; `None`: there is nothing that the client may see.
+/// Both are done where nobody waits for an answer of the same thread.
+///
+/// # Errors
+/// When the forwarder does not answer, or libyang fails.
+pub async fn look<T, F>(
+    front: &Arc<Front>,
+    caller: &Caller,
+    way: &Arc<Way>,
+    content: Content,
+    see: F,
+) -> Result<T, Faults>
+where
+    T: Send + 'static,
+    F: FnOnce(Option<&Value>) -> T + Send + 'static,
+{
+    let snapshot = front.datastore.tree(Store::Running);
+    let facts = match content != Content::Config && way.has_facts() {
+        true => {
+            let may_lack = content == Content::All && way.ends.iter().all(SchemaNode::is_config);
+            data::facts(&front.datastore, &way.facts_path(), may_lack).await?
+        }
+        false => None,
+    };
+    let (front, caller, way) = (Arc::clone(front), caller.clone(), Arc::clone(way));
+    let work = move || {
+        let management = front.management();
+        let rights = Rights::of(&caller.identity, &management);
+        let query = Query { content, fields: way.fields(), ..Query::default() };
+        let place = &way.place;
+        let asked = Asked { place, query: &query, rights: &rights, media: Media::Json };
+        let text = data::text(&snapshot, facts.as_ref(), &asked, &caller.host)?;
+        let read = |text: String| {
+            serde_json::from_str::<Value>(&text)
+                .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))
+        };
+        let whole = text.map(read).transpose()?;
+        let value = whole.as_ref().and_then(|whole| inside(&way, whole));
+        Ok(see(value))
+    };
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| Fault::broken("the data could not be read"))?
+}
+
+/// What stands in the one member that RESTCONF shows a node as.
+fn inside<'a>(way: &Way, whole: &'a Value) -> Option<&'a Value> {
+    let value = whole.as_object()?.values().next()?;
+    match way.place.kind() {
+        Some(SchemaNodeKind::List | SchemaNodeKind::LeafList) => value.get(0),
+        _ => Some(value),
+    }
+}
+
+/// Answers a Get: one notification for each path, with the subtree of each node that it leads to.
+///
+/// # Errors
+/// When a path leads nowhere in the schema, or one without wildcards to nothing.
+pub async fn get(
+    front: &Arc<Front>,
+    caller: &Caller,
+    request: GetRequest,
+) -> Result<GetResponse, Status> {
+    plain_only(&request.use_models, &request.extension)?;
+    let coding = Coding::of(request.encoding)?;
+    let content = match DataType::try_from(request.r#type) {
+        Ok(DataType::All) => Content::All,
+        Ok(DataType::Config) => Content::Config,
+        Ok(DataType::State | DataType::Operational) => Content::Nonconfig,
+        Err(_) => return Err(Status::invalid_argument("there is no such type of data")),
+    };
+    if request.path.len() > PATHS_LIMIT {
+        let words = format!("a Get has at most {PATHS_LIMIT} paths");
+        return Err(Status::invalid_argument(words));
+    }
+    let prefix = request.prefix.as_ref();
+    let whole = [Path::default()];
+    let paths = if request.path.is_empty() { &whole[..] } else { &request.path };
+    let ways: Result<Vec<_>, _> =
+        paths.iter().map(|path| Way::read(prefix, Some(path)).map(Arc::new)).collect();
+    let mut notification = Vec::new();
+    for way in ways? {
+        let known = Arc::clone(&way);
+        let see = move |value: Option<&Value>| {
+            let found = value.map(|value| find(&known, value)).unwrap_or_default();
+            let update = found.iter().map(|one| Update {
+                path: Some(told(&one.steps)),
+                val: Some(coding.told(one.node.as_ref(), one.value)),
+                duplicates: 0,
+            });
+            update.collect::<Vec<_>>()
+        };
+        let update = look(front, caller, &way, content, see).await;
+        let update = update.map_err(|faults| status::of_faults(&faults))?;
+        if update.is_empty() && way.is_one() {
+            let path = way.place.data_path();
+            return Err(status::of_fault(Fault::nowhere("there is nothing of this name").at(path)));
+        }
+        notification.push(Notification {
+            timestamp: now(),
+            prefix: echoed(prefix),
+            update,
+            ..Notification::default()
+        });
+    }
+    Ok(GetResponse { notification, extension: Vec::new() })
+}
+
+/// The prefix of an answer: target and origin of the one that was asked with. Paths are told from the root on.
+pub fn echoed(prefix: Option<&Path>) -> Option<Path> {
+    let prefix = prefix.filter(|it| !it.target.is_empty() || !it.origin.is_empty())?;
+    let (target, origin) = (prefix.target.clone(), prefix.origin.clone());
+    Some(Path { target, origin, ..Path::default() })
+}

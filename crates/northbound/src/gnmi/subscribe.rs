@@ -1,0 +1,335 @@
+//! Subscribe: data once, when the client asks again, or as it changes.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use stoa_api::gnmi::subscribe_request::Request;
+use stoa_api::gnmi::subscribe_response::Response;
+use stoa_api::gnmi::subscription_list::Mode;
+use stoa_api::gnmi::{
+    Path, SubscribeRequest, SubscribeResponse, SubscriptionList, SubscriptionMode,
+};
+use stoa_controller::datastore::Event;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tonic::{Status, Streaming};
+
+use super::read::{echoed, look};
+use super::value::Coding;
+use super::watch::{Difference, Watch, messages};
+use super::{Caller, Door, PATHS_LIMIT, plain_only, status};
+use crate::restconf::query::Content;
+
+/// Time for a client to say what it wants.
+const FIRST: Duration = Duration::from_secs(10);
+/// How often a silent stream looks whether its client is still let in.
+const RIGHTS: Duration = Duration::from_secs(5);
+/// Values that all streams together remember, at most: some 250 bytes each.
+const VALUES_LIMIT: usize = 1_000_000;
+
+type Told = Result<SubscribeResponse, Status>;
+
+/// A place among the open streams, until it is dropped.
+#[derive(Debug)]
+pub struct Open {
+    door: Arc<Door>,
+    /// Values that this stream remembers.
+    values: usize,
+}
+
+impl Open {
+    /// Takes a place.
+    ///
+    /// # Errors
+    /// When too many streams are open.
+    pub fn new(door: &Arc<Door>) -> Result<Open, Status> {
+        let limit = usize::from(door.front.management().limits.subscriptions);
+        let open = Open { door: Arc::clone(door), values: 0 };
+        match door.streams.fetch_add(1, Ordering::Relaxed) < limit {
+            true => Ok(open),
+            false => Err(Status::resource_exhausted(format!(
+                "{limit} streams are open: end one, or raise \
+                 stoa-management:management/limits/subscriptions"
+            ))),
+        }
+    }
+
+    /// Says how many values this stream remembers now.
+    fn remembers(&mut self, values: usize) -> Result<(), Status> {
+        let all = &self.door.values;
+        all.fetch_sub(self.values, Ordering::Relaxed);
+        self.values = values;
+        match all.fetch_add(values, Ordering::Relaxed) + values > VALUES_LIMIT {
+            true => Err(Status::resource_exhausted(format!(
+                "all streams together remember {VALUES_LIMIT} values at most: subscribe to less"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.door.streams.fetch_sub(1, Ordering::Relaxed);
+        self.door.values.fetch_sub(self.values, Ordering::Relaxed);
+    }
+}
+
+/// Why a stream ends.
+enum End {
+    /// It is told.
+    Told(Status),
+    /// There is nobody to tell.
+    Gone,
+}
+
+impl From<Status> for End {
+    fn from(status: Status) -> End {
+        End::Told(status)
+    }
+}
+
+/// Serves one stream to its end.
+pub async fn serve(
+    door: Arc<Door>,
+    caller: Caller,
+    open: Open,
+    requests: Streaming<SubscribeRequest>,
+    sender: Sender<Told>,
+) {
+    let patience = door.patience;
+    let talk = talk(door, caller, open, requests, &sender);
+    let end = match AssertUnwindSafe(talk).catch_unwind().await {
+        Ok(Ok(())) | Ok(Err(End::Gone)) => return,
+        Ok(Err(End::Told(status))) => status,
+        Err(_) => Status::internal("a fault of the program: see the log of the router"),
+    };
+    let _ = sender.send_timeout(Err(end), patience).await;
+}
+
+async fn talk(
+    door: Arc<Door>,
+    caller: Caller,
+    open: Open,
+    mut requests: Streaming<SubscribeRequest>,
+    sender: &Sender<Told>,
+) -> Result<(), End> {
+    let first = tokio::time::timeout(FIRST, requests.message()).await;
+    let late = |_| Status::deadline_exceeded("nothing was subscribed to in time");
+    let Some(first) = first.map_err(late)?? else { return Ok(()) };
+    let Some(Request::Subscribe(list)) = first.request else {
+        return Err(Status::invalid_argument("the first message of a stream subscribes").into());
+    };
+    plain_only(&list.use_models, &first.extension)?;
+    if list.qos.is_some_and(|qos| qos.marking != 0) {
+        return Err(
+            Status::unimplemented("packets of one stream cannot be marked: leave qos out").into()
+        );
+    }
+    let coding = Coding::of(list.encoding)?;
+    let mode = Mode::try_from(list.mode);
+    let mode = mode.map_err(|_| Status::invalid_argument("there is no such mode"))?;
+    let watches = watches(&list, mode)?;
+    let prefix = echoed(list.prefix.as_ref());
+    let mut stream = Stream { door, caller, open, coding, prefix, watches, sender };
+    match mode {
+        Mode::Once => stream.once(list.updates_only).await,
+        Mode::Poll => stream.poll(requests, list.updates_only).await,
+        Mode::Stream => stream.stream(requests, list.updates_only).await,
+    }
+}
+
+fn watches(list: &SubscriptionList, mode: Mode) -> Result<Vec<Watch>, Status> {
+    if list.subscription.is_empty() || list.subscription.len() > PATHS_LIMIT {
+        let words = format!("a stream has 1 to {PATHS_LIMIT} subscriptions");
+        return Err(Status::invalid_argument(words));
+    }
+    let mut all = Vec::new();
+    for subscription in &list.subscription {
+        let mut subscription = subscription.clone();
+        if mode != Mode::Stream {
+            // How it would be streamed means nothing here.
+            subscription.mode = SubscriptionMode::OnChange.into();
+            (subscription.sample_interval, subscription.heartbeat_interval) = (0, 0);
+        }
+        all.extend(Watch::of(list.prefix.as_ref(), &subscription)?);
+    }
+    Ok(all)
+}
+
+/// A stream that knows what is wanted.
+struct Stream<'a> {
+    door: Arc<Door>,
+    caller: Caller,
+    open: Open,
+    coding: Coding,
+    prefix: Option<Path>,
+    watches: Vec<Watch>,
+    sender: &'a Sender<Told>,
+}
+
+impl Stream<'_> {
+    async fn once(&mut self, updates_only: bool) -> Result<(), End> {
+        for at in 0..self.watches.len() {
+            if !updates_only {
+                let difference = self.look(at).await?;
+                self.tell(difference).await?;
+                self.watches[at].forget();
+            }
+        }
+        self.sync().await
+    }
+
+    async fn poll(
+        &mut self,
+        mut requests: Streaming<SubscribeRequest>,
+        updates_only: bool,
+    ) -> Result<(), End> {
+        loop {
+            self.once(updates_only).await?;
+            let next = tokio::select! {
+                next = requests.message() => next?,
+                () = self.lasts() => return Err(End::Told(out())),
+                () = self.sender.closed() => return Err(End::Gone),
+            };
+            match next.map(|next| next.request) {
+                None => return Ok(()),
+                Some(Some(Request::Poll(_))) => self.again()?,
+                Some(_) => {
+                    let words = "after the first message a stream of mode POLL takes polls alone";
+                    return Err(Status::invalid_argument(words).into());
+                }
+            }
+        }
+    }
+
+    async fn stream(
+        &mut self,
+        mut requests: Streaming<SubscribeRequest>,
+        updates_only: bool,
+    ) -> Result<(), End> {
+        // Before the first look: what happens meanwhile is seen by the next one.
+        let mut events = self.door.front.datastore.subscribe();
+        for at in 0..self.watches.len() {
+            let difference = self.look(at).await?;
+            if !updates_only {
+                self.tell(difference).await?;
+            }
+        }
+        self.sync().await?;
+        let mut is_heard = true;
+        loop {
+            let dues = self.watches.iter().filter_map(Watch::due);
+            let next = dues.chain([Instant::now() + RIGHTS]).min().unwrap_or_else(Instant::now);
+            tokio::select! {
+                () = tokio::time::sleep_until(next.into()) => {}
+                event = events.recv() => match event {
+                    Ok(Event::Edited) => continue,
+                    Ok(Event::Changed { .. }) | Err(RecvError::Lagged(_)) => {
+                        let now = Instant::now();
+                        self.watches.iter_mut().for_each(|watch| watch.hurry(now));
+                    }
+                    Err(RecvError::Closed) => {
+                        return Err(Status::unavailable("the router ends").into());
+                    }
+                },
+                request = requests.message(), if is_heard => match request? {
+                    // The client has said all that it had to say, and listens.
+                    None => is_heard = false,
+                    Some(_) => {
+                        let words = "after the first message a stream of mode STREAM takes none";
+                        return Err(Status::invalid_argument(words).into());
+                    }
+                },
+                () = self.sender.closed() => return Err(End::Gone),
+            }
+            self.again()?;
+            self.turn().await?;
+        }
+    }
+
+    /// Looks at what is due, and tells what is new.
+    async fn turn(&mut self) -> Result<(), End> {
+        for at in 0..self.watches.len() {
+            let now = Instant::now();
+            if self.watches[at].due().is_none_or(|due| due > now) {
+                continue;
+            }
+            match self.look(at).await {
+                Ok(difference) => self.tell(difference).await?,
+                // The forwarder is started again: what it says then is told.
+                Err(End::Told(status)) if status.code() == tonic::Code::Unavailable => {
+                    tracing::debug!("a stream waits: {}", status.message());
+                    self.watches[at].postpone(now);
+                }
+                Err(end) => return Err(end),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at one subscription.
+    async fn look(&mut self, at: usize) -> Result<Difference, End> {
+        let watch = &self.watches[at];
+        let closed = |_| Status::unavailable("the router ends");
+        let turn = self.door.looks.acquire().await.map_err(closed)?;
+        let begun = Instant::now();
+        let (front, picker) = (&self.door.front, watch.picker(self.coding));
+        let seen = look(front, &self.caller, &watch.way, Content::All, picker).await;
+        drop(turn);
+        let seen = seen.map_err(|faults| status::of_faults(&faults))?;
+        let difference = self.watches[at].take(seen, begun, Instant::now());
+        self.open.remembers(self.watches.iter().map(Watch::count).sum())?;
+        Ok(difference)
+    }
+
+    async fn tell(&self, difference: Difference) -> Result<(), End> {
+        for message in messages(difference, self.coding, self.prefix.as_ref()) {
+            self.send(Response::Update(message)).await?;
+        }
+        Ok(())
+    }
+
+    async fn sync(&self) -> Result<(), End> {
+        self.send(Response::SyncResponse(true)).await
+    }
+
+    /// Hands a message on. A client that does not take it in time is left, with its connection.
+    async fn send(&self, response: Response) -> Result<(), End> {
+        let message = SubscribeResponse { response: Some(response), extension: Vec::new() };
+        match self.sender.send_timeout(Ok(message), self.door.patience).await {
+            Ok(()) => Ok(()),
+            Err(SendTimeoutError::Closed(_)) => Err(End::Gone),
+            Err(SendTimeoutError::Timeout(_)) => {
+                let (user, from) = (&self.caller.identity.name, self.caller.from);
+                tracing::warn!(user, %from, "a client that does not read its gNMI stream is cut off");
+                self.caller.hang_up.0.notify_one();
+                Err(End::Gone)
+            }
+        }
+    }
+
+    /// Looks whether the client is still let in, with the rights of now.
+    fn again(&mut self) -> Result<(), Status> {
+        let front = &self.door.front;
+        let again = front.gate.again(&front.management(), &self.caller.identity);
+        self.caller.identity = again.ok_or_else(out)?;
+        Ok(())
+    }
+
+    /// Ends when the client is not let in any more.
+    async fn lasts(&self) {
+        let front = &self.door.front;
+        while front.gate.again(&front.management(), &self.caller.identity).is_some() {
+            tokio::time::sleep(RIGHTS).await;
+        }
+    }
+}
+
+fn out() -> Status {
+    Status::unauthenticated("what was shown to log in is not good any more")
+}

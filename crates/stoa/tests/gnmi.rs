@@ -1,0 +1,377 @@
+//! gNMI on the real router: over TLS, with users, on ports in memory.
+
+#[allow(dead_code)] // RESTCONF needs more of it
+mod https;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use https::{DEADLINE, Router};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde_json::{Value, json};
+use stoa_api::gnmi::g_nmi_client::GNmiClient;
+use stoa_api::gnmi::subscribe_request::Request as Asked;
+use stoa_api::gnmi::subscribe_response::Response as Told;
+use stoa_api::gnmi::subscription_list::Mode;
+use stoa_api::gnmi::typed_value::Value as Typed;
+use stoa_api::gnmi::{
+    Encoding, GetRequest, Notification, Path, PathElem, SetRequest, SubscribeRequest,
+    SubscribeResponse, Subscription, SubscriptionList, SubscriptionMode, TypedValue, Update,
+};
+use stoa_api::gnmi_ext::commit::Action;
+use stoa_api::gnmi_ext::extension::Ext;
+use stoa_api::gnmi_ext::{Commit, CommitCancel, CommitConfirm, CommitRequest, Extension};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status, Streaming};
+
+fn hash() -> String {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"));
+    command.args(["user", "hash"]).stdin(std::process::Stdio::piped());
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn interface(name: &str, address: &str) -> Value {
+    json!({
+        "name": name, "type": "iana-if-type:ethernetCsmacd",
+        "stoa-interfaces:port": { "null": {} },
+        "ietf-ip:ipv4": { "address": [{ "ip": address, "prefix-length": 24 }] },
+    })
+}
+
+/// A path as people write it: `a/b[k=v]/c`; no value has a slash.
+fn path(text: &str) -> Path {
+    let elem = text.split('/').map(|step| {
+        let (name, keys) = step.split_once('[').unwrap_or((step, ""));
+        let keys = keys.split(['[', ']']).filter_map(|key| key.split_once('='));
+        let key = keys.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        PathElem { name: name.to_owned(), key }
+    });
+    Path { elem: elem.collect(), ..Path::default() }
+}
+
+fn text(path: &Path) -> String {
+    let step = |elem: &PathElem| {
+        let keys = elem.key.iter().map(|(name, value)| format!("[{name}={value}]"));
+        format!("{}{}", elem.name, keys.collect::<String>())
+    };
+    path.elem.iter().map(step).collect::<Vec<_>>().join("/")
+}
+
+fn update(text: &str, value: Value) -> Update {
+    let value = Typed::JsonIetfVal(value.to_string().into_bytes());
+    Update { path: Some(path(text)), val: Some(TypedValue { value: Some(value) }), duplicates: 0 }
+}
+
+fn value(update: &Update) -> Value {
+    match update.val.as_ref().and_then(|val| val.value.as_ref()) {
+        Some(Typed::JsonIetfVal(bytes)) => serde_json::from_slice(bytes).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+struct World {
+    router: Router,
+    client: GNmiClient<Channel>,
+}
+
+impl World {
+    async fn new() -> World {
+        let hash = hash();
+        let configuration = json!({
+            "ietf-interfaces:interfaces": { "interface": [interface("lan", "10.0.0.1")] },
+        });
+        let users = json!([
+            { "name": "root", "password-hash": hash, "admin": true },
+            { "name": "ann", "password-hash": hash },
+        ]);
+        let start = move || Router::start(configuration, users);
+        let router = tokio::task::spawn_blocking(start).await.unwrap();
+        let client = GNmiClient::new(connect(&router).await);
+        World { router, client }
+    }
+
+    async fn get(&mut self, text: &str) -> Result<Vec<Update>, Status> {
+        let request = GetRequest {
+            path: vec![path(text)],
+            encoding: Encoding::JsonIetf.into(),
+            ..GetRequest::default()
+        };
+        let told = self.client.get(by("root", request)).await?.into_inner();
+        Ok(told.notification.into_iter().flat_map(|one| one.update).collect())
+    }
+
+    async fn set(&mut self, request: SetRequest) -> Result<(), Status> {
+        self.client.set(by("root", request)).await.map(|_| ())
+    }
+
+    async fn update(&mut self, text: &str, value: Value) -> Result<(), Status> {
+        self.set(SetRequest { update: vec![update(text, value)], ..SetRequest::default() }).await
+    }
+
+    async fn stream(&mut self, who: &str, list: SubscriptionList) -> Stream {
+        let first =
+            SubscribeRequest { request: Some(Asked::Subscribe(list)), extension: Vec::new() };
+        let requests = stream::iter([first]).chain(stream::pending());
+        Stream { told: self.client.subscribe(by(who, requests)).await.unwrap().into_inner() }
+    }
+}
+
+struct Stream {
+    told: Streaming<SubscribeResponse>,
+}
+
+impl Stream {
+    async fn next(&mut self) -> Result<Told, Status> {
+        let told = tokio::time::timeout(DEADLINE, self.told.message()).await.expect("in time")?;
+        Ok(told.expect("the stream goes on").response.expect("a response"))
+    }
+
+    /// All that is told until the first values are complete.
+    async fn first(&mut self) -> Vec<Update> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await.unwrap() {
+                Told::Update(told) => all.extend(told.update),
+                Told::SyncResponse(_) => return all,
+            }
+        }
+    }
+
+    async fn until(&mut self, is_so: impl Fn(&Notification) -> bool) -> Notification {
+        loop {
+            match self.next().await.unwrap() {
+                Told::Update(told) if is_so(&told) => return told,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn by<T>(who: &str, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("username", who.parse().unwrap());
+    request.metadata_mut().insert("password", "correct horse".parse().unwrap());
+    request
+}
+
+fn watched(list: &[(&str, SubscriptionMode)]) -> SubscriptionList {
+    let one = |(text, mode): &(&str, SubscriptionMode)| Subscription {
+        path: Some(path(text)),
+        mode: (*mode).into(),
+        sample_interval: 1_000_000_000,
+        ..Subscription::default()
+    };
+    SubscriptionList {
+        subscription: list.iter().map(one).collect(),
+        mode: Mode::Stream.into(),
+        encoding: Encoding::JsonIetf.into(),
+        ..SubscriptionList::default()
+    }
+}
+
+async fn connect(router: &Router) -> Channel {
+    let certificate = router.path("stoa.state/https/certificate.pem");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(certificate).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let (config, port) = (Arc::new(config), router.port);
+    let connector = tower::service_fn(move |_| {
+        let tls = tokio_rustls::TlsConnector::from(Arc::clone(&config));
+        async move {
+            let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await?;
+            let name = ServerName::try_from("localhost").unwrap();
+            tls.connect(name, stream).await.map(TokioIo::new)
+        }
+    });
+    Endpoint::from_static("http://localhost").connect_with_connector(connector).await.unwrap()
+}
+
+const LAN: &str = "interfaces/interface[name=lan]";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_set_is_one_transaction() {
+    let mut world = World::new().await;
+    let description = format!("{LAN}/description");
+    world.update(&description, json!("first")).await.unwrap();
+    // Deleted, then replaced, then updated, whatever the order of the fields.
+    let request = SetRequest {
+        update: vec![update(&description, json!("second"))],
+        replace: vec![update(
+            "interfaces/interface[name=wan]",
+            json!({ "type": "iana-if-type:ethernetCsmacd", "port": { "null": {} },
+                "ietf-ip:ipv4": { "address": [{ "ip": "10.0.1.1", "prefix-length": 24 }] } }),
+        )],
+        delete: vec![path("interfaces/interface[name=*]/description")],
+        ..SetRequest::default()
+    };
+    world.set(request).await.unwrap();
+    let texts = world.get("interfaces/interface/description").await.unwrap();
+    assert_eq!(texts.iter().map(value).collect::<Vec<_>>(), [json!("second")]);
+    let wan = world.get("interfaces/interface[name=wan]").await.unwrap();
+    assert_eq!(value(&wan[0])["ietf-ip:ipv4"]["address"][0]["ip"], "10.0.1.1");
+    // One part that cannot be leaves all as it was.
+    let request = SetRequest {
+        delete: vec![path(&description)],
+        update: vec![update(&format!("{LAN}/ipv4/mtu"), json!(12))],
+        ..SetRequest::default()
+    };
+    let refused = world.set(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    assert!(refused.message().contains("mtu"), "{refused:?}");
+    assert_eq!(value(&world.get(&description).await.unwrap()[0]), json!("second"));
+    // What is not there is gone already. A leaf-list is replaced as a whole.
+    let groups = "management/user[name=ann]/group";
+    let nothing = SetRequest { delete: vec![path(groups)], ..SetRequest::default() };
+    world.set(nothing).await.unwrap();
+    for list in [json!(["a", "b"]), json!(["b", "c"])] {
+        let replace = vec![update(groups, list.clone())];
+        world.set(SetRequest { replace, ..SetRequest::default() }).await.unwrap();
+        assert_eq!(value(&world.get(groups).await.unwrap()[0]), list);
+    }
+    let by_ann = world
+        .client
+        .set(by("ann", SetRequest { delete: vec![path(LAN)], ..SetRequest::default() }));
+    assert_eq!(by_ann.await.unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_heard_as_they_happen() {
+    let mut world = World::new().await;
+    let (description, status) = (format!("{LAN}/description"), format!("{LAN}/oper-status"));
+    let on_change = SubscriptionMode::OnChange;
+    let list = watched(&[(&description, on_change), (&status, on_change)]);
+    let mut heard = world.stream("ann", list).await;
+    let first = heard.first().await;
+    assert_eq!(first.iter().map(value).collect::<Vec<_>>(), [json!("up")]);
+    world.update(&description, json!("new")).await.unwrap();
+    let told = heard.until(|told| !told.update.is_empty()).await;
+    assert_eq!(value(&told.update[0]), json!("new"));
+    let there = "ietf-interfaces:interfaces/interface[name=lan]/description";
+    assert_eq!(text(told.update[0].path.as_ref().unwrap()), there);
+    world
+        .set(SetRequest { delete: vec![path(&description)], ..SetRequest::default() })
+        .await
+        .unwrap();
+    let told = heard.until(|told| !told.delete.is_empty()).await;
+    assert_eq!(text(&told.delete[0]), there);
+    world.update(&format!("{LAN}/enabled"), json!(false)).await.unwrap();
+    let told = heard.until(|told| !told.update.is_empty()).await;
+    assert_eq!(value(&told.update[0]), json!("down"));
+    // An entry that goes is told as one.
+    let mut all = world
+        .stream("root", watched(&[("interfaces/interface", SubscriptionMode::TargetDefined)]))
+        .await;
+    assert!(all.first().await.len() > 10);
+    let gone = SetRequest { delete: vec![path(LAN)], ..SetRequest::default() };
+    world.set(gone).await.unwrap();
+    let told = all.until(|told| !told.delete.is_empty()).await;
+    let deleted = text(&told.delete[0]);
+    assert!(deleted.ends_with("interface[name=lan]"), "{told:?}");
+    // A user who is removed hears no more.
+    let ann =
+        SetRequest { delete: vec![path("management/user[name=ann]")], ..SetRequest::default() };
+    world.set(ann).await.unwrap();
+    let end = loop {
+        match heard.next().await {
+            Ok(_) => {}
+            Err(end) => break end,
+        }
+    };
+    assert_eq!(end.code(), Code::Unauthenticated);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_come_on_time_and_only_what_was_asked_for() {
+    let mut world = World::new().await;
+    let statistics = format!("{LAN}/statistics");
+    let mut list = watched(&[(&statistics, SubscriptionMode::Sample)]);
+    let mut sampled = world.stream("root", list.clone()).await;
+    let first = sampled.first().await.len();
+    assert!(first > 3, "{first} values");
+    let begun = std::time::Instant::now();
+    for _ in 0..2 {
+        let told = sampled.until(|_| true).await;
+        assert_eq!(told.update.len(), first, "all of them, changed or not");
+    }
+    assert!(begun.elapsed() > Duration::from_millis(900), "{:?}", begun.elapsed());
+    list.updates_only = true;
+    list.subscription[0].suppress_redundant = true;
+    list.subscription[0].heartbeat_interval = 2_000_000_000;
+    let mut quiet = world.stream("root", list.clone()).await;
+    assert!(quiet.first().await.is_empty());
+    // Nothing changes on this interface: what comes is the heartbeat.
+    assert_eq!(quiet.until(|_| true).await.update.len(), first);
+    list.subscription[0].sample_interval = 1_000;
+    let refused = world.stream("root", list).await.next().await.unwrap_err();
+    assert!(refused.code() == Code::InvalidArgument, "{refused:?}");
+    assert!(refused.message().contains("sample_interval"), "{refused:?}");
+}
+
+fn extended(id: &str, action: Action, list: Vec<Update>) -> SetRequest {
+    let commit = Commit { id: id.into(), action: Some(action) };
+    SetRequest {
+        update: list,
+        extension: vec![Extension { ext: Some(Ext::Commit(commit)) }],
+        ..SetRequest::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_waits_for_its_confirmation() {
+    let mut world = World::new().await;
+    let description = format!("{LAN}/description");
+    let wait = || Action::Commit(CommitRequest::default());
+    let text = |words: &str| vec![update(&description, json!(words))];
+    world.set(extended("one", wait(), text("first"))).await.unwrap();
+    assert_eq!(value(&world.get(&description).await.unwrap()[0]), json!("first"));
+    let other = world.update(&description, json!("other")).await.unwrap_err();
+    assert_eq!(other.code(), Code::FailedPrecondition);
+    assert!(other.message().contains("confirm"), "{other:?}");
+    let cancel = |id| extended(id, Action::Cancel(CommitCancel {}), Vec::new());
+    let wrong = world.set(cancel("two")).await.unwrap_err();
+    assert_eq!(wrong.code(), Code::FailedPrecondition);
+    world.set(cancel("one")).await.unwrap();
+    assert_eq!(world.get(&description).await.unwrap_err().code(), Code::NotFound);
+    world.set(extended("two", wait(), text("second"))).await.unwrap();
+    let confirm = extended("two", Action::Confirm(CommitConfirm {}), Vec::new());
+    world.set(confirm.clone()).await.unwrap();
+    assert_eq!(value(&world.get(&description).await.unwrap()[0]), json!("second"));
+    assert_eq!(world.set(confirm).await.unwrap_err().code(), Code::FailedPrecondition);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_let_in_and_guessing_is_locked_out() {
+    let mut world = World::new().await;
+    let json = ("Content-Type", "application/json");
+    let body = json!({ "name": "gnmi" }).to_string();
+    let made = world.router.ask("root:correct horse", "POST", "/tokens", &[json], &body);
+    let token = made.json()["token"].as_str().unwrap().to_owned();
+    let mut request =
+        tonic::Request::new(GetRequest { path: vec![path(LAN)], ..GetRequest::default() });
+    request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    world.client.get(request).await.unwrap();
+    let mut codes = Vec::new();
+    for _ in 0..5 {
+        let mut request = by("ann", GetRequest::default());
+        request.metadata_mut().insert("password", "wrong horse".parse().unwrap());
+        codes.push(world.client.get(request).await.unwrap_err().code());
+    }
+    assert_eq!(codes[..4], [Code::Unauthenticated; 4]);
+    assert_eq!(codes[4], Code::ResourceExhausted);
+    let log = std::fs::read_to_string(world.router.path("stoa.state/audit-logins.log")).unwrap();
+    assert!(log.contains("/gnmi.gNMI/Get") && log.contains("locked out"), "{log}");
+}

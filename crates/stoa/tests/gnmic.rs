@@ -1,0 +1,242 @@
+//! gNMI by a foreign client: the real gnmic against the real router, over TLS, on ports in memory.
+//!
+//! `scripts/fetch-gnmic` builds it. Where that cannot be, these tests say so and do nothing; `make test` and the
+//! continuous integration set `STOA_NEEDS_GNMIC`, and then they fail.
+
+#[allow(dead_code)] // RESTCONF needs more of it
+mod https;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use https::{DEADLINE, Router};
+use serde_json::{Value, json};
+
+const PASSWORD: &str = "correct horse";
+const LAN: &str = "/interfaces/interface[name=lan]";
+
+/// The program; `None`: it cannot be had here. It is looked for once.
+fn gnmic() -> Option<PathBuf> {
+    static GNMIC: OnceLock<Option<PathBuf>> = OnceLock::new();
+    GNMIC.get_or_init(fetched).clone()
+}
+
+fn fetched() -> Option<PathBuf> {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let fetched = Command::new(root.join("scripts/fetch-gnmic")).output().expect("the script runs");
+    if fetched.status.success() {
+        return Some(PathBuf::from(String::from_utf8_lossy(&fetched.stdout).trim()));
+    }
+    let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
+    let is_needed = ["STOA_NEEDS_GNMIC", "CI"].iter().any(|name| std::env::var_os(name).is_some());
+    assert!(!is_needed, "gnmic is needed and is not there: {why}");
+    eprintln!("NOT RUN: the tests with the real gnmic, which is not there: {why}");
+    None
+}
+
+fn hash() -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+    command.args(["user", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{PASSWORD}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn interface(name: &str, address: &str) -> Value {
+    json!({
+        "name": name, "type": "iana-if-type:ethernetCsmacd",
+        "stoa-interfaces:port": { "null": {} },
+        "ietf-ip:ipv4": { "address": [{ "ip": address, "prefix-length": 24 }] },
+    })
+}
+
+struct World {
+    gnmic: PathBuf,
+    router: Router,
+}
+
+impl World {
+    fn new() -> Option<World> {
+        let gnmic = gnmic()?;
+        let configuration = json!({
+            "ietf-interfaces:interfaces": { "interface": [interface("lan", "10.0.0.1")] },
+        });
+        let users = json!([{ "name": "root", "password-hash": hash(), "admin": true }]);
+        Some(World { gnmic, router: Router::start(configuration, users) })
+    }
+
+    fn command(&self, password: &str, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.gnmic);
+        command
+            .args(["--address", &format!("localhost:{}", self.router.port)])
+            .arg("--tls-ca")
+            .arg(self.router.path("stoa.state/https/certificate.pem"))
+            .args(["--username", "root", "--password", password, "--encoding", "json_ietf"])
+            .args(["--timeout", "20s"])
+            .args(words)
+            // It looks for a configuration of its own there.
+            .env("HOME", self.router.folder.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(PASSWORD, words).output().unwrap()
+    }
+
+    /// What it says when all is well.
+    fn told(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{words:?}: {output:?}\n{}", self.router.log());
+        text
+    }
+
+    /// The value at one path.
+    fn value(&self, path: &str) -> Value {
+        let text = self.told(&["get", "--path", path, "--type", "config"]);
+        let told: Value =
+            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let values = told[0]["updates"][0]["values"].as_object().cloned();
+        let values = values.unwrap_or_else(|| panic!("{path}: {text}"));
+        values.values().next().unwrap().clone()
+    }
+
+    /// Its own words when it is refused something.
+    fn refused(&self, password: &str, words: &[&str]) -> String {
+        let output = self.command(password, words).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(!output.status.success(), "{words:?} was not refused: {text}");
+        text
+    }
+
+    fn listen(&self, words: &[&str]) -> Listening {
+        let mut command = self.command(PASSWORD, words);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = channel();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in out.lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        Listening { child, lines }
+    }
+}
+
+/// A gnmic that subscribes; it ends with this.
+struct Listening {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Listening {
+    /// Waits for a line with all of this in it.
+    fn until(&mut self, wanted: &[&str]) {
+        let begun = Instant::now();
+        let mut seen = String::new();
+        while let Some(left) = DEADLINE.checked_sub(begun.elapsed()) {
+            let Ok(line) = self.lines.recv_timeout(left) else { break };
+            if wanted.iter().all(|one| line.contains(one)) {
+                return;
+            }
+            seen.push_str(&line);
+            seen.push('\n');
+        }
+        let _ = self.child.kill();
+        let mut complaint = String::new();
+        let _ = self.child.stderr.take().unwrap().read_to_string(&mut complaint);
+        panic!("{wanted:?} was never told:\n{seen}\n{complaint}");
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_learns_reads_and_is_refused() {
+    let Some(world) = World::new() else { return };
+    let text = world.told(&["capabilities"]);
+    for wanted in ["0.10.0", "JSON_IETF", "ietf-interfaces", "stoa-forwarder"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    let lan = world.value(LAN);
+    assert_eq!(lan["ietf-interfaces:type"], "iana-if-type:ethernetCsmacd");
+    assert_eq!(lan["ietf-ip:ipv4"]["address"][0]["prefix-length"], 24);
+    let facts = world.told(&["get", "--path", "/interfaces/interface[name=*]/oper-status"]);
+    assert!(facts.contains("\"up\""), "{facts}");
+    let told = world.told(&["--target", "edge", "get", "--path", "/system/workers"]);
+    assert!(told.contains("edge"), "{told}");
+    let wrong = world.refused("wrong horse", &["get", "--path", LAN]);
+    assert!(wrong.contains("Unauthenticated") && wrong.contains("wrong user"), "{wrong}");
+    let nothing = world.refused(PASSWORD, &["get", "--path", "/interfaces/nothing"]);
+    assert!(
+        nothing.contains("InvalidArgument") && nothing.contains("no node nothing"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn it_changes_what_it_may() {
+    let Some(world) = World::new() else { return };
+    let text = format!("{LAN}/description");
+    world.told(&["set", "--update-path", &text, "--update-value", "to the net"]);
+    assert_eq!(world.value(&text), json!("to the net"));
+    world.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    assert_eq!(world.value(&format!("{LAN}/enabled")), json!(false));
+    let file = world.router.path("addresses.json");
+    let addresses = json!({ "address": [{ "ip": "10.0.9.1", "prefix-length": 24 }] });
+    std::fs::write(&file, addresses.to_string()).unwrap();
+    let ip4 = format!("{LAN}/ipv4");
+    let file = file.to_string_lossy();
+    world.told(&["set", "--replace-path", &ip4, "--replace-file", &file]);
+    let told = world.value(&ip4);
+    assert_eq!(told["ietf-ip:address"], json!([{ "ip": "10.0.9.1", "prefix-length": 24 }]));
+    world.told(&["set", "--delete", &text]);
+    let gone = world.refused(PASSWORD, &["get", "--path", &text, "--type", "config"]);
+    assert!(gone.contains("NotFound"), "{gone}");
+    // What is refused says where and why, and changes nothing.
+    let mtu = format!("{ip4}/mtu");
+    let refused = world.refused(PASSWORD, &["set", "--update-path", &mtu, "--update-value", "12"]);
+    assert!(refused.contains("InvalidArgument") && refused.contains("mtu"), "{refused}");
+    let there = world.value(&ip4);
+    assert_eq!(there, told);
+    let history = std::fs::read_to_string(world.router.path("stoa.state/audit.log")).unwrap();
+    assert!(history.lines().filter(|line| line.contains("\"gnmi\"")).count() >= 5, "{history}");
+}
+
+#[test]
+fn it_hears_of_values_once_again_and_when_they_change() {
+    let Some(world) = World::new() else { return };
+    let status = format!("{LAN}/oper-status");
+    let once = world.told(&["subscribe", "--mode", "once", "--path", &status]);
+    assert!(once.contains("oper-status") && once.contains("sync-response"), "{once}");
+    let statistics = format!("{LAN}/statistics");
+    let sampled = ["--mode", "stream", "--stream-mode", "sample", "--sample-interval", "1s"];
+    let words = [&["subscribe", "--format", "event", "--path", &statistics][..], &sampled].concat();
+    let mut samples = world.listen(&words);
+    for _ in 0..3 {
+        samples.until(&["in-octets"]);
+    }
+    let text = format!("{LAN}/description");
+    let words = ["subscribe", "--path", &text, "--path", &status, "--stream-mode", "on-change"];
+    let mut changes = world.listen(&words);
+    changes.until(&["sync-response"]);
+    world.told(&["set", "--update-path", &text, "--update-value", "heard of"]);
+    changes.until(&["heard of"]);
+    world.told(&["set", "--delete", &text]);
+    changes.until(&["deletes"]);
+    world.told(&["set", "--update-path", &format!("{LAN}/enabled"), "--update-value", "false"]);
+    changes.until(&["\"down\""]);
+}
