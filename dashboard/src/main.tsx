@@ -3,7 +3,7 @@ import { type JSX, render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Banners } from "./banners";
 import { useCell } from "./cell";
-import { listen, standing } from "./events";
+import { listen, news, standing } from "./events";
 import { Notice } from "./parts";
 import { Capture } from "./pages/capture";
 import { Configuration } from "./pages/configuration";
@@ -84,6 +84,7 @@ function Frame(): JSX.Element {
   const known = useCell(user);
   const edited = useCell(standing).edited;
   const [isOpen, setOpen] = useState(false);
+  const leave = (): void => void logOut().catch((error: Error) => news.set(`You are still logged in. ${error.message}`));
   const title = PAGES.find(([page]) => page === here.page)?.[1] ?? "Stoa";
   useEffect(() => {
     document.title = `${here.rest[0] ?? title} · Stoa ${location.hostname}`;
@@ -123,7 +124,7 @@ function Frame(): JSX.Element {
             <ThemeChoice />
             <div class="who">
               <span title={known?.admin ? "administrator" : undefined}>{known?.user}</span>
-              <button class="quiet" onClick={() => void logOut()}>
+              <button class="quiet" onClick={leave}>
                 Log out
               </button>
             </div>

@@ -24,10 +24,26 @@ export interface User {
   admin: boolean;
 }
 
+const FAREWELL = "stoa-farewell";
+
+/** What the page before this one had to say. */
+function told(): string {
+  if (typeof sessionStorage === "undefined") return "";
+  const words = sessionStorage.getItem(FAREWELL) ?? "";
+  sessionStorage.removeItem(FAREWELL);
+  return words;
+}
+
+/** Begins the page anew, so that nothing of what one user saw is left in it for the next. */
+function leave(words: string): void {
+  sessionStorage.setItem(FAREWELL, words);
+  location.reload();
+}
+
 /** Who is logged in; `undefined`: not known yet, `null`: nobody. */
 export const user = new Cell<User | null | undefined>(undefined);
 /** Why the last session ended, for the page to log in. */
-export const farewell = new Cell("");
+export const farewell = new Cell(told());
 /** Since when the router does not answer; 0: it does. */
 export const lostSince = new Cell(0);
 
@@ -85,8 +101,7 @@ async function send(url: string, init: RequestInit): Promise<Response> {
   if (answer.status === 429) heldUntil = Date.now() + 1000 * Math.min(Number(retryAfter) || 1, 30);
   const faults = faultsOf(answer.status, await answer.text(), retryAfter);
   if (answer.status === 401 && user.value) {
-    farewell.set("The session has ended: log in again. What was not committed is still in the candidate.");
-    user.set(null);
+    leave("The session has ended: log in again. What was not committed is still in the candidate.");
   }
   throw new Failure(answer.status, faults);
 }
@@ -156,10 +171,15 @@ export async function logIn(name: string, password: string): Promise<void> {
   user.set(known);
 }
 
+/** Ends the session. It fails when the router does not say that it is ended: then it lasts, and so does the page. */
 export async function logOut(): Promise<void> {
   try {
     await ask("POST", "/logout");
-  } finally {
-    user.set(null);
+  } catch (error) {
+    // It was over already.
+    if ((error as Failure).status !== 401) throw error;
   }
+  // What was looked at is nobody else's business, either.
+  location.hash = "";
+  leave("");
 }
