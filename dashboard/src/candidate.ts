@@ -1,8 +1,10 @@
 // The candidate as the pages edit it: read whole, changed by what is different.
 import { Cell } from "./cell";
-import { type Json, type Keys, type Members, edits, isSame, keysOf } from "./edits";
+import { type Json, type Members, edits, isSame, lookUp, markOf } from "./edits";
 import { look } from "./events";
-import { Failure, ask } from "./server";
+import { type Described, type Model, modelOf, pathOf } from "./model";
+import { type Arrangement, isArranged, moves, obstacle } from "./order";
+import { Failure, ask, user } from "./server";
 
 const CANDIDATE = "/restconf/ds/ietf-datastores:candidate";
 const ROOT = "ietf-restconf:data";
@@ -10,11 +12,11 @@ const ROOT = "ietf-restconf:data";
 /** As it was read last; `undefined`: not read yet. */
 export const candidate = new Cell<Members | undefined>(undefined);
 
-let known: Promise<Keys> | undefined;
+let known: Promise<Model> | undefined;
 
-/** The keys of all lists, from the description of the data; read once. */
-async function keys(): Promise<Keys> {
-  known ??= ask("GET", "/openapi.json").then((described) => keysOf(Object.keys((described as { paths: object }).paths)));
+/** What lists are like, from the description of the data; read once. */
+async function model(): Promise<Model> {
+  known ??= ask("GET", "/openapi.json").then((described) => modelOf((described as { paths: Described }).paths));
   known.catch(() => (known = undefined));
   return known;
 }
@@ -29,13 +31,51 @@ export async function load(signal?: AbortSignal): Promise<Members> {
 
 const wrong = (message: string): Failure => new Failure(400, [{ path: "", message, tag: "" }]);
 
+/** What the router says of a list or leaf-list whose order has no meaning. */
+const HAS_NO_ORDER = "ordered by their users";
+
+/** The marks of a list as it is in `whole`. */
+function marks(whole: Members, { url, schema }: Arrangement, known: Model): string[] {
+  const list = lookUp(whole, url, known);
+  return Array.isArray(list) ? list.map((value) => markOf(value, known.keys.get(schema))) : [];
+}
+
+/** Puts the entries of a list to their places, from what is there now; gives whether their order has a meaning. */
+async function arrange(now: Members, one: Arrangement, known: Model): Promise<boolean> {
+  const isTyped = (known.hidden.get(one.schema) ?? []).length > 0;
+  const parts = one.schema.split("/");
+  const last = parts[parts.length - 1] ?? "";
+  const module = [...parts].reverse().find((part) => part.includes(":"))?.split(":")[0] ?? "";
+  const name = last.includes(":") ? last : `${module}:${last}`;
+  for (const { spot, after } of moves(marks(now, one, known), one.wanted)) {
+    const url = `${one.url}=${spot.mark}`;
+    // What was there keeps what others made of it meanwhile. Where parts are hidden, only what was typed is whole.
+    const value = spot.role === "moves" && !isTyped ? (lookUp(now, url, known) ?? spot.value) : spot.value;
+    const place = after === undefined ? "insert=first" : `insert=after&point=${encodeURIComponent(`/${one.url}=${after}`)}`;
+    try {
+      await ask("PUT", `${CANDIDATE}/${url}?${place}`, { [name]: [value] });
+    } catch (error) {
+      if (!known.keys.has(one.schema) && (error as Failure).message.includes(HAS_NO_ORDER)) return false;
+      throw error;
+    }
+  }
+  return true;
+}
+
 /**
  * Makes the candidate what is wanted, and reads it anew. What somebody else changed meanwhile in other places stays.
+ * Gives the data paths of lists that the router keeps in another order than is wanted.
  * It fails with the router's reasons; then what could not be is not there.
  */
-export async function save(old: Members, wanted: Members): Promise<void> {
-  const { merge, remove, unclear } = edits(old, wanted, await keys());
+export async function save(old: Members, wanted: Members): Promise<string[]> {
+  const known = await model();
+  const { merge, remove, unclear, order } = edits(old, wanted, known);
   if (unclear.length > 0) throw wrong(`This page does not know the keys of ${unclear.join(", ")}: use the console.`);
+  for (const one of order) {
+    const why = obstacle(one, pathOf(one.url, known), known, user.value?.admin === true);
+    if (why) throw wrong(why);
+  }
+  const meant: Arrangement[] = [];
   try {
     if (merge) await ask("PATCH", CANDIDATE, { [ROOT]: merge });
     for (const url of remove) {
@@ -46,10 +86,14 @@ export async function save(old: Members, wanted: Members): Promise<void> {
         if ((error as Failure).status !== 404 && (error as Failure).status !== 409) throw error;
       }
     }
+    const now = order.length > 0 ? await load() : {};
+    for (const one of order) if (await arrange(now, one, known)) meant.push(one);
   } finally {
     await load();
     void look().catch(() => undefined);
   }
+  const whole = candidate.value ?? {};
+  return meant.filter((one) => !isArranged(marks(whole, one, known), one.wanted)).map((one) => pathOf(one.url, known));
 }
 
 /** A copy that can be changed. */

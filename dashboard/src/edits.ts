@@ -1,11 +1,11 @@
 // From a configuration and what it shall be to the requests that make it so: one that merges, and one for each node
 // that goes. What the router does not show (hashes of passwords, secrets) is in none of them and stays.
 
+import type { Model } from "./model";
+import { type Arrangement, arrangement } from "./order";
+
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 export type Members = { [name: string]: Json };
-
-/** The names of the keys of a list, by its names from the root: "ietf-interfaces:interfaces/interface". */
-export type Keys = Map<string, string[]>;
 
 export interface Edits {
   /** What is new or different, with the keys on the way to it; `undefined`: nothing. */
@@ -14,31 +14,11 @@ export interface Edits {
   remove: string[];
   /** Lists whose entries cannot be told apart, for nobody says their keys. */
   unclear: string[];
+  /** Lists whose order the merge does not make, those above before those below. */
+  order: Arrangement[];
 }
 
-/** The lists with their keys, out of the names of the URLs that the router describes. */
-export function keysOf(urls: string[]): Keys {
-  const keys: Keys = new Map();
-  for (const url of urls) {
-    const below = url.replace(/^\/restconf\/data\//, "");
-    if (below === url) continue;
-    const parts = below.split("/");
-    const last = parts[parts.length - 1] ?? "";
-    const [name = "", places] = last.split("=", 2);
-    if (!places) continue;
-    const plain = name.split(":").pop() ?? name;
-    const names = places.split(",").map((place) =>
-      place
-        .replace(/[{}]/g, "")
-        .slice(plain.length + 1)
-        .replace(/_+$/, ""),
-    );
-    keys.set(parts.map((part) => part.split("=")[0]).join("/"), names);
-  }
-  return keys;
-}
-
-const isMembers = (value: Json | undefined): value is Members =>
+export const isMembers = (value: Json | undefined): value is Members =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 const isEntries = (value: Json): value is Members[] =>
@@ -62,19 +42,31 @@ export function isSame(one: Json | undefined, other: Json | undefined): boolean 
 const inUrl = (value: Json): string =>
   encodeURIComponent(String(value)).replace(/[!'()*]/g, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`);
 
+/** An entry by its keys, a value of a leaf-list by itself, as they stand in a URL. */
+export const markOf = (value: Json, names: string[] | undefined): string =>
+  names && isMembers(value) ? names.map((name) => inUrl(value[name] ?? "")).join(",") : inUrl(value);
+
 /** What makes `wanted` of `old`. */
-export function edits(old: Members, wanted: Members, keys: Keys): Edits {
-  const found: Edits = { merge: undefined, remove: [], unclear: [] };
+export function edits(old: Members, wanted: Members, model: Model): Edits {
+  const found: Edits = { merge: undefined, remove: [], unclear: [], order: [] };
+
+  const arrange = (from: Json[], to: Json[], url: string, schema: string, names?: string[]): void => {
+    const marked = to.map((value) => ({ mark: markOf(value, names), value }));
+    const wanted = arrangement(from.map((value) => markOf(value, names)), marked);
+    if (wanted) found.order.push({ url, schema, wanted });
+  };
 
   const entries = (before: Json, after: Json, url: string, schema: string): Json | undefined => {
-    const names = keys.get(schema);
+    const names = model.keys.get(schema);
     const from = isEntries(before) ? before : [];
     const to = isEntries(after) ? after : [];
     if (!names) {
       found.unclear.push(schema);
       return after;
     }
-    const mark = (entry: Members): string => names.map((name) => inUrl(entry[name] ?? "")).join(",");
+    // Those above come first: a move takes an entry with all below it, as it was read.
+    if (model.ordered.has(schema)) arrange(from, to, url, schema, names);
+    const mark = (entry: Members): string => markOf(entry, names);
     const known = new Map(from.map((entry) => [mark(entry), entry]));
     const different: Json[] = [];
     for (const entry of to) {
@@ -87,7 +79,9 @@ export function edits(old: Members, wanted: Members, keys: Keys): Edits {
     return different.length > 0 ? different : undefined;
   };
 
-  const values = (before: Json[], after: Json[], url: string): Json | undefined => {
+  const values = (before: Json[], after: Json[], url: string, schema: string): Json | undefined => {
+    // Only the router knows whether the order of values has a meaning.
+    arrange(before, after, url, schema);
     for (const value of before) {
       if (!after.some((other) => isSame(value, other))) found.remove.push(`${url}=${inUrl(value)}`);
     }
@@ -98,7 +92,7 @@ export function edits(old: Members, wanted: Members, keys: Keys): Edits {
   const gone = (value: Json, url: string, schema: string): void => {
     // A list has no URL of its own: its entries go one by one.
     if (isEntries(value)) entries(value, [], url, schema);
-    else if (Array.isArray(value) && !isSame(value, [null])) values(value, [], url);
+    else if (Array.isArray(value) && !isSame(value, [null])) values(value, [], url, schema);
     else found.remove.push(url);
   };
 
@@ -115,7 +109,7 @@ export function edits(old: Members, wanted: Members, keys: Keys): Edits {
       else if (isMembers(value) && isMembers(twin)) part = members(twin, value, here, place);
       else if (isSame(value, twin)) part = undefined;
       else if (isEntries(value) || isEntries(twin)) part = entries(twin, value, here, place);
-      else if (Array.isArray(value) && Array.isArray(twin)) part = values(twin, value, here);
+      else if (Array.isArray(value) && Array.isArray(twin)) part = values(twin, value, here, place);
       else part = value;
       if (part !== undefined) different[name] = part;
     }
@@ -124,6 +118,20 @@ export function edits(old: Members, wanted: Members, keys: Keys): Edits {
 
   found.merge = members(old, wanted, "", "");
   return found;
+}
+
+/** What stands at a URL below the datastore. */
+export function lookUp(whole: Members, url: string, model: Model): Json | undefined {
+  let here: Json | undefined = whole;
+  let schema = "";
+  for (const part of url.split("/")) {
+    const [name = "", mark] = part.split("=", 2);
+    schema = join(schema, name);
+    here = isMembers(here) ? here[name] : undefined;
+    const names = model.keys.get(schema);
+    if (mark !== undefined) here = Array.isArray(here) ? here.find((one) => markOf(one, names) === mark) : undefined;
+  }
+  return here;
 }
 
 const join = (above: string, name: string): string => (above === "" ? name : `${above}/${name}`);

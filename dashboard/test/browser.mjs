@@ -60,8 +60,10 @@ async function logIn() {
   await page.keyboard.press("Enter");
   await see("Overview", "h1");
 
-  begin("log out, a wrong password, and in again");
+  begin("log out, which leaves nothing in the page; a wrong password, and in again");
+  await page.evaluate(() => void (window.former = true));
   await button("Log out").click();
+  await page.waitForFunction(() => !window.former);
   await see("Log in", "h1");
   await page.locator("input[name=user]").fill("ann");
   await page.locator("input[name=password]").fill("wrong horse");
@@ -136,6 +138,32 @@ async function refuse() {
   check((await text(".faults .where")).includes("prefix-length"), await text(".faults"));
   check(/line \d+/.test(await text(".faults .where button")), "the line is named");
   await button("Show it anew").click();
+}
+
+async function order() {
+  begin("rules come to stand in the order in which they were typed");
+  await go("#/configuration/json");
+  const name = "ietf-netconf-acm:nacm";
+  const put = async (rules) => {
+    const whole = JSON.parse(await page.$eval("#json", (one) => one.value));
+    const list = rules.map((rule) => ({ name: rule, "module-name": "*", action: "deny" }));
+    await page.locator("#json").fill(JSON.stringify({ ...whole, [name]: { "rule-list": [{ name: "ops", rule: list }] } }, null, 2));
+    await button("Put into the candidate").click();
+    await see("The candidate is changed");
+    const url = `/restconf/ds/ietf-datastores:candidate/${name}/rule-list=ops`;
+    const told = await page.evaluate(async (at) => (await fetch(at, { headers: { "x-stoa-request": "1" } })).json(), url);
+    const made = told["ietf-netconf-acm:rule-list"][0].rule.map((rule) => rule.name);
+    const shown = JSON.parse(await page.$eval("#json", (one) => one.value))[name]["rule-list"][0].rule.map((rule) => rule.name);
+    check(made.join() === rules.join() && shown.join() === rules.join(), `${rules} became ${made}, and ${shown} is shown`);
+  };
+  await page.waitForSelector("#json");
+  await put(["b", "c"]);
+  await put(["a", "b", "c"]);
+  await put(["c", "b", "a"]);
+  check(!(await text("main")).includes("another order"), "the router is not said to keep another order");
+  await go("#/configuration/commit");
+  await button("Discard the changes").click();
+  await see("the candidate is what is in force");
 }
 
 async function undo() {
@@ -220,6 +248,7 @@ try {
   await change();
   await find();
   await refuse();
+  await order();
   await undo();
   await capture();
   await graph();

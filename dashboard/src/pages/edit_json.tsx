@@ -1,7 +1,7 @@
 // The whole candidate as JSON, with the router's reasons shown at their lines.
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { save } from "../candidate";
+import { candidate, save } from "../candidate";
 import type { Members } from "../edits";
 import { Card, Faults, Notice, typed } from "../parts";
 import { broken, lineOf, locate } from "../json_places";
@@ -15,6 +15,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
   const [text, setText] = useState(shown(whole));
   const [failure, setFailure] = useState<Failure>();
   const [isSaved, setSaved] = useState(false);
+  const [disordered, setDisordered] = useState<string[]>([]);
   const area = useRef<HTMLTextAreaElement>(null);
   const isTouched = text !== shown(base);
   useEffect(() => {
@@ -47,11 +48,14 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
     event.preventDefault();
     setFailure(undefined);
     setSaved(false);
+    setDisordered([]);
     const wanted = JSON.parse(text) as Members;
     try {
-      await save(base, wanted);
-      setBase(wanted);
-      setText(shown(wanted));
+      setDisordered(await save(base, wanted));
+      // What the router has now, which may be written or ordered in another way than it was typed.
+      const made = candidate.value ?? wanted;
+      setBase(made);
+      setText(shown(made));
       setSaved(true);
     } catch (error) {
       setFailure(error as Failure);
@@ -62,6 +66,7 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
     setText(shown(whole));
     setFailure(undefined);
     setSaved(false);
+    setDisordered([]);
   };
   const isBehind = isTouched && shown(base) !== shown(whole);
   return (
@@ -85,6 +90,18 @@ export function JsonEditor({ whole }: { whole: Members }): JSX.Element {
         {isSaved && (
           <Notice mood="good" live>
             The candidate is changed. <a href={link("configuration", ["commit"])}>See the difference and commit.</a>
+          </Notice>
+        )}
+        {disordered.length > 0 && (
+          <Notice mood="warn" live>
+            The router keeps another order than was typed. What is shown is what it has: look at it before you commit.
+            <ul class="faults">
+              {disordered.map((path) => (
+                <li>
+                  <code>{path}</code> {line(path)}
+                </li>
+              ))}
+            </ul>
           </Notice>
         )}
         <span class="buttons">
