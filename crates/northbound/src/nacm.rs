@@ -14,6 +14,12 @@ use crate::restconf::path::Step;
 const SECRETS: &[&[&str]] = &[
     &["stoa-management:management", "stoa-management:user", "stoa-management:password-hash"],
     &[
+        "stoa-management:management",
+        "stoa-management:radius",
+        "stoa-management:server",
+        "stoa-management:shared-secret",
+    ],
+    &[
         "ietf-interfaces:interfaces",
         "ietf-interfaces:interface",
         "stoa-interfaces:port",

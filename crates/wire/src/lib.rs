@@ -31,6 +31,7 @@ pub mod mld;
 pub mod ndp;
 pub mod ndp_options;
 pub mod protocol;
+pub mod radius;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 pub struct Management {
     pub https: Https,
     pub limits: Limits,
+    pub radius: Radius,
     pub user: Vec<User>,
     /// Rules of ietf-netconf-acm: another module, one subject.
     #[serde(skip)]
@@ -36,6 +37,48 @@ pub struct Limits {
     pub connections: u16,
     pub sessions: u16,
     pub subscriptions: u16,
+}
+
+/// Who proves passwords of users that the configuration does not have.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Radius {
+    /// In the order in which they are asked; none: nobody is.
+    pub server: Vec<RadiusServer>,
+    /// Seconds until a request is sent again.
+    pub timeout: u8,
+    pub attempts: u8,
+    /// None: the machine's name.
+    pub nas_identifier: Option<String>,
+    pub group_attribute: GroupAttribute,
+    /// Whether Service-Type Administrative makes an administrator.
+    pub administrators: bool,
+}
+
+#[derive(Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RadiusServer {
+    pub name: String,
+    pub address: IpAddr,
+    pub port: u16,
+    pub shared_secret: String,
+}
+
+impl std::fmt::Debug for RadiusServer {
+    /// Without the secret: what is told in a log is read by many.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} at {} port {}", self.name, self.address, self.port)
+    }
+}
+
+/// Which attribute of an answer names the user's groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupAttribute {
+    #[default]
+    ManagementPolicyId,
+    FilterId,
+    Class,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -1,7 +1,9 @@
 //! Who is it: passwords, tokens, sessions and client certificates, and what wrong ones cost.
 
+pub mod account;
 pub mod lockout;
 pub mod password;
+pub mod radius;
 pub mod secret;
 pub mod sessions;
 pub mod setup;
@@ -14,13 +16,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::header::{AUTHORIZATION, COOKIE};
 use http::{HeaderMap, Method};
-use stoa_controller::management::{Management, User};
+use stoa_controller::management::{Management, Radius, User};
 
+use account::Account;
 use lockout::Lockout;
 use password::Passwords;
+use radius::{Servers, Silent};
 use sessions::Sessions;
 use setup::Setup;
 use tokens::Tokens;
@@ -53,7 +57,7 @@ pub enum Proof {
 pub struct Identity {
     /// The user's name.
     pub name: String,
-    /// The groups that the configuration gives the user.
+    /// The groups that the configuration or a RADIUS server gives the user.
     pub groups: Vec<String>,
     /// Whether the user may do all.
     pub is_admin: bool,
@@ -74,6 +78,8 @@ pub enum Denied {
     Wait(String, Duration),
     /// Too many others try at this moment.
     Busy(String),
+    /// No RADIUS server says whether it was right.
+    Silent(String),
     /// The cookie came without the header that our own page sends.
     Forged(String),
 }
@@ -82,8 +88,37 @@ pub enum Denied {
 #[derive(Debug, Default)]
 struct Lock {
     passwords: Passwords,
+    servers: Servers,
     lockout: Lockout,
     turns: Turns,
+}
+
+/// What a password is compared with.
+#[derive(Debug)]
+enum Against {
+    /// That of the user; of nobody when there is none.
+    Hash(Option<User>),
+    /// What these servers know.
+    Servers(Radius),
+}
+
+impl Against {
+    /// Users of the configuration go first, and nobody else is asked about them.
+    fn of(management: &Management, name: &str) -> Against {
+        let user = find(management, name);
+        if user.is_some() || management.radius.server.is_empty() || !is_name(name) {
+            return Against::Hash(user.cloned());
+        }
+        Against::Servers(management.radius.clone())
+    }
+}
+
+/// Whether this can be a user's name, as the list of users has them.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._@-".contains(&byte);
+    (1..=64).contains(&name.len())
+        && name.bytes().all(is_plain)
+        && !name.starts_with(['.', '@', '-'])
 }
 
 /// Knows everybody.
@@ -129,7 +164,7 @@ impl Gate {
                     return Err(self.wrong("", peer));
                 };
                 let known = self.log_in(management, peer, &user, &password).await;
-                return known.map(|user| identity(user, Proof::Password, mark(user)));
+                return known.map(|it| identity(&it.user, Proof::Password, it.digest));
             }
             if scheme.eq_ignore_ascii_case("bearer") {
                 return self.bearer(management, peer, value);
@@ -138,15 +173,14 @@ impl Gate {
         }
         let cookies = headers.get_all(COOKIE).into_iter().filter_map(|it| it.to_str().ok());
         if let Some(cookie) = cookies.into_iter().find_map(sessions::cookie) {
-            let user = self.sessions.user(cookie, Instant::now());
-            let user = user.and_then(|name| find(management, &name));
+            let account = self.sessions.account(cookie, Instant::now());
             // Another password ends the sessions that began with the one before.
-            let user = user.filter(|user| self.sessions.is_marked(cookie, &mark(user)));
+            let user = account.and_then(|account| account.now(management));
             let user = user.ok_or(Denied::Unknown)?;
             if !method.is_safe() && !headers.contains_key(sessions::HEADER) {
-                return Err(Denied::Forged(user.name.clone()));
+                return Err(Denied::Forged(user.name));
             }
-            return Ok(identity(user, Proof::Session, secret::kept(cookie)));
+            return Ok(identity(&user, Proof::Session, secret::kept(cookie)));
         }
         let certified = peer.certificate.as_deref().and_then(|name| find(management, name));
         // An open connection may be older than the order not to take certificates any more.
@@ -156,52 +190,56 @@ impl Gate {
             .ok_or(Denied::Unknown)
     }
 
-    /// The user of this name and password.
+    /// Whom this name and password are right for.
     ///
     /// # Errors
-    /// When there is none, or it was wrong too often.
-    pub async fn log_in<'a>(
+    /// When there is nobody, or it was wrong too often.
+    pub async fn log_in(
         &self,
-        management: &'a Management,
+        management: &Management,
         peer: &Peer,
         name: &str,
         password: &str,
-    ) -> Result<&'a User, Denied> {
-        let user = find(management, name);
-        let hash = user.and_then(|user| user.password_hash.clone());
+    ) -> Result<Account, Denied> {
+        let against = Against::of(management, name);
         // What was right a moment ago is no guess: who guesses from the same address does not lock it out.
-        if let Some(user) = user
-            && self.lock.passwords.was_right(name, password, hash.as_deref())
-        {
+        if let Some(account) = self.lock.was_right(name, password, &against) {
             self.lock.lockout.succeeded(name, peer.address);
-            return Ok(user);
+            return Ok(account);
         }
         let (lock, from) = (Arc::clone(&self.lock), peer.address);
         let (name, password) = (name.to_owned(), password.to_owned());
         let claimed = name.clone();
         // A task of its own: who hangs up before the answer has tried all the same.
         let tried =
-            tokio::spawn(async move { lock.try_password(from, &name, &password, hash).await });
-        let tried = tried.await.unwrap_or_else(|_| Err(Denied::Busy(claimed.clone())));
-        tried.and_then(|()| user.ok_or(Denied::Wrong(claimed, Duration::ZERO)))
+            tokio::spawn(async move { lock.try_password(from, &name, &password, &against).await });
+        tried.await.unwrap_or(Err(Denied::Busy(claimed)))
     }
 
     /// The same client a while later, with the rights of now; `None`: what it showed is not good any more.
     pub fn again(&self, management: &Management, identity: &Identity) -> Option<Identity> {
-        let user = find(management, &identity.name)?;
-        let is_good = match identity.proof {
-            Proof::Password => identity.digest == mark(user),
-            Proof::Token => self.tokens.expires(&identity.digest, SystemTime::now()).is_some(),
-            Proof::Session => self.sessions.lasts(&identity.digest, Instant::now()),
+        let user = find(management, &identity.name).cloned();
+        let good = match identity.proof {
+            Proof::Password => match user {
+                Some(user) => (identity.digest == Account::mark_of(&user)).then_some(user),
+                None => self.lock.servers.account(&identity.digest)?.now(management),
+            },
+            Proof::Token => {
+                let until = self.tokens.expires(&identity.digest, SystemTime::now());
+                user.filter(|_| until.is_some())
+            }
+            Proof::Session => {
+                self.sessions.lasting(&identity.digest, Instant::now())?.now(management)
+            }
             // The connection ends by itself when another authority is named.
-            Proof::Certificate => management.https.client_ca.is_some(),
+            Proof::Certificate => user.filter(|_| management.https.client_ca.is_some()),
         };
-        is_good.then(|| self::identity(user, identity.proof, identity.digest.clone()))
+        good.map(|user| self::identity(&user, identity.proof, identity.digest.clone()))
     }
 
     /// Ends the sessions of users who are gone or have another password.
-    pub fn end_sessions(&self, users: &[User]) {
-        self.sessions.follow(&users.iter().map(|user| (user.name.as_str(), mark(user))).collect());
+    pub fn end_sessions(&self, management: &Management) {
+        self.sessions.retain(|account| account.now(management).is_some());
     }
 
     fn bearer(&self, management: &Management, peer: &Peer, text: &str) -> Result<Identity, Denied> {
@@ -241,14 +279,27 @@ impl Gate {
 }
 
 impl Lock {
+    /// Whom it was right for a moment ago.
+    fn was_right(&self, name: &str, password: &str, against: &Against) -> Option<Account> {
+        match against {
+            Against::Hash(user) => {
+                let user = user.as_ref()?;
+                let hash = user.password_hash.as_deref();
+                let was_right = self.passwords.was_right(name, password, hash);
+                was_right.then(|| Account::local(user))
+            }
+            Against::Servers(settings) => self.servers.was_right(settings, name, password),
+        }
+    }
+
     /// One try in its turn. Who has to wait is sent away without a comparison, also if that came out in the queue.
     async fn try_password(
         &self,
         from: IpAddr,
         name: &str,
         password: &str,
-        hash: Option<String>,
-    ) -> Result<(), Denied> {
+        against: &Against,
+    ) -> Result<Account, Denied> {
         let wait = || match self.lockout.wait(name, from, Instant::now()) {
             Some(wait) => Err(Denied::Wait(name.to_owned(), wait)),
             None => Ok(()),
@@ -257,14 +308,36 @@ impl Lock {
         let busy = || Denied::Busy(name.to_owned());
         let place = self.turns.place(from).ok_or_else(busy)?;
         let _turn = place.turn.acquire().await.map_err(|_| busy())?;
-        if !self.passwords.was_right(name, password, hash.as_deref()) {
-            wait()?;
-            if !self.passwords.check(name, password, hash.as_deref()).await {
-                return Err(self.wrong(name, from));
+        let account = match self.was_right(name, password, against) {
+            Some(account) => Some(account),
+            None => {
+                wait()?;
+                self.compare(from, name, password, against).await?
+            }
+        };
+        let account = account.ok_or_else(|| self.wrong(name, from))?;
+        self.lockout.succeeded(name, from);
+        Ok(account)
+    }
+
+    async fn compare(
+        &self,
+        from: IpAddr,
+        name: &str,
+        password: &str,
+        against: &Against,
+    ) -> Result<Option<Account>, Denied> {
+        match against {
+            Against::Hash(user) => {
+                let hash = user.as_ref().and_then(|user| user.password_hash.as_deref());
+                let is_right = self.passwords.check(name, password, hash).await;
+                Ok(user.as_ref().filter(|_| is_right).map(Account::local))
+            }
+            Against::Servers(settings) => {
+                let asked = self.servers.ask(settings, from, name, password).await;
+                asked.map_err(|Silent| Denied::Silent(name.to_owned()))
             }
         }
-        self.lockout.succeeded(name, from);
-        Ok(())
     }
 
     fn wrong(&self, name: &str, from: IpAddr) -> Denied {
@@ -283,9 +356,9 @@ fn find<'a>(management: &'a Management, name: &str) -> Option<&'a User> {
     management.user.iter().find(|user| user.name == name)
 }
 
-/// What stands for the password of a user: another one with another password.
-pub fn mark(user: &User) -> String {
-    secret::kept(user.password_hash.as_deref().unwrap_or_default())
+/// Bytes as text.
+fn encoded(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
 }
 
 fn identity(user: &User, proof: Proof, digest: String) -> Identity {

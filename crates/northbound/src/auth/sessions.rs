@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::account::Account;
 use super::secret;
 
 /// The cookie. Its prefix makes browsers insist on `Secure`, `Path=/` and no domain.
@@ -17,9 +18,8 @@ const LIFE: Duration = Duration::from_secs(12 * 3_600);
 
 #[derive(Debug)]
 struct Session {
-    user: String,
-    /// What stood for the user's password when it began.
-    mark: String,
+    /// Whose it is, as it was proved when it began.
+    account: Account,
     since: Instant,
     last: Instant,
 }
@@ -43,8 +43,8 @@ impl Sessions {
     }
 
     /// Begins a session and gives the cookie's value. With `limit` sessions, the one idle longest ends.
-    /// It lasts while `mark` stands for the password of the user.
-    pub fn begin(&self, user: &str, mark: &str, limit: usize, now: Instant) -> String {
+    /// It lasts while what proved the account counts.
+    pub fn begin(&self, account: &Account, limit: usize, now: Instant) -> String {
         let mut open = self.open();
         open.retain(|_, session| !session.is_over(now));
         while open.len() >= limit.max(1) {
@@ -53,37 +53,32 @@ impl Sessions {
             open.remove(&key);
         }
         let cookie = secret::text();
-        let session =
-            Session { user: user.to_owned(), mark: mark.to_owned(), since: now, last: now };
+        let session = Session { account: account.clone(), since: now, last: now };
         open.insert(secret::kept(&cookie), session);
         cookie
     }
 
     /// Whose session this is.
-    pub fn user(&self, cookie: &str, now: Instant) -> Option<String> {
+    pub fn account(&self, cookie: &str, now: Instant) -> Option<Account> {
         let mut open = self.open();
         let session = open.get_mut(&secret::kept(cookie))?;
         if session.is_over(now) {
             return None;
         }
         session.last = now;
-        Some(session.user.clone())
+        Some(session.account.clone())
     }
 
-    /// Whether the session of this digest of a cookie lasts; that is no request of it.
-    pub fn lasts(&self, digest: &str, now: Instant) -> bool {
-        self.open().get(digest).is_some_and(|session| !session.is_over(now))
+    /// Whose session of this digest of a cookie lasts; that is no request of it.
+    pub fn lasting(&self, digest: &str, now: Instant) -> Option<Account> {
+        let open = self.open();
+        let session = open.get(digest).filter(|session| !session.is_over(now))?;
+        Some(session.account.clone())
     }
 
-    /// Ends the sessions of users who are gone or have another password. `marks`: all users, with what stands for
-    /// their passwords.
-    pub fn follow(&self, marks: &HashMap<&str, String>) {
-        self.open().retain(|_, session| marks.get(session.user.as_str()) == Some(&session.mark));
-    }
-
-    /// Whether the session of this cookie began with the password that this mark stands for.
-    pub fn is_marked(&self, cookie: &str, mark: &str) -> bool {
-        self.open().get(&secret::kept(cookie)).is_some_and(|session| session.mark == mark)
+    /// Ends the sessions of all accounts but these.
+    pub fn retain(&self, is_good: impl Fn(&Account) -> bool) {
+        self.open().retain(|_, session| is_good(&session.account));
     }
 
     /// Ends a session.
@@ -106,40 +101,54 @@ pub fn set_cookie(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use stoa_controller::management::{Management, User};
+
     use super::*;
+
+    fn account(name: &str, hash: &str) -> Account {
+        Account::local(&User {
+            name: name.into(),
+            password_hash: Some(hash.into()),
+            group: vec![],
+            admin: false,
+        })
+    }
 
     #[test]
     fn sessions_end_when_idle_when_old_and_when_there_are_too_many() {
         let sessions = Sessions::default();
         let now = Instant::now();
         let minutes = |number: u64| now + Duration::from_secs(60 * number);
-        let cookie = sessions.begin("ann", "a", 2, now);
-        assert_eq!(sessions.user(&cookie, minutes(29)).as_deref(), Some("ann"));
-        assert_eq!(sessions.user(&cookie, minutes(58)).as_deref(), Some("ann"));
-        assert_eq!(sessions.user(&cookie, minutes(88)), None);
-        let old = sessions.begin("ann", "a", 2, now);
+        let ann = account("ann", "a");
+        let cookie = sessions.begin(&ann, 2, now);
+        assert_eq!(sessions.account(&cookie, minutes(29)).as_ref(), Some(&ann));
+        assert_eq!(sessions.account(&cookie, minutes(58)).as_ref(), Some(&ann));
+        assert_eq!(sessions.account(&cookie, minutes(88)), None);
+        let old = sessions.begin(&ann, 2, now);
         for turn in 0..=24 {
-            let is_good = sessions.user(&old, minutes(29 * turn)).is_some();
+            let is_good = sessions.account(&old, minutes(29 * turn)).is_some();
             assert_eq!(is_good, 29 * turn < 12 * 60, "{turn}");
         }
-        let first = sessions.begin("ann", "a", 2, minutes(1_000));
-        let second = sessions.begin("ann", "a", 2, minutes(1_001));
-        let third = sessions.begin("ann", "a", 2, minutes(1_002));
-        let is_good = |cookie: &str| sessions.user(cookie, minutes(1_003)).is_some();
+        let first = sessions.begin(&ann, 2, minutes(1_000));
+        let second = sessions.begin(&ann, 2, minutes(1_001));
+        let third = sessions.begin(&ann, 2, minutes(1_002));
+        let is_good = |cookie: &str| sessions.account(cookie, minutes(1_003)).is_some();
         assert_eq!([&first, &second, &third].map(|one| is_good(one)), [false, true, true]);
         sessions.end(&third);
-        assert_eq!(sessions.user(&third, minutes(1_003)), None);
+        assert_eq!(sessions.account(&third, minutes(1_003)), None);
     }
 
     #[test]
     fn a_session_ends_with_its_password_and_its_user() {
         let now = Instant::now();
-        let good = |marks: &[(&'static str, &str)]| {
+        let good = |users: &[(&str, &str)]| {
             let sessions = Sessions::default();
-            let cookie = sessions.begin("ann", "a", 2, now);
-            let marks = marks.iter().map(|(name, mark)| (*name, (*mark).to_owned()));
-            sessions.follow(&marks.collect());
-            sessions.lasts(&secret::kept(&cookie), now) && sessions.user(&cookie, now).is_some()
+            let cookie = sessions.begin(&account("ann", "a"), 2, now);
+            let users = users.iter().map(|(name, hash)| account(name, hash).user);
+            let management = Management { user: users.collect(), ..Management::default() };
+            sessions.retain(|account| account.now(&management).is_some());
+            let lasts = sessions.lasting(&secret::kept(&cookie), now).is_some();
+            lasts && sessions.account(&cookie, now).is_some()
         };
         assert!(good(&[("ann", "a"), ("bob", "b")]));
         assert!(!good(&[("ann", "b")]) && !good(&[("bob", "a")]));

@@ -83,7 +83,7 @@ async fn tokens_are_good_while_their_user_is_there() {
 async fn a_cookie_changes_nothing_without_the_header_of_our_page() {
     let world = world();
     let cookie =
-        world.gate.sessions.begin("ann", &mark(&world.management.user[0]), 10, Instant::now());
+        world.gate.sessions.begin(&Account::local(&world.management.user[0]), 10, Instant::now());
     let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
     let read = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
     assert_eq!((read.name.as_str(), read.proof), ("ann", Proof::Session));
@@ -149,11 +149,70 @@ async fn who_was_right_is_not_locked_out_by_guesses_from_there() {
     assert!(world.ask(Method::GET, &[token]).await.is_ok());
 }
 
+fn radius(server: stoa_controller::management::RadiusServer) -> Radius {
+    Radius { server: vec![server], timeout: 1, attempts: 1, ..Radius::default() }
+}
+
+#[tokio::test]
+async fn a_server_knows_whom_the_configuration_does_not_have() {
+    use super::radius::tests::{accept, server};
+    let mut world = world();
+    let (one, heard) = server(accept).await;
+    world.management.radius = radius(one);
+    let shown = basic_header("carl:pass");
+    let known = world.ask(Method::GET, std::slice::from_ref(&shown)).await.unwrap();
+    assert_eq!((known.name.as_str(), known.is_admin), ("carl", false));
+    assert_eq!(known.groups, ["noc", "night"]);
+    assert!(world.ask(Method::GET, &[shown]).await.is_ok());
+    assert_eq!(*heard.borrow(), 1, "remembered for a while");
+    // Users of the configuration go first, and what is no name is no question.
+    for pair in ["ann:wrong", "bob:anything", "no name:x"] {
+        let wrong = world.ask(Method::GET, &[basic_header(pair)]).await;
+        assert!(matches!(wrong, Err(Denied::Wrong(..))), "{pair}: {wrong:?}");
+    }
+    assert_eq!(*heard.borrow(), 1);
+
+    let peer = Peer { address: HERE, certificate: None };
+    let account = world.gate.log_in(&world.management, &peer, "carl", "pass").await.unwrap();
+    let cookie = world.gate.sessions.begin(&account, 10, Instant::now());
+    let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
+    let session = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
+    assert_eq!((session.proof, &session.groups), (Proof::Session, &known.groups));
+    world.gate.end_sessions(&world.management);
+    for one in [&session, &known] {
+        assert_eq!(world.gate.again(&world.management, one).as_ref(), Some(one));
+    }
+    // Other servers, or none, or a user of that name in the configuration: it is proved anew.
+    let before = world.management.clone();
+    let mut others = [before.clone(), before.clone(), before];
+    others[0].radius.administrators = true;
+    others[1].radius.server.clear();
+    others[2].user[0].name = "carl".into();
+    for other in others {
+        world.management = other;
+        let gone = world.ask(Method::GET, std::slice::from_ref(&cookie)).await;
+        assert_eq!(gone, Err(Denied::Unknown));
+        assert_eq!(world.gate.again(&world.management, &known), None);
+    }
+}
+
+#[tokio::test]
+async fn silence_of_a_server_is_no_wrong_password() {
+    let mut world = world();
+    let (one, _) = super::radius::tests::server(|_| vec![]).await;
+    world.management.radius = radius(one);
+    for _ in 0..5 {
+        let silent = world.ask(Method::GET, &[basic_header("carl:x")]).await;
+        assert_eq!(silent, Err(Denied::Silent("carl".into())));
+    }
+    assert!(world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.is_ok());
+}
+
 #[tokio::test]
 async fn who_listens_is_asked_again() {
     let mut world = world();
-    let begun = mark(&world.management.user[0]);
-    let cookie = world.gate.sessions.begin("ann", &begun, 10, Instant::now());
+    let ann = Account::local(&world.management.user[0]);
+    let cookie = world.gate.sessions.begin(&ann, 10, Instant::now());
     let cookie = ("cookie", format!("{}={cookie}", sessions::COOKIE));
     let session = world.ask(Method::GET, std::slice::from_ref(&cookie)).await.unwrap();
     let password = world.ask(Method::GET, &[basic_header("ann:correct horse")]).await.unwrap();
@@ -173,6 +232,6 @@ async fn who_listens_is_asked_again() {
     world.management.user[0].password_hash = Some("other".into());
     assert_eq!(again(&world, &password), None);
     assert_eq!(world.ask(Method::GET, &[cookie]).await, Err(Denied::Unknown));
-    world.gate.end_sessions(&world.management.user);
+    world.gate.end_sessions(&world.management);
     assert_eq!(again(&world, &session), None);
 }

@@ -94,7 +94,7 @@ impl Front {
     /// Tells or forgets the way in for the first user, and forgets who was removed.
     pub fn follow(&self, management: &Management) {
         self.gate.setup.follow(!management.user.is_empty());
-        self.gate.end_sessions(&management.user);
+        self.gate.end_sessions(management);
         // A commit that waits may be undone, and then its users are there again: before and after the look at them.
         let is_settled = || self.datastore.unconfirmed().is_none();
         if is_settled() {
@@ -126,6 +126,7 @@ impl Front {
             Denied::Wrong(user, _) => (user, "wrong credentials"),
             Denied::Wait(user, _) => (user, "locked out"),
             Denied::Busy(user) => (user, "too many tries at once"),
+            Denied::Silent(user) => (user, "no RADIUS server answers"),
             Denied::Forged(user) => (user, "not from our page"),
         };
         let from = Some(peer.address);
@@ -210,7 +211,7 @@ impl Denied {
         match self {
             Denied::Unknown | Denied::Wrong(..) => StatusCode::UNAUTHORIZED,
             Denied::Wait(..) => StatusCode::TOO_MANY_REQUESTS,
-            Denied::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Denied::Busy(_) | Denied::Silent(_) => StatusCode::SERVICE_UNAVAILABLE,
             Denied::Forged(_) => StatusCode::FORBIDDEN,
         }
     }
@@ -227,6 +228,9 @@ impl Denied {
                 format!("too many wrong tries: wait {} s", wait.as_secs() + 1)
             }
             Denied::Busy(_) => "too many try to log in at this moment: try again".into(),
+            Denied::Silent(_) => "no RADIUS server answers: try again, or log in as a user of the \
+                                  configuration"
+                .into(),
             Denied::Forged(_) => format!(
                 "with a session, a request that changes something needs the header {}",
                 sessions::HEADER
@@ -244,7 +248,7 @@ impl Denied {
                     fields.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(proof));
                 }
             }
-            Denied::Busy(_) => {
+            Denied::Busy(_) | Denied::Silent(_) => {
                 fields.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             Denied::Wait(_, wait) => {

@@ -15,7 +15,7 @@ use stoa_controller::datastore::{Author, Door, Edit, Store};
 use super::{Front, WORDS_BYTES, answer, answer_denied, failure, peer};
 use crate::audit::{Deed, timestamp};
 use crate::auth::tokens::{LIFE_MAX, Token};
-use crate::auth::{Identity, Proof, mark, password, sessions};
+use crate::auth::{Identity, Proof, password, sessions};
 
 /// How long a token is good for when nobody says: 30 days.
 const TOKEN_LIFE_S: u64 = 30 * 86_400;
@@ -86,9 +86,10 @@ pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Respon
     };
     let management = front.management();
     match front.gate.log_in(&management, &peer(&parts), &asked.user, &asked.password).await {
-        Ok(user) => {
+        Ok(account) => {
             let limit = usize::from(management.limits.sessions);
-            let cookie = front.gate.sessions.begin(&user.name, &mark(user), limit, Instant::now());
+            let cookie = front.gate.sessions.begin(&account, limit, Instant::now());
+            let user = &account.user;
             front.tell(&parts, &user.name, "log in", "done");
             let mut response = answer(
                 StatusCode::OK,
@@ -228,7 +229,9 @@ pub async fn make_token(State(front): State<Arc<Front>>, request: Request) -> Re
         return failure(StatusCode::FORBIDDEN, "only administrators make tokens for others");
     }
     if !front.management().user.iter().any(|one| one.name == user) {
-        return failure(StatusCode::BAD_REQUEST, format!("there is no user {user:?}"));
+        let words =
+            format!("there is no user {user:?} in the configuration: only those have tokens");
+        return failure(StatusCode::BAD_REQUEST, words);
     }
     if asked.name.is_empty() || asked.name.len() > 64 {
         return failure(StatusCode::BAD_REQUEST, "a token has a name of 1 to 64 bytes");

@@ -1,0 +1,225 @@
+//! RADIUS (RFC 2865): servers that prove the passwords of users whom the configuration does not have.
+//!
+//! They are asked one after the other, on no thread's time: who waits is a task. All is bounded: questions at the
+//! same time, tries, the time of one log-in, what is remembered.
+
+pub mod packet;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use stoa_controller::management::{Radius, RadiusServer};
+use stoa_wire::radius::LENGTH_MAX;
+use tokio::net::UdpSocket;
+use tokio::sync::Semaphore;
+
+use super::account::Account;
+use super::secret;
+use packet::{Claim, Request, Verdict};
+
+/// Users who are asked about at the same time.
+const AT_ONCE: usize = 16;
+/// No log-in takes longer, however many servers are silent.
+const WHOLE: Duration = Duration::from_secs(30);
+/// How long a server that did not answer is asked last.
+const SILENT: Duration = Duration::from_secs(60);
+/// How long a password that was right is taken without asking again: programs send it with each request.
+const REMEMBER: Duration = Duration::from_secs(60);
+/// How long an event stream that began with it may go on, as a session.
+const LIFE: Duration = Duration::from_secs(12 * 3_600);
+/// Passwords that are remembered.
+const REMEMBER_LIMIT: usize = 256;
+
+/// No server answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Silent;
+
+/// Asks the servers, and remembers what they said.
+#[derive(Debug)]
+pub struct Servers {
+    places: Semaphore,
+    /// Which did not answer, and when.
+    silent: Mutex<HashMap<SocketAddr, Instant>>,
+    /// Who was right, by a digest of all that was shown under a key of this process.
+    right: Mutex<HashMap<String, (Account, Instant)>>,
+    key: [u8; 32],
+    /// As in `uname -n`.
+    machine: String,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        Servers {
+            places: Semaphore::new(AT_ONCE),
+            silent: Mutex::default(),
+            right: Mutex::default(),
+            key: secret::random(),
+            machine: machine.trim().to_owned(),
+        }
+    }
+}
+
+impl Servers {
+    fn silent(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn right(&self) -> MutexGuard<'_, HashMap<String, (Account, Instant)>> {
+        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn digest(&self, settings: &Radius, user: &str, password: &str) -> String {
+        let mark = Account::mark_of_servers(settings);
+        let shown = format!("{mark} {} {user} {password}", user.len());
+        super::encoded(&secret::digest(&[&self.key[..], shown.as_bytes()]))
+    }
+
+    /// Who was told to be right with this password a short while ago.
+    pub fn was_right(&self, settings: &Radius, user: &str, password: &str) -> Option<Account> {
+        let digest = self.digest(settings, user, password);
+        let right = self.right();
+        let (account, since) = right.get(&digest)?;
+        (since.elapsed() < REMEMBER).then(|| account.clone())
+    }
+
+    /// Whether what this digest stands for was right in the last hours.
+    pub fn account(&self, digest: &str) -> Option<Account> {
+        let right = self.right();
+        let (account, since) = right.get(digest)?;
+        (since.elapsed() < LIFE).then(|| account.clone())
+    }
+
+    fn remember(&self, account: &Account) {
+        let mut right = self.right();
+        right.retain(|_, (_, since)| since.elapsed() < LIFE);
+        if right.len() >= REMEMBER_LIMIT {
+            let oldest = right.iter().min_by_key(|(_, (_, since))| *since);
+            let Some(oldest) = oldest.map(|(digest, _)| digest.clone()) else { return };
+            right.remove(&oldest);
+        }
+        right.insert(account.digest.clone(), (account.clone(), Instant::now()));
+    }
+
+    /// Asks whether the password is right. `None`: it is not.
+    ///
+    /// # Errors
+    /// When no server says so or so, within 30 s.
+    pub async fn ask(
+        &self,
+        settings: &Radius,
+        from: IpAddr,
+        user: &str,
+        password: &str,
+    ) -> Result<Option<Account>, Silent> {
+        let from = from.to_canonical().to_string();
+        let claim = Claim { user, password, from: &from };
+        let asked = tokio::time::timeout(WHOLE, self.ask_all(settings, claim)).await;
+        let verdict = asked.unwrap_or(Err(Silent))?;
+        let digest = self.digest(settings, user, password);
+        let account = verdict.user(user, settings).map(|it| Account::told(it, settings, digest));
+        account.iter().for_each(|account| self.remember(account));
+        Ok(account)
+    }
+
+    async fn ask_all(&self, settings: &Radius, claim: Claim<'_>) -> Result<Verdict, Silent> {
+        let _place = self.places.acquire().await.map_err(|_| Silent)?;
+        let mut servers: Vec<&RadiusServer> = settings.server.iter().collect();
+        servers.sort_by_key(|server| self.is_silent(server));
+        let name = settings.nas_identifier.as_deref().unwrap_or(&self.machine);
+        for server in servers {
+            let Some(request) = Request::new(claim, name, &server.shared_secret) else {
+                // No server would find it right.
+                return Ok(Verdict::Rejected);
+            };
+            let heard = exchange(settings, server, &request).await;
+            self.note(server, heard.is_some());
+            match heard {
+                Some(Verdict::Challenged) => {
+                    let server = &server.name;
+                    tracing::warn!(server, "a RADIUS server asks back, which is not spoken here");
+                    return Ok(Verdict::Rejected);
+                }
+                Some(verdict) => return Ok(verdict),
+                None => {}
+            }
+        }
+        Err(Silent)
+    }
+
+    fn is_silent(&self, server: &RadiusServer) -> bool {
+        let place = SocketAddr::new(server.address, server.port);
+        self.silent().get(&place).is_some_and(|since| since.elapsed() < SILENT)
+    }
+
+    fn note(&self, server: &RadiusServer, has_answered: bool) {
+        let place = SocketAddr::new(server.address, server.port);
+        let mut silent = self.silent();
+        let name = &server.name;
+        if has_answered {
+            if silent.remove(&place).is_some() {
+                tracing::info!(server = name, %place, "a RADIUS server answers again");
+            }
+            return;
+        }
+        // Those that are not configured any more.
+        silent.retain(|_, since| since.elapsed() < 10 * SILENT);
+        if silent.insert(place, Instant::now()).is_none() {
+            tracing::warn!(server = name, %place, "a RADIUS server does not answer");
+        }
+    }
+}
+
+/// Asks one server; `None`: it did not answer, or not so that it can be believed.
+async fn exchange(settings: &Radius, server: &RadiusServer, request: &Request) -> Option<Verdict> {
+    let any: IpAddr = match server.address {
+        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).await.ok()?;
+    // The kernel lets datagrams of this server in and no others.
+    socket.connect((server.address, server.port)).await.ok()?;
+    let patience = Duration::from_secs(u64::from(settings.timeout.max(1)));
+    for _ in 0..settings.attempts.max(1) {
+        // The same packet again: a server that has answered it gives the same answer.
+        if socket.send(&request.packet).await.is_err() {
+            continue;
+        }
+        let heard = listen(&socket, settings, server, request);
+        if let Ok(Some(verdict)) = tokio::time::timeout(patience, heard).await {
+            return Some(verdict);
+        }
+    }
+    None
+}
+
+/// Waits for an answer that can be believed; others are as if they had not come. `None`: nobody listens there.
+async fn listen(
+    socket: &UdpSocket,
+    settings: &Radius,
+    server: &RadiusServer,
+    request: &Request,
+) -> Option<Verdict> {
+    let mut bytes = vec![0; LENGTH_MAX];
+    let mut is_told = false;
+    loop {
+        let length = socket.recv(&mut bytes).await.ok()?;
+        let answer = bytes.get(..length).unwrap_or_default();
+        let verdict = request.verdict(answer, &server.shared_secret, settings.group_attribute);
+        if verdict.is_some() {
+            return verdict;
+        }
+        if !std::mem::replace(&mut is_told, true) {
+            tracing::warn!(
+                server = server.name,
+                "an answer of a RADIUS server is not believed: another shared-secret, or no \
+                 Message-Authenticator in it"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

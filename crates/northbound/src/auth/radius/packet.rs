@@ -1,0 +1,302 @@
+//! What is said to a RADIUS server and what of its answers is believed.
+//!
+//! The secret hides the password (RFC 2865, section 5.2), and proves answers twice: by their authenticator, which is
+//! plain MD5 and can be forged by who sits on the way (CVE-2024-3596), and by Message-Authenticator, which is HMAC.
+//! An answer without the second is no answer.
+
+use hmac::{Hmac, KeyInit, Mac};
+use md5::{Digest, Md5};
+use stoa_controller::management::{GroupAttribute, Radius, User};
+use stoa_wire::radius::{self, AUTHENTICATOR_LENGTH, View};
+
+use crate::auth::secret;
+
+/// Bytes of a password at most: RFC 2865, section 5.2.
+pub const PASSWORD_MAX: usize = 128;
+/// Groups that are taken of an answer.
+const GROUPS_MAX: usize = 64;
+/// Bytes of a group's name at most, as in the configuration.
+const GROUP_MAX: usize = 64;
+
+/// A question that is ready to be sent.
+#[derive(Debug)]
+pub struct Request {
+    /// The whole packet.
+    pub packet: Vec<u8>,
+    authenticator: [u8; AUTHENTICATOR_LENGTH],
+}
+
+/// What a server said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is so.
+    Accepted {
+        /// Values of the attribute that names groups.
+        groups: Vec<String>,
+        /// Service-Type is Administrative.
+        is_administrative: bool,
+    },
+    /// It is not.
+    Rejected,
+    /// It wants to hear more, which is not spoken here.
+    Challenged,
+}
+
+/// Who is asked about, and from where.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The name.
+    pub user: &'a str,
+    /// The password.
+    pub password: &'a str,
+    /// The address of the client, as text.
+    pub from: &'a str,
+}
+
+type Tag = Hmac<Md5>;
+
+/// The HMAC of a packet whose Message-Authenticator is zero, under the secret.
+fn tag(secret: &[u8], parts: &[&[u8]]) -> Tag {
+    // A key of any length is taken.
+    let mut tag = Tag::new_from_slice(secret).unwrap_or_else(|_| Tag::new(&Default::default()));
+    for part in parts {
+        tag.update(part);
+    }
+    tag
+}
+
+fn md5(parts: &[&[u8]]) -> [u8; AUTHENTICATOR_LENGTH] {
+    let mut digest = Md5::new();
+    for part in parts {
+        digest.update(part);
+    }
+    digest.finalize().into()
+}
+
+/// The password behind a chain of digests: RFC 2865, section 5.2.
+fn hidden(password: &str, secret: &[u8], authenticator: &[u8; AUTHENTICATOR_LENGTH]) -> Vec<u8> {
+    let blocks = password.len().div_ceil(AUTHENTICATOR_LENGTH).max(1);
+    let mut hidden = password.as_bytes().to_vec();
+    hidden.resize(blocks * AUTHENTICATOR_LENGTH, 0);
+    let mut before = *authenticator;
+    for block in hidden.chunks_exact_mut(AUTHENTICATOR_LENGTH) {
+        let pad = md5(&[secret, &before]);
+        block.iter_mut().zip(pad).for_each(|(byte, pad)| *byte ^= pad);
+        before.copy_from_slice(block);
+    }
+    hidden
+}
+
+/// What is cut to the length that an attribute takes.
+fn value(text: &str) -> &[u8] {
+    let bytes = text.as_bytes();
+    &bytes[..bytes.len().min(radius::VALUE_MAX)]
+}
+
+impl Request {
+    /// The question whether this is so. `None`: no packet can say it.
+    pub fn new(claim: Claim<'_>, name: &str, shared_secret: &str) -> Option<Request> {
+        let Claim { user, password, from } = claim;
+        if password.len() > PASSWORD_MAX || password.is_empty() || user.len() > radius::VALUE_MAX {
+            return None;
+        }
+        let random = secret::random();
+        let (mut authenticator, mut identifier) = ([0; AUTHENTICATOR_LENGTH], [0; 1]);
+        authenticator.copy_from_slice(&random[..AUTHENTICATOR_LENGTH]);
+        identifier.copy_from_slice(&random[AUTHENTICATOR_LENGTH..=AUTHENTICATOR_LENGTH]);
+        let hidden = hidden(password, shared_secret.as_bytes(), &authenticator);
+        let port = radius::PORT_VIRTUAL.to_be_bytes();
+        let service = radius::SERVICE_NAS_PROMPT.to_be_bytes();
+        // The proof goes first: nobody can put something before it that makes two packets look alike.
+        let attributes: [(u8, &[u8]); 7] = [
+            (radius::MESSAGE_AUTHENTICATOR, &[0; AUTHENTICATOR_LENGTH]),
+            (radius::USER_NAME, user.as_bytes()),
+            (radius::USER_PASSWORD, &hidden),
+            (radius::NAS_IDENTIFIER, value(name)),
+            (radius::NAS_PORT_TYPE, &port),
+            (radius::SERVICE_TYPE, &service),
+            (radius::CALLING_STATION_ID, value(from)),
+        ];
+        let mut packet = vec![0; radius::LENGTH_MAX];
+        let code = radius::ACCESS_REQUEST;
+        let length = radius::build(&mut packet, code, identifier[0], authenticator, &attributes);
+        packet.truncate(length.ok()?);
+        let tag = tag(shared_secret.as_bytes(), &[&packet]).finalize().into_bytes();
+        let at = radius::LENGTH + 2;
+        packet[at..at + AUTHENTICATOR_LENGTH].copy_from_slice(&tag);
+        Some(Request { packet, authenticator })
+    }
+
+    /// What the bytes say if the server that knows the secret said it to this question.
+    pub fn verdict(&self, bytes: &[u8], secret: &str, groups: GroupAttribute) -> Option<Verdict> {
+        let view = radius::check(bytes).ok()?;
+        if view.header().identifier != self.packet[1] || !self.is_proved(&view, secret.as_bytes()) {
+            return None;
+        }
+        match view.header().code {
+            radius::ACCESS_ACCEPT => {
+                let administrative = radius::SERVICE_ADMINISTRATIVE.to_be_bytes();
+                let mut services = view.values(radius::SERVICE_TYPE);
+                Some(Verdict::Accepted {
+                    groups: named(&view, groups),
+                    is_administrative: services.any(|service| service == administrative),
+                })
+            }
+            radius::ACCESS_REJECT => Some(Verdict::Rejected),
+            radius::ACCESS_CHALLENGE => Some(Verdict::Challenged),
+            _ => None,
+        }
+    }
+
+    fn is_proved(&self, view: &View<'_>, secret: &[u8]) -> bool {
+        let packet = view.packet();
+        let (head, attributes) = packet.split_at(radius::LENGTH);
+        let mut proofs = view.attributes().filter(|one| one.kind == radius::MESSAGE_AUTHENTICATOR);
+        let (Some(proof), None) = (proofs.next(), proofs.next()) else { return false };
+        if proof.value.len() != AUTHENTICATOR_LENGTH {
+            return false;
+        }
+        let end = proof.at + AUTHENTICATOR_LENGTH;
+        let zero = [0; AUTHENTICATOR_LENGTH];
+        let (before, after) = (&packet[radius::LENGTH..proof.at], &packet[end..]);
+        let tag = tag(secret, &[&head[..4], &self.authenticator, before, &zero, after]);
+        let digest = md5(&[&head[..4], &self.authenticator, attributes, secret]);
+        let shown = &view.header().authenticator;
+        tag.verify_slice(proof.value).is_ok()
+            && aws_lc_rs::constant_time::verify_slices_are_equal(&digest, shown).is_ok()
+    }
+}
+
+/// The groups that an answer names; what cannot be a name is left out.
+fn named(view: &View<'_>, attribute: GroupAttribute) -> Vec<String> {
+    let kind = match attribute {
+        GroupAttribute::ManagementPolicyId => radius::MANAGEMENT_POLICY_ID,
+        GroupAttribute::FilterId => radius::FILTER_ID,
+        GroupAttribute::Class => radius::CLASS,
+    };
+    let texts = view.values(kind).filter_map(|value| std::str::from_utf8(value).ok());
+    let is_name =
+        |text: &&str| (1..=GROUP_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    texts.filter(is_name).take(GROUPS_MAX).map(str::to_owned).collect()
+}
+
+impl Verdict {
+    /// The user that an answer means; `None`: it was not so.
+    pub fn user(self, name: &str, settings: &Radius) -> Option<User> {
+        let Verdict::Accepted { groups, is_administrative } = self else { return None };
+        let admin = is_administrative && settings.administrators;
+        Some(User { name: name.to_owned(), password_hash: None, group: groups, admin })
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    pub(crate) const SECRET: &str = "a secret of both";
+
+    /// An answer as a server makes it; without `proved`, one without Message-Authenticator.
+    pub(crate) fn answer(
+        request: &[u8],
+        code: u8,
+        secret: &str,
+        attributes: &[(u8, &[u8])],
+        proved: bool,
+    ) -> Vec<u8> {
+        let mut asked = [0; AUTHENTICATOR_LENGTH];
+        asked.copy_from_slice(&request[4..radius::LENGTH]);
+        let proof = (radius::MESSAGE_AUTHENTICATOR, &[0; AUTHENTICATOR_LENGTH][..]);
+        let all = proved.then_some(proof).into_iter().chain(attributes.iter().copied());
+        let all: Vec<(u8, &[u8])> = all.collect();
+        let mut packet = vec![0; radius::LENGTH_MAX];
+        let length = radius::build(&mut packet, code, request[1], asked, &all).unwrap();
+        packet.truncate(length);
+        if proved {
+            let tag = tag(secret.as_bytes(), &[&packet]).finalize().into_bytes();
+            packet[22..38].copy_from_slice(&tag);
+        }
+        let digest = md5(&[&packet, secret.as_bytes()]);
+        packet[4..20].copy_from_slice(&digest);
+        packet
+    }
+
+    fn request() -> Request {
+        let claim = Claim { user: "ann", password: "correct horse", from: "192.0.2.1" };
+        Request::new(claim, "edge", SECRET).unwrap()
+    }
+
+    #[test]
+    fn the_password_of_the_standards_example_is_hidden_as_there() {
+        // RFC 2865, section 7.1.
+        let authenticator = [
+            0x0f, 0x40, 0x3f, 0x94, 0x73, 0x97, 0x80, 0x57, 0xbd, 0x83, 0xd5, 0xcb, 0x98, 0xf4,
+            0x22, 0x7a,
+        ];
+        let expected = [
+            0x0d, 0xbe, 0x70, 0x8d, 0x93, 0xd4, 0x13, 0xce, 0x31, 0x96, 0xe4, 0x3f, 0x78, 0x2a,
+            0x0a, 0xee,
+        ];
+        assert_eq!(hidden("arctangent", b"xyzzy5461", &authenticator), expected);
+        assert_eq!(hidden(&"x".repeat(17), b"s", &authenticator).len(), 32);
+    }
+
+    #[test]
+    fn an_answer_is_believed_with_both_proofs_only() {
+        let request = request();
+        let view = radius::check(&request.packet).unwrap();
+        let first = view.attributes().next().unwrap();
+        assert_eq!(first.kind, radius::MESSAGE_AUTHENTICATOR);
+        let said = |bytes: &[u8]| request.verdict(bytes, SECRET, GroupAttribute::default());
+        let groups = [
+            (radius::MANAGEMENT_POLICY_ID, &b"noc"[..]),
+            (radius::MANAGEMENT_POLICY_ID, &b"bad\n"[..]),
+            (radius::FILTER_ID, &b"other"[..]),
+            (radius::SERVICE_TYPE, &[0, 0, 0, 6][..]),
+        ];
+        let good = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, true);
+        let verdict = said(&good).unwrap();
+        let accepted = Verdict::Accepted { groups: vec!["noc".into()], is_administrative: true };
+        assert_eq!(verdict, accepted);
+        let careful = Radius::default();
+        assert!(!verdict.clone().user("ann", &careful).unwrap().admin, "nobody permitted it");
+        let trusting = Radius { administrators: true, ..Radius::default() };
+        assert!(verdict.user("ann", &trusting).unwrap().admin);
+
+        let plain = answer(&request.packet, radius::ACCESS_ACCEPT, SECRET, &groups, false);
+        assert_eq!(said(&plain), None, "MD5 alone can be forged");
+        let other = answer(&request.packet, radius::ACCESS_ACCEPT, "another secret", &[], true);
+        assert_eq!(said(&other), None);
+        let to_another = answer(&self::request().packet, radius::ACCESS_ACCEPT, SECRET, &[], true);
+        assert_eq!(said(&to_another), None);
+        let twice = [(radius::MESSAGE_AUTHENTICATOR, &[0; 16][..])];
+        assert_eq!(said(&answer(&request.packet, 2, SECRET, &twice, true)), None);
+        for (code, verdict) in [(3, Verdict::Rejected), (11, Verdict::Challenged)] {
+            assert_eq!(said(&answer(&request.packet, code, SECRET, &[], true)), Some(verdict));
+        }
+        assert_eq!(said(&request.packet), None, "a question is no answer");
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_not_asked() {
+        let ask = |user: &str, password: &str| {
+            Request::new(Claim { user, password, from: "" }, "edge", SECRET).is_some()
+        };
+        assert!(ask("ann", &"x".repeat(PASSWORD_MAX)) && !ask("ann", &"x".repeat(129)));
+        assert!(!ask(&"x".repeat(254), "x") && !ask("ann", ""));
+    }
+
+    proptest! {
+        /// No bit of a good answer can be turned.
+        #[test]
+        fn a_changed_answer_is_none(bit in 0..(20 + 18 + 5) * 8_usize) {
+            let request = request();
+            let groups = [(radius::MANAGEMENT_POLICY_ID, &b"noc"[..])];
+            let mut bytes = answer(&request.packet, 2, SECRET, &groups, true);
+            prop_assert_eq!(bytes.len(), 43);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(request.verdict(&bytes, SECRET, GroupAttribute::default()), None);
+        }
+    }
+}
