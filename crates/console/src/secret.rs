@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn lines_with_secrets_are_known() {
-        assert_eq!(names(), ["secret", "password-hash"]);
+        assert_eq!(names(), ["secret", "shared-secret", "password-hash"]);
         for line in [
             "set interfaces interface a port memif secret xyz",
             "set management user ann password-hash '$argon2id$v=19$m=8'",

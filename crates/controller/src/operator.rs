@@ -120,6 +120,7 @@ impl Operator for Service {
             forwarder,
             started_unix_s: self.started_unix_s,
             supervisor_pid: supervise::supervisor(),
+            state: self.datastore.state().display().to_string(),
         }))
     }
 

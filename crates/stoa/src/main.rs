@@ -3,6 +3,7 @@
 // They panic when nobody reads any more: `show::print` and `failure::say` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod ask;
 mod capture;
 mod commands;
 mod console;

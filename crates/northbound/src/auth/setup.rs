@@ -38,8 +38,8 @@ impl Setup {
             tracing::warn!("cannot keep {}: {error}", self.path.display());
         }
         tracing::warn!(
-            "there is no user of the management server yet: make the first one by POST /setup \
-             with the set-up token {text}"
+            "there is no user of the management server yet: make the first one by `stoa user \
+             setup`, or over the network by POST /setup with the set-up token {text}"
         );
         *token = Some(text);
     }

@@ -15,6 +15,7 @@ pub mod routes;
 pub mod state;
 pub mod status;
 pub mod trace;
+pub mod users;
 pub mod workers;
 
 use std::io::{self, Write};

@@ -5,6 +5,7 @@ mod greedy;
 #[path = "../https/mod.rs"]
 mod https;
 mod schemathesis;
+mod users;
 mod world;
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,0 +1,111 @@
+//! `stoa user`: the first user from nothing, by a program and at a terminal; who there is.
+
+use std::io::{Read, Write};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::https::Router;
+
+fn fresh() -> Router {
+    Router::start(json!({ "ietf-interfaces:interfaces": { "interface": [] } }), json!([]))
+}
+
+impl Router {
+    fn user(&self, arguments: &[&str], input: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+        command.arg("user").args(arguments).arg("--socket").arg(self.path("stoa.sock"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn is_edited(&self) -> bool {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+        command.args(["show", "history", "--json", "--socket"]).arg(self.path("stoa.sock"));
+        let history: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        history["is_edited"] == true
+    }
+}
+
+fn err(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn out(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_program_makes_the_first_user_and_no_second() {
+    let router = fresh();
+    router.wait("there is a set-up token", || router.path("stoa.state/setup-token").exists());
+    let list = out(&router.user(&["list"], ""));
+    assert!(list.contains("no user yet") && list.contains("stoa user setup"), "{list}");
+    assert!(err(&router.user(&["setup"], "correct horse\n")).contains("--name"));
+    let short = err(&router.user(&["setup", "--name", "root"], "short\n"));
+    assert!(short.contains("8 letters"), "{short}");
+    let odd = err(&router.user(&["setup", "--name", "no name"], "correct horse\n"));
+    assert!(odd.contains("refused") || odd.contains("not done"), "{odd}");
+    assert!(!router.is_edited(), "what was refused is not left in the candidate");
+
+    let made = out(&router.user(&["setup", "--name", "root", "--json"], "correct horse\n"));
+    let made: Value = serde_json::from_str(&made).unwrap();
+    assert_eq!(made["url"], format!("https://localhost:{}", router.port));
+    let certificate = made["certificate"].as_str().unwrap();
+    assert_eq!(certificate, router.path("stoa.state/https/certificate.pem").to_str().unwrap());
+    let known = router.ask("root:correct horse", "GET", "/whoami", &[], "");
+    assert_eq!((known.status, &known.json()["admin"]), (200, &json!(true)));
+    router.wait("the token is gone", || !router.path("stoa.state/setup-token").exists());
+
+    let second = err(&router.user(&["setup", "--name", "eve"], "correct horse\n"));
+    assert!(second.contains("there are users already"), "{second}");
+    let list: Value = serde_json::from_str(&out(&router.user(&["list", "--json"], ""))).unwrap();
+    let root = json!({ "name": "root", "admin": true, "groups": [], "password": true });
+    assert_eq!(list["users"], json!([root]));
+}
+
+/// What a terminal shows, until the words come.
+fn until(screen: &mut impl Read, words: &str) -> String {
+    let mut text = String::new();
+    let mut byte = [0];
+    while !text.contains(words) {
+        assert_eq!(screen.read(&mut byte).unwrap(), 1, "it ended before {words:?}: {text}");
+        text.push(char::from(byte[0]));
+    }
+    text
+}
+
+#[test]
+fn at_a_terminal_it_asks_and_shows_no_password() {
+    let router = fresh();
+    let line = format!(
+        "{} user setup --socket {}",
+        env!("CARGO_BIN_EXE_stoa"),
+        router.path("stoa.sock").display()
+    );
+    // A terminal of its own, by util-linux, which every Debian has.
+    let mut child = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    let mut screen = child.stdout.take().unwrap();
+    until(&mut screen, "[admin]: ");
+    keys.write_all(b"\r").unwrap();
+    until(&mut screen, "Password: ");
+    keys.write_all(b"correct hosre\x15correct horse\r").unwrap();
+    let first = until(&mut screen, "The same again: ");
+    keys.write_all(b"correct horse\r").unwrap();
+    let said = until(&mut screen, "stoa commit\r\n");
+    assert!(!first.contains("horse") && !said.contains("horse"), "{first}{said}");
+    assert!(said.contains("admin is made") && said.contains("/whoami"), "{said}");
+    drop(keys);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(router.ask("admin:correct horse", "GET", "/whoami", &[], "").status, 200);
+}
