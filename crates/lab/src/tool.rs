@@ -63,6 +63,13 @@ impl Tool {
     pub const CHROMIUM: Self = Self { program: "chromium", package: "chromium", group: "test" };
     /// Runs the script that drives the browser.
     pub const NODE: Self = Self { program: "node", package: "nodejs", group: "build" };
+    /// `curl`.
+    pub const CURL: Self = Self { program: "curl", package: "curl", group: "test" };
+    /// FreeRADIUS: proves who users are.
+    pub const FREERADIUS: Self =
+        Self { program: "freeradius", package: "freeradius", group: "test" };
+    /// rsyslog's daemon: receives logs.
+    pub const RSYSLOGD: Self = Self { program: "rsyslogd", package: "rsyslog", group: "test" };
     /// The system's Python, which sees Debian's scapy.
     pub const PYTHON: Self = Self { program: "python3", package: "python3-scapy", group: "test" };
 

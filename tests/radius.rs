@@ -1,0 +1,230 @@
+//! Users whom a real FreeRADIUS knows log in: rights by the groups that it tells; wrong passwords, a forged answer and
+//! servers that are silent let nobody in, and users of the configuration get in whatever the servers do.
+
+use std::net::{TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stoa_lab::{
+    Background, Command, LabError, Result, Router, Scratch, Tool, stoa_binary, wait_until,
+};
+
+const DEADLINE: Duration = Duration::from_secs(40);
+const SECRET: &str = "long and random";
+
+/// FreeRADIUS with users of its own on a port of its own. It ends when dropped.
+struct Server {
+    process: Background,
+    _scratch: Scratch,
+    port: u16,
+}
+
+impl Server {
+    fn start(port: u16) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let users = scratch.write(
+            "users",
+            "ann Cleartext-Password := \"correct horse\"\n\
+             \tManagement-Policy-Id = \"noc\"\n\n\
+             carl Cleartext-Password := \"battery staple\"\n\
+             \tManagement-Policy-Id = \"others\"\n\n\
+             root-of-radius Cleartext-Password := \"all of it\"\n\
+             \tService-Type = Administrative-User\n\n\
+             local Cleartext-Password := \"what RADIUS says\"\n",
+        )?;
+        let folder = scratch.path().display();
+        // Debian's 3.2.1 proves its answers only when it is told to.
+        let prove = "  update reply {\n   Message-Authenticator := 0x00\n  }\n";
+        let text = format!(
+            "prefix = /usr\nlogdir = {folder}\nrun_dir = {folder}\npidfile = {folder}/pid\n\
+             libdir = /usr/lib/freeradius\nmax_request_time = 5\ncleanup_delay = 1\n\
+             client router {{\n ipaddr = 127.0.0.1\n secret = \"{SECRET}\"\n \
+               require_message_authenticator = yes\n}}\n\
+             modules {{\n pap {{\n }}\n files {{\n  filename = {}\n }}\n}}\n\
+             server default {{\n \
+               listen {{\n  type = auth\n  ipaddr = 127.0.0.1\n  port = {port}\n }}\n \
+               authorize {{\n  files\n  pap\n }}\n \
+               authenticate {{\n  Auth-Type PAP {{\n   pap\n  }}\n }}\n \
+               post-auth {{\n{prove}  Post-Auth-Type REJECT {{\n{prove}  }}\n }}\n}}\n",
+            users.display(),
+        );
+        scratch.write("radiusd.conf", text)?;
+        let folder = scratch.path().display().to_string();
+        let process = Command::tool(Tool::FREERADIUS)?
+            .args(["-X", "-d", &folder, "-n", "radiusd"])
+            .spawn()?;
+        process.wait_for("Ready to process requests", DEADLINE)?;
+        Ok(Self { process, _scratch: scratch, port })
+    }
+}
+
+fn system(what: &str) -> impl FnOnce(std::io::Error) -> LabError {
+    let what = what.to_owned();
+    |error| LabError::system(what, error)
+}
+
+/// A UDP port that nobody listens on.
+fn free_port() -> Result<u16> {
+    let socket = UdpSocket::bind("127.0.0.1:0").map_err(system("a free port"))?;
+    Ok(socket.local_addr().map_err(system("its address"))?.port())
+}
+
+/// Somebody who answers everything with "it is so" and does not know the secret; how often it was asked.
+fn liar() -> Result<(u16, Arc<AtomicUsize>)> {
+    let socket = UdpSocket::bind("127.0.0.1:0").map_err(system("a port"))?;
+    let port = socket.local_addr().map_err(system("its address"))?.port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    // It ends with the test.
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4_096];
+        while let Ok((_, from)) = socket.recv_from(&mut bytes) {
+            count.fetch_add(1, Ordering::Relaxed);
+            let mut answer = [0x5a; 20];
+            answer[..4].copy_from_slice(&[2, bytes[1], 0, 20]);
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    Ok((port, asked))
+}
+
+struct World {
+    router: Router,
+    https: u16,
+    hash: String,
+}
+
+fn configuration(https: u16, hash: &str, servers: &[(&str, u16, &str)]) -> Value {
+    let servers = servers.iter().map(|(name, port, secret)| {
+        json!({ "name": name, "address": "127.0.0.1", "port": port, "shared-secret": secret })
+    });
+    json!({
+        "ietf-interfaces:interfaces": { "interface": [{
+            "name": "lan", "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:port": { "null": {} },
+        }] },
+        "stoa-management:management": {
+            "https": { "port": https },
+            "radius": {
+                "server": servers.collect::<Vec<_>>(), "timeout": 1, "attempts": 2,
+                "administrators": true,
+            },
+            "user": [{ "name": "local", "password-hash": hash, "admin": true }],
+        },
+        "ietf-netconf-acm:nacm": { "rule-list": [{ "name": "noc", "group": ["noc"], "rule": [{
+            "name": "texts", "module-name": "ietf-interfaces", "access-operations": "*",
+            "action": "permit", "path": "/ietf-interfaces:interfaces/interface/description",
+        }] }] },
+    })
+}
+
+impl World {
+    fn start(servers: &[(&str, u16, &str)]) -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(system("a free port"))?;
+        let https = listener.local_addr().map_err(system("its address"))?.port();
+        drop(listener);
+        let hash = Command::program(stoa_binary()?).args(["user", "hash"]);
+        let hash = hash.input("what the router says\n").run()?.ok()?.stdout.trim().to_owned();
+        let router = Router::start(&stoa_binary()?, None, &configuration(https, &hash, servers))?;
+        let world = Self { router, https, hash };
+        wait_until("the server listens", DEADLINE, || match world.whoami("", "") {
+            Ok((401, _)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })?;
+        Ok(world)
+    }
+
+    fn servers(&self, servers: &[(&str, u16, &str)]) -> Result<()> {
+        self.router.reload(&configuration(self.https, &self.hash, servers))?.ok()?;
+        Ok(())
+    }
+
+    /// The status and the body of an answer to curl.
+    fn curl(&self, user: &str, password: &str, path: &str, more: &[&str]) -> Result<(u16, String)> {
+        let url = format!("https://localhost:{}{path}", self.https);
+        let certificate = self.router.scratch().file("stoa.state/https/certificate.pem");
+        let certificate = certificate.display().to_string();
+        let mut command = Command::tool(Tool::CURL)?
+            .args(["--silent", "--max-time", "30", "--cacert", &certificate])
+            .args(["--write-out", "\n%{http_code}", &url])
+            .args(more);
+        if !user.is_empty() {
+            command = command.args(["--user", &format!("{user}:{password}")]);
+        }
+        let said = command.run()?.stdout;
+        let (body, status) = said.rsplit_once('\n').unwrap_or_default();
+        Ok((status.parse().unwrap_or(0), body.to_owned()))
+    }
+
+    fn whoami(&self, user: &str, password: &str) -> Result<(u16, Value)> {
+        let (status, body) = self.curl(user, password, "/whoami", &[])?;
+        Ok((status, serde_json::from_str(&body).unwrap_or_default()))
+    }
+
+    fn status(&self, user: &str, password: &str) -> Result<u16> {
+        Ok(self.whoami(user, password)?.0)
+    }
+
+    /// Tries to change a text.
+    fn changes(&self, user: &str, password: &str) -> Result<u16> {
+        let path = "/restconf/data/ietf-interfaces:interfaces/interface=lan/description";
+        let body = format!("{{\"ietf-interfaces:description\": \"by {user}\"}}");
+        let kind = "Content-Type: application/yang-data+json";
+        Ok(self.curl(user, password, path, &["-X", "PUT", "-H", kind, "-d", &body])?.0)
+    }
+}
+
+#[test]
+fn freeradius_says_who_gets_in_and_in_which_groups() -> Result<()> {
+    let server = Server::start(free_port()?)?;
+    // A socket that nobody reads from: a server that is silent.
+    let dead = UdpSocket::bind("127.0.0.1:0").map_err(system("a port"))?;
+    let dead_port = dead.local_addr().map_err(system("its address"))?.port();
+    let world = World::start(&[("dead", dead_port, SECRET), ("next", server.port, SECRET)])?;
+
+    let (status, ann) = world.whoami("ann", "correct horse")?;
+    assert_eq!(status, 200, "{ann}\n{}", server.process.log());
+    assert_eq!((&ann["groups"], &ann["admin"]), (&json!(["noc"]), &json!(false)));
+    assert!(world.router.log().contains("a RADIUS server does not answer"), "the first one");
+    assert_eq!(world.changes("ann", "correct horse")?, 201, "her group may");
+    assert_eq!(world.changes("carl", "battery staple")?, 403, "his may not");
+    let (status, root) = world.whoami("root-of-radius", "all of it")?;
+    assert_eq!((status, &root["admin"]), (200, &json!(true)));
+
+    assert_eq!(world.status("ann", "wrong horse")?, 401);
+    assert_eq!(world.status("nobody", "correct horse")?, 401);
+    assert_eq!(world.status("local", "what RADIUS says")?, 401, "local users go first");
+    assert_eq!(world.status("local", "what the router says")?, 200);
+    let asked = server.process.log();
+    assert!(!asked.contains("User-Name = \"local\""), "nobody asks about local users:\n{asked}");
+    // The audit log and the history have the name that was proved.
+    let history = world.router.call(&["show", "history"])?.ok()?.stdout;
+    assert!(history.contains("ann"), "{history}");
+    world.router.stop()
+}
+
+#[test]
+fn a_forged_answer_and_silence_let_nobody_in() -> Result<()> {
+    let (liar, asked) = liar()?;
+    let world = World::start(&[("liar", liar, SECRET)])?;
+    assert_eq!(world.status("ann", "correct horse")?, 503);
+    assert_eq!(asked.load(Ordering::Relaxed), 2, "asked twice, believed never");
+    assert!(world.router.log().contains("not believed"), "{}", world.router.log());
+    assert_eq!(world.status("local", "what the router says")?, 200);
+
+    let port = free_port()?;
+    let server = Server::start(port)?;
+    world.servers(&[("radius", port, "another secret")])?;
+    assert_eq!(world.status("ann", "correct horse")?, 503, "{}", server.process.log());
+    // Silence is no wrong password: it locks nobody out.
+    world.servers(&[("radius", port, SECRET)])?;
+    assert_eq!(world.status("ann", "correct horse")?, 200, "{}", server.process.log());
+    drop(server);
+    assert_eq!(world.status("carl", "battery staple")?, 503);
+    assert_eq!(world.status("local", "what the router says")?, 200);
+    let _server = Server::start(port)?;
+    assert_eq!(world.status("carl", "battery staple")?, 200, "{}", world.router.log());
+    world.router.stop()
+}
