@@ -1,5 +1,6 @@
 //! `stoa user`: what users of the management server need of the command line.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -178,7 +179,7 @@ impl Place {
         let port = https["port"].as_u64().unwrap_or(8443);
         let own = format!("{state}/https/certificate.pem");
         let certificate = https["certificate"].as_str().map_or(own, str::to_owned);
-        let url = format!("https://localhost:{port}");
+        let url = format!("https://{}:{port}", host(https));
         Place { url, certificate, is_on: https["enabled"] != false }
     }
 
@@ -197,5 +198,32 @@ impl Place {
              One more user:     stoa set management user ann password-hash \"$(stoa user hash)\" && \
              stoa commit"
         )
+    }
+}
+
+/// By which name the server is asked from here: the loopback's unless it listens elsewhere only.
+fn host(https: &Value) -> String {
+    let addresses = https["address"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let addresses: Vec<IpAddr> = addresses.filter_map(|it| it.parse().ok()).collect();
+    let is_here = |it: &IpAddr| it.is_loopback() || it.is_unspecified();
+    match addresses.first() {
+        Some(IpAddr::V4(first)) if !addresses.iter().any(is_here) => first.to_string(),
+        Some(IpAddr::V6(first)) if !addresses.iter().any(is_here) => format!("[{first}]"),
+        _ => "localhost".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_asked_where_it_listens() {
+        let host = |addresses: &[&str]| host(&json!({ "address": addresses }));
+        assert_eq!(super::host(&json!(null)), "localhost");
+        assert_eq!(host(&["192.0.2.1", "::1"]), "localhost");
+        assert_eq!(host(&["0.0.0.0"]), "localhost");
+        assert_eq!(host(&["192.0.2.1", "2001:db8::1"]), "192.0.2.1");
+        assert_eq!(host(&["2001:db8::1"]), "[2001:db8::1]");
     }
 }
