@@ -1,6 +1,8 @@
-//! RESTCONF on the real router: over TLS, with users and rules, on ports in memory.
+//! RESTCONF and gNMI on the real router: over TLS, with users and rules, on ports in memory.
 
 mod edges;
+mod gnmi;
+mod gnmic;
 mod greedy;
 #[path = "../https/mod.rs"]
 mod https;

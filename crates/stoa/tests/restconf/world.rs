@@ -14,7 +14,8 @@ pub const LAN: &str = "/restconf/data/ietf-interfaces:interfaces/interface=lan";
 pub const ROOT: &str = "root:correct horse";
 pub const ANN: &str = "ann:correct horse";
 
-fn hash() -> String {
+/// The hash of the password of all users.
+pub fn hash() -> String {
     // Made by the program itself, so that the test knows none.
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"));
     command.args(["user", "hash"]).stdin(std::process::Stdio::piped());

@@ -1,14 +1,9 @@
 //! gNMI on the real router: over TLS, with users, on ports in memory.
 
-#[allow(dead_code)] // RESTCONF needs more of it
-mod https;
-
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
-use https::{DEADLINE, Router};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -28,23 +23,8 @@ use stoa_api::gnmi_ext::{Commit, CommitCancel, CommitConfirm, CommitRequest, Ext
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-fn hash() -> String {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"));
-    command.args(["user", "hash"]).stdin(std::process::Stdio::piped());
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn interface(name: &str, address: &str) -> Value {
-    json!({
-        "name": name, "type": "iana-if-type:ethernetCsmacd",
-        "stoa-interfaces:port": { "null": {} },
-        "ietf-ip:ipv4": { "address": [{ "ip": address, "prefix-length": 24 }] },
-    })
-}
+use crate::https::{DEADLINE, Router};
+use crate::world::{hash, interface};
 
 /// A path as people write it: `a/b[k=v]/c`; no value has a slash.
 fn path(text: &str) -> Path {

@@ -3,18 +3,17 @@
 //! `scripts/fetch-gnmic` builds it. Where that cannot be, these tests say so and do nothing; `make test` and the
 //! continuous integration set `STOA_NEEDS_GNMIC`, and then they fail.
 
-#[allow(dead_code)] // RESTCONF needs more of it
-mod https;
-
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
-use https::{DEADLINE, Router};
 use serde_json::{Value, json};
+
+use crate::https::{DEADLINE, Router};
+use crate::world::{hash, interface};
 
 const PASSWORD: &str = "correct horse";
 const LAN: &str = "/interfaces/interface[name=lan]";
@@ -36,24 +35,6 @@ fn fetched() -> Option<PathBuf> {
     assert!(!is_needed, "gnmic is needed and is not there: {why}");
     eprintln!("NOT RUN: the tests with the real gnmic, which is not there: {why}");
     None
-}
-
-fn hash() -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
-    command.args(["user", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    writeln!(child.stdin.take().unwrap(), "{PASSWORD}").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn interface(name: &str, address: &str) -> Value {
-    json!({
-        "name": name, "type": "iana-if-type:ethernetCsmacd",
-        "stoa-interfaces:port": { "null": {} },
-        "ietf-ip:ipv4": { "address": [{ "ip": address, "prefix-length": 24 }] },
-    })
 }
 
 struct World {
