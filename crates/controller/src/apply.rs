@@ -44,7 +44,7 @@ pub enum Error {
 #[derive(Debug, Default)]
 struct Facts {
     /// The last configuration that took effect, or the one to begin with.
-    wanted: Option<Configuration>,
+    wanted: Option<Arc<Configuration>>,
     hello: Option<HelloReply>,
     /// The forwarder that holds `wanted`.
     synced: Option<u64>,
@@ -63,7 +63,7 @@ impl Line {
     /// A line over `channel` that brings `wanted` to the forwarder.
     pub fn new(channel: Channel, wanted: Configuration) -> Line {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let facts = Facts { wanted: Some(wanted), ..Facts::default() };
+        let facts = Facts { wanted: Some(Arc::new(wanted)), ..Facts::default() };
         Line { client, facts: Mutex::new(facts), transaction: tokio::sync::Mutex::new(()) }
     }
 
@@ -73,7 +73,7 @@ impl Line {
     }
 
     /// The configuration in force.
-    pub fn configuration(&self) -> Option<Configuration> {
+    pub fn configuration(&self) -> Option<Arc<Configuration>> {
         self.facts().wanted.clone()
     }
 
@@ -121,7 +121,7 @@ impl Line {
         let mut facts = self.facts();
         match applied {
             Ok(applied) => {
-                facts.wanted = Some(configuration);
+                facts.wanted = Some(Arc::new(configuration));
                 facts.synced = Some(hello.boot_id);
                 Ok(applied)
             }
@@ -147,11 +147,11 @@ impl Line {
         let wanted = {
             let facts = self.facts();
             match &facts.wanted {
-                Some(wanted) if facts.synced != Some(hello.boot_id) => wanted.desired.clone(),
+                Some(wanted) if facts.synced != Some(hello.boot_id) => Arc::clone(wanted),
                 _ => return Ok(None),
             }
         };
-        let applied = self.apply(&wanted).await?;
+        let applied = self.apply(&wanted.desired).await?;
         self.facts().synced = Some(hello.boot_id);
         Ok(Some(applied))
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use stoa_api::v1;
+use yang5::data::{DataFormat, DataTree};
 
 use crate::finding::{Finding, Findings, one};
 use crate::management::{self, Management};
@@ -21,6 +22,9 @@ pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
 
 /// Deepest nesting of arrays and objects.
 const DEPTH_LIMIT: usize = 64;
+
+/// The data of a configuration as they are given, without what is so by default.
+pub(crate) type Given = DataTree<'static>;
 
 /// A configuration that was found good.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +47,11 @@ impl Configuration {
     /// # Errors
     /// Findings, each with its place, why it is wrong and how to mend it.
     pub fn read(path: &Path) -> Result<Configuration, Vec<Finding>> {
+        Ok(Configuration::read_as_data(path)?.0)
+    }
+
+    /// As [`Configuration::read`], with the data as they are given.
+    pub(crate) fn read_as_data(path: &Path) -> Result<(Configuration, Given), Vec<Finding>> {
         let place = path.display().to_string();
         let size = std::fs::metadata(path).map(|data| data.len());
         if let Ok(size) = size
@@ -66,7 +75,7 @@ impl Configuration {
             let at = error.utf8_error().valid_up_to();
             one(&place, format!("byte {at} is not UTF-8 text"), "Save the file as UTF-8.")
         })?;
-        Configuration::parse(path, text)
+        Configuration::parse_as_data(path, text)
     }
 
     /// Checks a configuration that was read from `path`.
@@ -74,8 +83,47 @@ impl Configuration {
     /// # Errors
     /// As [`Configuration::read`].
     pub fn parse(path: &Path, text: String) -> Result<Configuration, Vec<Finding>> {
+        Ok(Configuration::parse_as_data(path, text)?.0)
+    }
+
+    /// As [`Configuration::parse`], with the data as they are given.
+    pub(crate) fn parse_as_data(
+        path: &Path,
+        text: String,
+    ) -> Result<(Configuration, Given), Vec<Finding>> {
         json(path, &text)?;
-        let valid = yang::schema().validate(&text)?;
+        let found = yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
+            let mut findings = Findings::default();
+            host_bits::check(path, &text, &mut findings);
+            Ok((Configuration::of(path, &text, &given, findings)?, given))
+        });
+        // What is wrong with its shape is told by one more look, which knows the lines.
+        found.map_err(|findings| match yang::schema().faults(&text) {
+            faults if faults.is_empty() => findings,
+            faults => faults,
+        })
+    }
+
+    /// Checks data that came by a door, and whose `text` is printed from them.
+    ///
+    /// # Errors
+    /// As [`Configuration::read`].
+    pub(crate) fn of_data(
+        path: &Path,
+        text: &str,
+        given: &Given,
+    ) -> Result<Configuration, Vec<Finding>> {
+        Configuration::of(path, text, given, Findings::default())
+    }
+
+    /// Checks the whole, and tells it with the `findings` that are there already.
+    fn of(
+        path: &Path,
+        text: &str,
+        given: &Given,
+        mut findings: Findings,
+    ) -> Result<Configuration, Vec<Finding>> {
+        let valid = yang::schema().validate(given)?;
         let model: Model = serde_json::from_str(&valid.text).map_err(|error| {
             one(
                 "/",
@@ -83,8 +131,6 @@ impl Configuration {
                 "Report this with the configuration: it is a fault of the program.",
             )
         })?;
-        let mut findings = Findings::default();
-        host_bits::check(path, &text, &mut findings);
         unsupported::check(&valid.given, &mut findings);
         let (desired, notes) = desired(&model, &mut findings);
         let management = management::wanted(model.management, model.access, &mut findings);
@@ -93,7 +139,7 @@ impl Configuration {
         }
         Ok(Configuration {
             path: path.to_owned(),
-            text,
+            text: text.to_owned(),
             desired,
             notes: Arc::new(notes),
             management: Arc::new(management),

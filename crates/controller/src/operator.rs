@@ -66,7 +66,8 @@ impl Service {
 impl Service {
     /// Whether a request may name this VRF: it is configured, the default one ("") or "all".
     fn is_vrf(&self, name: &str) -> Result<(), Status> {
-        let vrfs = self.line.configuration().map(|it| it.desired.vrfs).unwrap_or_default();
+        let configuration = self.line.configuration();
+        let vrfs = configuration.as_ref().map_or(&[][..], |it| &it.desired.vrfs);
         if name.is_empty() || name == "all" || vrfs.iter().any(|vrf| vrf.name == name) {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 //! A controller that died comes back with what the forwarder holds, even when
 //! the file was edited meanwhile: nothing flaps, nothing is applied unasked.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::apply::Line;
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, Given};
 
 /// The file that holds the configuration in force.
 #[derive(Clone, Debug)]
@@ -22,9 +23,9 @@ pub struct Running {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Kept {
-    path: PathBuf,
-    text: String,
+struct Kept<'a> {
+    path: Cow<'a, Path>,
+    text: Cow<'a, str>,
 }
 
 impl Running {
@@ -47,11 +48,11 @@ impl Running {
 
     /// The configuration that was in force, or `None` when there was none or it
     /// cannot be read.
-    pub fn read(&self) -> Option<Configuration> {
+    pub(crate) fn read(&self) -> Option<(Configuration, Given)> {
         let kept = std::fs::read(&self.file).ok()?;
-        let kept: Kept = serde_json::from_slice(&kept).ok()?;
-        match Configuration::parse(&kept.path, kept.text) {
-            Ok(configuration) => Some(configuration),
+        let kept: Kept<'_> = serde_json::from_slice(&kept).ok()?;
+        match Configuration::parse_as_data(&kept.path, kept.text.into_owned()) {
+            Ok(found) => Some(found),
             Err(findings) => {
                 tracing::warn!(
                     findings = findings.len(),
@@ -66,15 +67,18 @@ impl Running {
     /// missed only when the controller dies, and then the file is read again.
     pub fn keep(&self, line: &Line) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(Configuration { path, text, .. }) = line.configuration() else { return };
-        if let Err(error) = self.write(&Kept { path, text }) {
+        let Some(now) = line.configuration() else { return };
+        let Configuration { path, text, .. } = &*now;
+        if let Err(error) =
+            self.write(&Kept { path: Cow::Borrowed(path), text: Cow::Borrowed(text) })
+        {
             tracing::warn!("cannot keep {}: {error}", self.file.display());
             // An older one would be taken for what is in force.
             self.forget();
         }
     }
 
-    fn write(&self, kept: &Kept) -> io::Result<()> {
+    fn write(&self, kept: &Kept<'_>) -> io::Result<()> {
         let fresh = self.file.with_extension(format!("running.{}", std::process::id()));
         let _ = std::fs::remove_file(&fresh);
         // Only the owner may read it: a configuration may hold secrets.

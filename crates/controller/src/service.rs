@@ -12,7 +12,7 @@ use tonic::transport::Server;
 
 use crate::apply::Line;
 use crate::configuration::Configuration;
-use crate::datastore::{Datastore, Refusal};
+use crate::datastore::Datastore;
 use crate::finding::Finding;
 use crate::linux::Keeper;
 use crate::operator::Service;
@@ -40,9 +40,6 @@ pub enum Error {
     /// The configuration is wrong, or the forwarder refused it at the start.
     #[error("the configuration is refused")]
     Refused(Vec<Finding>),
-    /// The configuration cannot be held as data.
-    #[error(transparent)]
-    Datastore(#[from] Refusal),
     /// The operator's socket cannot be had.
     #[error(transparent)]
     Socket(#[from] unix::Error),
@@ -66,19 +63,20 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     let running = Running::beside(&options.socket);
     let resumed = running.read();
     let first = resumed.is_none();
-    let configuration = match resumed {
-        Some(configuration) => configuration,
-        None => Configuration::read(&options.config).map_err(Error::Refused)?,
+    let (configuration, given) = match resumed {
+        Some(found) => found,
+        None => Configuration::read_as_data(&options.config).map_err(Error::Refused)?,
     };
     let listener = unix::listen(&options.socket)?;
     let line = Arc::new(Line::new(unix::connect_lazily(&options.forwarder_socket), configuration));
     let datastore = Datastore::open(
         Arc::clone(&line),
+        given,
         options.config.clone(),
         options.state.clone(),
         running.clone(),
         !first,
-    )?;
+    );
     let service = Service::new(datastore.clone(), options.config.clone());
     let _doors = open(datastore.clone());
 

@@ -48,6 +48,10 @@ const MODULES: &[(&str, &[&str])] = &[
 pub const SUBMODULES: &[(&str, &str)] =
     &[("ietf-ipv6-router-advertisements", "ietf-ipv6-unicast-routing")];
 
+/// Every fault at once, not the first alone.
+const EVERY_FAULT: DataValidationFlags =
+    DataValidationFlags::from_bits_retain(yang5::ffi::LYD_VALIDATE_MULTI_ERROR);
+
 /// Complaints of libyang that one look keeps.
 const COMPLAINT_LIMIT: usize = 1_000;
 
@@ -183,47 +187,55 @@ impl Schema {
         &self.context
     }
 
-    /// Reads configuration from the root on as it is given, without a look at the whole.
+    /// Reads configuration from the root on as it is given; the whole is for [`Self::validate`].
     ///
     /// # Errors
-    /// Every fault that libyang can see in one look, each with its mend.
+    /// Every fault of its values that libyang can see in one look, each with its mend.
     ///
     /// # Panics
     /// When the text holds a zero character.
     pub fn parse(&self, text: &str, format: DataFormat) -> Result<DataTree<'_>, Vec<Finding>> {
         let flags =
-            DataParserFlags::NO_STATE | DataParserFlags::NO_VALIDATION | DataParserFlags::STRICT;
-        let none = DataValidationFlags::empty();
-        let (tree, mut complaints) =
-            listen(|| DataTree::parse_string(&self.context, text, format, flags, none));
-        tree.map_err(|error| {
-            if complaints.is_empty() {
-                complaints.push(Complaint {
-                    message: error.msg.clone().unwrap_or_else(|| error.to_string()),
-                    ..Complaint::default()
-                });
-            }
-            mend::findings(self, &complaints)
-        })
+            DataParserFlags::STRICT | DataParserFlags::NO_STATE | DataParserFlags::NO_VALIDATION;
+        let parse = || DataTree::parse_string(&self.context, text, format, flags, EVERY_FAULT);
+        let (parsed, mut complaints) = listen(parse);
+        place::complete(text, &mut complaints);
+        self.judge(parsed, complaints)
     }
 
-    /// Validates a configuration in RFC 7951 encoding.
-    ///
-    /// # Errors
-    /// Every fault that libyang can see in one look, each with its mend.
-    pub fn validate(&self, text: &str) -> Result<Valid, Vec<Finding>> {
+    /// Every fault in a text of RFC 7951 encoding: of its values and of the whole, with their lines.
+    pub fn faults(&self, text: &str) -> Vec<Finding> {
         let parser = DataParserFlags::STRICT | DataParserFlags::NO_STATE;
-        let every_fault =
-            DataValidationFlags::from_bits_retain(yang5::ffi::LYD_VALIDATE_MULTI_ERROR);
-        let validation = DataValidationFlags::NO_STATE | every_fault;
+        let validation = DataValidationFlags::NO_STATE | EVERY_FAULT;
         let parse =
             || DataTree::parse_string(&self.context, text, DataFormat::JSON, parser, validation);
         let (parsed, mut complaints) = listen(parse);
         place::complete(text, &mut complaints);
-        match parsed {
-            Ok(tree) if complaints.is_empty() => {
-                Ok(Valid { text: self.print(&tree)?, given: given(&tree) })
-            }
+        self.judge(parsed, complaints).err().unwrap_or_default()
+    }
+
+    /// Validates a configuration that was read: a copy of it, since every default is filled in.
+    ///
+    /// # Errors
+    /// Every fault that libyang can see in one look, each with its mend.
+    pub fn validate(&self, given: &DataTree<'_>) -> Result<Valid, Vec<Finding>> {
+        let validate = || {
+            let mut tree = given.duplicate()?;
+            tree.validate(DataValidationFlags::NO_STATE | EVERY_FAULT).map(|()| tree)
+        };
+        let (validated, complaints) = listen(validate);
+        let tree = self.judge(validated, complaints)?;
+        Ok(Valid { text: self.print(&tree)?, given: watched(&tree) })
+    }
+
+    /// What libyang made, when it has nothing against it.
+    fn judge<'a>(
+        &self,
+        made: Result<DataTree<'a>, yang5::Error>,
+        mut complaints: Vec<Complaint>,
+    ) -> Result<DataTree<'a>, Vec<Finding>> {
+        match made {
+            Ok(tree) if complaints.is_empty() => Ok(tree),
             Ok(_) => Err(mend::findings(self, &complaints)),
             Err(error) => {
                 if complaints.is_empty() {
@@ -286,7 +298,7 @@ fn is_said_to_be_on(node: &DataNodeRef<'_>) -> bool {
 }
 
 /// Walks the tree without what is many; only what may be unsupported is told, for paths cost more than all else here.
-fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
+fn watched(tree: &DataTree<'_>) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let top = tree.reference().into_iter().flat_map(|first| first.inclusive_siblings());
     let mut to_see: Vec<_> = top.map(|node| (node, false)).collect();
@@ -315,9 +327,13 @@ fn given(tree: &DataTree<'_>) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
+    fn valid(text: &str) -> Result<Valid, Vec<Finding>> {
+        schema().validate(&schema().parse(text, DataFormat::JSON)?)
+    }
+
     #[test]
     fn modules_compile_and_defaults_are_filled_in() {
-        let valid = schema().validate("{}").unwrap();
+        let valid = valid("{}").unwrap();
         assert!(valid.text.contains("\"polling\""), "{}", valid.text);
         assert!(valid.given.is_empty(), "{:?}", valid.given);
         assert_eq!(source("ietf-ip").and_then(revision), Some("2018-02-22"));
@@ -331,7 +347,7 @@ mod tests {
                 "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}},
                 "ietf-ip:ipv6": {{"autoconf": {{{autoconf}}}}}}}]}}}}"#
             );
-            let valid = schema().validate(&text).unwrap();
+            let valid = valid(&text).unwrap();
             valid.given.iter().filter(|(path, _)| path.contains("autoconf")).count()
         };
         assert_eq!(given(""), 0);
@@ -342,7 +358,7 @@ mod tests {
     #[test]
     fn faults_come_all_at_once() {
         let text = r#"{"stoa-system:system": {"workers": {"count": 0, "polling": "often"}}}"#;
-        let findings = schema().validate(text).unwrap_err();
+        let findings = schema().faults(text);
         assert_eq!(findings.len(), 2, "{findings:#?}");
         assert_eq!(findings[0].path, "/stoa-system:system/workers/count");
         assert_eq!(findings[1].path, "/stoa-system:system/workers/polling");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_api::unix;
 use stoa_controller::apply::Line;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::datastore::Datastore;
+use stoa_controller::datastore::{self, Datastore};
 use stoa_controller::running::Running;
 
 /// Datastores in a folder, with this text as what runs. Must be called inside a runtime.
@@ -17,5 +17,6 @@ pub fn datastore(folder: &Path, text: &str) -> Datastore {
     let channel = unix::connect_lazily(&folder.join("nobody.sock"));
     let line = Arc::new(Line::new(channel, configuration));
     let running = Running::beside(&folder.join("stoa.sock"));
-    Datastore::open(line, file, folder.to_owned(), running, false).unwrap()
+    let data = datastore::parse(text).unwrap();
+    Datastore::open(line, data, file, folder.to_owned(), running, false)
 }

@@ -68,13 +68,14 @@ impl Datastore {
     pub(super) async fn bring_into_force(
         &self,
         author: &Author,
-        tree: DataTree<'static>,
+        tree: impl Into<Arc<DataTree<'static>>>,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
-        let startup = self.inner.startup.clone();
+        let (tree, startup) = (tree.into(), self.inner.startup.clone());
         let checked = tokio::task::spawn_blocking(move || {
             let text = snapshot::print(&tree)?;
-            let found = Configuration::parse(&startup, text).map_err(Refusal::Findings)?;
+            let found =
+                Configuration::of_data(&startup, &text, &tree).map_err(Refusal::Findings)?;
             Ok::<_, Refusal>((tree, found))
         });
         let (tree, configuration) = checked.await.map_err(refusal::broken)??;
@@ -85,7 +86,7 @@ impl Datastore {
     pub(super) async fn take(
         &self,
         author: &Author,
-        tree: DataTree<'static>,
+        tree: Arc<DataTree<'static>>,
         configuration: Configuration,
         commit: &Commit,
     ) -> Result<Committed, Refusal> {
@@ -151,9 +152,8 @@ impl Datastore {
     /// that since the last commit, or it is not meant to be there.
     pub(super) fn finish(&self) -> Result<(), Refusal> {
         // As it was written, not as libyang prints it: a file that was edited by hand stays as it is.
-        let Some(running) = self.inner.line.configuration().map(|it| it.text) else {
-            return Ok(());
-        };
+        let Some(running) = self.inner.line.configuration() else { return Ok(()) };
+        let running = running.text.as_str();
         let Some(startup) = self.stores().startup_text.clone() else { return Ok(()) };
         let past = self.past();
         if running == startup {
@@ -164,14 +164,14 @@ impl Datastore {
             return Ok(());
         }
         let (number, history) =
-            past.write(&stoa(), "finished after the controller had died", &running)?;
+            past.write(&stoa(), "finished after the controller had died", running)?;
         let startup = Some(Fresh::write(&self.inner.startup, running.as_bytes())?);
         if let (_, Some(why)) = (Kept { startup, history: Some((number, history)) }).place() {
             return Err(Refusal::Disk(why));
         }
         let mut stores = self.stores();
         stores.startup = Arc::clone(&stores.running);
-        stores.startup_text = Some(running);
+        stores.startup_text = Some(running.to_owned());
         tracing::warn!(number, "finished a commit that was cut off");
         Ok(())
     }
@@ -226,7 +226,7 @@ impl Datastore {
     fn note(
         &self,
         author: &Author,
-        tree: DataTree<'static>,
+        tree: Arc<DataTree<'static>>,
         startup: Option<String>,
         is_new: bool,
     ) {
@@ -282,10 +282,10 @@ fn touch(mine: &[Change], theirs: &[Change]) -> bool {
 
 /// The candidate is running again when it was committed or never edited; else what was edited stays edited.
 fn follow(stores: &mut Stores, author: &Author, before: &Snapshot, running: &Arc<Snapshot>) {
-    let differs = |one: &DataTree<'static>, other: &DataTree<'static>| {
-        between(one, other).map_or(true, |changes| !changes.is_empty())
+    let is_same = |one: &Arc<DataTree<'static>>, other: &Arc<DataTree<'static>>| {
+        Arc::ptr_eq(one, other) || between(one, other).is_ok_and(|changes| changes.is_empty())
     };
-    if !stores.is_edited || !differs(&stores.candidate.tree, &running.tree) {
+    if !stores.is_edited || is_same(&stores.candidate.tree, &running.tree) {
         stores.candidate = Arc::clone(running);
         (stores.is_edited, stores.conflict) = (false, None);
         return;

@@ -1,6 +1,7 @@
 //! Commits that are undone by themselves unless they are confirmed.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -100,9 +101,8 @@ impl Datastore {
         lock::check(self.stores().holder.as_ref(), author)?;
         self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
         let running = self.tree(Store::Running);
-        let tree = running.tree.duplicate().map_err(super::refusal::yang)?;
         let commit = Commit { comment: comment.to_owned(), ..Commit::default() };
-        self.bring_into_force(author, tree, &commit).await
+        self.bring_into_force(author, Arc::clone(&running.tree), &commit).await
     }
 
     /// Goes back at once from a commit that waits.

@@ -113,25 +113,27 @@ impl Stores {
 }
 
 impl Datastore {
-    /// The datastores over `line`, whose configuration is in force or about to be. `startup` is the file that Stoa
-    /// was started with; `state` the folder for the rest, which is made when it is first needed. `is_resumed`: the
-    /// configuration was in force when another controller ended, not read from the file.
-    ///
-    /// # Errors
-    /// When the configuration of `line` is not there or cannot be read as data.
+    /// The datastores over `line`, whose configuration is in force or about to be, and as data is `running`. `startup`
+    /// is the file that Stoa was started with; `state` the folder for the rest, which is made when it is first needed.
+    /// `is_resumed`: the configuration was in force when another controller ended, not read from the file.
     pub fn open(
         line: Arc<Line>,
+        running: DataTree<'static>,
         startup: PathBuf,
         state: PathBuf,
         running_file: Running,
         is_resumed: bool,
-    ) -> Result<Datastore, Refusal> {
-        let running = line.configuration();
-        let text = running.as_ref().map_or("{}", |it| it.text.as_str());
-        let running = Arc::new(Snapshot::new(snapshot::parse(text)?, 1));
+    ) -> Datastore {
+        let wanted = line.configuration();
+        let text = wanted.as_ref().map_or("{}", |it| it.text.as_str());
+        let running = Arc::new(Snapshot::new(running, 1));
         let startup_text = std::fs::read_to_string(&startup).ok();
-        let held = snapshot::parse(startup_text.as_deref().unwrap_or("{}"));
-        let held = held.map(|tree| Arc::new(Snapshot::new(tree, 2)));
+        let held = match startup_text.as_deref() {
+            Some(same) if same == text => Ok(Arc::clone(&running)),
+            other => {
+                snapshot::parse(other.unwrap_or("{}")).map(|tree| Arc::new(Snapshot::new(tree, 2)))
+            }
+        };
         // While nobody looked it may have been edited: then it is neither what runs nor what was saved last.
         let is_known = |now: &String| now == text || History::new(&state).is_newest(now);
         let startup_text = startup_text.filter(|now| !is_resumed || is_known(now));
@@ -166,7 +168,7 @@ impl Datastore {
         if is_resumed && let Err(refusal) = datastore.finish() {
             tracing::error!("what is in force is not in the startup file: {refusal}");
         }
-        Ok(datastore)
+        datastore
     }
 
     /// The line to the forwarder.
@@ -346,8 +348,7 @@ impl Datastore {
         if commit.if_match.is_some_and(|revision| revision != candidate.revision) {
             return Err(Refusal::Stale);
         }
-        let tree = candidate.tree.duplicate().map_err(refusal::yang)?;
-        self.bring_into_force(author, tree, &commit).await
+        self.bring_into_force(author, Arc::clone(&candidate.tree), &commit).await
     }
 
     /// Reads a file and brings it into force: `stoa reload`. Another file than the startup one is in force until Stoa
@@ -369,13 +370,11 @@ impl Datastore {
             false => Origin::OtherFile,
         };
         let read = tokio::task::spawn_blocking(move || {
-            let configuration = Configuration::read(&file).map_err(Refusal::Findings)?;
-            let tree = snapshot::parse(&configuration.text)?;
-            Ok::<_, Refusal>((configuration, tree))
+            Configuration::read_as_data(&file).map_err(Refusal::Findings)
         });
         let (configuration, tree) = read.await.map_err(refusal::broken)??;
         let commit = Commit { origin, ..Commit::default() };
-        self.take(author, tree, configuration, &commit).await
+        self.take(author, tree.into(), configuration, &commit).await
     }
 }
 

@@ -53,7 +53,7 @@ impl Datastore {
     }
 
     /// The configuration of so many commits ago. What runs counts as the last one, in the history or not.
-    fn back(&self, back: usize) -> Result<DataTree<'static>, Refusal> {
+    fn back(&self, back: usize) -> Result<Arc<DataTree<'static>>, Refusal> {
         let list = self.history();
         let newest = list.first().map(|entry| self.past_tree(entry.number)).transpose()?;
         let running = self.tree(Store::Running);

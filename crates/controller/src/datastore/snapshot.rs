@@ -1,5 +1,6 @@
 //! A datastore at one moment.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use yang5::data::{
@@ -12,8 +13,8 @@ use crate::yang::{self, schema};
 /// A datastore at one moment; what was not configured is not in it.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The data.
-    pub tree: DataTree<'static>,
+    /// The data; two datastores may hold the same ones.
+    pub tree: Arc<DataTree<'static>>,
     /// Different for everything that is different, in one life of the controller.
     pub revision: u64,
     /// Since when it is so.
@@ -21,8 +22,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn new(tree: DataTree<'static>, revision: u64) -> Snapshot {
-        Snapshot { tree, revision, modified: SystemTime::now() }
+    pub(super) fn new(tree: impl Into<Arc<DataTree<'static>>>, revision: u64) -> Snapshot {
+        Snapshot { tree: tree.into(), revision, modified: SystemTime::now() }
     }
 
     /// The text of a configuration file.

@@ -171,7 +171,7 @@ impl Service {
     }
 
     fn past(&self, number: u64) -> Result<DataTree<'static>, Refusal> {
-        Ok(self.datastore.past_tree(number)?.tree)
+        self.datastore.past_tree(number)?.tree.duplicate().map_err(failed)
     }
 
     fn now(&self, store: Store) -> Result<DataTree<'static>, Refusal> {
