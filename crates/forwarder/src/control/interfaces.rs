@@ -41,14 +41,27 @@ impl Plane {
 
     /// Takes a place for the interface of a port that was just opened.
     pub(super) fn reserve(&mut self, index: u32, name: &str) {
-        self.interfaces[index as usize] = Some(InterfaceState::reserved(name, index));
+        self.place(index, InterfaceState::reserved(name, index));
     }
 
     /// Gives a place back that was only reserved.
     pub(super) fn unreserve(&mut self, index: u32) {
         if self.interface(index).is_some_and(|state| state.gleans.0 == state.gleans.1) {
-            self.interfaces[index as usize] = None;
+            self.displace(index);
         }
+    }
+
+    fn place(&mut self, index: u32, state: InterfaceState) {
+        self.names.insert(state.name.clone(), index);
+        self.interfaces[index as usize] = Some(state);
+    }
+
+    fn displace(&mut self, index: u32) -> Option<InterfaceState> {
+        let state = self.interfaces[index as usize].take()?;
+        if self.names.get(&state.name) == Some(&index) {
+            self.names.remove(&state.name);
+        }
+        Some(state)
     }
 
     /// Puts an interface in its place, or changes it there.
@@ -127,7 +140,7 @@ impl Plane {
             before,
             punted,
         };
-        self.interfaces[index as usize] = Some(state);
+        self.place(index, state);
         self.write_line(index);
         self.tell(|| Command::Map { interface: index, base });
         if let Some(old) = old {
@@ -179,7 +192,7 @@ impl Plane {
     pub(super) fn remove_interface(&mut self, index: u32) {
         self.forget_interface(index);
         self.unclaim_all(index);
-        let Some(state) = self.interfaces[index as usize].take() else { return };
+        let Some(state) = self.displace(index) else { return };
         self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
         for feature in 0..2 {
             self.shared.features4.set(index, feature, false);

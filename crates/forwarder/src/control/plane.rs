@@ -1,7 +1,7 @@
 //! The forwarder's state on the control thread: workers, ports, interfaces,
 //! tables and neighbours. The files beside this one each do one part of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -127,6 +127,8 @@ pub struct Plane {
     pub(super) fib: Fib,
     pub(super) ports: BTreeMap<String, PortState>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
+    /// Where they are, by name: a route names its interface, and there are many routes.
+    pub(super) names: HashMap<String, u32>,
     pub(super) vrfs: Vrfs,
     pub(super) limits: Limits,
     /// Mirrors in Linux, by their interface.
@@ -202,6 +204,7 @@ impl Plane {
             fib,
             ports: BTreeMap::new(),
             interfaces: Vec::new(),
+            names: HashMap::new(),
             vrfs: Vrfs::new(),
             limits,
             mirrors: BTreeMap::new(),
@@ -250,8 +253,7 @@ impl Plane {
 
     /// The interface of that name.
     pub(super) fn index_of(&self, name: &str) -> Option<u32> {
-        let is_it = |state: &Option<InterfaceState>| state.as_ref().is_some_and(|s| s.name == name);
-        self.interfaces.iter().position(is_it).map(|at| at as u32)
+        self.names.get(name).copied()
     }
 
     /// The interface with that index.
