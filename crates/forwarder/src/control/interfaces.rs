@@ -60,6 +60,12 @@ impl Plane {
         let state = self.interfaces[index as usize].take()?;
         if self.names.get(&state.name) == Some(&index) {
             self.names.remove(&state.name);
+            // A port whose place was only reserved may have the name of a sub-interface that it was to follow.
+            let is_other =
+                |it: &Option<InterfaceState>| it.as_ref().is_some_and(|it| it.name == state.name);
+            if let Some(other) = self.interfaces.iter().position(is_other) {
+                self.names.insert(state.name.clone(), other as u32);
+            }
         }
         Some(state)
     }

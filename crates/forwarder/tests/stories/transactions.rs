@@ -273,6 +273,24 @@ fn routes_are_replaced() {
     }
 }
 
+/// The place of a port that was opened is taken before another one fails.
+#[test]
+fn a_sub_interface_stays_when_a_port_of_its_name_is_refused() {
+    let with_sub =
+        || World::three_ports().sub("west.7", 10, "west", &[(0x8100, 7)]).host("west.7", 10);
+    let mut lab = Lab::new(&with_sub());
+    lab.add_wire("west.7", Wire::new(1, 1));
+    let worse = World::three_ports().port("west.7", 9).port("zzz", 8);
+    let refused = lab.apply(&worse).unwrap_err();
+    assert_eq!(refused.reasons[0].place, "port \"zzz\"");
+    lab.apply(&with_sub().paths(FAR, &[("west.7", Some(host4(10).into()), 1)])).unwrap();
+    lab.settle();
+    lab.forget();
+    lab.send("east", [packet_from(2, &udp(host4(2), "192.0.2.9".parse::<IpAddr>().unwrap(), b""))]);
+    lab.assert_dropped(&[]);
+    assert_eq!(lab.take("west").len(), 1);
+}
+
 #[test]
 fn too_many_routes_are_refused_whole() {
     let limits = Limits { routes4: 30, ..LIMITS };
