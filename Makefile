@@ -54,9 +54,11 @@ deb: build ## A Debian package with units for systemd, in target/deb
 	@scripts/setup deb >&2
 	@packaging/build-deb
 
-container: deb ## A container image of the package and nothing else, in target/container
+container: build ## A container image of the package and nothing else, in target/container
+	@scripts/setup deb >&2
 	@docker info >/dev/null 2>&1 || scripts/setup container >&2
-	@packaging/build-container "$$(packaging/build-rootfs target/deb/stoa_*.deb)"
+	@package="$$(packaging/build-deb)" && root="$$(packaging/build-rootfs "$$package")" && \
+		packaging/build-container "$$root"
 
 book: ## The operator's guide as a book, in target/book
 	@CARGO="$(CARGO)" scripts/book

@@ -79,7 +79,7 @@ impl Line {
 
     /// A look at the configuration in force, without a copy of it.
     pub fn look<T>(&self, look: impl FnOnce(Option<&Configuration>) -> T) -> T {
-        look(self.facts().wanted.as_ref())
+        look(self.facts().wanted.as_deref())
     }
 
     /// Who may manage the router, as the configuration in force says.

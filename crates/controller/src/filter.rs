@@ -1,8 +1,11 @@
 //! Filters of traces and captures: expressions in the language of tcpdump, compiled by
 //! libpcap to classic BPF for the forwarder's workers.
 
+use std::time::Duration;
+
 use pcap::{BpfInstruction, Capture, Linktype};
 use stoa_api::v1;
+use tokio::sync::Semaphore;
 use tonic::Status;
 
 use crate::apply::Line;
@@ -10,6 +13,9 @@ use crate::operator::failed;
 
 /// Characters of an expression at most.
 const LONGEST: usize = 4096;
+/// How long libpcap may take for one.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(5);
+static COMPILES: Semaphore = Semaphore::const_new(1);
 
 /// Compiles an expression for Ethernet frames; "" takes everything.
 ///
@@ -49,9 +55,21 @@ pub async fn of_interface(
     let state = list.iter().find(|state| state.name == interface);
     let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());
     let expression = behind_tags(&tags.unwrap_or_else(Vec::new), expression);
-    compile(&expression).map_err(|words| {
+    let wrong = |expression: &str, words: &str| {
         Status::invalid_argument(format!("the filter {expression:?} is wrong: {words}"))
-    })
+    };
+    // libpcap asks for the addresses of names, and waits for the answers: one at a time, on a thread for that.
+    let one = COMPILES.acquire().await;
+    let text = expression.clone();
+    let compiled = tokio::task::spawn_blocking(move || {
+        let _one = one;
+        compile(&text)
+    });
+    match tokio::time::timeout(COMPILE_TIMEOUT, compiled).await {
+        Ok(Ok(compiled)) => compiled.map_err(|words| wrong(&expression, &words)),
+        Ok(Err(error)) => Err(Status::internal(error.to_string())),
+        Err(_) => Err(wrong(&expression, "a name in it is not resolved; write addresses")),
+    }
 }
 
 /// The expression for a sub-interface, whose frames carry these tags: what is asked

@@ -23,6 +23,7 @@ use crate::audit::Deed;
 use crate::auth::Identity;
 use crate::nacm::Rights;
 use crate::server::front::{Front, answer_denied, failure, foreign, peer};
+use crate::server::share::Share;
 
 /// The module of the operation.
 pub const MODULE: &str = "stoa-forwarder";
@@ -32,6 +33,10 @@ pub const NAME: &str = "capture";
 const BYTES: usize = 256 << 20;
 /// How often a capture without frames looks whether its user may still have it.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a client may take nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Captures at the same time by this door; one client has half of them at most.
+const CAPTURES: usize = 4;
 /// Pieces that wait for a slow client; what comes meanwhile waits in the forwarder, or is missed there.
 const PIECES: usize = 4;
 
@@ -210,6 +215,12 @@ async fn begin(
 ) -> Result<Response, (StatusCode, String)> {
     let asked = Asked::parse(parts.uri.query().unwrap_or_default());
     let asked = asked.map_err(|words| (StatusCode::BAD_REQUEST, words))?;
+    let share = front.captures.take(peer(parts).address, CAPTURES / 2, CAPTURES);
+    let share = share.ok_or_else(|| {
+        let words =
+            format!("{CAPTURES} captures are sent, or {} of them to you: end one", CAPTURES / 2);
+        (StatusCode::TOO_MANY_REQUESTS, words)
+    })?;
     let frames = capture::open(front.datastore.line(), asked.request()).await;
     let frames = frames.map_err(|status| (status_of(&status), status.message().to_owned()))?;
     let broken = |error: io::Error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
@@ -220,6 +231,7 @@ async fn begin(
         until: Instant::now() + Duration::from_secs(asked.seconds),
         front: Arc::clone(front),
         identity: identity.clone(),
+        _share: share,
     };
     let (sender, receiver) = mpsc::channel(PIECES);
     tokio::spawn(underway.run(sender));
@@ -257,6 +269,7 @@ struct Underway {
     until: Instant,
     front: Arc<Front>,
     identity: Identity,
+    _share: Share,
 }
 
 impl Underway {
@@ -270,7 +283,8 @@ impl Underway {
                 Err(error) => Err(error),
             };
             let is_last = piece.is_err();
-            let sent = tokio::time::timeout_at(self.until, sender.send(piece)).await;
+            let patience = self.until.min(Instant::now() + PATIENCE);
+            let sent = tokio::time::timeout_at(patience, sender.send(piece)).await;
             if is_last || !matches!(sent, Ok(Ok(()))) {
                 return;
             }
@@ -284,10 +298,13 @@ impl Underway {
     ) -> io::Result<Option<Bytes>> {
         loop {
             let management = self.front.management();
-            // A user who was removed sees no more.
+            // A user who was removed, or may not any more, sees no more.
             let Some(identity) = self.front.gate.again(&management, &self.identity) else {
                 return Ok(None);
             };
+            if !Rights::of(&identity, &management).may_call(MODULE, NAME) {
+                return Ok(None);
+            }
             self.identity = identity;
             if self.left == 0 || sender.is_closed() || Instant::now() >= self.until {
                 return Ok(None);

@@ -133,6 +133,19 @@ fn routes_are_found_page_by_page(router: &Router) {
     assert_eq!(refused(json!({ "limit": 0 })), 400);
 }
 
+/// Who may not read the routes may not search them either.
+fn routes_that_may_not_be_read_are_not_found(router: &Router) {
+    let rule = json!({ "name": "routes", "module-name": "*", "path": "/ietf-routing:routing",
+        "access-operations": "read", "action": "deny" });
+    let list = json!({ "name": "all", "group": ["*"], "rule": [rule] });
+    let nacm = json!({ "ietf-netconf-acm:nacm": { "rule-list": [list] } }).to_string();
+    let path = "/restconf/data/ietf-netconf-acm:nacm";
+    assert_eq!(router.ask(ROOT, "PATCH", path, &[JSON], &nacm).status, 204);
+    let asked = || json!({ "prefix": "10.7.0.9" });
+    assert_eq!(call(router, ANN, "stoa-forwarder:find-routes", asked()).status, 403);
+    assert_eq!(call(router, ROOT, "stoa-forwarder:find-routes", asked()).status, 200);
+}
+
 /// Frames for those who may, in a file that begins as pcapng does.
 fn frames_are_captured(router: &Router) {
     let url = "/capture?interface=lan&packets=5&seconds=20&filter=udp";
@@ -208,4 +221,5 @@ fn people_look_at_the_router() {
     let input = nodes.as_array().unwrap().iter().find(|node| node["name"] == "ethernet-input");
     let next = input.unwrap()["next"].as_array().unwrap();
     assert!(next.contains(&json!("ip4-input")), "{next:?}");
+    routes_that_may_not_be_read_are_not_found(&router);
 }

@@ -1,18 +1,28 @@
 //! Operations that look at the router and change nothing: how the datastores stand, which routes there are, and where
 //! a capture is had.
 
+use std::sync::Arc;
+
 use http::StatusCode;
 use ipnet::IpNet;
 use serde_json::{Value, json};
-use stoa_controller::datastore::Datastore;
+use stoa_controller::datastore::{Datastore, Refusal, Snapshot, Store, change_of, visit};
 use stoa_controller::filter;
 use stoa_controller::find_routes::{self, Error, Search};
+use tokio::sync::Semaphore;
 
 use super::Call;
 use super::fault::{Fault, Faults};
-use super::rpc::Input;
+use super::path;
+use super::rpc::{Input, shown};
 use crate::audit::timestamp;
 use crate::capture::{self, Asked};
+use crate::nacm::{Operation, Rights};
+
+/// Comparisons at the same time: each may read two trees from the disk.
+static COMPARISONS: Semaphore = Semaphore::const_new(2);
+/// Differences that one answer tells.
+const TOLD: usize = 10_000;
 
 /// `stoa-datastore:status`.
 pub fn status(datastore: &Datastore) -> Value {
@@ -28,14 +38,68 @@ pub fn status(datastore: &Datastore) -> Value {
     output
 }
 
+/// `stoa-datastore:compare`.
+pub async fn compare(call: &Call, input: &Input) -> Result<Value, Faults> {
+    let side = |number: &str, store: &str, usual| match input.number(number) {
+        Some(number) => Side::Past(number),
+        None => Side::Now(match input.value(store).as_deref() {
+            Some("candidate") => Store::Candidate,
+            Some("running") => Store::Running,
+            Some("startup") => Store::Startup,
+            _ => usual,
+        }),
+    };
+    let old = side("old-number", "old", Store::Running);
+    let new = side("new-number", "new", Store::Candidate);
+    let (datastore, identity) = (call.front.datastore.clone(), call.identity.clone());
+    let management = call.front.management();
+    let _one = COMPARISONS.acquire().await;
+    // Files of the history are read and parsed: not on a thread that answers others.
+    let compared = tokio::task::spawn_blocking(move || {
+        let (old, new) = (old.tree(&datastore)?, new.tree(&datastore)?);
+        let rights = Rights::of(&identity, &management);
+        let (mut list, mut more) = (Vec::new(), 0_u64);
+        visit(&old.tree, &new.tree, |kind, node| {
+            if !rights.may(Operation::Read, &super::read::way(node)) {
+                return;
+            }
+            match list.len() < TOLD {
+                true => list.push(shown(&change_of(kind, node))),
+                false => more += 1,
+            }
+        })?;
+        let mut output = json!({ "change": list });
+        if more > 0 {
+            output["more"] = more.to_string().into();
+        }
+        Ok::<_, Refusal>(output)
+    });
+    Ok(compared.await.map_err(|_| Fault::broken("the comparison ended"))??)
+}
+
+/// What is compared.
+enum Side {
+    Past(u64),
+    Now(Store),
+}
+
+impl Side {
+    fn tree(self, datastore: &Datastore) -> Result<Arc<Snapshot>, Refusal> {
+        match self {
+            Side::Past(number) => datastore.past_tree(number).map(Arc::new),
+            Side::Now(store) => Ok(datastore.tree(store)),
+        }
+    }
+}
+
 /// `stoa-forwarder:find-routes`.
 pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
-    let path = |leaf: &str| format!("/stoa-forwarder:find-routes/{leaf}");
+    let at = |leaf: &str| format!("/stoa-forwarder:find-routes/{leaf}");
     let prefix = |leaf: &str| match input.value(leaf) {
         None => Ok(None),
         Some(text) => match net(&text) {
             Some(net) => Ok(Some(net)),
-            None => Err(Fault::value(format!("{text:?} is no prefix")).at(path(leaf))),
+            None => Err(Fault::value(format!("{text:?} is no prefix")).at(at(leaf))),
         },
     };
     let search = Search {
@@ -44,12 +108,18 @@ pub async fn find_routes(call: &Call, input: &Input) -> Result<Value, Faults> {
         after: prefix("after")?,
         limit: input.number("limit").and_then(|it| it.try_into().ok()).unwrap_or(100),
     };
+    // What may not be read may not be searched either.
+    let management = call.front.management();
+    let rights = Rights::of(&call.identity, &management);
+    if !rights.may(Operation::Read, &path::routes(&search.table)) {
+        return Err(Fault::forbidden(at("table")).into());
+    }
     let found = find_routes::find(call.front.datastore.line(), &search).await;
     found.map_err(|error| {
         let words = error.to_string();
         match error {
-            Error::NoTable(_) => Fault::nowhere(words).at(path("table")).into(),
-            Error::OtherFamily(..) => Fault::value(words).at(path("prefix")).into(),
+            Error::NoTable(_) => Fault::nowhere(words).at(at("table")).into(),
+            Error::OtherFamily(..) => Fault::value(words).at(at("prefix")).into(),
             Error::Unreachable(_) => unavailable(words),
         }
     })

@@ -93,6 +93,15 @@ pub fn interface(name: &str) -> Vec<Step> {
     vec![step("interfaces", Vec::new()), step("interface", vec![key])]
 }
 
+/// The steps to the routes of a table.
+pub fn routes(table: &str) -> Vec<Step> {
+    let step =
+        |name: &str, keys| Step { module: "ietf-routing".to_owned(), name: name.to_owned(), keys };
+    let key = ("name".to_owned(), table.to_owned());
+    let above = [step("routing", Vec::new()), step("ribs", Vec::new()), step("rib", vec![key])];
+    above.into_iter().chain([step("routes", Vec::new())]).collect()
+}
+
 /// Steps with their names as RFC 7951 writes them: the module stands before a name when it is another than above.
 pub fn named(steps: &[Step]) -> impl Iterator<Item = (Cow<'_, str>, &Step)> {
     let mut module = "";

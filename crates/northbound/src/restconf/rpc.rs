@@ -1,13 +1,12 @@
 //! Operations (RFC 8040, section 4.4.2): what is done with the datastores as a whole.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
 use serde_json::{Value, json};
-use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, change_of, visit};
+use stoa_controller::datastore::{Change, Commit, Committed, Datastore, Store, visit};
 use stoa_controller::yang;
 use yang5::data::{Data, DataFormat, DataOperation, DataParserFlags, DataPrinterFlags, DataTree};
 
@@ -202,29 +201,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
             datastore.rollback(&author, back).await?;
             Ok(None)
         }
-        "compare" => {
-            let store = |leaf: &str, usual| match input.value(leaf).as_deref() {
-                Some("candidate") => Store::Candidate,
-                Some("running") => Store::Running,
-                Some("startup") => Store::Startup,
-                _ => usual,
-            };
-            let tree = |number: &str, leaf: &str, usual| match input.number(number) {
-                Some(number) => datastore.past_tree(number).map(Arc::new),
-                None => Ok(datastore.tree(store(leaf, usual))),
-            };
-            let old = tree("old-number", "old", Store::Running)?;
-            let new = tree("new-number", "new", Store::Candidate)?;
-            let management = call.front.management();
-            let rights = Rights::of(&call.identity, &management);
-            let mut list = Vec::new();
-            visit(&old.tree, &new.tree, |kind, node| {
-                if rights.may(nacm::Operation::Read, &super::read::way(node)) {
-                    list.push(shown(&change_of(kind, node)));
-                }
-            })?;
-            Ok(Some(json!({ "change": list })))
-        }
+        "compare" => Ok(Some(look::compare(call, input).await?)),
         "status" => Ok(Some(look::status(&datastore))),
         "find-routes" => Ok(Some(look::find_routes(call, input).await?)),
         "capture" => Ok(Some(look::capture(call, input).await?)),
@@ -300,7 +277,7 @@ pub fn change(change: &Change, rights: &Rights<'_>) -> Option<Value> {
     is_seen.then(|| shown(change))
 }
 
-fn shown(change: &Change) -> Value {
+pub(super) fn shown(change: &Change) -> Value {
     let mut value = json!({ "operation": change.kind, "path": change.path });
     for (name, text) in [("old", &change.old), ("new", &change.new)] {
         if let Some(text) = text {

@@ -57,6 +57,8 @@ pub struct Front {
     pub links: broadcast::Sender<Link>,
     /// Who listens to event streams.
     pub listeners: Arc<Shares>,
+    /// Who is sent a capture.
+    pub captures: Arc<Shares>,
     rate: Rate,
 }
 
@@ -82,6 +84,7 @@ impl Front {
             started: since.unwrap_or_default().as_secs(),
             links: broadcast::channel(links::EVENTS).0,
             listeners: Arc::default(),
+            captures: Arc::default(),
             rate: Rate::default(),
         })
     }
