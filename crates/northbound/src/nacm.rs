@@ -96,6 +96,21 @@ impl<'a> Rights<'a> {
         self.is_admin || !self.access.enable_nacm
     }
 
+    /// Whether there may be anything that may be made, changed or removed. `false` is sure, and costs no look at data.
+    pub fn may_write_any(&self) -> bool {
+        let permits = |known: &Known<'_>| {
+            let rule = known.rule;
+            let is_data = rule.rpc_name.is_none() && rule.notification_name.is_none();
+            let writes = [Operation::Create, Operation::Update, Operation::Delete];
+            rule.action == Action::Permit
+                && is_data
+                && writes.iter().any(|one| covers(&rule.access_operations, one.name()))
+        };
+        self.is_whole()
+            || self.access.write_default == Action::Permit
+            || self.rules.iter().any(permits)
+    }
+
     /// Whether the node at the end of these steps may be read, made, changed or removed.
     pub fn may(&self, operation: Operation, steps: &[Step]) -> bool {
         let is_secret = is_one_of(SECRETS, steps);

@@ -1,7 +1,7 @@
 //! gNMI: the same data, users and rules as RESTCONF, by gRPC on the same port.
 //!
-//! `path` reads what is asked for, `read` and `tree` find it, `value` writes it down, `set` and `confirm` change it,
-//! `subscribe` and `watch` tell what becomes of it, and `status` why not.
+//! `path` reads what is asked for, `read` and `tree` find it, `value` writes it down, `set`, `target` and `confirm`
+//! change it, `subscribe` and `watch` tell what becomes of it, `turns` who waits for whom, and `status` why not.
 
 mod confirm;
 pub mod path;
@@ -9,9 +9,11 @@ mod read;
 pub mod set;
 mod status;
 mod subscribe;
+mod target;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod turns;
 mod value;
 mod watch;
 
@@ -45,6 +47,7 @@ use tower::ServiceExt;
 
 use crate::auth::Identity;
 use crate::server::front::{Front, author, failure, peer};
+use turns::Turns;
 use value::Coding;
 
 /// The version of the specification that is spoken.
@@ -84,6 +87,10 @@ pub struct Door {
     values: AtomicUsize,
     /// Streams look one at a time: together they take one thread at most, and ask the forwarder for one thing.
     looks: Semaphore,
+    /// Who may make a Set: one of each client.
+    turns: Turns,
+    /// Sets are made one after the other.
+    changes: tokio::sync::Mutex<()>,
     /// What the client called the commit that waits for its confirmation.
     waiting: Mutex<Option<String>>,
     patience: Duration,
@@ -96,6 +103,8 @@ impl Door {
             streams: AtomicUsize::new(0),
             values: AtomicUsize::new(0),
             looks: Semaphore::new(1),
+            turns: Turns::default(),
+            changes: tokio::sync::Mutex::default(),
             waiting: Mutex::default(),
             patience,
         })
@@ -248,9 +257,13 @@ impl GNmi for Calls {
         request: tonic::Request<SetRequest>,
     ) -> Result<tonic::Response<SetResponse>, Status> {
         let (caller, door) = (caller(&request)?, Arc::clone(&self.0));
+        // Who hangs up meanwhile does not wait any more.
+        let turn = door.turns.take(caller.from).await;
         // A client that hangs up cuts neither a change in half nor the change from its line in the log.
-        let done =
-            tokio::spawn(async move { set::set(&door, &caller, request.into_inner()).await });
+        let done = tokio::spawn(async move {
+            let _turn = turn;
+            set::set(&door, &caller, request.into_inner()).await
+        });
         match done.await {
             Ok(done) => done.map(tonic::Response::new),
             Err(_) => {

@@ -14,6 +14,9 @@ use crate::restconf::query::Field;
 /// The origin that means the modules of this router, as no origin does.
 pub const ORIGIN: &str = "rfc7951";
 
+/// Elements `*` and `...` of one path, at most: each may multiply what is looked through.
+pub const WILDCARDS_LIMIT: usize = 4;
+
 /// What a path names: a place, and what is to be looked for below it.
 #[derive(Clone, Debug)]
 pub struct Way {
@@ -92,7 +95,16 @@ impl Way {
                 return Err(wrong(format!("{name} has no keys: say the name of the list")));
             }
             let is_one = name == "*";
+            // Any nodes below any nodes are any nodes.
+            if !is_one && self.rest.last() == Some(&Elem::Deep) {
+                return Ok(from);
+            }
             self.rest.push(if is_one { Elem::One } else { Elem::Deep });
+            let is_wild = |elem: &&Elem| matches!(elem, Elem::One | Elem::Deep);
+            if self.rest.iter().filter(is_wild).count() > WILDCARDS_LIMIT {
+                let words = format!("the path has more than {WILDCARDS_LIMIT} of * and ...");
+                return Err(wrong(words));
+            }
             return Ok(if is_one { children(&from, origin) } else { descendants(from, origin) });
         }
         let (module, name) = match name.split_once(':') {
@@ -194,6 +206,11 @@ impl Way {
             below = vec![Field { module: module.clone(), name: name.clone(), below }];
         }
         (!below.is_empty()).then_some(below)
+    }
+
+    /// Whether it names the same as another one.
+    pub fn is_same(&self, other: &Way) -> bool {
+        self.place.steps == other.place.steps && self.rest == other.rest
     }
 
     /// Whether it names one node and no other.

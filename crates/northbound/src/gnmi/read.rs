@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use stoa_api::gnmi::get_request::DataType;
-use stoa_api::gnmi::{GetRequest, GetResponse, Notification, Path, Update};
-use stoa_controller::datastore::Store;
+use stoa_api::gnmi::typed_value::Value as Typed;
+use stoa_api::gnmi::{GetRequest, GetResponse, Notification, Path, PathElem, TypedValue, Update};
+use stoa_controller::datastore::{Snapshot, Store};
 use tonic::Status;
+use yang5::data::DataTree;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::path::{Way, told};
@@ -20,6 +22,9 @@ use crate::restconf::media::Media;
 use crate::restconf::query::{Content, Query};
 use crate::restconf::read::Asked;
 use crate::server::front::Front;
+
+/// Bytes of an answer to a Get, at most, all paths together.
+const ANSWER_BYTES: usize = 64 << 20;
 
 /// Reads what stands at the place of a way, and gives it to `see`; `None`: there is nothing that the client may see.
 /// Both are done where nobody waits for an answer of the same thread.
@@ -46,24 +51,35 @@ where
         false => None,
     };
     let (front, caller, way) = (Arc::clone(front), caller.clone(), Arc::clone(way));
-    let work = move || {
-        let management = front.management();
-        let rights = Rights::of(&caller.identity, &management);
-        let query = Query { content, fields: way.fields(), ..Query::default() };
-        let place = &way.place;
-        let asked = Asked { place, query: &query, rights: &rights, media: Media::Json };
-        let text = data::text(&snapshot, facts.as_ref(), &asked, &caller.host)?;
-        let read = |text: String| {
-            serde_json::from_str::<Value>(&text)
-                .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))
-        };
-        let whole = text.map(read).transpose()?;
-        let value = whole.as_ref().and_then(|whole| inside(&way, whole));
-        Ok(see(value))
-    };
+    let work = move || seen(&front, &caller, &way, content, (&snapshot, facts.as_ref()), see);
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|_| Fault::broken("the data could not be read"))?
+}
+
+/// The same of data that is there already: what is in force, and what the forwarder says. It takes its time.
+///
+/// # Errors
+/// When libyang fails.
+pub fn seen<T>(
+    front: &Front,
+    caller: &Caller,
+    way: &Way,
+    content: Content,
+    (snapshot, facts): (&Arc<Snapshot>, Option<&DataTree<'static>>),
+    see: impl FnOnce(Option<&Value>) -> T,
+) -> Result<T, Faults> {
+    let management = front.management();
+    let rights = Rights::of(&caller.identity, &management);
+    let query = Query { content, fields: way.fields(), ..Query::default() };
+    let asked = Asked { place: &way.place, query: &query, rights: &rights, media: Media::Json };
+    let text = data::text(snapshot, facts, &asked, &caller.host)?;
+    let read = |text: String| {
+        serde_json::from_str::<Value>(&text)
+            .map_err(|error| Fault::broken(format!("libyang printed no JSON: {error}")))
+    };
+    let whole = text.map(read).transpose()?;
+    Ok(see(whole.as_ref().and_then(|whole| inside(way, whole))))
 }
 
 /// What stands in the one member that RESTCONF shows a node as.
@@ -78,7 +94,8 @@ fn inside<'a>(way: &Way, whole: &'a Value) -> Option<&'a Value> {
 /// Answers a Get: one notification for each path, with the subtree of each node that it leads to.
 ///
 /// # Errors
-/// When a path leads nowhere in the schema, or one without wildcards to nothing.
+/// When a path leads nowhere in the schema or comes twice, one without wildcards leads to nothing, or the answer is
+/// too large.
 pub async fn get(
     front: &Arc<Front>,
     caller: &Caller,
@@ -99,22 +116,24 @@ pub async fn get(
     let prefix = request.prefix.as_ref();
     let whole = [Path::default()];
     let paths = if request.path.is_empty() { &whole[..] } else { &request.path };
-    let ways: Result<Vec<_>, _> =
-        paths.iter().map(|path| Way::read(prefix, Some(path)).map(Arc::new)).collect();
+    let ways = ways(prefix.cloned(), paths.to_vec()).await?;
     let mut notification = Vec::new();
-    for way in ways? {
+    let mut left = ANSWER_BYTES;
+    for way in ways {
         let known = Arc::clone(&way);
         let see = move |value: Option<&Value>| {
             let found = value.map(|value| find(&known, value)).unwrap_or_default();
-            let update = found.iter().map(|one| Update {
-                path: Some(told(&one.steps)),
-                val: Some(coding.told(one.node.as_ref(), one.value)),
-                duplicates: 0,
-            });
-            update.collect::<Vec<_>>()
+            let mut all = Vec::new();
+            for one in &found {
+                let (path, val) = (told(&one.steps), coding.told(one.node.as_ref(), one.value));
+                left = left.checked_sub(bytes(&path, &val)).ok_or_else(too_much)?;
+                all.push(Update { path: Some(path), val: Some(val), duplicates: 0 });
+            }
+            Ok::<_, Status>((all, left))
         };
         let update = look(front, caller, &way, content, see).await;
-        let update = update.map_err(|faults| status::of_faults(&faults))?;
+        let (update, rest) = update.map_err(|faults| status::of_faults(&faults))??;
+        left = rest;
         if update.is_empty() && way.is_one() {
             let path = way.place.data_path();
             return Err(status::of_fault(Fault::nowhere("there is nothing of this name").at(path)));
@@ -127,6 +146,41 @@ pub async fn get(
         });
     }
     Ok(GetResponse { notification, extension: Vec::new() })
+}
+
+/// Reads the paths of a Get, where nobody waits for an answer of the same thread.
+async fn ways(prefix: Option<Path>, paths: Vec<Path>) -> Result<Vec<Arc<Way>>, Status> {
+    let work = move || {
+        let mut ways: Vec<Arc<Way>> = Vec::new();
+        for path in &paths {
+            let way = Way::read(prefix.as_ref(), Some(path))?;
+            if ways.iter().any(|other| other.is_same(&way)) {
+                let words = format!("the path {} is asked for twice", way.place.data_path());
+                return Err(Status::invalid_argument(words));
+            }
+            ways.push(Arc::new(way));
+        }
+        Ok(ways)
+    };
+    let broken = |_| Status::internal("the paths could not be read");
+    tokio::task::spawn_blocking(work).await.map_err(broken)?
+}
+
+/// What an update takes in an answer, about, in bytes.
+fn bytes(path: &Path, value: &TypedValue) -> usize {
+    let key = |(name, value): (&String, &String)| name.len() + value.len() + 6;
+    let elem = |elem: &PathElem| elem.name.len() + 4 + elem.key.iter().map(key).sum::<usize>();
+    let text = match &value.value {
+        Some(Typed::JsonIetfVal(text) | Typed::JsonVal(text)) => text.len(),
+        _ => 0,
+    };
+    text + path.elem.iter().map(elem).sum::<usize>() + 16
+}
+
+fn too_much() -> Status {
+    let limit = ANSWER_BYTES >> 20;
+    let words = format!("the answer has more than {limit} MiB: ask for less at a time");
+    Status::resource_exhausted(words)
 }
 
 /// The prefix of an answer: target and origin of the one that was asked with. Paths are told from the root on.

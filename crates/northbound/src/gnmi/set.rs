@@ -2,30 +2,32 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use stoa_api::gnmi::update_result::Operation;
 use stoa_api::gnmi::{Path, SetRequest, SetResponse, Update, UpdateResult};
-use stoa_controller::datastore::{Author, Commit, Edit, Refusal, Store};
+use stoa_controller::datastore::{Author, Commit, Edit, Refusal, Snapshot, Store};
 use tonic::{Code, Status};
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
 use super::confirm::{self, Asked};
-use super::path::{Elem, Way};
-use super::read::look;
-use super::tree::{find, plain};
+use super::path::Way;
+use super::read::seen;
+use super::target::Target;
+use super::tree::{Found, find, plain};
 use super::{Caller, Door, now, status, value};
 use crate::audit::Deed;
 use crate::nacm::Rights;
-use crate::restconf::body;
-use crate::restconf::fault::{Fault, Faults};
-use crate::restconf::media::Media;
-use crate::restconf::path::{Place, Step, data_path};
+use crate::restconf::fault::Fault;
+use crate::restconf::path::{Place, data_path};
 use crate::restconf::query::Content;
 use crate::restconf::rpc::MODULE;
 use crate::restconf::write::{self, Made};
+use crate::server::front::Front;
 
 /// Operations of one Set, at most.
 const OPERATIONS_LIMIT: usize = 10_000;
+/// Operations of one Set for which it has to be looked what is there, at most.
+const LOOKS_LIMIT: usize = 64;
 /// How often a change is tried again whose datastore changed while it was looked at.
 const TRIES: usize = 4;
 /// Paths of a Set that the audit log names.
@@ -112,7 +114,7 @@ async fn change(
         Asked::Wait(_, within) => commit.confirm_within = Some(*within),
         Asked::Nothing => {}
     }
-    confirm::none_waits(&door.front.datastore)?;
+    let request = Arc::new(request);
     let is_changed = transaction(door, caller, author, &request, commit).await?;
     if let (Asked::Wait(id, _), true) = (asked, is_changed) {
         door.waits(id);
@@ -139,36 +141,27 @@ async fn transaction(
     door: &Door,
     caller: &Caller,
     author: &Author,
-    request: &SetRequest,
+    request: &Arc<SetRequest>,
     commit: Commit,
 ) -> Result<bool, Status> {
     let datastore = &door.front.datastore;
+    // One after the other, in the order in which they came: they do not take each other's revision away.
+    let _turn = door.changes.lock().await;
     for turn in 1.. {
-        let revision = datastore.tree(Store::Running).revision;
-        let (edits, is_bound) = edits(door, caller, request).await?;
-        let made = Made { edits, created: None, is_bound };
-        let (store, own) = (datastore.clone(), caller.clone());
-        let management = door.front.management();
-        let is_plain = commit.confirm_within.is_none();
+        // In this order: a commit of somebody else that begins to wait after the look has another revision.
+        let snapshot = datastore.tree(Store::Running);
+        confirm::none_waits(datastore)?;
+        let revision = snapshot.revision;
+        let (front, caller) = (Arc::clone(&door.front), caller.clone());
+        let (request, is_plain) = (Arc::clone(request), commit.confirm_within.is_none());
         let looked = tokio::task::spawn_blocking(move || {
-            let rights = Rights::of(&own.identity, &management);
-            // What can be undone takes more than the right to change, as everywhere.
-            if !is_plain && !rights.is_called_by_rule(MODULE, "commit") {
-                return Err(Fault::forbidden(format!("/{MODULE}:commit")).into());
-            }
-            let is_change = write::permitted(&store, Store::Running, &made, &rights)?;
-            Ok::<_, Faults>((made, rights.is_whole(), is_change))
+            planned(&front, &caller, &request, &snapshot, is_plain)
         });
         let broken = |_| Status::internal("the change could not be made");
-        let looked = looked.await.map_err(broken)?;
-        let (made, is_whole, is_change) = looked.map_err(|faults| status::of_faults(&faults))?;
-        if !is_change {
-            return Ok(false);
-        }
+        let Some(edits) = looked.await.map_err(broken)?? else { return Ok(false) };
         // What was looked at is what is changed, or it is looked at again.
-        let if_match = (made.is_bound || !is_whole).then_some(revision);
-        let done =
-            datastore.edit_as(author, Store::Running, made.edits, if_match, commit.clone()).await;
+        let if_match = Some(revision);
+        let done = datastore.edit_as(author, Store::Running, edits, if_match, commit.clone()).await;
         match done {
             Ok(_) => return Ok(true),
             Err(Refusal::Stale) if turn < TRIES => {}
@@ -178,22 +171,63 @@ async fn transaction(
     Err(Status::new(Code::Aborted, "the configuration changes all the time: try again"))
 }
 
-/// The edits, and whether they hold only as long as the datastore is as it was read.
-async fn edits(
-    door: &Door,
+/// The edits that a request comes to, which the client may make; `None`: they change nothing. It takes its time.
+fn planned(
+    front: &Arc<Front>,
     caller: &Caller,
     request: &SetRequest,
+    snapshot: &Arc<Snapshot>,
+    is_plain: bool,
+) -> Result<Option<Vec<Edit>>, Status> {
+    let management = front.management();
+    let rights = Rights::of(&caller.identity, &management);
+    let forbidden = |path: String| Err(status::of_fault(Fault::forbidden(path)));
+    // What can be undone takes more than the right to change, as everywhere.
+    if !is_plain && !rights.is_called_by_rule(MODULE, "commit") {
+        return forbidden(format!("/{MODULE}:commit"));
+    }
+    // Who may change nothing is told so before the work.
+    let mut given = request.replace.iter().chain(&request.update).map(|one| one.path.as_ref());
+    let first = request.delete.first().map(Some).or_else(|| given.next());
+    if let Some(path) = first
+        && !rights.may_write_any()
+    {
+        return forbidden(Way::read(request.prefix.as_ref(), path)?.place.data_path());
+    }
+    let (edits, is_bound) = edits(front, caller, request, snapshot)?;
+    let made = Made { edits, created: None, is_bound };
+    let is_change = write::permitted(&front.datastore, Store::Running, &made, &rights);
+    let is_change = is_change.map_err(|faults| status::of_faults(&faults))?;
+    Ok(is_change.then_some(made.edits))
+}
+
+/// The edits, and whether they hold only as long as the datastore is as it was read.
+fn edits(
+    front: &Front,
+    caller: &Caller,
+    request: &SetRequest,
+    snapshot: &Arc<Snapshot>,
 ) -> Result<(Vec<Edit>, bool), Status> {
-    let (mut edits, mut is_bound) = (Vec::new(), false);
     let prefix = request.prefix.as_ref();
+    // What each operation comes to, in order, and those for which it has to be looked what is there.
+    let (mut edits, mut open) = (Vec::new(), Vec::new());
+    let mut look_later = |way: &Arc<Way>, at: usize| {
+        open.push((Arc::clone(way), at));
+        match open.len() > LOOKS_LIMIT {
+            true => Err(Status::invalid_argument(format!(
+                "a Set has at most {LOOKS_LIMIT} operations with wildcards or with all values of a leaf-list"
+            ))),
+            false => Ok(()),
+        }
+    };
     for path in &request.delete {
         let way = Arc::new(Way::read(prefix, Some(path))?);
         configured(&way)?;
         if way.is_one() {
-            edits.push(Edit::Remove { path: way.place.data_path() });
+            edits.push(vec![Edit::Remove { path: way.place.data_path() }]);
         } else {
-            edits.extend(removed(door, caller, &way).await?);
-            is_bound = true;
+            look_later(&way, edits.len())?;
+            edits.push(Vec::new());
         }
     }
     let replaced = request.replace.iter().map(|update| (update, true));
@@ -201,15 +235,24 @@ async fn edits(
     {
         let Given { way, body, is_values } = given(prefix, update)?;
         if is_replace && is_values {
-            edits.extend(removed(door, caller, &way).await?);
-            is_bound = true;
+            look_later(&way, edits.len())?;
+            edits.push(Vec::new());
         }
-        edits.push(match is_replace && !is_values {
+        edits.push(vec![match is_replace && !is_values {
             true => Edit::Replace { path: way.place.data_path(), body },
             false => Edit::Merge { body },
-        });
+        }]);
     }
-    Ok((edits, is_bound))
+    let is_bound = !open.is_empty();
+    while let Some((first, _)) = open.first() {
+        let place = first.place.clone();
+        let (these, others) = open.into_iter().partition(|(way, _)| way.place.steps == place.steps);
+        open = others;
+        for (at, removed) in removed(front, caller, place, these, snapshot)? {
+            edits[at] = removed;
+        }
+    }
+    Ok((edits.into_iter().flatten().collect(), is_bound))
 }
 
 /// What a client gives for a path.
@@ -238,7 +281,8 @@ pub fn given(prefix: Option<&Path>, update: &Update) -> Result<Given, Status> {
     Ok(Given { way, body, is_values })
 }
 
-fn at(status: Status, way: &Way) -> Status {
+/// The same reason, with the place.
+pub(super) fn at(status: Status, way: &Way) -> Status {
     Status::new(status.code(), format!("{}: {}", way.place.data_path(), status.message()))
 }
 
@@ -253,102 +297,44 @@ fn configured(way: &Way) -> Result<(), Status> {
     }
 }
 
-/// Removes what a way with wildcards leads to now.
-async fn removed(door: &Door, caller: &Caller, way: &Arc<Way>) -> Result<Vec<Edit>, Status> {
-    let known = Arc::clone(way);
-    let see = move |value: Option<&Value>| {
-        let mut paths = Vec::new();
-        for one in value.map(|value| find(&known, value)).unwrap_or_default() {
-            let Some(node) = &one.node else { continue };
-            let is_many = node.kind() == SchemaNodeKind::LeafList;
-            match one.value.as_array().filter(|_| is_many) {
-                Some(values) => {
-                    for value in values {
-                        let mut steps = one.steps.clone();
-                        if let Some(last) = steps.last_mut() {
-                            last.keys = vec![(".".to_owned(), plain(value))];
-                        }
-                        paths.push(data_path(&steps));
-                    }
-                }
-                // A key goes with its entry.
-                None if node.is_list_key() => {}
-                None => paths.push(data_path(&one.steps)),
-            }
-        }
-        paths
-    };
-    let paths = look(&door.front, caller, way, Content::Config, see).await;
-    let paths = paths.map_err(|faults| status::of_faults(&faults))?;
-    Ok(paths.into_iter().map(|path| Edit::Remove { path }).collect())
-}
-
-/// What a value is for.
-enum Target<'a> {
-    /// One node, or the whole.
-    One(&'a Place),
-    /// All values of a leaf-list below a place.
-    Values(&'a Place, Step),
-}
-
-impl Target<'_> {
-    fn of(way: &Way) -> Result<Target<'_>, Status> {
-        match (way.rest.as_slice(), way.ends.as_slice()) {
-            ([], _) => Ok(Target::One(&way.place)),
-            ([Elem::Named { .. }], [node]) if node.kind() == SchemaNodeKind::LeafList => {
-                let module = node.module().name().to_owned();
-                let step = Step { module, name: node.name().to_owned(), keys: Vec::new() };
-                Ok(Target::Values(&way.place, step))
-            }
-            ([Elem::Named { .. }], [node]) => {
-                let keys = super::path::key_names(node).join(", ");
-                let words = format!("say which entry of {}: its keys are {keys}", node.name());
-                Err(at(Status::invalid_argument(words), way))
-            }
-            _ => Err(at(Status::invalid_argument("a value is for one node: no wildcards"), way)),
-        }
-    }
-
-    /// The data with all that stands above it.
-    fn body(&self, value: Value) -> Result<String, Faults> {
-        let (place, members) = match self {
-            Target::Values(place, step) => ((*place).clone(), only(step, value)),
-            Target::One(place) => match (place.kind(), place.steps.last()) {
-                (Some(SchemaNodeKind::Leaf), Some(step)) => (place.parent(), only(step, value)),
-                (Some(SchemaNodeKind::LeafList), Some(step)) => {
-                    (place.parent(), only(step, vec![value].into()))
-                }
-                _ => ((*place).clone(), members(place, value)?),
-            },
+/// Removes what ways with wildcards below one place lead to now, which is looked at once for all of them.
+fn removed(
+    front: &Front,
+    caller: &Caller,
+    place: Place,
+    ways: Vec<(Arc<Way>, usize)>,
+    snapshot: &Arc<Snapshot>,
+) -> Result<Vec<(usize, Vec<Edit>)>, Status> {
+    let see = |value: Option<&Value>| {
+        let one = |(way, at): (Arc<Way>, usize)| {
+            let found = value.map(|value| find(&way, value)).unwrap_or_default();
+            let paths = found.iter().flat_map(paths);
+            (at, paths.map(|path| Edit::Remove { path }).collect())
         };
-        let text = body::json(&place, members)?;
-        if text.contains("\\u0000") {
-            return Err(Fault::malformed("the value holds a zero character").into());
-        }
-        let given = body::Given { tree: body::parse(&text, Media::Json)?, step: None };
-        Ok(given.text()?)
-    }
-}
-
-fn only(step: &Step, value: Value) -> Map<String, Value> {
-    Map::from_iter([(format!("{}:{}", step.module, step.name), value)])
-}
-
-/// The members of a value that is an object, without the keys that the path has given.
-fn members(place: &Place, value: Value) -> Result<Map<String, Value>, Faults> {
-    let Value::Object(mut members) = value else {
-        let fault = Fault::malformed("the value of this node is a JSON object");
-        return Err(fault.at(place.data_path()).into());
+        ways.into_iter().map(one).collect()
     };
-    let Some(last) = place.steps.last() else { return Ok(members) };
-    for (name, wanted) in &last.keys {
-        let full = format!("{}:{name}", last.module);
-        for name in [name, &full] {
-            if members.shift_remove(name).is_some_and(|found| plain(&found) != *wanted) {
-                let fault = Fault::value(format!("the key {name} is another one than in the path"));
-                return Err(fault.at(place.data_path()).into());
-            }
+    let all = Way { place, rest: Vec::new(), ends: Vec::new() };
+    let seen = seen(front, caller, &all, Content::Config, (snapshot, None), see);
+    seen.map_err(|faults| status::of_faults(&faults))
+}
+
+/// The data paths by which what was found is removed.
+fn paths(found: &Found<'_>) -> Vec<String> {
+    let Some(node) = &found.node else { return Vec::new() };
+    let is_many = node.kind() == SchemaNodeKind::LeafList;
+    let Some(values) = found.value.as_array().filter(|_| is_many) else {
+        // A key goes with its entry.
+        return match node.is_list_key() {
+            true => Vec::new(),
+            false => vec![data_path(&found.steps)],
+        };
+    };
+    let one = |value: &Value| {
+        let mut steps = found.steps.clone();
+        if let Some(last) = steps.last_mut() {
+            last.keys = vec![(".".to_owned(), plain(value))];
         }
-    }
-    Ok(members)
+        data_path(&steps)
+    };
+    values.iter().map(one).collect()
 }

@@ -133,13 +133,15 @@ async fn talk(
     let coding = Coding::of(list.encoding)?;
     let mode = Mode::try_from(list.mode);
     let mode = mode.map_err(|_| Status::invalid_argument("there is no such mode"))?;
-    let watches = watches(&list, mode)?;
-    let prefix = echoed(list.prefix.as_ref());
+    let (prefix, updates_only) = (echoed(list.prefix.as_ref()), list.updates_only);
+    let broken = |_| Status::internal("the paths could not be read");
+    let watches = tokio::task::spawn_blocking(move || watches(&list, mode));
+    let watches = watches.await.map_err(broken)??;
     let mut stream = Stream { door, caller, open, coding, prefix, watches, sender };
     match mode {
-        Mode::Once => stream.once(list.updates_only).await,
-        Mode::Poll => stream.poll(requests, list.updates_only).await,
-        Mode::Stream => stream.stream(requests, list.updates_only).await,
+        Mode::Once => stream.once(updates_only).await,
+        Mode::Poll => stream.poll(requests, updates_only).await,
+        Mode::Stream => stream.stream(requests, updates_only).await,
     }
 }
 

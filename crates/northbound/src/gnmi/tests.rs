@@ -132,6 +132,7 @@ fn wrong_paths_say_what_is_wrong() {
     assert!(why("interfaces[name=a]").contains("has no keys"));
     assert!(why("interfaces/*/nothing").contains("no node nothing"));
     assert!(why(&"a/".repeat(100)).contains("more than"));
+    assert!(why(".../*/.../*/mtu/*").contains("more than 4 of"));
     let mut odd = path("interfaces");
     odd.origin = "cli".into();
     assert!(Way::read(None, Some(&odd)).unwrap_err().message().contains("origin"));
@@ -255,6 +256,38 @@ async fn a_get_shows_what_may_be_seen() {
 }
 
 #[tokio::test]
+async fn a_get_has_an_end() {
+    let mut world = World::new(interfaces(400, &"text ".repeat(3_000)), PATIENCE);
+    let mut asked = async |paths: &[&str]| {
+        let path = paths.iter().map(|text| path(text)).collect();
+        let request = GetRequest { path, encoding: 4, r#type: 1, ..GetRequest::default() };
+        let status = world.client.get(by("root", request)).await.unwrap_err();
+        (status.code(), status.message().to_owned())
+    };
+    // The same 6 MB by many names.
+    let many = [
+        "interfaces",
+        "interfaces/interface",
+        "interfaces/*",
+        "*/interface",
+        "*/*",
+        "*",
+        ".../interface",
+        ".../interfaces",
+        ".../interfaces/interface",
+        ".../interfaces/*",
+        "*/.../interface",
+        "interfaces/.../interface",
+        "",
+    ];
+    let (code, words) = asked(&many).await;
+    assert!(code == Code::ResourceExhausted && words.contains("64 MiB"), "{code} {words}");
+    let same = ["interfaces/interface", "ietf-interfaces:interfaces/interface[name=*]"];
+    let (code, words) = asked(&same).await;
+    assert!(code == Code::InvalidArgument && words.contains("twice"), "{code} {words}");
+}
+
+#[tokio::test]
 async fn a_set_is_refused_with_its_reason() {
     let mut world = World::new(interfaces(1, "text"), PATIENCE);
     let text = path("interfaces/interface[name=if0]/description");
@@ -284,6 +317,9 @@ async fn a_set_is_refused_with_its_reason() {
     let other = json!({ "name": "other", "description": "x" });
     let (code, words) = asked("root", update(lan, value(other))).await;
     assert!(code == Code::InvalidArgument && words.contains("another one"), "{words}");
+    let delete = vec![path("interfaces/interface/description"); 65];
+    let (code, words) = asked("root", SetRequest { delete, ..SetRequest::default() }).await;
+    assert!(code == Code::InvalidArgument && words.contains("at most 64"), "{words}");
     let odd = SetRequest { union_replace: vec![Update::default()], ..SetRequest::default() };
     assert_eq!(asked("root", odd).await.0, Code::Unimplemented);
     let zero = update(text, value(json!("a\u{0}b")));

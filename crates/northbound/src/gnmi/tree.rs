@@ -1,5 +1,7 @@
 //! Data as JSON, walked along the schema: what a way leads to, and the values below it.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 use yang5::schema::{SchemaNode, SchemaNodeKind};
 
@@ -24,8 +26,12 @@ pub fn plain(value: &Value) -> String {
 
 /// All nodes that a way leads to; `value` is what stands at its place.
 pub fn find<'a>(way: &Way, value: &'a Value) -> Vec<Found<'a>> {
-    let mut search =
-        Search { steps: way.place.steps.clone(), found: Vec::new(), has_seen: Default::default() };
+    let is_deep = way.rest.contains(&Elem::Deep);
+    let mut search = Search {
+        steps: way.place.steps.clone(),
+        found: Vec::new(),
+        seen: is_deep.then(HashSet::new),
+    };
     search.go(way.place.node.as_ref(), value, &way.rest);
     search.found
 }
@@ -33,17 +39,20 @@ pub fn find<'a>(way: &Way, value: &'a Value) -> Vec<Found<'a>> {
 struct Search<'a> {
     steps: Vec<Step>,
     found: Vec<Found<'a>>,
-    /// With `...` there may be two ways to a node.
-    has_seen: std::collections::HashSet<*const Value>,
+    /// Where the search has been, and how much of the way was left there: with `...` many ways may lead to a node, and
+    /// without this each of them would be walked. `None`: there is no `...`.
+    seen: Option<HashSet<(*const Value, usize)>>,
 }
 
 impl<'a> Search<'a> {
     fn go(&mut self, node: Option<&SchemaNode<'static>>, value: &'a Value, rest: &[Elem]) {
+        let here = (std::ptr::from_ref(value), rest.len());
+        if self.seen.as_mut().is_some_and(|seen| !seen.insert(here)) {
+            return;
+        }
         let Some((first, after)) = rest.split_first() else {
-            if self.has_seen.insert(std::ptr::from_ref(value)) {
-                let (steps, node) = (self.steps.clone(), node.cloned());
-                self.found.push(Found { steps, node, value });
-            }
+            let (steps, node) = (self.steps.clone(), node.cloned());
+            self.found.push(Found { steps, node, value });
             return;
         };
         if *first == Elem::Deep {
@@ -143,5 +152,31 @@ fn look<F>(
             look(Some(&child), &step.module, value, path, visit);
             path.truncate(length);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gnmi::tests::path;
+    use serde_json::json;
+
+    #[test]
+    fn many_wildcards_are_walked_once() {
+        let interface = |number: usize| json!({ "name": format!("if{number}"), "ietf-ip:ipv4": { "mtu": 1400 } });
+        let list: Vec<_> = (0..1_000).map(interface).collect();
+        let value = json!({ "interface": list });
+        let count = |text: &str| {
+            let way = Way::read(None, Some(&path(text))).unwrap();
+            (way.rest.len(), find(&way, &value).len())
+        };
+        // Walked one by one, the ways to one leaf were millions.
+        assert_eq!(count(&format!("interfaces/{}mtu", ".../".repeat(60))), (2, 1_000));
+        assert_eq!(count("interfaces/.../*/.../mtu"), (4, 1_000), "each is told once");
+        // What `Way::read` would not let through ends as well.
+        let mut way = Way::read(None, Some(&path("interfaces/.../mtu"))).unwrap();
+        let last = way.rest.pop().unwrap();
+        way.rest = [vec![Elem::Deep; 60], vec![last]].concat();
+        assert_eq!(find(&way, &value).len(), 1_000);
     }
 }

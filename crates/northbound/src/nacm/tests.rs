@@ -55,6 +55,26 @@ fn without_rules_all_is_read_and_nothing_written() {
 }
 
 #[test]
+fn who_may_write_nothing_is_known_without_a_look_at_data() {
+    let rule = |operations: &str, action: &str| {
+        with_rules(json!([{ "name": "x", "module-name": "*", "access-operations": operations,
+            "action": action }]))
+    };
+    let may = |management: &Management, name, is_admin| {
+        Rights::of(&user(name, is_admin), management).may_write_any()
+    };
+    for none in [with_rules(json!([])), rule("read exec", "permit"), rule("*", "deny")] {
+        assert!(!may(&none, "ann", false) && may(&none, "root", true));
+    }
+    for some in [rule("*", "permit"), rule("read delete", "permit")] {
+        assert!(may(&some, "ann", false) && !may(&some, "bob", false));
+    }
+    let mut open = with_rules(json!([]));
+    open.access.write_default = Action::Permit;
+    assert!(may(&open, "bob", false));
+}
+
+#[test]
 fn the_first_rule_that_fits_decides() {
     let path = "/ietf-interfaces:interfaces/interface[name='lan']";
     let management = with_rules(json!([

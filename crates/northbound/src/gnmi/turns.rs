@@ -1,0 +1,53 @@
+//! One after the other, for each client by itself: who asks for much waits for its own, not others for it.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::server::rate::client;
+
+/// Whose turn it is, of each client.
+#[derive(Debug, Default)]
+pub struct Turns {
+    held: Mutex<HashMap<IpAddr, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+impl Turns {
+    /// Waits until the client at this address does nothing else. It does something until the guard is dropped.
+    pub async fn take(&self, from: IpAddr) -> OwnedMutexGuard<()> {
+        let own = {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those that neither wait nor work are forgotten: strangers cannot make the table grow.
+            held.retain(|_, one| one.strong_count() > 0);
+            let client = client(from);
+            let known = held.get(&client).and_then(Weak::upgrade);
+            known.unwrap_or_else(|| {
+                let new = Arc::default();
+                held.insert(client, Arc::downgrade(&new));
+                new
+            })
+        };
+        own.lock_owned().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[tokio::test]
+    async fn a_client_waits_for_itself_and_for_nobody_else() {
+        let turns = Turns::default();
+        let [one, same, other] =
+            ["2001:db8::1", "2001:db8::2", "192.0.2.1"].map(|it| it.parse().unwrap());
+        let first = turns.take(one).await;
+        assert!(turns.take(same).now_or_never().is_none(), "the same client by another address");
+        assert!(turns.take(other).now_or_never().is_some());
+        drop(first);
+        assert!(turns.take(same).now_or_never().is_some());
+        assert!(turns.held.lock().unwrap().len() <= 1, "who does nothing is forgotten");
+    }
+}
