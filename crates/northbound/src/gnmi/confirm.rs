@@ -96,9 +96,11 @@ pub fn none_waits(datastore: &Datastore) -> Result<(), Status> {
 }
 
 impl Door {
-    /// Remembers by which name a commit waits.
-    pub fn waits(&self, id: String) {
-        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(id);
+    /// Remembers by which name the commit waits that a user has just made.
+    pub fn waits(&self, id: String, author: &Author) {
+        let made = self.front.datastore.unconfirmed().filter(|made| made.author == author.name);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting = made.map(|made| (id, made));
     }
 
     /// Confirms or cancels what waits.
@@ -114,7 +116,9 @@ impl Door {
     ) -> Result<(), Status> {
         let datastore = &self.front.datastore;
         let known = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if datastore.unconfirmed().is_none() || known.as_deref() != Some(id) {
+        // A commit that another door made since is none of this name.
+        let waits = datastore.unconfirmed();
+        if !known.is_some_and(|(name, made)| name == id && waits.as_ref() == Some(&made)) {
             let words = format!("no commit by the id {id:?} waits to be confirmed");
             return Err(Status::failed_precondition(words));
         }

@@ -1,9 +1,11 @@
 //! gNMI: the same data, users and rules as RESTCONF, by gRPC on the same port.
 //!
 //! `path` reads what is asked for, `read` and `tree` find it, `value` writes it down, `set`, `target` and `confirm`
-//! change it, `subscribe` and `watch` tell what becomes of it, `turns` who waits for whom, and `status` why not.
+//! change it, `subscribe`, `watch` and `messages` tell what becomes of it, `turns` who waits for whom, and `status`
+//! why not.
 
 mod confirm;
+mod messages;
 pub mod path;
 mod read;
 pub mod set;
@@ -39,7 +41,7 @@ use stoa_api::gnmi::{
     SetResponse, SubscribeRequest, SubscribeResponse,
 };
 use stoa_api::gnmi_ext::{Extension, extension::Ext};
-use stoa_controller::datastore::{self, Author};
+use stoa_controller::datastore::{self, Author, Unconfirmed};
 use stoa_controller::yang;
 use tokio::sync::{Notify, Semaphore, mpsc};
 use tonic::{Status, Streaming};
@@ -47,6 +49,7 @@ use tower::ServiceExt;
 
 use crate::auth::Identity;
 use crate::server::front::{Front, author, failure, peer};
+use crate::server::share::Shares;
 use turns::Turns;
 use value::Coding;
 
@@ -82,7 +85,7 @@ pub struct Caller {
 pub struct Door {
     front: Arc<Front>,
     /// Streams that are open.
-    streams: AtomicUsize,
+    streams: Arc<Shares>,
     /// Values that all streams remember, to tell what has changed.
     values: AtomicUsize,
     /// Streams look one at a time: together they take one thread at most, and ask the forwarder for one thing.
@@ -91,8 +94,8 @@ pub struct Door {
     turns: Turns,
     /// Sets are made one after the other.
     changes: tokio::sync::Mutex<()>,
-    /// What the client called the commit that waits for its confirmation.
-    waiting: Mutex<Option<String>>,
+    /// What the client called a commit that waits for its confirmation, and which one that is.
+    waiting: Mutex<Option<(String, Unconfirmed)>>,
     patience: Duration,
 }
 
@@ -100,7 +103,7 @@ impl Door {
     fn new(front: &Arc<Front>, patience: Duration) -> Arc<Door> {
         Arc::new(Door {
             front: Arc::clone(front),
-            streams: AtomicUsize::new(0),
+            streams: Arc::default(),
             values: AtomicUsize::new(0),
             looks: Semaphore::new(1),
             turns: Turns::default(),
@@ -279,7 +282,7 @@ impl GNmi for Calls {
         request: tonic::Request<Streaming<SubscribeRequest>>,
     ) -> Result<tonic::Response<Self::SubscribeStream>, Status> {
         let (caller, door) = (caller(&request)?, Arc::clone(&self.0));
-        let open = subscribe::Open::new(&door)?;
+        let open = subscribe::Open::new(&door, caller.from)?;
         let (sender, mut receiver) = mpsc::channel(WAITING);
         tokio::spawn(subscribe::serve(door, caller, open, request.into_inner(), sender));
         let told = stream::poll_fn(move |context| receiver.poll_recv(context));

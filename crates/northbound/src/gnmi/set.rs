@@ -117,7 +117,7 @@ async fn change(
     let request = Arc::new(request);
     let is_changed = transaction(door, caller, author, &request, commit).await?;
     if let (Asked::Wait(id, _), true) = (asked, is_changed) {
-        door.waits(id);
+        door.waits(id, author);
     }
     Ok(answered(&request))
 }

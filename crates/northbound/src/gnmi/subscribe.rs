@@ -1,5 +1,6 @@
 //! Subscribe: data once, when the client asks again, or as it changes.
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,18 +19,20 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tonic::{Status, Streaming};
 
+use super::messages::messages;
 use super::read::{echoed, look};
 use super::value::Coding;
-use super::watch::{Difference, Watch, messages};
+use super::watch::{Difference, REST, Watch};
 use super::{Caller, Door, PATHS_LIMIT, plain_only, status};
 use crate::restconf::query::Content;
+use crate::server::share::{Share, quarter};
 
 /// Time for a client to say what it wants.
 const FIRST: Duration = Duration::from_secs(10);
 /// How often a silent stream looks whether its client is still let in.
 const RIGHTS: Duration = Duration::from_secs(5);
 /// Values that all streams together remember, at most: some 250 bytes each.
-const VALUES_LIMIT: usize = 1_000_000;
+const VALUES_LIMIT: usize = 200_000;
 
 type Told = Result<SubscribeResponse, Status>;
 
@@ -37,25 +40,32 @@ type Told = Result<SubscribeResponse, Status>;
 #[derive(Debug)]
 pub struct Open {
     door: Arc<Door>,
+    _share: Share,
     /// Values that this stream remembers.
     values: usize,
 }
 
+fn too_many_values() -> Status {
+    Status::resource_exhausted(format!(
+        "all streams together remember {VALUES_LIMIT} values at most: subscribe to less"
+    ))
+}
+
 impl Open {
-    /// Takes a place.
+    /// Takes a place for the client at an address.
     ///
     /// # Errors
-    /// When too many streams are open.
-    pub fn new(door: &Arc<Door>) -> Result<Open, Status> {
+    /// When too many streams are open, or too many of them are this client's.
+    pub fn new(door: &Arc<Door>, from: IpAddr) -> Result<Open, Status> {
         let limit = usize::from(door.front.management().limits.subscriptions);
-        let open = Open { door: Arc::clone(door), values: 0 };
-        match door.streams.fetch_add(1, Ordering::Relaxed) < limit {
-            true => Ok(open),
-            false => Err(Status::resource_exhausted(format!(
-                "{limit} streams are open: end one, or raise \
-                 stoa-management:management/limits/subscriptions"
-            ))),
-        }
+        let share = door.streams.take(from, quarter(limit), limit).ok_or_else(|| {
+            Status::resource_exhausted(format!(
+                "{limit} streams are open, or {} of them are yours: end one, or raise \
+                 stoa-management:management/limits/subscriptions",
+                quarter(limit)
+            ))
+        })?;
+        Ok(Open { door: Arc::clone(door), _share: share, values: 0 })
     }
 
     /// Says how many values this stream remembers now.
@@ -64,17 +74,20 @@ impl Open {
         all.fetch_sub(self.values, Ordering::Relaxed);
         self.values = values;
         match all.fetch_add(values, Ordering::Relaxed) + values > VALUES_LIMIT {
-            true => Err(Status::resource_exhausted(format!(
-                "all streams together remember {VALUES_LIMIT} values at most: subscribe to less"
-            ))),
+            true => Err(too_many_values()),
             false => Ok(()),
         }
+    }
+
+    /// Values that one subscription may come to, which holds so many now.
+    fn room(&self, held: usize) -> usize {
+        let all = self.door.values.load(Ordering::Relaxed);
+        VALUES_LIMIT.saturating_sub(all.saturating_sub(held))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.door.streams.fetch_sub(1, Ordering::Relaxed);
         self.door.values.fetch_sub(self.values, Ordering::Relaxed);
     }
 }
@@ -137,7 +150,8 @@ async fn talk(
     let broken = |_| Status::internal("the paths could not be read");
     let watches = tokio::task::spawn_blocking(move || watches(&list, mode));
     let watches = watches.await.map_err(broken)??;
-    let mut stream = Stream { door, caller, open, coding, prefix, watches, sender };
+    let looked = Duration::ZERO;
+    let mut stream = Stream { door, caller, open, coding, prefix, watches, looked, sender };
     match mode {
         Mode::Once => stream.once(updates_only).await,
         Mode::Poll => stream.poll(requests, updates_only).await,
@@ -171,6 +185,8 @@ struct Stream<'a> {
     coding: Coding,
     prefix: Option<Path>,
     watches: Vec<Watch>,
+    /// Time that looks took since it was set back.
+    looked: Duration,
     sender: &'a Sender<Told>,
 }
 
@@ -181,6 +197,7 @@ impl Stream<'_> {
                 let difference = self.look(at).await?;
                 self.tell(difference).await?;
                 self.watches[at].forget();
+                self.remember()?;
             }
         }
         self.sync().await
@@ -192,9 +209,15 @@ impl Stream<'_> {
         updates_only: bool,
     ) -> Result<(), End> {
         loop {
+            self.looked = Duration::ZERO;
             self.once(updates_only).await?;
+            // Before the next poll is taken: it waits as long as the looks of a stream would.
+            let rest = Instant::now() + self.looked * REST;
             let next = tokio::select! {
-                next = requests.message() => next?,
+                next = async {
+                    tokio::time::sleep_until(rest.into()).await;
+                    requests.message().await
+                } => next?,
                 () = self.lasts() => return Err(End::Told(out())),
                 () = self.sender.closed() => return Err(End::Gone),
             };
@@ -280,13 +303,21 @@ impl Stream<'_> {
         let closed = |_| Status::unavailable("the router ends");
         let turn = self.door.looks.acquire().await.map_err(closed)?;
         let begun = Instant::now();
-        let (front, picker) = (&self.door.front, watch.picker(self.coding));
+        let room = self.open.room(watch.count());
+        let (front, picker) = (&self.door.front, watch.picker(self.coding, room));
         let seen = look(front, &self.caller, &watch.way, Content::All, picker).await;
         drop(turn);
         let seen = seen.map_err(|faults| status::of_faults(&faults))?;
-        let difference = self.watches[at].take(seen, begun, Instant::now());
-        self.open.remembers(self.watches.iter().map(Watch::count).sum())?;
+        let seen = seen.ok_or_else(too_many_values)?;
+        let now = Instant::now();
+        self.looked += now.duration_since(begun);
+        let difference = self.watches[at].take(seen, begun, now);
+        self.remember()?;
         Ok(difference)
+    }
+
+    fn remember(&mut self) -> Result<(), Status> {
+        self.open.remembers(self.watches.iter().map(Watch::count).sum())
     }
 
     async fn tell(&self, difference: Difference) -> Result<(), End> {

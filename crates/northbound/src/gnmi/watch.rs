@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use stoa_api::gnmi::{Notification, Path, Subscription, SubscriptionMode, Update};
+use stoa_api::gnmi::{Path, Subscription, SubscriptionMode};
 use tonic::Status;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
-use super::now;
-use super::path::{Elem, Way, told};
+use super::path::{Elem, Way};
 use super::tree::{find, values};
 use super::value::Coding;
-use crate::nacm;
 
 /// Shortest time between two samples, and the one when the client does not say.
 pub const INTERVAL_MIN: Duration = Duration::from_secs(1);
@@ -23,10 +21,7 @@ const INTERVAL_OWN: Duration = Duration::from_secs(10);
 /// How often facts are looked at that are told when they change.
 const LOOK: Duration = Duration::from_secs(1);
 /// A look that took long is not taken again before so many times that long.
-const REST: u32 = 10;
-/// Bytes of values in one message, about.
-const MESSAGE_BYTES: usize = 48 << 10;
-
+pub const REST: u32 = 10;
 /// Values by their data paths.
 pub type Values = BTreeMap<String, String>;
 
@@ -148,13 +143,22 @@ impl Watch {
         self.held.len()
     }
 
-    /// What picks the values of this subscription out of what stands at its place.
-    pub fn picker(&self, coding: Coding) -> impl FnOnce(Option<&Value>) -> Seen + Send + 'static {
+    /// What picks the values of this subscription out of what stands at its place; `None`: they are more than `room`.
+    pub fn picker(
+        &self,
+        coding: Coding,
+        room: usize,
+    ) -> impl FnOnce(Option<&Value>) -> Option<Seen> + Send + 'static {
         let (way, which) = (Arc::clone(&self.way), self.which);
         move |value| {
             let mut seen = Seen::default();
+            let mut is_full = false;
             for found in value.map(|value| find(&way, value)).unwrap_or_default() {
                 values(&found, &mut |path, node, value| {
+                    is_full |= seen.picked.len() > room;
+                    if is_full {
+                        return;
+                    }
                     if which == Which::All || (which == Which::Fast) == is_fast(node) {
                         seen.picked.insert(path.to_owned(), coding.kept(value));
                     } else {
@@ -162,7 +166,7 @@ impl Watch {
                     }
                 });
             }
-            seen
+            (seen.picked.len() <= room).then_some(seen)
         }
     }
 
@@ -174,15 +178,17 @@ impl Watch {
         }
         let is_sampled = self.interval.is_some() && !self.is_suppressed;
         let is_due = self.due.is_none_or(|due| due <= moment);
+        let rest = moment.duration_since(begun) * REST;
         self.due = match self.interval {
-            // Samples keep their beat, but for those that were missed.
+            // Samples keep their beat, but for those that were missed, and those that would leave no rest.
             Some(interval) if is_due => {
+                let interval = interval.max(rest);
                 let next = self.due.map_or(moment, |due| due) + interval;
                 Some(if next <= moment { moment + interval } else { next })
             }
             Some(_) => self.due,
             None => {
-                let pause = LOOK.max(moment.duration_since(begun) * REST);
+                let pause = LOOK.max(rest);
                 self.way.has_facts().then_some(moment + pause)
             }
         };
@@ -263,43 +269,6 @@ fn ends(path: &str) -> Vec<usize> {
     found
 }
 
-/// A difference as messages of a bounded size.
-pub fn messages(
-    difference: Difference,
-    coding: Coding,
-    prefix: Option<&Path>,
-) -> impl Iterator<Item = Notification> {
-    let timestamp = now();
-    let fresh = {
-        let prefix = prefix.cloned();
-        move || Notification { timestamp, prefix: prefix.clone(), ..Notification::default() }
-    };
-    let path = |text: &str| told(&nacm::way(text));
-    let mut all = Vec::new();
-    let (mut message, mut bytes) = (fresh(), 0);
-    for text in difference.deletes {
-        bytes += text.len();
-        message.delete.push(path(&text));
-        if bytes >= MESSAGE_BYTES {
-            all.push(std::mem::replace(&mut message, fresh()));
-            bytes = 0;
-        }
-    }
-    for (text, value) in difference.updates {
-        bytes += text.len() + value.len();
-        let (path, val) = (Some(path(&text)), Some(coding.ready(value)));
-        message.update.push(Update { path, val, duplicates: 0 });
-        if bytes >= MESSAGE_BYTES {
-            all.push(std::mem::replace(&mut message, fresh()));
-            bytes = 0;
-        }
-    }
-    if !message.update.is_empty() || !message.delete.is_empty() {
-        all.push(message);
-    }
-    all.into_iter()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,6 +306,38 @@ mod tests {
         let left = Seen { picked: made(&[(up, "true")]), others };
         let deletes = difference(&held, &left, false, 1).deletes;
         assert_eq!(deletes, [text.as_str(), name.as_str()], "what others watch is still there");
+    }
+
+    fn watch(mode: SubscriptionMode) -> Watch {
+        let path = Some(crate::gnmi::tests::path("interfaces/interface"));
+        let subscription = Subscription { path, mode: mode.into(), ..Subscription::default() };
+        Watch::of(None, &subscription).unwrap().remove(0)
+    }
+
+    #[test]
+    fn what_is_too_much_is_not_picked() {
+        let watch = watch(SubscriptionMode::OnChange);
+        let interface = |number| serde_json::json!({ "name": number, "description": "x" });
+        let list: Vec<_> = (0..50).map(|number: u32| interface(number.to_string())).collect();
+        let value = serde_json::json!({ "interface": list });
+        let picked = |room| watch.picker(Coding::Json, room)(Some(&value));
+        assert_eq!(picked(100).map(|seen| seen.picked.len()), Some(100));
+        assert!(picked(99).is_none());
+    }
+
+    #[test]
+    fn who_looks_long_rests_long() {
+        let begun = Instant::now();
+        for mode in [SubscriptionMode::OnChange, SubscriptionMode::Sample] {
+            let mut watch = watch(mode);
+            let moment = begun + Duration::from_secs(3);
+            watch.take(Seen::default(), begun, moment);
+            assert_eq!(watch.due(), Some(moment + Duration::from_secs(30)), "{mode:?}");
+            let (begun, moment) =
+                (moment + Duration::from_secs(30), moment + Duration::from_secs(30));
+            watch.take(Seen::default(), begun, moment);
+            assert_eq!(watch.due(), Some(moment + Duration::from_secs(1)), "{mode:?}");
+        }
     }
 
     #[test]

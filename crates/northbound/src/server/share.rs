@@ -25,6 +25,11 @@ pub fn quarter(all: usize) -> usize {
 }
 
 impl Shares {
+    /// How many pieces all hold.
+    pub fn held(&self) -> usize {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
+    }
+
     /// One piece more for the client at an address; `None`: it holds `most`, or all hold `most_of_all`.
     pub fn take(self: &Arc<Self>, from: IpAddr, most: usize, most_of_all: usize) -> Option<Share> {
         let client = client(from);
