@@ -91,6 +91,8 @@ struct Lock {
     servers: Servers,
     lockout: Lockout,
     turns: Turns,
+    /// Those that servers are asked about: they may be silent for long, which is nothing to users of the configuration.
+    asks: Turns,
 }
 
 /// What a password is compared with.
@@ -306,7 +308,11 @@ impl Lock {
         };
         wait()?;
         let busy = || Denied::Busy(name.to_owned());
-        let place = self.turns.place(from).ok_or_else(busy)?;
+        let turns = match against {
+            Against::Hash(_) => &self.turns,
+            Against::Servers(_) => &self.asks,
+        };
+        let place = turns.place(from).ok_or_else(busy)?;
         let _turn = place.turn.acquire().await.map_err(|_| busy())?;
         let account = match self.was_right(name, password, against) {
             Some(account) => Some(account),

@@ -209,6 +209,20 @@ async fn silence_of_a_server_is_no_wrong_password() {
 }
 
 #[tokio::test]
+async fn silent_servers_hold_up_no_user_of_the_configuration() {
+    let mut world = world();
+    let (one, _) = super::radius::tests::server(|_| vec![]).await;
+    world.management.radius = Radius { timeout: 60, ..radius(one) };
+    let (strangers, ann) = ([basic_header("carl:x")], [basic_header("ann:correct horse")]);
+    let stranger = world.ask(Method::GET, &strangers);
+    tokio::select! {
+        biased;
+        answer = stranger => panic!("the server is silent: {answer:?}"),
+        known = world.ask(Method::GET, &ann) => assert!(known.is_ok(), "{known:?}"),
+    }
+}
+
+#[tokio::test]
 async fn who_listens_is_asked_again() {
     let mut world = world();
     let ann = Account::local(&world.management.user[0]);
