@@ -151,11 +151,17 @@ async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
     assert_eq!((reply.findings.as_slice(), reply.number), (&[][..], 2));
     let history = hand.history().await;
     assert_eq!((history.confirm_by_unix_ms, history.entries[0].comment.as_str()), (0, "it works"));
+    // Who confirms without a word leaves what was said at the commit.
+    hand.set_length("28").await;
+    assert_eq!(hand.commit(3600, false).await.findings, []);
+    let silent = hand.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
+    assert_eq!(silent.findings, []);
+    assert_eq!(hand.history().await.entries[0].comment, "a test");
     hand.set_length("26").await;
     assert_eq!(hand.commit(3600, false).await.findings, []);
     let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
     assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().findings, []);
-    assert_eq!(lengths(&story), [24, 25, 25, 26, 25]);
+    assert_eq!(lengths(&story), [24, 25, 25, 28, 28, 26, 28]);
     let again = hand.client.confirm(confirm).await.unwrap().into_inner();
     assert_eq!(again.findings[0].why, "no commit waits to be confirmed");
     story.kill().await;

@@ -109,7 +109,7 @@ impl Datastore {
             let before = before.unwrap_or_else(|| running.text())?;
             // In its place before the forwarder changes anything: who is cut off by the change, and by a crash on top
             // of it, gets back in all the same.
-            self.wait_for(Some(Unconfirmed::new(author, within, before)))?;
+            self.wait_for(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
         let (text, mut remarks) = (configuration.text.clone(), configuration.remarks());
         let applied = match self.inner.line.commit(configuration).await {

@@ -27,17 +27,26 @@ pub struct Unconfirmed {
     within: Duration,
     /// What is in force again when it is not confirmed.
     pub(super) before: String,
+    /// Why it was made, for the history when who confirms it says nothing.
+    #[serde(default)]
+    comment: String,
     /// The deadline by a clock that nobody sets.
     #[serde(skip)]
     until: Option<Instant>,
 }
 
 impl Unconfirmed {
-    pub(super) fn new(author: &Author, within: Duration, before: String) -> Unconfirmed {
+    pub(super) fn new(
+        author: &Author,
+        within: Duration,
+        before: String,
+        comment: &str,
+    ) -> Unconfirmed {
         let within = within.min(CONFIRM_LIMIT);
         let deadline = SystemTime::now() + within;
         let until = Some(Instant::now() + within);
-        Unconfirmed { author: author.name.clone(), deadline, within, before, until }
+        let (author, comment) = (author.name.clone(), comment.to_owned());
+        Unconfirmed { author, deadline, within, before, comment, until }
     }
 
     /// Time that is left. A clock that is set back does not make it longer.
@@ -99,9 +108,10 @@ impl Datastore {
     async fn confirm_now(&self, author: &Author, comment: &str) -> Result<Committed, Refusal> {
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
-        self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
+        let waits = self.unconfirmed().ok_or(Refusal::NothingToConfirm)?;
         let running = self.tree(Store::Running);
-        let commit = Commit { comment: comment.to_owned(), ..Commit::default() };
+        let comment = if comment.is_empty() { waits.comment } else { comment.to_owned() };
+        let commit = Commit { comment, ..Commit::default() };
         self.bring_into_force(author, Arc::clone(&running.tree), &commit).await
     }
 
@@ -165,7 +175,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_makes_no_time_longer() {
         let author = Author::new("ann", Door::Console);
-        let mut waits = Unconfirmed::new(&author, MINUTE, "{}".into());
+        let mut waits = Unconfirmed::new(&author, MINUTE, "{}".into(), "");
         assert!(waits.left() <= MINUTE && waits.left() > MINUTE / 2);
         // Set back by a day while it waits, and before another controller reads the file.
         waits.deadline += DAY;
@@ -180,7 +190,8 @@ mod tests {
     #[test]
     fn what_an_earlier_controller_left_has_no_more_time_than_it_had() {
         let folder = tempfile::tempdir().unwrap();
-        let mut waits = Unconfirmed::new(&Author::new("ann", Door::Console), MINUTE, "{}".into());
+        let mut waits =
+            Unconfirmed::new(&Author::new("ann", Door::Console), MINUTE, "{}".into(), "");
         waits.deadline += DAY;
         std::fs::write(file(folder.path()), serde_json::to_vec(&waits).unwrap()).unwrap();
         let left = read(folder.path()).unwrap();
