@@ -235,10 +235,16 @@ pub fn to_set(words: &[String]) -> Result<(String, Option<String>), Error> {
                 false => Err(Error::ValueMissing { leaf: node.name().to_owned() }),
             }
         }
-        SchemaNodeKind::LeafList if place.value.is_none() => {
-            Err(Error::ValueMissing { leaf: node.name().to_owned() })
-        }
+        SchemaNodeKind::LeafList => Ok((entry(&place, node)?, None)),
         _ => Ok((place.path, place.value)),
+    }
+}
+
+/// The path of an entry of a leaf-list, which its value tells apart from the others.
+fn entry(place: &Place<'_>, node: &SchemaNode<'_>) -> Result<String, Error> {
+    match &place.value {
+        Some(value) => Ok(format!("{}[.={}]", place.path, quoted(value)?)),
+        None => Err(Error::ValueMissing { leaf: node.name().to_owned() }),
     }
 }
 
@@ -251,13 +257,8 @@ pub fn to_delete(words: &[String]) -> Result<String, Error> {
     let place = place(words)?;
     let Some(node) = &place.node else { return Ok(place.path) };
     keys_are_there(&place, node)?;
-    match (node.kind(), &place.value) {
-        (SchemaNodeKind::LeafList, Some(value)) => {
-            Ok(format!("{}[.={}]", place.path, quoted(value)?))
-        }
-        (SchemaNodeKind::LeafList, None) => {
-            Err(Error::ValueMissing { leaf: node.name().to_owned() })
-        }
+    match node.kind() {
+        SchemaNodeKind::LeafList => entry(&place, node),
         _ => Ok(place.path),
     }
 }
@@ -334,7 +335,7 @@ mod tests {
         let (path, value) = to_set(&words("system workers cpus 1")).unwrap();
         assert_eq!(
             (path.as_str(), value.as_deref()),
-            ("/stoa-system:system/workers/cpus", Some("1"))
+            ("/stoa-system:system/workers/cpus[.='1']", None)
         );
         assert_eq!(
             to_delete(&words("system workers cpus 1")).unwrap(),

@@ -51,7 +51,9 @@ impl Service {
         let name = path.display().to_string();
         match self.datastore.load(&Author::new("reload", Door::File), path).await {
             Ok(done) => {
-                let applied = done.applied;
+                // What no packet meets, as a description, is a change all the same.
+                let changed = done.applied.changed || !done.changes.is_empty();
+                let applied = v1::Applied { changed, ..done.applied };
                 tracing::info!(path = name, changed = applied.changed, "configuration reloaded");
                 Ok(v1::ReloadReply { applied: true, what: Some(applied), findings: vec![] })
             }

@@ -385,4 +385,16 @@ show history | match hand
     assert!(err(&done).contains("there is no \"nothing\" behind \"interfaces\""), "{}", err(&done));
     let done = router.call(&["set", "interfaces", "interface", "sink", "enabled", "perhaps"]);
     assert!(err(&done).contains("Invalid boolean value"), "{}", err(&done));
+    // What is there several times, said by words, saved as words and loaded again.
+    for name in ["ann", "bob", "ann"] {
+        let done = router.call(&["set", "nacm", "groups", "group", "noc", "user-name", name]);
+        assert!(done.status.success(), "{}", err(&done));
+    }
+    let file = router.path("words").display().to_string();
+    for words in [vec!["commit"], vec!["save", "--set", &file], vec!["load", &file]] {
+        let done = router.call(&words);
+        assert!(done.status.success(), "{words:?}: {}", err(&done));
+    }
+    let saved = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(saved.matches("set nacm groups group noc user-name").count(), 2, "{saved}");
 }

@@ -175,6 +175,10 @@ fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<
     if !findings.is_empty() {
         return Err(Refusal::Findings(findings.into_vec()));
     }
+    // An entry of a leaf-list is there once, however often it is set.
+    if path.ends_with(']') && is_there(tree, path).unwrap_or(false) {
+        return Ok(());
+    }
     let (made, complaints) = yang::listen(|| tree.new_path(path, value, false).map(|_| ()));
     made.map_err(|error| refusal::said(&error, &complaints))?;
     match find(tree, path)? {
@@ -341,6 +345,20 @@ mod tests {
         let edited = apply(&tree, &[edit]).unwrap();
         let pair = |name: &str, comment: &str| (name.to_owned(), comment.to_owned());
         assert_eq!(rules(&edited), [pair("a", ""), pair("b", "2"), pair("c", "3")]);
+    }
+
+    #[test]
+    fn entries_of_leaf_lists_are_set_by_their_values() {
+        let address = "/stoa-management:management/https/address";
+        let set = |value: &str| Edit::Set { path: format!("{address}[.='{value}']"), value: None };
+        let edits = [set("127.0.0.1"), set("::1"), set("127.0.0.1")];
+        let tree = apply(&snapshot::parse("{}").unwrap(), &edits).unwrap();
+        let text = snapshot::print(&tree).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let addresses = &value["stoa-management:management"]["https"]["address"];
+        // Ordered by the system.
+        assert_eq!(addresses, &serde_json::json!(["::1", "127.0.0.1"]));
+        assert!(apply(&tree, &[set("nonsense")]).is_err());
     }
 
     #[test]
