@@ -154,6 +154,9 @@ async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
     // Who confirms without a word leaves what was said at the commit.
     hand.set_length("28").await;
     assert_eq!(hand.commit(3600, false).await.findings, []);
+    let reload = v1::ReloadRequest { path: String::new() };
+    let refused = story.operator().await.reload(reload).await.unwrap().into_inner();
+    assert!(!refused.applied && refused.findings[0].why.starts_with("a commit waits"));
     let silent = hand.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
     assert_eq!(silent.findings, []);
     assert_eq!(hand.history().await.entries[0].comment, "a test");

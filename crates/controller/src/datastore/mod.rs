@@ -365,6 +365,14 @@ impl Datastore {
         // Read with the writer held: no commit comes between.
         let _one = self.inner.writer.lock().await;
         lock::check(self.stores().holder.as_ref(), author)?;
+        // The file knows nothing of a commit that waits: it would be gone without a word.
+        if self.unconfirmed().is_some() {
+            return Err(refusal::one(
+                &file.display().to_string(),
+                "a commit waits for its confirmation, and is not in this file",
+                "`stoa commit` confirms it, `stoa commit cancel` goes back; then reload.",
+            ));
+        }
         let origin = match file == self.inner.startup {
             true => Origin::Startup,
             false => Origin::OtherFile,
