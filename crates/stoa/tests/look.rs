@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use https::{Answer, Router};
+use https::{Answer, Router, hash};
 use serde_json::{Value, json};
 
 const JSON: (&str, &str) = ("Content-Type", "application/yang-data+json");
@@ -15,16 +15,6 @@ const ROOT: &str = "root:correct horse";
 const ANN: &str = "ann:correct horse";
 /// Static routes: 10.0.0.0/16 to 10.99.0.0/16, and one below each.
 const ROUTES: usize = 200;
-
-fn hash() -> String {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"));
-    command.args(["user", "hash"]).stdin(std::process::Stdio::piped());
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 fn interface(name: &str, driver: Value, address: &str) -> Value {
     json!({

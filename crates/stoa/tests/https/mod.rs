@@ -190,3 +190,15 @@ impl Drop for Router {
         let _ = self.child.wait();
     }
 }
+
+/// The hash of the password of all users.
+pub fn hash() -> String {
+    // Made by the program itself, so that the test knows none.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+    command.args(["user", "hash"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}

@@ -23,8 +23,8 @@ use stoa_api::gnmi_ext::{Commit, CommitCancel, CommitConfirm, CommitRequest, Ext
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status, Streaming};
 
-use crate::https::{DEADLINE, Router};
-use crate::world::{hash, interface};
+use crate::https::{DEADLINE, Router, hash};
+use crate::world::interface;
 
 /// A path as people write it: `a/b[k=v]/c`; no value has a slash.
 fn path(text: &str) -> Path {

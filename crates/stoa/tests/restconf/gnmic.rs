@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::https::{DEADLINE, Router};
-use crate::world::{hash, interface};
+use crate::https::{DEADLINE, Router, hash};
+use crate::world::interface;
 
 const PASSWORD: &str = "correct horse";
 const LAN: &str = "/interfaces/interface[name=lan]";

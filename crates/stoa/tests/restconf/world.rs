@@ -1,10 +1,8 @@
 //! The router of these tests: two users, and rules for one of them.
 
-use std::io::Write;
-
 use serde_json::{Value, json};
 
-use crate::https::Router;
+use crate::https::{Router, hash};
 
 pub const JSON: (&str, &str) = ("Content-Type", "application/yang-data+json");
 pub const XML: (&str, &str) = ("Content-Type", "application/yang-data+xml");
@@ -13,18 +11,6 @@ pub const INTERFACES: &str = "/restconf/data/ietf-interfaces:interfaces";
 pub const LAN: &str = "/restconf/data/ietf-interfaces:interfaces/interface=lan";
 pub const ROOT: &str = "root:correct horse";
 pub const ANN: &str = "ann:correct horse";
-
-/// The hash of the password of all users.
-pub fn hash() -> String {
-    // Made by the program itself, so that the test knows none.
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_stoa"));
-    command.args(["user", "hash"]).stdin(std::process::Stdio::piped());
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"correct horse\n").unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 pub fn interface(name: &str, address: &str) -> Value {
     json!({
