@@ -62,6 +62,13 @@ impl fmt::Display for v1::Protocol {
         f.write_str(match self {
             v1::Protocol::Direct => "direct",
             v1::Protocol::Static => "static",
+            v1::Protocol::Kernel => "kernel",
+            v1::Protocol::Bgp => "bgp",
+            v1::Protocol::Ospf => "ospf",
+            v1::Protocol::Isis => "isis",
+            v1::Protocol::Rip => "rip",
+            v1::Protocol::Babel => "babel",
+            v1::Protocol::Other => "other",
         })
     }
 }

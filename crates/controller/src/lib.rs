@@ -20,6 +20,7 @@ pub mod finding;
 mod held_and_inactive;
 mod host_bits;
 pub mod interfaces;
+pub mod learned;
 mod linux;
 mod lock;
 mod logging;

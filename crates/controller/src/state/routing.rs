@@ -75,6 +75,13 @@ pub(crate) fn protocol(protocol: v1::Protocol) -> &'static str {
     match protocol {
         v1::Protocol::Direct => "ietf-routing:direct",
         v1::Protocol::Static => "ietf-routing:static",
+        v1::Protocol::Kernel => "stoa-routing:kernel",
+        v1::Protocol::Bgp => "stoa-routing:bgp",
+        v1::Protocol::Ospf => "stoa-routing:ospf",
+        v1::Protocol::Isis => "stoa-routing:isis",
+        v1::Protocol::Rip => "stoa-routing:rip",
+        v1::Protocol::Babel => "stoa-routing:babel",
+        v1::Protocol::Other => "stoa-routing:other",
     }
 }
 

@@ -115,6 +115,23 @@ impl Forwarder for Life {
         Ok(Response::new(v1::Applied { changed, ..v1::Applied::default() }))
     }
 
+    type LearnRoutesStream =
+        tokio_stream::wrappers::ReceiverStream<Result<v1::LearnedRoutesReply, Status>>;
+
+    async fn learn_routes(
+        &self,
+        _: Request<tonic::Streaming<v1::LearnedRoutes>>,
+    ) -> Result<Response<Self::LearnRoutesStream>, Status> {
+        Err(Status::unimplemented("no daemons here"))
+    }
+
+    async fn audit_routes(
+        &self,
+        _: Request<v1::AuditRoutesRequest>,
+    ) -> Result<Response<v1::AuditRoutesReply>, Status> {
+        Err(Status::unimplemented("no daemons here"))
+    }
+
     async fn list_interfaces(
         &self,
         _: Request<v1::ListInterfacesRequest>,

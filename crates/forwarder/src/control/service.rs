@@ -195,6 +195,22 @@ impl Contract for Service {
         Ok(Response::new(applied))
     }
 
+    type LearnRoutesStream = ReceiverStream<Result<v1::LearnedRoutesReply, Status>>;
+
+    async fn learn_routes(
+        &self,
+        _: tonic::Request<tonic::Streaming<v1::LearnedRoutes>>,
+    ) -> Answer<Self::LearnRoutesStream> {
+        Err(Status::unimplemented("not yet"))
+    }
+
+    async fn audit_routes(
+        &self,
+        _: tonic::Request<v1::AuditRoutesRequest>,
+    ) -> Answer<v1::AuditRoutesReply> {
+        Err(Status::unimplemented("not yet"))
+    }
+
     async fn list_interfaces(
         &self,
         _: tonic::Request<v1::ListInterfacesRequest>,

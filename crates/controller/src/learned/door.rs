@@ -1,0 +1,103 @@
+//! What a door says: routes in runs that share their ways, groups that change as one, and how its session does.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use stoa_api::v1;
+use tokio::sync::mpsc;
+
+use crate::routes::VrfName;
+
+/// A door as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The VRF that its routes are for.
+    pub vrf: VrfName,
+    /// How much its routes count against those of other doors, less is better; `None`: as is usual for their protocol.
+    pub preference: Option<u8>,
+    /// How long its routes stay when its session ends, and are swept when it comes back and does not say that it is done.
+    pub stale_time: Duration,
+}
+
+/// One way to a destination, as a daemon says it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Way {
+    /// Our interface; `None`: the gateway is to be resolved by other routes.
+    pub interface: Option<Arc<str>>,
+    /// The gateway; `None`: the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// Share of the flows, at least 1.
+    pub weight: u16,
+}
+
+/// What the routes of a run do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Send by one of the first, or while none of them can be used by one of the second.
+    Ways(Arc<[Way]>, Arc<[Way]>),
+    /// What [`Event::Group`] says of this number: all routes on it change with it.
+    Group(u32),
+    /// Something else.
+    Special(v1::Special),
+}
+
+/// Routes that share what they do. Addresses without host bits, in host byte order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    /// Who has learned them.
+    pub protocol: v1::Protocol,
+    /// What they do; `None`: they go.
+    pub target: Option<Target>,
+    /// IPv4 prefixes: address and length.
+    pub ip4: Vec<(u32, u8)>,
+    /// IPv6 prefixes.
+    pub ip6: Vec<(u128, u8)>,
+}
+
+/// What a door tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A session began: what is held of it is stale until it is said again.
+    Up,
+    /// All was said since: what is stale still goes.
+    Complete,
+    /// The session ended: what is held stays for [`Source::stale_time`].
+    Down,
+    /// The door is shut for good, by the configuration: what is held goes.
+    Closed,
+    /// A group of the daemon's own number, new or changed; [`Target::Group`] is not allowed within.
+    Group(u32, Target),
+    /// The daemon forgot a group. Routes that are still on it lead nowhere.
+    GroupGone(u32),
+    /// Routes.
+    Update(Update),
+}
+
+/// The end of the queue that a door holds.
+#[derive(Clone, Debug)]
+pub struct Door {
+    source: Arc<Source>,
+    queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>,
+}
+
+impl Door {
+    /// For a source, into the queue of the table.
+    pub(super) fn new(source: Source, queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>) -> Self {
+        Self { source: Arc::new(source), queue }
+    }
+
+    /// What the door was opened as.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Says what was heard, in its order. Waits while the queue is full: read no more of the daemon meanwhile.
+    /// A few thousand routes at a time are best.
+    pub async fn tell(&self, events: Vec<Event>) {
+        // The table lives as long as the controller.
+        let _ = self.queue.send((Arc::clone(&self.source), events)).await;
+    }
+}
