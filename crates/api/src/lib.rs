@@ -3,11 +3,13 @@
 //! `v1` is generated from `proto/stoa/v1`. The controller states what is wanted
 //! as one [`v1::Desired`]; the forwarder answers with what is. Around it: how
 //! both sides reach each other ([`unix`]), how a refusal carries its reasons
-//! ([`refusal`]) and the words that operators read ([`text`]). Beside it [`gnmi`],
+//! ([`refusal`]), the words that operators read ([`text`]), and the digests by which both
+//! sides compare their learned routes ([`digest`]). Beside it [`gnmi`],
 //! the words of others that the controller answers to.
 #![forbid(unsafe_code)]
 
 pub mod date;
+pub mod digest;
 pub mod refusal;
 pub mod text;
 pub mod unix;
