@@ -8,6 +8,7 @@ use std::time::Duration;
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
 use stoa_api::{CONTRACT, MESSAGE_LIMIT_BYTES, refusal};
+use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
@@ -57,6 +58,8 @@ pub struct Line {
     facts: Mutex<Facts>,
     /// One transaction at a time.
     transaction: tokio::sync::Mutex<()>,
+    /// How often what is known about the forwarder or wanted of it has changed.
+    changes: watch::Sender<u64>,
 }
 
 impl Line {
@@ -64,7 +67,13 @@ impl Line {
     pub fn new(channel: Channel, wanted: Configuration) -> Line {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let facts = Facts { wanted: Some(Arc::new(wanted)), ..Facts::default() };
-        Line { client, facts: Mutex::new(facts), transaction: tokio::sync::Mutex::new(()) }
+        let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
+        Line { client, facts: Mutex::new(facts), transaction, changes }
+    }
+
+    /// Wakes whenever a state took effect.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// A client for calls that only look.
@@ -123,6 +132,7 @@ impl Line {
             Ok(applied) => {
                 facts.wanted = Some(Arc::new(configuration));
                 facts.synced = Some(hello.boot_id);
+                self.changes.send_modify(|count| *count += 1);
                 Ok(applied)
             }
             Err(error) => {
@@ -153,6 +163,7 @@ impl Line {
         };
         let applied = self.apply(&wanted.desired).await?;
         self.facts().synced = Some(hello.boot_id);
+        self.changes.send_modify(|count| *count += 1);
         Ok(Some(applied))
     }
 

@@ -18,6 +18,7 @@ use crate::capture;
 use crate::datastore::{Author, Datastore, Door, Refusal};
 use crate::filter;
 use crate::held_and_inactive::HeldAndInactive;
+use crate::learned::Learned;
 use crate::rib;
 use crate::supervise;
 use crate::{metrics, state};
@@ -29,15 +30,16 @@ pub struct Service {
     /// The file that Stoa was started with.
     config: PathBuf,
     datastore: Datastore,
+    learned: Learned,
     started_unix_s: u64,
 }
 
 impl Service {
     /// The service over `datastore` and its line; `config` is what a reload without a path reads.
-    pub fn new(datastore: Datastore, config: PathBuf) -> Service {
+    pub fn new(datastore: Datastore, config: PathBuf, learned: Learned) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let line = Arc::clone(datastore.line());
-        Service { line, config, datastore, started_unix_s: since.as_secs() }
+        Service { line, config, datastore, learned, started_unix_s: since.as_secs() }
     }
 
     /// Reads `path` (the file that Stoa was started with, when there is none)
@@ -157,6 +159,13 @@ impl Operator for Service {
         let inactive = rib::inactive(&notes, &request);
         let held = self.line.client().list_routes(request).await.map_err(failed)?.into_inner();
         Ok(Response::new(Box::pin(HeldAndInactive::new(held, notes, inactive))))
+    }
+
+    async fn audit_learned(
+        &self,
+        _: Request<v1::AuditLearnedRequest>,
+    ) -> Result<Response<v1::AuditLearnedReply>, Status> {
+        Ok(Response::new(self.learned.report().await))
     }
 
     async fn show_neighbors(

@@ -205,7 +205,7 @@ impl<'a> Work<'a> {
 
 /// Puts paths of several next hops together: each next hop has its share, which its paths
 /// divide by their weights.
-fn weigh(shares: Vec<(u64, Vec<v1::Path>)>) -> Vec<v1::Path> {
+pub(crate) fn weigh(shares: Vec<(u64, Vec<v1::Path>)>) -> Vec<v1::Path> {
     const HEAVIEST: u128 = u16::MAX as u128;
     let sum = |paths: &[v1::Path]| paths.iter().map(|path| u128::from(path.weight.max(1))).sum();
     let sums: Vec<u128> = shares.iter().map(|(_, paths)| sum(paths)).collect();

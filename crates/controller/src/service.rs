@@ -14,6 +14,7 @@ use crate::apply::Line;
 use crate::configuration::Configuration;
 use crate::datastore::Datastore;
 use crate::finding::Finding;
+use crate::learned::Learned;
 use crate::linux::Keeper;
 use crate::operator::Service;
 use crate::running::Running;
@@ -77,7 +78,8 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
         running.clone(),
         !first,
     );
-    let service = Service::new(datastore.clone(), options.config.clone());
+    let learned = Learned::start(Arc::clone(&line))?;
+    let service = Service::new(datastore.clone(), options.config.clone(), learned.clone());
     let _doors = open(datastore.clone());
 
     let linux = Keeper::new(&options.forwarder_socket);
@@ -96,6 +98,7 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
         findings = line.keep(first, |line| in_force(line, &running)) => Err(Error::Refused(findings)),
         () = linux.keep(&line) => Ok(()),
         () = datastore.keep_time() => Ok(()),
+        () = learned.watch() => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! fpm ───┐
-//! linux ─┼─ Door::tell ─► bounded queue ─► table (one thread) ─► stream ─► forwarder
+//! linux ─┼─ Door::tell ─► bounded queue ─► table (one thread) ─► link ─► forwarder
 //! bgp ───┘
 //! ```
 //!
@@ -10,6 +10,143 @@
 //! daemon that floods is slowed down by its own socket. Static and connected routes are no business of this room: they are in the
 //! wanted state, go before learned ones in the forwarder, and are looked at here to resolve gateways.
 
+mod audit;
 mod door;
+mod groups;
+mod link;
+mod outbox;
+mod prefixes;
+mod report;
+mod resolve;
+mod run;
+mod select;
+mod table;
+#[cfg(test)]
+mod tests;
+mod wanted;
 
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+pub use audit::{Audit, AuditedTable};
 pub use door::{Door, Event, Source, Target, Update, Way};
+pub use run::Work;
+pub use table::Session;
+
+pub use crate::routes::VrfName;
+
+use crate::apply::Line;
+use run::{Request, Runner, Said};
+
+/// What doors may have said that the table has not looked at yet, in batches.
+const QUEUE: usize = 32;
+/// Questions that may wait.
+const REQUESTS: usize = 64;
+
+/// The way to the table.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    queue: mpsc::Sender<Said>,
+    requests: mpsc::Sender<Request>,
+    line: Arc<Line>,
+}
+
+/// How a door does, as the table sees it.
+#[derive(Clone, Debug)]
+pub struct DoorState {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How its session does.
+    pub session: Session,
+    /// IPv4 routes that it has.
+    pub ip4: usize,
+    /// IPv6 routes that it has.
+    pub ip6: usize,
+    /// Those of them that were not said again since its session began.
+    pub stale: usize,
+    /// Prefixes that were none.
+    pub malformed: u64,
+    /// Why gateways of it are not reached, and how many routes each keeps from being used.
+    pub unresolved: Vec<(String, u32)>,
+}
+
+/// Reasons that are told of one door at most.
+const REASONS: usize = 20;
+
+impl Learned {
+    /// Starts the table on a thread of its own; it ends when nobody holds the way to it.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(line: Arc<Line>) -> std::io::Result<Learned> {
+        let (queue, said) = mpsc::channel(QUEUE);
+        let (requests, asked) = mpsc::channel(REQUESTS);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let of_thread = Arc::clone(&line);
+        std::thread::Builder::new().name("learned".into()).spawn(move || {
+            runtime.block_on(Runner::new().run(of_thread, said, asked));
+        })?;
+        Ok(Learned { queue, requests, line })
+    }
+
+    /// A door for a source.
+    pub fn open(&self, source: Source) -> Door {
+        Door::new(source, self.queue.clone())
+    }
+
+    /// Which doors the configuration has, by name: routes that the forwarder still holds of a former controller go when each
+    /// of them has said all that it has.
+    pub async fn expect(&self, doors: Vec<String>) {
+        self.ask(move |runner| runner.doors = Some(doors)).await;
+    }
+
+    /// What it has cost so far.
+    pub async fn work(&self) -> Work {
+        self.ask(|runner| runner.work).await.unwrap_or_default()
+    }
+
+    /// How all doors do.
+    pub async fn doors(&self) -> Vec<DoorState> {
+        self.ask(|runner| runner.table.door_states()).await.unwrap_or_default()
+    }
+
+    /// Asks the table; `None` when the controller ends.
+    async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Runner) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        let request: Request = Box::new(move |runner| {
+            // Who asked may have gone away.
+            let _ = answer.send(ask(runner));
+        });
+        self.requests.send(request).await.ok()?;
+        answered.await.ok()
+    }
+}
+
+impl table::Table {
+    fn door_states(&self) -> Vec<DoorState> {
+        let state = |(at, held): (usize, &table::Held)| {
+            let lost = self.groups.iter().map(|(_, group)| group).filter(|it| it.source == at);
+            let lost = lost.filter(|group| !group.resolved.is_usable() && group.routes > 0);
+            let mut unresolved: Vec<(String, u32)> = lost
+                .filter_map(|it| Some((it.resolved.reasons.first()?.clone(), it.routes)))
+                .collect();
+            unresolved.sort_by_key(|(_, routes)| std::cmp::Reverse(*routes));
+            unresolved.truncate(REASONS);
+            DoorState {
+                name: held.source.name.clone(),
+                session: held.session,
+                ip4: held.ip4.len(),
+                ip6: held.ip6.len(),
+                stale: held.ip4.stale() + held.ip6.stale(),
+                malformed: held.malformed,
+                unresolved,
+            }
+        };
+        let held = self.held.iter().enumerate();
+        held.filter_map(|(at, held)| Some(state((at, held.as_ref()?)))).collect()
+    }
+}

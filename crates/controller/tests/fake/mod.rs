@@ -1,6 +1,8 @@
 //! A forwarder without packets: it records what it is told, holds it, answers
 //! from it, and refuses or dies when a test wants that.
 
+pub mod learned;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +23,8 @@ pub struct Record {
     pub refuse: Arc<Mutex<Vec<v1::Reason>>>,
     /// The last trace that was asked for.
     pub traced: Arc<Mutex<v1::StartTraceRequest>>,
+    /// The learned routes that it holds.
+    pub learned: learned::Shared,
     lives: Arc<AtomicU64>,
 }
 
@@ -120,16 +124,16 @@ impl Forwarder for Life {
 
     async fn learn_routes(
         &self,
-        _: Request<tonic::Streaming<v1::LearnedRoutes>>,
+        request: Request<tonic::Streaming<v1::LearnedRoutes>>,
     ) -> Result<Response<Self::LearnRoutesStream>, Status> {
-        Err(Status::unimplemented("no daemons here"))
+        Ok(Response::new(learned::serve(self.record.learned.clone(), request.into_inner())))
     }
 
     async fn audit_routes(
         &self,
-        _: Request<v1::AuditRoutesRequest>,
+        request: Request<v1::AuditRoutesRequest>,
     ) -> Result<Response<v1::AuditRoutesReply>, Status> {
-        Err(Status::unimplemented("no daemons here"))
+        Ok(Response::new(self.record.learned.lock().unwrap().audit(request.get_ref())))
     }
 
     async fn list_interfaces(

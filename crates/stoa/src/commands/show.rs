@@ -11,8 +11,8 @@ use stoa_console::session::{Form, Session, Which};
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{
-    clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors, nodes,
-    punts, routes, state, workers,
+    audit, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
+    nodes, punts, routes, state, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -20,6 +20,7 @@ use crate::show::{
 #[command(after_help = "Examples:
   stoa show interfaces                        Ports, VLANs, addresses, counters
   stoa show routes --longest-match 10.2.0.9   Which route takes this address?
+  stoa show routes audit                      Does the forwarder hold what daemons have learned?
   stoa show nodes --watch                     Cycles per packet, every second
   stoa show drops --json | jq '.drops[] | select(.packets > 0)'")]
 pub struct Arguments {
@@ -49,7 +50,10 @@ enum What {
     /// Ports and sub-interfaces: state, addresses, counters
     Interfaces,
     /// Routes: where each prefix goes
+    #[command(args_conflicts_with_subcommands = true)]
     Routes {
+        #[command(subcommand)]
+        only: Option<OfRoutes>,
         /// Only the route that takes this address
         #[arg(long, value_name = "ADDRESS")]
         longest_match: Option<IpAddr>,
@@ -119,6 +123,12 @@ enum What {
     History,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum OfRoutes {
+    /// Compare learned routes of controller and forwarder, mend what differs, and show the doors of daemons
+    Audit,
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Family {
     #[value(name = "4", alias = "ip4")]
@@ -170,7 +180,8 @@ async fn look(
     let json = arguments.json;
     match &arguments.what {
         What::Interfaces => interfaces::show(client, json, out).await,
-        What::Routes { longest_match, family, vrf } => {
+        What::Routes { only: Some(OfRoutes::Audit), .. } => audit::show(client, json, out).await,
+        What::Routes { only: None, longest_match, family, vrf } => {
             let family = family.map_or(0, Family::number);
             let vrf = if vrf == "default" { "" } else { vrf };
             routes::show(client, (*longest_match, family, vrf), json, out).await

@@ -1,6 +1,7 @@
 //! How answers look: one file for each thing that is shown, as a table for eyes
 //! and as JSON (the contract's field names) for programs.
 
+pub mod audit;
 pub mod configuration;
 pub mod conservation;
 pub mod doctor;

@@ -1,0 +1,265 @@
+//! The audit: proves that the forwarder holds the routes that win here, by counts and digests, and mends what differs.
+//!
+//! Both sides add up digests of their routes (`stoa_api::digest`) while nothing changes; slices that differ are told route by route and
+//! put right.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use stoa_api::{digest, v1};
+
+use super::Learned;
+use super::prefixes::Six;
+use super::run::Runner;
+use super::table::{Family, Table};
+use crate::routes::VrfName;
+
+/// How often both sides are asked anew while routes change.
+const TRIES: u32 = 50;
+/// Pause before that.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How often everything is audited unasked.
+const EVERY: Duration = Duration::from_secs(60);
+/// Slices of which routes are listed at a time.
+const SLICES_AT_ONCE: usize = 16;
+
+/// What an audit of one table found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditedTable {
+    /// The VRF; "" is the default one.
+    pub vrf: String,
+    /// 4 or 6.
+    pub family: u32,
+    /// Routes that win here.
+    pub wanted: u64,
+    /// Learned routes that the forwarder holds.
+    pub held: u64,
+    /// Routes that were not as wanted.
+    pub different: u64,
+    /// Whether both were compared: they change all the time when not.
+    pub is_compared: bool,
+}
+
+/// What an audit found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audit {
+    /// Table by table.
+    pub tables: Vec<AuditedTable>,
+}
+
+impl Audit {
+    /// Whether the forwarder holds what wins, of all tables.
+    pub fn is_equal(&self) -> bool {
+        self.tables.iter().all(|table| table.is_compared && table.different == 0)
+    }
+}
+
+/// Digests of one side.
+#[derive(Clone, Debug)]
+struct Sums {
+    routes: u64,
+    digests: Vec<u64>,
+}
+
+/// What wins here at one moment, and whether that is what the forwarder was told.
+struct Snapshot {
+    sums: Sums,
+    changes: u64,
+}
+
+/// Routes as both sides list them: from prefix to hop.
+type Listed = HashMap<(u128, u8), u32>;
+
+impl Learned {
+    /// Audits everything now and then, for ever.
+    pub async fn watch(&self) {
+        loop {
+            tokio::time::sleep(EVERY).await;
+            self.audit().await;
+        }
+    }
+
+    /// Audits all tables that have learned routes on either side, and mends what differs.
+    pub async fn audit(&self) -> Audit {
+        let mut vrfs: BTreeSet<VrfName> =
+            self.ask(|runner| runner.table.vrfs()).await.unwrap_or_default();
+        vrfs.insert(VrfName::default());
+        self.line.look(|configuration| {
+            let of = configuration.into_iter().flat_map(|it| &it.desired.vrfs);
+            vrfs.extend(of.map(|vrf| VrfName::from(vrf.name.as_str())));
+        });
+        let mut audit = Audit::default();
+        for vrf in vrfs {
+            for family in [4, 6] {
+                let table = self.audit_table(&vrf, family).await;
+                if table.different > 0 {
+                    let AuditedTable { vrf, family, different, .. } = &table;
+                    tracing::error!(
+                        vrf,
+                        family,
+                        different,
+                        "learned routes were not as they should be; they were told again"
+                    );
+                }
+                audit.tables.push(table);
+            }
+        }
+        audit
+    }
+
+    async fn audit_table(&self, vrf: &VrfName, family: u32) -> AuditedTable {
+        let mut table = AuditedTable { vrf: vrf.to_string(), family, ..AuditedTable::default() };
+        for _ in 0..TRIES {
+            if let Some((here, there)) = self.compare(vrf, family).await {
+                (table.wanted, table.held) = (here.sums.routes, there.routes);
+                table.is_compared = true;
+                let differs =
+                    |at: &u32| here.sums.digests[*at as usize] != there.digests[*at as usize];
+                let slices: Vec<u32> = (0..digest::SLICES as u32).filter(differs).collect();
+                let mut different = 0;
+                for slices in slices.chunks(SLICES_AT_ONCE) {
+                    match self.mend(vrf, family, slices).await {
+                        Some(count) => different += count,
+                        None => table.is_compared = false,
+                    }
+                }
+                table.different = different;
+                if table.is_compared {
+                    return table;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        table
+    }
+
+    /// Both sides while nothing changed; `None` when something did, or the forwarder does not answer.
+    async fn compare(&self, vrf: &VrfName, family: u32) -> Option<(Snapshot, Sums)> {
+        let name = vrf.clone();
+        let here = self.ask(move |runner| snapshot(runner, &name, family)).await??;
+        let there = self.held(vrf, family, &[]).await?;
+        let digests = there.digests;
+        if digests.len() != digest::SLICES || !self.is_unchanged(here.changes).await {
+            return None;
+        }
+        Some((here, Sums { routes: there.routes, digests }))
+    }
+
+    async fn is_unchanged(&self, changes: u64) -> bool {
+        let is_same =
+            move |runner: &mut Runner| runner.table.changes == changes && runner.is_drained();
+        self.ask(is_same).await.unwrap_or(false)
+    }
+
+    /// How many winners changed so far, once the forwarder has done all that it was told.
+    async fn drained(&self) -> Option<u64> {
+        for _ in 0..TRIES {
+            let changes = self.ask(|runner| runner.is_drained().then_some(runner.table.changes));
+            if let Some(changes) = changes.await? {
+                return Some(changes);
+            }
+            tokio::time::sleep(PAUSE / 10).await;
+        }
+        None
+    }
+
+    /// What the forwarder holds while it does not change.
+    async fn held(&self, vrf: &str, family: u32, slices: &[u32]) -> Option<v1::AuditRoutesReply> {
+        let request =
+            v1::AuditRoutesRequest { vrf: vrf.to_owned(), family, slices: slices.to_vec() };
+        let answer = self.line.client().audit_routes(request).await.ok()?.into_inner();
+        (!answer.is_changing).then_some(answer)
+    }
+
+    /// Compares these slices route by route and tells what differs; gives how many did, or `None` when routes changed
+    /// meanwhile.
+    async fn mend(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<u64> {
+        let changes = self.drained().await?;
+        let held = listed(&self.held(vrf, family, slices).await?.runs, family);
+        let (vrf, slices) = (vrf.clone(), slices.to_vec());
+        self.ask(move |runner| {
+            if runner.table.changes != changes || !runner.is_drained() {
+                return None;
+            }
+            let table = &mut runner.table;
+            Some(match family {
+                4 => table.mend::<u32>(&vrf, &slices, held),
+                _ => table.mend::<Six>(&vrf, &slices, held),
+            })
+        })
+        .await?
+    }
+}
+
+fn listed(runs: &[v1::RouteRun], family: u32) -> Listed {
+    let mut listed = Listed::new();
+    for run in runs {
+        let (bytes, width) = if family == 4 { (&run.ip4, 5) } else { (&run.ip6, 17) };
+        for packed in bytes.chunks_exact(width) {
+            let (address, length) = packed.split_at(width - 1);
+            let wide = address.iter().fold(0, |wide, byte| wide << 8 | u128::from(*byte));
+            listed.insert((wide, length[0]), run.hop);
+        }
+    }
+    listed
+}
+
+/// What wins here, when the forwarder was told all of it.
+fn snapshot(runner: &mut Runner, vrf: &VrfName, family: u32) -> Option<Snapshot> {
+    if !runner.is_drained() {
+        return None;
+    }
+    let sums = match family {
+        4 => runner.table.sums::<u32>(vrf),
+        _ => runner.table.sums::<Six>(vrf),
+    };
+    Some(Snapshot { sums, changes: runner.table.changes })
+}
+
+impl Table {
+    fn vrfs(&self) -> BTreeSet<VrfName> {
+        self.held.iter().flatten().map(|held| held.source.vrf.clone()).collect()
+    }
+
+    /// All winners of a VRF.
+    fn winners<'a, A: Family>(
+        &'a self,
+        vrf: &'a VrfName,
+    ) -> impl Iterator<Item = (u128, u8, u32)> + 'a {
+        let here = self.held.iter().enumerate();
+        let here = here.filter(|(_, held)| held.as_ref().is_some_and(|it| it.source.vrf == *vrf));
+        let winners = here.flat_map(|(at, _)| self.winners_of::<A>(at));
+        winners.map(|item| (item.address.widen(), item.length, item.group))
+    }
+
+    fn sums<A: Family>(&self, vrf: &VrfName) -> Sums {
+        let mut sums = Sums { routes: 0, digests: vec![0; digest::SLICES] };
+        for (address, length, hop) in self.winners::<A>(vrf) {
+            sums.routes += 1;
+            let sum = &mut sums.digests[digest::slice(address, length)];
+            *sum = sum.wrapping_add(digest::route(address, length, hop));
+        }
+        sums
+    }
+
+    fn mend<A: Family>(&mut self, vrf: &VrfName, slices: &[u32], mut held: Listed) -> u64 {
+        let is_meant =
+            |address: u128, length: u8| slices.contains(&(digest::slice(address, length) as u32));
+        let winners = self.winners::<A>(vrf).filter(|it| is_meant(it.0, it.1));
+        let mut wrong = Vec::new();
+        for (address, length, hop) in winners {
+            if held.remove(&(address, length)) != Some(hop) {
+                wrong.push((address, length, Some(hop)));
+            }
+        }
+        wrong.extend(held.into_keys().map(|(address, length)| (address, length, None)));
+        let hops: BTreeSet<u32> = wrong.iter().filter_map(|it| it.2).collect();
+        for (id, group) in hops.iter().filter_map(|id| Some((*id, self.groups.get(*id)?))) {
+            self.out.hop(group.hop(id));
+        }
+        for (address, length, group) in &wrong {
+            self.out.route(vrf, A::narrow(*address), *length, group.unwrap_or(0));
+        }
+        wrong.len() as u64
+    }
+}

@@ -1,0 +1,156 @@
+//! What routes lead to, each once: a group is what one door says of many prefixes, and one hop of the forwarder.
+
+use std::collections::HashMap;
+
+use stoa_api::v1;
+
+use super::door::Target;
+
+/// What a group comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resolved {
+    /// Paths over links; none when nothing is resolved.
+    pub paths: Vec<v1::Path>,
+    /// Paths that are used while none of those can be.
+    pub backup: Vec<v1::Path>,
+    /// Something else than paths.
+    pub special: Option<v1::Special>,
+    /// Why some ways are not resolved.
+    pub reasons: Vec<String>,
+}
+
+impl Resolved {
+    /// Whether routes on it can be used at all.
+    pub fn is_usable(&self) -> bool {
+        self.special.is_some() || !self.paths.is_empty() || !self.backup.is_empty()
+    }
+}
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The door's place.
+    pub source: usize,
+    /// Who has learned its routes.
+    pub protocol: v1::Protocol,
+    /// What the door said.
+    pub target: Target,
+    /// Routes of the door on it.
+    pub routes: u32,
+    /// What it comes to.
+    pub resolved: Resolved,
+}
+
+impl Group {
+    /// The hop as the contract has it.
+    pub fn hop(&self, id: u32) -> v1::LearnedHop {
+        let Resolved { paths, backup, special, .. } = &self.resolved;
+        let action = match special {
+            Some(special) => v1::learned_hop::Action::Special((*special).into()),
+            None => v1::learned_hop::Action::Paths(v1::Paths { paths: paths.clone() }),
+        };
+        let backup = (!backup.is_empty()).then(|| v1::Paths { paths: backup.clone() });
+        v1::LearnedHop { id, protocol: self.protocol.into(), action: Some(action), backup }
+    }
+}
+
+type Key = (usize, i32, Target);
+
+/// All groups. Ids begin with 1: they are the hops of the forwarder.
+#[derive(Debug, Default)]
+pub struct Groups {
+    slots: Vec<Option<Group>>,
+    by_key: HashMap<Key, u32>,
+    free: Vec<u32>,
+    /// Freed since the last message was closed: their ids must not come back within it.
+    freed: Vec<u32>,
+}
+
+impl Groups {
+    /// The group with that id.
+    pub fn get(&self, id: u32) -> Option<&Group> {
+        self.slots.get(id as usize - 1)?.as_ref()
+    }
+
+    /// The group with that id, to change.
+    pub fn get_mut(&mut self, id: u32) -> Option<&mut Group> {
+        self.slots.get_mut(id as usize - 1)?.as_mut()
+    }
+
+    /// Whether routes on it can be used.
+    pub fn is_usable(&self, id: u32) -> bool {
+        self.get(id).is_some_and(|group| group.resolved.is_usable())
+    }
+
+    /// All of them with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
+        self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at as u32 + 1, slot.as_ref()?)))
+    }
+
+    /// The id of a group, and whether it was made just now.
+    pub fn of(&mut self, source: usize, protocol: v1::Protocol, target: &Target) -> (u32, bool) {
+        let key = (source, protocol.into(), target.clone());
+        if let Some(id) = self.by_key.get(&key) {
+            return (*id, false);
+        }
+        let group = Group {
+            source,
+            protocol,
+            target: key.2.clone(),
+            routes: 0,
+            resolved: Resolved::default(),
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize - 1] = Some(group);
+                id
+            }
+            None => {
+                self.slots.push(Some(group));
+                self.slots.len() as u32
+            }
+        };
+        self.by_key.insert(key, id);
+        (id, true)
+    }
+
+    /// The groups on a number of a door's own, whoever has learned their routes.
+    pub fn on_number(&self, source: usize, number: u32) -> Vec<u32> {
+        let protocols = (0..).map_while(|it| v1::Protocol::try_from(it).ok());
+        let keys = protocols.map(|protocol| (source, protocol.into(), Target::Group(number)));
+        keys.filter_map(|key| self.by_key.get(&key).copied()).collect()
+    }
+
+    /// A route more is on it.
+    pub fn hold(&mut self, id: u32) {
+        if let Some(group) = self.get_mut(id) {
+            group.routes += 1;
+        }
+    }
+
+    /// A route less is on it; whether that was the last.
+    pub fn release(&mut self, id: u32) -> bool {
+        let Some(group) = self.get_mut(id) else { return false };
+        group.routes = group.routes.saturating_sub(1);
+        group.routes == 0
+    }
+
+    /// Forgets groups that no route is on any more; gives their ids.
+    pub fn forget(&mut self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
+        let mut gone = Vec::new();
+        for id in ids {
+            let Some(slot) = self.slots.get_mut(id as usize - 1) else { continue };
+            if let Some(group) = slot.take_if(|group| group.routes == 0) {
+                self.by_key.remove(&(group.source, group.protocol.into(), group.target));
+                self.freed.push(id);
+                gone.push(id);
+            }
+        }
+        gone
+    }
+
+    /// A message was closed: ids that were freed before may be used again.
+    pub fn close(&mut self) {
+        self.free.append(&mut self.freed);
+    }
+}

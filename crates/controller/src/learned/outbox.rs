@@ -1,0 +1,129 @@
+//! What the forwarder is still to be told: messages of some thousand routes each.
+
+use std::collections::VecDeque;
+
+use stoa_api::v1;
+
+use super::prefixes::{Address, Six};
+
+/// Routes of one message at most: some milliseconds of the forwarder's control thread.
+const ROUTES: usize = 8_192;
+/// Hops and forgotten hops of one message at most.
+const HOPS: usize = 4_096;
+
+/// Changes in their order.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    open: v1::LearnedRoutes,
+    routes: usize,
+    closed: VecDeque<v1::LearnedRoutes>,
+    /// Nobody listens: nothing is kept.
+    is_off: bool,
+}
+
+/// A family as runs have it.
+pub trait Packed: Address {
+    /// Puts a prefix behind the others of a run.
+    fn pack(self, length: u8, run: &mut v1::RouteRun);
+}
+
+impl Packed for u32 {
+    fn pack(self, length: u8, run: &mut v1::RouteRun) {
+        let [a, b, c, d] = self.to_be_bytes();
+        run.ip4.extend_from_slice(&[a, b, c, d, length]);
+    }
+}
+
+impl Packed for Six {
+    fn pack(self, length: u8, run: &mut v1::RouteRun) {
+        run.ip6.extend_from_slice(&self.widen().to_be_bytes());
+        run.ip6.push(length);
+    }
+}
+
+impl Outbox {
+    /// Forgets everything. `is_off`: and whatever comes.
+    pub fn clear(&mut self, is_off: bool) {
+        *self = Self { is_off, ..Self::default() };
+    }
+
+    /// The first message of a caller.
+    pub fn begin(&mut self) {
+        self.open.begins = true;
+    }
+
+    /// Everything was said.
+    pub fn complete(&mut self) {
+        if !self.is_off {
+            self.open.completes = true;
+            self.close();
+        }
+    }
+
+    /// A hop that is new or has changed.
+    pub fn hop(&mut self, hop: v1::LearnedHop) {
+        if self.is_off {
+            return;
+        }
+        if let Some(known) = self.open.hops.iter_mut().rev().take(8).find(|it| it.id == hop.id) {
+            *known = hop;
+            return;
+        }
+        self.open.hops.push(hop);
+        if self.open.hops.len() >= HOPS {
+            self.close();
+        }
+    }
+
+    /// A prefix goes to a hop; 0: it goes.
+    pub fn route<A: Packed>(&mut self, vrf: &str, address: A, length: u8, hop: u32) {
+        if self.is_off {
+            return;
+        }
+        match self.open.runs.last_mut() {
+            Some(run) if run.hop == hop && run.vrf == vrf => address.pack(length, run),
+            _ => {
+                let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
+                address.pack(length, &mut run);
+                self.open.runs.push(run);
+            }
+        }
+        self.routes += 1;
+        if self.routes >= ROUTES {
+            self.close();
+        }
+    }
+
+    /// Hops that nothing leads to any more.
+    pub fn forget(&mut self, hops: Vec<u32>) {
+        if self.is_off {
+            return;
+        }
+        self.open.forgotten.extend(hops);
+        if self.open.forgotten.len() >= HOPS {
+            self.close();
+        }
+    }
+
+    /// Closes the message in hand, if there is something in it; whether there was.
+    pub fn close(&mut self) -> bool {
+        let open = &self.open;
+        let is_empty = open.hops.is_empty() && open.runs.is_empty() && open.forgotten.is_empty();
+        if is_empty && !open.begins && !open.completes {
+            return false;
+        }
+        self.closed.push_back(std::mem::take(&mut self.open));
+        self.routes = 0;
+        true
+    }
+
+    /// Messages that can be sent.
+    pub fn len(&self) -> usize {
+        self.closed.len()
+    }
+
+    /// The next message.
+    pub fn next(&mut self) -> Option<v1::LearnedRoutes> {
+        self.closed.pop_front()
+    }
+}

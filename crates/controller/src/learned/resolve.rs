@@ -1,0 +1,289 @@
+//! Next-hop tracking: gateways that are on no link are reached by other routes, and are looked at again when one of
+//! those changes. The default route resolves nothing, as for static routes (`recursion.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+use stoa_api::v1::route::Action;
+
+use super::door::{Target, Way};
+use super::groups::Resolved;
+use super::prefixes::{Address, Six};
+use super::table::{Family, Table};
+use crate::recursion::{LEVEL_LIMIT, weigh};
+use crate::routes::{PATH_LIMIT, VrfName};
+
+/// Addresses whose routes matter to some gateway, in order.
+#[derive(Debug, Default)]
+pub struct Watched {
+    ip4: BTreeMap<VrfName, Vec<u32>>,
+    ip6: BTreeMap<VrfName, Vec<Six>>,
+}
+
+/// A family's share of [`Watched`].
+pub trait Watchable: Address {
+    /// The addresses of a VRF.
+    fn watched<'a>(watched: &'a Watched, vrf: &VrfName) -> &'a [Self];
+}
+
+impl Watchable for u32 {
+    fn watched<'a>(watched: &'a Watched, vrf: &VrfName) -> &'a [Self] {
+        watched.ip4.get(vrf).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Watchable for Six {
+    fn watched<'a>(watched: &'a Watched, vrf: &VrfName) -> &'a [Self] {
+        watched.ip6.get(vrf).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Watched {
+    /// Whether a prefix covers one of them.
+    pub fn is_within<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> bool {
+        let addresses = A::watched(self, vrf);
+        if addresses.is_empty() {
+            return false;
+        }
+        let first = addresses.partition_point(|it| *it < address);
+        let shift = u32::from(A::BITS - length);
+        let part = |it: A| it.widen().checked_shr(shift).unwrap_or(0);
+        addresses.get(first).is_some_and(|it| part(*it) == part(address))
+    }
+
+    /// Whether there is one at all.
+    pub fn is_any(&self) -> bool {
+        !self.ip4.is_empty() || !self.ip6.is_empty()
+    }
+
+    fn add(&mut self, vrf: &VrfName, address: IpAddr) {
+        match address {
+            IpAddr::V4(ip) => insert(self.ip4.entry(vrf.clone()).or_default(), ip.to_bits()),
+            IpAddr::V6(ip) => {
+                insert(self.ip6.entry(vrf.clone()).or_default(), Six::narrow(ip.to_bits()));
+            }
+        }
+    }
+}
+
+fn insert<A: Address>(addresses: &mut Vec<A>, address: A) {
+    if let Err(at) = addresses.binary_search(&address) {
+        addresses.insert(at, address);
+    }
+}
+
+/// Why a gateway is not reached.
+type Reason = String;
+
+impl Table {
+    /// What a group comes to now; tells the forwarder what is new or has changed. Gives whether it can be used now and
+    /// could not, or the other way round.
+    pub(super) fn resolve_group(&mut self, id: u32, is_new: bool) -> bool {
+        let Some(group) = self.groups.get(id) else { return false };
+        let Some(held) = self.held.get(group.source).and_then(Option::as_ref) else { return false };
+        let vrf = held.source.vrf.clone();
+        let said = match &group.target {
+            Target::Group(number) => held.said.get(number).cloned(),
+            target => Some(target.clone()),
+        };
+        let mut visited = BTreeSet::new();
+        let resolved = match said {
+            Some(Target::Special(special)) => {
+                Resolved { special: Some(special), ..Resolved::default() }
+            }
+            Some(Target::Ways(best, backup)) => {
+                let mut reasons = Vec::new();
+                let paths = self.paths(&vrf, &best, &mut visited, &mut reasons);
+                let backup = self.paths(&vrf, &backup, &mut visited, &mut reasons);
+                Resolved { paths, backup, special: None, reasons }
+            }
+            Some(Target::Group(_)) | None => Resolved {
+                reasons: vec!["the daemon forgot the group of next hops".to_owned()],
+                ..Resolved::default()
+            },
+        };
+        for address in visited {
+            self.watched.add(&vrf, address);
+        }
+        let Some(group) = self.groups.get_mut(id) else { return false };
+        let was_usable = group.resolved.is_usable();
+        let changed = group.resolved != resolved;
+        group.resolved = resolved;
+        let is_usable = group.resolved.is_usable();
+        if changed || is_new {
+            self.out.hop(group.hop(id));
+        }
+        // Others may be reached by its routes.
+        self.is_moved |= changed && !is_new && self.watched.is_any();
+        was_usable != is_usable
+    }
+
+    /// A group of a door's own number is new, has changed, or is forgotten.
+    pub(super) fn set_group(&mut self, at: usize, number: u32, target: Option<Target>) {
+        let Some(held) = &mut self.held[at] else { return };
+        match target {
+            Some(target) => drop(held.said.insert(number, target)),
+            None => drop(held.said.remove(&number)),
+        }
+        let on = self.groups.on_number(at, number);
+        self.resolve_again(&on);
+    }
+
+    /// Looks at all groups again when something moved that gateways may lead through. What changes by that may move
+    /// others; a circle of them ends after as many rounds as there may be levels.
+    pub(super) fn resolve_moved(&mut self) {
+        for _ in 0..LEVEL_LIMIT {
+            if !std::mem::take(&mut self.is_moved) {
+                return;
+            }
+            let with_ways: Vec<u32> = self.groups.iter().map(|(id, _)| id).collect();
+            self.watched = Watched::default();
+            self.resolve_again(&with_ways);
+        }
+    }
+
+    fn resolve_again(&mut self, ids: &[u32]) {
+        let mut flipped = BTreeSet::new();
+        for id in ids {
+            if self.resolve_group(*id, false) {
+                flipped.insert(*id);
+            }
+        }
+        if !flipped.is_empty() {
+            self.select_again(&flipped);
+        }
+    }
+
+    fn paths(
+        &self,
+        vrf: &VrfName,
+        ways: &[Way],
+        visited: &mut BTreeSet<IpAddr>,
+        reasons: &mut Vec<Reason>,
+    ) -> Vec<v1::Path> {
+        let mut shares = Vec::new();
+        for way in ways {
+            match self.behind_way(vrf, way, visited, 0) {
+                Ok(paths) if paths.is_empty() => {}
+                Ok(paths) => shares.push((u64::from(way.weight.max(1)), paths)),
+                Err(reason) => reasons.push(reason),
+            }
+        }
+        // The usual case needs no arithmetic.
+        if let [(_, paths)] = shares.as_mut_slice()
+            && paths.len() == 1
+        {
+            paths[0].weight = 1;
+            return std::mem::take(paths);
+        }
+        let mut paths = weigh(shares);
+        paths.truncate(PATH_LIMIT);
+        paths
+    }
+
+    fn behind_way(
+        &self,
+        vrf: &VrfName,
+        way: &Way,
+        visited: &mut BTreeSet<IpAddr>,
+        level: usize,
+    ) -> Result<Vec<v1::Path>, Reason> {
+        let next_hop = way.gateway.map(ip_bytes).unwrap_or_default();
+        if let Some(interface) = &way.interface {
+            return Ok(vec![v1::Path { interface: interface.to_string(), next_hop, weight: 1 }]);
+        }
+        let Some(gateway) = way.gateway else {
+            return Err("a way names neither an interface nor a gateway".to_owned());
+        };
+        if level >= LEVEL_LIMIT {
+            return Err(format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link"));
+        }
+        visited.insert(gateway);
+        self.behind(vrf, gateway, visited, level)
+    }
+
+    /// The paths by which a gateway is reached: of the longest route over it that leads to a link.
+    fn behind(
+        &self,
+        vrf: &VrfName,
+        gateway: IpAddr,
+        visited: &mut BTreeSet<IpAddr>,
+        level: usize,
+    ) -> Result<Vec<v1::Path>, Reason> {
+        let on_link = |mut paths: Vec<v1::Path>| {
+            for path in paths.iter_mut().filter(|path| path.next_hop.is_empty()) {
+                path.next_hop = ip_bytes(gateway);
+            }
+            paths
+        };
+        let mut reason = None;
+        for length in (1..=if gateway.is_ipv4() { 32 } else { 128 }).rev() {
+            let Ok(net) = ipnet::IpNet::new(gateway, length) else { continue };
+            let net = net.trunc();
+            if let Some(action) = self.wanted.get(vrf, net.addr(), length) {
+                return match action {
+                    Action::Paths(paths) => Ok(on_link(paths.paths.clone())),
+                    Action::Special(special) => {
+                        let kind = v1::Special::try_from(*special).unwrap_or_default();
+                        Err(format!("{gateway} is reached by {net}, which is {kind}"))
+                    }
+                };
+            }
+            let winner = match net.addr() {
+                IpAddr::V4(ip) => self.winner::<u32>(vrf, ip.to_bits(), length),
+                IpAddr::V6(ip) => self.winner::<Six>(vrf, Six::narrow(ip.to_bits()), length),
+            };
+            let Some(winner) = winner.and_then(|id| self.groups.get(id)) else { continue };
+            match self.by_learned(vrf, winner, (gateway, net), visited, level) {
+                Ok(paths) => return Ok(on_link(paths)),
+                // A shorter one may lead to a link.
+                Err(why) => reason = reason.or(Some(why)),
+            }
+        }
+        Err(reason.unwrap_or_else(|| {
+            format!(
+                "{gateway} is in no connected subnet, and no other route leads there (the default \
+                 route does not count)"
+            )
+        }))
+    }
+
+    fn by_learned(
+        &self,
+        vrf: &VrfName,
+        group: &super::groups::Group,
+        (gateway, net): (IpAddr, ipnet::IpNet),
+        visited: &mut BTreeSet<IpAddr>,
+        level: usize,
+    ) -> Result<Vec<v1::Path>, Reason> {
+        let held = self.held.get(group.source).and_then(Option::as_ref);
+        let said = match &group.target {
+            Target::Group(number) => held.and_then(|held| held.said.get(number)),
+            target => Some(target),
+        };
+        match said {
+            Some(Target::Ways(best, _)) => {
+                let circle = || format!("{gateway} leads round in a circle: {net} by itself");
+                let mut all = Vec::new();
+                let mut why = None;
+                for way in best.iter() {
+                    if way.interface.is_none() && way.gateway == Some(gateway) {
+                        why = Some(circle());
+                        continue;
+                    }
+                    match self.behind_way(vrf, way, visited, level + 1) {
+                        Ok(paths) => all.extend(paths),
+                        Err(reason) => why = Some(reason),
+                    }
+                }
+                if all.is_empty() { Err(why.unwrap_or_else(circle)) } else { Ok(all) }
+            }
+            Some(Target::Special(special)) => {
+                Err(format!("{gateway} is reached by {net}, which is {special}"))
+            }
+            Some(Target::Group(_)) | None => Err(format!("{net} leads nowhere itself")),
+        }
+    }
+}

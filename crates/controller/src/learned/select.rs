@@ -1,0 +1,107 @@
+//! Who wins a prefix that several doors have.
+
+use std::collections::BTreeSet;
+
+use stoa_api::v1;
+
+use super::prefixes::{Item, Six};
+use super::table::{Family, Table};
+
+/// How much a route counts when its door says nothing of it: less is better.
+fn usual_preference(protocol: v1::Protocol) -> u8 {
+    match protocol {
+        v1::Protocol::Direct => 0,
+        v1::Protocol::Kernel => 5,
+        v1::Protocol::Static => 10,
+        v1::Protocol::Bgp => 20,
+        v1::Protocol::Ospf => 110,
+        v1::Protocol::Isis => 115,
+        v1::Protocol::Rip => 120,
+        v1::Protocol::Babel => 130,
+        v1::Protocol::Other => 200,
+    }
+}
+
+impl Table {
+    pub(super) fn tell<A: Family>(
+        &mut self,
+        at: usize,
+        address: A,
+        length: u8,
+        group: Option<u32>,
+    ) {
+        let Some(held) = &self.held[at] else { return };
+        let vrf = &held.source.vrf;
+        self.out.route(vrf, address, length, group.unwrap_or(0));
+        self.changes += 1;
+        self.is_moved |= self.watched.is_within(vrf, address, length);
+    }
+
+    /// The better of two groups that a prefix could be on; one that cannot be used is none.
+    pub(super) fn better(&self, one: Option<u32>, two: Option<u32>) -> Option<u32> {
+        let two = two.filter(|id| self.groups.is_usable(*id));
+        match (one, two) {
+            (Some(one), Some(two)) => {
+                let is_two = self.weight(two) < self.weight(one);
+                Some(if is_two { two } else { one })
+            }
+            (one, two) => one.or(two),
+        }
+    }
+
+    fn weight(&self, id: u32) -> (u8, usize) {
+        let Some(group) = self.groups.get(id) else { return (u8::MAX, usize::MAX) };
+        let source = self.held.get(group.source).and_then(Option::as_ref).map(|held| &held.source);
+        let preference = source.and_then(|source| source.preference);
+        (preference.unwrap_or(usual_preference(group.protocol)), group.source)
+    }
+
+    /// The best group that other doors of the VRF have for a prefix.
+    pub(super) fn best_other<A: Family>(&self, at: usize, address: A, length: u8) -> Option<u32> {
+        if self.held.len() < 2 {
+            return None;
+        }
+        let vrf = &self.held[at].as_ref()?.source.vrf;
+        let others = self.held.iter().enumerate().filter(|(other, _)| *other != at);
+        let others = others.filter_map(|(_, held)| held.as_ref());
+        let others = others.filter(|held| A::of(held).len() > 0 && held.source.vrf == *vrf);
+        let theirs = others.filter_map(|held| A::of(held).get(address, length));
+        theirs.fold(None, |best, group| self.better(best, Some(group)))
+    }
+
+    /// The group that wins a prefix of a VRF.
+    pub(super) fn winner<A: Family>(&self, vrf: &str, address: A, length: u8) -> Option<u32> {
+        let held = self.held.iter().flatten().filter(|held| *held.source.vrf == *vrf);
+        let groups = held.filter_map(|held| A::of(held).get(address, length));
+        groups.fold(None, |best, group| self.better(best, Some(group)))
+    }
+
+    /// Each winner of a door, each prefix once.
+    pub(super) fn winners_of<A: Family>(&self, at: usize) -> impl Iterator<Item = &Item<A>> {
+        let held = self.held[at].as_ref();
+        let wins = move |item: &&Item<A>| {
+            let other = self.best_other(at, item.address, item.length);
+            self.better(other, Some(item.group)) == Some(item.group)
+        };
+        held.into_iter().flat_map(|held| A::of(held).iter()).filter(wins)
+    }
+
+    /// Selects anew for all routes on these groups.
+    pub(super) fn select_again(&mut self, groups: &BTreeSet<u32>) {
+        for at in 0..self.held.len() {
+            self.select_again_of::<u32>(at, groups);
+            self.select_again_of::<Six>(at, groups);
+        }
+    }
+
+    fn select_again_of<A: Family>(&mut self, at: usize, groups: &BTreeSet<u32>) {
+        let Some(held) = &self.held[at] else { return };
+        let on = A::of(held).iter().filter(|item| groups.contains(&item.group));
+        let prefixes: Vec<(A, u8)> = on.map(|item| (item.address, item.length)).collect();
+        let vrf = held.source.vrf.clone();
+        for (address, length) in prefixes {
+            let winner = self.winner(&vrf, address, length);
+            self.tell(at, address, length, winner);
+        }
+    }
+}

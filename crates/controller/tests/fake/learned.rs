@@ -1,0 +1,125 @@
+//! The fake's learned routes: held as told, in a map, and lost when a test wants that.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use stoa_api::{digest, v1};
+use tokio_stream::StreamExt as _;
+use tonic::{Status, Streaming};
+
+/// VRF, family, address in the low bits, length.
+pub type Prefix = (String, u32, u128, u8);
+
+/// What all lives of a fake hold of learned routes: those of a life before are forgotten by `begins` and `completes` alone.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Routes and their hops.
+    pub routes: BTreeMap<Prefix, u32>,
+    /// What was not said again yet.
+    pub stale: BTreeSet<Prefix>,
+    /// Hops by id.
+    pub hops: BTreeMap<u32, v1::LearnedHop>,
+    /// How many streams began.
+    pub begun: usize,
+    /// How often everything was said.
+    pub completed: usize,
+    /// No route beyond so many.
+    pub limit: Option<usize>,
+}
+
+/// Shared by the fake and its test.
+pub type Shared = Arc<Mutex<Held>>;
+
+fn packed(run: &v1::RouteRun) -> Vec<Prefix> {
+    let mut all = Vec::new();
+    for (family, bytes, width) in [(4, &run.ip4, 5), (6, &run.ip6, 17)] {
+        for one in bytes.chunks_exact(width) {
+            let (address, length) = one.split_at(width - 1);
+            let wide = address.iter().fold(0, |wide, byte| wide << 8 | u128::from(*byte));
+            all.push((run.vrf.clone(), family, wide, length[0]));
+        }
+    }
+    all
+}
+
+fn pack(prefix: &Prefix, hop: u32) -> v1::RouteRun {
+    let (vrf, family, wide, length) = prefix;
+    let mut run = v1::RouteRun { vrf: vrf.clone(), hop, ..v1::RouteRun::default() };
+    let bytes = wide.to_be_bytes();
+    match family {
+        4 => run.ip4 = [&bytes[12..], &[*length]].concat(),
+        _ => run.ip6 = [&bytes[..], &[*length]].concat(),
+    }
+    run
+}
+
+impl Held {
+    fn take(&mut self, message: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
+        if message.begins {
+            self.begun += 1;
+            self.stale = self.routes.keys().cloned().collect();
+            self.hops.clear();
+        }
+        self.hops.extend(message.hops.into_iter().map(|hop| (hop.id, hop)));
+        let mut refused = Vec::new();
+        for run in message.runs {
+            for prefix in packed(&run) {
+                let is_full = self.limit.is_some_and(|limit| self.routes.len() >= limit);
+                self.stale.remove(&prefix);
+                if run.hop == 0 {
+                    self.routes.remove(&prefix);
+                } else if is_full && !self.routes.contains_key(&prefix) {
+                    let run = Some(pack(&prefix, run.hop));
+                    let (why, mend) = ("no room".to_owned(), "Raise the limit.".to_owned());
+                    refused.push(v1::RefusedRun { run, why, mend, is_full: true });
+                } else {
+                    self.routes.insert(prefix, run.hop);
+                }
+            }
+        }
+        if message.completes {
+            self.completed += 1;
+            for prefix in std::mem::take(&mut self.stale) {
+                self.routes.remove(&prefix);
+            }
+        }
+        v1::LearnedRoutesReply { number: message.number, refused, took_us: 7 }
+    }
+
+    /// As the forwarder audits.
+    pub fn audit(&self, request: &v1::AuditRoutesRequest) -> v1::AuditRoutesReply {
+        let mut reply =
+            v1::AuditRoutesReply { digests: vec![0; digest::SLICES], ..Default::default() };
+        for (prefix, hop) in &self.routes {
+            let (vrf, family, address, length) = prefix;
+            if (vrf, family) != (&request.vrf, &request.family) {
+                continue;
+            }
+            reply.routes += 1;
+            let slice = digest::slice(*address, *length);
+            let sum = &mut reply.digests[slice];
+            *sum = sum.wrapping_add(digest::route(*address, *length, *hop));
+            if request.slices.contains(&(slice as u32)) {
+                reply.runs.push(pack(prefix, *hop));
+            }
+        }
+        reply
+    }
+}
+
+/// Does what a stream says, and answers.
+pub fn serve(
+    held: Shared,
+    mut messages: Streaming<v1::LearnedRoutes>,
+) -> tokio_stream::wrappers::ReceiverStream<Result<v1::LearnedRoutesReply, Status>> {
+    let (sender, receiver) = tokio::sync::mpsc::channel(4);
+    tokio::spawn(async move {
+        while let Some(Ok(message)) = messages.next().await {
+            let answer = held.lock().unwrap().take(message);
+            if sender.send(Ok(answer)).await.is_err() {
+                return;
+            }
+        }
+    });
+    tokio_stream::wrappers::ReceiverStream::new(receiver)
+}

@@ -1,0 +1,163 @@
+//! Learned routes from doors to a forwarder that is fake: everything arrives, a forwarder or a controller that begins anew
+//! comes to hold the same, what differs is found and mended, what does not fit is said.
+
+mod fake;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fake::{Fake, Record};
+use stoa_api::{unix, v1};
+use stoa_controller::apply::Line;
+use stoa_controller::configuration::Configuration;
+use stoa_controller::learned::{Door, Event, Learned, Source, Target, Update, Way};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A controller's line and table, without doors of the configuration.
+struct Half {
+    learned: Learned,
+    keeper: tokio::task::JoinHandle<()>,
+}
+
+impl Half {
+    fn start(socket: &Path) -> Half {
+        let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
+        let line = Arc::new(Line::new(unix::connect_lazily(socket), empty));
+        let of_keeper = Arc::clone(&line);
+        let keeper = tokio::spawn(async move {
+            of_keeper.keep(true, |_| {}).await;
+        });
+        Half { learned: Learned::start(line).unwrap(), keeper }
+    }
+
+    fn door(&self, name: &str) -> Door {
+        let stale_time = Duration::from_secs(60);
+        let source = Source { name: name.to_owned(), vrf: "".into(), preference: None, stale_time };
+        self.learned.open(source)
+    }
+}
+
+impl Drop for Half {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+/// `count` networks of 24 bits from 20.0.0.0 on, by one gateway.
+fn many(count: u32, gateway: &str) -> Event {
+    let way = Way { interface: Some("a".into()), gateway: gateway.parse().ok(), weight: 1 };
+    Event::Update(Update {
+        protocol: v1::Protocol::Bgp,
+        target: Some(Target::Ways([way].into(), [].into())),
+        ip4: (0..count).map(|number| (0x1400_0000 + (number << 8), 24)).collect(),
+        ip6: (0..count / 10)
+            .map(|number| (0x2001_0db8_u128 << 96 | u128::from(number) << 64, 64))
+            .collect(),
+    })
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}: not in time");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn held(record: &Record) -> usize {
+    record.learned.lock().unwrap().routes.len()
+}
+
+fn socket() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("f.sock");
+    (folder, path)
+}
+
+#[tokio::test]
+async fn routes_arrive_and_outlive_either_half() {
+    let (_folder, socket) = socket();
+    let record = Record::default();
+    let fake = Fake::start(&socket, &record);
+    let half = Half::start(&socket);
+    let door = half.door("frr");
+    door.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Complete]).await;
+    half.learned.expect(vec!["frr".to_owned()]).await;
+    until("routes arrive", || held(&record) == 55_000).await;
+    until("all is said", || record.learned.lock().unwrap().completed == 1).await;
+
+    // A forwarder that begins anew holds nothing.
+    drop(fake);
+    *record.learned.lock().unwrap() = fake::learned::Held::default();
+    let _fake = Fake::start(&socket, &record);
+    until("routes arrive again", || held(&record) == 55_000).await;
+    until("all is said again", || record.learned.lock().unwrap().completed == 1).await;
+
+    // A controller that begins anew knows nothing: what the forwarder holds stays until the door has said all.
+    drop((half, door));
+    let half = Half::start(&socket);
+    half.learned.expect(vec!["frr".to_owned()]).await;
+    until("a new stream", || record.learned.lock().unwrap().begun == 2).await;
+    let door = half.door("frr");
+    door.tell(vec![Event::Up, many(40_000, "10.0.0.8")]).await;
+    until("what is said again is fresh", || record.learned.lock().unwrap().stale.len() == 11_000)
+        .await;
+    assert_eq!(held(&record), 55_000);
+    door.tell(vec![Event::Complete]).await;
+    until("what was not said again goes", || held(&record) == 44_000).await;
+    let audit = half.learned.audit().await;
+    assert!(audit.is_equal(), "{audit:?}");
+    assert_eq!(audit.tables.iter().map(|table| table.held).sum::<u64>(), 44_000);
+}
+
+#[tokio::test]
+async fn an_audit_finds_what_differs_and_mends_it() {
+    let (_folder, socket) = socket();
+    let record = Record::default();
+    let _fake = Fake::start(&socket, &record);
+    let half = Half::start(&socket);
+    let door = half.door("frr");
+    door.tell(vec![Event::Up, many(20_000, "10.0.0.9"), Event::Complete]).await;
+    until("routes arrive", || held(&record) == 22_000).await;
+    assert!(half.learned.audit().await.is_equal());
+    {
+        let mut learned = record.learned.lock().unwrap();
+        let some: Vec<_> = learned.routes.keys().step_by(500).cloned().collect();
+        let (lost, wrong) = some.split_at(some.len() / 2);
+        for prefix in lost {
+            learned.routes.remove(prefix);
+        }
+        for prefix in wrong {
+            learned.routes.insert(prefix.clone(), 4_711);
+        }
+        learned.routes.insert((String::new(), 4, 0x0a00_0000, 8), 1);
+    }
+    let audit = half.learned.audit().await;
+    assert!(!audit.is_equal());
+    assert_eq!(audit.tables.iter().map(|table| table.different).sum::<u64>(), 45);
+    let audit = half.learned.audit().await;
+    assert!(audit.is_equal(), "{audit:?}");
+    assert_eq!(held(&record), 22_000);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_said_and_the_rest_works() {
+    let (_folder, socket) = socket();
+    let record = Record::default();
+    record.learned.lock().unwrap().limit = Some(1_000);
+    let _fake = Fake::start(&socket, &record);
+    let half = Half::start(&socket);
+    let door = half.door("frr");
+    door.tell(vec![Event::Up, many(1_500, "10.0.0.9"), Event::Complete]).await;
+    let end = Instant::now() + PATIENCE;
+    while half.learned.work().await.refused < 650 {
+        assert!(Instant::now() < end, "refusals are counted");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(held(&record), 1_000);
+    let report = half.learned.report().await;
+    assert_eq!(report.why, "no room");
+    assert_eq!(report.tables.iter().map(|table| table.different).sum::<u64>(), 650);
+}
