@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use stoa_tables::Reclaim;
-use stoa_tables::lpm::{Kernel, Key, Lpm, LpmCapacity, LpmError, Refused};
+use stoa_tables::lpm::{Kernel, Key, Lpm, LpmCapacity, LpmError, Outcome, Refused};
 
 #[derive(Clone, Debug)]
 enum Change<K> {
     Insert(K, u8, u32),
     InsertAll(Vec<(K, u8, u32)>),
+    /// Values of 0 are removals; what has the last value is not to be replaced.
+    Several(Vec<(K, u8, u32)>, u32),
     Remove(K, u8),
     RemoveNth(usize),
     Reader,
@@ -81,6 +83,20 @@ fn changes<K: Family>(count: usize) -> impl Strategy<Value = Vec<Change<K>>> {
             }
             Change::InsertAll(routes)
         }),
+        3 => (prop::collection::vec((routes(), 0..3_u8), 1..40), any::<bool>(), 1u32..9).prop_map(
+            |(routes, is_sorted, kept)| {
+                let change = |((prefix, len, value), what)| {
+                    (prefix, len, if what == 0 { 0 } else { value })
+                };
+                let mut changes: Vec<_> = routes.into_iter().map(change).collect();
+                // Some of them again, so that they are there already.
+                changes.extend_from_within(..changes.len() / 2);
+                if is_sorted {
+                    changes.sort_by_key(|(prefix, len, _)| (*prefix, *len));
+                }
+                Change::Several(changes, kept)
+            }
+        ),
         1 => (K::addresses(), 0..=K::BITS)
             .prop_map(|(address, len)| Change::Remove(address.cut(len), len)),
         4 => any::<usize>().prop_map(Change::RemoveNth),
@@ -158,6 +174,9 @@ fn run<K: Family>(
                 }
                 prop_assert_eq!(lpm.len(), model.len());
             }
+            Change::Several(changes, kept) => {
+                change_all(&mut lpm, &mut model, &changes, kept)?;
+            }
             Change::Remove(prefix, len) => remove(&mut lpm, &mut model, prefix, len)?,
             Change::RemoveNth(nth) => {
                 if let Some((&(len, prefix), _)) = model.iter().nth(nth % model.len().max(1)) {
@@ -174,6 +193,9 @@ fn run<K: Family>(
         }
     }
     agree(&lpm, &model, &strangers)?;
+    let places: Vec<_> =
+        strangers.iter().zip(0..).map(|(&at, n): (_, u8)| (at, n % (K::BITS + 2))).collect();
+    agree_from(&lpm, &model, &places)?;
     // Half of the routes away, then all: nothing is left behind.
     drop(readers);
     let keys: Vec<_> = model.keys().copied().collect();
@@ -190,6 +212,75 @@ fn run<K: Family>(
     lpm.retire_mark(epoch + 1);
     lpm.reclaim(epoch + 1);
     prop_assert_eq!(lpm.lookup_words_used(), 0);
+    Ok(())
+}
+
+/// Makes changes in one or, where some are refused, several calls.
+fn change_all<K: Family>(
+    lpm: &mut Lpm<K>,
+    model: &mut Model<K>,
+    changes: &[(K, u8, u32)],
+    kept: u32,
+) -> Result<(), TestCaseError> {
+    let (mut rest, mut outcomes) = (changes, Vec::new());
+    while !rest.is_empty() {
+        let done = lpm.change_all(rest, |_, old| old != kept, &mut outcomes);
+        for (&(prefix, len, value), &outcome) in rest.iter().zip(&outcomes) {
+            let old = model.get(&(len, prefix)).copied();
+            let wanted = match (old, value) {
+                (Some(old), _) if old == kept => Outcome::Kept(old),
+                (Some(old), 0) => Outcome::Removed(old),
+                (Some(old), _) => Outcome::Replaced(old),
+                (None, 0) => Outcome::Absent,
+                (None, _) => Outcome::Added,
+            };
+            prop_assert_eq!(outcome, wanted);
+            match outcome {
+                Outcome::Removed(_) => drop(model.remove(&(len, prefix))),
+                Outcome::Added | Outcome::Replaced(_) => {
+                    model.insert((len, prefix), value);
+                }
+                Outcome::Kept(_) | Outcome::Absent => {}
+            }
+        }
+        prop_assert_eq!(lpm.len(), model.len());
+        rest = match done {
+            Ok(()) => {
+                prop_assert_eq!(outcomes.len(), rest.len());
+                &[]
+            }
+            Err(refused) => {
+                prop_assert!(matches!(refused.error, LpmError::Full(_)));
+                prop_assert_eq!(outcomes.len(), refused.inserted);
+                let (prefix, len, value) = rest[refused.inserted];
+                let old = model.get(&(len, prefix)).copied();
+                prop_assert!(value != 0 || lpm.pending() > 0, "removals have a reserve");
+                prop_assert_eq!(lpm.get_exact(prefix, len).ok(), old);
+                &rest[refused.inserted + 1..]
+            }
+        };
+    }
+    Ok(())
+}
+
+/// The walk from some places on tells what the model has from there, in order.
+fn agree_from<K: Family>(
+    lpm: &Lpm<K>,
+    model: &Model<K>,
+    places: &[(K, u8)],
+) -> Result<(), TestCaseError> {
+    let mut routes: Vec<_> =
+        model.iter().map(|(&(len, prefix), &value)| (prefix, len, value)).collect();
+    routes.sort_unstable();
+    let of_routes = routes.iter().flat_map(|&(prefix, len, _)| {
+        [(prefix, len), (prefix, len + 1), (prefix.near(1), len), (prefix.near(0x40), 0)]
+    });
+    for (from, len) in of_routes.chain(places.iter().copied()).collect::<Vec<_>>() {
+        let behind = routes.partition_point(|&(prefix, its, _)| (prefix, its) < (from, len));
+        let walk = lpm.range(from, len).take(20);
+        prop_assert!(walk.eq(routes[behind..].iter().copied().take(20)), "from {from:x}/{len}");
+    }
+    prop_assert!(lpm.iter().eq(routes));
     Ok(())
 }
 

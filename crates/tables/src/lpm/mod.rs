@@ -30,7 +30,7 @@ mod rib;
 mod update;
 mod writer;
 
-pub use bulk::Refused;
+pub use bulk::{Outcome, Refused};
 pub use fib::{Kernel, LpmReader, Region};
 pub use iter::Routes;
 pub use key::Key;

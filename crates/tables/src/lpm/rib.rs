@@ -111,6 +111,34 @@ impl Rib {
         let _ = id;
     }
 
+    /// Brings a node on its way to the cache.
+    #[inline]
+    pub(crate) fn prefetch_node(&self, id: u32) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        super::kernel::prefetch(&self.nodes, id as usize);
+        let _ = id;
+    }
+
+    /// Brings the children of a node on their way to the cache.
+    #[inline]
+    pub(crate) fn prefetch_kids(&self, id: u32) {
+        #[cfg(all(target_arch = "x86_64", not(loom)))]
+        super::kernel::prefetch(&self.cells, self.node(id).kids as usize * 2);
+        let _ = id;
+    }
+
+    /// The slots of a node where a prefix or a child begins.
+    pub(crate) fn starts(&self, id: u32) -> u64 {
+        let node = self.node(id);
+        // Those of six bits are the last 64 of the set's 126.
+        let mut starts = node.children | node.prefixes[0] >> 62 | node.prefixes[1] << 2;
+        for position in bits(node.prefixes[0] & (u64::MAX >> 2)) {
+            let (len, bits) = index_prefix(position);
+            starts |= 1 << (bits << (6 - len));
+        }
+        starts
+    }
+
     /// Bytes of nodes and cells that have been touched.
     pub(crate) fn touched_bytes(&self) -> usize {
         self.nodes.len() * size_of::<Node>()

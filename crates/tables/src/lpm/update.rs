@@ -61,15 +61,17 @@ impl<K: Key> Lpm<K> {
         Ok(())
     }
 
-    /// Brings a root slot up to date after all that is `noted` changed below it.
+    /// Brings a root slot up to date after all that is `noted` changed below it. `keep` untouched
+    /// pages are left alone.
     pub(super) fn update_block(
         &mut self,
         block: usize,
         noted: &[Noted<K>],
+        keep: usize,
     ) -> Result<(), LpmError> {
         let (id, prefix) = (self.blocks[block], K::from_leading(block, K::ROOT_BITS));
         let place = Place { id, prefix, depth: K::ROOT_BITS };
-        if let Err(error) = self.plan_node(place, self.rib.node(id).cover, noted, self.reserve) {
+        if let Err(error) = self.plan_node(place, self.rib.node(id).cover, noted, keep) {
             self.roll_back();
             return Err(error);
         }
@@ -83,6 +85,7 @@ impl<K: Key> Lpm<K> {
         let cell = Self::short_cell(prefix, len);
         let old = core::mem::replace(&mut self.short[cell], value);
         if len == 0 {
+            self.review_slot(0);
             self.fib.store_rest(value);
             return Ok(());
         }
@@ -108,6 +111,7 @@ impl<K: Key> Lpm<K> {
             let word = if id == NO_NODE { cover } else { self.rib.node(id).word };
             self.fib.store_root(block, word);
         }
+        self.review_slot(prefix.root());
         Ok(())
     }
 

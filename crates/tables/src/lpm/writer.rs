@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 use std::sync::Arc;
 
 use super::fib::{Fib, LpmReader, MAX_LOOKUP_WORDS, Region};
-use super::iter::Routes;
+use super::iter::{Occupied, Routes};
 use super::key::{Key, STRIDE};
 use super::rib::{NO_NODE, Rib, SLOTS, prefix_index};
 use super::update::Step;
@@ -41,6 +41,7 @@ pub struct Lpm<K> {
     pub(super) short: Vec<u32>,
     /// The node of each root slot.
     pub(super) blocks: Vec<u32>,
+    pub(super) occupied: Occupied,
     pub(super) rib: Rib,
     /// The change in hand; empty between calls.
     pub(super) plan: Vec<Step>,
@@ -81,6 +82,7 @@ impl<K: Key> Lpm<K> {
             retired: Retired::new(),
             short: vec![0; 2 << K::ROOT_BITS],
             blocks: vec![NO_NODE; 1 << K::ROOT_BITS],
+            occupied: Occupied::new(1 << K::ROOT_BITS),
             rib: Rib::new(capacity.nodes, capacity.bookkeeping_words),
             plan: Vec::new(),
             last_slots: [0; SLOTS],
@@ -172,10 +174,16 @@ impl<K: Key> Lpm<K> {
         out[0]
     }
 
-    /// Every prefix with its length and value, each once: those no longer than the root's bits
-    /// first, then the others in the order of their root slots.
+    /// Every prefix with its length and value, each once, ascending by address and then by length.
     pub fn iter(&self) -> Routes<'_, K> {
-        Routes::new(self)
+        self.range(K::from_leading(0, 0), 0)
+    }
+
+    /// The same from a place on, which need not be a prefix of the table, nor one at all: a length
+    /// beyond the last bit asks for what comes behind all prefixes of the address. Finding the
+    /// place takes no longer than looking up an address.
+    pub fn range(&self, from: K, len: u8) -> Routes<'_, K> {
+        Routes::new(self, (from, len))
     }
 
     /// Memory in use.
@@ -184,6 +192,7 @@ impl<K: Key> Lpm<K> {
             lookup_bytes: size_of_val(self.fib.root()) + self.pages.touched_words() * 8,
             bookkeeping_bytes: size_of_val(&*self.short)
                 + size_of_val(&*self.blocks)
+                + self.occupied.bytes()
                 + self.pages.map_bytes()
                 + self.rib.touched_bytes(),
         }
@@ -279,6 +288,7 @@ impl<K: Key> Lpm<K> {
         if id == NO_NODE {
             id = self.rib.create(self.short_cover(block + (1 << K::ROOT_BITS)))?;
             self.blocks[block] = id;
+            self.occupied.set(block, true);
         }
         while len > depth + STRIDE {
             let slot = prefix.six(depth);
@@ -327,6 +337,7 @@ impl<K: Key> Lpm<K> {
             debug_assert_eq!(self.rib.node(id).word, self.rib.node(id).cover);
             if level == 0 {
                 self.blocks[prefix.root()] = NO_NODE;
+                self.review_slot(prefix.root());
             } else {
                 let depth = K::ROOT_BITS + STRIDE * (level as u8 - 1);
                 self.rib.remove_kid(path.ids[level - 1], prefix.six(depth));
