@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ipnet::{IpNet, Ipv4Net};
-use stoa_api::v1::RouteState;
+use stoa_api::v1::{self, RouteState};
 use tokio_stream::Stream;
 use tonic::Status;
 
@@ -48,6 +48,10 @@ impl<S> HeldAndInactive<S> {
     }
 }
 
+fn is_static(state: &RouteState) -> bool {
+    state.route.as_ref().is_some_and(|route| route.protocol() == v1::Protocol::Static)
+}
+
 impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for HeldAndInactive<S> {
     type Item = Result<RouteState, Status>;
 
@@ -58,6 +62,10 @@ impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for HeldAndIna
                     if let Some(inactive) = self.inactive_before(&end) {
                         self.next = Some(next);
                         return Poll::Ready(Some(Ok(inactive)));
+                    }
+                    if is_static(&next) {
+                        // Learned routes lead to its gateway: it is active after all.
+                        self.inactive.remove(&end);
                     }
                     if self.vrf != end.0 {
                         self.vrf = end.0;
@@ -90,7 +98,6 @@ impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for HeldAndIna
 
 #[cfg(test)]
 mod tests {
-    use stoa_api::v1;
     use tokio_stream::StreamExt;
 
     use super::*;
@@ -99,17 +106,21 @@ mod tests {
         let net: IpNet = prefix.parse().unwrap();
         let address = stoa_api::text::ip_bytes(net.addr());
         let prefix = Some(v1::Prefix { address, length: net.prefix_len().into() });
-        let route = v1::Route { prefix, vrf: vrf.into(), ..Default::default() };
+        let protocol = v1::Protocol::Static.into();
+        let route = v1::Route { prefix, vrf: vrf.into(), protocol, ..Default::default() };
         ((vrf.into(), net), RouteState { route: Some(route), ..Default::default() })
     }
 
     #[tokio::test]
     async fn inactive_routes_stand_where_they_belong() {
-        let held = [("", "10.0.0.0/8"), ("", "fd00::/64"), ("red", "10.2.0.0/16")];
+        // The third is static, and active since learned routes lead to its gateway.
+        let held =
+            [("", "10.0.0.0/8"), ("", "fd00::/64"), ("", "fd02::/64"), ("red", "10.2.0.0/16")];
         let inactive = [
             ("", "0.0.0.0/0"),
             ("", "10.0.0.0/24"),
             ("", "fd01::/64"),
+            ("", "fd02::/64"),
             ("blue", "10.3.0.0/16"),
             ("red", "10.1.0.0/16"),
             ("red", "10.9.0.0/16"),
@@ -130,6 +141,7 @@ mod tests {
             " 10.0.0.0/24",
             " fd00::/64",
             " fd01::/64",
+            " fd02::/64",
             "red 10.1.0.0/16",
             "red 10.2.0.0/16",
             "red 10.9.0.0/16",

@@ -126,6 +126,8 @@ impl Operator for Service {
             started_unix_s: self.started_unix_s,
             supervisor_pid: supervise::supervisor(),
             state: self.datastore.state().display().to_string(),
+            is_edited: self.datastore.is_edited(),
+            confirm_by_unix_ms: configuration::confirm_by(&self.datastore),
         }))
     }
 

@@ -96,7 +96,9 @@ pub(crate) fn contract(prefix: &IpNet) -> v1::Prefix {
 
 /// Adds to what the forwarder says of a route what it does not know.
 pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
-    let Some(note) = key_of(state).and_then(|key| notes.get(&key)) else { return };
+    let note = key_of(state).and_then(|key| notes.get(&key));
+    // What the configuration alone does not reach, and learned routes do, is as the forwarder says.
+    let Some(note) = note.filter(|note| !note.is_inactive) else { return };
     state.next_hops.clone_from(&note.next_hops);
     state.why.clone_from(&note.reasons);
     if !note.reasons.is_empty() && state.state == "active" {

@@ -23,6 +23,7 @@ mod select;
 mod table;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod wanted;
 
 use std::sync::Arc;
@@ -147,6 +148,7 @@ impl table::Table {
             }
         };
         let held = self.held.iter().enumerate();
-        held.filter_map(|(at, held)| Some(state((at, held.as_ref()?)))).collect()
+        let held = held.filter_map(|(at, held)| Some((at, held.as_ref()?)));
+        held.filter(|(_, held)| !waiting::is_own(&held.source)).map(state).collect()
     }
 }

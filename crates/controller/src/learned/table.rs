@@ -289,6 +289,7 @@ impl Table {
     pub fn configure(&mut self, configuration: &Arc<Configuration>) {
         if !self.wanted.is_of(configuration) {
             self.wanted = Wanted::new(Arc::clone(configuration));
+            self.take_waiting(configuration, Instant::now());
             self.is_moved = true;
         }
     }

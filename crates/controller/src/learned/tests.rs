@@ -75,6 +75,12 @@ fn source(name: &str, vrf: &str) -> Arc<Source> {
 
 /// 10.1.0.0/24 on "a", 10.2.0.0/24 on "b", and a static route 10.9.0.0/16 by 10.1.0.9.
 fn configuration() -> Arc<Configuration> {
+    configuration_with(serde_json::json!([
+        { "destination-prefix": "10.9.0.0/16", "next-hop": { "next-hop-address": "10.1.0.9" } }
+    ]))
+}
+
+fn configuration_with(routes: serde_json::Value) -> Arc<Configuration> {
     let port = |name: &str, number: u8| {
         serde_json::json!({
             "name": name, "type": "iana-if-type:ethernetCsmacd",
@@ -82,9 +88,6 @@ fn configuration() -> Arc<Configuration> {
             "ietf-ip:ipv4": { "address": [{ "ip": format!("10.{number}.0.1"), "prefix-length": 24 }] },
         })
     };
-    let routes = serde_json::json!([
-        { "destination-prefix": "10.9.0.0/16", "next-hop": { "next-hop-address": "10.1.0.9" } }
-    ]);
     let text = serde_json::json!({
         "ietf-interfaces:interfaces": { "interface": [port("a", 1), port("b", 2)] },
         "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [{
@@ -170,11 +173,28 @@ fn a_gateway_behind_itself_is_told_and_used_when_a_shorter_route_leads_there() {
 }
 
 #[test]
+fn static_routes_that_wait_for_their_gateway_are_reached_by_learned_ones() {
+    let waiting = serde_json::json!([
+        { "destination-prefix": "10.8.0.0/16", "next-hop": { "next-hop-address": "172.16.0.9" } }
+    ]);
+    let (mut table, mut told, frr) = (Table::default(), Told::default(), source("frr", ""));
+    table.configure(&configuration_with(waiting));
+    told.take(&mut table);
+    assert!(told.routes.is_empty());
+    let ospf = |target| routes(v1::Protocol::Ospf, target, &["172.16.0.0/24"]);
+    table.hear(&frr, vec![ospf(Some(direct("b", "10.2.0.5")))], Instant::now());
+    told.take(&mut table);
+    assert_eq!(told.way("", prefix("10.8.0.0/16")), "via 10.2.0.5 dev b");
+    table.configure(&configuration());
+    told.take(&mut table);
+    assert_eq!(told.routes.len(), 1);
+}
+
+#[test]
 fn the_better_door_wins_and_the_other_takes_over() {
     let (mut table, mut told) = (table(), Told::default());
     let (frr, linux, red) = (source("frr", ""), source("linux", ""), source("red", "red"));
-    let now = Instant::now();
-    let one = &["192.0.2.0/24"][..];
+    let (now, one) = (Instant::now(), &["192.0.2.0/24"][..]);
     let at = prefix(one[0]);
     table.hear(&frr, vec![routes(v1::Protocol::Ospf, Some(direct("a", "10.1.0.2")), one)], now);
     table.hear(&red, vec![routes(v1::Protocol::Ospf, Some(direct("b", "10.2.0.9")), one)], now);
@@ -371,7 +391,6 @@ proptest! {
                 let at = prefix(text);
                 prop_assert_eq!(told.way("", at), naive(&models, &[0, 1], prefix_at), "{}", text);
             }
-            // Gateways of the other VRF are on no link there.
             let of_red: BTreeSet<_> = told.routes.keys().filter(|it| it.0 == "red").collect();
             prop_assert!(of_red.len() <= models[2].routes.len());
             let here = table.held[2].as_ref().unwrap();

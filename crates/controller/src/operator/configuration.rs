@@ -13,7 +13,8 @@ use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTre
 
 use super::Service;
 use crate::datastore::{
-    self, Author, Change, Commit, Committed, Door, Edit, Held, Kind, Origin, Refusal, Store, Way,
+    self, Author, Change, Commit, Committed, Datastore, Door, Edit, Held, Kind, Origin, Refusal,
+    Store, Way,
 };
 use crate::finding::Finding;
 
@@ -93,6 +94,11 @@ fn committed(done: Result<Committed, Refusal>) -> v1::CommitReply {
         },
         Err(refusal) => v1::CommitReply { findings: refusal.findings(), ..Default::default() },
     }
+}
+
+/// When the commit that waits for its confirmation is undone, in milliseconds since 1970; 0: none waits.
+pub(super) fn confirm_by(datastore: &Datastore) -> u64 {
+    datastore.unconfirmed().map_or(0, |waits| unix_ms(waits.deadline))
 }
 
 fn edited<T>(done: Result<T, Refusal>) -> v1::EditReply {
@@ -207,12 +213,11 @@ impl Service {
             door: entry.door.to_string(),
             comment: entry.comment,
         };
-        let waits = self.datastore.unconfirmed();
         v1::ShowHistoryReply {
             entries: self.datastore.history().into_iter().map(entry).collect(),
             holder: self.datastore.holder().map(|it| it.to_string()).unwrap_or_default(),
             is_edited: self.datastore.is_edited(),
-            confirm_by_unix_ms: waits.map_or(0, |waits| unix_ms(waits.deadline)),
+            confirm_by_unix_ms: confirm_by(&self.datastore),
         }
     }
 

@@ -150,7 +150,8 @@ impl Plane {
             ),
             limit(
                 "traced-packets",
-                Some(trace.taken),
+                // One that has all its packets is done, not full.
+                (trace.taken < trace.asked).then_some(trace.taken),
                 trace.asked,
                 0,
                 "Start another trace: `stoa trace add --count` follows up to 1,000 packets.",

@@ -14,6 +14,20 @@ pub fn text(status: &StatusReply) -> String {
         format!("  configuration  {}", status.configuration),
         format!("  in force       {}", if status.in_sync { "yes" } else { "no, not yet" }),
     ];
+    if status.confirm_by_unix_ms > 0 {
+        let left = (status.confirm_by_unix_ms / 1_000).saturating_sub(now);
+        lines.push(format!(
+            "  waits          for its confirmation: `stoa commit` within {}, else the one before \
+             comes back",
+            duration(left)
+        ));
+    }
+    if status.is_edited {
+        lines.push(
+            "  candidate      has changes that are not in force: `stoa compare` shows them"
+                .to_owned(),
+        );
+    }
     if status.supervisor_pid > 0 {
         lines.push(format!("  stoa run       process {}", status.supervisor_pid));
     }
@@ -55,6 +69,8 @@ pub fn json(status: &StatusReply) -> Value {
         "controller_pid": status.controller_pid,
         "forwarder_pid": status.forwarder_pid,
         "in_sync": status.in_sync,
+        "is_edited": status.is_edited,
+        "confirm_by_unix_ms": (status.confirm_by_unix_ms > 0).then_some(status.confirm_by_unix_ms),
         "started_unix_s": status.started_unix_s,
         "forwarder": forwarder,
     })
@@ -80,6 +96,23 @@ mod tests {
         assert_eq!(duration(61), "1 min 1 s");
         assert_eq!(duration(3_660), "1 h 1 min");
         assert_eq!(duration(90_000), "1 d 1 h");
+    }
+
+    #[test]
+    fn what_is_not_settled_is_said() {
+        let calm = StatusReply::default();
+        assert!(!text(&calm).contains("waits") && !text(&calm).contains("candidate"));
+        let status =
+            StatusReply { is_edited: true, confirm_by_unix_ms: 1, ..StatusReply::default() };
+        assert!(
+            text(&status).contains("`stoa commit` within")
+                && text(&status).contains("stoa compare")
+        );
+        assert_eq!(
+            (&json(&status)["is_edited"], &json(&status)["confirm_by_unix_ms"]),
+            (&json!(true), &json!(1))
+        );
+        assert!(json(&calm)["confirm_by_unix_ms"].is_null());
     }
 
     #[test]
