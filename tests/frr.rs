@@ -5,71 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use stoa_lab::{
-    Background, Command, Configuration, Namespace, Result, Router, Scratch, Tag, Tool, Topology,
-    stoa_binary, wait_until,
+    Configuration, Frr, Namespace, Result, Router, Tag, Tool, Topology, stoa_binary, wait_until,
 };
 use stoa_scenarios::{Story, ping_says, two_sides};
 
 /// How long adjacencies and sessions may take: with the timers below they take about five seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// FRR in a namespace: zebra and one daemon more for each configuration. It ends when dropped.
-struct Frr<'a> {
-    namespace: &'a Namespace,
-    /// The daemons before their folder, so that they end before it goes.
-    daemons: Vec<Background>,
-    scratch: Scratch,
-}
-
-impl<'a> Frr<'a> {
-    fn start(namespace: &'a Namespace, others: &[(Tool, &str)]) -> Result<Self> {
-        let mut frr = Self { namespace, daemons: Vec::new(), scratch: Scratch::new()? };
-        // The daemons give up root and make their sockets as their own user.
-        let folder = frr.scratch.path().display().to_string();
-        Command::program("/bin/chown").args(["frr:frr", &folder]).run()?.ok()?;
-        Command::program("/bin/chmod").args(["755", &folder]).run()?.ok()?;
-        frr.add(Tool::ZEBRA, "")?;
-        let socket = frr.scratch.file("zserv.api");
-        wait_until("zebra serves", PATIENCE, || {
-            if socket.exists() { Ok(()) } else { Err(frr.log()) }
-        })?;
-        others.iter().try_for_each(|(tool, configuration)| frr.add(*tool, configuration))?;
-        Ok(frr)
-    }
-
-    fn add(&mut self, tool: Tool, configuration: &str) -> Result<()> {
-        let file = |end: &str| self.scratch.file(&format!("{}{end}", tool.program));
-        let path = self.scratch.write(&format!("{}.conf", tool.program), configuration)?;
-        let [path, pid] = [path, file(".pid")].map(|path| path.display().to_string());
-        let [folder, zebra] = [self.scratch.path().to_owned(), self.scratch.file("zserv.api")]
-            .map(|path| path.display().to_string());
-        // No port for telnet.
-        let arguments = ["-f", &path, "-i", &pid, "-z", &zebra, "--vty_socket", &folder, "-P", "0"];
-        let command = self.namespace.command(tool)?.args(arguments);
-        self.daemons.push(command.args(["--log", "stdout"]).spawn()?);
-        Ok(())
-    }
-
-    fn log(&self) -> String {
-        self.daemons.iter().map(Background::log).collect()
-    }
-
-    fn says(&self, question: &str) -> Result<String> {
-        let folder = self.scratch.path().display().to_string();
-        let command = self.namespace.command(Tool::VTYSH)?;
-        let output = command.args(["--vty_socket", &folder, "-c", question]).run()?;
-        Ok(format!("{}{}", output.stdout, output.stderr))
-    }
-
-    /// Waits until an answer says all of this.
-    fn wait_for(&self, question: &str, wanted: &[&str]) -> Result<()> {
-        wait_until(&format!("`{question}` says {wanted:?}"), PATIENCE, || {
-            let said = self.says(question).map_err(|error| error.to_string())?;
-            let has_all = wanted.iter().all(|words| said.contains(words));
-            if has_all { Ok(()) } else { Err(format!("{said}{}", self.log())) }
-        })
-    }
-}
 
 fn ospf(interface: &str, own: &str, networks: &[&str]) -> String {
     let networks: String =
@@ -133,21 +74,21 @@ fn ospf_bgp_and_isis_come_up_through_mirrors_and_their_routes_are_good() -> Resu
         (Tool::ISISD, isis("host-a", 1)),
     ];
     let of_router: Vec<_> = of_router.iter().map(|(tool, text)| (*tool, text.as_str())).collect();
-    let frr = Frr::start(&local, &of_router)?;
+    let frr = Frr::start(&local, ("", &[]), &of_router)?;
     let of_a = ospf("eth0", "198.18.1.2", &[link, "203.0.113.1/32"]);
     let isis_of_a = isis("eth0", 2);
-    let a = Frr::start(peer_a, &[(Tool::OSPFD, &of_a), (Tool::ISISD, &isis_of_a)])?;
+    let a = Frr::start(peer_a, ("", &[]), &[(Tool::OSPFD, &of_a), (Tool::ISISD, &isis_of_a)])?;
     let of_b = bgp(65002, "198.18.2.2", ("198.18.2.1", 65001), &["203.0.113.2/32"]);
-    let b = Frr::start(peer_b, &[(Tool::BGPD, &of_b)])?;
+    let b = Frr::start(peer_b, ("", &[]), &[(Tool::BGPD, &of_b)])?;
 
     // Hellos to 224.0.0.5 both ways, a designated router, databases exchanged.
-    frr.wait_for("show ip ospf neighbor", &["198.18.1.2", "Full/"])?;
-    a.wait_for("show ip ospf neighbor", &["198.18.1.1", "Full/"])?;
-    frr.wait_for("show bgp ipv4 unicast", &["203.0.113.2/32"])?;
-    b.wait_for("show bgp ipv4 unicast", &[link])?;
+    frr.wait_for("show ip ospf neighbor", &["198.18.1.2", "Full/"], PATIENCE)?;
+    a.wait_for("show ip ospf neighbor", &["198.18.1.1", "Full/"], PATIENCE)?;
+    frr.wait_for("show bgp ipv4 unicast", &["203.0.113.2/32"], PATIENCE)?;
+    b.wait_for("show bgp ipv4 unicast", &[link], PATIENCE)?;
     // IS-IS is no IP: frames with a length, to groups of ISO 10589.
-    frr.wait_for("show isis neighbor detail", &["State: Up"])?;
-    a.wait_for("show isis neighbor detail", &["State: Up"])?;
+    frr.wait_for("show isis neighbor detail", &["State: Up"], PATIENCE)?;
+    a.wait_for("show isis neighbor detail", &["State: Up"], PATIENCE)?;
     // zebra gave both to Linux, by the mirrors.
     wait_until("Linux has the routes", PATIENCE, || {
         let routes = local.ip(&["route", "show"]).map_err(|error| error.to_string())?;

@@ -6,11 +6,14 @@
 #![deny(unsafe_code)]
 
 mod address;
+pub mod bgp_speaker;
+mod bird;
 mod bpf;
 mod command;
 mod configuration;
 pub mod demo;
 mod error;
+mod frr;
 mod host;
 mod interrupt;
 pub mod latency;
@@ -25,9 +28,11 @@ mod vlan;
 mod wait;
 
 pub use address::Address;
+pub use bird::Bird;
 pub use command::{Command, Output};
 pub use configuration::{Configuration, NextHop, interface_name};
 pub use error::LabError;
+pub use frr::Frr;
 pub use host::{Host, Linux, Side, Tag, Topology};
 pub use namespace::{Door, Namespace, sweep};
 pub use process::Background;

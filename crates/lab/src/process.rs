@@ -97,6 +97,14 @@ impl Background {
         self.running.signal(signal);
     }
 
+    /// Kills it outright, as a crash would, and waits until it is gone.
+    pub fn kill(&self) {
+        self.running.signal(Signal::SIGKILL);
+        while !self.running.has_ended() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends it as [`Drop`] does and says what it said and how it ended.
     ///
     /// # Errors

@@ -52,10 +52,23 @@ impl Tool {
     pub const OSPFD: Self = Self { program: "ospfd", package: "frr", group: "test" };
     /// FRR's `bgpd`.
     pub const BGPD: Self = Self { program: "bgpd", package: "frr", group: "test" };
+    /// FRR's `ospf6d`.
+    pub const OSPF6D: Self = Self { program: "ospf6d", package: "frr", group: "test" };
     /// FRR's `isisd`.
     pub const ISISD: Self = Self { program: "isisd", package: "frr", group: "test" };
+    /// FRR's `bfdd`.
+    pub const BFDD: Self = Self { program: "bfdd", package: "frr", group: "test" };
+    /// FRR's `staticd`.
+    pub const STATICD: Self = Self { program: "staticd", package: "frr", group: "test" };
     /// FRR's `vtysh`: asks its daemons.
     pub const VTYSH: Self = Self { program: "vtysh", package: "frr", group: "test" };
+    /// BIRD 2: all protocols in one daemon.
+    pub const BIRD: Self = Self { program: "bird", package: "bird2", group: "test" };
+    /// Asks BIRD.
+    pub const BIRDC: Self = Self { program: "birdc", package: "bird2", group: "test" };
+    /// keepalived: VRRP.
+    pub const KEEPALIVED: Self =
+        Self { program: "keepalived", package: "keepalived", group: "test" };
     /// Gathers metrics.
     pub const PROMETHEUS: Self =
         Self { program: "prometheus", package: "prometheus", group: "test" };

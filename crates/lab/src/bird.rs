@@ -1,0 +1,102 @@
+//! BIRD 2 in a namespace, with a folder and a `birdc` of its own.
+
+use std::time::Duration;
+
+use crate::process::Background;
+use crate::{Command, Namespace, Result, Scratch, Tool, wait_until};
+
+/// How long it may take until it answers.
+const START: Duration = Duration::from_secs(30);
+/// How long `birdc` may take to answer; while BIRD works on a full table, it waits.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// A running BIRD. It ends when dropped.
+#[derive(Debug)]
+pub struct Bird {
+    namespace: String,
+    /// Before its folder, so that it ends before that goes.
+    daemon: Background,
+    scratch: Scratch,
+}
+
+impl Bird {
+    /// Starts it with this configuration and waits until it answers.
+    ///
+    /// # Errors
+    /// [`crate::LabError::ToolMissing`] when it is not installed; [`crate::LabError::WaitDeadline`] with what it said when it does not
+    /// take the configuration.
+    pub fn start(namespace: &Namespace, configuration: &str) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        scratch.write("bird.conf", configuration)?;
+        let namespace = namespace.name().to_owned();
+        let daemon = Self::spawn(&namespace, &scratch, &[])?;
+        let bird = Self { namespace, daemon, scratch };
+        bird.wait_up()?;
+        Ok(bird)
+    }
+
+    /// Kills it outright, as a crash would, and starts it again: with `-R`, so that it says to its peers that it does.
+    ///
+    /// # Errors
+    /// As [`Bird::start`].
+    pub fn restart(&mut self) -> Result<()> {
+        self.kill();
+        self.daemon = Self::spawn(&self.namespace, &self.scratch, &["-R"])?;
+        self.wait_up()
+    }
+
+    /// Kills it outright, as a crash would. [`Bird::restart`] starts it again.
+    pub fn kill(&self) {
+        self.daemon.kill();
+    }
+
+    fn spawn(namespace: &str, scratch: &Scratch, options: &[&str]) -> Result<Background> {
+        let [file, socket, pid] =
+            ["bird.conf", "ctl", "pid"].map(|name| scratch.file(name).display().to_string());
+        let command = Command::tool(Tool::BIRD)?.inside(namespace);
+        command.args(["-f", "-c", &file, "-s", &socket, "-P", &pid]).args(options).spawn()
+    }
+
+    fn wait_up(&self) -> Result<()> {
+        wait_until("BIRD answers", START, || {
+            let said = self.says("show status").map_err(|error| error.to_string())?;
+            let is_up = said.contains("Daemon is up and running");
+            if is_up { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+        })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.daemon.pid()
+    }
+
+    /// What it said so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.daemon.log()
+    }
+
+    /// What `birdc` answers, at most 30 s later.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer.
+    pub fn says(&self, question: &str) -> Result<String> {
+        let socket = self.scratch.file("ctl").display().to_string();
+        let command = Command::tool(Tool::BIRDC)?.inside(&self.namespace).deadline(ANSWER);
+        let output = command.args(["-s", &socket]).args(question.split_whitespace()).run()?;
+        Ok(format!("{}{}", output.stdout, output.stderr))
+    }
+
+    /// Waits until an answer says all of this.
+    ///
+    /// # Errors
+    /// [`crate::LabError::WaitDeadline`] with the answer and what it said.
+    pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
+        wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
+            let said = self.says(question).map_err(|error| error.to_string())?;
+            let has_all = wanted.iter().all(|words| said.contains(words));
+            if has_all { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+        })
+    }
+}

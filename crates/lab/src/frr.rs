@@ -1,0 +1,157 @@
+//! FRR in a namespace: zebra and the daemons beside it, started by hand, with a folder and a `vtysh` of their own.
+
+use std::time::Duration;
+
+use crate::process::Background;
+use crate::{Command, LabError, Namespace, Result, Scratch, Tool, wait_until};
+
+/// How long zebra may take until it serves the others.
+const START: Duration = Duration::from_secs(60);
+/// How long `vtysh` may take to answer; with a million routes `show bgp summary` waits behind them.
+const ANSWER: Duration = Duration::from_secs(30);
+/// Zebra's socket for the other daemons, in the folder.
+const ZSERV: &str = "zserv.api";
+
+/// FRR in a namespace. Its daemons end when it is dropped, the others before zebra.
+#[derive(Debug)]
+pub struct Frr {
+    namespace: String,
+    /// The daemons before their folder, so that they end before it goes; zebra is the first.
+    daemons: Vec<(Tool, Background)>,
+    scratch: Scratch,
+}
+
+impl Frr {
+    /// Starts zebra with a configuration and options of its own (`["-M", "dplane_fpm_nl"]`), then each of the others.
+    ///
+    /// # Errors
+    /// [`LabError::ToolMissing`] when FRR is not installed; [`LabError::WaitDeadline`] with zebra's log when it does not
+    /// serve within 60 s.
+    pub fn start(
+        namespace: &Namespace,
+        zebra: (&str, &[&str]),
+        others: &[(Tool, &str)],
+    ) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        // The daemons give up root and make their sockets as their own user.
+        let folder = scratch.path().display().to_string();
+        Command::program("/bin/chown").args(["frr:frr", &folder]).run()?.ok()?;
+        Command::program("/bin/chmod").args(["755", &folder]).run()?.ok()?;
+        let namespace = namespace.name().to_owned();
+        let mut frr = Self { namespace, daemons: Vec::new(), scratch };
+        let (configuration, options) = zebra;
+        frr.zebra(configuration, options)?;
+        for (tool, configuration) in others {
+            frr.add(*tool, configuration, &[])?;
+        }
+        Ok(frr)
+    }
+
+    /// Starts zebra, also after [`Frr::kill`], and waits until it serves.
+    ///
+    /// # Errors
+    /// As [`Frr::start`].
+    pub fn zebra(&mut self, configuration: &str, options: &[&str]) -> Result<()> {
+        let socket = self.scratch.file(ZSERV);
+        // What a killed one left behind is no sign that the new one serves.
+        let _ = std::fs::remove_file(&socket);
+        // The kernel has to hold what a burst of routes makes it say.
+        let buffer = ["-s", "90000000"];
+        self.add(Tool::ZEBRA, configuration, &[&buffer[..], options].concat())?;
+        wait_until("zebra serves", START, || if socket.exists() { Ok(()) } else { Err(self.log()) })
+    }
+
+    /// Starts one daemon more, or one again that was killed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn add(&mut self, tool: Tool, configuration: &str, options: &[&str]) -> Result<()> {
+        let file = |end: &str| self.scratch.file(&format!("{}{end}", tool.program));
+        let path = self.scratch.write(&format!("{}.conf", tool.program), configuration)?;
+        let [path, pid] = [path, file(".pid")].map(|path| path.display().to_string());
+        let _ = std::fs::remove_file(&pid);
+        let [folder, zebra] = [self.scratch.path().to_owned(), self.scratch.file(ZSERV)]
+            .map(|path| path.display().to_string());
+        // No port for telnet.
+        let arguments = ["-f", &path, "-i", &pid, "-z", &zebra, "--vty_socket", &folder, "-P", "0"];
+        let command = Command::tool(tool)?.inside(&self.namespace).args(arguments).args(options);
+        let daemon = command.args(["--log", "stdout"]).spawn()?;
+        self.daemons.push((tool, daemon));
+        Ok(())
+    }
+
+    /// Kills one of the daemons outright, as a crash would. [`Frr::add`] starts it again.
+    pub fn kill(&mut self, tool: Tool) {
+        let (gone, stay) = std::mem::take(&mut self.daemons)
+            .into_iter()
+            .partition(|(one, _): &(Tool, Background)| *one == tool);
+        self.daemons = stay;
+        let gone: Vec<(Tool, Background)> = gone;
+        for (_, daemon) in &gone {
+            daemon.kill();
+        }
+    }
+
+    /// The process ids of its daemons.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.daemons.iter().map(|(_, daemon)| daemon.pid()).collect()
+    }
+
+    /// What its daemons logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.daemons.iter().map(|(_, daemon)| daemon.log()).collect()
+    }
+
+    /// What `vtysh` answers, at most 30 s later.
+    ///
+    /// # Errors
+    /// When it cannot be started or does not answer.
+    pub fn says(&self, question: &str) -> Result<String> {
+        let folder = self.scratch.path().display().to_string();
+        let command = Command::tool(Tool::VTYSH)?.inside(&self.namespace).deadline(ANSWER);
+        let output = command.args(["--vty_socket", &folder, "-c", question]).run()?;
+        Ok(format!("{}{}", output.stdout, output.stderr))
+    }
+
+    /// Calls `vtysh` with commands one after the other, such as `configure terminal`, `router bgp 65001`.
+    ///
+    /// # Errors
+    /// [`LabError::CommandFailed`] when one is refused.
+    pub fn tell(&self, commands: &[&str]) -> Result<()> {
+        let folder = self.scratch.path().display().to_string();
+        let command = Command::tool(Tool::VTYSH)?.inside(&self.namespace).deadline(ANSWER);
+        let said = commands.iter().flat_map(|one| ["-c", one]);
+        let output = command.args(["--vty_socket", &folder]).args(said).run()?.ok()?;
+        // vtysh ends with 0 whatever a daemon refused.
+        if output.stdout.contains("% ") {
+            return Err(LabError::NotUnderstood {
+                what: output.command.clone(),
+                why: output.stdout,
+            });
+        }
+        Ok(())
+    }
+
+    /// Waits until an answer says all of this.
+    ///
+    /// # Errors
+    /// [`LabError::WaitDeadline`] with the answer and the daemons' logs.
+    pub fn wait_for(&self, question: &str, wanted: &[&str], deadline: Duration) -> Result<()> {
+        wait_until(&format!("`{question}` says {wanted:?}"), deadline, || {
+            let said = self.says(question).map_err(|error| error.to_string())?;
+            let has_all = wanted.iter().all(|words| said.contains(words));
+            if has_all { Ok(()) } else { Err(format!("{said}{}", self.log())) }
+        })
+    }
+}
+
+impl Drop for Frr {
+    fn drop(&mut self) {
+        // Zebra goes last, so that it takes back what the others withdraw.
+        while let Some(last) = self.daemons.pop() {
+            drop(last);
+        }
+    }
+}
