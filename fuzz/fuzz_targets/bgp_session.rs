@@ -1,0 +1,65 @@
+//! What a BGP daemon says: whatever it is, no panic, no more read than there is, and what is told adds up to what is kept.
+#![no_main]
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use libfuzzer_sys::fuzz_target;
+use stoa_bgp::{Choice, Local, Rib, Session};
+
+/// OPEN of AS 65000 with IPv4, IPv6 and add-path for both, then KEEPALIVE: most of the code is behind them.
+const BEGIN: &[u8] = &[
+    255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0, 59, 1, 4, 253, 232,
+    0, 90, 198, 51, 100, 1, 30, 2, 28, 1, 4, 0, 1, 0, 1, 1, 4, 0, 2, 0, 1, 65, 4, 0, 0, 253, 232, 69, 8, 0,
+    1, 1, 3, 0, 2, 1, 3, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 0,
+    19, 4,
+];
+
+/// Bytes as a socket gives them, in pieces; says whether the session goes on.
+fn feed(session: &mut Session, rib: &mut Rib, bytes: &[u8], piece: usize) -> bool {
+    let now = Instant::now();
+    let (mut buffer, mut ends) = (Vec::new(), false);
+    for piece in bytes.chunks(piece.max(1)) {
+        buffer.extend(piece);
+        match session.receive(&buffer, now, rib) {
+            Ok(read) => drop(buffer.drain(..read)),
+            Err(_) => ends = true,
+        }
+        for run in rib.drain() {
+            assert!(!run.ip4.is_empty() || !run.ip6.is_empty() || run.choice == Choice::Nothing || rib.counts().paths == 0);
+        }
+        if ends {
+            assert!(!session.is_established() && session.deadline().is_none());
+            return false;
+        }
+    }
+    true
+}
+
+fuzz_target!(|data: (bool, bool, u8, &[u8])| {
+    let (begun, add_paths, piece, bytes) = data;
+    let local = Local {
+        as_number: 65_000,
+        router_id: Ipv4Addr::LOCALHOST,
+        hold_time_s: 90,
+        restart_time_s: 120,
+        add_paths,
+    };
+    let (mut session, mut rib) = (Session::new(local, Instant::now()), Rib::new(piece));
+    if begun {
+        assert!(feed(&mut session, &mut rib, BEGIN, BEGIN.len()));
+        assert!(session.is_established());
+    }
+    // Headers are hard to guess: the bytes as they are, or as the bodies of UPDATE messages.
+    if piece % 2 == 0 {
+        feed(&mut session, &mut rib, bytes, usize::from(piece));
+        return;
+    }
+    for body in bytes.chunks(usize::from(piece) + 40) {
+        let length = u16::try_from(19 + body.len()).expect("short");
+        let message = [&[0xff; 16][..], &length.to_be_bytes(), &[2], body].concat();
+        if !feed(&mut session, &mut rib, &message, message.len()) {
+            return;
+        }
+    }
+});
