@@ -13,6 +13,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
+use crate::doors::States;
 use crate::finding::Finding;
 use crate::management::Management;
 use crate::rib::Note;
@@ -60,6 +61,8 @@ pub struct Line {
     transaction: tokio::sync::Mutex<()>,
     /// How often what is known about the forwarder or wanted of it has changed.
     changes: watch::Sender<u64>,
+    /// How the doors of routing daemons do.
+    doors: Arc<States>,
 }
 
 impl Line {
@@ -68,12 +71,17 @@ impl Line {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let facts = Facts { wanted: Some(Arc::new(wanted)), ..Facts::default() };
         let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
-        Line { client, facts: Mutex::new(facts), transaction, changes }
+        Line { client, facts: Mutex::new(facts), transaction, changes, doors: Arc::default() }
     }
 
     /// Wakes whenever a state took effect.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
+    }
+
+    /// How the doors of routing daemons do.
+    pub fn doors(&self) -> &Arc<States> {
+        &self.doors
     }
 
     /// A client for calls that only look.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use stoa_api::v1;
 use yang5::data::{DataFormat, DataTree};
 
+use crate::doors::{self, DoorConfig};
 use crate::finding::{Finding, Findings, one};
 use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
@@ -37,6 +38,8 @@ pub struct Configuration {
     pub desired: v1::Desired,
     /// What is to be told of routes with recursive next hops.
     pub notes: Arc<BTreeMap<Key, Note>>,
+    /// The doors of routing daemons.
+    pub doors: Arc<[DoorConfig]>,
     /// Who may manage the router, and by which doors.
     pub management: Arc<Management>,
 }
@@ -133,6 +136,7 @@ impl Configuration {
         })?;
         unsupported::check(&valid.given, &mut findings);
         let (desired, notes) = desired(&model, &mut findings);
+        let doors = doors::wanted(&model.routing, &model.interfaces.interface, &mut findings);
         let management = management::wanted(model.management, model.access, &mut findings);
         if !findings.is_empty() {
             return Err(findings.into_vec());
@@ -142,6 +146,7 @@ impl Configuration {
             text: text.to_owned(),
             desired,
             notes: Arc::new(notes),
+            doors: doors.into(),
             management: Arc::new(management),
         })
     }

@@ -7,6 +7,7 @@ use tokio_stream::StreamExt;
 use tonic::{Response, Status};
 
 use crate::apply::Line;
+use crate::doors::Figures;
 use crate::held_and_inactive::HeldAndInactive;
 use crate::rib;
 
@@ -21,6 +22,8 @@ pub enum Piece {
     RouteCounts,
     /// The routes themselves, up to a limit.
     Routes,
+    /// Doors of routing daemons.
+    Doors,
     /// Version, process, and whether the configuration is held.
     Program,
     /// Workers.
@@ -39,9 +42,10 @@ pub enum Piece {
 
 impl Piece {
     /// All but routes and neighbours themselves, of which there may be very many.
-    pub const OVERVIEW: [Piece; 9] = [
+    pub const OVERVIEW: [Piece; 10] = [
         Piece::Interfaces,
         Piece::RouteCounts,
+        Piece::Doors,
         Piece::Program,
         Piece::Workers,
         Piece::Nodes,
@@ -82,6 +86,7 @@ pub struct Facts {
     pub neighbors: Vec<v1::NeighborState>,
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
+    pub doors: Vec<(&'static str, String, Figures)>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
     pub workers: Vec<v1::WorkerState>,
@@ -134,6 +139,7 @@ impl Facts {
         let mut facts = Facts {
             interfaces: interfaces.interfaces,
             route_counts: route_counts.counts,
+            doors: if is(Piece::Doors) { line.doors().all() } else { Vec::new() },
             program: line.forwarder().filter(|_| is(Piece::Program)),
             in_sync: line.in_sync(),
             workers: workers.workers,

@@ -10,6 +10,8 @@ mod system;
 pub use logging::*;
 pub use system::*;
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use serde::{Deserialize, Deserializer};
 
 /// The whole configuration.
@@ -305,6 +307,29 @@ pub struct Protocol {
     pub vrf: String,
     #[serde(default)]
     pub static_routes: StaticRoutes,
+    #[serde(rename = "stoa-routing:door")]
+    pub door: Option<Door>,
+}
+
+/// What a door has depends on its type.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Door {
+    #[serde(default)]
+    pub netns: String,
+    pub preference: Option<u8>,
+    pub stale_time: u16,
+    pub fpm_address: Option<IpAddr>,
+    pub fpm_port: Option<u16>,
+    pub kernel_table: Option<u32>,
+    pub receive_buffer: Option<u32>,
+    pub bgp_address: Option<IpAddr>,
+    pub bgp_port: Option<u16>,
+    #[serde(rename = "as")]
+    pub asn: Option<u32>,
+    pub router_id: Option<Ipv4Addr>,
+    #[serde(default)]
+    pub add_paths: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,6 +1,7 @@
 //! Static routes: next hops are found a link where they are on one; the others are
 //! recursive.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -10,6 +11,7 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 use crate::addresses::{self, Addressing, Table};
+use crate::doors;
 use crate::finding::Findings;
 use crate::model::{NextHop, Protocol, Route, Routing, Special};
 
@@ -95,12 +97,22 @@ pub fn wanted(routing: &Routing, addressing: &Addressing, findings: &mut Finding
     let mut wanted = Statics::new();
     let mut owners: BTreeMap<Key, &str> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {
+        if doors::is_door(&protocol.kind) {
+            continue;
+        }
         let place = place(protocol);
         if bare(&protocol.kind) != "static" {
+            let mend = if protocol.kind.contains(':') && !protocol.kind.starts_with(MODULE) {
+                "Stoa speaks no routing protocol itself: run a daemon beside it, and give its door \
+                 (stoa-routing:fpm, stoa-routing:linux or stoa-routing:bgp-session)."
+                    .to_owned()
+            } else {
+                format!("Set type to {MODULE}static; connected routes come from the addresses.")
+            };
             findings.add(
                 format!("{place}/type"),
-                format!("{MODULE}{} cannot be configured", bare(&protocol.kind)),
-                format!("Set type to {MODULE}static; connected routes come from the addresses."),
+                format!("{} cannot be configured", full(&protocol.kind)),
+                mend,
             );
             continue;
         }
@@ -140,11 +152,16 @@ fn bare(kind: &str) -> &str {
     kind.strip_prefix(MODULE).unwrap_or(kind)
 }
 
+/// A type with its module.
+fn full(kind: &str) -> Cow<'_, str> {
+    if kind.contains(':') { Cow::Borrowed(kind) } else { Cow::Owned(format!("{MODULE}{kind}")) }
+}
+
 fn place(protocol: &Protocol) -> String {
     format!(
         "/ietf-routing:routing/control-plane-protocols\
-         /control-plane-protocol[type='{MODULE}{}'][name='{}']",
-        bare(&protocol.kind),
+         /control-plane-protocol[type='{}'][name='{}']",
+        full(&protocol.kind),
         protocol.name
     )
 }

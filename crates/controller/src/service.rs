@@ -13,6 +13,7 @@ use tonic::transport::Server;
 use crate::apply::Line;
 use crate::configuration::Configuration;
 use crate::datastore::Datastore;
+use crate::doors;
 use crate::finding::Finding;
 use crate::learned::Learned;
 use crate::linux::Keeper;
@@ -83,6 +84,8 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     let _doors = open(datastore.clone());
 
     let linux = Keeper::new(&options.forwarder_socket);
+    let states = Arc::clone(line.doors());
+    let doors = doors::Keeper::new(&options.forwarder_socket, states, learned.clone());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hang_up = signal(SignalKind::hangup())?;
@@ -99,6 +102,7 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
         () = linux.keep(&line) => Ok(()),
         () = datastore.keep_time() => Ok(()),
         () = learned.watch() => Ok(()),
+        () = doors.keep(&line) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),

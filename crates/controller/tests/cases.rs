@@ -12,6 +12,7 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_api::v1::route::Action;
 use stoa_controller::configuration::Configuration;
+use stoa_controller::doors::DoorConfig;
 use stoa_controller::finding::Finding;
 
 fn root() -> PathBuf {
@@ -150,7 +151,19 @@ fn wanted(configuration: &Configuration) -> Value {
     if !vrfs.is_empty() {
         all["vrfs"] = json!(vrfs);
     }
+    if !configuration.doors.is_empty() {
+        all["doors"] = configuration.doors.iter().map(door).collect();
+    }
     all
+}
+
+fn door(door: &DoorConfig) -> Value {
+    let DoorConfig { source, netns, kind } = door;
+    let of = match source.preference {
+        Some(preference) => format!("preference {preference}, stale {:?}", source.stale_time),
+        None => format!("stale {:?}", source.stale_time),
+    };
+    json!(format!("{} vrf {:?} {of}, in {netns:?}: {kind:?}", source.name, source.vrf.0))
 }
 
 fn desired(desired: &v1::Desired) -> Value {

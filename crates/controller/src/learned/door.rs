@@ -85,7 +85,7 @@ pub struct Door {
 
 impl Door {
     /// For a source, into the queue of the table.
-    pub(super) fn new(source: Source, queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>) -> Self {
+    pub(crate) fn new(source: Source, queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>) -> Self {
         Self { source: Arc::new(source), queue }
     }
 

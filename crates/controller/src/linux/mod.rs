@@ -5,11 +5,20 @@
 //! above them. What we put there bears our mark, so that what is no longer wanted is found and
 //! taken out (mark and sweep), and what others put there stays.
 
+pub mod devices;
+pub mod fpm;
+pub mod inside;
+pub mod message;
 mod namespace;
+pub mod routes;
+pub mod socket;
+pub mod translate;
 mod wanted;
 
 use std::collections::BTreeMap;
+use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use stoa_api::v1;
@@ -22,6 +31,40 @@ use wanted::Namespace;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Where named namespaces are.
 const NAMESPACES: &str = "/run/netns";
+/// What marks our routes and addresses (rtnetlink(7), rtm_protocol): a number that nobody in
+/// `/etc/iproute2/rt_protos` has.
+const MARK: u8 = 83;
+/// How long to wait before a namespace that could not be entered is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The alias of the devices that the forwarder on that socket makes.
+pub fn alias(forwarder_socket: &Path) -> String {
+    // The forwarder marks its devices with the same words.
+    format!("stoa mirror of {}", forwarder_socket.display())
+}
+
+/// Where a door is: a network namespace with mirrors of ours.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The namespace; "" is our own.
+    pub netns: String,
+    /// The alias of our devices.
+    pub alias: String,
+    /// The configuration in force.
+    pub line: Arc<Line>,
+}
+
+impl Place {
+    /// What tells a namespace from another one of the same name that came after it; `None`: there is none.
+    pub fn identity(&self) -> Option<(u64, u64)> {
+        let path = match self.netns.as_str() {
+            "" => Path::new("/proc/self/ns/net").to_owned(),
+            name => Path::new(NAMESPACES).join(name),
+        };
+        let data = std::fs::metadata(path).ok()?;
+        Some((data.st_dev(), data.st_ino()))
+    }
+}
 
 /// Keeps addresses and routes of all mirrors as wanted, for ever.
 #[derive(Debug)]
@@ -39,8 +82,7 @@ pub struct Keeper {
 impl Keeper {
     /// For mirrors of the forwarder on that socket.
     pub fn new(forwarder_socket: &Path) -> Keeper {
-        // The forwarder marks its devices with the same words.
-        let alias = format!("stoa mirror of {}", forwarder_socket.display());
+        let alias = alias(forwarder_socket);
         Keeper { alias, swept: None, wrong: BTreeMap::new(), settled: BTreeMap::new() }
     }
 

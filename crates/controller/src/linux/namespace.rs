@@ -2,12 +2,9 @@
 //! bears our mark and is not wanted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::Path;
 
 use ipnet::IpNet;
-use nix::sched::{CloneFlags, setns};
 use rtnetlink::Handle;
 use rtnetlink::packet_route::AddressFamily;
 use rtnetlink::packet_route::address::{
@@ -20,12 +17,9 @@ use rtnetlink::packet_route::route::{
 };
 use tokio_stream::StreamExt as _;
 
-use super::NAMESPACES;
+use super::MARK;
+use super::inside::inside;
 use super::wanted::{Namespace, Way};
-
-/// What marks our routes and addresses (rtnetlink(7), rtm_protocol): a number that nobody in
-/// `/etc/iproute2/rt_protos` has.
-const MARK: u8 = 83;
 
 /// Why Linux could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -76,20 +70,7 @@ impl Linux {
             runtime.spawn(connection);
             Ok(Linux { handle })
         };
-        if name.is_empty() {
-            return connect().map_err(Error::Enter);
-        }
-        let file = File::open(Path::new(NAMESPACES).join(name)).map_err(Error::Enter)?;
-        // Only this short-lived thread changes its namespace; what it opened stays there.
-        let made = std::thread::scope(|scope| {
-            let inside =
-                std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
-                    setns(file, CloneFlags::CLONE_NEWNET)?;
-                    connect()
-                })?;
-            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        made.map_err(Error::Enter)
+        inside(name, connect).map_err(Error::Enter)
     }
 
     /// All devices that bear `alias`.

@@ -43,7 +43,8 @@ fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> Wanted {
 
 fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> Wanted {
     match part {
-        None => Wanted::of(&[Piece::RouteCounts]),
+        None => Wanted::of(&[Piece::RouteCounts, Piece::Doors]),
+        Some(part) if part.name == "control-plane-protocols" => Wanted::of(&[Piece::Doors]),
         Some(part) if part.name == "ribs" => {
             let mut wanted = Wanted::of(&[Piece::RouteCounts, Piece::Routes]);
             wanted.routes.table = rib.and_then(|step| step.key).map(super::routing::table);

@@ -1,11 +1,13 @@
 //! Routing tables: ietf-routing. Each VRF has one of each family.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use stoa_api::date;
 use stoa_api::text::ip_text;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use super::{Wanted, list, number, object, text};
+use crate::doors::Figures;
 use crate::facts::{Facts, Piece, Routes, Table};
 
 /// What the default VRF, which has no name, is called in the names of tables.
@@ -32,11 +34,41 @@ fn module(family: u32) -> &'static str {
 
 /// `/ietf-routing:routing`.
 pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
-    wanted.is(Piece::RouteCounts).then_some(())?;
-    let only = wanted.routes.table.as_ref();
-    let tables = facts.tables().filter(|table| only.is_none_or(|only| only == table));
-    let ribs = list(tables.map(|table| rib(facts, &table, wanted)));
-    Some(object([("ribs", if ribs.is_null() { Value::Null } else { json!({ "rib": ribs }) })]))
+    let mut parts = Map::new();
+    if wanted.is(Piece::RouteCounts) {
+        let only = wanted.routes.table.as_ref();
+        let tables = facts.tables().filter(|table| only.is_none_or(|only| only == table));
+        let ribs = list(tables.map(|table| rib(facts, &table, wanted)));
+        if !ribs.is_null() {
+            parts.insert("ribs".to_owned(), json!({ "rib": ribs }));
+        }
+    }
+    if wanted.is(Piece::Doors) && !facts.doors.is_empty() {
+        let doors: Vec<Value> =
+            facts.doors.iter().map(|(kind, name, it)| door(kind, name, it)).collect();
+        let doors = json!({ "control-plane-protocol": doors });
+        parts.insert("control-plane-protocols".to_owned(), doors);
+    }
+    (wanted.is(Piece::RouteCounts) || wanted.is(Piece::Doors)).then_some(Value::Object(parts))
+}
+
+fn door(kind: &str, name: &str, figures: &Figures) -> Value {
+    let since = match figures.since_unix_s {
+        0 => Value::Null,
+        since => json!(date::of_unix_s(since)),
+    };
+    let session = object([
+        ("up-since", since),
+        ("sessions", number(figures.sessions)),
+        ("updates", number(figures.updates)),
+        ("withdrawals", number(figures.withdrawals)),
+        ("malformed", number(figures.malformed)),
+        ("left-out", number(figures.left_out)),
+        ("resyncs", number(figures.resyncs)),
+        ("repaired", number(figures.repaired)),
+        ("why", text(&figures.why)),
+    ]);
+    json!({ "type": kind, "name": name, "stoa-routing:door": { "session": session } })
 }
 
 fn rib(facts: &Facts, table: &Table, wanted: &Wanted) -> Value {

@@ -3,6 +3,7 @@
 use stoa_api::v1;
 
 use super::*;
+use crate::doors::Figures;
 use crate::facts::{Routes, Table};
 
 fn made() -> Facts {
@@ -97,6 +98,18 @@ fn made() -> Facts {
             has_more: true,
             inactive: 1,
         }],
+        doors: vec![
+            (
+                "stoa-routing:fpm",
+                "zebra".into(),
+                Figures { since_unix_s: 951_782_400, updates: 9, ..Figures::default() },
+            ),
+            (
+                "stoa-routing:linux",
+                "kernel".into(),
+                Figures { why: "no such namespace".into(), ..Figures::default() },
+            ),
+        ],
         program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
         in_sync: true,
         workers: vec![v1::WorkerState {
@@ -159,6 +172,12 @@ fn facts_fit_the_modules() {
     let vlan = "/ietf-interfaces:interfaces/interface[name='wan.5']";
     let ip4 = "/ietf-routing:routing/ribs/rib[name='ipv4-default']";
     let route = |at: usize| format!("{ip4}/routes/route[{at}]");
+    let door = |kind: &str, name: &str| {
+        format!(
+            "/ietf-routing:routing/control-plane-protocols/control-plane-protocol\
+             [type='stoa-routing:{kind}'][name='{name}']/stoa-routing:door/session"
+        )
+    };
     for (path, value) in [
         (format!("{wan}/oper-status"), "up"),
         (format!("{wan}/if-index"), "1"),
@@ -178,6 +197,9 @@ fn facts_fit_the_modules() {
         (format!("{}/next-hop/ietf-ipv4-unicast-routing:next-hop-address", route(2)), "192.0.2.9"),
         (format!("{}/next-hop/next-hop-list/next-hop[2]/outgoing-interface", route(3)), "wan.5"),
         (format!("{}/stoa-routing:state", route(4)), "inactive"),
+        (format!("{}/up-since", door("fpm", "zebra")), "2000-02-29T00:00:00Z"),
+        (format!("{}/updates", door("fpm", "zebra")), "9"),
+        (format!("{}/why", door("linux", "kernel")), "no such namespace"),
         ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
         ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
         (
@@ -190,6 +212,7 @@ fn facts_fit_the_modules() {
     }
     for path in [
         format!("{}/active", route(4)),
+        format!("{}/up-since", door("linux", "kernel")),
         "/stoa-forwarder:forwarder/workers/worker[index='0']/cpu".into(),
         "/stoa-forwarder:forwarder/nodes/node[name='never-called'][worker='0']".into(),
     ] {
@@ -228,7 +251,8 @@ fn only_what_a_path_leads_to_is_asked_for() {
     assert_eq!(pieces(one), [Piece::Interfaces, Piece::Neighbors]);
     assert_eq!(pieces(&format!("{one}/statistics/in-octets")), [Piece::Interfaces]);
     assert_eq!(pieces(&format!("{one}/ietf-ip:ipv4")), [Piece::Interfaces, Piece::Neighbors]);
-    assert_eq!(pieces("/ietf-routing:routing"), [Piece::RouteCounts]);
+    assert_eq!(pieces("/ietf-routing:routing"), [Piece::RouteCounts, Piece::Doors]);
+    assert_eq!(pieces("/ietf-routing:routing/control-plane-protocols"), [Piece::Doors]);
     assert_eq!(pieces("/ietf-routing:routing/router-id"), []);
     let rib = Wanted::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
     assert_eq!(rib.routes.table, Some(Table { vrf: "red-2".into(), family: 6 }));

@@ -1,0 +1,159 @@
+//! Devices of one network namespace by their numbers: which of them is the mirror of which interface.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use stoa_api::v1;
+
+use super::Place;
+use super::message::{Link, Messages, kind};
+use super::socket::{Socket, group, is_lost};
+
+/// Bytes of news about links that may wait for us.
+const ROOM: usize = 1 << 20;
+/// Devices that are kept in mind at most: beyond it they are asked for again.
+const KNOWN_LIMIT: usize = 65_536;
+
+/// What the devices of a namespace are.
+#[derive(Debug)]
+pub struct Devices {
+    place: Place,
+    news: Socket,
+    asks: Socket,
+    /// The interface of each device that was asked for; `None`: it is no mirror of ours.
+    known: HashMap<u32, Option<Arc<str>>>,
+    /// The names of the mirrors' interfaces, by their devices.
+    mirrors: HashMap<String, Arc<str>>,
+}
+
+impl Devices {
+    /// Opens lines into the namespace of a door.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn open(place: Place) -> io::Result<Devices> {
+        let news = Socket::open(&place.netns, group::LINKS, ROOM)?;
+        let asks = Socket::open(&place.netns, 0, ROOM)?;
+        let mut devices =
+            Devices { place, news, asks, known: HashMap::new(), mirrors: HashMap::new() };
+        devices.reconfigure();
+        Ok(devices)
+    }
+
+    /// Looks at the configuration in force: whether its mirrors in this namespace are others now.
+    pub fn reconfigure(&mut self) -> bool {
+        let netns = &self.place.netns;
+        let mirrors = self.place.line.look(|configuration| {
+            let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
+            mirrors(interfaces, netns)
+        });
+        let is_other = mirrors != self.mirrors;
+        if is_other {
+            self.mirrors = mirrors;
+            self.known.clear();
+        }
+        is_other
+    }
+
+    /// The interface whose mirror has this number.
+    pub fn interface(&mut self, device: u32) -> Option<Arc<str>> {
+        if let Some(known) = self.known.get(&device) {
+            return known.clone();
+        }
+        let found = self.ask(device);
+        if self.known.len() >= KNOWN_LIMIT {
+            self.known.clear();
+        }
+        self.known.insert(device, found.clone());
+        found
+    }
+
+    fn ask(&mut self, device: u32) -> Option<Arc<str>> {
+        let mut body = [0; 16];
+        body[4..8].copy_from_slice(&device.to_ne_bytes());
+        let (alias, mirrors) = (&self.place.alias, &self.mirrors);
+        let mut found = None;
+        let looked = self.asks.look(kind::GET_LINK, &body, |message| {
+            if let Ok(link) = Link::read(message.body)
+                && link.alias == alias
+            {
+                found = mirrors.get(link.name).cloned();
+            }
+        });
+        // ENODEV: it went meanwhile.
+        looked.ok().and(found)
+    }
+
+    /// Waits until devices changed, and forgets what was known of them. Gives whether something that was no mirror may be one now,
+    /// or routes may have gone with a device.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked any more.
+    pub async fn changed(&mut self) -> io::Result<Changed> {
+        let mut buffer = [0; 16 << 10];
+        let read = self.news.receive(&mut buffer).await;
+        self.took(read, &buffer)
+    }
+
+    /// As [`Devices::changed`], without waiting.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn changed_now(&mut self) -> io::Result<Changed> {
+        let mut buffer = [0; 16 << 10];
+        let mut all = Changed::default();
+        loop {
+            let read = self.news.receive_now(&mut buffer);
+            if matches!(read, Ok(0)) {
+                return Ok(all);
+            }
+            let changed = self.took(read, &buffer)?;
+            all.is_new_mirror |= changed.is_new_mirror;
+            all.is_anything |= changed.is_anything;
+        }
+    }
+
+    fn took(&mut self, read: io::Result<usize>, buffer: &[u8]) -> io::Result<Changed> {
+        let length = match read {
+            Ok(length) => length,
+            // We do not know which: all of them.
+            Err(error) if is_lost(&error) => {
+                let before = std::mem::take(&mut self.known);
+                let mut is_new_mirror = false;
+                for (device, interface) in before {
+                    is_new_mirror |= self.interface(device) != interface;
+                }
+                return Ok(Changed { is_new_mirror, is_anything: true });
+            }
+            Err(error) => return Err(error),
+        };
+        let mut changed = Changed { is_new_mirror: false, is_anything: true };
+        for message in Messages::of(&buffer[..length]).map_while(Result::ok) {
+            if let Ok(link) = Link::read(message.body)
+                && let Some(before) = self.known.remove(&link.index)
+            {
+                changed.is_new_mirror |= before.is_none() && self.interface(link.index).is_some();
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// What became of the devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// One that was no mirror, and was asked for, is one now: routes that were left out for it are good.
+    pub is_new_mirror: bool,
+    /// Some device came, went, or changed.
+    pub is_anything: bool,
+}
+
+/// The interfaces with a mirror in a namespace, by the mirror's device.
+pub fn mirrors(interfaces: &[v1::Interface], netns: &str) -> HashMap<String, Arc<str>> {
+    let named = interfaces.iter().filter_map(|interface| {
+        let mirror = interface.mirror.as_ref().filter(|mirror| mirror.netns == netns)?;
+        Some((mirror.device.clone(), Arc::from(interface.name.as_str())))
+    });
+    named.collect()
+}

@@ -1,0 +1,278 @@
+//! The door for FRR: zebra connects by TCP and pushes its routes as netlink messages (Forwarding Plane Manager, module `dplane_fpm_nl`).
+//!
+//! zebra sends a frame for each route: version 1, type 1, its length in two bytes of the network's order, then one or several netlink
+//! messages. It says everything when it has connected, and never that it is done.
+
+mod reader;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as Listener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, sleep_until};
+
+pub use reader::{Broken, Reader, Told};
+
+use super::devices::Devices;
+use super::{Place, RETRY};
+use crate::doors::DoorState;
+use crate::learned::{Door, Event};
+
+/// Bytes of one read: some ten thousand routes.
+const READ: usize = 1 << 20;
+/// Routes of one batch to the table.
+const BATCH: usize = 4_096;
+/// So long zebra says nothing when it has said all that it has. Its walk over the routes pauses for a second when its buffer is
+/// full, and it gathers for a tenth of a second.
+const QUIET: Duration = Duration::from_secs(2);
+/// How often it is looked whether the namespace is still the one that we listen in.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Listens for zebra, and tells what it says, for ever.
+pub async fn run(door: Door, address: SocketAddr, place: Place, state: Arc<DoorState>) {
+    let mut server = Server { door, place, state, told: Told::default() };
+    let mut said = String::new();
+    loop {
+        let why = match server.open(address) {
+            Ok((listener, devices)) => {
+                said.clear();
+                server.state.down("zebra has not connected yet");
+                server.serve(listener, devices).await
+            }
+            Err(error) => format!("cannot listen at {address}: {error}"),
+        };
+        server.state.down(&why);
+        if why != said {
+            let (door, netns) = (&server.door.source().name, &server.place.netns);
+            tracing::warn!(door, netns, "{why}; trying again");
+            said = why;
+        }
+        sleep(RETRY).await;
+    }
+}
+
+struct Server {
+    door: Door,
+    place: Place,
+    state: Arc<DoorState>,
+    /// What the last session had said when it ended.
+    told: Told,
+}
+
+/// How a session ended.
+enum Ended {
+    /// zebra went, or has to go.
+    Gone(String),
+    /// It connected anew.
+    Replaced(TcpStream),
+    /// Nobody can reach us any more.
+    Lost(String),
+}
+
+impl Server {
+    fn open(&self, address: SocketAddr) -> io::Result<(TcpListener, Devices)> {
+        let listener = super::inside::inside(&self.place.netns, || {
+            let listener = Listener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        })?;
+        Ok((TcpListener::from_std(listener)?, Devices::open(self.place.clone())?))
+    }
+
+    /// Serves one connection after the other. Gives why nobody can come any more.
+    async fn serve(&mut self, listener: TcpListener, mut devices: Devices) -> String {
+        let home = self.place.identity();
+        loop {
+            let mut stream = match self.accept(&listener, home).await {
+                Ok(stream) => stream,
+                Err(why) => return why,
+            };
+            loop {
+                self.state.up();
+                let door = &self.door.source().name;
+                tracing::info!(door, "zebra has connected");
+                self.door.tell(vec![Event::Up]).await;
+                let ended = self.session(&mut stream, &listener, &mut devices, home).await;
+                self.door.tell(vec![Event::Down]).await;
+                let (why, next) = match ended {
+                    Ended::Gone(why) => (why, None),
+                    Ended::Replaced(next) => ("zebra has connected anew".to_owned(), Some(next)),
+                    Ended::Lost(why) => return why,
+                };
+                self.state.down(&why);
+                let door = &self.door.source().name;
+                tracing::warn!(
+                    door,
+                    "the session with zebra ended: {why}; its routes stay for the stale-time"
+                );
+                match next {
+                    Some(next) => stream = next,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    /// Waits for zebra of this machine.
+    async fn accept(
+        &self,
+        listener: &TcpListener,
+        home: Option<(u64, u64)>,
+    ) -> Result<TcpStream, String> {
+        loop {
+            tokio::select! {
+                came = listener.accept() => match came {
+                    Ok((stream, from)) if is_local(&stream, from) => return Ok(stream),
+                    Ok((_, from)) => {
+                        tracing::warn!(%from, "FPM: refused, it is not of this machine");
+                    }
+                    Err(error) => return Err(format!("cannot take connections: {error}")),
+                },
+                () = sleep(LOOK_EVERY) => {
+                    if self.place.identity() != home {
+                        return Err("the network namespace is another one now".to_owned());
+                    }
+                }
+            }
+        }
+    }
+
+    async fn session(
+        &mut self,
+        stream: &mut TcpStream,
+        listener: &TcpListener,
+        devices: &mut Devices,
+        home: Option<(u64, u64)>,
+    ) -> Ended {
+        let mut reader = Reader::default();
+        let mut buffer: Vec<u8> = Vec::with_capacity(READ);
+        let mut configuration = self.place.line.changes();
+        let mut quiet = Some(Instant::now() + QUIET);
+        let before = std::mem::take(&mut self.told);
+        loop {
+            let ended = tokio::select! {
+                read = stream.read_buf(&mut buffer) => match read {
+                    Ok(0) => Some("zebra has closed the connection".to_owned()),
+                    Ok(_) => {
+                        let heard = self.hear(&mut reader, &mut buffer, devices).await;
+                        quiet = quiet.map(|_| Instant::now() + QUIET);
+                        heard.err()
+                    }
+                    Err(error) => Some(format!("the connection broke: {error}")),
+                },
+                changed = devices.changed() => match changed {
+                    Ok(changed) => {
+                        reader.devices_changed();
+                        // zebra says everything again when it connects anew: nothing that is held goes meanwhile.
+                        changed.is_new_mirror.then(|| "a mirror came: everything is to be said again".to_owned())
+                    }
+                    Err(error) => return self.end(reader, before, Ended::Lost(format!("devices cannot be followed: {error}"))),
+                },
+                changed = configuration.changed() => {
+                    let is_other = changed.is_ok() && devices.reconfigure();
+                    reader.devices_changed();
+                    is_other.then(|| "mirrors are others now: everything is to be said again".to_owned())
+                }
+                () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
+                    quiet = None;
+                    self.complete(&reader.told, &before).await;
+                    None
+                }
+                came = self.accept(listener, home) => {
+                    let ended = match came {
+                        Ok(next) => Ended::Replaced(next),
+                        Err(why) => Ended::Lost(why),
+                    };
+                    return self.end(reader, before, ended);
+                }
+            };
+            if let Some(why) = ended {
+                return self.end(reader, before, Ended::Gone(why));
+            }
+        }
+    }
+
+    /// What a session that ends leaves behind. One that said less than the one before it does not count: it was cut.
+    fn end(&mut self, reader: Reader, before: Told, ended: Ended) -> Ended {
+        self.told = if reader.told.is_like(&before) { reader.told } else { before };
+        ended
+    }
+
+    /// zebra is silent: it has said everything, unless it is itself waiting for the daemons behind it.
+    async fn complete(&self, told: &Told, before: &Told) {
+        let door = &self.door.source().name;
+        if told.is_like(before) {
+            tracing::info!(door, routes = told.all(), "zebra has said what it has");
+            self.door.tell(vec![Event::Complete]).await;
+        } else {
+            tracing::info!(
+                door,
+                routes = told.all(),
+                before = before.all(),
+                "zebra has said less than before: what is missing stays for the stale-time"
+            );
+        }
+    }
+
+    /// Reads the frames that are there and tells them.
+    async fn hear(
+        &self,
+        reader: &mut Reader,
+        buffer: &mut Vec<u8>,
+        devices: &mut Devices,
+    ) -> Result<(), String> {
+        // What zebra knows of devices came by the same kernel before: it is news to us as well.
+        if let Ok(changed) = devices.changed_now()
+            && changed.is_anything
+        {
+            reader.devices_changed();
+            if changed.is_new_mirror {
+                return Err("a mirror came: everything is to be said again".to_owned());
+            }
+        }
+        let mut at = 0;
+        let result = loop {
+            let read = reader.read(&buffer[at..], BATCH, &mut |device| devices.interface(device));
+            self.count(reader);
+            let events = reader.take();
+            if !events.is_empty() {
+                self.door.tell(events).await;
+            }
+            match read {
+                Ok(0) => break Ok(()),
+                Ok(length) => at += length,
+                Err(Broken(why)) => break Err(why.to_owned()),
+            }
+            if reader.is_to_be_said_again() {
+                break Err("next hops are others now: everything is to be said again".to_owned());
+            }
+        };
+        buffer.drain(..at);
+        result
+    }
+
+    fn count(&self, reader: &mut Reader) {
+        let counts = std::mem::take(&mut reader.counts);
+        self.state.updated(counts.updates);
+        self.state.withdrawn(counts.withdrawals);
+        if let Some(why) = counts.why_malformed
+            && self.state.malformed(counts.malformed)
+        {
+            let door = &self.door.source().name;
+            tracing::warn!(
+                door,
+                "a message of zebra was left out: {why}; said once, counted in the door's state"
+            );
+        }
+        if let Some((prefix, why)) = counts.why_left_out {
+            self.state.left_out(counts.left_out, format_args!("{prefix}: {why}"));
+        }
+    }
+}
+
+fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
+    from.ip().is_loopback() || stream.local_addr().is_ok_and(|own| own.ip() == from.ip())
+}

@@ -1,0 +1,195 @@
+//! Frames in, events out.
+
+use super::*;
+use crate::learned::{Target, Update, Way};
+use crate::linux::message::request;
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap();
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// A route to `10.NUMBER.0.0/16` of BGP with these attributes.
+fn route(kind: u16, number: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let header = vec![2, 16, 0, 0, 254, 186, 0, 1, 0, 0, 0, 0];
+    let destination = attribute(1, &[10, number, 0, 0]);
+    request(kind, 0, 0, &[vec![header, destination], attributes.to_vec()].concat().concat())
+}
+
+fn by(device: u32, gateway: [u8; 4]) -> Vec<Vec<u8>> {
+    vec![attribute(4, &device.to_ne_bytes()), attribute(5, &gateway)]
+}
+
+fn object(kind: u16, id: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let id = attribute(1, &id.to_ne_bytes());
+    request(kind, 0, 0, &[vec![vec![0; 8], id], attributes.to_vec()].concat().concat())
+}
+
+fn hop(device: u32, gateway: [u8; 4]) -> Vec<Vec<u8>> {
+    vec![attribute(5, &device.to_ne_bytes()), attribute(6, &gateway)]
+}
+
+fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
+    let messages = messages.concat();
+    let length = u16::try_from(4 + messages.len()).unwrap().to_be_bytes();
+    [&[1, 1, length[0], length[1]][..], &messages].concat()
+}
+
+/// Devices 3 and 4 are mirrors.
+fn interfaces(device: u32) -> Option<Arc<str>> {
+    match device {
+        3 => Some("a".into()),
+        4 => Some("b".into()),
+        _ => None,
+    }
+}
+
+fn ways(ways: &[(&str, [u8; 4], u16)]) -> Target {
+    let way = |(interface, gateway, weight): &(&str, [u8; 4], u16)| Way {
+        interface: Some((*interface).into()),
+        gateway: Some((*gateway).into()),
+        weight: *weight,
+    };
+    Target::Ways(ways.iter().map(way).collect(), Arc::default())
+}
+
+fn update(target: Option<Target>, numbers: &[u8]) -> Event {
+    let ip4 = numbers.iter().map(|it| (u32::from_be_bytes([10, *it, 0, 0]), 16)).collect();
+    Event::Update(Update { protocol: v1::Protocol::Bgp, target, ip4, ip6: vec![] })
+}
+
+fn read(reader: &mut Reader, bytes: &[u8]) -> Vec<Event> {
+    assert_eq!(reader.read(bytes, 1_000, &mut interfaces), Ok(bytes.len()));
+    reader.take()
+}
+
+#[test]
+fn routes_with_one_target_become_one_run() {
+    let (one, other) = (by(3, [192, 0, 2, 1]), by(4, [192, 0, 2, 2]));
+    let frames = [
+        frame(&[route(24, 1, &one)]),
+        frame(&[route(24, 2, &one), route(24, 3, &one)]),
+        frame(&[route(24, 4, &other)]),
+        frame(&[route(25, 1, &one)]),
+        frame(&[route(25, 4, &other)]),
+    ];
+    let mut reader = Reader::default();
+    let events = read(&mut reader, &frames.concat());
+    let (one, other) = (ways(&[("a", [192, 0, 2, 1], 1)]), ways(&[("b", [192, 0, 2, 2], 1)]));
+    assert_eq!(
+        events,
+        [update(Some(one), &[1, 2, 3]), update(Some(other), &[4]), update(None, &[1, 4]),]
+    );
+    assert_eq!((reader.counts.updates, reader.counts.withdrawals, reader.told.all()), (4, 2, 2));
+}
+
+#[test]
+fn what_is_taken_back_and_said_anew_is_one_change() {
+    let way = by(3, [192, 0, 2, 1]);
+    let bytes = frame(&[route(25, 1, &[]), route(24, 1, &way)]);
+    let events = read(&mut Reader::default(), &bytes);
+    assert_eq!(events, [update(Some(ways(&[("a", [192, 0, 2, 1], 1)])), &[1])]);
+    // But not when something else is said anew.
+    let bytes = frame(&[route(25, 1, &[]), route(24, 2, &way)]);
+    let events = read(&mut Reader::default(), &bytes);
+    assert_eq!(events[0], update(None, &[1]));
+}
+
+#[test]
+fn groups_of_next_hops_change_with_their_members() {
+    let mut reader = Reader::default();
+    let member = |id: u32, weight: u8| [&id.to_ne_bytes()[..], &[weight - 1, 0, 0, 0]].concat();
+    let group = attribute(2, &[member(1, 1), member(2, 3)].concat());
+    let on_group = [attribute(30, &9_u32.to_ne_bytes())];
+    let bytes = frame(&[
+        object(104, 1, &hop(3, [192, 0, 2, 1])),
+        object(104, 2, &hop(4, [192, 0, 2, 2])),
+        object(104, 9, &[group]),
+        route(24, 1, &on_group),
+    ]);
+    let events = read(&mut reader, &bytes);
+    let both = ways(&[("a", [192, 0, 2, 1], 1), ("b", [192, 0, 2, 2], 3)]);
+    assert_eq!(events[2..], [Event::Group(9, both), update(Some(Target::Group(9)), &[1])]);
+    // The second leads through no mirror now.
+    let events = read(&mut reader, &frame(&[object(104, 2, &hop(77, [192, 0, 2, 2]))]));
+    let nowhere = Target::Ways(Arc::default(), Arc::default());
+    let first = ways(&[("a", [192, 0, 2, 1], 1)]);
+    assert_eq!(events, [Event::Group(2, nowhere), Event::Group(9, first.clone())]);
+    let events = read(&mut reader, &frame(&[object(105, 2, &[])]));
+    assert_eq!(events, [Event::GroupGone(2), Event::Group(9, first)]);
+}
+
+#[test]
+fn what_leads_through_no_mirror_is_left_out_and_said_again_when_it_does() {
+    let mut reader = Reader::default();
+    let on_object = [attribute(30, &5_u32.to_ne_bytes())];
+    let bytes = frame(&[
+        object(104, 5, &hop(77, [192, 0, 2, 1])),
+        route(24, 1, &on_object),
+        route(24, 2, &by(78, [192, 0, 2, 1])),
+    ]);
+    let events = read(&mut reader, &bytes);
+    // There may have been a good route before it.
+    assert_eq!(events[1..], [update(None, &[1, 2])]);
+    assert_eq!(reader.counts.left_out, 2);
+    let (prefix, why) = reader.counts.why_left_out.unwrap();
+    assert_eq!(
+        (prefix.to_string().as_str(), why),
+        ("10.2.0.0/16", "it leads through no mirror of Stoa")
+    );
+    assert!(!reader.is_to_be_said_again());
+    read(&mut reader, &frame(&[object(104, 5, &hop(3, [192, 0, 2, 1]))]));
+    assert!(reader.is_to_be_said_again());
+}
+
+#[test]
+fn connected_routes_and_our_own_are_not_learned() {
+    let mut reader = Reader::default();
+    let body = |protocol: u8, more: Vec<u8>| {
+        let header = vec![2, 16, 0, 0, 254, protocol, 0, 1, 0, 0, 0, 0];
+        let destination = attribute(1, &[10, 1, 0, 0]);
+        request(24, 0, 0, &[header, destination, attribute(4, &3_u32.to_ne_bytes()), more].concat())
+    };
+    let events = read(&mut reader, &frame(&[body(2, vec![])]));
+    assert!(matches!(&events[..], [Event::Update(Update { target: None, .. })]));
+    let events = read(&mut reader, &frame(&[body(83, attribute(5, &[192, 0, 2, 1]))]));
+    assert!(matches!(&events[..], [Event::Update(Update { target: None, .. })]));
+    assert_eq!(reader.counts.left_out, 0);
+    // What an operator gave to the kernel has a gateway, or another protocol.
+    let events = read(&mut reader, &frame(&[body(3, vec![])]));
+    assert!(matches!(&events[..], [Event::Update(Update { target: Some(_), .. })]));
+}
+
+#[test]
+fn broken_frames_end_it_and_bad_messages_do_not() {
+    let mut reader = Reader::default();
+    let good = route(24, 1, &by(3, [192, 0, 2, 1]));
+    let mut bad = route(24, 2, &by(3, [192, 0, 2, 1]));
+    bad[17] = 99;
+    let bytes = frame(&[bad, good.clone()]);
+    assert_eq!(read(&mut reader, &bytes).len(), 1);
+    assert_eq!(reader.counts.malformed, 1);
+    // Half a frame waits for the rest.
+    let whole = frame(&[good]);
+    assert_eq!(reader.read(&whole[..whole.len() - 1], 10, &mut interfaces), Ok(0));
+    for broken in [vec![2, 1, 0, 8], vec![1, 1, 0, 3], vec![1, 2, 0, 8]] {
+        assert!(reader.read(&broken, 10, &mut interfaces).is_err());
+        // What came before it counts.
+        let bytes = [whole.clone(), broken].concat();
+        assert_eq!(reader.read(&bytes, 10, &mut interfaces), Ok(whole.len()));
+    }
+}
+
+#[test]
+fn a_session_that_says_much_less_is_not_complete() {
+    let told = |bgp: u64| {
+        let mut told = Told::default();
+        *told.of(v1::Protocol::Bgp) = bgp;
+        told
+    };
+    assert!(told(0).is_like(&told(0)) && told(900).is_like(&told(1_000)));
+    assert!(!told(899).is_like(&told(1_000)) && !told(0).is_like(&told(1)));
+}

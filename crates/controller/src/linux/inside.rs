@@ -1,0 +1,29 @@
+//! Work in another network namespace: a short-lived thread goes there, and what it opens stays there.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use nix::sched::{CloneFlags, setns};
+
+use super::NAMESPACES;
+
+/// Does `make` in the network namespace of that name, as `ip netns` lists it; "" is our own.
+///
+/// # Errors
+/// When the namespace cannot be entered, and those of `make`.
+pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    if netns.is_empty() {
+        return make();
+    }
+    let file = File::open(Path::new(NAMESPACES).join(netns))?;
+    // Only this thread changes its namespace.
+    std::thread::scope(|scope| {
+        let inside =
+            std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
+                setns(file, CloneFlags::CLONE_NEWNET)?;
+                make()
+            })?;
+        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

@@ -1,0 +1,173 @@
+//! Messages of devices, and what is on them: links, addresses, neighbours; and rules.
+
+use std::net::IpAddr;
+
+use super::{Attributes, FAMILY_IP4, FAMILY_IP6, Fault, half, word};
+
+/// A device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link<'a> {
+    /// Its number.
+    pub index: u32,
+    /// Whether somebody set it up (`IFF_UP`).
+    pub is_up: bool,
+    /// Its name.
+    pub name: &'a str,
+    /// Its alias; "": none.
+    pub alias: &'a str,
+}
+
+impl<'a> Link<'a> {
+    /// Reads the body of `RTM_NEWLINK` or `RTM_DELLINK`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(body: &'a [u8]) -> Result<Link<'a>, Fault> {
+        let short = Fault::Malformed("a link is shorter than its header");
+        let (header, rest) = body.split_at_checked(16).ok_or(short)?;
+        let index = word(header, 4).ok_or(short)?;
+        let is_up = word(header, 8).ok_or(short)? & 1 != 0;
+        let mut link = Link { index, is_up, name: "", alias: "" };
+        for one in Attributes::of(rest) {
+            let one = one?;
+            match one.kind {
+                // IFLA_IFNAME, IFLA_IFALIAS
+                3 => link.name = one.text()?,
+                20 => link.alias = one.text()?,
+                _ => {}
+            }
+        }
+        Ok(link)
+    }
+}
+
+/// An address of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The number of the device.
+    pub device: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Its prefix length, at most 32 or 128.
+    pub length: u8,
+    /// Who has put it there (`IFA_PROTO`); 0: nobody said.
+    pub protocol: u8,
+    /// Whether it is known to be another's too (`IFA_F_DADFAILED`).
+    pub is_duplicate: bool,
+}
+
+impl Address {
+    /// Reads the body of `RTM_NEWADDR` or `RTM_DELADDR`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(body: &[u8]) -> Result<Address, Fault> {
+        let short = Fault::Malformed("an address is shorter than its header");
+        let (header, rest) = body.split_at_checked(8).ok_or(short)?;
+        let (family, length) = (header[0], header[1]);
+        let device = word(header, 4).ok_or(short)?;
+        let (mut local, mut address, mut protocol) = (None, None, 0);
+        let mut flags = u32::from(header[2]);
+        for one in Attributes::of(rest) {
+            let one = one?;
+            match one.kind {
+                // IFA_ADDRESS is the other end of a point-to-point link, where IFA_LOCAL is there.
+                1 => address = Some(one.address(family)?),
+                2 => local = Some(one.address(family)?),
+                // IFA_FLAGS, IFA_PROTO
+                8 => flags = one.word()?,
+                11 => protocol = *one.value.first().unwrap_or(&0),
+                _ => {}
+            }
+        }
+        let address = local.or(address).ok_or(Fault::Malformed("an address is missing"))?;
+        if length > if address.is_ipv4() { 32 } else { 128 } {
+            return Err(Fault::Malformed("a prefix is longer than its address"));
+        }
+        Ok(Address { device, address, length, protocol, is_duplicate: flags & 0x8 != 0 })
+    }
+}
+
+/// A neighbour on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbor {
+    /// The number of the device.
+    pub device: u32,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its MAC address, if it is known.
+    pub mac: Option<[u8; 6]>,
+    /// Whether an operator has set it for good (`NUD_PERMANENT`).
+    pub is_permanent: bool,
+}
+
+impl Neighbor {
+    /// Reads the body of `RTM_NEWNEIGH` or `RTM_DELNEIGH`. `Ok(None)`: one of a bridge, or a proxy entry.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(body: &[u8]) -> Result<Option<Neighbor>, Fault> {
+        let short = Fault::Malformed("a neighbour is shorter than its header");
+        let (header, rest) = body.split_at_checked(12).ok_or(short)?;
+        let family = header[0];
+        let device = word(header, 4).ok_or(short)?;
+        let state = half(header, 8).ok_or(short)?;
+        // NTF_PROXY
+        if !matches!(family, FAMILY_IP4 | FAMILY_IP6) || header[10] & 0x8 != 0 {
+            return Ok(None);
+        }
+        let (mut address, mut mac) = (None, None);
+        for one in Attributes::of(rest) {
+            let one = one?;
+            match one.kind {
+                // NDA_DST, NDA_LLADDR
+                1 => address = Some(one.address(family)?),
+                2 => mac = one.value.try_into().ok(),
+                _ => {}
+            }
+        }
+        let address = address.ok_or(Fault::Malformed("the address of a neighbour is missing"))?;
+        Ok(Some(Neighbor { device, address, mac, is_permanent: state & 0x80 != 0 }))
+    }
+}
+
+/// A policy rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its priority: rules are looked at from the least on.
+    pub priority: u32,
+    /// Whether it is one of the three that every namespace has: all packets, to the tables local, main, default.
+    pub is_usual: bool,
+}
+
+impl Rule {
+    /// Reads the body of `RTM_NEWRULE` or `RTM_DELRULE`.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read(body: &[u8]) -> Result<Rule, Fault> {
+        let (header, rest) = body
+            .split_at_checked(12)
+            .ok_or(Fault::Malformed("a rule is shorter than its header"))?;
+        let [_, destination, source, service, .., action] =
+            [header[0], header[1], header[2], header[3], header[7]];
+        let (mut priority, mut table, mut is_plain) = (0, u32::from(header[4]), true);
+        for one in Attributes::of(rest) {
+            let one = one?;
+            match one.kind {
+                // FRA_PRIORITY, FRA_TABLE
+                6 => priority = one.word()?,
+                15 => table = one.word()?,
+                // FRA_SUPPRESS_IFGROUP, FRA_SUPPRESS_PREFIXLEN, FRA_PROTOCOL: with their usual values always there.
+                13 | 14 => is_plain &= one.word()? == u32::MAX,
+                21 => {}
+                _ => is_plain = false,
+            }
+        }
+        // FR_ACT_TO_TBL
+        let is_plain = is_plain && destination == 0 && source == 0 && service == 0 && action == 1;
+        let is_usual =
+            is_plain && matches!((priority, table), (0, 255) | (32_766, 254) | (32_767, 253));
+        Ok(Rule { priority, is_usual })
+    }
+}

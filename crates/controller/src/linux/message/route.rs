@@ -1,0 +1,293 @@
+//! Messages of routes: `RTM_NEWROUTE` and `RTM_DELROUTE`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use stoa_api::v1;
+
+use super::{Attribute, Attributes, FAMILY_IP4, FAMILY_IP6, Fault, half, ip, word};
+
+/// Bytes of `struct rtmsg`.
+const HEADER: usize = 12;
+/// Bytes of `struct rtnexthop`.
+const WAY_HEADER: usize = 8;
+
+/// Types of attributes (linux/rtnetlink.h).
+mod attribute {
+    pub const DESTINATION: u16 = 1;
+    pub const SOURCE: u16 = 2;
+    pub const DEVICE: u16 = 4;
+    pub const GATEWAY: u16 = 5;
+    pub const PRIORITY: u16 = 6;
+    pub const MULTIPATH: u16 = 9;
+    pub const TABLE: u16 = 15;
+    pub const VIA: u16 = 18;
+    pub const NEW_DESTINATION: u16 = 19;
+    pub const ENCAP_TYPE: u16 = 21;
+    pub const ENCAP: u16 = 22;
+    pub const NEXT_HOP: u16 = 30;
+}
+
+/// A destination: the address without host bits. IPv4 stands in the low 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// Whether it is one of IPv6.
+    pub is_ip6: bool,
+    /// The address.
+    pub bits: u128,
+    /// The length, at most 32 or 128.
+    pub length: u8,
+}
+
+impl Prefix {
+    /// Of an address, whose host bits are put away. `None`: the length is more than there are bits.
+    pub fn of(address: IpAddr, length: u8) -> Option<Prefix> {
+        let (is_ip6, bits, width) = match address {
+            IpAddr::V4(four) => (false, u128::from(u32::from(four)), 32_u32),
+            IpAddr::V6(six) => (true, u128::from(six), 128),
+        };
+        let host = width.checked_sub(u32::from(length))?;
+        let bits = bits.checked_shr(host).unwrap_or(0).checked_shl(host).unwrap_or(0);
+        Some(Prefix { is_ip6, bits, length })
+    }
+}
+
+impl std::fmt::Display for Prefix {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match u32::try_from(self.bits) {
+            Ok(bits) if !self.is_ip6 => write!(out, "{}/{}", Ipv4Addr::from(bits), self.length),
+            _ => write!(out, "{}/{}", Ipv6Addr::from(self.bits), self.length),
+        }
+    }
+}
+
+/// A route, or one that goes. Nothing in it is allocated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route<'a> {
+    /// Where it leads to.
+    pub prefix: Prefix,
+    /// Which kernel table it is in.
+    pub table: u32,
+    /// Who put it there: `rtm_protocol`.
+    pub protocol: u8,
+    /// Its metric: the least one wins.
+    pub metric: u32,
+    /// For one type of service only, which Stoa does not look at.
+    pub has_service: bool,
+    /// What is done with its packets.
+    pub action: Action<'a>,
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// What the next-hop object of this number does.
+    NextHop(u32),
+    /// One way, or none: a route that goes may not say it.
+    Way(Option<Way>),
+    /// Several: `struct rtnexthop` one behind the other, checked; see [`Route::ways`].
+    Ways(&'a [u8]),
+    /// No way.
+    Special(v1::Special),
+}
+
+/// One way of a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Way {
+    /// The number of the device; 0: the gateway alone is given.
+    pub device: u32,
+    /// The gateway; `None`: on the link.
+    pub gateway: Option<IpAddr>,
+    /// Share of the flows, 1 to 256.
+    pub weight: u16,
+}
+
+impl<'a> Route<'a> {
+    /// Reads the body of a message. `Ok(None)`: it is about a route that is none of those that are handed on: of the
+    /// kernel's own (local, broadcast, multicast) or a copy that its cache made.
+    ///
+    /// # Errors
+    /// When it cannot be read, or says what Stoa does not do.
+    pub fn read(body: &'a [u8]) -> Result<Option<Route<'a>>, Fault> {
+        let Some((header, rest)) = body.split_at_checked(HEADER) else {
+            return Err(Fault::Malformed("a route is shorter than its header"));
+        };
+        let [family, length, source_length, service, table, protocol, _, kind, ..] = *header else {
+            return Err(Fault::Malformed("a route is shorter than its header"));
+        };
+        let none = match family {
+            FAMILY_IP4 => IpAddr::from([0; 4]),
+            FAMILY_IP6 => IpAddr::from([0; 16]),
+            _ => return Err(Fault::Unsupported("a route of another family than IPv4 and IPv6")),
+        };
+        let found = Found::read(rest, family)?;
+        let prefix = Prefix::of(found.destination.unwrap_or(none), length)
+            .ok_or(Fault::Malformed("a prefix is longer than its address"))?;
+        // RTM_F_CLONED
+        let is_copy = word(header, 8).is_some_and(|flags| flags & 0x200 != 0);
+        let special = match kind {
+            // RTN_LOCAL, RTN_BROADCAST, RTN_ANYCAST, RTN_MULTICAST
+            2..=5 => return Ok(None),
+            _ if is_copy => return Ok(None),
+            // RTN_UNSPEC: who takes a route back need not say its type.
+            0 | 1 => None,
+            6 => Some(v1::Special::Blackhole),
+            7 => Some(v1::Special::Unreachable),
+            8 => Some(v1::Special::Prohibit),
+            _ => return Err(Fault::Unsupported("a route of type throw, nat or xresolve")),
+        };
+        if source_length != 0 || found.has_source {
+            return Err(Fault::Unsupported("a route for some sources only"));
+        }
+        let action = match (special, found.next_hop, found.ways) {
+            (Some(special), ..) => Action::Special(special),
+            (None, Some(id), _) => Action::NextHop(id),
+            (None, None, Some(ways)) => Action::Ways(ways),
+            (None, None, None) => Action::Way(found.way()),
+        };
+        Ok(Some(Route {
+            prefix,
+            table: found.table.unwrap_or(table.into()),
+            protocol,
+            metric: found.metric,
+            has_service: service != 0,
+            action,
+        }))
+    }
+
+    /// Its ways, when it has some of its own.
+    pub fn ways(&self) -> impl Iterator<Item = Way> + use<'a> {
+        let (one, bytes) = match self.action {
+            Action::Way(way) => (way, &[][..]),
+            Action::Ways(bytes) => (None, bytes),
+            Action::NextHop(_) | Action::Special(_) => (None, &[][..]),
+        };
+        // They were checked when the route was read.
+        let family = if self.prefix.is_ip6 { FAMILY_IP6 } else { FAMILY_IP4 };
+        one.into_iter().chain(Ways { rest: bytes, family }.map_while(Result::ok))
+    }
+}
+
+/// Attributes as they are found.
+#[derive(Default)]
+struct Found<'a> {
+    destination: Option<IpAddr>,
+    gateway: Option<IpAddr>,
+    device: Option<u32>,
+    ways: Option<&'a [u8]>,
+    next_hop: Option<u32>,
+    table: Option<u32>,
+    metric: u32,
+    has_source: bool,
+}
+
+impl<'a> Found<'a> {
+    fn read(bytes: &'a [u8], family: u8) -> Result<Self, Fault> {
+        let mut found = Found::default();
+        for one in Attributes::of(bytes) {
+            let one = one?;
+            match one.kind {
+                attribute::DESTINATION => found.destination = Some(one.address(family)?),
+                attribute::DEVICE => found.device = Some(one.word()?),
+                attribute::PRIORITY => found.metric = one.word()?,
+                attribute::TABLE => found.table = Some(one.word()?),
+                attribute::NEXT_HOP => found.next_hop = Some(one.word()?).filter(|id| *id != 0),
+                attribute::SOURCE => found.has_source = true,
+                attribute::MULTIPATH => {
+                    for way in (Ways { rest: one.value, family }) {
+                        way?;
+                    }
+                    found.ways = Some(one.value);
+                }
+                _ => found.gateway = gateway(&one, family)?.or(found.gateway),
+            }
+        }
+        Ok(found)
+    }
+
+    fn way(&self) -> Option<Way> {
+        if self.device.is_none() && self.gateway.is_none() {
+            return None;
+        }
+        Some(Way { device: self.device.unwrap_or(0), gateway: self.gateway, weight: 1 })
+    }
+}
+
+/// The gateway that an attribute tells, of a route or of one of its ways.
+fn gateway(one: &Attribute<'_>, family: u8) -> Result<Option<IpAddr>, Fault> {
+    match one.kind {
+        attribute::GATEWAY => {
+            one.address(family).map(|it| Some(it).filter(|it| !it.is_unspecified()))
+        }
+        attribute::VIA => via(one.value, family).map(Some),
+        attribute::ENCAP | attribute::ENCAP_TYPE | attribute::NEW_DESTINATION => {
+            Err(Fault::Unsupported("a route that encapsulates (MPLS, SRv6, a tunnel)"))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// `struct rtvia`: a family and an address of it.
+fn via(value: &[u8], family: u8) -> Result<IpAddr, Fault> {
+    let malformed = Fault::Malformed("a gateway with its family has a wrong length");
+    let theirs = half(value, 0).ok_or(malformed)?;
+    let address = value.get(2..).and_then(ip).ok_or(malformed)?;
+    if theirs != u16::from(family) {
+        return Err(Fault::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
+    }
+    if address.is_ipv4() != (family == FAMILY_IP4) {
+        return Err(malformed);
+    }
+    Ok(address)
+}
+
+/// The ways of a multipath route. Ends after the first fault.
+struct Ways<'a> {
+    rest: &'a [u8],
+    family: u8,
+}
+
+impl Iterator for Ways<'_> {
+    type Item = Result<Way, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let all = std::mem::take(&mut self.rest);
+        let parts = || {
+            let length = usize::from(half(all, 0)?);
+            let (hops, device) = (*all.get(3)?, word(all, 4)?);
+            Some((hops, device, all.get(WAY_HEADER..length)?, length.next_multiple_of(4)))
+        };
+        let Some((hops, device, attributes, end)) = parts() else {
+            return Some(Err(Fault::Malformed("a way is longer or shorter than it says")));
+        };
+        let mut way = Way { device, gateway: None, weight: u16::from(hops) + 1 };
+        for one in Attributes::of(attributes) {
+            match one.and_then(|one| gateway(&one, self.family)) {
+                Ok(gateway) => way.gateway = gateway.or(way.gateway),
+                Err(fault) => return Some(Err(fault)),
+            }
+        }
+        self.rest = all.get(end..).unwrap_or_default();
+        Some(Ok(way))
+    }
+}
+
+/// Who has put a route there, by `rtm_protocol` (linux/rtnetlink.h; FRR's own numbers are in its rt_netlink.h).
+pub fn protocol(number: u8) -> v1::Protocol {
+    match number {
+        // unspec, redirect, kernel, boot (`ip route` of an operator), router advertisement, DHCP
+        0..=3 | 9 | 16 => v1::Protocol::Kernel,
+        // static, and FRR's staticd
+        4 | 196 => v1::Protocol::Static,
+        42 => v1::Protocol::Babel,
+        186 => v1::Protocol::Bgp,
+        187 => v1::Protocol::Isis,
+        188 => v1::Protocol::Ospf,
+        // RIP, and FRR's RIPng
+        189 | 190 => v1::Protocol::Rip,
+        // zebra's own (11), BIRD's (12: it does not say of which protocol), and what nobody here knows
+        _ => v1::Protocol::Other,
+    }
+}

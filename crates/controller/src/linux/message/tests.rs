@@ -1,0 +1,257 @@
+//! Messages as another library makes them are read as they were meant, and no bytes make us panic.
+
+use std::net::IpAddr;
+
+use proptest::prelude::*;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteNextHop, RouteProtocol, RouteType, RouteVia,
+};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use stoa_api::v1;
+
+use super::*;
+
+/// What a route is made of.
+#[derive(Clone, Debug)]
+struct Made {
+    prefix: Prefix,
+    table: u32,
+    protocol: u8,
+    metric: u32,
+    ways: Vec<Way>,
+}
+
+fn address(is_ip6: bool) -> impl Strategy<Value = IpAddr> {
+    any::<u128>().prop_map(move |bits| match is_ip6 {
+        // Not unspecified: that is no gateway.
+        true => IpAddr::from((bits | 1).to_be_bytes()),
+        false => IpAddr::from(((bits as u32) | 1).to_be_bytes()),
+    })
+}
+
+fn way(is_ip6: bool) -> impl Strategy<Value = Way> {
+    (1..1_000_u32, proptest::option::of(address(is_ip6)), 1..=256_u16)
+        .prop_map(|(device, gateway, weight)| Way { device, gateway, weight })
+}
+
+fn made() -> impl Strategy<Value = Made> {
+    (any::<bool>(), any::<u8>(), any::<u32>(), any::<u8>(), any::<u32>()).prop_flat_map(
+        |(is_ip6, length, table, protocol, metric)| {
+            let length = length % if is_ip6 { 129 } else { 33 };
+            (address(is_ip6), proptest::collection::vec(way(is_ip6), 1..5)).prop_map(
+                move |(address, ways)| {
+                    let prefix = Prefix::of(address, length).unwrap();
+                    Made { prefix, table: table.max(1), protocol, metric, ways }
+                },
+            )
+        },
+    )
+}
+
+fn ip_of(prefix: &Prefix) -> IpAddr {
+    match prefix.is_ip6 {
+        true => IpAddr::from(prefix.bits.to_be_bytes()),
+        false => IpAddr::from(u32::try_from(prefix.bits).unwrap().to_be_bytes()),
+    }
+}
+
+fn route_address(address: IpAddr) -> RouteAddress {
+    match address {
+        IpAddr::V4(four) => RouteAddress::Inet(four),
+        IpAddr::V6(six) => RouteAddress::Inet6(six),
+    }
+}
+
+/// As netlink-packet-route writes it.
+fn message(made: &Made) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let header = &mut message.header;
+    header.address_family =
+        if made.prefix.is_ip6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    header.destination_prefix_length = made.prefix.length;
+    header.protocol = RouteProtocol::from(made.protocol);
+    header.kind = RouteType::Unicast;
+    let attributes = &mut message.attributes;
+    attributes.push(RouteAttribute::Table(made.table));
+    attributes.push(RouteAttribute::Destination(route_address(ip_of(&made.prefix))));
+    attributes.push(RouteAttribute::Priority(made.metric));
+    if let [way] = made.ways.as_slice()
+        && way.weight == 1
+    {
+        attributes.push(RouteAttribute::Oif(way.device));
+        attributes.extend(way.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
+        return message;
+    }
+    let hops = made.ways.iter().map(|way| {
+        let mut hop = RouteNextHop::default();
+        hop.interface_index = way.device;
+        hop.hops = u8::try_from(way.weight - 1).unwrap();
+        hop.attributes.extend(way.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
+        hop
+    });
+    attributes.push(RouteAttribute::MultiPath(hops.collect()));
+    message
+}
+
+fn bytes(message: RouteMessage) -> Vec<u8> {
+    let payload = NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(message));
+    let mut message = NetlinkMessage::new(Default::default(), payload);
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    bytes
+}
+
+fn only(bytes: &[u8]) -> Message<'_> {
+    let mut messages = Messages::of(bytes);
+    let one = messages.next().unwrap().unwrap();
+    assert_eq!(messages.next(), None);
+    one
+}
+
+proptest! {
+    #[test]
+    fn routes_are_read_as_another_library_writes_them(made in made()) {
+        let bytes = bytes(message(&made));
+        let one = only(&bytes);
+        prop_assert_eq!(one.kind, kind::NEW_ROUTE);
+        let route = Route::read(one.body).unwrap().unwrap();
+        prop_assert_eq!(route.prefix, made.prefix);
+        prop_assert_eq!(
+            (route.table, route.protocol, route.metric),
+            (made.table, made.protocol, made.metric)
+        );
+        prop_assert_eq!(route.ways().collect::<Vec<_>>(), made.ways);
+    }
+
+    #[test]
+    fn mangled_messages_are_refused_in_peace(made in made(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+        let mut bytes = bytes(message(&made));
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        bytes.truncate(cut.index(bytes.len()) + 1);
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn no_bytes_make_us_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        read_all(&bytes);
+        let _ = Route::read(&bytes);
+        let _ = NextHop::read(&bytes);
+        let _ = Link::read(&bytes);
+        let _ = Address::read(&bytes);
+        let _ = Neighbor::read(&bytes);
+        let _ = Rule::read(&bytes);
+    }
+
+    #[test]
+    fn groups_are_read_as_they_were_written(members in proptest::collection::vec((1_u32.., 1..=256_u32), 0..20)) {
+        let group: Vec<u8> = members
+            .iter()
+            .flat_map(|(id, weight)| {
+                let weight = u8::try_from(weight - 1).unwrap();
+                id.to_ne_bytes().into_iter().chain([weight, 0, 0, 0])
+            })
+            .collect();
+        let body = [vec![0; 8], attribute(1, &7_u32.to_ne_bytes()), attribute(2, &group)].concat();
+        let next_hop = NextHop::read(&body).unwrap();
+        prop_assert_eq!(next_hop.id, 7);
+        prop_assert_eq!(next_hop.members().collect::<Vec<_>>(), members);
+    }
+}
+
+/// Reads whatever there is; what is read keeps its promises.
+fn read_all(bytes: &[u8]) {
+    for message in Messages::of(bytes).map_while(Result::ok) {
+        if let Ok(Some(route)) = Route::read(message.body) {
+            assert!(route.prefix.length <= if route.prefix.is_ip6 { 128 } else { 32 });
+            let again = Prefix::of(ip_of(&route.prefix), route.prefix.length);
+            assert_eq!(again, Some(route.prefix), "no host bits");
+            assert!(route.ways().all(|way| (1..=256).contains(&way.weight)));
+        }
+        let _ = NextHop::read(message.body);
+    }
+}
+
+/// An attribute as it stands in a message.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap();
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The body of a route: header and attributes.
+fn body(family: u8, length: u8, kind: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
+    let header = vec![family, length, 0, 0, 254, 186, 0, kind, 0, 0, 0, 0];
+    [vec![header], attributes.to_vec()].concat().concat()
+}
+
+#[test]
+fn what_stoa_does_not_do_is_refused_by_name() {
+    let mut via = RouteMessage::default();
+    via.header.address_family = AddressFamily::Inet;
+    via.header.kind = RouteType::Unicast;
+    via.attributes.push(RouteAttribute::Via(RouteVia::Inet6("fe80::1".parse().unwrap())));
+    let via = bytes(via);
+    let why = Route::read(only(&via).body).unwrap_err();
+    assert_eq!(why, Fault::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
+    let destination = attribute(1, &[10, 0, 0, 0]);
+    for (kind, more, word) in [
+        (1, attribute(22, &[0; 4]), "encapsulates"),
+        (1, attribute(2, &[10, 0, 0, 0]), "some sources"),
+        (9, attribute(6, &[0; 4]), "throw"),
+    ] {
+        let why = Route::read(&body(2, 8, kind, &[destination.clone(), more])).unwrap_err();
+        assert!(matches!(why, Fault::Unsupported(why) if why.contains(word)), "{why}");
+    }
+    for bad in [
+        body(2, 33, 1, &[]),
+        body(2, 8, 1, &[attribute(1, &[10, 0, 0])]),
+        body(2, 8, 1, &[attribute(1, &[0; 16])]),
+        body(2, 8, 1, &[attribute(9, &[9, 0, 0, 0, 1, 0, 0, 0])]),
+        body(2, 8, 1, &[vec![3, 0, 0, 0]]),
+        vec![2; 11],
+    ] {
+        let why = Route::read(&bad).unwrap_err();
+        assert!(matches!(why, Fault::Malformed(_)), "{why}");
+    }
+}
+
+#[test]
+fn types_and_next_hop_objects_are_told_apart() {
+    let destination = attribute(1, &[10, 9, 8, 7]);
+    let read = |kind: u8, more: &[Vec<u8>]| {
+        let body = body(2, 16, kind, &[std::slice::from_ref(&destination), more].concat());
+        Route::read(&body)
+            .unwrap()
+            .map(|route| (route.prefix.to_string(), format!("{:?}", route.action)))
+    };
+    let is = |action: &str| Some(("10.9.0.0/16".to_owned(), action.to_owned()));
+    assert_eq!(read(6, &[]), is("Special(Blackhole)"));
+    assert_eq!(read(7, &[]), is("Special(Unreachable)"));
+    assert_eq!(read(8, &[]), is("Special(Prohibit)"));
+    assert_eq!(read(1, &[attribute(30, &7_u32.to_ne_bytes())]), is("NextHop(7)"));
+    // A local, a broadcast and a multicast address are the kernel's own.
+    assert_eq!((read(2, &[]), read(3, &[]), read(5, &[])), (None, None, None));
+    let black = [vec![0; 8], attribute(1, &9_u32.to_ne_bytes()), attribute(4, &[])].concat();
+    let black = NextHop::read(&black).unwrap();
+    assert_eq!(black.action, Some(next_hop::Action::Special(v1::Special::Blackhole)));
+    assert!(NextHop::read(&[0; 8]).is_err(), "a number is missing");
+}
+
+#[test]
+fn usual_rules_are_known() {
+    let rule = |priority: u32, table: u8, more: Vec<u8>| {
+        let header = vec![2, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0];
+        let priority = attribute(6, &priority.to_ne_bytes());
+        Rule::read(&[header, priority, more].concat()).unwrap()
+    };
+    let none = || attribute(14, &u32::MAX.to_ne_bytes());
+    assert!(rule(0, 255, none()).is_usual && rule(32_766, 254, none()).is_usual);
+    assert!(rule(32_767, 253, attribute(21, &[2])).is_usual);
+    assert!(!rule(100, 7, none()).is_usual);
+    assert!(!rule(0, 255, attribute(3, b"eth0\0")).is_usual);
+}

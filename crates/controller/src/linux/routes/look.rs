@@ -1,0 +1,160 @@
+//! Looks at all that there is: next-hop objects and routes, compared with what was told before.
+
+use std::collections::HashSet;
+use std::io;
+
+use tokio::time::Instant;
+
+use super::{BATCH, Follower, Told};
+use crate::linux::message::{FAMILY_IP4, FAMILY_IP6, Fault, Message, NextHop, Prefix, Route, kind};
+use crate::linux::socket::{self, is_lost};
+
+/// So many times as long as a look took, the next one waits at least.
+const REST: u32 = 5;
+
+impl Follower<'_> {
+    /// Reads the table again, and says how much was not as we had it.
+    pub(super) async fn look_again(&mut self, is_audit: bool, buffer: &mut [u8]) -> io::Result<()> {
+        // What was told already is no difference.
+        loop {
+            match self.news.receive_now(buffer) {
+                Ok(0) => break,
+                Ok(length) => self.hear(&buffer[..length]),
+                Err(error) if is_lost(&error) => self.lost(),
+                Err(error) => return Err(error),
+            }
+            if self.batch.routes() >= BATCH {
+                self.tell().await;
+            }
+        }
+        self.tell().await;
+        self.due = None;
+        let different = self.look().await?;
+        self.tell().await;
+        if different > 0 {
+            self.state.repaired(different);
+            let door = &self.door.source().name;
+            if is_audit {
+                tracing::warn!(door, different, "Linux had routes that it had not told: repaired");
+            } else {
+                tracing::info!(door, different, "routes were not as they were told: repaired");
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the whole table, and tells what is different. Gives how many prefixes are.
+    pub(super) async fn look(&mut self) -> io::Result<u64> {
+        let began = Instant::now();
+        let mut room = vec![0; socket::READ];
+        let objects = self.look_at_next_hops(&mut room).await?;
+        self.table.begin();
+        let (mut different, mut is_whole) = (0, true);
+        for family in [FAMILY_IP4, FAMILY_IP6] {
+            let mut body = [0; 12];
+            body[0] = family;
+            let mut list = self.asks.list(kind::GET_ROUTE, &body)?;
+            loop {
+                let (number, table) = (self.number, &mut self.table);
+                let mut changed = Vec::new();
+                let mut faults = Faults::default();
+                let has_more = self.asks.more(&mut list, &mut room, |message| {
+                    if let Some(route) = faults.read(&message, number)
+                        && table.take(&route, Told::Listed)
+                    {
+                        changed.push(route.prefix);
+                    }
+                });
+                let has_more = has_more.await?;
+                self.count(faults);
+                different += changed.len() as u64;
+                changed.iter().for_each(|prefix| self.changed(prefix));
+                if self.batch.routes() >= BATCH {
+                    self.tell().await;
+                }
+                if !has_more {
+                    break;
+                }
+            }
+            is_whole &= list.is_whole();
+        }
+        if is_whole {
+            let gone = self.table.complete();
+            different += gone.len() as u64;
+            gone.iter().for_each(|prefix| self.changed(prefix));
+            for id in objects {
+                self.next_hop_gone(id);
+            }
+        } else {
+            // It changed meanwhile. What changed is told as news, but something else may have been left out of the list.
+            self.look_soon();
+        }
+        self.rested = Instant::now() + began.elapsed() * REST;
+        Ok(different)
+    }
+
+    /// Reads all next-hop objects. Gives those that are not there any more.
+    async fn look_at_next_hops(&mut self, room: &mut [u8]) -> io::Result<Vec<u32>> {
+        let mut gone: HashSet<u32> = self.translator.objects().collect();
+        // Kernels before 5.3 have none.
+        let Ok(mut list) = self.asks.list(kind::GET_NEXT_HOP, &[0; 8]) else { return Ok(vec![]) };
+        loop {
+            let (devices, translator) = (&mut self.devices, &mut self.translator);
+            let mut events = Vec::new();
+            let mut is_found = false;
+            let has_more = self.asks.more(&mut list, room, |message| {
+                let Ok(next_hop) = NextHop::read(message.body) else { return };
+                gone.remove(&next_hop.id);
+                let taken =
+                    translator.next_hop(&next_hop, &mut |it| devices.interface(it), &mut events);
+                is_found |= taken.unwrap_or_default();
+            });
+            let has_more = match has_more.await {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(vec![]),
+                has_more => has_more?,
+            };
+            self.batch.events().extend(events);
+            if is_found {
+                self.translate_again();
+            }
+            self.tell().await;
+            if !has_more {
+                let is_whole = list.is_whole();
+                return Ok(if is_whole { gone.into_iter().collect() } else { vec![] });
+            }
+        }
+    }
+}
+
+/// What could not be read of some messages.
+#[derive(Default)]
+pub(super) struct Faults {
+    pub malformed: u64,
+    pub why: Option<Fault>,
+    pub left_out: Option<(Option<Prefix>, &'static str)>,
+}
+
+impl Faults {
+    pub fn note(&mut self, fault: Fault) {
+        self.malformed += 1;
+        self.why = Some(fault);
+    }
+
+    /// The route of a message, if it is one of the table.
+    pub fn read<'m>(&mut self, message: &Message<'m>, table: u32) -> Option<Route<'m>> {
+        match Route::read(message.body) {
+            Ok(route) => {
+                let route = route.filter(|route| route.table == table)?;
+                if route.has_service {
+                    self.left_out = Some((Some(route.prefix), "a route for one type of service"));
+                    return None;
+                }
+                Some(route)
+            }
+            Err(fault) => {
+                self.note(fault);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The table beside a list of all routes, which is what the kernel has.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::linux::message::route::Action as Told1;
+
+/// One change of the kernel.
+#[derive(Clone, Debug)]
+enum Change {
+    Add {
+        number: u8,
+        metric: u32,
+        device: u32,
+    },
+    Replace {
+        number: u8,
+        metric: u32,
+        device: u32,
+    },
+    Remove {
+        number: u8,
+        metric: u32,
+    },
+    /// Routes went without a word: those through a device.
+    Lose {
+        device: u32,
+    },
+    Look,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let (number, metric, device) = (0..6_u8, 0..3_u32, 1..4_u32);
+    prop_oneof![
+        3 => (number.clone(), metric.clone(), device.clone())
+            .prop_map(|(number, metric, device)| Change::Add { number, metric, device }),
+        2 => (number.clone(), metric.clone(), device.clone())
+            .prop_map(|(number, metric, device)| Change::Replace { number, metric, device }),
+        3 => (number, metric).prop_map(|(number, metric)| Change::Remove { number, metric }),
+        1 => device.prop_map(|device| Change::Lose { device }),
+        1 => Just(Change::Look),
+    ]
+}
+
+fn prefix(number: u8) -> Prefix {
+    Prefix { is_ip6: number % 2 == 1, bits: u128::from(number) << 8, length: 24 }
+}
+
+fn route(number: u8, metric: u32, device: u32) -> Route<'static> {
+    let way = Way { device, gateway: None, weight: 1 };
+    Route {
+        prefix: prefix(number),
+        table: 254,
+        protocol: 186,
+        metric,
+        has_service: false,
+        action: Told1::Way(Some(way)),
+    }
+}
+
+/// All routes in the order in which the kernel prefers them: prefix, metric, then as they were added.
+type Model = BTreeMap<(u8, u32), Vec<u32>>;
+
+fn best(model: &Model, number: u8) -> Option<u32> {
+    model.range((number, 0)..=(number, u32::MAX)).next().map(|(_, devices)| devices[0])
+}
+
+fn same(table: &Table, model: &Model) {
+    for number in 0..6 {
+        let held = table.best(&prefix(number)).map(|best| match best.meaning {
+            Meaning::Ways([way]) => way.device,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(held, best(model, number), "prefix {number} of {model:?}");
+    }
+}
+
+fn look(table: &mut Table, model: &Model) {
+    table.begin();
+    for ((number, metric), devices) in model {
+        for device in devices {
+            table.take(&route(*number, *metric, *device), Told::Listed);
+        }
+    }
+    table.complete();
+}
+
+proptest! {
+    /// Whatever is told, the table is as the kernel's, or knows that it is unsure; after a look it always is.
+    #[test]
+    fn it_holds_what_the_kernel_does(changes in proptest::collection::vec(change(), 1..60)) {
+        let (mut table, mut model, mut has_lost) = (Table::default(), Model::new(), false);
+        for change in changes {
+            match change {
+                Change::Add { number, metric, device } => {
+                    // One more of the same metric: IPv4 has both, of IPv6 the ways would come together.
+                    let devices = model.entry((number, metric)).or_default();
+                    if devices.contains(&device) || number % 2 == 1 && !devices.is_empty() {
+                        continue;
+                    }
+                    devices.push(device);
+                    table.take(&route(number, metric, device), Told::Added { replaces: false });
+                }
+                Change::Replace { number, metric, device } => {
+                    let devices = model.entry((number, metric)).or_default();
+                    if devices.contains(&device) {
+                        continue;
+                    }
+                    match devices.first_mut() {
+                        Some(first) => *first = device,
+                        None => devices.push(device),
+                    }
+                    table.take(&route(number, metric, device), Told::Added { replaces: true });
+                }
+                Change::Remove { number, metric } => {
+                    let Some(devices) = model.get_mut(&(number, metric)) else { continue };
+                    let device = devices.remove(0);
+                    if devices.is_empty() {
+                        model.remove(&(number, metric));
+                    }
+                    table.take(&route(number, metric, device), Told::Gone);
+                }
+                Change::Lose { device } => {
+                    model.values_mut().for_each(|devices| devices.retain(|it| *it != device));
+                    model.retain(|_, devices| !devices.is_empty());
+                    has_lost = true;
+                }
+                Change::Look => {
+                    look(&mut table, &model);
+                    has_lost = false;
+                    prop_assert!(!table.is_unsure());
+                }
+            }
+            if !has_lost && !table.is_unsure() {
+                same(&table, &model);
+            }
+        }
+        look(&mut table, &model);
+        same(&table, &model);
+        prop_assert_eq!(table.len(), (0..6).filter(|it| best(&model, *it).is_some()).count());
+        look(&mut table, &Model::new());
+        prop_assert!(table.is_empty() && table.actions.numbers.is_empty(), "nothing is left behind");
+    }
+}
+
+#[test]
+fn one_way_of_several_goes_from_ip6() {
+    let way = |device: u16| {
+        let mut bytes = 8_u16.to_ne_bytes().to_vec();
+        bytes.extend([0, 0]);
+        bytes.extend(u32::from(device).to_ne_bytes());
+        bytes
+    };
+    let both = [way(1), way(2)].concat();
+    let mut whole = route(1, 5, 1);
+    whole.action = Told1::Ways(&both);
+    let mut table = Table::default();
+    assert!(table.take(&whole, Told::Added { replaces: false }));
+    assert!(table.take(&route(1, 5, 1), Told::Gone));
+    let Some(Best { meaning: Meaning::Ways([left]), .. }) = table.best(&prefix(1)) else {
+        panic!("{table:?}")
+    };
+    assert_eq!(left.device, 2);
+    assert!(table.take(&route(1, 5, 2), Told::Gone));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn the_next_best_takes_over() {
+    let mut table = Table::default();
+    assert!(table.take(&route(0, 20, 1), Told::Added { replaces: false }));
+    assert!(!table.take(&route(0, 30, 2), Told::Added { replaces: false }), "it is behind");
+    assert!(table.take(&route(0, 10, 3), Told::Added { replaces: false }));
+    assert!(!table.take(&route(0, 20, 1), Told::Gone));
+    assert!(table.take(&route(0, 10, 3), Told::Gone));
+    let best = table.best(&prefix(0)).unwrap();
+    assert!(matches!(best.meaning, Meaning::Ways([way]) if way.device == 2));
+}

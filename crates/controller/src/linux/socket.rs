@@ -1,0 +1,189 @@
+//! A netlink socket whose bytes are read by [`super::message`]: requests with their answers, lists, and news of groups.
+
+use std::future::poll_fn;
+use std::io;
+
+use nix::errno::Errno;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
+use rtnetlink::sys::{AsyncSocket as _, SocketAddr, TokioSocket};
+
+use super::inside::inside;
+use super::message::{self, Message, Messages, kind};
+
+/// Bytes of one read: the kernel fills lists up to 32 KiB.
+pub const READ: usize = 64 << 10;
+
+/// Groups of news (linux/rtnetlink.h), as bits of `nl_groups`.
+pub mod group {
+    /// `RTNLGRP_LINK`
+    pub const LINKS: u32 = 1;
+    /// `RTNLGRP_NEIGH`
+    pub const NEIGHBORS: u32 = 1 << 2;
+    /// `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR`
+    pub const ADDRESSES: u32 = 1 << 4 | 1 << 8;
+    /// `RTNLGRP_IPV4_ROUTE` and `RTNLGRP_IPV6_ROUTE`
+    pub const ROUTES: u32 = 1 << 6 | 1 << 10;
+    /// `RTNLGRP_IPV4_RULE` and `RTNLGRP_IPV6_RULE`
+    pub const RULES: u32 = 1 << 7 | 1 << 18;
+    /// `RTNLGRP_NEXTHOP`
+    pub const NEXT_HOPS: u32 = 1 << 31;
+}
+
+/// A socket in one network namespace.
+pub struct Socket {
+    socket: TokioSocket,
+    sequence: u32,
+}
+
+impl Socket {
+    /// Opens one, for news of these groups, with room for so many bytes of news that nobody has read yet.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or the kernel refuses the socket.
+    pub fn open(netns: &str, groups: u32, room: usize) -> io::Result<Socket> {
+        let runtime = tokio::runtime::Handle::current();
+        let socket = inside(netns, || {
+            let _reactor = runtime.enter();
+            let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
+            // More than net.core.rmem_max needs CAP_NET_ADMIN; without it we take what there is.
+            if setsockopt(socket.socket_ref(), RcvBufForce, &room).is_err() {
+                setsockopt(socket.socket_ref(), RcvBuf, &room)?;
+            }
+            socket.socket_mut().bind(&SocketAddr::new(0, groups))?;
+            Ok(socket)
+        })?;
+        Ok(Socket { socket, sequence: 0 })
+    }
+
+    /// Waits for bytes. Gives how many there are.
+    ///
+    /// # Errors
+    /// `ENOBUFS` when news were lost; see [`is_lost`].
+    pub async fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        let room = into.len();
+        poll_fn(|context| {
+            let mut rest = &mut *into;
+            self.socket.poll_recv(context, &mut rest).map_ok(|()| room - rest.len())
+        })
+        .await
+    }
+
+    /// What is there already; 0: nothing.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub fn receive_now(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut rest = &mut *into;
+        match self.socket.socket_ref().recv(&mut rest, 0) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+            read => read,
+        }
+    }
+
+    /// Asks, and gives the number of the question.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+        // NLM_F_REQUEST
+        let request = message::request(kind, flags | 1, self.sequence, body);
+        self.socket.socket_ref().send(&request, 0)?;
+        Ok(self.sequence)
+    }
+
+    /// Asks for one thing and gives each answer to `take`. The kernel answers before it returns, so this does not wait.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn look(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        mut take: impl FnMut(Message<'_>),
+    ) -> io::Result<()> {
+        let number = self.ask(kind, 0, body)?;
+        let mut buffer = [0; 16 << 10];
+        loop {
+            let length = self.receive_now(&mut buffer)?;
+            if length == 0 {
+                return Err(io::Error::other("the kernel does not answer"));
+            }
+            for message in Messages::of(&buffer[..length]) {
+                let message = message.map_err(io::Error::other)?;
+                match message.kind {
+                    _ if message.sequence != number => continue,
+                    kind::ERROR => return failed(message.error()),
+                    _ => take(message),
+                }
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks for a list; [`Socket::more`] reads it.
+    ///
+    /// # Errors
+    /// When the kernel does not take the question.
+    pub fn list(&mut self, kind: u16, body: &[u8]) -> io::Result<List> {
+        // NLM_F_DUMP
+        Ok(List { number: self.ask(kind, 0x300, body)?, is_whole: true })
+    }
+
+    /// Reads some more of a list and gives each message of it to `take`. Gives whether there is more.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn more(
+        &self,
+        list: &mut List,
+        room: &mut [u8],
+        mut take: impl FnMut(Message<'_>),
+    ) -> io::Result<bool> {
+        let length = self.receive(room).await?;
+        for message in Messages::of(&room[..length]) {
+            let message = message.map_err(io::Error::other)?;
+            if message.sequence != list.number {
+                continue;
+            }
+            list.is_whole &= !message.was_interrupted();
+            match message.kind {
+                kind::DONE => return Ok(false),
+                kind::ERROR => return failed(message.error()).map(|()| false),
+                _ => take(message),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl std::fmt::Debug for Socket {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Socket").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+/// A list that is being told.
+#[derive(Debug)]
+pub struct List {
+    number: u32,
+    is_whole: bool,
+}
+
+impl List {
+    /// Whether it held still while it was told: if not, something may be missing.
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+}
+
+fn failed(number: i32) -> io::Result<()> {
+    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
+}
+
+/// Whether news were lost: everything has to be asked for again.
+pub fn is_lost(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::ENOBUFS as i32)
+}
