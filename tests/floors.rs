@@ -22,7 +22,7 @@ const MAY_SEE: [(&str, &[&str]); 16] = [
     ("tables", &[]),
     ("api", &[]),
     ("log", &["api"]),
-    ("lab", &[]),
+    ("lab", &["memif"]),
     ("memif", &[]),
     ("bgp", &[]),
     ("engine", &["tables", "wire"]),

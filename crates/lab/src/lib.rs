@@ -11,6 +11,7 @@ mod bird;
 mod bpf;
 mod command;
 mod configuration;
+pub mod convergence;
 pub mod demo;
 mod error;
 mod frr;

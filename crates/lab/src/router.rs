@@ -132,7 +132,11 @@ impl Router {
         self.json(&["status", "--json"])
     }
 
-    fn json(&self, arguments: &[&str]) -> Result<Value> {
+    /// What `stoa ARGUMENTS` says, which have to ask for JSON.
+    ///
+    /// # Errors
+    /// When it fails or does not say JSON.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value> {
         let output = self.call(arguments)?.ok()?;
         serde_json::from_str(&output.stdout).map_err(|error| LabError::NotUnderstood {
             what: output.command.clone(),

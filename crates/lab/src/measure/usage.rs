@@ -9,10 +9,9 @@ use crate::{LabError, Result};
 /// # Errors
 /// When a process is gone.
 pub fn busy(pids: &[u32], during: Duration) -> Result<f64> {
-    let spent = || pids.iter().map(|pid| spent(*pid)).sum::<Result<Duration>>();
-    let (began, before) = (Instant::now(), spent()?);
+    let (began, before) = (Instant::now(), spent(pids)?);
     std::thread::sleep(during);
-    let used = spent()?.saturating_sub(before);
+    let used = spent(pids)?.saturating_sub(before);
     Ok(used.as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
@@ -30,17 +29,32 @@ pub fn resident(pids: &[u32]) -> Result<u64> {
     pids.iter().map(one).sum()
 }
 
-/// Processor time of all threads, exact to a nanosecond.
-fn spent(pid: u32) -> Result<Duration> {
+/// Processor time of all threads of these processes that still run, exact to a nanosecond.
+///
+/// # Errors
+/// When a process is gone.
+pub fn spent(pids: &[u32]) -> Result<Duration> {
+    pids.iter().map(|pid| spent_by(*pid, "")).sum()
+}
+
+/// The same of one process, of the threads only whose name begins so.
+///
+/// # Errors
+/// When it is gone.
+pub fn spent_by(pid: u32, name: &str) -> Result<Duration> {
     let folder = format!("/proc/{pid}/task");
     let threads = std::fs::read_dir(&folder)
         .map_err(|error| LabError::system(format!("read {folder}"), error))?;
     let mut sum = 0;
     for thread in threads.flatten() {
+        let file = |name: &str| std::fs::read_to_string(thread.path().join(name));
         // A thread may end meanwhile.
-        let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
-        let nanoseconds = text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok());
-        sum += nanoseconds.ok_or_else(|| not_understood(pid, "schedstat"))?;
+        let (Ok(called), Ok(text)) = (file("comm"), file("schedstat")) else { continue };
+        if called.starts_with(name) {
+            let word = text.split_whitespace().next();
+            let nanoseconds = word.and_then(|word| word.parse::<u64>().ok());
+            sum += nanoseconds.ok_or_else(|| not_understood(pid, "schedstat"))?;
+        }
     }
     Ok(Duration::from_nanos(sum))
 }

@@ -1,5 +1,6 @@
 //! `stoa bench`: measure this program on this machine.
 
+mod convergence;
 mod forward;
 mod latency;
 mod overload;
@@ -17,6 +18,7 @@ use crate::failure::Outcome;
   stoa bench forward --family ip6 --routes 100000 --destinations random
   stoa bench forward --workers 2 --seconds 5 --json
   stoa bench latency                                  pings through Stoa, Linux and a wire (root)
+  stoa bench convergence --daemon bird                routes of a daemon until they carry traffic (root)
   stoa bench overload                                 more than it can forward
   stoa bench spread                                   one queue for two workers
   stoa bench table                                    the routing table by itself
@@ -29,6 +31,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Convergence(convergence::Arguments),
     Forward(forward::Arguments),
     Latency(latency::Arguments),
     Overload(overload::Arguments),
@@ -39,6 +42,7 @@ enum What {
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
     match arguments.what {
+        What::Convergence(arguments) => convergence::execute(arguments),
         What::Forward(arguments) => forward::execute(arguments),
         What::Latency(arguments) => latency::execute(arguments),
         What::Overload(arguments) => overload::execute(arguments),

@@ -1,0 +1,203 @@
+//! Test packets to every prefix until each has arrived by the next hop that it should.
+//!
+//! Only what has not arrived is sent again, and so that the probing takes little of the processor from what is measured: of each block
+//! of prefixes one is asked per pass, and all that is missing follows once that one arrived.
+
+use std::time::{Duration, Instant};
+
+use super::hops::{Hop, Out};
+use super::links::{Arrival, Links};
+use super::table::Table;
+use crate::{Result, interrupt};
+
+/// Prefixes of a block.
+const BLOCK: usize = 1024;
+/// Between two passes; shorter while there are few blocks.
+const PASS: Duration = Duration::from_millis(20);
+const SHORT_PASS: Duration = Duration::from_millis(4);
+/// Up to so many blocks passes are short.
+const FEW: usize = 64;
+
+/// Where packets to the prefixes are to leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) peer: u8,
+    pub(super) out: Out,
+}
+
+/// What became of a table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proof {
+    /// When the last packet arrived.
+    pub(super) last: Instant,
+    /// Prefixes whose packet arrived.
+    pub(super) arrived: usize,
+}
+
+/// The state of one proof.
+struct Prober<'a> {
+    table: &'a Table,
+    wanted: Wanted,
+    arrived: Vec<u64>,
+    blocks: Vec<Block>,
+    count: usize,
+    last: Instant,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Block {
+    /// The prefix that was asked last.
+    asked: Option<usize>,
+    missing: usize,
+    /// Where the search for the next one begins.
+    from: usize,
+}
+
+/// Sends until every prefix has been proved, at most until `end`. `tell` hears now and then how many were and may end it by an error.
+///
+/// # Errors
+/// What `tell` says; [`crate::LabError::Interrupted`] after Ctrl-C.
+pub(super) fn prove(
+    links: &mut Links,
+    table: &Table,
+    wanted: Wanted,
+    end: Instant,
+    mut tell: impl FnMut(usize) -> Result<()>,
+) -> Result<Proof> {
+    let mut prober = Prober::new(table, wanted);
+    let provable = table.provable();
+    let pass = if prober.blocks.len() <= FEW { SHORT_PASS } else { PASS };
+    let mut told = Instant::now();
+    while prober.count < provable && Instant::now() < end {
+        let begun = Instant::now();
+        let list = prober.pass();
+        let packets = list.into_iter().filter_map(|at| Some((at as u32, table.addresses[at]?, 0)));
+        links.send(packets, |arrival| prober.note(arrival));
+        loop {
+            links.receive(|arrival| prober.note(arrival));
+            if prober.count == provable || begun.elapsed() >= pass {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if told.elapsed() > Duration::from_millis(200) {
+            interrupt::check()?;
+            links.service();
+            tell(prober.count)?;
+            told = Instant::now();
+        }
+    }
+    Ok(Proof { last: prober.last, arrived: prober.count })
+}
+
+impl<'a> Prober<'a> {
+    fn new(table: &'a Table, wanted: Wanted) -> Self {
+        let blocks = table
+            .addresses
+            .chunks(BLOCK)
+            .map(|block| Block { missing: block.iter().flatten().count(), ..Block::default() });
+        Self {
+            table,
+            wanted,
+            arrived: vec![0; table.addresses.len().div_ceil(64)],
+            blocks: blocks.collect(),
+            count: 0,
+            last: Instant::now(),
+        }
+    }
+
+    fn has(&self, at: usize) -> bool {
+        self.arrived[at / 64] >> (at % 64) & 1 == 1
+    }
+
+    /// The prefixes to send to in this pass.
+    fn pass(&mut self) -> Vec<usize> {
+        let mut list = Vec::new();
+        for number in 0..self.blocks.len() {
+            let block = self.blocks[number];
+            if block.missing == 0 {
+                continue;
+            }
+            let first = number * BLOCK;
+            let size = BLOCK.min(self.table.addresses.len() - first);
+            let is_missing = |at: &usize| self.table.addresses[*at].is_some() && !self.has(*at);
+            if block.asked.is_some_and(|at| self.has(at)) {
+                list.extend((first..first + size).filter(is_missing));
+                self.blocks[number].asked = None;
+                continue;
+            }
+            let mut around = (0..size).map(|step| first + (block.from + step) % size);
+            if let Some(at) = around.find(is_missing) {
+                list.push(at);
+                // Another one next time: one that is late alone holds up nobody.
+                self.blocks[number].asked = Some(at);
+                self.blocks[number].from = (at - first + 1) % size;
+            }
+        }
+        list
+    }
+
+    fn note(&mut self, arrival: Arrival) {
+        let at = arrival.index as usize;
+        let Some(depth) = self.table.depths.get(at) else { return };
+        let hop = Hop { peer: self.wanted.peer, out: self.wanted.out, depth: *depth };
+        let is_it = self.table.addresses[at] == Some(arrival.destination) && arrival.went_by(hop);
+        if is_it && !self.has(at) {
+            self.arrived[at / 64] |= 1 << (at % 64);
+            self.blocks[at / BLOCK].missing -= 1;
+            self.count += 1;
+            self.last = Instant::now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrival(table: &Table, at: usize, hop: Hop) -> Arrival {
+        let destination = table.addresses[at].unwrap_or_default();
+        Arrival { index: at as u32, sequence: 0, destination, mac: hop.mac() }
+    }
+
+    #[test]
+    fn only_what_is_missing_is_sent_and_all_once_one_arrived() {
+        let table = Table::synthetic(3000);
+        let wanted = Wanted { peer: 0, out: Out::First };
+        let hop = Hop { peer: 0, out: Out::First, depth: 0 };
+        let mut prober = Prober::new(&table, wanted);
+        assert_eq!(prober.pass(), [0, 1024, 2048]);
+        prober.note(arrival(&table, 1024, Hop { peer: 1, ..hop }));
+        prober.note(arrival(&table, 0, hop));
+        let second = prober.pass();
+        assert_eq!(second[..1023], (1..1024).collect::<Vec<_>>(), "the rest of the first block");
+        assert_eq!(second[1023..], [1025, 2049]);
+        (1..1024).for_each(|at| prober.note(arrival(&table, at, hop)));
+        (0..2).for_each(|_| prober.note(arrival(&table, 5, hop)));
+        assert_eq!(prober.count, 1024);
+        assert_eq!(prober.pass(), [1026, 2050]);
+    }
+
+    /// Whatever is lost, and in whatever order routes come, in the end all are proved.
+    #[test]
+    fn losses_are_sent_again() {
+        let table = Table::new((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());
+        let wanted = Wanted { peer: 2, out: Out::Second };
+        let mut prober = Prober::new(&table, wanted);
+        let mut state = 9_u32;
+        for pass in 0..100_000_usize {
+            if prober.count == 5000 {
+                return;
+            }
+            for at in prober.pass() {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                let is_learned = (at * 7919) % 5000 <= pass * 50;
+                if is_learned && state >> 30 != 0 {
+                    let hop = Hop { peer: 2, out: Out::Second, depth: table.depths[at] };
+                    prober.note(arrival(&table, at, hop));
+                }
+            }
+        }
+        panic!("{} of 5000", prober.count);
+    }
+}

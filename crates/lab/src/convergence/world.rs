@@ -1,0 +1,166 @@
+//! The lab around the router: the peers behind a veth port, the daemon in a namespace with the mirrors, test packets by memif.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::daemons::{BGP_DOOR, BGP_PORT};
+use super::hops::{ASN, HOPS_LENGTH, Hop, IN, IN_MAC, OWN, Out, PEERS_LENGTH, WARM, peer_address};
+use super::links::{self, Links};
+use super::{Target, Workload};
+use crate::{
+    Address, Configuration, Namespace, NextHop, Result, Router, Scratch, Side, Topology, wait_until,
+};
+
+/// How long the mirrors may take to come up.
+const MIRRORS: Duration = Duration::from_secs(30);
+/// Packets that touch buffers and rings before memory is measured.
+const WARM_PACKETS: u32 = 60_000;
+/// Routes that fit without asking for more.
+const ROUTES_USUAL: usize = 2_000_000;
+
+/// Everything around the daemon. Fields are dropped in their order.
+pub(super) struct World {
+    pub(super) links: Links,
+    pub(super) router: Router,
+    pub(super) local: Namespace,
+    pub(super) topology: Topology,
+    // The sockets of the memif ports.
+    _scratch: Scratch,
+}
+
+impl World {
+    pub(super) fn new(binary: &Path, workload: &Workload) -> Result<Self> {
+        let own = format!("{OWN}/{PEERS_LENGTH}");
+        let theirs = |peer: u8| format!("{}/{PEERS_LENGTH}", peer_address(peer));
+        let side = Side::new("peers", &[(&theirs(0), &own)])?;
+        let topology = Topology::new(std::slice::from_ref(&side))?;
+        for peer in 1..workload.peers {
+            let namespace = topology.host("peers").namespace();
+            namespace.ip(&["addr", "add", &theirs(peer), "dev", "eth0"])?;
+        }
+        let local = Namespace::new("local")?;
+        let scratch = Scratch::new()?;
+        let configuration = configuration(&side, local.name(), scratch.path(), workload)?;
+        let router = Router::start(binary, Some(topology.router()), &configuration)?;
+        let links = Links::open(scratch.path())?;
+        router.wait_up(&["peers", "in", "out", "out2"])?;
+        let mut world = Self { links, router, local, topology, _scratch: scratch };
+        world.wait_mirrors()?;
+        world.warm()?;
+        Ok(world)
+    }
+
+    /// The namespace of the peers.
+    pub(super) fn peers(&self) -> &Namespace {
+        self.topology.host("peers").namespace()
+    }
+
+    fn wait_mirrors(&self) -> Result<()> {
+        wait_until("the mirrors are up with their addresses", MIRRORS, || {
+            let shown = self.local.ip(&["-o", "-4", "addr", "show", "up"]);
+            let links = self.local.ip(&["-o", "link", "show", "up"]);
+            let (shown, links) = match (shown, links) {
+                (Ok(shown), Ok(links)) => (shown, links),
+                (Err(error), _) | (_, Err(error)) => return Err(error.to_string()),
+            };
+            let addresses = [OWN, Out::First.own(), Out::Second.own()];
+            let is_there = addresses.iter().all(|one| shown.contains(&format!(" {one}/")));
+            let carriers = links.matches("LOWER_UP").count() >= 4;
+            if is_there && carriers { Ok(()) } else { Err(format!("{shown}{links}")) }
+        })
+    }
+
+    /// Sends by the static route until packets come out, then so many that buffers and rings have been used.
+    fn warm(&mut self) -> Result<()> {
+        let hop = Hop { peer: 0, out: Out::First, depth: 0 };
+        let address = u32::from(WARM.0) + 1;
+        let links = &mut self.links;
+        wait_until("packets pass the router", MIRRORS, || {
+            let mut came = 0;
+            links.send([(u32::MAX, address, 0)], |_| ());
+            std::thread::sleep(Duration::from_millis(5));
+            links.receive(|arrival| came += u32::from(arrival.went_by(hop)));
+            if came > 0 { Ok(()) } else { Err("none came out".to_owned()) }
+        })?;
+        links.send((0..WARM_PACKETS).map(|number| (u32::MAX, address, number)), |_| ());
+        let end = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < end {
+            links.receive(|_| ());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// The process ids of the forwarder and the controller.
+    pub(super) fn ours(&self) -> Result<[u32; 2]> {
+        let status = self.router.status()?;
+        let pid = |part: &str| status[part].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        Ok(["forwarder_pid", "controller_pid"].map(|part| pid(part).unwrap_or(0)))
+    }
+}
+
+fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -> Result<Value> {
+    let memif = |name: &str| {
+        let socket = links::socket(folder, name);
+        json!({ "memif": { "socket": socket, "role": "master" } })
+    };
+    let address = |ip: std::net::Ipv4Addr, length: u8| -> Result<Address> {
+        format!("{ip}/{length}").parse()
+    };
+    let mut made = Configuration::new(std::slice::from_ref(side))
+        .port("in", memif("in"))
+        .addresses("in", &[address(IN[0], 24)?]);
+    made.interface("in")["stoa-interfaces:mac-address"] = json!(text(IN_MAC));
+    for out in Out::BOTH {
+        made = made
+            .port(out.name(), memif(out.name()))
+            .addresses(out.name(), &[address(out.own(), HOPS_LENGTH)?]);
+        let neighbors: Vec<Value> = Hop::all(out, workload.peers)
+            .map(|hop| {
+                let ip = hop.address().to_string();
+                json!({ "ip": ip, "link-layer-address": text(hop.mac()) })
+            })
+            .collect();
+        made.interface(out.name())["ietf-ip:ipv4"]["neighbor"] = json!(neighbors);
+    }
+    for name in ["peers", "out", "out2"] {
+        made.interface(name)["stoa-mirror:mirror"] = json!({ "netns": netns });
+    }
+    let warm = Hop { peer: 0, out: Out::First, depth: 0 }.address().to_string();
+    let prefix = format!("{}/{}", WARM.0, WARM.1);
+    let mut whole = made.route(&prefix, NextHop::Via(&warm)).json();
+    let protocols = "control-plane-protocols";
+    let list = &mut whole["ietf-routing:routing"][protocols]["control-plane-protocol"];
+    if let (Some(list), Some(door)) = (list.as_array_mut(), door(workload.target, netns)) {
+        list.push(door);
+    }
+    let routes = workload.table.prefixes.len();
+    if routes > ROUTES_USUAL {
+        whole["stoa-system:system"]["limits"]["ipv4-routes"] = json!(routes + routes / 8);
+    }
+    Ok(whole)
+}
+
+/// The door that the routes come by.
+fn door(target: Target, netns: &str) -> Option<Value> {
+    let (kind, door) = match target {
+        Target::Fpm => ("fpm", json!({ "netns": netns })),
+        Target::Linux => ("linux", json!({ "netns": netns })),
+        Target::Bgp => {
+            let door = json!({
+                "netns": netns, "bgp-address": BGP_DOOR, "bgp-port": BGP_PORT, "as": ASN,
+            });
+            ("bgp-session", door)
+        }
+        Target::Kernel => return None,
+    };
+    Some(json!({
+        "type": format!("stoa-routing:{kind}"), "name": "daemon", "stoa-routing:door": door,
+    }))
+}
+
+fn text(mac: [u8; 6]) -> String {
+    mac.map(|octet| format!("{octet:02x}")).join(":")
+}
