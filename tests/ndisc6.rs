@@ -1,4 +1,4 @@
-//! Neighbour discovery with ndisc6 and rdisc6: the router answers for its own addresses, and does not advertise itself.
+//! Neighbour discovery with ndisc6 and rdisc6: the router answers for its own addresses, and does not advertise itself unless told to.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn the_router_does_not_answer_for_others() -> Result<()> {
 
 #[test]
 fn router_solicitations_are_heard_and_not_answered() -> Result<()> {
-    // Advertisements are not sent yet; a solicitation must be counted by name and do no harm.
+    // Nobody has switched advertisements on; a solicitation must be counted by name and do no harm.
     let story = Story::begin(&two_sides(&[])?)?;
     let a = story.host("host-a");
     let total = || -> Result<u64> { Ok(story.router.drops()?.iter().map(|one| one.packets).sum()) };

@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
+use crate::advertising;
 use crate::finding::Findings;
 use crate::mac;
 use crate::model::{Family, ReversePath};
@@ -173,6 +174,8 @@ pub fn wanted(
         .into(),
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
+        advertising: advertising::advertising(place, family, findings),
+        discovery: advertising::discovery(place, family, findings),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }

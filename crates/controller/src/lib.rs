@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod advertising;
 pub mod apply;
 pub mod capture;
 pub mod configuration;

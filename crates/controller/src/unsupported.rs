@@ -16,10 +16,6 @@ const NODES: &[(&str, &str)] = &[
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
         "a router takes no addresses from router advertisements",
     ),
-    (
-        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/ietf-ipv6-unicast-routing:ipv6-router-advertisements",
-        "router advertisements are not sent yet",
-    ),
 ];
 
 /// Whether a node of this name may be one of them.

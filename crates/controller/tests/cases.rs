@@ -64,7 +64,8 @@ fn every_example_is_good() {
 
 #[test]
 fn every_configuration_of_the_guide_is_good() {
-    let guide = std::fs::read_to_string(root().join("docs/guide/configuration.md")).unwrap();
+    let page = |name: &str| std::fs::read_to_string(root().join("docs/guide").join(name)).unwrap();
+    let guide = ["configuration.md", "hosts.md"].map(page).concat();
     let mut seen = 0;
     for block in guide.split("```json\n").skip(1) {
         let text = block.split("```").next().unwrap().to_owned();
@@ -283,6 +284,13 @@ fn interface(interface: &v1::Interface) -> Value {
         }
         if family.proxy {
             value["proxy"] = true.into();
+        }
+        // All of it: what is usual here is worked out.
+        if let Some(told) = &family.advertising {
+            value["advertising"] = format!("{told:?}").into();
+        }
+        if let Some(told) = &family.discovery {
+            value["discovery"] = format!("{told:?}").into();
         }
         value
     };

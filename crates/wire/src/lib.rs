@@ -27,6 +27,7 @@ pub mod ipv4;
 pub mod ipv4_options;
 pub mod ipv6;
 pub mod ipv6_extensions;
+pub mod irdp;
 pub mod mld;
 pub mod ndp;
 pub mod ndp_options;
@@ -35,6 +36,7 @@ pub mod radius;
 pub mod tcp;
 pub mod udp;
 pub mod vlan;
+pub mod vrrp;
 pub mod words;
 
 pub use build_error::BuildError;

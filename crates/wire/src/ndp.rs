@@ -12,9 +12,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 mod build_probe;
 mod build_redirect;
+mod build_router;
 
 pub use build_probe::build_probe;
 pub use build_redirect::build_redirect;
+pub use build_router::{
+    PrefixTold, Told, build_router_advertisement, is_name, names_of, prefix_flag, router_flag,
+};
 
 /// The hop limit that proves that a message has passed no router.
 pub const HOP_LIMIT: u8 = 255;

@@ -23,6 +23,10 @@ pub mod kind {
     pub const MTU: u8 = 5;
     /// Ties an advertisement to its solicitation (RFC 3971).
     pub const NONCE: u8 = 14;
+    /// Recursive name servers (RFC 8106 section 5.1).
+    pub const NAME_SERVERS: u8 = 25;
+    /// Domains to search names in (RFC 8106 section 5.2).
+    pub const SEARCH: u8 = 31;
 }
 
 /// A prefix of the link (RFC 4861 section 4.6.2).

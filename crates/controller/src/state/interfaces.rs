@@ -114,8 +114,34 @@ fn family(state: &v1::InterfaceState, neighbors: &[&v1::NeighborState], is_ip4: 
     let told = object([
         ("address", list(addresses.map(|it| address(it, is_ip4)))),
         ("neighbor", list(neighbors.map(|it| neighbor(it, is_ip4)))),
+        ("stoa-ip:router-discovery", discovery(state.discovery.as_ref().filter(|_| is_ip4))),
+        (
+            "ietf-ipv6-unicast-routing:ipv6-router-advertisements",
+            advertisements(state.advertising.as_ref().filter(|_| !is_ip4)),
+        ),
     ]);
     if told.as_object().is_none_or(serde_json::Map::is_empty) { Value::Null } else { told }
+}
+
+/// IPv4 router discovery (RFC 1256).
+fn discovery(told: Option<&v1::AdvertisingState>) -> Value {
+    told.map_or(Value::Null, |told| json!({ "advertising-state": advertising(told) }))
+}
+
+/// IPv6 router advertisements (RFC 4861 6.2).
+fn advertisements(told: Option<&v1::AdvertisingState>) -> Value {
+    let Some(told) = told else { return Value::Null };
+    let mut state = advertising(told);
+    state["inconsistent"] = number(told.inconsistent);
+    json!({ "stoa-ip:advertising-state": state })
+}
+
+fn advertising(told: &v1::AdvertisingState) -> Value {
+    object([
+        ("sent", number(told.sent)),
+        ("solicitations", number(told.solicitations)),
+        ("next", number(told.next_ms)),
+    ])
 }
 
 fn address(address: &v1::Address, is_ip4: bool) -> Value {

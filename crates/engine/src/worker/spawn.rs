@@ -141,6 +141,11 @@ impl WorkerHandle {
         Ok(())
     }
 
+    /// Whether packets wait that were put into the graph.
+    pub fn has_injected(&self) -> bool {
+        self.injected.slots() < self.injected.buffer().capacity()
+    }
+
     /// A packet that the worker punted.
     pub fn punted(&mut self, urgency: Urgency) -> Option<Punt> {
         match urgency {

@@ -179,6 +179,7 @@ impl Plane {
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let mirrors = self.open_mirrors(wanted)?;
+        self.retire_advertising(wanted);
         let (mut changed, reasons) = self.open_changed(wanted);
         self.open_added(wanted, (&mut changed, reasons), &mut applied)?;
         self.replace_changed(wanted, changed, &mut applied)?;
@@ -198,6 +199,7 @@ impl Plane {
         self.remove_stale_vrfs(wanted);
         self.review_host_routes();
         self.review_claims();
+        self.review_advertising();
         self.fib.settle();
         self.graveyard.sweep();
         self.service_ports();

@@ -83,6 +83,8 @@ impl Plane {
             up: state.is_up,
             made_unix_s: state.since.0,
             changed_unix_s: state.since.1,
+            advertising: self.advertising_state(index, true),
+            discovery: self.advertising_state(index, false),
             mac: state.link.mac.to_vec(),
             mtu: state.mtu.0.max(state.mtu.1).into(),
             addresses: addresses

@@ -262,6 +262,11 @@ impl Fib {
         }
     }
 
+    /// The epochs of the workers that read these tables.
+    pub(super) fn quiescence(&self) -> &Quiescence {
+        &self.quiescence
+    }
+
     /// Adds a next hop.
     pub fn add_hop(&mut self, hop: &NextHop) -> Result<u32, Full> {
         self.hops.add(hop).map_err(|error| self.refusals.full(Table::NextHops, error))

@@ -14,7 +14,9 @@ use super::limits::{Full, Table};
 use super::plane::{InterfaceFigures, InterfaceState, Plane};
 use super::vrfs::DEFAULT;
 use super::wanted;
-use crate::ethernet::interface_flags::{CROSS_CONNECT, FORWARD4, FORWARD6, IP4, IP6, UP};
+use crate::ethernet::interface_flags::{
+    ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP,
+};
 use crate::ethernet::vlan_table::VlanTables;
 use crate::neighbor::messages::Link;
 use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
@@ -223,7 +225,9 @@ impl Plane {
             | bit(wanted.ip6.enabled, IP6)
             | bit(wanted.ip4.forwarding, FORWARD4)
             | bit(wanted.ip6.forwarding, FORWARD6)
-            | bit(wanted.cross_connect.is_some(), CROSS_CONNECT);
+            | bit(wanted.cross_connect.is_some(), CROSS_CONNECT)
+            | bit(wanted.ip4.discovery.is_some(), DISCOVERY4)
+            | bit(wanted.ip6.advertisement.is_some(), ADVERTISE6);
         let reverse_path = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
         self.shared.interface(index).set(&state.link.mac, flags, reverse_path, vrf);
@@ -304,6 +308,7 @@ impl Plane {
             }
         }
         self.review_claims();
+        self.review_advertising();
         self.fib.settle();
     }
 

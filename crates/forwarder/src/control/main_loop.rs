@@ -12,6 +12,7 @@ use stoa_api::v1;
 
 use super::apply::Forwarder;
 use super::limit_facts::limit;
+use crate::neighbor::entry::Millis;
 
 /// How long the loop sleeps at most: ports and neighbours are looked at this often.
 const TICK: Duration = Duration::from_millis(100);
@@ -108,7 +109,7 @@ impl Steward {
                         self.waiting.fetch_sub(1, Ordering::Relaxed);
                         request(&mut self.forwarder);
                     }
-                    Message::Stop => return,
+                    Message::Stop => return self.end(),
                 }
                 done += 1;
             }
@@ -117,6 +118,7 @@ impl Steward {
                 if ports_called || ticked.elapsed() >= TICK {
                     plane.service_ports();
                 }
+                plane.punctual();
                 if ticked.elapsed() >= TICK {
                     ticked = Instant::now();
                     plane.tick();
@@ -131,6 +133,13 @@ impl Steward {
         }
     }
 
+    /// The last thing that this thread does: whoever relies on this router hears that it goes.
+    fn end(mut self) {
+        if let Some(plane) = self.forwarder.plane() {
+            plane.farewell();
+        }
+    }
+
     /// Waits for something to do, at most so long; whether a port called.
     fn sleep(&mut self, longest: Duration) -> bool {
         let mut watched = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
@@ -142,6 +151,7 @@ impl Steward {
             if plane.has_punts() {
                 timeout = Duration::ZERO;
             }
+            timeout = timeout.min(plane.until_next());
             let plane = &*plane;
             watched.push(PollFd::new(plane.crew.punt_bell.descriptor(), PollFlags::POLLIN));
             let of_ports = plane.ports.values().map(|state| state.port.descriptors());
@@ -171,8 +181,27 @@ impl super::Plane {
         self.take_punts();
     }
 
+    /// Does what cannot wait for the next tick.
+    pub fn punctual(&mut self) {
+        self.tick_advertising();
+    }
+
+    /// How long there is nothing for [`Self::punctual`] to do.
+    fn until_next(&self) -> Duration {
+        let due = self.advertising_due();
+        let pause = due.map_or(Millis::MAX, |due| due.saturating_sub(self.now()));
+        Duration::from_millis(pause)
+    }
+
+    /// Hosts hear that this router goes.
+    fn farewell(&mut self) {
+        self.end_advertising();
+        self.flush();
+    }
+
     /// Does what time demands.
     pub fn tick(&mut self) {
+        self.punctual();
         self.tick_neighbors();
         self.tick_claims();
         self.tick_sight();

@@ -1,6 +1,7 @@
 //! The control thread: it obeys the contract, writes the tables, and looks after
 //! ports and neighbours. Workers never wait for it.
 
+mod advertising;
 mod apply;
 mod facts;
 mod fib;

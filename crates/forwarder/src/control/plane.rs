@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use stoa_engine::counters::InterfaceCounters;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
-use stoa_engine::worker::{Command, Crew, Inject, Plan};
+use stoa_engine::worker::{Command, Crew, Inject, Plan, WorkerHandle};
 use stoa_engine::{Pool, Port, graph};
 use stoa_ports::PortConfig;
 
@@ -166,6 +166,8 @@ pub struct Plane {
     /// Our addresses on links that are up.
     pub(super) claims: BTreeMap<(u32, IpAddr), super::neighbors::Claim>,
     pub(super) watched: super::sight::Watched,
+    /// Who tells hosts of us.
+    pub(super) advertising: super::advertising::Advertising,
 }
 
 impl Plane {
@@ -227,6 +229,7 @@ impl Plane {
             punts: BTreeMap::new(),
             claims: BTreeMap::new(),
             watched: super::sight::Watched::default(),
+            advertising: super::advertising::Advertising::default(),
         })
     }
 
@@ -306,6 +309,28 @@ impl Plane {
             && worker.inject(Inject { packet, node }).is_err()
         {
             self.dropped[stoa_engine::drops::HANDOFF_FULL.0 as usize] += 1;
+        }
+    }
+
+    /// Waits until workers have sent what this thread has put into their graphs: a last word
+    /// before a port or the forwarder goes. Not for long: nobody depends on it.
+    pub(super) fn flush(&mut self) {
+        const PATIENCE: Duration = Duration::from_millis(100);
+        let deadline = Instant::now() + PATIENCE;
+        self.step();
+        let has_more = |plane: &Self| plane.crew.workers.iter().any(WorkerHandle::has_injected);
+        let mut epoch = None;
+        while Instant::now() < deadline {
+            if has_more(self) {
+                std::thread::sleep(Duration::from_micros(50));
+                continue;
+            }
+            // The turn that took them ends with sending.
+            let epoch = *epoch.get_or_insert_with(|| self.fib.quiescence().advance());
+            if self.fib.quiescence().safe() >= epoch {
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
 

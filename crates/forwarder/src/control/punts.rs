@@ -53,6 +53,10 @@ impl Plane {
             Some(Class::Resolve | Class::OwnResolve) => self.resolve(worker, punt.packet),
             Some(Class::Redirect) => self.redirect(&punt.packet),
             Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
+            Some(Class::Solicitation) => match punt.packet.bytes().first().map(|byte| byte >> 4) {
+                Some(4) => self.discovery(&punt.packet),
+                _ => self.nd(&punt.packet),
+            },
             _ => self.drop_here(Drop::Ip4LocalProtocol),
         }
     }

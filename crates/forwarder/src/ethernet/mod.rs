@@ -29,6 +29,10 @@ pub mod interface_flags {
     pub const FORWARD6: u32 = 16;
     /// All frames that it receives leave by another interface.
     pub const CROSS_CONNECT: u32 = 32;
+    /// Answers questions for IPv4 routers (RFC 1256).
+    pub const DISCOVERY4: u32 = 64;
+    /// Sends IPv6 router advertisements, and hears those of others (RFC 4861 6.2).
+    pub const ADVERTISE6: u32 = 128;
 }
 
 /// What workers need to know of an interface: one cache line, written by the main

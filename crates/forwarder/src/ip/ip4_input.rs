@@ -9,6 +9,7 @@ use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv4;
 
+use super::for_control::class4;
 use super::ip4_options::{self, by_way_of_options};
 use super::ip4_validate::{self, Validated};
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
@@ -119,8 +120,18 @@ impl Ip4Input {
             Drop::Ip4Multicast => group(vector, lane, line),
             _ => reason.next(),
         };
-        let twin = self.shared.interface(vector.rx_if[lane]).twin();
         let header = vector.bytes(lane).first_chunk::<20>();
+        if let Some(header) = header
+            && vector.flags[lane] & flags::MULTICAST != 0
+            && (matches!(reason, Drop::Ip4Multicast | Drop::Ip4Broadcast)
+                || reason == Drop::Ip4MartianSource && header[12..16] == [0; 4])
+            && class4(line, vector.bytes(lane)).is_some()
+        {
+            // It was checked before the addresses were.
+            vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
+            return LOCAL;
+        }
+        let twin = self.shared.interface(vector.rx_if[lane]).twin();
         let (Some(twin), Some(header)) = (twin, header) else { return ours(vector) };
         let destination = [header[16], header[17], header[18], header[19]];
         let is_wanted = match reason {

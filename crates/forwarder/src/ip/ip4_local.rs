@@ -8,6 +8,7 @@ use stoa_tables::lpm::Ip4LpmReader;
 use stoa_tables::next_hop::Resolved;
 use stoa_wire::{ipv4, protocol};
 
+use super::for_control::class4;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux};
@@ -40,6 +41,10 @@ impl Node for Ip4Local {
             let line = shared.interface(vector.rx_if[lane]);
             let vrf = line.vrf();
             let table = shared.ip4_table(vrf, cx.reader);
+            if let Some(class) = class4(line.flags(), vector.bytes(lane)) {
+                shared.budgets.punt(cx, vector, lane, class);
+                continue;
+            }
             let bytes = vector.bytes(lane);
             // With a mirror Linux is the host; without, we are.
             let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);

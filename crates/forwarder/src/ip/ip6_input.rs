@@ -11,7 +11,7 @@ use stoa_wire::ipv6;
 use super::ip6_validate::{self, Scope, Validated, check};
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::{FORWARD6, IP6};
+use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6};
 use crate::flow;
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux, wants_ip6};
@@ -189,7 +189,7 @@ fn destination_of(bytes: &[u8]) -> u128 {
 /// Whether the group is all nodes, all routers when we are one, or the solicited node of an
 /// address of the interface (RFC 4291 2.8).
 fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> bool {
-    let is_router = line & FORWARD6 != 0;
+    let is_router = line & (FORWARD6 | ADVERTISE6) != 0;
     // Routers hear what hosts report to ff02::16 (RFC 3810 5.2.14).
     let of_routers = [u128::from(ipv6::ALL_ROUTERS), 0xff02 << 112 | 0x16];
     let all_routers = is_router && of_routers.contains(&group);

@@ -13,6 +13,7 @@ use stoa_wire::{icmp6, ipv6, ndp, protocol};
 use super::ip4_local::Refused;
 use super::ip6_chain::{self, Carried, Chain};
 use crate::drops::Drop;
+use crate::ethernet::interface_flags::ADVERTISE6;
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux};
 use crate::punt::Class;
@@ -116,10 +117,13 @@ impl Here<'_> {
         if ndp::is_ndp(kind) {
             // Never behind a fragment header (RFC 6980). Our own address as the source is a
             // conflict, which is for the control thread to see.
-            // Neighbours are ours to answer; routers' messages are for routing daemons.
+            // Neighbours are ours to answer; routers' messages are for routing daemons where we do
+            // not advertise ourselves.
             let of_neighbors =
                 matches!(kind, kind::NEIGHBOR_SOLICITATION | kind::NEIGHBOR_ADVERTISEMENT);
-            return match (carried.was_fragment, self.has_mirror && !of_neighbors) {
+            let advertises = self.shared.interface(self.interface).flags() & ADVERTISE6 != 0;
+            let is_ours = of_neighbors || advertises && kind != kind::REDIRECT;
+            return match (carried.was_fragment, self.has_mirror && !is_ours) {
                 (true, _) => Err(Refused::Drop(Drop::NdMalformed)),
                 (_, true) => Ok(MIRROR),
                 (_, false) => Ok(ND),

@@ -1,6 +1,7 @@
 //! IP unicast: validate, look up, rewrite. IPv4 and IPv6 have the same steps in
 //! files of their own.
 
+pub mod for_control;
 pub mod identification;
 pub mod ip4_fragment;
 pub mod ip4_input;

@@ -8,6 +8,7 @@ use stoa_wire::ipv6;
 use stoa_wire::ndp::{self, NdpError};
 
 use crate::drops::Drop;
+use crate::ethernet::interface_flags::ADVERTISE6;
 use crate::punt::Class;
 use crate::shared::Shared;
 
@@ -54,6 +55,11 @@ fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
             Ok(Class::NdAnswer)
         }
         ndp::Message::NeighborAdvertisement(..) => Ok(Class::Nd),
+        ndp::Message::RouterSolicitation(..) | ndp::Message::RouterAdvertisement(..)
+            if shared.interface(interface).flags() & ADVERTISE6 != 0 =>
+        {
+            Ok(Class::Solicitation)
+        }
         // Nobody here acts on routers' messages: they must not use up the budget.
         _ => Err(Drop::Icmp6Ignored),
     }

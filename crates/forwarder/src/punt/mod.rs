@@ -46,6 +46,8 @@ pub enum Class {
     /// Frames that are no IP, for programs behind mirrors: IS-IS (ISO 10589), LLDP (IEEE 802.1AB),
     /// and others with a length in place of a type.
     Link = 14,
+    /// Hosts that ask for routers, and routers that advertise themselves, where we do so too.
+    Solicitation = 15,
 }
 
 /// What a class may cost.
@@ -61,7 +63,7 @@ pub struct Limit {
 
 impl Class {
     /// All classes, each at its number.
-    pub const ALL: [Class; 15] = [
+    pub const ALL: [Class; 16] = [
         Self::ArpAnswer,
         Self::Arp,
         Self::NdAnswer,
@@ -77,6 +79,7 @@ impl Class {
         Self::Listener,
         Self::Redirect,
         Self::Link,
+        Self::Solicitation,
     ];
 
     /// The inverse of `as u16`.
@@ -102,6 +105,7 @@ impl Class {
             Self::Listener => "listener",
             Self::Redirect => "redirect",
             Self::Link => "link",
+            Self::Solicitation => "solicitation",
         }
     }
 
@@ -126,6 +130,7 @@ impl Class {
             Self::Echo => "pings answered",
             Self::Error => "ICMP errors sent",
             Self::Listener => "multicast listener queries",
+            Self::Solicitation => "questions for routers, and advertisements of others",
             Self::Link => "frames that are no IP, for Linux: IS-IS, LLDP",
             Self::Redirect => "packets that leave by where they came, whose senders are redirected",
         }
@@ -145,6 +150,8 @@ impl Class {
             Self::Host => (500_000, 16_384, 1_000_000),
             Self::Fragment => (20_000, 4096, 100_000),
             Self::Listener | Self::Redirect => (10, 10, 100),
+            // All who ask within three seconds get one answer.
+            Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
             Self::Error => (1000, 100, 10_000),
         };
@@ -163,7 +170,7 @@ impl Class {
     pub fn limited(self) -> Drop {
         match self {
             Self::ArpAnswer | Self::Arp => Drop::ArpLimited,
-            Self::NdAnswer | Self::Nd => Drop::NdLimited,
+            Self::NdAnswer | Self::Nd | Self::Solicitation => Drop::NdLimited,
             Self::Resolve | Self::OwnResolve => Drop::NeighborLimited,
             Self::Routing | Self::Link => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,

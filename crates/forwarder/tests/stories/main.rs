@@ -1,6 +1,7 @@
 //! Stories about a whole forwarder without root: frames in, frames out, and the
 //! counters that moved.
 
+mod advertising;
 mod arp;
 mod capture;
 mod claims;

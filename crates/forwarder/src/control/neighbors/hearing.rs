@@ -71,6 +71,10 @@ impl Plane {
                 }
                 self.advertised(packet.rx_if, message, options);
             }
+            Ok(ndp::Message::RouterSolicitation(_)) => self.router_solicited(packet.rx_if, true),
+            Ok(ndp::Message::RouterAdvertisement(message, options)) => {
+                self.router_heard(packet.rx_if, view.source(), message, options);
+            }
             _ => {}
         }
     }

@@ -7,6 +7,7 @@ use stoa_engine::INTERFACES;
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 
+use super::advertising::{advertisement, discovery};
 use super::{BUFFERS, Family, Interface, Mirror, Reasons, Wanted, Workers, address, bits};
 use crate::kernel::Kernel;
 
@@ -176,5 +177,15 @@ fn family(family: Option<&v1::Family>, is_ip4: bool, place: &str, reasons: &mut 
         neighbor_limit: given.neighbor_limit,
         proxy: given.proxy && is_ip4,
         duplicate_detection: given.duplicate_detection.min(u8::MAX.into()) as u8,
+        advertisement: given
+            .advertising
+            .as_ref()
+            .filter(|_| !is_ip4)
+            .map(|given| advertisement(given, place, reasons)),
+        discovery: given
+            .discovery
+            .as_ref()
+            .filter(|_| is_ip4)
+            .map(|given| discovery(given, place, reasons)),
     }
 }

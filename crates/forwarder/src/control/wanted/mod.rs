@@ -2,11 +2,14 @@
 //! nothing behind this file meets a name that is missing or an address of five
 //! bytes. Every reason for a refusal is found, not just the first.
 
+mod advertising;
 mod cross_connect;
 mod interface;
 mod punt;
 mod route;
 mod tunnel;
+
+pub use advertising::{Advertisement, Discovery};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -82,6 +85,10 @@ pub struct Family {
     pub proxy: bool,
     /// Questions about an address before we are sure that it is ours; 0: none.
     pub duplicate_detection: u8,
+    /// IPv6: what hosts hear of us.
+    pub advertisement: Option<Advertisement>,
+    /// IPv4: the same.
+    pub discovery: Option<Discovery>,
 }
 
 /// An interface.

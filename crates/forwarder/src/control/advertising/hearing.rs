@@ -1,0 +1,171 @@
+//! What comes from the link: hosts that ask for routers, and other routers whose advertisements
+//! contradict ours (RFC 4861 6.2.6 and 6.2.7, RFC 1256 5.2).
+
+use std::net::Ipv6Addr;
+
+use stoa_engine::Packet;
+use stoa_wire::ndp::RouterAdvertisement;
+use stoa_wire::ndp_options::{NdpOption, Options};
+use stoa_wire::{ipv4, irdp};
+
+use super::{Told, chance};
+use crate::control::plane::Plane;
+use crate::control::wanted::Advertisement;
+use crate::drops::Drop;
+use crate::neighbor::entry::Millis;
+
+/// Time between two words in the log about routers that contradict us.
+const COMPLAINT_PAUSE_MS: Millis = 60_000;
+
+impl Plane {
+    /// A host asks for routers of this family.
+    pub(in crate::control) fn router_solicited(&mut self, interface: u32, is_ip6: bool) {
+        let now = self.now();
+        let Some(speaker) = self.advertising.0.get_mut(&(interface, is_ip6)) else {
+            let reason = if is_ip6 { Drop::Icmp6Ignored } else { Drop::Icmp4Ignored };
+            return self.drop_here(reason);
+        };
+        speaker.solicitations += 1;
+        speaker.schedule.solicited(now, &speaker.told.pace(), chance());
+    }
+
+    /// An IPv4 packet that looks like a solicitation: from nobody, or from a neighbour.
+    pub(in crate::control) fn discovery(&mut self, packet: &Packet) {
+        let Ok(view) = ipv4::check(packet.bytes()) else { return };
+        let source = view.source();
+        let is_near = source.is_unspecified()
+            || self.addresses.of(packet.rx_if).is_some_and(|own| own.is_on_link4(source));
+        match irdp::check(view.payload()) {
+            Ok(irdp::Message::Solicitation) if is_near => {
+                self.router_solicited(packet.rx_if, false);
+            }
+            Ok(_) => self.drop_here(Drop::Icmp4Ignored),
+            Err(_) => self.drop_here(Drop::Icmp4Malformed),
+        }
+    }
+
+    /// Another router advertises itself.
+    pub(in crate::control) fn router_heard(
+        &mut self,
+        interface: u32,
+        source: Ipv6Addr,
+        heard: &RouterAdvertisement,
+        options: Options<'_>,
+    ) {
+        if self.addresses.of(interface).is_some_and(|own| own.link_local == Some(source)) {
+            return self.drop_here(Drop::LoopedBack);
+        }
+        let now = self.now();
+        let name = self.interface(interface).map(|state| state.name.clone()).unwrap_or_default();
+        let Some(speaker) = self.advertising.0.get_mut(&(interface, true)) else {
+            return self.drop_here(Drop::Icmp6Ignored);
+        };
+        let Told::Six(told) = &speaker.told else { return };
+        let Some(what) = contradiction(told, heard, options) else { return };
+        speaker.inconsistent += 1;
+        if speaker.complained.is_none_or(|at| now >= at + COMPLAINT_PAUSE_MS) {
+            speaker.complained = Some(now);
+            tracing::warn!(interface = name, router = %source, what,
+                "another router on this link advertises something else than we do: make them agree");
+        }
+    }
+}
+
+/// What of another router's advertisement contradicts ours (RFC 4861 6.2.7). What one of the two
+/// does not say contradicts nothing.
+fn contradiction(
+    told: &Advertisement,
+    heard: &RouterAdvertisement,
+    options: Options<'_>,
+) -> Option<&'static str> {
+    let differ = |ours: u32, theirs: u32| ours != 0 && theirs != 0 && ours != theirs;
+    let fixed = &told.fixed;
+    if differ(fixed.hop_limit.into(), heard.hop_limit.into()) {
+        return Some("hop limit");
+    }
+    // Managed and other.
+    if (fixed.flags ^ heard.flags) & 0xc0 != 0 {
+        return Some("flags for DHCPv6");
+    }
+    if differ(fixed.reachable_time.get(), heard.reachable_time.get()) {
+        return Some("reachable time");
+    }
+    if differ(fixed.retransmit_time.get(), heard.retransmit_time.get()) {
+        return Some("retransmission time");
+    }
+    options.into_iter().find_map(|option| match option {
+        NdpOption::Mtu(mtu) if differ(told.mtu, mtu) => Some("MTU"),
+        NdpOption::Prefix(theirs) => {
+            let is_it = |ours: &&stoa_wire::ndp::PrefixTold| {
+                ours.prefix == theirs.prefix() && ours.length == theirs.prefix_length
+            };
+            let ours = told.prefixes.iter().find(is_it)?;
+            let lifetimes = (theirs.valid_lifetime.get(), theirs.preferred_lifetime.get());
+            (lifetimes != (ours.valid_s, ours.preferred_s)).then_some("lifetimes of a prefix")
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stoa_wire::ndp::PrefixTold;
+    use stoa_wire::zerocopy::network_endian::{U16, U32};
+
+    fn ours() -> Advertisement {
+        let fixed = RouterAdvertisement {
+            kind: 0,
+            code: 0,
+            checksum: U16::ZERO,
+            hop_limit: 64,
+            flags: 0,
+            lifetime: U16::new(1800),
+            reachable_time: U32::ZERO,
+            retransmit_time: U32::new(1000),
+        };
+        let prefix = PrefixTold {
+            prefix: "2001:db8::".parse().unwrap(),
+            length: 64,
+            flags: 0xc0,
+            valid_s: 7200,
+            preferred_s: 3600,
+        };
+        Advertisement {
+            interval_ms: (1, 1),
+            fixed,
+            mtu: 1500,
+            prefixes: vec![prefix],
+            name_servers: (Vec::new(), 0),
+            search: (Vec::new(), 0),
+        }
+    }
+
+    #[test]
+    fn what_others_leave_open_is_no_contradiction() {
+        let say = |change: &dyn Fn(&mut RouterAdvertisement), options: &[u8]| {
+            let mut heard = ours().fixed;
+            change(&mut heard);
+            contradiction(&ours(), &heard, Options::check(options).unwrap())
+        };
+        assert_eq!(say(&|_| {}, &[]), None);
+        assert_eq!(say(&|it| (it.hop_limit, it.lifetime) = (0, U16::ZERO), &[]), None);
+        assert_eq!(say(&|it| it.hop_limit = 32, &[]), Some("hop limit"));
+        assert_eq!(say(&|it| it.flags = 0x18, &[]), None);
+        assert_eq!(say(&|it| it.flags = 0x80, &[]), Some("flags for DHCPv6"));
+        assert_eq!(say(&|it| it.reachable_time = U32::new(5), &[]), None);
+        assert_eq!(say(&|it| it.retransmit_time = U32::new(5), &[]), Some("retransmission time"));
+        assert_eq!(say(&|_| {}, &[5, 1, 0, 0, 0, 0, 5, 0xdc]), None);
+        assert_eq!(say(&|_| {}, &[5, 1, 0, 0, 0, 0, 5, 0]), Some("MTU"));
+        let prefix = |valid: u8, length: u8| {
+            let mut option = [0; 32];
+            option[..8].copy_from_slice(&[3, 4, length, 0xc0, 0, 0, 0x1c, valid]);
+            option[8..12].copy_from_slice(&3600_u32.to_be_bytes());
+            option[16..20].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+            option
+        };
+        assert_eq!(say(&|_| {}, &prefix(0x20, 64)), None);
+        assert_eq!(say(&|_| {}, &prefix(0x21, 64)), Some("lifetimes of a prefix"));
+        assert_eq!(say(&|_| {}, &prefix(0x21, 56)), None);
+    }
+}

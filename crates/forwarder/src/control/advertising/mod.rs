@@ -1,0 +1,235 @@
+//! The router tells hosts on its links of itself: IPv6 router advertisements (RFC 4861 6.2) and
+//! IPv4 router discovery (RFC 1256). What is said, when, and a last word before it falls silent.
+
+mod hearing;
+mod schedule;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use stoa_api::v1;
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::ethernet::{Mac, ethertype};
+use stoa_wire::{ipv4, ipv6, irdp, ndp, protocol};
+
+use super::plane::Plane;
+use super::wanted::{self, Wanted};
+use crate::neighbor::entry::Millis;
+use schedule::{Pace, Schedule};
+
+/// An answer waits so long at most: MAX_RA_DELAY_TIME, MAX_RESPONSE_DELAY.
+const ANSWER_MS: [Millis; 2] = [2000, 500];
+/// Two advertisements are never nearer: MIN_DELAY_BETWEEN_RAS; RFC 1256 has no such limit.
+const APART_MS: [Millis; 2] = [1000, 3000];
+
+/// What is told on an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Told {
+    Six(wanted::Advertisement),
+    Four(wanted::Discovery),
+}
+
+impl Told {
+    fn pace(&self) -> Pace {
+        let (at, interval_ms) = match self {
+            Self::Four(told) => (0, told.interval_ms),
+            Self::Six(told) => (1, told.interval_ms),
+        };
+        Pace { interval_ms, answer_ms: ANSWER_MS[at], apart_ms: APART_MS[at] }
+    }
+}
+
+/// An interface and a family that advertises, and what came of it.
+struct Speaker {
+    told: Told,
+    schedule: Schedule,
+    sent: u64,
+    solicitations: u64,
+    inconsistent: u64,
+    /// When a contradiction was last told.
+    complained: Option<Millis>,
+}
+
+/// Whoever advertises, by interface and whether it is IPv6.
+#[derive(Default)]
+pub(super) struct Advertising(BTreeMap<(u32, bool), Speaker>);
+
+fn chance() -> u64 {
+    RandomState::new().hash_one("chance")
+}
+
+/// What an interface is to tell in both families.
+fn told_by(interface: &wanted::Interface) -> [Option<Told>; 2] {
+    let four = interface.ip4.discovery.clone().filter(|_| interface.ip4.enabled);
+    let six = interface.ip6.advertisement.clone().filter(|_| interface.ip6.enabled);
+    [four.map(Told::Four), six.map(Told::Six)]
+}
+
+impl Plane {
+    /// Those who are to fall silent say so, while they still can: before interfaces are changed.
+    pub(super) fn retire_advertising(&mut self, wanted: &Wanted) {
+        let stays = |(index, is_ip6): (u32, bool)| {
+            let name = self.interface(index).map(|state| state.name.as_str());
+            let wanted = name.and_then(|name| wanted.interfaces.get(name));
+            wanted.is_some_and(|it| it.enabled && told_by(it)[usize::from(is_ip6)].is_some())
+        };
+        let gone = self.advertising.0.keys().copied().filter(|key| !stays(*key));
+        let gone: Vec<_> = gone.collect();
+        for key in &gone {
+            self.advertise(*key, true);
+            self.advertising.0.remove(key);
+        }
+        if !gone.is_empty() {
+            self.flush();
+        }
+    }
+
+    /// Looks at all interfaces: those that are to advertise begin, or tell what is new.
+    pub(super) fn review_advertising(&mut self) {
+        let now = self.now();
+        let mut wanted = BTreeMap::new();
+        for (index, state) in self.interfaces.iter().enumerate() {
+            let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
+            if self.is_tunnel(index as u32) {
+                continue;
+            }
+            let told = told_by(&state.wanted).into_iter().enumerate();
+            let told = told.filter_map(|(six, told)| Some(((index as u32, six == 1), told?)));
+            wanted.extend(told);
+        }
+        self.advertising.0.retain(|key, _| wanted.contains_key(key));
+        for (key, told) in wanted {
+            match self.advertising.0.get_mut(&key) {
+                Some(speaker) if speaker.told == told => {}
+                Some(speaker) => {
+                    speaker.schedule.renew(now, &told.pace());
+                    speaker.told = told;
+                }
+                None => {
+                    let speaker = Speaker {
+                        told,
+                        schedule: Schedule::begin(now),
+                        sent: 0,
+                        solicitations: 0,
+                        inconsistent: 0,
+                        complained: None,
+                    };
+                    self.advertising.0.insert(key, speaker);
+                }
+            }
+        }
+    }
+
+    /// Says what is due.
+    pub(super) fn tick_advertising(&mut self) {
+        let now = self.now();
+        let due = self.advertising.0.iter().filter(|(_, it)| it.schedule.due() <= now);
+        for key in due.map(|(key, _)| *key).collect::<Vec<_>>() {
+            let is_said = self.advertise(key, false);
+            let Some(speaker) = self.advertising.0.get_mut(&key) else { continue };
+            speaker.sent += u64::from(is_said);
+            speaker.schedule.sent(now, &speaker.told.pace(), chance());
+        }
+    }
+
+    /// When the next advertisement is due.
+    pub(super) fn advertising_due(&self) -> Option<Millis> {
+        self.advertising.0.values().map(|speaker| speaker.schedule.due()).min()
+    }
+
+    /// Everybody hears that this router goes.
+    pub(super) fn end_advertising(&mut self) {
+        for key in self.advertising.0.keys().copied().collect::<Vec<_>>() {
+            self.advertise(key, true);
+        }
+        self.advertising.0.clear();
+    }
+
+    /// Sends one advertisement; whether there was an address to send it from.
+    fn advertise(&mut self, (interface, is_ip6): (u32, bool), is_last: bool) -> bool {
+        let Some(speaker) = self.advertising.0.get(&(interface, is_ip6)) else { return false };
+        let frame = match &speaker.told {
+            Told::Four(told) => self.discovery_frame(interface, told, is_last),
+            Told::Six(told) => self.advertisement_frame(interface, told, is_last),
+        };
+        let Some(frame) = frame else { return false };
+        self.send_frame(interface, &frame);
+        true
+    }
+
+    fn advertisement_frame(
+        &self,
+        interface: u32,
+        told: &wanted::Advertisement,
+        is_last: bool,
+    ) -> Option<Vec<u8>> {
+        let link = &self.interface(interface)?.link;
+        let source = self.addresses.of(interface)?.link_local?;
+        Some(frame6(link, source, told, is_last)).filter(|frame| !frame.is_empty())
+    }
+
+    fn discovery_frame(
+        &self,
+        interface: u32,
+        told: &wanted::Discovery,
+        is_last: bool,
+    ) -> Option<Vec<u8>> {
+        let link = &self.interface(interface)?.link;
+        let own = &self.addresses.of(interface)?.ip4;
+        let addresses = own.iter().take(irdp::MOST).map(|(address, _)| (*address, told.preference));
+        let addresses: Vec<_> = addresses.collect();
+        let (source, _) = addresses.first()?;
+        let (to, mac) = match told.broadcast {
+            true => (Ipv4Addr::BROADCAST, Mac::BROADCAST),
+            false => (irdp::ALL_SYSTEMS, Mac::of_ip4_group(irdp::ALL_SYSTEMS)),
+        };
+        let mut packet = vec![0; ipv4::LENGTH + 8 + 8 * addresses.len()];
+        let (head, body) = packet.split_at_mut(ipv4::LENGTH);
+        let lifetime_s = if is_last { 0 } else { told.lifetime_s };
+        let length = irdp::build_advertisement(body, lifetime_s, &addresses).ok()?;
+        let header =
+            ipv4::Builder { time_to_live: 1, ..ipv4::Builder::new(*source, to, protocol::ICMP4) };
+        header.build(head, length).ok()?;
+        Some([&link.header(mac.0, ethertype::IP4), &packet[..]].concat())
+    }
+
+    /// What came of it, for an operator.
+    pub(super) fn advertising_state(
+        &self,
+        interface: u32,
+        is_ip6: bool,
+    ) -> Option<v1::AdvertisingState> {
+        let speaker = self.advertising.0.get(&(interface, is_ip6))?;
+        Some(v1::AdvertisingState {
+            sent: speaker.sent,
+            solicitations: speaker.solicitations,
+            inconsistent: speaker.inconsistent,
+            next_ms: speaker.schedule.due().saturating_sub(self.now()),
+        })
+    }
+}
+
+/// A router advertisement to all nodes, as a frame.
+fn frame6(
+    link: &crate::neighbor::messages::Link,
+    source: Ipv6Addr,
+    told: &wanted::Advertisement,
+    is_last: bool,
+) -> Vec<u8> {
+    let to = ipv6::ALL_NODES;
+    let mut packet = [0; ipv6::LEAST_MTU];
+    let (head, body) = packet.split_at_mut(ipv6::LENGTH);
+    let pseudo = Pseudo::Ip6 { source, destination: to };
+    let length = told.build(body, &pseudo, link.mac, is_last);
+    let header = ipv6::Builder {
+        hop_limit: ndp::HOP_LIMIT,
+        ..ipv6::Builder::new(source, to, protocol::ICMP6)
+    };
+    // That it fits was seen when it was wanted.
+    if length == 0 || header.build(head, length).is_err() {
+        return Vec::new();
+    }
+    let frame = link.header(Mac::of_ip6_group(to).0, ethertype::IP6);
+    [&frame, &packet[..ipv6::LENGTH + length]].concat()
+}

@@ -1,0 +1,126 @@
+//! When a router advertises itself: now and then, and soon when a host asks (RFC 4861 6.2.4 and
+//! 6.2.6, RFC 1256 4.3). Time and chance are given, so that this has neither.
+
+use crate::neighbor::entry::Millis;
+
+/// The first advertisements follow each other sooner: MAX_INITIAL_RTR_ADVERTISEMENTS.
+const FIRST: u8 = 3;
+/// The longest time between these: MAX_INITIAL_RTR_ADVERT_INTERVAL.
+const FIRST_MS: Millis = 16_000;
+
+/// How often and how soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Least and most milliseconds between two that nobody asked for.
+    pub interval_ms: (Millis, Millis),
+    /// An answer waits so long at most, by chance.
+    pub answer_ms: Millis,
+    /// Two are never nearer to each other.
+    pub apart_ms: Millis,
+}
+
+/// The advertisements of one interface in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    due: Millis,
+    first: u8,
+    sent: Option<Millis>,
+}
+
+impl Schedule {
+    /// The first one is due at once.
+    pub fn begin(now: Millis) -> Self {
+        Self { due: now, first: FIRST, sent: None }
+    }
+
+    /// What is told has changed: the first of the new ones is due as soon as it may be.
+    pub fn renew(&mut self, now: Millis, pace: &Pace) {
+        self.first = FIRST;
+        self.due = self.sent.map_or(now, |sent| now.max(sent + pace.apart_ms));
+    }
+
+    /// When the next one is due.
+    pub fn due(&self) -> Millis {
+        self.due
+    }
+
+    /// A host asks; `chance` is any number.
+    pub fn solicited(&mut self, now: Millis, pace: &Pace, chance: u64) {
+        let earliest = self.sent.map_or(now, |sent| now.max(sent + pace.apart_ms));
+        self.due = self.due.min(earliest + chance % (pace.answer_ms + 1));
+    }
+
+    /// One was sent; `chance` is any number.
+    pub fn sent(&mut self, now: Millis, pace: &Pace, chance: u64) {
+        let (least, most) = pace.interval_ms;
+        let mut pause = least + chance % (most.saturating_sub(least) + 1);
+        if self.first > 0 {
+            self.first -= 1;
+            pause = pause.min(FIRST_MS);
+        }
+        self.sent = Some(now);
+        self.due = now + pause.max(pace.apart_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PACE: Pace = Pace { interval_ms: (200_000, 600_000), answer_ms: 500, apart_ms: 3000 };
+
+    #[test]
+    fn the_first_ones_follow_soon() {
+        let mut schedule = Schedule::begin(7);
+        assert_eq!(schedule.due(), 7);
+        let mut at = 7;
+        for pause in [16_000, 16_000, 16_000, 600_000, 600_000] {
+            schedule.sent(at, &PACE, 400_000);
+            assert_eq!(schedule.due() - at, pause);
+            at = schedule.due();
+        }
+        schedule.renew(at - 1, &PACE);
+        assert_eq!(schedule.due(), at - 1);
+        schedule.sent(at, &PACE, 0);
+        schedule.renew(at + 1, &PACE);
+        assert_eq!(schedule.due(), at + 3000);
+    }
+
+    proptest! {
+        /// Whatever hosts do, advertisements keep apart and never stop, and each question has
+        /// its answer in time.
+        #[test]
+        fn questions_neither_hasten_nor_delay(
+            steps in prop::collection::vec((0_u64..2000, any::<bool>(), any::<u64>()), 1..400),
+            least in 3000_u64..20_000,
+            more in 0_u64..20_000,
+        ) {
+            let pace = Pace { interval_ms: (least, least + more), ..PACE };
+            let mut schedule = Schedule::begin(0);
+            let (mut now, mut last, mut asked) = (0, None::<u64>, None::<u64>);
+            for (pause, asks, chance) in steps {
+                let until = now + pause;
+                // The control thread is punctual here.
+                while schedule.due() <= until {
+                    now = now.max(schedule.due());
+                    if let Some(last) = last {
+                        prop_assert!(now - last >= pace.apart_ms, "{last} {now}");
+                        prop_assert!(now - last <= least + more);
+                    }
+                    if let Some(asked) = asked.take() {
+                        prop_assert!(now - asked <= pace.apart_ms + pace.answer_ms);
+                    }
+                    schedule.sent(now, &pace, chance);
+                    last = Some(now);
+                }
+                now = until;
+                if asks {
+                    asked = asked.or(Some(now));
+                    schedule.solicited(now, &pace, chance);
+                    prop_assert!(schedule.due() >= now);
+                }
+            }
+        }
+    }
+}

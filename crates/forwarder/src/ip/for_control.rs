@@ -1,0 +1,51 @@
+//! Packets to the link that the control thread has asked for, whether or not there is a mirror:
+//! questions for routers where we advertise ourselves.
+
+use stoa_wire::{ipv4, irdp, protocol};
+
+use crate::ethernet::interface_flags::DISCOVERY4;
+use crate::punt::Class;
+
+/// The class of an IPv4 packet that the control thread wants from an interface with these flags;
+/// `None`: it is like any other. The header was checked, or will be by who takes it in.
+#[inline]
+pub fn class4(flags: u32, packet: &[u8]) -> Option<Class> {
+    if flags & DISCOVERY4 == 0 {
+        return None;
+    }
+    of_protocol(flags, packet)
+}
+
+#[cold]
+fn of_protocol(flags: u32, packet: &[u8]) -> Option<Class> {
+    let header = packet.first_chunk::<{ ipv4::LENGTH }>()?;
+    let payload = packet.get(usize::from(header[0] & 0xf) * 4..)?;
+    let is_fragment = (header[6] & 0x3f, header[7]) != (0, 0);
+    match header[9] {
+        _ if is_fragment => None,
+        protocol::ICMP4 if flags & DISCOVERY4 != 0 && irdp::is_solicitation(payload) => {
+            Some(Class::Solicitation)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_asked_for_is_wanted() {
+        let mut packet = [0; 28];
+        (packet[0], packet[9], packet[20]) = (0x45, protocol::ICMP4, irdp::SOLICITATION);
+        assert_eq!(class4(DISCOVERY4, &packet), Some(Class::Solicitation));
+        assert_eq!(class4(!DISCOVERY4, &packet), None);
+        packet[20] = 8;
+        assert_eq!(class4(DISCOVERY4, &packet), None);
+        (packet[20], packet[7]) = (irdp::SOLICITATION, 1);
+        assert_eq!(class4(DISCOVERY4, &packet), None);
+        for length in 0..28 {
+            assert_eq!(class4(!0, &packet[..length]), None);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The router advertisement (RFC 4861 section 4.2) as a router sends it, with the options for
+//! names (RFC 8106).
+
+use core::net::Ipv6Addr;
+
+use zerocopy::IntoBytes;
+use zerocopy::network_endian::{U16, U32};
+
+use super::RouterAdvertisement;
+use crate::checksum::Pseudo;
+use crate::ethernet::Mac;
+use crate::icmp6::{kind, seal};
+use crate::ndp_options::kind as option_kind;
+use crate::ndp_options::{self, Prefix};
+use crate::{BuildError, build_error::room};
+
+/// Bits of [`RouterAdvertisement::flags`].
+pub mod router_flag {
+    /// Hosts get addresses by DHCPv6.
+    pub const MANAGED: u8 = 0x80;
+    /// Hosts get other settings by DHCPv6.
+    pub const OTHER: u8 = 0x40;
+    /// Before other default routers (RFC 4191 section 2.1).
+    pub const HIGH: u8 = 0x08;
+    /// After other default routers.
+    pub const LOW: u8 = 0x18;
+}
+
+/// Bits of [`Prefix::flags`].
+pub mod prefix_flag {
+    /// The prefix is on the link.
+    pub const ON_LINK: u8 = 0x80;
+    /// Hosts make addresses of it (RFC 4862).
+    pub const AUTONOMOUS: u8 = 0x40;
+}
+
+/// Longest DNS name in a message, in bytes (RFC 1035 section 2.3.4).
+const NAME: usize = 255;
+/// Longest label of a DNS name, in bytes.
+const LABEL: usize = 63;
+/// Type, length, reserved and lifetime of an option with names or name servers.
+const NAMES_HEAD: usize = 8;
+/// An option's length field counts units of 8 bytes up to this.
+const UNITS: usize = 255;
+
+/// A prefix to tell of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefixTold {
+    /// The prefix, without host bits.
+    pub prefix: Ipv6Addr,
+    /// Its bits, at most 128.
+    pub length: u8,
+    /// Bits of [`prefix_flag`].
+    pub flags: u8,
+    /// Seconds; `u32::MAX` for ever.
+    pub valid_s: u32,
+    /// Seconds; `u32::MAX` for ever.
+    pub preferred_s: u32,
+}
+
+/// What a router advertisement tells beside its fixed fields.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Told<'a> {
+    /// The sender's link-layer address.
+    pub mac: Option<Mac>,
+    /// The link's MTU in bytes; 0: not said.
+    pub mtu: u32,
+    /// Prefixes of the link.
+    pub prefixes: &'a [PrefixTold],
+    /// Recursive name servers, and for how many seconds they are good.
+    pub name_servers: (&'a [Ipv6Addr], u32),
+    /// Domains to search, and for how many seconds they are good.
+    pub search: (&'a [&'a str], u32),
+}
+
+/// Whether a text is a domain name that an advertisement can tell: labels of 1 to 63 bytes, 255 in
+/// all, the dot at the end left out or not.
+pub fn is_name(text: &str) -> bool {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let is_label = |label: &str| (1..=LABEL).contains(&label.len()) && label.is_ascii();
+    text.len() + 2 <= NAME && text.split('.').all(is_label)
+}
+
+/// Where the next option goes.
+struct Place<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Place<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
+        let end = self.at + bytes.len();
+        room(self.out, end)?;
+        self.out[self.at..end].copy_from_slice(bytes);
+        self.at = end;
+        Ok(())
+    }
+
+    /// A name as DNS writes it (RFC 1035 section 3.1).
+    fn put_name(&mut self, name: &str) -> Result<(), BuildError> {
+        if !is_name(name) {
+            return Err(BuildError::TooLong { length: name.len(), limit: NAME - 2 });
+        }
+        for label in name.strip_suffix('.').unwrap_or(name).split('.') {
+            self.put(&[label.len() as u8])?;
+            self.put(label.as_bytes())?;
+        }
+        self.put(&[0])
+    }
+
+    /// Fills the option that begins at `start` up to a whole number of units and says its length.
+    fn close(&mut self, start: usize) -> Result<(), BuildError> {
+        while !(self.at - start).is_multiple_of(8) {
+            self.put(&[0])?;
+        }
+        let units = (self.at - start) / 8;
+        if units > UNITS {
+            return Err(BuildError::TooLong { length: self.at - start, limit: UNITS * 8 });
+        }
+        self.out[start + 1] = units as u8;
+        Ok(())
+    }
+}
+
+/// Writes a router advertisement between the addresses of `pseudo`; returns its length. `fixed`
+/// need not have type, code and checksum. Send it with hop limit 255 from a link-local address.
+///
+/// # Errors
+/// [`BuildError::NoRoom`]; [`BuildError::TooLong`] for a name that is none, or for more names or
+/// servers than an option can hold.
+pub fn build_router_advertisement(
+    out: &mut [u8],
+    pseudo: &Pseudo,
+    fixed: &RouterAdvertisement,
+    told: &Told<'_>,
+) -> Result<usize, BuildError> {
+    let mut place = Place { out, at: 0 };
+    let fixed = RouterAdvertisement {
+        kind: kind::ROUTER_ADVERTISEMENT,
+        code: 0,
+        checksum: U16::ZERO,
+        ..*fixed
+    };
+    place.put(fixed.as_bytes())?;
+    if let Some(mac) = told.mac {
+        place.put(&ndp_options::link_layer(option_kind::SOURCE_LINK_LAYER, mac))?;
+    }
+    if told.mtu != 0 {
+        place.put(&[option_kind::MTU, 1, 0, 0])?;
+        place.put(&told.mtu.to_be_bytes())?;
+    }
+    for prefix in told.prefixes {
+        let option = Prefix {
+            kind: option_kind::PREFIX,
+            length: 4,
+            prefix_length: prefix.length,
+            flags: prefix.flags,
+            valid_lifetime: U32::new(prefix.valid_s),
+            preferred_lifetime: U32::new(prefix.preferred_s),
+            reserved: U32::ZERO,
+            prefix: prefix.prefix.octets(),
+        };
+        place.put(option.as_bytes())?;
+    }
+    let (servers, lifetime) = told.name_servers;
+    if !servers.is_empty() {
+        let start = place.at;
+        place.put(&[option_kind::NAME_SERVERS, 0, 0, 0])?;
+        place.put(&lifetime.to_be_bytes())?;
+        servers.iter().try_for_each(|server| place.put(&server.octets()))?;
+        place.close(start)?;
+    }
+    let (names, lifetime) = told.search;
+    if !names.is_empty() {
+        let start = place.at;
+        place.put(&[option_kind::SEARCH, 0, 0, 0])?;
+        place.put(&lifetime.to_be_bytes())?;
+        names.iter().try_for_each(|name| place.put_name(name))?;
+        place.close(start)?;
+    }
+    let length = place.at;
+    seal(&mut place.out[..length], pseudo);
+    Ok(length)
+}
+
+/// The lifetime and what follows it, of the data of an option with names or name servers
+/// ([`crate::ndp_options::NdpOption::Other`]); `None`: it is too short to be one.
+pub fn names_of(data: &[u8]) -> Option<(u32, &[u8])> {
+    let (head, rest) = data.split_first_chunk::<{ NAMES_HEAD - 2 }>()?;
+    Some((u32::from_be_bytes([head[2], head[3], head[4], head[5]]), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ipv6;
+    use crate::ndp::{self, Message};
+    use crate::ndp_options::NdpOption;
+    use crate::protocol;
+    use proptest::prelude::*;
+
+    fn fixed() -> RouterAdvertisement {
+        RouterAdvertisement {
+            kind: 0,
+            code: 0,
+            checksum: U16::ZERO,
+            hop_limit: 64,
+            flags: router_flag::OTHER | router_flag::HIGH,
+            lifetime: U16::new(1800),
+            reachable_time: U32::ZERO,
+            retransmit_time: U32::new(1000),
+        }
+    }
+
+    fn header() -> [u8; ipv6::LENGTH] {
+        let mut header = [0; ipv6::LENGTH];
+        let source = "fe80::1".parse().unwrap();
+        let builder = ipv6::Builder {
+            hop_limit: ndp::HOP_LIMIT,
+            ..ipv6::Builder::new(source, ipv6::ALL_NODES, protocol::ICMP6)
+        };
+        builder.build(&mut header, 0).unwrap();
+        header
+    }
+
+    #[test]
+    fn everything_is_read_back() {
+        use zerocopy::FromBytes;
+        let header = header();
+        let ip = ipv6::Header::ref_from_bytes(&header).unwrap();
+        let prefix = PrefixTold {
+            prefix: "2001:db8:1::".parse().unwrap(),
+            length: 64,
+            flags: prefix_flag::ON_LINK | prefix_flag::AUTONOMOUS,
+            valid_s: 3600,
+            preferred_s: u32::MAX,
+        };
+        let servers = ["2001:db8::53".parse().unwrap(), "2001:db8::54".parse().unwrap()];
+        let told = Told {
+            mac: Some(Mac([2, 0, 0, 0, 0, 1])),
+            mtu: 1500,
+            prefixes: &[prefix],
+            name_servers: (&servers, 1800),
+            search: (&["example.net", "a.example.org."], 900),
+        };
+        let mut out = [0; 300];
+        let length = build_router_advertisement(&mut out, &ip.pseudo(), &fixed(), &told).unwrap();
+        let Ok(Message::RouterAdvertisement(read, options)) = ndp::check(ip, &out[..length]) else {
+            panic!("what is built is valid")
+        };
+        assert_eq!((read.hop_limit, read.lifetime.get(), read.flags), (64, 1800, 0x48));
+        let options: Vec<_> = options.collect();
+        assert_eq!(options[0], NdpOption::SourceLinkLayer(Mac([2, 0, 0, 0, 0, 1])));
+        assert_eq!(options[1], NdpOption::Mtu(1500));
+        let NdpOption::Prefix(read) = options[2] else { panic!("a prefix") };
+        assert_eq!((read.prefix(), read.prefix_length, read.flags), (prefix.prefix, 64, 0xc0));
+        assert_eq!((read.valid_lifetime.get(), read.preferred_lifetime.get()), (3600, u32::MAX));
+        let NdpOption::Other { kind: 25, data } = options[3] else { panic!("servers") };
+        let octets = servers.map(|server: Ipv6Addr| server.octets()).concat();
+        assert_eq!(names_of(data), Some((1800, &octets[..])));
+        let NdpOption::Other { kind: 31, data } = options[4] else { panic!("domains") };
+        let (lifetime, names) = names_of(data).unwrap();
+        assert_eq!(lifetime, 900);
+        let wanted = b"\x07example\x03net\0\x01a\x07example\x03org\0";
+        assert_eq!(names[..wanted.len()], *wanted);
+        assert!(names[wanted.len()..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for name in ["", ".", "a..b", &"x".repeat(64), &format!("{}e", "abc.".repeat(64))] {
+            assert!(!is_name(name), "{name}");
+            let told = Told { search: (&[name], 1), ..Told::default() };
+            let header = [0; ipv6::LENGTH];
+            let ip = <ipv6::Header as zerocopy::FromBytes>::ref_from_bytes(&header).unwrap();
+            let built = build_router_advertisement(&mut [0; 1280], &ip.pseudo(), &fixed(), &told);
+            assert!(matches!(built, Err(BuildError::TooLong { .. })), "{name}");
+        }
+        assert!(is_name("example.net") && is_name("example.net.") && is_name(&"x".repeat(63)));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_fits_is_valid(
+            prefixes in 0_usize..40,
+            servers in 0_usize..130,
+            names in prop::collection::vec("[a-z]{1,20}(\\.[a-z]{1,20}){0,3}", 0..20),
+            space in 0_usize..2500,
+        ) {
+            use zerocopy::FromBytes;
+            let header = header();
+            let ip = ipv6::Header::ref_from_bytes(&header).unwrap();
+            let prefix = PrefixTold {
+                prefix: "2001:db8::".parse().unwrap(),
+                length: 64,
+                flags: 0,
+                valid_s: 1,
+                preferred_s: 1,
+            };
+            let prefixes = vec![prefix; prefixes];
+            let servers = vec![Ipv6Addr::LOCALHOST; servers];
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let told = Told {
+                prefixes: &prefixes,
+                name_servers: (&servers, 7),
+                search: (&names, 8),
+                ..Told::default()
+            };
+            let mut out = vec![0xaa; space];
+            match build_router_advertisement(&mut out, &ip.pseudo(), &fixed(), &told) {
+                Ok(length) => {
+                    prop_assert!(ndp::check(ip, &out[..length]).is_ok());
+                    prop_assert!(out[length..].iter().all(|byte| *byte == 0xaa));
+                }
+                Err(BuildError::NoRoom { needed, .. }) => prop_assert!(needed > space),
+                Err(BuildError::TooLong { .. }) => prop_assert!(servers.len() > 127 || names.len() > 10),
+                Err(error) => prop_assert!(false, "{error}"),
+            }
+        }
+    }
+}
