@@ -1,7 +1,9 @@
 //! The line to the forwarder: the wanted state goes down as one transaction,
 //! and goes down again whenever the forwarder was started anew.
 
-use std::collections::BTreeMap;
+mod orders;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use crate::configuration::Configuration;
 use crate::doors::States;
 use crate::finding::Finding;
 use crate::management::Management;
+use crate::overlay::Overlay;
 use crate::rib::Note;
 use crate::routes::Key;
 
@@ -50,6 +53,12 @@ struct Facts {
     hello: Option<HelloReply>,
     /// The forwarder that holds `wanted`.
     synced: Option<u64>,
+    /// What was ordered through Linux.
+    overlay: Arc<Overlay>,
+    /// `wanted` with that over it, as the forwarder holds it.
+    merged: Option<Arc<Configuration>>,
+    /// Orders that are not followed: said once.
+    refused_orders: BTreeSet<String>,
 }
 
 /// The line to one forwarder.
@@ -134,11 +143,13 @@ impl Line {
         let hello = self.hello().await?;
         // Until it is known what became of it: whoever looks states what is wanted again.
         let before = self.facts().synced.take();
-        let applied = self.apply(&configuration.desired).await;
+        let configuration = Arc::new(configuration);
+        let applied = self.apply_with_orders(&configuration).await;
         let mut facts = self.facts();
         match applied {
-            Ok(applied) => {
-                facts.wanted = Some(Arc::new(configuration));
+            Ok((applied, merged)) => {
+                facts.wanted = Some(configuration);
+                facts.merged = Some(merged);
                 facts.synced = Some(hello.boot_id);
                 self.changes.send_modify(|count| *count += 1);
                 Ok(applied)
@@ -169,8 +180,12 @@ impl Line {
                 _ => return Ok(None),
             }
         };
-        let applied = self.apply(&wanted.desired).await?;
-        self.facts().synced = Some(hello.boot_id);
+        let (applied, merged) = self.apply_with_orders(&wanted).await?;
+        {
+            let mut facts = self.facts();
+            facts.merged = Some(merged);
+            facts.synced = Some(hello.boot_id);
+        }
         self.changes.send_modify(|count| *count += 1);
         Ok(Some(applied))
     }

@@ -35,6 +35,7 @@ mod mirrors;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 mod model;
 pub mod operator;
+pub mod overlay;
 mod place;
 mod ports;
 pub mod privileges;

@@ -16,7 +16,7 @@ use crate::datastore::Datastore;
 use crate::doors;
 use crate::finding::Finding;
 use crate::learned::Learned;
-use crate::linux::Keeper;
+use crate::linux::{Keeper, alias, orders};
 use crate::operator::Service;
 use crate::running::Running;
 
@@ -84,6 +84,8 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     let _doors = open(datastore.clone());
 
     let linux = Keeper::new(&options.forwarder_socket);
+    let mut orders = orders::Follower::new(alias(&options.forwarder_socket), Arc::clone(&line));
+    orders.begin().await;
     let states = Arc::clone(line.doors());
     let doors = doors::Keeper::new(&options.forwarder_socket, states, learned.clone());
     let mut terminate = signal(SignalKind::terminate())?;
@@ -100,6 +102,7 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
         served = &mut server => served.map_err(Error::from),
         findings = line.keep(first, |line| in_force(line, &running)) => Err(Error::Refused(findings)),
         () = linux.keep(&line) => Ok(()),
+        () = orders.follow() => Ok(()),
         () = datastore.keep_time() => Ok(()),
         () = learned.watch() => Ok(()),
         () = doors.keep(&line) => Ok(()),

@@ -93,7 +93,7 @@ impl Runner {
         let keeper = tokio::spawn(link::keep(Arc::clone(&line), sender));
         loop {
             let now = Instant::now();
-            if let Some(configuration) = line.configuration() {
+            if let Some(configuration) = line.in_force() {
                 self.table.configure(&configuration);
             }
             self.table.tick(now);

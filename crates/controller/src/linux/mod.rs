@@ -10,6 +10,7 @@ pub mod fpm;
 pub mod inside;
 pub mod message;
 mod namespace;
+pub mod orders;
 pub mod routes;
 pub mod socket;
 pub mod translate;

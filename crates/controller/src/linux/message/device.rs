@@ -166,8 +166,10 @@ impl Rule {
         }
         // FR_ACT_TO_TBL
         let is_plain = is_plain && destination == 0 && source == 0 && service == 0 && action == 1;
-        let is_usual =
-            is_plain && matches!((priority, table), (0, 255) | (32_766, 254) | (32_767, 253));
+        // Rules of multicast routing (families 128 and 129) are no business of unicast.
+        let is_multicast = !matches!(header[0], FAMILY_IP4 | FAMILY_IP6);
+        let is_usual = is_multicast
+            || is_plain && matches!((priority, table), (0, 255) | (32_766, 254) | (32_767, 253));
         Ok(Rule { priority, is_usual })
     }
 }

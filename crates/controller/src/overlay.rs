@@ -1,0 +1,230 @@
+//! What operators did to mirrors with the tools of Linux, laid over the configuration: addresses, links set down, neighbours.
+//!
+//! It is never written into the configuration, and ends where it is undone in Linux
+//! ([decision 34](../../../docs/decisions/0034-orders-from-linux-are-an-overlay.md)).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use stoa_api::text::{ip, ip_bytes};
+use stoa_api::v1;
+use stoa_api::v1::route::Action;
+
+use crate::addresses::{is_link_local, not_a_host, not_in_subnet};
+use crate::rib::contract;
+
+/// What was ordered for one interface by its mirror.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// Addresses that are not of the configuration.
+    pub addresses: BTreeSet<IpNet>,
+    /// `ip link set DEVICE down`.
+    pub is_down: bool,
+    /// Neighbours that were set for good.
+    pub neighbors: BTreeMap<IpAddr, [u8; 6]>,
+}
+
+impl Orders {
+    /// Whether nothing was ordered.
+    pub fn is_nothing(&self) -> bool {
+        *self == Orders::default()
+    }
+}
+
+/// What was ordered, by interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overlay {
+    /// Interfaces with orders.
+    pub interfaces: BTreeMap<String, Orders>,
+}
+
+/// An order that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The interface.
+    pub interface: String,
+    /// Why.
+    pub why: String,
+    /// What to do about it.
+    pub mend: &'static str,
+}
+
+/// What the interfaces of each VRF have.
+#[derive(Default)]
+struct Taken {
+    own: BTreeMap<(String, IpAddr), String>,
+    subnets: BTreeMap<(String, IpNet), String>,
+}
+
+impl Taken {
+    fn of(desired: &v1::Desired) -> Taken {
+        let mut taken = Taken::default();
+        for interface in &desired.interfaces {
+            for family in [&interface.ip4, &interface.ip6].into_iter().flatten() {
+                let nets = family.enabled.then_some(&family.addresses).into_iter().flatten();
+                for net in nets.filter_map(net_of) {
+                    taken.add(&interface.vrf, &interface.name, net);
+                }
+            }
+        }
+        taken
+    }
+
+    fn add(&mut self, vrf: &str, interface: &str, net: IpNet) {
+        // The same link-local address may be on every link.
+        if is_link_local(net.addr()) && net.addr().is_ipv6() {
+            return;
+        }
+        self.own.insert((vrf.to_owned(), net.addr()), interface.to_owned());
+        if net.prefix_len() < net.max_prefix_len() {
+            self.subnets.insert((vrf.to_owned(), net.trunc()), interface.to_owned());
+        }
+    }
+}
+
+fn net_of(address: &v1::Address) -> Option<IpNet> {
+    IpNet::new(ip(&address.address)?, u8::try_from(address.prefix_length).ok()?).ok()
+}
+
+impl Overlay {
+    /// Whether nothing was ordered.
+    pub fn is_nothing(&self) -> bool {
+        self.interfaces.values().all(Orders::is_nothing)
+    }
+
+    /// The wanted state with the orders laid over it. What cannot be is left out, and told.
+    pub fn merge(&self, desired: &mut v1::Desired) -> Vec<Refused> {
+        let mut refused = Vec::new();
+        let mut taken = Taken::of(desired);
+        let mut routes = Vec::new();
+        for interface in &mut desired.interfaces {
+            let Some(orders) = self.interfaces.get(&interface.name) else { continue };
+            interface.enabled &= !orders.is_down;
+            for net in &orders.addresses {
+                match address(interface, *net, &mut taken) {
+                    Ok(made) => routes.extend(made),
+                    Err((why, mend)) => {
+                        refused.push(Refused { interface: interface.name.clone(), why, mend });
+                    }
+                }
+            }
+            for (ip, mac) in &orders.neighbors {
+                if !is_near(interface, *ip) {
+                    refused.push(Refused {
+                        interface: interface.name.clone(),
+                        why: format!("the neighbour {ip} is in no subnet of it"),
+                        mend: "Remove it (ip neigh del), or give the interface an address there.",
+                    });
+                    continue;
+                }
+                let is_it = |it: &v1::Neighbor| {
+                    it.interface == interface.name && it.address == ip_bytes(*ip)
+                };
+                // What the configuration says of a neighbour goes before.
+                if !desired.neighbors.iter().any(is_it) {
+                    desired.neighbors.push(v1::Neighbor {
+                        interface: interface.name.clone(),
+                        address: ip_bytes(*ip),
+                        mac: mac.to_vec(),
+                    });
+                }
+            }
+        }
+        lay(desired, routes);
+        refused
+    }
+}
+
+/// Lays direct routes over those that are there, which are sorted by VRF, family and prefix.
+fn lay(desired: &mut v1::Desired, routes: Vec<v1::Route>) {
+    for route in routes {
+        let key = |it: &v1::Route| {
+            let prefix = it.prefix.clone().unwrap_or_default();
+            (it.vrf.clone(), prefix.address.len(), prefix.address, prefix.length)
+        };
+        let new = key(&route);
+        match desired.routes.binary_search_by(|it| key(it).cmp(&new)) {
+            // A direct route always wins.
+            Ok(at) => desired.routes[at] = route,
+            Err(at) => desired.routes.insert(at, route),
+        }
+    }
+}
+
+/// Puts an address on an interface. Gives the routes that follow from it.
+fn address(
+    interface: &mut v1::Interface,
+    net: IpNet,
+    taken: &mut Taken,
+) -> Result<Vec<v1::Route>, (String, &'static str)> {
+    let ip = net.addr();
+    let is_ip6 = ip.is_ipv6();
+    let place = if is_ip6 { &mut interface.ip6 } else { &mut interface.ip4 };
+    if place.as_ref().is_some_and(|family| !family.enabled) {
+        let family = if is_ip6 { "IPv6" } else { "IPv4" };
+        let why = format!("{net}: the configuration has {family} switched off there");
+        return Err((
+            why,
+            "Remove it (ip addr del), or switch the family on in the configuration.",
+        ));
+    }
+    let remove = "Remove it (ip addr del), or give another.";
+    if let Some(why) = not_a_host(ip) {
+        return Err((format!("{ip} {why}"), remove));
+    }
+    if let Some(why) = not_in_subnet(ip, &net) {
+        return Err((format!("{ip} {why}"), remove));
+    }
+    let vrf = interface.vrf.clone();
+    match taken.own.get(&(vrf.clone(), ip)) {
+        // It is of the configuration too: as it says there.
+        Some(owner) if *owner == interface.name => return Ok(Vec::new()),
+        Some(owner) => {
+            return Err((format!("interface {owner} has the address {ip} already"), remove));
+        }
+        None => {}
+    }
+    if let Some(owner) = taken.subnets.get(&(vrf.clone(), net.trunc()))
+        && *owner != interface.name
+    {
+        return Err((
+            format!("the subnet {} is on interface {owner} already", net.trunc()),
+            remove,
+        ));
+    }
+    // What the configuration has by default (RFC 8344): packets of others are not handed on.
+    let family = place.get_or_insert_with(|| v1::Family { enabled: true, ..v1::Family::default() });
+    family.addresses.push(v1::Address {
+        address: ip_bytes(ip),
+        prefix_length: net.prefix_len().into(),
+        ..v1::Address::default()
+    });
+    taken.add(&vrf, &interface.name, net);
+    if is_ip6 && is_link_local(ip) {
+        return Ok(Vec::new());
+    }
+    let route = |prefix: IpNet, action| v1::Route {
+        prefix: Some(contract(&prefix)),
+        protocol: v1::Protocol::Direct.into(),
+        action: Some(action),
+        vrf: vrf.clone(),
+    };
+    let mut routes = vec![route(IpNet::from(ip), Action::Special(v1::Special::Local.into()))];
+    if net.prefix_len() < net.max_prefix_len() {
+        let path = v1::Path { interface: interface.name.clone(), next_hop: vec![], weight: 1 };
+        routes.push(route(net.trunc(), Action::Paths(v1::Paths { paths: vec![path] })));
+    }
+    Ok(routes)
+}
+
+/// Whether a neighbour can be on the link of an interface.
+fn is_near(interface: &v1::Interface, ip: IpAddr) -> bool {
+    let family = if ip.is_ipv6() { &interface.ip6 } else { &interface.ip4 };
+    let Some(family) = family.as_ref().filter(|family| family.enabled) else { return false };
+    let link_local = ip.is_ipv6() && is_link_local(ip);
+    link_local || family.addresses.iter().filter_map(net_of).any(|net| net.contains(&ip))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Orders over a configuration.
+
+use std::path::Path;
+
+use super::*;
+use crate::configuration::Configuration;
+
+fn desired() -> v1::Desired {
+    let text = r#"{
+      "ietf-interfaces:interfaces": {"interface": [
+        {"name": "a", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+         "stoa-mirror:mirror": {},
+         "ietf-ip:ipv4": {"forwarding": true, "address": [{"ip": "10.0.0.1", "prefix-length": 24}],
+           "neighbor": [{"ip": "10.0.0.9", "link-layer-address": "02:00:00:00:00:09"}]}},
+        {"name": "b", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
+         "stoa-mirror:mirror": {}, "ietf-ip:ipv6": {"enabled": false},
+         "ietf-ip:ipv4": {"address": [{"ip": "10.0.1.1", "prefix-length": 24}]}}]},
+      "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
+        {"type": "ietf-routing:static", "name": "s", "static-routes": {
+          "ietf-ipv4-unicast-routing:ipv4": {"route": [
+            {"destination-prefix": "10.7.0.0/24", "next-hop": {"next-hop-address": "10.0.0.9"}}]}}}]}}
+    }"#;
+    Configuration::parse(Path::new("test"), text.to_owned()).unwrap().desired
+}
+
+fn overlay(interface: &str, addresses: &[&str], neighbors: &[&str]) -> Overlay {
+    let orders = Orders {
+        addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
+        neighbors: neighbors.iter().map(|ip| (ip.parse().unwrap(), [2, 0, 0, 0, 0, 7])).collect(),
+        is_down: false,
+    };
+    Overlay { interfaces: BTreeMap::from([(interface.to_owned(), orders)]) }
+}
+
+fn routes(desired: &v1::Desired) -> Vec<String> {
+    let one = |it: &v1::Route| format!("{} {}", it.prefix.as_ref().unwrap(), it.protocol());
+    desired.routes.iter().map(one).collect()
+}
+
+#[test]
+fn addresses_bring_their_routes() {
+    let mut merged = desired();
+    let orders = overlay("a", &["10.7.0.1/24", "2001:db8::1/64", "192.0.2.1/32"], &[]);
+    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(
+        routes(&merged),
+        [
+            "10.0.0.0/24 direct",
+            "10.0.0.1/32 direct",
+            "10.0.1.0/24 direct",
+            "10.0.1.1/32 direct",
+            // A static route to the same prefix gives way.
+            "10.7.0.0/24 direct",
+            "10.7.0.1/32 direct",
+            "192.0.2.1/32 direct",
+            "2001:db8::/64 direct",
+            "2001:db8::1/128 direct",
+        ]
+    );
+    let a = &merged.interfaces[0];
+    assert_eq!(a.ip4.as_ref().unwrap().addresses.len(), 3);
+    let six = a.ip6.as_ref().unwrap();
+    assert!(six.enabled && !six.forwarding, "as the configuration has it by default");
+}
+
+#[test]
+fn what_cannot_be_is_told_and_the_rest_goes_on() {
+    let mut merged = desired();
+    let orders = overlay(
+        "b",
+        &["10.0.0.1/32", "10.0.0.7/24", "10.0.1.0/24", "fd00::1/64", "127.0.0.2/8", "10.3.0.1/24"],
+        &["10.3.0.9", "10.4.0.9"],
+    );
+    let refused = orders.merge(&mut merged);
+    let whys: Vec<&str> = refused.iter().map(|it| it.why.as_str()).collect();
+    assert_eq!(
+        whys,
+        [
+            "interface a has the address 10.0.0.1 already",
+            "the subnet 10.0.0.0/24 is on interface a already",
+            "10.0.1.0 is the address of the network 10.0.1.0/24 itself",
+            "127.0.0.2 is a loopback address",
+            "fd00::1/64: the configuration has IPv6 switched off there",
+            "the neighbour 10.4.0.9 is in no subnet of it",
+        ]
+    );
+    assert!(routes(&merged).contains(&"10.3.0.0/24 direct".to_owned()));
+    assert_eq!(merged.neighbors.len(), 2);
+}
+
+#[test]
+fn the_configuration_goes_before() {
+    let mut merged = desired();
+    let mut orders = overlay("a", &["10.0.0.1/24"], &["10.0.0.9"]);
+    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(merged, desired(), "all of it is so already");
+    let a = orders.interfaces.get_mut("a").unwrap();
+    a.is_down = true;
+    assert!(!orders.is_nothing());
+    assert_eq!(orders.merge(&mut merged), []);
+    assert_eq!(merged.interfaces.iter().map(|it| it.enabled).collect::<Vec<_>>(), [false, true]);
+    // An interface that is not there any more has no orders.
+    let mut merged = desired();
+    assert_eq!(overlay("gone", &["10.9.0.1/24"], &[]).merge(&mut merged), []);
+    assert_eq!(merged, desired());
+}
