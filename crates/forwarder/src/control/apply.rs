@@ -194,6 +194,7 @@ impl Plane {
         self.publish_interfaces();
         self.rebind_sight();
         self.set_neighbors(wanted)?;
+        self.resolve_learned();
         applied.routes_added = self.add_routes(wanted, &refusals)?;
         self.set_mirrors(wanted, mirrors)?;
         self.remove_stale_vrfs(wanted);
@@ -290,6 +291,7 @@ impl Plane {
             });
             if !stays {
                 self.drop_routes_through(index);
+                self.drop_learned_through(index);
                 self.remove_interface(index);
             }
         }

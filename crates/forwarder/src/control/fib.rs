@@ -2,6 +2,8 @@
 //! shared next hops, next hops to adjacencies. What is taken out waits for a grace
 //! period before it is used again.
 
+mod prefixes;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,7 +11,7 @@ use std::sync::Arc;
 use stoa_engine::quiescence::Quiescence;
 use stoa_tables::adjacency::{Adjacencies, Adjacency};
 use stoa_tables::grace::Reclaim;
-use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity, LpmError};
+use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHops};
 
 use super::limits::{Full, Limits, Refusals, Table};
@@ -74,6 +76,8 @@ pub struct Fib {
     verdicts: HashMap<u8, u32>,
     /// Sets of paths by what they are made of.
     pub sets: BTreeMap<Vec<PathKey>, PathSet>,
+    /// How often a next hop was changed: what a repair costs.
+    pub(super) hops_set: u64,
     /// How often each table was full.
     pub refusals: Refusals,
     /// How workers look prefixes up.
@@ -100,6 +104,7 @@ impl Fib {
             adjacencies: Adjacencies::new(limits.adjacencies),
             verdicts: HashMap::new(),
             sets: BTreeMap::new(),
+            hops_set: 0,
             refusals: Refusals::default(),
             kernel,
             quiescence,
@@ -177,91 +182,6 @@ impl Fib {
         self.verdicts.get(&(verdict as u8)).copied().unwrap_or(0)
     }
 
-    /// Points a prefix of a VRF to a next hop.
-    pub(super) fn insert(
-        &mut self,
-        slot: Slot,
-        (address, length): Prefix,
-        hop: u32,
-    ) -> Result<(), Full> {
-        let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut).ok_or_else(no_vrf)?;
-        let done = match address {
-            IpAddr::V4(ip) => prefixes.ip4.insert(ip.into(), length, hop),
-            IpAddr::V6(ip) => prefixes.ip6.insert(ip.into(), length, hop),
-        };
-        done.map(drop).map_err(|error| self.refuse(slot, address, error))
-    }
-
-    /// Points each prefix of a VRF to its next hop, in their order; fastest when they ascend.
-    ///
-    /// # Errors
-    /// How many went in before the first that does not fit, and why that one does not.
-    pub(super) fn insert_all(
-        &mut self,
-        slot: Slot,
-        routes: &[(Prefix, u32)],
-    ) -> Result<(), (usize, Full)> {
-        let mut inserted = 0;
-        for run in routes.chunk_by(|one, next| one.0.0.is_ipv4() == next.0.0.is_ipv4()) {
-            let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut);
-            let prefixes = prefixes.ok_or_else(|| (inserted, no_vrf()))?;
-            let ip4 = |&((address, length), hop): &(Prefix, u32)| match address {
-                IpAddr::V4(ip) => Some((ip.into(), length, hop)),
-                IpAddr::V6(_) => None,
-            };
-            let ip6 = |&((address, length), hop): &(Prefix, u32)| match address {
-                IpAddr::V4(_) => None,
-                IpAddr::V6(ip) => Some((ip.into(), length, hop)),
-            };
-            let ip4_done = prefixes.ip4.insert_all(run.iter().filter_map(ip4));
-            let done = ip4_done.and_then(|()| prefixes.ip6.insert_all(run.iter().filter_map(ip6)));
-            if let Err(refused) = done {
-                inserted += refused.inserted;
-                let address = routes.get(inserted).map_or(run[0].0.0, |route| route.0.0);
-                return Err((inserted, self.refuse(slot, address, refused.error)));
-            }
-            inserted += run.len();
-        }
-        Ok(())
-    }
-
-    /// Why a route to `address` was refused; counted when it is for want of room.
-    fn refuse(&mut self, slot: Slot, address: IpAddr, error: LpmError) -> Full {
-        let prefixes = self.vrfs.get(slot).and_then(Option::as_ref);
-        let (table, limit) = match (slot, address) {
-            (DEFAULT, IpAddr::V4(_)) => (Table::Ip4Routes, prefixes.map(|of| of.ip4.capacity())),
-            (DEFAULT, IpAddr::V6(_)) => (Table::Ip6Routes, prefixes.map(|of| of.ip6.capacity())),
-            _ => (Table::VrfRoutes, prefixes.map(|of| of.ip4.capacity())),
-        };
-        match error {
-            LpmError::Full(what) => {
-                let limit = limit.unwrap_or(0);
-                let why = format!("no room: {what} for {limit} prefixes are used up");
-                self.refusals.full(table, why)
-            }
-            error => Full::of(table, error),
-        }
-    }
-
-    /// Takes a prefix out; one that is not there is no fault.
-    pub(super) fn remove(&mut self, slot: Slot, (address, length): Prefix) {
-        let Some(Some(prefixes)) = self.vrfs.get_mut(slot) else { return };
-        let removed = match address {
-            IpAddr::V4(ip) => prefixes.ip4.remove(ip.into(), length),
-            IpAddr::V6(ip) => prefixes.ip6.remove(ip.into(), length),
-        };
-        debug_assert!(matches!(removed, Ok(_) | Err(LpmError::Absent)));
-    }
-
-    /// Whether the exact prefix is there.
-    pub(super) fn has(&self, slot: Slot, (address, length): Prefix) -> bool {
-        let Some(Some(prefixes)) = self.vrfs.get(slot) else { return false };
-        match address {
-            IpAddr::V4(ip) => prefixes.ip4.get_exact(ip.into(), length).is_ok(),
-            IpAddr::V6(ip) => prefixes.ip6.get_exact(ip.into(), length).is_ok(),
-        }
-    }
-
     /// The epochs of the workers that read these tables.
     pub(super) fn quiescence(&self) -> &Quiescence {
         &self.quiescence
@@ -274,7 +194,13 @@ impl Fib {
 
     /// Changes a next hop, and with it all prefixes on it.
     pub fn set_hop(&mut self, id: u32, hop: &NextHop) -> Result<(), Full> {
+        self.hops_set += 1;
         self.hops.set(id, hop).map_err(|error| self.refusals.full(Table::NextHops, error))
+    }
+
+    /// A next hop as it was last set.
+    pub(super) fn hop(&self, id: u32) -> Option<NextHop> {
+        self.hops.get(id).ok()
     }
 
     /// Takes a next hop out that no prefix uses.
@@ -323,10 +249,6 @@ impl Fib {
             table.reclaim(safe);
         }
     }
-}
-
-fn no_vrf() -> Full {
-    Full::of(Table::Vrfs, "there is no such VRF")
 }
 
 /// The next hop of paths that can be used now: `(adjacency, weight)` each.

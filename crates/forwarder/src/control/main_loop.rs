@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -43,15 +43,24 @@ impl Requests {
     /// Asks the control thread to do something; `false` when too much waits already.
     #[must_use]
     pub fn ask(&self, request: Request) -> bool {
+        self.offer(request).is_ok()
+    }
+
+    /// The same; gives the request back when too much waits, so that it can be asked again.
+    pub(super) fn offer(&self, request: Request) -> Result<(), Request> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.sender.try_send(Message::Do(request));
         // Fails only when the counter is full, and then the loop wakes anyway.
         let _ = self.bell.write(1);
-        if sent.is_err() {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-            self.refused.fetch_add(1, Ordering::Relaxed);
+        let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) = sent else {
+            return Ok(());
+        };
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        match message {
+            Message::Do(request) => Err(request),
+            Message::Stop => Ok(()),
         }
-        sent.is_ok()
     }
 
     /// Requests that wait, for `stoa show limits`.

@@ -6,6 +6,7 @@ mod apply;
 mod facts;
 mod fib;
 mod interfaces;
+mod learned;
 mod limit_facts;
 mod limits;
 mod listening;
@@ -32,6 +33,7 @@ mod wanted_port;
 use std::path::PathBuf;
 
 pub use apply::{Forwarder, Refused};
+pub use learned::{Audit, Learning, Message};
 pub use limits::{Asked, Full, LimitState, Limits, Table};
 pub use main_loop::{Request, Steward};
 pub use plane::{InterfaceFigures, Plane, StartError};

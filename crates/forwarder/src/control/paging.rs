@@ -74,6 +74,7 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
+    use super::super::learned::Callers;
     use super::super::main_loop::Steward;
     use super::*;
 
@@ -81,7 +82,7 @@ mod tests {
     async fn a_listing_waits_for_a_place_among_requests() {
         let (requests, steward) = Steward::new(String::new()).unwrap();
         while requests.ask(Box::new(|_| {})) {}
-        let service = Service { requests: requests.clone() };
+        let service = Service { requests: requests.clone(), callers: Callers::default() };
         let (sender, mut told) = tokio::sync::mpsc::channel(PAGE);
         let listing = Listing::new(v1::ListRoutesRequest::default());
         // The control thread begins after the page was refused once.

@@ -13,6 +13,7 @@ use stoa_engine::{Pool, Port, graph};
 use stoa_ports::PortConfig;
 
 use super::fib::Fib;
+use super::learned::Learned;
 use super::limits::{Full, Limits, Table};
 use super::ports::Open;
 use super::vrfs::{Slot, Vrfs};
@@ -130,6 +131,7 @@ pub struct Plane {
     /// Where they are, by name: a route names its interface, and there are many routes.
     pub(super) names: HashMap<String, u32>,
     pub(super) vrfs: Vrfs,
+    pub(super) learned: Learned,
     pub(super) limits: Limits,
     /// Mirrors in Linux, by their interface.
     pub(super) mirrors: BTreeMap<String, super::mirrors::MirrorState>,
@@ -208,6 +210,7 @@ impl Plane {
             interfaces: Vec::new(),
             names: HashMap::new(),
             vrfs: Vrfs::new(),
+            learned: Learned::default(),
             limits,
             mirrors: BTreeMap::new(),
             alias: String::new(),
@@ -231,6 +234,11 @@ impl Plane {
             watched: super::sight::Watched::default(),
             advertising: super::advertising::Advertising::default(),
         })
+    }
+
+    /// How many next hops were changed so far: what repairs cost, whatever the number of prefixes.
+    pub fn hops_changed(&self) -> u64 {
+        self.fib.hops_set
     }
 
     /// Its packet buffers.

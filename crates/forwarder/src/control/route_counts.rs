@@ -4,7 +4,7 @@
 use stoa_api::v1;
 
 use super::plane::{Installed, Plane};
-use super::vrfs::VrfState;
+use super::vrfs::{Slot, VrfState};
 use super::wanted::{Action, Prefix};
 use crate::shared::Verdict;
 
@@ -73,9 +73,15 @@ impl VrfState {
 impl Plane {
     /// How many routes are listed, by VRF, family and protocol.
     pub fn count_routes(&self) -> Vec<v1::RouteCount> {
-        let of_vrf = |(_, state): (_, &VrfState)| {
+        let learned = self.count_learned();
+        let of_vrf = |(slot, state): (Slot, &VrfState)| {
             let name = state.name.clone();
-            let kinds = state.counts.0.clone().into_iter();
+            let mut counts = state.counts.clone();
+            for ((_, is_ip4, protocol), more) in learned.iter().filter(|((at, ..), _)| *at == slot)
+            {
+                *counts.of(*is_ip4, *protocol) += more;
+            }
+            let kinds = counts.0.into_iter();
             kinds.map(move |kind| v1::RouteCount {
                 vrf: name.clone(),
                 family: if kind.is_ip4 { 4 } else { 6 },

@@ -2,7 +2,6 @@
 //! and at neighbours and everything else in between.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::ops::Bound;
 
 use stoa_api::v1;
 
@@ -49,14 +48,11 @@ impl Listing {
     }
 
     /// The part of a table that is still to be told, behind the last that was looked at.
-    fn rest(&self, last: Option<Prefix>) -> Option<(Bound<Prefix>, Bound<Prefix>)> {
+    fn rest(&self, last: Option<Prefix>) -> Option<(Prefix, Prefix)> {
         let (first, end) = self.window?;
-        let begin = match last {
-            Some(last) if last >= end => return None,
-            Some(last) => Bound::Excluded(last),
-            None => Bound::Included(first),
-        };
-        Some((begin, Bound::Included(end)))
+        // The next place: no prefix is longer than an address.
+        let begin = last.map_or(first, |(address, length)| (address, length.saturating_add(1)));
+        (begin <= end).then_some((begin, end))
     }
 }
 
@@ -110,7 +106,7 @@ impl Plane {
         let mut routes = Vec::new();
         let mut left = at_most;
         while let Some((from, after)) = listing.next.filter(|_| left > 0) {
-            let Some((slot, state)) =
+            let Some((slot, _)) =
                 self.vrfs.iter().find(|(slot, state)| *slot >= from && listing.asks_for(state))
             else {
                 listing.next = None;
@@ -119,23 +115,46 @@ impl Plane {
             if let Some(wanted) = &listing.request.longest_match {
                 let covering = address(&wanted.address).and_then(|to| {
                     let most = u8::try_from(wanted.length).unwrap_or(u8::MAX).min(bits(to));
-                    covering(state, to, if most == 0 { bits(to) } else { most })
+                    self.covering(slot, to, if most == 0 { bits(to) } else { most })
                 });
-                routes.extend(covering.and_then(|prefix| self.route(slot, &prefix)));
+                routes.extend(covering);
                 listing.next = Some((slot + 1, None));
                 left -= 1;
                 continue;
             }
             let mut last = after.filter(|_| slot == from);
-            let rest = listing.rest(last).map(|rest| state.routes.range(rest));
-            for prefix in rest.into_iter().flatten().take(left).map(|it| it.0) {
-                last = Some(*prefix);
+            let rest = listing.rest(last).into_iter();
+            let rest = rest.flat_map(|(begin, end)| {
+                let all = self.fib.routes_from(slot, begin);
+                all.take_while(move |(prefix, _)| *prefix <= end)
+            });
+            for (prefix, next_hop) in rest.take(left) {
+                last = Some(prefix);
                 left -= 1;
-                routes.extend(self.route(slot, prefix));
+                routes.extend(self.route_at(slot, &prefix, next_hop));
             }
             listing.next = Some(if left > 0 { (slot + 1, None) } else { (slot, last) });
         }
         routes
+    }
+
+    /// The route of the table to this prefix; `None` when it is one that is not listed.
+    fn route_at(&self, slot: Slot, prefix: &Prefix, next_hop: u32) -> Option<v1::RouteState> {
+        let learned = self.learned_route(slot, prefix, next_hop);
+        learned.or_else(|| self.route(slot, prefix))
+    }
+
+    /// The longest route of a VRF that covers an address, and is no longer than `most`.
+    fn covering(&self, slot: Slot, to: IpAddr, most: u8) -> Option<v1::RouteState> {
+        let prefix = |length| (network(to, length), length);
+        (0..=most).rev().map(prefix).find_map(|prefix| {
+            // A network's broadcast addresses are not listed, and cover nothing else.
+            if self.vrfs.route(slot, &prefix).is_some() {
+                return Some(self.route(slot, &prefix));
+            }
+            let next_hop = self.fib.get(slot, prefix)?;
+            self.learned_route(slot, &prefix, next_hop).map(Some)
+        })?
     }
 
     fn route(&self, slot: Slot, prefix: &Prefix) -> Option<v1::RouteState> {
@@ -144,12 +163,7 @@ impl Plane {
         let action = match &installed.route.action {
             // A network's broadcast addresses come with it and are not listed.
             Action::Verdict(Verdict::Broadcast) => return None,
-            Action::Verdict(verdict) => v1::route::Action::Special(match verdict {
-                Verdict::Local => v1::Special::Local,
-                Verdict::Unreachable => v1::Special::Unreachable,
-                Verdict::Prohibited => v1::Special::Prohibit,
-                _ => v1::Special::Blackhole,
-            } as i32),
+            Action::Verdict(verdict) => v1::route::Action::Special(told_verdict(*verdict).into()),
             Action::Paths(paths) => v1::route::Action::Paths(v1::Paths {
                 paths: paths
                     .iter()
@@ -185,7 +199,10 @@ impl Plane {
 
     /// How the paths of a set do, and what went over them. Prefixes that share a set
     /// share its figures.
-    fn route_state(&self, set: Option<&[super::fib::PathKey]>) -> (&'static str, u64, u64) {
+    pub(super) fn route_state(
+        &self,
+        set: Option<&[super::fib::PathKey]>,
+    ) -> (&'static str, u64, u64) {
         let Some(keys) = set else { return ("active", 0, 0) };
         let (mut up, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0);
         for key in keys {
@@ -210,10 +227,14 @@ impl Plane {
     }
 }
 
-/// The longest prefix of a VRF that covers an address, and is no longer than `most`.
-fn covering(state: &VrfState, to: IpAddr, most: u8) -> Option<Prefix> {
-    let prefixes = (0..=most).rev().map(|length| (network(to, length), length));
-    prefixes.into_iter().find(|prefix| state.routes.contains_key(prefix))
+/// A verdict as the contract tells it.
+pub(super) fn told_verdict(verdict: Verdict) -> v1::Special {
+    match verdict {
+        Verdict::Local => v1::Special::Local,
+        Verdict::Unreachable => v1::Special::Unreachable,
+        Verdict::Prohibited => v1::Special::Prohibit,
+        _ => v1::Special::Blackhole,
+    }
 }
 
 #[cfg(test)]
@@ -246,7 +267,7 @@ mod tests {
             let prefix = prefix(text);
             let place = (address(&prefix.address).unwrap(), prefix.length as u8);
             let Some((first, last)) = listing.rest(None) else { return false };
-            std::ops::RangeBounds::contains(&(first, last), &place)
+            (first..=last).contains(&place)
         };
         all.into_iter().filter(is_asked).collect()
     }

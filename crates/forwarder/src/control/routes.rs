@@ -52,10 +52,13 @@ impl Plane {
         route: &Route,
     ) -> Result<(), Full> {
         let prepared = self.prepare(prefix, route)?;
-        // A host route of a neighbour gives way to one that is wanted.
-        if let Err(full) = self.fib.insert(slot, prefix, prepared.hop) {
-            self.abandon(prepared);
-            return Err(full);
+        // A neighbour's host route gives way to one that is wanted, and so does a learned one.
+        match self.fib.insert(slot, prefix, prepared.hop) {
+            Ok(former) => self.shadow(slot, prefix, former),
+            Err(full) => {
+                self.abandon(prepared);
+                return Err(full);
+            }
         }
         self.install(slot, prepared);
         Ok(())
@@ -94,10 +97,12 @@ impl Plane {
 
     fn set_batch(&mut self, slot: Slot, batch: Vec<Prepared<'_>>) -> Result<(), (Prefix, Full)> {
         let hops: Vec<_> = batch.iter().map(|route| (route.prefix, route.hop)).collect();
-        let done = self.fib.insert_all(slot, &hops);
+        let mut former = Vec::with_capacity(hops.len());
+        let done = self.fib.insert_all(slot, &hops, &mut former);
         let inserted = done.as_ref().map_or_else(|(inserted, _)| *inserted, |()| hops.len());
         for (at, prepared) in batch.into_iter().enumerate() {
             if at < inserted {
+                self.shadow(slot, prepared.prefix, former.get(at).copied().unwrap_or(0));
                 self.install(slot, prepared);
             } else {
                 self.abandon(prepared);
@@ -138,24 +143,27 @@ impl Plane {
         }
     }
 
-    /// Takes a route out. A neighbour's host route comes back in its place.
+    /// Takes a route out. A learned one comes back in its place, or a neighbour's host route.
     pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
         let state = self.vrfs.get_mut(slot);
         let Some(installed) = state.and_then(|state| state.remove(&prefix)) else { return };
-        self.fib.remove(slot, prefix);
+        let is_learned = self.uncover(slot, prefix);
+        if !is_learned {
+            self.fib.remove(slot, prefix);
+        }
         self.vrfs.count_links(slot, installed.set.as_deref(), false);
         if let Some(keys) = installed.set {
             self.release_set(&keys);
         }
-        if prefix.1 == bits(prefix.0) {
-            let links: Vec<u32> = self.vrfs.links_of(slot, prefix.0).collect();
+        if prefix.1 == bits(prefix.0) && !is_learned {
+            let links = self.links_of(slot, prefix.0);
             for interface in links {
                 self.add_host_route((interface, prefix.0));
             }
         }
     }
 
-    fn keys_of(&self, paths: &[Path], is_ip4: bool) -> Vec<PathKey> {
+    pub(super) fn keys_of(&self, paths: &[Path], is_ip4: bool) -> Vec<PathKey> {
         let key = |path: &Path| {
             let interface = self.index_of(&path.interface)?;
             // A tunnel leads to one place, whatever gateway is named behind it.
@@ -173,14 +181,7 @@ impl Plane {
             set.users += 1;
             return Ok(set.hop);
         }
-        for (done, key) in keys.iter().enumerate() {
-            if let Some(next_hop) = key.next_hop
-                && let Err(full) = self.pin(key.interface, next_hop)
-            {
-                self.unpin_all(&keys[..done]);
-                return Err(full);
-            }
-        }
+        self.pin_all(keys)?;
         let hop = self.usable(keys);
         match self.fib.add_hop(&hop_of(&hop)) {
             Ok(hop) => {
@@ -206,7 +207,20 @@ impl Plane {
         self.unpin_all(keys);
     }
 
-    fn unpin_all(&mut self, keys: &[PathKey]) {
+    /// Keeps the gateways of all paths, or of none.
+    pub(super) fn pin_all(&mut self, keys: &[PathKey]) -> Result<(), Full> {
+        for (done, key) in keys.iter().enumerate() {
+            if let Some(next_hop) = key.next_hop
+                && let Err(full) = self.pin(key.interface, next_hop)
+            {
+                self.unpin_all(&keys[..done]);
+                return Err(full);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn unpin_all(&mut self, keys: &[PathKey]) {
         for key in keys {
             if let Some(next_hop) = key.next_hop {
                 self.unpin(key.interface, next_hop);
@@ -217,6 +231,13 @@ impl Plane {
     /// The paths that can be used now, as adjacencies with weights. A gateway that does
     /// not answer is left out while another path is there: its flows go on elsewhere.
     fn usable(&self, keys: &[PathKey]) -> Vec<(u32, u16)> {
+        let ways = self.ways_of(keys);
+        let all_lost = ways.iter().all(|(is_lost, _)| *is_lost);
+        ways.into_iter().filter(|(is_lost, _)| all_lost || !is_lost).map(|(_, way)| way).collect()
+    }
+
+    /// The paths whose links are up: whether the gateway was lost, adjacency and weight.
+    pub(super) fn ways_of(&self, keys: &[PathKey]) -> Vec<(bool, (u32, u16))> {
         let way = |key: &PathKey| {
             let interface = self.interface(key.interface).filter(|state| state.is_up)?;
             let (adjacency, is_lost) = match key.next_hop {
@@ -229,9 +250,7 @@ impl Plane {
             };
             Some((is_lost, (adjacency, key.weight)))
         };
-        let ways: Vec<_> = keys.iter().filter_map(way).collect();
-        let all_lost = ways.iter().all(|(is_lost, _)| *is_lost);
-        ways.into_iter().filter(|(is_lost, _)| all_lost || !is_lost).map(|(_, way)| way).collect()
+        keys.iter().filter_map(way).collect()
     }
 
     /// A gateway was lost or came back: the sets of paths through it follow.
@@ -242,6 +261,7 @@ impl Plane {
         let is_it = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
         // One path alone leads to its gateway whatever that does.
         self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_it));
+        self.refresh_learned(is_it);
         self.fib.settle();
     }
 
@@ -249,6 +269,7 @@ impl Plane {
     /// or goes costs does not grow with the number of prefixes.
     pub(super) fn refresh_sets(&mut self, interface: u32) {
         self.refresh_sets_where(|keys| keys.iter().any(|key| key.interface == interface));
+        self.refresh_learned(|key| key.interface == interface);
     }
 
     fn refresh_sets_where(&mut self, is_meant: impl Fn(&[PathKey]) -> bool) {

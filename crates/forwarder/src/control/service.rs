@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
+use super::learned::Callers;
 use super::main_loop::Requests;
 use super::paging::PAGE;
 use super::sight::Reader;
@@ -38,8 +39,8 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
     let end = async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     };
-    let service =
-        ForwarderServer::new(Service { requests }).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
+    let service = ForwarderServer::new(Service { requests, callers: Callers::default() })
+        .max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     tracing::info!(socket = %options.socket.display(), "the forwarder listens");
     // Nobody is told where systemd did not start this process itself.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -58,6 +59,7 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
 #[derive(Clone)]
 pub(super) struct Service {
     pub(super) requests: Requests,
+    pub(super) callers: Callers,
 }
 
 impl Service {
@@ -74,11 +76,7 @@ impl Service {
         if !self.requests.ask(request) {
             return Err(full());
         }
-        match tokio::time::timeout(PATIENCE, answered).await {
-            Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(Status::unavailable("the forwarder ends")),
-            Err(_) => Err(Status::deadline_exceeded("the forwarder is busy: try again")),
-        }
+        answer_of(answered).await
     }
 
     /// Does something with what runs.
@@ -120,6 +118,17 @@ fn listen(
         missed = reply.missed;
         sender.blocking_send(Ok(reply)).is_ok()
     });
+}
+
+/// What the control thread answers to a request.
+pub(super) async fn answer_of<T>(
+    answered: oneshot::Receiver<Result<T, Status>>,
+) -> Result<T, Status> {
+    match tokio::time::timeout(PATIENCE, answered).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(Status::unavailable("the forwarder ends")),
+        Err(_) => Err(Status::deadline_exceeded("the forwarder is busy: try again")),
+    }
 }
 
 pub(super) fn full() -> Status {
@@ -199,16 +208,16 @@ impl Contract for Service {
 
     async fn learn_routes(
         &self,
-        _: tonic::Request<tonic::Streaming<v1::LearnedRoutes>>,
+        request: tonic::Request<tonic::Streaming<v1::LearnedRoutes>>,
     ) -> Answer<Self::LearnRoutesStream> {
-        Err(Status::unimplemented("not yet"))
+        Ok(Response::new(ReceiverStream::new(self.learn_from(request.into_inner()))))
     }
 
     async fn audit_routes(
         &self,
-        _: tonic::Request<v1::AuditRoutesRequest>,
+        request: tonic::Request<v1::AuditRoutesRequest>,
     ) -> Answer<v1::AuditRoutesReply> {
-        Err(Status::unimplemented("not yet"))
+        Ok(Response::new(self.audit(request.into_inner()).await?))
     }
 
     async fn list_interfaces(

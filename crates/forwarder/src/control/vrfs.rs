@@ -85,12 +85,6 @@ impl Vrfs {
         links.map(|((_, slot), _)| *slot).collect()
     }
 
-    /// Whether the route of any VRF sees the address on the link of the interface.
-    pub(super) fn leads_to_link(&self, interface: u32, address: IpAddr) -> bool {
-        let sees = |slot| self.links_of(slot, address).any(|link| link == interface);
-        self.on_link(interface).into_iter().any(sees)
-    }
-
     /// Keeps the count of prefixes that a VRF has on the links of interfaces.
     pub(super) fn count_links(&mut self, slot: Slot, set: Option<&[PathKey]>, more: bool) {
         for key in set.unwrap_or_default().iter().filter(|key| key.next_hop.is_none()) {
@@ -102,27 +96,6 @@ impl Vrfs {
             }
         }
     }
-
-    /// Whether the longest route to an address leads through other interfaces alone, and
-    /// is not the default route.
-    pub(super) fn leads_elsewhere(&self, slot: Slot, address: IpAddr, interface: u32) -> bool {
-        let longest = (1..=bits(address))
-            .rev()
-            .find_map(|length| self.route(slot, &(network(address, length), length)));
-        let keys = longest.and_then(|installed| installed.set.as_deref()).unwrap_or_default();
-        !keys.is_empty() && keys.iter().all(|key| key.interface != interface)
-    }
-
-    /// The interfaces on whose links the longest route of a VRF sees an address: a longer
-    /// route elsewhere must not be overridden by who happens to be on the link.
-    pub(super) fn links_of(&self, slot: Slot, address: IpAddr) -> impl Iterator<Item = u32> {
-        let longest = (0..=bits(address)).rev().find_map(|length| {
-            let prefix = (network(address, length), length);
-            self.route(slot, &prefix)
-        });
-        let keys = longest.and_then(|installed| installed.set.as_deref()).unwrap_or_default();
-        keys.iter().filter(|key| key.next_hop.is_none()).map(|key| key.interface)
-    }
 }
 
 impl VrfState {
@@ -132,6 +105,44 @@ impl VrfState {
 }
 
 impl Plane {
+    /// The paths of the longest route to an address that has at least so many bits, wanted or
+    /// learned, and its backup paths. Neighbours' host routes follow from it and do not count.
+    fn longest(&self, slot: Slot, address: IpAddr, least: u8) -> [&[PathKey]; 2] {
+        let none = self.learned.is_empty();
+        for length in (least..=bits(address)).rev() {
+            let prefix = (network(address, length), length);
+            if let Some(installed) = self.vrfs.route(slot, &prefix) {
+                return [installed.set.as_deref().unwrap_or_default(), &[]];
+            }
+            let next_hop = if none { None } else { self.fib.get(slot, prefix) };
+            if let Some(face) = next_hop.and_then(|next_hop| self.learned.face(next_hop)) {
+                return [&face.paths, &face.backup];
+            }
+        }
+        [&[], &[]]
+    }
+
+    /// Whether the route of any VRF sees the address on the link of the interface.
+    pub(super) fn leads_to_link(&self, interface: u32, address: IpAddr) -> bool {
+        let sees = |slot| self.links_of(slot, address).contains(&interface);
+        self.vrfs.on_link(interface).into_iter().any(sees)
+    }
+
+    /// Whether the longest route to an address leads through other interfaces alone, and
+    /// is not the default route.
+    pub(super) fn leads_elsewhere(&self, slot: Slot, address: IpAddr, interface: u32) -> bool {
+        let [keys, backup] = self.longest(slot, address, 1);
+        let mut all = keys.iter().chain(backup);
+        !keys.is_empty() && all.all(|key| key.interface != interface)
+    }
+
+    /// The interfaces on whose links the longest route of a VRF sees an address: a longer
+    /// route elsewhere must not be overridden by who happens to be on the link.
+    pub(super) fn links_of(&self, slot: Slot, address: IpAddr) -> Vec<u32> {
+        let keys = self.longest(slot, address, 0).into_iter().flatten();
+        keys.filter(|key| key.next_hop.is_none()).map(|key| key.interface).collect()
+    }
+
     /// Makes the VRFs that are new. Workers see their tables before any interface is in one.
     pub(super) fn add_vrfs(&mut self, wanted: &Wanted) -> Result<(), Full> {
         let mut added = false;
@@ -167,11 +178,16 @@ impl Plane {
         if stale.is_empty() {
             return;
         }
+        let mut gone = Vec::new();
         for slot in stale {
             self.vrfs.slots[slot] = None;
             self.fib.remove_vrf(slot);
+            gone.push(slot);
         }
         self.publish_vrfs();
+        for slot in gone {
+            self.forget_learned_of(slot);
+        }
     }
 
     fn publish_vrfs(&mut self) {

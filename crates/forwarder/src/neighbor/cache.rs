@@ -34,7 +34,7 @@ const CHOOSE_MS: Millis = 3_600_000;
 pub struct Cache {
     entries: HashMap<Key, Entry>,
     serials: HashMap<u32, Key>,
-    last_serial: u32,
+    pub(crate) last_serial: u32,
     census: Census,
     /// Unresolved neighbours and others that made room for a new one.
     pushed_out: (u64, u64),

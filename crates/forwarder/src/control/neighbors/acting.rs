@@ -91,12 +91,13 @@ impl Plane {
 
     fn remove_host_prefix(&mut self, slot: Slot, key: Key) {
         let prefix = host(key.1);
-        if self.vrfs.route(slot, &prefix).is_none() {
+        let is_learned = || self.fib.get(slot, prefix).is_some_and(|it| self.learned.has(it));
+        if self.vrfs.route(slot, &prefix).is_none() && !is_learned() {
             self.fib.remove(slot, prefix);
         }
     }
 
-    /// Leads packets for a neighbour on the link straight to it, unless a wanted
+    /// Leads packets for a neighbour on the link straight to it, unless another
     /// route says otherwise or the link is down: in each VRF that has the link.
     pub(in crate::control) fn add_host_route(&mut self, key: Key) {
         let prefix = host(key.1);
@@ -105,7 +106,7 @@ impl Plane {
             return;
         }
         for slot in self.vrfs.on_link(key.0) {
-            if self.fib.has(slot, prefix) || !self.is_routed_to_link(slot, key) {
+            if self.fib.get(slot, prefix).is_some() || !self.is_routed_to_link(slot, key) {
                 continue;
             }
             // Without room the subnet's route goes on serving it.
@@ -118,27 +119,32 @@ impl Plane {
         }
     }
 
-    /// Whether the longest wanted route over the neighbour leads to its very link.
+    /// Whether the longest wanted or learned route over the neighbour leads to its very link.
     fn is_routed_to_link(&self, slot: Slot, key: Key) -> bool {
-        self.vrfs.links_of(slot, key.1).any(|interface| interface == key.0)
+        self.links_of(slot, key.1).contains(&key.0)
     }
 
     /// Looks at all host routes again, after wanted routes have changed.
     pub(in crate::control) fn review_host_routes(&mut self) {
         let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
         for key in keys {
-            let routed_in = self.cache.get(&key).map(|entry| entry.routed_in.clone());
-            for slot in routed_in.unwrap_or_default() {
-                if self.is_routed_to_link(slot, key) {
-                    continue;
-                }
-                if let Some(entry) = self.cache.get_mut(&key) {
-                    entry.routed_in.retain(|other| *other != slot);
-                }
-                self.remove_host_prefix(slot, key);
-            }
-            self.add_host_route(key);
+            self.review_host_routes_to(key);
         }
+    }
+
+    /// Looks at the host routes to one neighbour again.
+    pub(in crate::control) fn review_host_routes_to(&mut self, key: Key) {
+        let routed_in = self.cache.get(&key).map(|entry| entry.routed_in.clone());
+        for slot in routed_in.unwrap_or_default() {
+            if self.is_routed_to_link(slot, key) {
+                continue;
+            }
+            if let Some(entry) = self.cache.get_mut(&key) {
+                entry.routed_in.retain(|other| *other != slot);
+            }
+            self.remove_host_prefix(slot, key);
+        }
+        self.add_host_route(key);
     }
 
     pub(super) fn describe(&self, key: Key, kind: AdjacencyKind, entry: &Entry) -> Adjacency {

@@ -190,6 +190,6 @@ impl Plane {
             return false;
         }
         self.is_on_link(interface, IpAddr::V4(sender))
-            && self.vrfs.leads_elsewhere(state.vrf, IpAddr::V4(target), interface)
+            && self.leads_elsewhere(state.vrf, IpAddr::V4(target), interface)
     }
 }

@@ -24,7 +24,7 @@ impl Plane {
         is_local
             || family.addresses.iter().any(covers)
             || self.cache.get(&(interface, address)).is_some_and(|entry| entry.pins > 0)
-            || self.vrfs.leads_to_link(interface, address)
+            || self.leads_to_link(interface, address)
     }
 
     fn is_ours(&self, interface: u32, address: IpAddr) -> bool {

@@ -3,6 +3,7 @@
 //! every buffer is back and the books balance.
 
 pub mod frames;
+pub mod learned;
 pub mod seen;
 pub mod wire;
 pub mod world;
@@ -16,6 +17,7 @@ use stoa_api::v1;
 use stoa_forwarder::control::{Forwarder, Limits, Plane, Refused};
 
 pub use frames::*;
+pub use learned::Said;
 pub use seen::{Seen, see};
 pub use wire::{Wire, Wires, locked};
 pub use world::*;
@@ -90,6 +92,30 @@ impl Lab {
 
     pub fn plane(&mut self) -> &mut Plane {
         self.forwarder.plane().expect("something runs")
+    }
+
+    /// Routes are learned; gives what was refused: the hop, its prefixes, and why.
+    pub fn learn(&mut self, said: Said) -> Vec<v1::RefusedRun> {
+        self.plane().learn_routes(said.0).refused
+    }
+
+    /// The same, and nothing is refused.
+    #[track_caller]
+    pub fn learn_all(&mut self, said: Said) {
+        assert_eq!(self.learn(said), []);
+    }
+
+    /// The route that packets to an address take, as listings tell it.
+    pub fn route_to(
+        &mut self,
+        vrf: &str,
+        to: impl Into<std::net::IpAddr>,
+    ) -> Option<v1::RouteState> {
+        let address = stoa_api::text::ip_bytes(to.into());
+        let longest_match = Some(v1::Prefix { address, length: 0 });
+        let vrf = vrf.to_owned();
+        let request = v1::ListRoutesRequest { longest_match, vrf, ..Default::default() };
+        self.plane().list_routes(&request).pop()
     }
 
     /// Forgets all frames sent and all counters so far.

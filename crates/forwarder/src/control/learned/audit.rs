@@ -1,0 +1,154 @@
+//! Counts and digests of what is learned, read from the tables themselves: not from books that
+//! would be wrong together with them.
+
+use std::collections::BTreeMap;
+
+use stoa_api::{digest, v1};
+
+use super::family::Family;
+use crate::control::plane::Plane;
+use crate::control::vrfs::Slot;
+use crate::control::wanted::Prefix;
+
+/// Routes looked at between two looks at everything else: about a millisecond.
+const LOOKED_AT: usize = 10_000;
+
+/// An audit, and how far it is.
+pub struct Audit {
+    slot: Slot,
+    is_ip4: bool,
+    /// Whose routes are listed.
+    slices: [bool; digest::SLICES],
+    /// Where to go on; `None`: at the shadowed routes, which are the last.
+    from: Option<(u128, u8)>,
+    is_done: bool,
+    /// What the forwarder's count of changes said at the begin.
+    changes: u64,
+    routes: u64,
+    digests: Vec<u64>,
+    listed: BTreeMap<u32, Vec<u8>>,
+    is_changing: bool,
+}
+
+impl Audit {
+    /// What was found.
+    pub fn reply(self, vrf: &str) -> v1::AuditRoutesReply {
+        let run = |(hop, packed): (u32, Vec<u8>)| {
+            let (ip4, ip6) = if self.is_ip4 { (packed, vec![]) } else { (vec![], packed) };
+            v1::RouteRun { vrf: vrf.to_owned(), hop, ip4, ip6 }
+        };
+        v1::AuditRoutesReply {
+            routes: self.routes,
+            runs: self.listed.into_iter().map(run).collect(),
+            digests: self.digests,
+            is_changing: self.is_changing,
+        }
+    }
+
+    /// A route with the caller's id of its hop, 0 when it is of a time before ids began anew.
+    fn count<K: Family>(&mut self, (prefix, length): (K, u8), hop: u32) {
+        let slice = digest::slice(prefix.wide(), length);
+        self.routes += 1;
+        let sum = &mut self.digests[slice];
+        *sum = sum.wrapping_add(digest::route(prefix.wide(), length, hop));
+        if self.slices[slice] {
+            prefix.pack(length, self.listed.entry(hop).or_default());
+        }
+    }
+}
+
+impl Plane {
+    /// All of an audit at once: for tests.
+    pub fn audit_routes(&self, request: &v1::AuditRoutesRequest) -> Option<v1::AuditRoutesReply> {
+        let mut audit = self.begin_audit(request)?;
+        while !self.audit_more(&mut audit) {}
+        Some(audit.reply(&request.vrf))
+    }
+
+    /// Begins an audit; `None` when there is no such VRF or family.
+    pub fn begin_audit(&self, request: &v1::AuditRoutesRequest) -> Option<Audit> {
+        let slot = self.vrfs.slot_of(&request.vrf)?;
+        let is_ip4 = match request.family {
+            4 => true,
+            6 => false,
+            _ => return None,
+        };
+        let mut slices = [false; digest::SLICES];
+        for slice in &request.slices {
+            if let Some(slice) = slices.get_mut(*slice as usize) {
+                *slice = true;
+            }
+        }
+        Some(Audit {
+            slot,
+            is_ip4,
+            slices,
+            from: Some((0, 0)),
+            is_done: false,
+            changes: self.learned.changes,
+            routes: 0,
+            digests: vec![0; digest::SLICES],
+            listed: BTreeMap::new(),
+            is_changing: false,
+        })
+    }
+
+    /// Goes on with an audit; true once it is at the end.
+    pub fn audit_more(&self, audit: &mut Audit) -> bool {
+        if audit.changes != self.learned.changes {
+            audit.is_changing = true;
+        }
+        if !audit.is_done {
+            match (audit.from, audit.is_ip4) {
+                (Some(from), true) => self.audit_table(audit, (from.0 as u32, from.1)),
+                (Some(from), false) => self.audit_table(audit, from),
+                (None, true) => self.audit_shadowed::<u32>(audit),
+                (None, false) => self.audit_shadowed::<u128>(audit),
+            }
+        }
+        audit.is_done
+    }
+
+    fn audit_table<K: Family>(&self, audit: &mut Audit, from: (K, u8)) {
+        audit.from = None;
+        let table = K::table(&self.fib, audit.slot).into_iter();
+        let routes = table.flat_map(|table| table.range(from.0, from.1)).enumerate();
+        for (at, (prefix, length, value)) in routes {
+            if at == LOOKED_AT {
+                audit.from = Some((prefix.wide(), length));
+                return;
+            }
+            if self.learned.has(value) {
+                audit.count((prefix, length), self.caller_id(value));
+            }
+        }
+    }
+
+    fn audit_shadowed<K: Family>(&self, audit: &mut Audit) {
+        audit.is_done = true;
+        for ((slot, (address, length)), next_hop) in &self.learned.shadowed {
+            if *slot == audit.slot
+                && let Some(prefix) = K::of(*address)
+            {
+                audit.count((prefix, *length), self.caller_id(*next_hop));
+            }
+        }
+    }
+
+    fn caller_id(&self, next_hop: u32) -> u32 {
+        let hop = self.learned.hop_of(next_hop);
+        hop.filter(|hop| hop.generation == self.learned.generation).map_or(0, |hop| hop.id)
+    }
+
+    /// Takes a learned route out of the table behind everybody's back, as a fault would: for tests
+    /// of audits. Whether there was one.
+    #[doc(hidden)]
+    pub fn lose_learned(&mut self, vrf: &str, prefix: Prefix) -> bool {
+        let Some(slot) = self.vrfs.slot_of(vrf) else { return false };
+        let is_there = self.fib.get(slot, prefix).is_some_and(|value| self.learned.has(value));
+        if is_there {
+            self.fib.remove(slot, prefix);
+        }
+        is_there
+    }
+}

@@ -1,0 +1,82 @@
+//! What is told of learned routes in listings and counts.
+
+use std::collections::BTreeMap;
+
+use stoa_api::v1;
+
+use super::Face;
+use crate::control::facts::octets;
+use crate::control::plane::Plane;
+use crate::control::route_facts::told_verdict;
+use crate::control::vrfs::Slot;
+use crate::control::wanted::{Action, Path, Prefix};
+
+impl Plane {
+    /// A learned route as listings tell it; `None` when the next hop is not that of one.
+    pub(in crate::control) fn learned_route(
+        &self,
+        slot: Slot,
+        prefix: &Prefix,
+        next_hop: u32,
+    ) -> Option<v1::RouteState> {
+        let face = self.learned.face(next_hop)?;
+        let hop = self.learned.hop_of(next_hop)?;
+        let is_ip4 = prefix.0.is_ipv4();
+        let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
+        let action = match &hop.action {
+            Action::Verdict(verdict) => v1::route::Action::Special(told_verdict(*verdict).into()),
+            Action::Paths(paths) => {
+                let used = if face.is_on_backup { &hop.backup } else { paths };
+                let told = used.iter().filter(fits).map(|path| v1::Path {
+                    interface: path.interface.clone(),
+                    next_hop: path.next_hop.map(octets).unwrap_or_default(),
+                    weight: path.weight.into(),
+                });
+                v1::route::Action::Paths(v1::Paths { paths: told.collect() })
+            }
+        };
+        let named = match &hop.action {
+            Action::Verdict(_) => None,
+            Action::Paths(paths) => Some(paths.iter().filter(fits).count()),
+        };
+        let (state, packets, bytes) = self.face_state(face, named);
+        let route = v1::Route {
+            prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
+            protocol: hop.protocol,
+            action: Some(action),
+            vrf: self.vrfs.get(slot).map(|state| state.name.clone()).unwrap_or_default(),
+        };
+        let (route, state) = (Some(route), state.to_owned());
+        Some(v1::RouteState { route, state, packets, bytes, ..Default::default() })
+    }
+
+    /// How the paths of a face do, of which so many were named, and what went over them.
+    fn face_state(&self, face: &Face, named: Option<usize>) -> (&'static str, u64, u64) {
+        let Some(named) = named else { return ("active", 0, 0) };
+        let (state, packets, bytes) = self.route_state(Some(face.used()));
+        let state = match state {
+            _ if face.used().is_empty() => "link down",
+            // Not all that was wanted, or by other ways.
+            "active" if face.is_on_backup || face.paths.len() < named => "partly active",
+            state => state,
+        };
+        (state, packets, bytes)
+    }
+
+    /// How many learned routes are in the tables, by VRF, family and protocol.
+    pub(in crate::control) fn count_learned(&self) -> BTreeMap<(Slot, bool, i32), u64> {
+        let mut counts = BTreeMap::new();
+        for (next_hop, face) in &self.learned.faces {
+            let Some(hop) = self.learned.hop_of(*next_hop) else { continue };
+            let users = self.learned.owner(*next_hop).users;
+            *counts.entry((face.slot, face.is_ip4, hop.protocol)).or_default() += u64::from(users);
+        }
+        for ((slot, prefix), next_hop) in &self.learned.shadowed {
+            let Some(hop) = self.learned.hop_of(*next_hop) else { continue };
+            if let Some(count) = counts.get_mut(&(*slot, prefix.0.is_ipv4(), hop.protocol)) {
+                *count -= 1;
+            }
+        }
+        counts
+    }
+}

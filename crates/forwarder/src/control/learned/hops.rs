@@ -1,0 +1,329 @@
+//! Hops of learned routes and their faces: made, changed, repaired, forgotten.
+
+use super::message::{SaidHop, Why};
+use super::{Face, Hop};
+use crate::control::Full;
+use crate::control::fib::{PathKey, hop_of};
+use crate::control::limits::Table;
+use crate::control::plane::Plane;
+use crate::control::vrfs::Slot;
+use crate::control::wanted::{Action, Path};
+use crate::shared::Verdict;
+use stoa_tables::next_hop::NextHop;
+
+/// What a face comes to: paths, and those that are used while none of them can be.
+type Keys = (Vec<PathKey>, Vec<PathKey>);
+
+impl Plane {
+    /// Takes a hop in, or changes it with all routes on it. Nothing is changed on an error.
+    pub(super) fn say_hop(&mut self, said: SaidHop) -> Result<(), Why> {
+        let SaidHop { id, protocol, action, backup } = said;
+        let Some(place) = self.learned.by_id.get(&id).copied() else {
+            return self.new_hop(SaidHop { id, protocol, action, backup });
+        };
+        let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return Ok(()) };
+        let faces = hop.faces.clone();
+        let old = (hop.action.clone(), hop.backup.clone());
+        for (done, next_hop) in faces.iter().enumerate() {
+            if let Err(why) = self.change_face(*next_hop, &action, &backup) {
+                for next_hop in &faces[..done] {
+                    // There was room for it just now.
+                    let _ = self.change_face(*next_hop, &old.0, &old.1);
+                }
+                return Err(why);
+            }
+        }
+        if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
+            (hop.protocol, hop.action, hop.backup) = (protocol, action, backup);
+        }
+        Ok(())
+    }
+
+    fn new_hop(&mut self, said: SaidHop) -> Result<(), Why> {
+        let SaidHop { id, protocol, action, backup } = said;
+        let room = self.limits.next_hops;
+        let used = self.learned.hops.len() - self.learned.free.len();
+        if used >= room {
+            let why = format!("no room: all {room} hops of learned routes are in use");
+            return Err(self.fib.refusals.full(Table::NextHops, why).into());
+        }
+        let generation = self.learned.generation;
+        let hop = Hop { id, generation, protocol, action, backup, faces: Vec::new() };
+        let learned = &mut self.learned;
+        let place = learned.free.pop().unwrap_or_else(|| {
+            learned.hops.push(None);
+            learned.hops.len() as u32 - 1
+        });
+        learned.hops[place as usize] = Some(hop);
+        learned.by_id.insert(id, place);
+        Ok(())
+    }
+
+    /// The next hop that stands for a hop of the caller in a VRF and family, made when it is not there.
+    pub(super) fn face_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, Why> {
+        let place = self.learned.by_id.get(&id).copied();
+        let hop = place.and_then(|place| self.learned.hops.get(place as usize)?.as_ref());
+        let Some((place, hop)) = place.zip(hop) else {
+            let mend = "Send the hop before the routes on it; it may have been refused.";
+            return Err(Why::new(format!("hop {id} is not known"), mend));
+        };
+        let is_it = |next_hop: &&u32| {
+            let face = self.learned.faces.get(next_hop);
+            face.is_some_and(|face| (face.slot, face.is_ip4) == (slot, is_ip4))
+        };
+        if let Some(next_hop) = hop.faces.iter().find(is_it) {
+            return Ok(*next_hop);
+        }
+        let verdict = verdict_of(&hop.action);
+        let (paths, backup) = self.face_keys(&hop.action, &hop.backup, is_ip4)?;
+        let all = [&paths[..], &backup].concat();
+        self.pin_all(&all)?;
+        let (value, is_on_backup) = self.worth(verdict, &paths, &backup);
+        let next_hop = match self.fib.add_hop(&value) {
+            Ok(next_hop) => next_hop,
+            Err(full) => {
+                self.unpin_all(&all);
+                return Err(full.into());
+            }
+        };
+        let face = Face { slot, is_ip4, paths, backup, is_on_backup, is_linked: false };
+        self.learned.faces.insert(next_hop, face);
+        let owner = self.learned.owner_mut(next_hop);
+        (owner.hop, owner.users) = (place + 1, 0);
+        owner.is_on_link = is_on_link(&all);
+        if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
+            hop.faces.push(next_hop);
+        }
+        Ok(next_hop)
+    }
+
+    /// The paths of a hop that are of the family and through interfaces that are there.
+    fn face_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, Why> {
+        let Action::Paths(paths) = action else { return Ok(Keys::default()) };
+        let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
+        let fitting: Vec<Path> = paths.iter().filter(fits).cloned().collect();
+        if fitting.is_empty() && !paths.is_empty() {
+            let why = format!("the hop has no path for IPv{}", if is_ip4 { 4 } else { 6 });
+            return Err(Why::new(why, "Send gateways of the family of the routes on it."));
+        }
+        let backup: Vec<Path> = backup.iter().filter(fits).cloned().collect();
+        Ok((self.keys_of(&fitting, is_ip4), self.keys_of(&backup, is_ip4)))
+    }
+
+    /// What a next hop is to be now, and whether that is by backup paths: paths whose gateway
+    /// answers, else backup paths whose gateway does, else any whose link is up.
+    fn worth(
+        &self,
+        verdict: Option<Verdict>,
+        paths: &[PathKey],
+        backup: &[PathKey],
+    ) -> (NextHop, bool) {
+        if let Some(verdict) = verdict {
+            return (NextHop::Special { code: verdict as u8, argument: 0 }, false);
+        }
+        let (first, second) = (self.ways_of(paths), self.ways_of(backup));
+        let choose = |ways: &[(bool, (u32, u16))], with_lost: bool| {
+            let usable = ways.iter().filter(|(is_lost, _)| with_lost || !is_lost);
+            usable.map(|(_, way)| *way).collect::<Vec<_>>()
+        };
+        let choices = [(&first, false), (&second, false), (&first, true), (&second, true)];
+        for (at, (ways, with_lost)) in choices.into_iter().enumerate() {
+            let usable = choose(ways, with_lost);
+            if !usable.is_empty() {
+                return (hop_of(&usable), at % 2 == 1);
+            }
+        }
+        (hop_of(&[]), false)
+    }
+
+    fn change_face(&mut self, next_hop: u32, action: &Action, backup: &[Path]) -> Result<(), Why> {
+        let Some(is_ip4) = self.learned.faces.get(&next_hop).map(|face| face.is_ip4) else {
+            return Ok(());
+        };
+        let keys = self.face_keys(action, backup, is_ip4)?;
+        Ok(self.set_face(next_hop, verdict_of(action), keys)?)
+    }
+
+    /// Gives a face other paths. Nothing is changed when they do not fit.
+    fn set_face(
+        &mut self,
+        next_hop: u32,
+        verdict: Option<Verdict>,
+        (paths, backup): Keys,
+    ) -> Result<(), Full> {
+        let all = [&paths[..], &backup].concat();
+        self.pin_all(&all)?;
+        let (value, is_on_backup) = self.worth(verdict, &paths, &backup);
+        if let Err(full) = self.fib.set_hop(next_hop, &value) {
+            self.unpin_all(&all);
+            return Err(full);
+        }
+        self.link_face(next_hop, false);
+        let mut former = Vec::new();
+        if let Some(face) = self.learned.faces.get_mut(&next_hop) {
+            former.append(&mut face.paths);
+            former.append(&mut face.backup);
+            (face.paths, face.backup, face.is_on_backup) = (paths, backup, is_on_backup);
+        }
+        self.learned.owner_mut(next_hop).is_on_link = is_on_link(&all);
+        self.link_face(next_hop, true);
+        self.unpin_all(&former);
+        Ok(())
+    }
+
+    /// Counts the links of a face with those of its VRF while it is used, or no more.
+    fn link_face(&mut self, next_hop: u32, may_link: bool) {
+        let is_linked = may_link && self.learned.owner(next_hop).users > 0;
+        let Some(face) = self.learned.faces.get_mut(&next_hop) else { return };
+        if face.is_linked != is_linked {
+            face.is_linked = is_linked;
+            self.vrfs.count_links(face.slot, Some(&face.paths), is_linked);
+            self.vrfs.count_links(face.slot, Some(&face.backup), is_linked);
+        }
+    }
+
+    /// Follows what the numbers of prefixes have become of these next hops: stale ones that
+    /// nobody uses any more go.
+    pub(super) fn settle_faces(&mut self, touched: &[u32]) {
+        for next_hop in touched {
+            self.link_face(*next_hop, true);
+            if self.learned.owner(*next_hop).users == 0 && self.learned.is_stale(*next_hop) {
+                let place = self.learned.owner(*next_hop).hop - 1;
+                self.drop_face(*next_hop);
+                let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
+                if hop.is_some_and(|hop| hop.faces.is_empty()) {
+                    self.remove_learned_hop(place);
+                }
+            }
+        }
+    }
+
+    /// Takes a face out that no prefix uses.
+    pub(super) fn drop_face(&mut self, next_hop: u32) {
+        self.link_face(next_hop, false);
+        let Some(face) = self.learned.faces.remove(&next_hop) else { return };
+        let owner = std::mem::take(self.learned.owner_mut(next_hop));
+        if let Some(place) = owner.hop.checked_sub(1)
+            && let Some(Some(hop)) = self.learned.hops.get_mut(place as usize)
+        {
+            hop.faces.retain(|it| *it != next_hop);
+        }
+        self.fib.remove_hop(next_hop);
+        self.unpin_all(&face.paths);
+        self.unpin_all(&face.backup);
+    }
+
+    /// Takes a hop out whose faces no prefix uses.
+    pub(super) fn remove_learned_hop(&mut self, place: u32) {
+        let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return };
+        for next_hop in hop.faces.clone() {
+            self.drop_face(next_hop);
+        }
+        let learned = &mut self.learned;
+        if let Some(hop) = learned.hops[place as usize].take() {
+            learned.free.push(place);
+            if hop.generation == learned.generation {
+                learned.by_id.remove(&hop.id);
+            } else {
+                learned.stale -= 1;
+            }
+        }
+    }
+
+    /// The caller needs a hop no more.
+    pub(super) fn forget_hop(&mut self, id: u32) -> Result<(), Why> {
+        let Some(place) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
+        let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
+        let faces = hop.into_iter().flat_map(|hop| &hop.faces);
+        let users: u32 = faces.map(|next_hop| self.learned.owner(*next_hop).users).sum();
+        if users > 0 {
+            let mend = "Take the routes out, or send them with another hop.";
+            return Err(Why::new(format!("{users} routes still lead to the hop"), mend));
+        }
+        self.remove_learned_hop(place);
+        Ok(())
+    }
+
+    /// Finds the interfaces of all hops by name again, after interfaces have come or gone.
+    pub(in crate::control) fn resolve_learned(&mut self) {
+        for next_hop in self.all_faces() {
+            let Some(hop) = self.learned.hop_of(next_hop) else { continue };
+            let Some(face) = self.learned.faces.get(&next_hop) else { continue };
+            let Ok(keys) = self.face_keys(&hop.action, &hop.backup, face.is_ip4) else { continue };
+            if (&keys.0, &keys.1) != (&face.paths, &face.backup)
+                && let Err(full) = self.set_face(next_hop, verdict_of(&hop.action), keys)
+            {
+                tracing::error!(%full, "a hop of learned routes could not follow the interfaces");
+            }
+        }
+    }
+
+    /// An interface is about to go: no face leads through it any more.
+    pub(in crate::control) fn drop_learned_through(&mut self, interface: u32) {
+        for next_hop in self.all_faces() {
+            let Some(face) = self.learned.faces.get(&next_hop) else { continue };
+            if !face.leads_through(interface) {
+                continue;
+            }
+            let rest = |keys: &[PathKey]| {
+                keys.iter().filter(|key| key.interface != interface).cloned().collect::<Vec<_>>()
+            };
+            let keys = (rest(&face.paths), rest(&face.backup));
+            if self.set_face(next_hop, None, keys).is_err() {
+                // Fewer paths need no more room than more did; but if they should, none is left.
+                let _ = self.set_face(next_hop, None, Keys::default());
+            }
+        }
+    }
+
+    fn all_faces(&self) -> Vec<u32> {
+        self.learned.faces.keys().copied().collect()
+    }
+
+    /// Looks again at what can be used of the faces with such a path. What that costs grows with
+    /// the number of hops, not with that of prefixes.
+    pub(in crate::control) fn refresh_learned(&mut self, is_meant: impl Fn(&PathKey) -> bool) {
+        let meant: Vec<u32> = self
+            .learned
+            .faces
+            .iter()
+            .filter(|(_, face)| face.paths.iter().chain(&face.backup).any(&is_meant))
+            .map(|(next_hop, _)| *next_hop)
+            .collect();
+        for next_hop in meant {
+            let Some(face) = self.learned.faces.get(&next_hop) else { continue };
+            let (value, is_on_backup) = self.worth(None, &face.paths, &face.backup);
+            if self.fib.hop(next_hop).as_ref() != Some(&value)
+                && let Err(full) = self.fib.set_hop(next_hop, &value)
+            {
+                tracing::error!(%full, "a hop of learned routes could not be changed");
+                continue;
+            }
+            if let Some(face) = self.learned.faces.get_mut(&next_hop) {
+                face.is_on_backup = is_on_backup;
+            }
+        }
+    }
+}
+
+impl Face {
+    fn leads_through(&self, interface: u32) -> bool {
+        self.paths.iter().chain(&self.backup).any(|key| key.interface == interface)
+    }
+
+    /// The paths that packets take now.
+    pub(super) fn used(&self) -> &[PathKey] {
+        if self.is_on_backup { &self.backup } else { &self.paths }
+    }
+}
+
+fn is_on_link(keys: &[PathKey]) -> bool {
+    keys.iter().any(|key| key.next_hop.is_none())
+}
+
+fn verdict_of(action: &Action) -> Option<Verdict> {
+    match action {
+        Action::Verdict(verdict) => Some(*verdict),
+        Action::Paths(_) => None,
+    }
+}

@@ -1,0 +1,279 @@
+//! A message of learned routes, checked before the control thread sees it and cut into pieces that
+//! it does one at a time.
+
+use std::collections::HashMap;
+
+use stoa_api::v1;
+use stoa_tables::next_hop::MAX_MEMBERS;
+
+use super::family::Family;
+use crate::control::wanted::{Action, Path, address};
+use crate::shared::Verdict;
+
+/// Routes of a piece, at most: about a millisecond of the control thread, which looks at
+/// neighbours and all else in between.
+pub(super) const PIECE: usize = 4096;
+
+/// A checked message.
+#[derive(Debug, Default)]
+pub struct Message {
+    pub(super) number: u64,
+    pub(super) begins: bool,
+    pub(super) hops: Vec<SaidHop>,
+    pub(super) pieces: Vec<Piece>,
+    pub(super) forgotten: Vec<u32>,
+    pub(super) completes: bool,
+    /// What cannot be, with the reasons.
+    pub(super) refused: Refusals,
+}
+
+/// A hop as it was said.
+#[derive(Clone, Debug)]
+pub(super) struct SaidHop {
+    /// The caller's, from 1.
+    pub(super) id: u32,
+    pub(super) protocol: i32,
+    pub(super) action: Action,
+    /// Used while none of the paths can be.
+    pub(super) backup: Vec<Path>,
+}
+
+/// Changes of routes of one VRF and family, in their order.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) vrf: String,
+    /// The caller's ids of the hops that `changes` name by their place here; 0: they go.
+    pub(super) hops: Vec<u32>,
+    pub(super) changes: Changes,
+}
+
+/// Prefix, length, and place of the hop.
+#[derive(Debug)]
+pub(super) enum Changes {
+    Ip4(Vec<(u32, u8, u32)>),
+    Ip6(Vec<(u128, u8, u32)>),
+}
+
+/// Runs that were not taken. Neighbouring ones of one hop and reason are one.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    pub(super) runs: Vec<v1::RefusedRun>,
+    /// How often something was refused.
+    pub(super) count: usize,
+}
+
+/// Why something was not taken, and what to do.
+#[derive(Clone, Debug)]
+pub(super) struct Why {
+    pub(super) why: String,
+    pub(super) mend: String,
+    pub(super) is_full: bool,
+}
+
+impl Why {
+    pub(super) fn new(why: impl Into<String>, mend: &str) -> Self {
+        Self { why: why.into(), mend: mend.to_owned(), is_full: false }
+    }
+}
+
+impl From<crate::control::Full> for Why {
+    fn from(full: crate::control::Full) -> Self {
+        Self { why: full.to_string(), mend: full.table.mend(), is_full: true }
+    }
+}
+
+impl Refusals {
+    /// A whole run, or a hop when it has no prefixes.
+    fn run(&mut self, run: v1::RouteRun, why: Why) {
+        let Why { why, mend, is_full } = why;
+        self.runs.push(v1::RefusedRun { run: Some(run), why, mend, is_full });
+    }
+
+    pub(super) fn hop(&mut self, hop: u32, why: Why) {
+        self.run(v1::RouteRun { hop, ..v1::RouteRun::default() }, why);
+    }
+
+    /// One prefix, beside the one before it where it is refused alike.
+    pub(super) fn prefix<K: Family>(
+        &mut self,
+        (vrf, hop): (&str, u32),
+        (prefix, length): (K, u8),
+        why: &Why,
+    ) {
+        self.count += 1;
+        let is_alike = self.runs.last().is_some_and(|last| {
+            let run = last.run.as_ref();
+            let has_prefixes = run.is_some_and(|run| !(run.ip4.is_empty() && run.ip6.is_empty()));
+            let is_run = run.is_some_and(|run| run.hop == hop && run.vrf == vrf && has_prefixes);
+            is_run && last.is_full == why.is_full && last.why == why.why
+        });
+        if !is_alike {
+            self.run(v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() }, why.clone());
+        }
+        if let Some(run) = self.runs.last_mut().and_then(|last| last.run.as_mut()) {
+            prefix.pack(length, if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 });
+        }
+    }
+}
+
+impl Message {
+    /// Checks a message. What cannot be is left out and told in the answer.
+    pub fn parse(said: v1::LearnedRoutes) -> Self {
+        let v1::LearnedRoutes { number, begins, hops, runs, forgotten, completes } = said;
+        let mut message = Self { number, begins, forgotten, completes, ..Self::default() };
+        for hop in hops {
+            let id = hop.id;
+            match parse_hop(hop) {
+                Ok(hop) => message.hops.push(hop),
+                Err(why) => message.refused.hop(id, why),
+            }
+        }
+        let (mut ip4, mut ip6) = (Open::<u32>::default(), Open::<u128>::default());
+        for run in runs {
+            let v1::RouteRun { vrf, hop, ip4: four, ip6: six } = run;
+            message.add_run(&mut ip4, (&vrf, hop), four);
+            message.add_run(&mut ip6, (&vrf, hop), six);
+        }
+        message.close(&mut ip4);
+        message.close(&mut ip6);
+        message
+    }
+
+    fn add_run<K: Packed>(&mut self, open: &mut Open<K>, (vrf, hop): (&str, u32), bytes: Vec<u8>) {
+        if bytes.is_empty() {
+            return;
+        }
+        if !bytes.len().is_multiple_of(K::PACKED) {
+            let why = format!("{} bytes are not prefixes of {} each", bytes.len(), K::PACKED);
+            let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
+            *if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 } = bytes;
+            return self.refused.run(run, Why::new(why, "Send address and length of each."));
+        }
+        if open.vrf != vrf {
+            self.close(open);
+            vrf.clone_into(&mut open.vrf);
+        }
+        for (prefix, length) in bytes.chunks_exact(K::PACKED).filter_map(K::unpack) {
+            if let Err(why) = check(prefix, length) {
+                self.refused.prefix((vrf, hop), (prefix, length), &why);
+                continue;
+            }
+            if open.changes.len() == PIECE {
+                self.close(open);
+            }
+            let place = open.place(hop);
+            open.changes.push((prefix, length, place));
+        }
+    }
+
+    fn close<K: Packed>(&mut self, open: &mut Open<K>) {
+        let changes = std::mem::take(&mut open.changes);
+        let hops = std::mem::take(&mut open.hops);
+        open.places.clear();
+        if !changes.is_empty() {
+            let vrf = open.vrf.clone();
+            self.pieces.push(Piece { vrf, hops, changes: K::changes(changes) });
+        }
+    }
+}
+
+/// A piece that is being filled.
+struct Open<K> {
+    vrf: String,
+    hops: Vec<u32>,
+    /// Places of the hops.
+    places: HashMap<u32, u32>,
+    changes: Vec<(K, u8, u32)>,
+}
+
+impl<K> Open<K> {
+    fn place(&mut self, hop: u32) -> u32 {
+        let last = self.hops.len() as u32;
+        if self.hops.last() == Some(&hop) {
+            return last - 1;
+        }
+        let hops = &mut self.hops;
+        *self.places.entry(hop).or_insert_with(|| {
+            hops.push(hop);
+            last
+        })
+    }
+}
+
+impl<K> Default for Open<K> {
+    fn default() -> Self {
+        let (hops, places) = Default::default();
+        Self { vrf: String::new(), hops, places, changes: Vec::new() }
+    }
+}
+
+trait Packed: Family {
+    fn changes(changes: Vec<(Self, u8, u32)>) -> Changes;
+}
+
+impl Packed for u32 {
+    fn changes(changes: Vec<(Self, u8, u32)>) -> Changes {
+        Changes::Ip4(changes)
+    }
+}
+
+impl Packed for u128 {
+    fn changes(changes: Vec<(Self, u8, u32)>) -> Changes {
+        Changes::Ip6(changes)
+    }
+}
+
+fn check<K: Family>(prefix: K, length: u8) -> Result<(), Why> {
+    if length > K::BITS {
+        let why = format!("length {length} is out of range; the greatest is {}", K::BITS);
+        return Err(Why::new(why, "Send a length that the address has bits for."));
+    }
+    if prefix.cut(length) != prefix {
+        return Err(Why::new("has host bits set", "Clear them, or send a greater length."));
+    }
+    Ok(())
+}
+
+fn parse_hop(said: v1::LearnedHop) -> Result<SaidHop, Why> {
+    let v1::LearnedHop { id, protocol, action, backup } = said;
+    if id == 0 {
+        return Err(Why::new("a hop has the id 0", "Count from 1: 0 takes routes out."));
+    }
+    let action = match action {
+        Some(v1::learned_hop::Action::Paths(said)) => Action::Paths(paths(said)?),
+        Some(v1::learned_hop::Action::Special(said)) => {
+            Action::Verdict(match v1::Special::try_from(said) {
+                Ok(v1::Special::Local) => Verdict::Local,
+                Ok(v1::Special::Blackhole) => Verdict::Blackhole,
+                Ok(v1::Special::Unreachable) => Verdict::Unreachable,
+                Ok(v1::Special::Prohibit) => Verdict::Prohibited,
+                Err(_) => {
+                    return Err(Why::new("does something unknown", "Use a newer forwarder."));
+                }
+            })
+        }
+        None => return Err(Why::new("does nothing", "Give it paths or a special action.")),
+    };
+    let backup = paths(backup.unwrap_or_default())?;
+    Ok(SaidHop { id, protocol, action, backup })
+}
+
+fn paths(said: v1::Paths) -> Result<Vec<Path>, Why> {
+    if said.paths.len() > MAX_MEMBERS {
+        let why = format!("{} paths are more than {MAX_MEMBERS}", said.paths.len());
+        return Err(Why::new(why, "Send the best of them."));
+    }
+    let parse = |path: v1::Path| {
+        let next_hop = address(&path.next_hop);
+        if next_hop.is_none() && !path.next_hop.is_empty() {
+            let why = format!("a gateway has {} bytes", path.next_hop.len());
+            return Err(Why::new(why, "Send 4 or 16 bytes, or none."));
+        }
+        let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
+        Ok(Path { interface: path.interface, next_hop, weight })
+    };
+    let mut paths = said.paths.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}

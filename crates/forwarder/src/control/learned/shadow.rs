@@ -1,0 +1,67 @@
+//! Learned routes that a wanted one to the same prefix stands before: kept aside, and brought back
+//! when it goes.
+
+use crate::control::plane::Plane;
+use crate::control::vrfs::Slot;
+use crate::control::wanted::Prefix;
+
+impl Plane {
+    /// A wanted route took the place of what led to this next hop.
+    pub(in crate::control) fn shadow(&mut self, slot: Slot, prefix: Prefix, former: u32) {
+        if self.learned.has(former) {
+            self.learned.shadowed.insert((slot, prefix), former);
+        }
+    }
+
+    /// Brings a learned route back in the place of a wanted one that goes; false when there is none.
+    pub(in crate::control) fn uncover(&mut self, slot: Slot, prefix: Prefix) -> bool {
+        let Some(next_hop) = self.learned.shadowed.remove(&(slot, prefix)) else { return false };
+        let may_come = !(self.learned.is_complete && self.learned.is_stale(next_hop));
+        match may_come.then(|| self.fib.insert(slot, prefix, next_hop)) {
+            Some(Ok(_)) => return true,
+            Some(Err(full)) => {
+                tracing::error!(%full, ?prefix, "a learned route could not come back");
+            }
+            None => {}
+        }
+        let mut touched = Vec::new();
+        self.learned.lose(next_hop, &mut touched);
+        self.learned.changes += 1;
+        self.settle_faces(&touched);
+        false
+    }
+
+    /// A route was learned, changed (`next_hop`) or taken back (0) that a wanted one stands before.
+    pub(super) fn change_shadowed(
+        &mut self,
+        slot: Slot,
+        prefix: Prefix,
+        next_hop: u32,
+        touched: &mut Vec<u32>,
+    ) {
+        let former = match next_hop {
+            0 => self.learned.shadowed.remove(&(slot, prefix)),
+            _ => self.learned.shadowed.insert((slot, prefix), next_hop),
+        };
+        self.learned.gain(next_hop, touched);
+        self.learned.lose(former.unwrap_or(0), touched);
+    }
+
+    /// A VRF is gone with its tables: what was learned for it goes along.
+    pub(in crate::control) fn forget_learned_of(&mut self, slot: Slot) {
+        self.learned.shadowed.retain(|(other, _), _| *other != slot);
+        let faces = self.learned.faces.iter().filter(|(_, face)| face.slot == slot);
+        let faces: Vec<u32> = faces.map(|(next_hop, _)| *next_hop).collect();
+        for next_hop in &faces {
+            self.learned.owner_mut(*next_hop).users = 0;
+            let place = self.learned.owner(*next_hop).hop.saturating_sub(1);
+            let is_stale = self.learned.is_stale(*next_hop);
+            self.drop_face(*next_hop);
+            let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
+            if is_stale && hop.is_some_and(|hop| hop.faces.is_empty()) {
+                self.remove_learned_hop(place);
+            }
+        }
+        self.learned.changes += u64::from(!faces.is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! What was learned before the last beginning and not said again since goes, once all was said.
+
+use super::family::Family;
+use super::message::{PIECE, Refusals};
+use crate::control::plane::Plane;
+use crate::control::vrfs::Slot;
+
+/// Routes looked at between two looks at everything else.
+const LOOKED_AT: usize = 4 * PIECE;
+
+/// A walk through the tables that have stale routes.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// VRF and family, and where to go on in the last of them.
+    tables: Vec<(Slot, bool)>,
+    from: Option<(u128, u8)>,
+    /// How much of the message was refused before.
+    refused: usize,
+}
+
+impl Plane {
+    /// What is held becomes stale, and ids begin anew.
+    pub(super) fn begin_generation(&mut self) {
+        let learned = &mut self.learned;
+        learned.generation += 1;
+        learned.changes += 1;
+        learned.is_complete = false;
+        learned.by_id.clear();
+        learned.stale = learned.hops.len() - learned.free.len();
+        self.drop_unused_stale();
+    }
+
+    fn drop_unused_stale(&mut self) {
+        if self.learned.stale == 0 {
+            return;
+        }
+        for place in 0..self.learned.hops.len() as u32 {
+            let Some(Some(hop)) = self.learned.hops.get(place as usize) else { continue };
+            let is_used = |next_hop: &u32| self.learned.owner(*next_hop).users > 0;
+            if hop.generation != self.learned.generation && !hop.faces.iter().any(is_used) {
+                self.remove_learned_hop(place);
+            }
+        }
+    }
+
+    /// A walk through the tables where stale routes are: none when there is none.
+    pub(super) fn sweep(&mut self, refused: &Refusals) -> Sweep {
+        self.learned.is_complete = true;
+        let is_meant = |next_hop: u32| {
+            self.learned.owner(next_hop).users > 0 && self.learned.is_stale(next_hop)
+        };
+        let faces = self.learned.faces.iter().filter(|(next_hop, _)| is_meant(**next_hop));
+        let mut tables: Vec<_> = faces.map(|(_, face)| (face.slot, face.is_ip4)).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        Sweep { tables, from: None, refused: refused.count }
+    }
+
+    /// Goes on with a walk; true once it is at the end.
+    pub(super) fn sweep_more(&mut self, sweep: &mut Sweep, refused: &mut Refusals) -> bool {
+        if let Some((slot, is_ip4)) = sweep.tables.last().copied() {
+            let from = sweep.from.unwrap_or_default();
+            sweep.from = match is_ip4 {
+                true => self.sweep_table(slot, (from.0 as u32, from.1), refused),
+                false => self.sweep_table(slot, from, refused),
+            };
+            if sweep.from.is_none() {
+                sweep.tables.pop();
+            }
+            return false;
+        }
+        self.sweep_shadowed();
+        if refused.count == sweep.refused {
+            self.write_off_stale();
+        }
+        self.drop_unused_stale();
+        true
+    }
+
+    /// Takes stale routes out from a place on; gives the next place.
+    fn sweep_table<K: Family>(
+        &mut self,
+        slot: Slot,
+        from: (K, u8),
+        refused: &mut Refusals,
+    ) -> Option<(u128, u8)> {
+        let (mut gone, mut looked_at) = (Vec::new(), 0);
+        let mut next = None;
+        for (prefix, length, value) in K::table(&self.fib, slot)?.range(from.0, from.1) {
+            if looked_at == LOOKED_AT || gone.len() == PIECE {
+                next = Some((prefix.wide(), length));
+                break;
+            }
+            looked_at += 1;
+            if self.learned.is_stale(value) {
+                gone.push((prefix, length, 0));
+            }
+        }
+        self.change_learned(slot, &gone, refused);
+        next
+    }
+
+    /// No table has a stale route any more: what still counts some has lost them by a fault.
+    fn write_off_stale(&mut self) {
+        let faces: Vec<u32> = self.learned.faces.keys().copied().collect();
+        let stale: Vec<u32> =
+            faces.into_iter().filter(|next_hop| self.learned.is_stale(*next_hop)).collect();
+        for next_hop in &stale {
+            self.learned.owner_mut(*next_hop).users = 0;
+        }
+        self.settle_faces(&stale);
+    }
+
+    fn sweep_shadowed(&mut self) {
+        let shadowed = self.learned.shadowed.iter();
+        let stale = shadowed.filter(|(_, next_hop)| self.learned.is_stale(**next_hop));
+        let stale: Vec<_> = stale.map(|(at, _)| *at).collect();
+        let mut touched = Vec::new();
+        for (slot, prefix) in stale {
+            self.change_shadowed(slot, prefix, 0, &mut touched);
+        }
+        self.settle_faces(&touched);
+    }
+}

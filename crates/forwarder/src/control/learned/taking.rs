@@ -1,0 +1,151 @@
+//! Routes of a piece on their way into the table, and what follows from each.
+
+use stoa_tables::lpm::{Limit, LpmError, Outcome};
+
+use super::family::Family;
+use super::message::{Changes, Piece, Refusals, Why};
+use crate::control::plane::Plane;
+use crate::control::vrfs::Slot;
+use crate::neighbor::entry::Key;
+
+/// What is to be looked at once the routes of a piece are in.
+#[derive(Default)]
+struct Follows {
+    /// Next hops that have got their first prefix or lost their last.
+    touched: Vec<u32>,
+    /// Neighbours whose host routes may have to give way or come back.
+    hosts: Vec<Key>,
+}
+
+impl Plane {
+    /// Puts the routes of a piece in or takes them out, in their order. What is not taken is told.
+    pub(super) fn take_piece(&mut self, piece: &Piece, refused: &mut Refusals) {
+        match &piece.changes {
+            Changes::Ip4(changes) => self.take(piece, changes, refused),
+            Changes::Ip6(changes) => self.take(piece, changes, refused),
+        }
+    }
+
+    fn take<K: Family>(&mut self, piece: &Piece, said: &[(K, u8, u32)], refused: &mut Refusals) {
+        let slot = self.vrfs.slot_of(&piece.vrf);
+        let next_hops: Vec<Result<u32, Why>> = piece
+            .hops
+            .iter()
+            .map(|id| match slot {
+                None => {
+                    let why = format!("there is no VRF {:?}", piece.vrf);
+                    Err(Why::new(why, "Configure the VRF before routes are learned for it."))
+                }
+                Some(_) if *id == 0 => Ok(0),
+                Some(slot) => self.face_for(*id, slot, K::IS_IP4),
+            })
+            .collect();
+        let mut changes = Vec::with_capacity(said.len());
+        for &(prefix, length, at) in said {
+            match &next_hops[at as usize] {
+                Ok(next_hop) => changes.push((prefix, length, *next_hop)),
+                Err(why) => {
+                    let run = (piece.vrf.as_str(), piece.hops[at as usize]);
+                    refused.prefix(run, (prefix, length), why);
+                }
+            }
+        }
+        if let Some(slot) = slot {
+            self.change_learned(slot, &changes, refused);
+        }
+    }
+
+    /// Points prefixes to next hops of ours, or takes them out (0), in their order.
+    pub(super) fn change_learned<K: Family>(
+        &mut self,
+        slot: Slot,
+        changes: &[(K, u8, u32)],
+        refused: &mut Refusals,
+    ) {
+        let mut follows = Follows::default();
+        self.learned.hosts.follow(&self.cache);
+        let (mut rest, mut outcomes) = (changes, Vec::with_capacity(changes.len()));
+        let mut waited_for = usize::MAX;
+        while !rest.is_empty() {
+            let done = self.change_table(slot, rest, &mut outcomes);
+            self.follow_outcomes(slot, rest, &outcomes, &mut follows);
+            let Err(error) = done else { break };
+            let at = changes.len() - rest.len() + outcomes.len();
+            rest = &rest[outcomes.len()..];
+            if error == LpmError::Full(Limit::LookupWords) && waited_for != at {
+                // Memory that workers are done with by now makes room.
+                self.fib.settle();
+                waited_for = at;
+                continue;
+            }
+            let [(prefix, length, next_hop), after @ ..] = rest else { break };
+            let hop = self.learned.hop_of(*next_hop).map_or(0, |hop| hop.id);
+            let full = self.fib.refuse(slot, prefix.address(), error);
+            let vrf = self.vrfs.get(slot).map_or("", |state| state.name.as_str());
+            refused.prefix((vrf, hop), (*prefix, *length), &full.into());
+            rest = after;
+        }
+        self.settle_faces(&follows.touched);
+        follows.hosts.sort_unstable();
+        follows.hosts.dedup();
+        for key in follows.hosts {
+            self.review_host_routes_to(key);
+        }
+        self.fib.settle();
+    }
+
+    /// Changes what the table says, but where a wanted route stands or, to take something out, a
+    /// neighbour's host route does.
+    fn change_table<K: Family>(
+        &mut self,
+        slot: Slot,
+        changes: &[(K, u8, u32)],
+        outcomes: &mut Vec<Outcome>,
+    ) -> Result<(), LpmError> {
+        let Self { fib, learned, vrfs, .. } = self;
+        outcomes.clear();
+        let Some(table) = K::table_mut(fib, slot) else { return Ok(()) };
+        let may_replace = |at: usize, old: u32| {
+            if learned.has(old) {
+                return true;
+            }
+            let (prefix, length, next_hop) = changes[at];
+            next_hop != 0 && vrfs.route(slot, &prefix.prefix(length)).is_none()
+        };
+        table.change_all(changes, may_replace, outcomes).map_err(|refused| refused.error)
+    }
+
+    fn follow_outcomes<K: Family>(
+        &mut self,
+        slot: Slot,
+        changes: &[(K, u8, u32)],
+        outcomes: &[Outcome],
+        follows: &mut Follows,
+    ) {
+        let mut changed = false;
+        for (&(prefix, length, next_hop), outcome) in changes.iter().zip(outcomes) {
+            let (former, is_kept) = match *outcome {
+                Outcome::Absent => continue,
+                Outcome::Added => (0, false),
+                Outcome::Replaced(old) | Outcome::Removed(old) => (old, false),
+                Outcome::Kept(old) => (old, true),
+            };
+            changed = true;
+            if is_kept {
+                let at = prefix.prefix(length);
+                if self.vrfs.route(slot, &at).is_some() {
+                    self.change_shadowed(slot, at, next_hop, &mut follows.touched);
+                }
+                continue;
+            }
+            let before = self.learned.lose(former, &mut follows.touched);
+            let after = self.learned.gain(next_hop, &mut follows.touched);
+            // From one gateway to another nothing changes for those on a link.
+            let is_alike = before.hop != 0 && after.hop != 0;
+            if !is_alike || before.is_on_link || after.is_on_link {
+                follows.hosts.extend(self.learned.hosts.within(prefix, length));
+            }
+        }
+        self.learned.changes += u64::from(changed);
+    }
+}
