@@ -18,6 +18,7 @@ const STANDARD: &[&str] = &[
     "ietf-restconf",
     "ietf-restconf-monitoring",
     "ietf-routing",
+    "ietf-vrrp",
     "ietf-yang-library",
     "ietf-yang-types",
 ];

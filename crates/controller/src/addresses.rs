@@ -11,6 +11,7 @@ use crate::advertising;
 use crate::finding::Findings;
 use crate::mac;
 use crate::model::{Family, ReversePath};
+use crate::vrrp;
 
 /// What the addresses of one VRF's interfaces make known.
 #[derive(Debug, Default)]
@@ -175,6 +176,7 @@ pub fn wanted(
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
         advertising: advertising::advertising(place, family, findings),
+        virtual_routers: vrrp::wanted(place, six, family, findings),
         discovery: advertising::discovery(place, family, findings),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },

@@ -9,7 +9,7 @@ use crate::finding::Findings;
 use crate::mac;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
 use crate::ports::{self, Claims};
-use crate::{advertising, cross_connects, mirrors, tunnels};
+use crate::{advertising, cross_connects, mirrors, tunnels, vrrp};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -72,6 +72,7 @@ pub(crate) fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wante
             wanted.addressing.put(&interface.name, &interface.vrf);
         }
         advertising::check(interface, &place, findings);
+        vrrp::check(interface, &place, findings);
         let one = one(interface, &place, &mut wanted.addressing, findings);
         wanted.interfaces.push(one);
     }

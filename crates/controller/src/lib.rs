@@ -49,5 +49,6 @@ pub mod state;
 pub mod supervise;
 mod tunnels;
 mod unsupported;
+mod vrrp;
 pub mod workers;
 pub mod yang;

@@ -143,6 +143,8 @@ pub struct Family {
     /// IPv4 alone has it.
     #[serde(rename = "stoa-ip:router-discovery")]
     pub discovery: Option<Discovery>,
+    #[serde(rename = "ietf-vrrp:vrrp", default)]
+    pub vrrp: Vrrp,
 }
 
 #[derive(Debug, Deserialize)]

@@ -31,6 +31,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("ietf-datastores", &[]),
     ("ietf-netconf-acm", &[]),
     ("ietf-restconf-monitoring", &[]),
+    ("ietf-vrrp", &["validate-interval-errors", "validate-address-list-errors"]),
     ("ietf-yang-library", &[]),
     ("stoa-datastore", &[]),
     ("stoa-forwarder", &[]),

@@ -289,6 +289,9 @@ fn interface(interface: &v1::Interface) -> Value {
         if let Some(told) = &family.advertising {
             value["advertising"] = format!("{told:?}").into();
         }
+        if !family.virtual_routers.is_empty() {
+            value["virtual_routers"] = format!("{:?}", family.virtual_routers).into();
+        }
         if let Some(told) = &family.discovery {
             value["discovery"] = format!("{told:?}").into();
         }

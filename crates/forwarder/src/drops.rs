@@ -127,6 +127,13 @@ reasons! {
     TunnelCongestion "tunnel-congestion" "congestion in a tunnel, and a sender that learns of it by losses only (RFC 6040)";
     TunnelLoop "tunnel-loop" "into more than three tunnels: the way to the other end leads into the tunnel itself";
     TunnelRoom "tunnel-room" "no room for a tunnel's header: too many tunnels in each other, or a packet that gets too long";
+    VrrpMalformed "vrrp-malformed" "a VRRP advertisement that is cut short, or none (RFC 9568 7.1)";
+    VrrpHopLimit "vrrp-hop-limit" "a VRRP advertisement that passed a router: the TTL is not 255 (RFC 9568 7.1)";
+    VrrpVersion "vrrp-version" "a VRRP advertisement of another version than the virtual router here";
+    VrrpChecksum "vrrp-checksum" "a VRRP advertisement with a wrong checksum";
+    VrrpUnknown "vrrp-unknown" "a VRRP advertisement of a virtual router that is not configured here";
+    VrrpIgnored "vrrp-ignored" "a VRRP advertisement for addresses that are our own (RFC 9568 7.1)";
+    VirtualAddress "virtual-address" "a packet to a virtual router that takes none in (accept-mode)";
     LinkDown "link-down" "the port of the next hop is down";
 }
 

@@ -1,7 +1,8 @@
 //! What all workers of a forwarder share. Everything here is read without locks:
 //! it is atomic words, tables that change in place, or published as a whole.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use stoa_engine::INTERFACES;
@@ -12,6 +13,7 @@ use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
 
 use crate::ethernet::InterfaceLine;
+use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
 use crate::ip::identification::Identifications;
 use crate::ip::reassembly::Limits;
@@ -65,6 +67,8 @@ pub struct InterfaceAddresses {
     pub ip6: Vec<(Ipv6Addr, u8)>,
     /// The link-local address.
     pub link_local: Option<Ipv6Addr>,
+    /// IPv6 addresses of virtual routers that are active here and not its own.
+    pub virtual6: Vec<Ipv6Addr>,
     /// The VRF of the interface, as [`InterfaceLine::vrf`].
     pub vrf: u32,
 }
@@ -84,12 +88,33 @@ impl InterfaceAddresses {
 pub struct Addresses {
     /// By interface index.
     pub by_interface: Vec<InterfaceAddresses>,
+    /// Addresses of virtual routers that are active here and not our own, by [`scope`], and
+    /// whether packets to them are taken in.
+    pub virtuals: BTreeMap<(u64, IpAddr), bool>,
+}
+
+/// Where an address is the same address: in its VRF, or, link-local, on its interface.
+pub fn scope(interface: u32, vrf: u32, address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => 1 << 32 | u64::from(interface),
+        _ => vrf.into(),
+    }
 }
 
 impl Addresses {
     /// The addresses of an interface; nothing when it has none.
     pub fn of(&self, interface: u32) -> Option<&InterfaceAddresses> {
         self.by_interface.get(interface as usize)
+    }
+
+    /// Whether packets to the address of a virtual router that is active here are taken in;
+    /// `None`: the address is none.
+    #[inline]
+    pub fn takes_in(&self, interface: u32, vrf: u32, address: IpAddr) -> Option<bool> {
+        if self.virtuals.is_empty() {
+            return None;
+        }
+        self.virtuals.get(&(scope(interface, vrf, address), address)).copied()
     }
 
     /// The IPv4 address to answer from: the interface's own, else any of ours in its VRF.
@@ -160,6 +185,8 @@ pub struct Shared {
     pub vlans: Published<VlanTables>,
     /// Addresses to answer from.
     pub addresses: Published<Addresses>,
+    /// MAC addresses of virtual routers that are active here.
+    pub virtual_macs: Published<VirtualMacs>,
     /// Tunnels by their interfaces and ends.
     pub tunnels: Published<Tunnels>,
     /// IPv4 routes of the default VRF.
@@ -218,6 +245,7 @@ impl Shared {
             interfaces: (0..INTERFACES).map(|_| InterfaceLine::default()).collect(),
             vlans: Published::new(VlanTables::default(), quiescence),
             addresses: Published::new(Addresses::default(), quiescence),
+            virtual_macs: Published::new(VirtualMacs::default(), quiescence),
             tunnels: Published::new(Tunnels::default(), quiescence),
             ip4,
             ip6,

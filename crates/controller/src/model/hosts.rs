@@ -1,4 +1,4 @@
-//! What hosts are to hear of the router: ietf-ipv6-router-advertisements and stoa-ip.
+//! What hosts are to hear of the router: ietf-ipv6-router-advertisements, stoa-ip, ietf-vrrp.
 
 use serde::Deserialize;
 
@@ -69,4 +69,83 @@ pub struct Discovery {
     pub lifetime: Option<u32>,
     pub broadcast: bool,
     pub preference: i32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct Vrrp {
+    pub vrrp_instance: Vec<VirtualRouter>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct VirtualRouter {
+    pub vrid: u32,
+    pub version: String,
+    pub log_state_change: bool,
+    pub preempt: Preempt,
+    pub priority: u32,
+    /// Version 3 alone has it.
+    #[serde(default)]
+    pub accept_mode: bool,
+    pub advertise_interval_sec: Option<u32>,
+    pub advertise_interval_centi_sec: Option<u32>,
+    #[serde(default)]
+    pub track: Track,
+    #[serde(rename = "virtual-ipv4-addresses", default)]
+    pub addresses4: Addresses4,
+    #[serde(rename = "virtual-ipv6-addresses", default)]
+    pub addresses6: Addresses6,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Preempt {
+    pub enabled: bool,
+    pub hold_time: u32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Track {
+    pub interfaces: TrackedInterfaces,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TrackedInterfaces {
+    pub interface: Vec<TrackedInterface>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TrackedInterface {
+    pub interface: String,
+    pub priority_decrement: u32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Addresses4 {
+    #[serde(rename = "virtual-ipv4-address")]
+    pub list: Vec<Address4>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Address4 {
+    #[serde(rename = "ipv4-address")]
+    pub ip: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Addresses6 {
+    #[serde(rename = "virtual-ipv6-address")]
+    pub list: Vec<Address6>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Address6 {
+    #[serde(rename = "ipv6-address")]
+    pub ip: String,
 }

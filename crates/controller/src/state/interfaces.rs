@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
-use super::{Wanted, list, number, object, text};
+use super::{Wanted, list, number, object, text, vrrp};
 use crate::facts::{Facts, Piece};
 use stoa_api::date;
 
@@ -115,6 +115,7 @@ fn family(state: &v1::InterfaceState, neighbors: &[&v1::NeighborState], is_ip4: 
         ("address", list(addresses.map(|it| address(it, is_ip4)))),
         ("neighbor", list(neighbors.map(|it| neighbor(it, is_ip4)))),
         ("stoa-ip:router-discovery", discovery(state.discovery.as_ref().filter(|_| is_ip4))),
+        ("ietf-vrrp:vrrp", vrrp::instances(&state.virtual_routers, is_ip4)),
         (
             "ietf-ipv6-unicast-routing:ipv6-router-advertisements",
             advertisements(state.advertising.as_ref().filter(|_| !is_ip4)),

@@ -8,6 +8,7 @@ mod forwarder;
 mod interfaces;
 mod path;
 pub(crate) mod routing;
+mod vrrp;
 
 use serde_json::{Map, Value};
 use tonic::Status;
@@ -128,6 +129,7 @@ fn render(facts: &Facts, wanted: &Wanted) -> Value {
         ("ietf-interfaces:interfaces", interfaces::render(facts, wanted)),
         ("ietf-routing:routing", routing::render(facts, wanted)),
         ("stoa-forwarder:forwarder", forwarder::render(facts, wanted)),
+        ("ietf-vrrp:vrrp", vrrp::render(facts, wanted)),
     ];
     for (name, part) in parts {
         if let Some(part) = part {

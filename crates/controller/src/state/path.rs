@@ -29,6 +29,7 @@ pub(super) fn wanted(path: &str) -> Wanted {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
+        "vrrp" => Wanted::of(&[Piece::Interfaces, Piece::Drops]),
         _ => Wanted::of(&[]),
     }
 }

@@ -180,6 +180,7 @@ impl Plane {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let mirrors = self.open_mirrors(wanted)?;
         self.retire_advertising(wanted);
+        self.retire_virtual_routers(wanted);
         let (mut changed, reasons) = self.open_changed(wanted);
         self.open_added(wanted, (&mut changed, reasons), &mut applied)?;
         self.replace_changed(wanted, changed, &mut applied)?;
@@ -200,6 +201,7 @@ impl Plane {
         self.remove_stale_vrfs(wanted);
         self.review_host_routes();
         self.review_claims();
+        self.review_virtual_routers();
         self.review_advertising();
         self.fib.settle();
         self.graveyard.sweep();
@@ -274,6 +276,7 @@ impl Plane {
                     || refusals.is_some_and(|refusals| refusals.contains_key(prefix))
             };
             let gone = state.routes.keys().filter(|prefix| !stays(prefix));
+            let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));
             stale.extend(gone.map(|prefix| (slot, *prefix)));
         }
         for (slot, prefix) in &stale {

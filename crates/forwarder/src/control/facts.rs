@@ -85,6 +85,7 @@ impl Plane {
             changed_unix_s: state.since.1,
             advertising: self.advertising_state(index, true),
             discovery: self.advertising_state(index, false),
+            virtual_routers: self.virtual_router_states(index),
             mac: state.link.mac.to_vec(),
             mtu: state.mtu.0.max(state.mtu.1).into(),
             addresses: addresses

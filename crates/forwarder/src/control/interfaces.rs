@@ -15,7 +15,7 @@ use super::plane::{InterfaceFigures, InterfaceState, Plane};
 use super::vrfs::DEFAULT;
 use super::wanted;
 use crate::ethernet::interface_flags::{
-    ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP,
+    ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
 };
 use crate::ethernet::vlan_table::VlanTables;
 use crate::neighbor::messages::Link;
@@ -214,7 +214,7 @@ impl Plane {
     }
 
     /// Writes what workers see of an interface.
-    fn write_line(&self, index: u32) {
+    pub(super) fn write_line(&self, index: u32) {
         let Some(state) = self.interface(index) else { return };
         let wanted = &state.wanted;
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
@@ -227,7 +227,10 @@ impl Plane {
             | bit(wanted.ip6.forwarding, FORWARD6)
             | bit(wanted.cross_connect.is_some(), CROSS_CONNECT)
             | bit(wanted.ip4.discovery.is_some(), DISCOVERY4)
-            | bit(wanted.ip6.advertisement.is_some(), ADVERTISE6);
+            | bit(wanted.ip6.advertisement.is_some(), ADVERTISE6)
+            | bit(!wanted.ip4.virtual_routers.is_empty(), VRRP4)
+            | bit(!wanted.ip6.virtual_routers.is_empty(), VRRP6)
+            | bit(self.has_active_virtual(index), VIRTUAL);
         let reverse_path = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
         self.shared.interface(index).set(&state.link.mac, flags, reverse_path, vrf);
@@ -252,12 +255,18 @@ impl Plane {
             self.shared.interface(index as u32).set_across(across);
         }
         let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
+        let mut all = std::mem::take(&mut self.addresses);
+        self.add_virtual_addresses(&mut all);
+        self.addresses = all;
         self.shared.vlans.publish(vlans, &mut self.graveyard);
         self.shared.addresses.publish(self.addresses.clone(), &mut self.graveyard);
         self.publish_tunnels();
         for index in 0..self.interfaces.len() {
             let groups = |of: &[InterfaceAddresses]| {
-                of.get(index).map(|own| (own.ip6.clone(), own.link_local)).unwrap_or_default()
+                let groups = |own: &InterfaceAddresses| {
+                    (own.ip6.clone(), own.virtual6.clone(), own.link_local)
+                };
+                of.get(index).map(groups).unwrap_or_default()
             };
             if groups(&former) != groups(&self.addresses.by_interface) {
                 self.report_groups(index as u32);
@@ -308,6 +317,7 @@ impl Plane {
             }
         }
         self.review_claims();
+        self.review_virtual_routers();
         self.review_advertising();
         self.fib.settle();
     }

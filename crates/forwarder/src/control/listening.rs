@@ -7,6 +7,7 @@ use std::net::Ipv6Addr;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::ipv6;
 use stoa_wire::mld::{self, Record};
+use stoa_wire::vrrp;
 
 use super::plane::Plane;
 use crate::neighbor::entry::Millis;
@@ -56,9 +57,13 @@ impl Plane {
         let Some(own) = self.addresses.of(interface) else { return };
         let Some(source) = own.link_local else { return };
         let addresses = own.ip6.iter().map(|(address, _)| *address).chain([source]);
+        let addresses = addresses.chain(own.virtual6.iter().copied());
         let mut groups: Vec<Ipv6Addr> = addresses.map(ipv6::solicited_node).collect();
         if state.wanted.ip6.forwarding {
             groups.push(ipv6::ALL_ROUTERS);
+        }
+        if self.has_virtual_routers(interface, true) {
+            groups.push(vrrp::GROUP6);
         }
         groups.sort();
         groups.dedup();

@@ -192,19 +192,23 @@ impl super::Plane {
 
     /// Does what cannot wait for the next tick.
     pub fn punctual(&mut self) {
+        self.tick_virtual_routers();
         self.tick_advertising();
     }
 
     /// How long there is nothing for [`Self::punctual`] to do.
     fn until_next(&self) -> Duration {
-        let due = self.advertising_due();
+        let both = [self.advertising_due(), self.virtual_routers_due()];
+        let due = both.into_iter().flatten().min();
         let pause = due.map_or(Millis::MAX, |due| due.saturating_sub(self.now()));
         Duration::from_millis(pause)
     }
 
     /// Hosts hear that this router goes.
     fn farewell(&mut self) {
+        // While those that are active still are: they speak for the virtual routers.
         self.end_advertising();
+        self.end_virtual_routers();
         self.flush();
     }
 

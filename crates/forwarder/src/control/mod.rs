@@ -26,6 +26,7 @@ mod service;
 pub mod sight;
 mod tunnels;
 mod vrfs;
+mod vrrp;
 mod waiting;
 pub mod wanted;
 mod wanted_port;

@@ -170,6 +170,8 @@ pub struct Plane {
     pub(super) watched: super::sight::Watched,
     /// Who tells hosts of us.
     pub(super) advertising: super::advertising::Advertising,
+    /// Routers that are shared with others.
+    pub(super) virtual_routers: super::vrrp::VirtualRouters,
 }
 
 impl Plane {
@@ -233,6 +235,7 @@ impl Plane {
             claims: BTreeMap::new(),
             watched: super::sight::Watched::default(),
             advertising: super::advertising::Advertising::default(),
+            virtual_routers: super::vrrp::VirtualRouters::default(),
         })
     }
 

@@ -53,6 +53,7 @@ impl Plane {
             Some(Class::Resolve | Class::OwnResolve) => self.resolve(worker, punt.packet),
             Some(Class::Redirect) => self.redirect(&punt.packet),
             Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
+            Some(Class::Routing) => self.virtual_heard(&punt.packet),
             Some(Class::Solicitation) => match punt.packet.bytes().first().map(|byte| byte >> 4) {
                 Some(4) => self.discovery(&punt.packet),
                 _ => self.nd(&punt.packet),

@@ -9,7 +9,7 @@ use stoa_engine::{Context, Next, Node, Vector};
 
 use super::InterfaceLine;
 use super::ethernet_kernel::{self, Plain};
-use super::interface_flags::{CROSS_CONNECT, UP};
+use super::interface_flags::{CROSS_CONNECT, UP, VIRTUAL};
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
 use crate::kernel::Kernel;
@@ -104,9 +104,9 @@ impl EthernetInput {
         let (interface, plain) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
             let (_, key, _) = split_tag(vector.bytes(0), 12)?;
             let Outer::Interface(interface) = vlans.outer(port, key) else { return None };
-            (interface, Plain::tagged(self.shared.interface(interface).mac(), *tag))
+            (interface, Plain::tagged(self.mac_of_first(vector, interface, cx), *tag))
         } else {
-            (port, Plain::untagged(self.shared.interface(port).mac()))
+            (port, Plain::untagged(self.mac_of_first(vector, port, cx)))
         };
         if self.shared.interface(interface).flags() & UP == 0 {
             return None;
@@ -130,10 +130,30 @@ impl EthernetInput {
         })
     }
 
+    /// The MAC address that most of these frames are for: the interface's own, or that of a virtual
+    /// router, when the first goes to one that is active here.
+    #[inline(always)]
+    fn mac_of_first(&self, vector: &Vector, interface: u32, cx: &Context<'_>) -> u64 {
+        let line = self.shared.interface(interface);
+        if line.flags() & VIRTUAL != 0
+            && let Some(mac) = vector.bytes(0).first_chunk::<6>().map(super::mac_word)
+            && self.is_virtual(line, interface, mac, cx)
+        {
+            return mac;
+        }
+        line.mac()
+    }
+
+    /// Whether a frame to this address is for a virtual router that is active here.
+    #[cold]
+    fn is_virtual(&self, line: &InterfaceLine, interface: u32, mac: u64, cx: &Context<'_>) -> bool {
+        line.flags() & VIRTUAL != 0 && self.shared.virtual_macs.read(cx.reader).has(interface, mac)
+    }
+
     /// Any frame, by itself.
     #[inline(always)]
     fn any(&self, vector: &mut Vector, lane: usize, vlans: &VlanTables, cx: &Context<'_>) -> u16 {
-        match self.lane(vector, lane) {
+        match self.lane(vector, lane, cx) {
             Some(next) => next,
             None => self.tagged(vector, lane, vlans, cx),
         }
@@ -141,7 +161,7 @@ impl EthernetInput {
 
     /// An untagged frame; `None` when there is a tag.
     #[inline(always)]
-    fn lane(&self, vector: &mut Vector, lane: usize) -> Option<u16> {
+    fn lane(&self, vector: &mut Vector, lane: usize, cx: &Context<'_>) -> Option<u16> {
         let Some((header, _)) = vector.bytes(lane).split_first_chunk::<14>() else {
             return Some(Drop::EthernetTruncated.next());
         };
@@ -153,7 +173,9 @@ impl EthernetInput {
             header[0], header[1], header[2], header[3], header[4], header[5], header[6], header[7],
         ]);
         let line = self.shared.interface(vector.rx_if[lane]);
-        Some(finish(vector, lane, (head & MAC_MASK, ethertype, 14), line))
+        let is_virtual = |mac: u64| self.is_virtual(line, vector.rx_if[lane], mac, cx);
+        let is_ours = head & MAC_MASK == line.mac() || head & 1 == 0 && is_virtual(head & MAC_MASK);
+        Some(finish(vector, lane, (head & MAC_MASK, ethertype, 14), (line, is_ours)))
     }
 
     /// A frame with one or two tags.
@@ -193,7 +215,9 @@ impl EthernetInput {
         if interface != port {
             count(cx, interface, (1, bytes));
         }
-        finish(vector, lane, (head, ethertype, length), self.shared.interface(interface))
+        let line = self.shared.interface(interface);
+        let is_ours = head == line.mac() || self.is_virtual(line, interface, head, cx);
+        finish(vector, lane, (head, ethertype, length), (line, is_ours))
     }
 }
 
@@ -219,12 +243,12 @@ fn finish(
     vector: &mut Vector,
     lane: usize,
     (destination, ethertype, length): (u64, u16, i32),
-    line: &InterfaceLine,
+    (line, is_ours): (&InterfaceLine, bool),
 ) -> u16 {
     if line.flags() & UP == 0 {
         return Drop::InterfaceDown.next();
     }
-    if destination != line.mac() {
+    if !is_ours {
         if destination & 1 == 0 {
             return Drop::EthernetNotForUs.next();
         }

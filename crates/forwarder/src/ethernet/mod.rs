@@ -9,6 +9,7 @@ mod ethernet_kernel_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ethernet_kernel_avx512;
+pub mod virtual_macs;
 pub mod vlan_table;
 
 pub use ethernet_input::{EDGES, make};
@@ -33,6 +34,12 @@ pub mod interface_flags {
     pub const DISCOVERY4: u32 = 64;
     /// Sends IPv6 router advertisements, and hears those of others (RFC 4861 6.2).
     pub const ADVERTISE6: u32 = 128;
+    /// Has virtual routers of IPv4 (RFC 9568).
+    pub const VRRP4: u32 = 256;
+    /// Has virtual routers of IPv6.
+    pub const VRRP6: u32 = 512;
+    /// One of them is active: frames to its MAC address are for us.
+    pub const VIRTUAL: u32 = 1024;
 }
 
 /// What workers need to know of an interface: one cache line, written by the main

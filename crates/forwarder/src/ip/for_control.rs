@@ -1,16 +1,16 @@
 //! Packets to the link that the control thread has asked for, whether or not there is a mirror:
-//! questions for routers where we advertise ourselves.
+//! questions for routers where we advertise ourselves, and VRRP where we have virtual routers.
 
-use stoa_wire::{ipv4, irdp, protocol};
+use stoa_wire::{ipv4, irdp, protocol, vrrp};
 
-use crate::ethernet::interface_flags::DISCOVERY4;
+use crate::ethernet::interface_flags::{DISCOVERY4, VRRP4};
 use crate::punt::Class;
 
 /// The class of an IPv4 packet that the control thread wants from an interface with these flags;
 /// `None`: it is like any other. The header was checked, or will be by who takes it in.
 #[inline]
 pub fn class4(flags: u32, packet: &[u8]) -> Option<Class> {
-    if flags & DISCOVERY4 == 0 {
+    if flags & (DISCOVERY4 | VRRP4) == 0 {
         return None;
     }
     of_protocol(flags, packet)
@@ -25,6 +25,9 @@ fn of_protocol(flags: u32, packet: &[u8]) -> Option<Class> {
         _ if is_fragment => None,
         protocol::ICMP4 if flags & DISCOVERY4 != 0 && irdp::is_solicitation(payload) => {
             Some(Class::Solicitation)
+        }
+        protocol::VRRP if flags & VRRP4 != 0 && header[16..20] == vrrp::GROUP4.octets() => {
+            Some(Class::Routing)
         }
         _ => None,
     }
@@ -42,6 +45,12 @@ mod tests {
         assert_eq!(class4(!DISCOVERY4, &packet), None);
         packet[20] = 8;
         assert_eq!(class4(DISCOVERY4, &packet), None);
+        packet[9] = protocol::VRRP;
+        assert_eq!(class4(VRRP4, &packet), None);
+        packet[16..20].copy_from_slice(&vrrp::GROUP4.octets());
+        assert_eq!(class4(VRRP4, &packet), Some(Class::Routing));
+        assert_eq!(class4(!VRRP4, &packet), None);
+        packet[9] = protocol::ICMP4;
         (packet[20], packet[7]) = (irdp::SOLICITATION, 1);
         assert_eq!(class4(DISCOVERY4, &packet), None);
         for length in 0..28 {

@@ -37,6 +37,7 @@ impl Node for Ip4Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let shared = &self.shared;
         let tunnels = shared.tunnels.read(cx.reader);
+        let addresses = shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let line = shared.interface(vector.rx_if[lane]);
             let vrf = line.vrf();
@@ -48,11 +49,20 @@ impl Node for Ip4Local {
             let bytes = vector.bytes(lane);
             // With a mirror Linux is the host; without, we are.
             let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);
-            let delivered = match (admit(shared, table, bytes), twin) {
-                (Ok(view), _) if is_tunneled(tunnels, vrf, &view) => Ok(TUNNEL),
-                (Ok(_), Some(twin)) => Ok(to_linux(vector, lane, (twin, Payload::Ip4), MIRROR)),
-                (Ok(view), None) => deliver(&view),
-                (Err(refused), _) => Err(refused),
+            let interface = vector.rx_if[lane];
+            let delivered = match admit(shared, table, bytes) {
+                Err(refused) => Err(refused),
+                Ok(view) if is_tunneled(tunnels, vrf, &view) => Ok(TUNNEL),
+                Ok(view) => {
+                    match (addresses.takes_in(interface, vrf, view.destination().into()), twin) {
+                        (Some(false), _) => Err(Refused::Drop(Drop::VirtualAddress)),
+                        (None, Some(twin)) => {
+                            Ok(to_linux(vector, lane, (twin, Payload::Ip4), MIRROR))
+                        }
+                        // Linux knows nothing of the addresses of virtual routers.
+                        (Some(true), _) | (None, None) => deliver(&view),
+                    }
+                }
             };
             vector.next[lane] = match delivered {
                 Ok(next) => next,

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use stoa_engine::quiescence::Reader;
 use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
-use stoa_wire::ipv6;
+use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
 use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6};
+use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6, VRRP6};
 use crate::flow;
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux, wants_ip6};
@@ -154,12 +154,11 @@ fn closer(sight: &Sight<'_>, vector: &mut Vector, lane: usize, (scope, line): (S
         }
         _ if vector.flags[lane] & flags::MULTICAST != 0 => return Drop::Ip6LinkMulticast.next(),
         Scope::ToLink => {
-            let own = addresses.of(interface).and_then(|own| own.link_local);
-            return if own.is_some_and(|own| u128::from(own) == destination) {
-                LOCAL
-            } else {
-                Drop::Ip6LinkLocal.next()
-            };
+            let is_ours = addresses.of(interface).is_some_and(|own| {
+                let all = own.link_local.iter().chain(&own.virtual6);
+                all.into_iter().any(|own| u128::from(*own) == destination)
+            });
+            return if is_ours { LOCAL } else { Drop::Ip6LinkLocal.next() };
         }
         Scope::Global | Scope::FromLink => {}
     }
@@ -196,8 +195,12 @@ fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> 
     if group == u128::from(ipv6::ALL_NODES) || all_routers {
         return true;
     }
+    if line & VRRP6 != 0 && group == u128::from(vrrp::GROUP6) {
+        return true;
+    }
     let Some(own) = addresses.of(interface) else { return false };
-    let mut all = own.ip6.iter().map(|(address, _)| *address).chain(own.link_local);
+    let all = own.ip6.iter().map(|(address, _)| *address).chain(own.link_local);
+    let mut all = all.chain(own.virtual6.iter().copied());
     all.any(|address| u128::from(ipv6::solicited_node(address)) == group)
 }
 

@@ -8,12 +8,12 @@ use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::lpm::Ip6LpmReader;
 use stoa_tables::next_hop::Resolved;
 use stoa_wire::icmp6::kind;
-use stoa_wire::{icmp6, ipv6, ndp, protocol};
+use stoa_wire::{icmp6, ipv6, ndp, protocol, vrrp};
 
 use super::ip4_local::Refused;
 use super::ip6_chain::{self, Carried, Chain};
 use crate::drops::Drop;
-use crate::ethernet::interface_flags::ADVERTISE6;
+use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux};
 use crate::punt::Class;
@@ -29,8 +29,9 @@ const ERROR: u16 = 2;
 const REASSEMBLE: u16 = 3;
 const MIRROR: u16 = 4;
 const TUNNEL: u16 = 5;
-/// Not an edge: for the control thread.
+/// Not edges: for the control thread.
 const QUERY: u16 = 0x100;
+const VRRP: u16 = 0x101;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -58,6 +59,7 @@ impl Node for Ip6Local {
                 Ok(QUERY) => {
                     self.shared.budgets.punt(cx, vector, lane, Class::Listener);
                 }
+                Ok(VRRP) => self.shared.budgets.punt(cx, vector, lane, Class::Routing),
                 Ok(MIRROR) => {
                     let twin = twin.unwrap_or_default();
                     vector.next[lane] = to_linux(vector, lane, (twin, Payload::Ip6), MIRROR);
@@ -90,18 +92,28 @@ impl Here<'_> {
             Chain::Whole(carried) => carried,
             Chain::Fragment => {
                 self.refuse_land(view.source())?;
-                return Ok(if self.has_mirror { MIRROR } else { REASSEMBLE });
+                let has_mirror = self.has_mirror_for(view.destination())?;
+                return Ok(if has_mirror { MIRROR } else { REASSEMBLE });
             }
         };
         if carried.protocol == protocol::ICMP6 {
             return self.icmp(&view, &carried);
         }
+        let line = self.shared.interface(self.interface);
+        // The active router may have its address from us, whoever has it by itself.
+        if carried.protocol == protocol::VRRP
+            && line.flags() & VRRP6 != 0
+            && view.destination() == vrrp::GROUP6
+        {
+            return Ok(VRRP);
+        }
+        let has_mirror = self.has_mirror_for(view.destination())?;
         self.refuse_land(view.source())?;
         let ends = (view.source().into(), view.destination().into());
         let vrf = self.shared.interface(self.interface).vrf();
         match carried.protocol {
             protocol if self.tunnels.from(vrf, ends, protocol).is_some() => Ok(TUNNEL),
-            _ if self.has_mirror => Ok(MIRROR),
+            _ if has_mirror => Ok(MIRROR),
             protocol::UDP => Err(Refused::Tell(Trouble::Port)),
             protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
             protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Ip6NoNextHeader)),
@@ -132,7 +144,7 @@ impl Here<'_> {
         self.refuse_land(view.source())?;
         match kind {
             // Linux has joined the same groups, and reports them.
-            _ if self.has_mirror => Ok(MIRROR),
+            _ if self.has_mirror_for(view.destination())? => Ok(MIRROR),
             kind::ECHO_REQUEST => Ok(ECHO),
             // RFC 3810 5.1.14, 6.2: from the link, and from nowhere else.
             kind::LISTENER_QUERY
@@ -145,6 +157,17 @@ impl Here<'_> {
             | kind::LISTENER_DONE
             | kind::LISTENER_REPORT_2 => Err(Refused::Drop(Drop::MldHeard)),
             _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
+        }
+    }
+
+    /// Whether Linux is the host of an address of ours: it knows nothing of those of virtual
+    /// routers, some of which take nothing in (RFC 9568 6.4.3).
+    fn has_mirror_for(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
+        let vrf = self.shared.interface(self.interface).vrf();
+        match self.addresses.takes_in(self.interface, vrf, destination.into()) {
+            Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
+            Some(true) => Ok(false),
+            None => Ok(self.has_mirror),
         }
     }
 

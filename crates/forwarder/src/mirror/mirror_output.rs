@@ -58,7 +58,12 @@ fn restore(vector: &mut Vector, (lane, carried): (usize, Payload), mac: u64) -> 
     }
     // The ethertype stands last already; the addresses move over the tags.
     vector.bytes_mut(lane).copy_within(..12, header - HEADER);
-    vector.advance(lane, (header - HEADER) as i32)
+    let is_there = vector.advance(lane, (header - HEADER) as i32);
+    if let Some(to) = vector.bytes_mut(lane).first_chunk_mut::<6>().filter(|to| to[0] & 1 == 0) {
+        // It may have come to the MAC address of a virtual router.
+        to.copy_from_slice(&mac.to_le_bytes()[..6]);
+    }
+    is_there
 }
 
 /// A header for a packet that has lost its own: from nobody, to us.

@@ -98,9 +98,9 @@ impl Link {
         })
     }
 
-    /// Answers an ARP request.
-    pub fn arp_reply(&self, request: &arp::Packet) -> Vec<u8> {
-        let reply = arp::Packet::reply(request, Mac(self.mac));
+    /// Answers an ARP request: the address is at `mac`, whoever says so (RFC 9568 8.1.2).
+    pub fn arp_reply(&self, request: &arp::Packet, mac: [u8; 6]) -> Vec<u8> {
+        let reply = arp::Packet::reply(request, Mac(mac));
         self.arp(request.sender_mac.0, &reply)
     }
 
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(frame[12..18], [0x81, 0, 0, 100, 8, 6]);
         let packet = arp::check(&frame[18..]).unwrap();
         assert!(packet.is_request());
-        let reply = link().arp_reply(packet);
+        let reply = link().arp_reply(packet, link().mac);
         assert!(arp::check(&reply[18..]).unwrap().is_reply());
         assert_eq!(reply[..6], link().mac);
     }

@@ -14,7 +14,7 @@ use crate::harness::*;
 
 const LIFETIME: u16 = 1800;
 
-fn words() -> Advertisement {
+pub fn words() -> Advertisement {
     let prefix: Ipv6Addr = "2001:db8:1::".parse().unwrap();
     let lifetimes = (7200, 3600);
     Advertisement {

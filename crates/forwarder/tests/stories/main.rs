@@ -35,4 +35,5 @@ mod transactions;
 mod tunnel;
 mod unchanged;
 mod vrf;
+mod vrrp;
 mod waiting;

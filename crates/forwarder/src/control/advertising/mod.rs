@@ -121,6 +121,14 @@ impl Plane {
         }
     }
 
+    /// The router of an interface has changed: hosts hear of it soon.
+    pub(super) fn renew_advertising(&mut self, interface: u32) {
+        let now = self.now();
+        if let Some(speaker) = self.advertising.0.get_mut(&(interface, true)) {
+            speaker.schedule.renew(now, &speaker.told.pace());
+        }
+    }
+
     /// Says what is due.
     pub(super) fn tick_advertising(&mut self) {
         let now = self.now();
@@ -164,9 +172,12 @@ impl Plane {
         told: &wanted::Advertisement,
         is_last: bool,
     ) -> Option<Vec<u8>> {
-        let link = &self.interface(interface)?.link;
-        let source = self.addresses.of(interface)?.link_local?;
-        Some(frame6(link, source, told, is_last)).filter(|frame| !frame.is_empty())
+        if is_last && self.has_virtual_routers(interface, true) {
+            // The virtual router stays, whoever is active.
+            return None;
+        }
+        let (source, link) = self.advertiser(interface)?;
+        Some(frame6(&link, source, told, is_last)).filter(|frame| !frame.is_empty())
     }
 
     fn discovery_frame(

@@ -235,9 +235,12 @@ impl Plane {
     }
 
     pub(super) fn solicit(&mut self, key: Key, known: Option<[u8; 6]>) {
-        let Some(state) = self.interface(key.0).filter(|state| state.is_up) else { return };
+        if !self.interface(key.0).is_some_and(|state| state.is_up) {
+            return;
+        }
         let Some(source) = self.source_for(key) else { return };
-        let frame = state.link.solicit((source, !self.is_tentative((key.0, source))), key.1, known);
+        let Some(link) = self.link_for(key.0, source) else { return };
+        let frame = link.solicit((source, !self.is_tentative((key.0, source))), key.1, known);
         let adjacency = self.cache.get(&key).and_then(|entry| self.fib.adjacency(entry.adjacency));
         if adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Drop) {
             // The first question after a failure opens the way for packets again.

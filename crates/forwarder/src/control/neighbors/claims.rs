@@ -60,7 +60,11 @@ impl Plane {
             for family in [&state.wanted.ip4, &state.wanted.ip6] {
                 let probes = family.duplicate_detection;
                 let own = family.addresses.iter().map(|(address, _)| *address);
-                wanted.extend(own.map(|address| ((index as u32, address), probes)));
+                // Who is of the same virtual router may answer for it until we are active.
+                let probes = |address| {
+                    if self.is_shared(index as u32, address) { 0 } else { probes }
+                };
+                wanted.extend(own.map(|address| ((index as u32, address), probes(address))));
             }
             let probes = state.wanted.ip6.duplicate_detection;
             if state.wanted.ip6.enabled && probes > 0 {
@@ -129,12 +133,16 @@ impl Plane {
 
     /// Tells the link that an address is ours (RFC 5227 3, RFC 4861 7.2.6).
     fn announce(&mut self, (interface, address): Key) {
-        let Some(state) = self.interface(interface) else { return };
+        if self.is_shared_away(interface, address) {
+            // Its virtual router says so when it is active.
+            return;
+        }
+        let Some(link) = self.link_for(interface, address) else { return };
         let frame = match address {
-            IpAddr::V4(ip) => state.link.announce(ip),
+            IpAddr::V4(ip) => link.announce(ip),
             // Nobody needs to be told of a link-local address.
             IpAddr::V6(ip) if ip.is_unicast_link_local() => return,
-            IpAddr::V6(ip) => state.link.advertise(ip, Ipv6Addr::UNSPECIFIED, [0; 6], true),
+            IpAddr::V6(ip) => link.advertise(ip, Ipv6Addr::UNSPECIFIED, [0; 6], true),
         };
         self.send_frame(interface, &frame);
     }

@@ -19,18 +19,23 @@ impl Plane {
         let interface = packet.rx_if;
         let Ok(message) = arp::check(packet.bytes()) else { return };
         let Some(state) = self.interface(interface) else { return };
-        if message.sender_mac.0 == state.link.mac {
+        let sent_mac = message.sender_mac.0;
+        if sent_mac == state.link.mac || self.is_virtual_mac(interface, sent_mac) {
             return self.drop_here(Drop::LoopedBack);
         }
         let sender = IpAddr::V4(message.sender());
         let target = IpAddr::V4(message.target());
         let asks_us = self.is_ours(interface, target);
         let wants_ours = message.is_probe() && self.is_tentative((interface, target));
-        if self.is_ours(interface, sender) || wants_ours {
+        // Who else is of the virtual router may have it for a while.
+        let is_shared = self.is_shared(interface, if wants_ours { target } else { sender });
+        if (self.is_ours(interface, sender) || wants_ours) && !is_shared {
             let address = if wants_ours { target } else { sender };
             return self.contested((interface, address), &message.sender_mac.to_string());
         }
-        let asks_us = asks_us || self.answers_for(interface, message);
+        let virtual_mac = self.virtual_mac(interface, target);
+        let asks_us = asks_us || virtual_mac.is_some() || self.answers_for(interface, message);
+        let asks_us = asks_us && !self.is_shared_away(interface, target);
         let is_known = self.cache.get(&(interface, sender)).is_some();
         let is_news = message.is_reply() || message.is_announcement();
         let told = is_news && self.tell_mirror(packet, message.sender_mac.0);
@@ -48,7 +53,8 @@ impl Plane {
             self.learn((interface, sender), message.sender_mac.0, is_answer);
         }
         if asks_us && message.is_request() {
-            let reply = self.interface(interface).map(|state| state.link.arp_reply(message));
+            let link = self.interface(interface).map(|state| &state.link);
+            let reply = link.map(|link| link.arp_reply(message, virtual_mac.unwrap_or(link.mac)));
             self.send_frame(interface, &reply.unwrap_or_default());
         }
     }
@@ -91,13 +97,17 @@ impl Plane {
         let IpAddr::V6(to) = source else { return };
         let mac = options.source_mac();
         let Some(state) = self.interface(interface) else { return };
-        if mac.is_some_and(|mac| mac.0 == state.link.mac) {
+        let is_own_mac =
+            |mac: [u8; 6]| mac == state.link.mac || self.is_virtual_mac(interface, mac);
+        if mac.is_some_and(|mac| is_own_mac(mac.0)) {
             return self.drop_here(Drop::LoopedBack);
         }
         if mac.is_some_and(|mac| !mac.is_unicast()) {
             return self.drop_here(Drop::NdBadMac);
         }
-        if !self.is_ours(interface, IpAddr::V6(target)) {
+        let is_ours = self.is_ours(interface, IpAddr::V6(target))
+            || self.virtual_mac(interface, IpAddr::V6(target)).is_some();
+        if !is_ours || self.is_shared_away(interface, IpAddr::V6(target)) {
             return self.drop_here(Drop::Icmp6Ignored);
         }
         let ours = (interface, IpAddr::V6(target));
@@ -123,16 +133,16 @@ impl Plane {
             self.learn((interface, source), mac.0, false);
         }
         let is_sure = !self.is_tentative(ours);
-        let Some(state) = self.interface(interface) else { return };
+        let Some(link) = self.link_for(interface, IpAddr::V6(target)) else { return };
         let known = self.cache.get(&(interface, source));
         let known = known.filter(|entry| entry.state.is_resolved()).map(|entry| entry.mac);
         let at = mac.map(|mac| mac.0).or(known);
-        let reply = state.link.advertise(target, to, at.unwrap_or_default(), is_sure);
+        let reply = link.advertise(target, to, at.unwrap_or_default(), is_sure);
         if at.is_some() || to.is_unspecified() {
             self.send_frame(interface, &reply);
         } else {
             // Who asks does not say where to answer: ask back (RFC 4861 7.2.4).
-            let header = state.link.header([0; 6], 0).len();
+            let header = link.header([0; 6], 0).len();
             self.send_packet(interface, reply.get(header..).unwrap_or_default());
         }
     }
@@ -146,7 +156,7 @@ impl Plane {
         }
         let Some(state) = self.interface(interface) else { return };
         let is_looped = told.is_some_and(|mac| mac.0 == state.link.mac);
-        if self.is_ours(interface, key.1) {
+        if self.is_ours(interface, key.1) && !self.is_shared(interface, key.1) {
             let mac = told.map_or("unknown".to_owned(), |mac| mac.to_string());
             return match is_looped {
                 true => self.drop_here(Drop::LoopedBack),

@@ -8,6 +8,7 @@ use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 
 use super::advertising::{advertisement, discovery};
+use super::virtual_router::virtual_routers;
 use super::{BUFFERS, Family, Interface, Mirror, Reasons, Wanted, Workers, address, bits};
 use crate::kernel::Kernel;
 
@@ -182,6 +183,7 @@ fn family(family: Option<&v1::Family>, is_ip4: bool, place: &str, reasons: &mut 
             .as_ref()
             .filter(|_| !is_ip4)
             .map(|given| advertisement(given, place, reasons)),
+        virtual_routers: virtual_routers(&given.virtual_routers, is_ip4, place, reasons),
         discovery: given
             .discovery
             .as_ref()

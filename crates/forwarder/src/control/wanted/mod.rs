@@ -8,8 +8,10 @@ mod interface;
 mod punt;
 mod route;
 mod tunnel;
+mod virtual_router;
 
 pub use advertising::{Advertisement, Discovery};
+pub use virtual_router::VirtualRouter;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -89,6 +91,8 @@ pub struct Family {
     pub advertisement: Option<Advertisement>,
     /// IPv4: the same.
     pub discovery: Option<Discovery>,
+    /// Routers that are shared with others of the link.
+    pub virtual_routers: Vec<VirtualRouter>,
 }
 
 /// An interface.

@@ -1,0 +1,246 @@
+//! What a virtual router does: it speaks, takes its addresses in, and lets them go.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use stoa_api::v1;
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::ethernet::{Mac, ethertype};
+use stoa_wire::vrrp::{self, Fields};
+use stoa_wire::{ipv4, ipv6, protocol};
+
+use super::machine::{Act, State};
+use super::{Key, Router};
+use crate::control::fib::host;
+use crate::control::plane::Plane;
+use crate::control::wanted::{Action, Route};
+use crate::ethernet::interface_flags::VIRTUAL;
+use crate::ethernet::mac_word;
+use crate::neighbor::messages::Link;
+use crate::shared::{Addresses, Verdict, scope};
+
+/// Bytes for the longest advertisement, its IP header included.
+const ROOM: usize = ipv6::LEAST_MTU;
+
+/// The route to an address of a virtual router that is active.
+fn route() -> Route {
+    Route { protocol: v1::Protocol::Direct as i32, action: Action::Verdict(Verdict::Local) }
+}
+
+impl Plane {
+    /// Does what a machine wants done; what workers know is published afterwards.
+    pub(super) fn act(&mut self, key: Key, acts: &[Act]) {
+        for act in acts {
+            match act {
+                Act::Advertise(priority) => self.send_virtual(key, *priority),
+                Act::TakeOver => self.take_virtual_over(key),
+                Act::GiveUp => self.give_virtual_up(key),
+            }
+        }
+    }
+
+    /// The address that advertisements come from: the primary one, or the link-local one.
+    pub(super) fn virtual_source(&self, (interface, is_ip6, _): Key) -> Option<IpAddr> {
+        let own = self.addresses.of(interface)?;
+        match is_ip6 {
+            true => own.link_local.map(IpAddr::V6),
+            false => own.ip4.first().map(|(address, _)| IpAddr::V4(*address)),
+        }
+    }
+
+    fn send_virtual(&mut self, key: Key, priority: u8) {
+        let Some(source) = self.virtual_source(key) else { return };
+        let Some(link) = self.interface(key.0).map(|state| state.link.clone()) else { return };
+        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        router.counts.sent += 1;
+        router.counts.resigned_sent += u64::from(priority == vrrp::RESIGNS);
+        let fields = Fields {
+            version: router.wanted.version,
+            vrid: key.2,
+            priority,
+            interval_cs: router.wanted.interval_cs,
+        };
+        // So that switches learn where the address is now (RFC 9568 8.1.2, 8.2.2).
+        let link = Link { mac: vrrp::mac(key.2, key.1).0, ..link };
+        let frame = advertisement(&link, source, &fields, &router.wanted.addresses);
+        self.send_frame(key.0, &frame);
+    }
+
+    fn take_virtual_over(&mut self, key: Key) {
+        let Some(state) = self.interface(key.0) else { return };
+        let (slot, name) = (state.vrf, state.name.clone());
+        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        router.counts.transitions += 1;
+        tell(&name, key, router, "active");
+        if router.wanted.is_owner() {
+            return;
+        }
+        let mut routes = Vec::new();
+        for address in router.wanted.addresses.clone() {
+            let prefix = host(address);
+            let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
+            if is_local || self.vrfs.route(slot, &prefix).is_some() {
+                // Every link has link-local addresses of its own; what is wanted goes before.
+                continue;
+            }
+            match self.set_route(slot, prefix, &route()) {
+                Ok(()) => routes.push((slot, prefix)),
+                Err(full) => {
+                    tracing::error!(%address, %full, "no room for the address of a virtual router");
+                }
+            }
+        }
+        if let Some(router) = self.virtual_routers.0.get_mut(&key) {
+            router.routes = routes;
+        }
+        self.fib.settle();
+    }
+
+    fn give_virtual_up(&mut self, key: Key) {
+        let name = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
+        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        tell(&name, key, router, "no longer active");
+        let routes = std::mem::take(&mut router.routes);
+        for (slot, prefix) in routes {
+            // Somebody may have wanted another route meanwhile.
+            if self.vrfs.route(slot, &prefix).is_some_and(|it| it.route == route()) {
+                self.remove_route(slot, prefix);
+            }
+        }
+        self.fib.settle();
+    }
+
+    /// Whether a route was put in by a virtual router: no wanted state knows it.
+    pub(in crate::control) fn is_virtual_route(
+        &self,
+        slot: crate::control::vrfs::Slot,
+        prefix: &crate::control::wanted::Prefix,
+    ) -> bool {
+        self.virtual_routers.0.values().any(|router| router.routes.contains(&(slot, *prefix)))
+    }
+
+    /// Tells workers which addresses are ours now, and the link who has them.
+    pub(super) fn publish_virtual_routers(&mut self) {
+        let active = |key: &Key, router: &Router| {
+            (router.machine.state() == State::Active)
+                .then(|| (key.0, mac_word(&vrrp::mac(key.2, key.1).0)))
+        };
+        let all = self.virtual_routers.0.iter();
+        let macs = all.filter_map(|(key, router)| active(key, router)).collect();
+        self.shared.virtual_macs.publish(macs, &mut self.graveyard);
+        for index in 0..self.interfaces.len() as u32 {
+            let was_active = self.shared.interface(index).flags() & VIRTUAL != 0;
+            if was_active != self.has_active_virtual(index) {
+                self.write_line(index);
+            }
+        }
+        self.publish_interfaces();
+        let mut fresh = Vec::new();
+        for (key, router) in &mut self.virtual_routers.0 {
+            let is_active = router.machine.state() == State::Active;
+            if is_active && !router.is_announced {
+                fresh.push(*key);
+            }
+            router.is_announced = is_active;
+        }
+        for key in fresh {
+            self.announce_virtual(key);
+        }
+    }
+
+    /// Gratuitous ARP, or unsolicited neighbour advertisements, for all addresses (RFC 9568 6.4.1);
+    /// and routers of IPv6 tell hosts of themselves.
+    fn announce_virtual(&mut self, key: Key) {
+        let Some(router) = self.virtual_routers.0.get(&key) else { return };
+        for address in router.wanted.addresses.clone() {
+            let Some(link) = self.link_for(key.0, address) else { return };
+            let frame = match address {
+                IpAddr::V4(ip) => link.announce(ip),
+                IpAddr::V6(ip) => link.advertise(ip, Ipv6Addr::UNSPECIFIED, [0; 6], true),
+            };
+            self.send_frame(key.0, &frame);
+        }
+        if key.1 {
+            self.renew_advertising(key.0);
+        }
+    }
+
+    /// Adds what virtual routers bring to the addresses of all interfaces.
+    pub(in crate::control) fn add_virtual_addresses(&self, addresses: &mut Addresses) {
+        addresses.virtuals.clear();
+        for (key, router) in &self.virtual_routers.0 {
+            if router.machine.state() != State::Active || router.wanted.is_owner() {
+                continue;
+            }
+            let Some(own) = addresses.by_interface.get_mut(key.0 as usize) else { continue };
+            let six = router.wanted.addresses.iter().filter_map(|address| match address {
+                IpAddr::V6(ip) => Some(*ip),
+                IpAddr::V4(_) => None,
+            });
+            own.virtual6.extend(six);
+            let vrf = own.vrf;
+            for address in &router.wanted.addresses {
+                let place = scope(key.0, vrf, *address);
+                addresses.virtuals.insert((place, *address), router.wanted.accept);
+            }
+        }
+    }
+
+    /// Whether an interface has virtual routers of a family, whose protocol is ours there.
+    pub(in crate::control) fn has_virtual_routers(&self, interface: u32, is_ip6: bool) -> bool {
+        self.virtual_routers_of(interface, is_ip6).next().is_some()
+    }
+
+    /// Whether one of an interface's is active.
+    pub(in crate::control) fn has_active_virtual(&self, interface: u32) -> bool {
+        let is_active = |(_, router): (u8, &Router)| router.machine.state() == State::Active;
+        [false, true].into_iter().any(|six| self.virtual_routers_of(interface, six).any(is_active))
+    }
+}
+
+/// One line for each change, where it is wanted.
+fn tell(interface: &str, key: Key, router: &Router, what: &str) {
+    let family = if key.1 { "IPv6" } else { "IPv4" };
+    let (vrid, priority) = (key.2, router.machine.priority());
+    if router.wanted.is_logged {
+        tracing::info!(interface, vrid, family, priority, "virtual router is {what}");
+    } else {
+        tracing::debug!(interface, vrid, family, priority, "virtual router is {what}");
+    }
+}
+
+/// An advertisement as a frame; empty when it cannot be.
+fn advertisement(link: &Link, source: IpAddr, fields: &Fields, addresses: &[IpAddr]) -> Vec<u8> {
+    let mut packet = [0; ROOM];
+    let (begin, group, kind, pseudo) = match source {
+        IpAddr::V4(source) => {
+            let pseudo = Pseudo::Ip4 { source, destination: vrrp::GROUP4 };
+            (ipv4::LENGTH, Mac::of_ip4_group(vrrp::GROUP4), ethertype::IP4, pseudo)
+        }
+        IpAddr::V6(source) => {
+            let pseudo = Pseudo::Ip6 { source, destination: vrrp::GROUP6 };
+            (ipv6::LENGTH, Mac::of_ip6_group(vrrp::GROUP6), ethertype::IP6, pseudo)
+        }
+    };
+    let (head, body) = packet.split_at_mut(begin);
+    let Ok(length) = vrrp::build(body, &pseudo, fields, addresses) else { return Vec::new() };
+    let built = match source {
+        IpAddr::V4(source) => {
+            let header = ipv4::Builder {
+                time_to_live: vrrp::HOP_LIMIT,
+                ..ipv4::Builder::new(source, vrrp::GROUP4, protocol::VRRP)
+            };
+            header.build(head, length)
+        }
+        IpAddr::V6(source) => {
+            let header = ipv6::Builder {
+                hop_limit: vrrp::HOP_LIMIT,
+                ..ipv6::Builder::new(source, vrrp::GROUP6, protocol::VRRP)
+            };
+            header.build(head, length)
+        }
+    };
+    if built.is_err() {
+        return Vec::new();
+    }
+    [&link.header(group.0, kind), &packet[..begin + length]].concat()
+}

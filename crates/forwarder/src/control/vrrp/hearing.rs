@@ -1,0 +1,94 @@
+//! What a virtual router hears: advertisements of the other routers (RFC 9568 section 7.1).
+
+use std::net::IpAddr;
+
+use stoa_engine::Packet;
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::vrrp::{self, RESIGNS, VrrpError};
+use stoa_wire::{ipv4, ipv6, protocol};
+
+use super::machine::{Act, Heard, State};
+use super::{Event, Key};
+use crate::control::plane::Plane;
+use crate::drops::Drop;
+use crate::neighbor::entry::Millis;
+
+/// Source, pseudo header, hop limit and message of a packet that carries VRRP and nothing else.
+fn open(bytes: &[u8]) -> Option<(IpAddr, Pseudo, u8, &[u8])> {
+    if bytes.first()? >> 4 == 4 {
+        let view = ipv4::check(bytes).ok()?;
+        let is_it = view.header().protocol == protocol::VRRP && !view.header().is_fragment();
+        let source = IpAddr::V4(view.source());
+        return is_it.then(|| (source, view.pseudo(), view.header().time_to_live, view.payload()));
+    }
+    let view = ipv6::check(bytes).ok()?;
+    let upper = view.upper().ok().filter(|upper| upper.protocol == protocol::VRRP)?;
+    Some((IpAddr::V6(view.source()), view.pseudo(), view.header().hop_limit, upper.payload))
+}
+
+impl Plane {
+    /// An advertisement came in.
+    pub(in crate::control) fn virtual_heard(&mut self, packet: &Packet) {
+        let interface = packet.rx_if;
+        let Some((source, pseudo, hop_limit, message)) = open(packet.bytes()) else {
+            return self.drop_here(Drop::VrrpMalformed);
+        };
+        let view = match vrrp::check(&pseudo, hop_limit, message) {
+            Ok(view) => view,
+            Err(error) => return self.drop_here(lie(error)),
+        };
+        let key: Key = (interface, source.is_ipv6(), view.fields.vrid);
+        let own = self.virtual_source(key);
+        if own == Some(source) {
+            return self.drop_here(Drop::LoopedBack);
+        }
+        let now = self.now();
+        let (Some(router), Some(own)) = (self.virtual_routers.0.get_mut(&key), own) else {
+            return self.drop_here(Drop::VrrpUnknown);
+        };
+        if view.fields.version != router.wanted.version {
+            return self.drop_here(Drop::VrrpVersion);
+        }
+        router.counts.received += 1;
+        if router.wanted.is_owner() {
+            // The addresses are ours, whatever others say.
+            return self.drop_here(Drop::VrrpIgnored);
+        }
+        let priority = view.fields.priority;
+        router.counts.resigned_received += u64::from(priority == RESIGNS);
+        router.counts.interval_errors +=
+            u64::from(view.fields.interval_cs != router.wanted.interval_cs);
+        let mut theirs: Vec<IpAddr> = view.addresses().collect();
+        let mut ours = router.wanted.addresses.clone();
+        theirs.sort();
+        ours.sort();
+        router.counts.address_errors += u64::from(theirs != ours);
+        router.heard_from = Some(source);
+        let interval_ms = Millis::from(view.fields.interval_cs) * 10;
+        let heard = Heard { source, priority, interval_ms };
+        let was_active = router.machine.state() == State::Active;
+        let acts = router.machine.hear(now, &heard, own);
+        if acts.contains(&Act::GiveUp) {
+            router.event = Event::HigherPriority;
+        } else if was_active && !acts.is_empty() {
+            router.event = Event::LowerPriority;
+        }
+        self.act(key, &acts);
+        if acts.contains(&Act::GiveUp) {
+            self.publish_virtual_routers();
+        }
+    }
+}
+
+/// The reason for each rule that an advertisement breaks.
+fn lie(error: VrrpError) -> Drop {
+    match error {
+        VrrpError::BadHopLimit => Drop::VrrpHopLimit,
+        VrrpError::BadVersion => Drop::VrrpVersion,
+        VrrpError::BadChecksum => Drop::VrrpChecksum,
+        VrrpError::Truncated
+        | VrrpError::BadType
+        | VrrpError::NoAddress
+        | VrrpError::BadAuthentication => Drop::VrrpMalformed,
+    }
+}

@@ -1,0 +1,241 @@
+//! The state machine of a virtual router (RFC 9568 section 6.4). Time and advertisements are given,
+//! what is to be done is answered: it touches nothing itself.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+
+use stoa_wire::vrrp::{OWNER, RESIGNS};
+
+use crate::neighbor::entry::Millis;
+
+/// How a virtual router is to behave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// 1 to 254, or [`OWNER`].
+    pub priority: u8,
+    /// Whether a router of lower priority gives way.
+    pub preempt: bool,
+    /// How long a router of lower priority is let go on before that.
+    pub hold_ms: Millis,
+    /// Our own Advertisement_Interval.
+    pub interval_ms: Millis,
+}
+
+/// Where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The interface is down, or has no address to speak from.
+    Initialize,
+    /// Another router is active.
+    Backup,
+    /// This router is.
+    Active,
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Take the addresses in, and say so to the link.
+    TakeOver,
+    /// Let the addresses go.
+    GiveUp,
+    /// Send an advertisement with this priority.
+    Advertise(u8),
+}
+
+/// Why it became active last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It never was.
+    NotYet,
+    /// It has the addresses by itself, or the highest priority from the start.
+    Priority,
+    /// It took the place of a router of lower priority.
+    Preempted,
+    /// The active router fell silent or resigned.
+    NoResponse,
+}
+
+/// An advertisement that was heard for this virtual router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Who says it.
+    pub source: IpAddr,
+    /// Its priority.
+    pub priority: u8,
+    /// Its interval.
+    pub interval_ms: Millis,
+}
+
+/// A virtual router.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    rules: Rules,
+    state: State,
+    /// When something is to happen; of no interest in [`State::Initialize`].
+    due: Millis,
+    /// The interval of the active router: Active_Adver_Interval.
+    active_interval_ms: Millis,
+    /// Since when a router of lower priority was heard, and until when it is let go on.
+    yields_at: Option<Millis>,
+    reason: Reason,
+}
+
+impl Machine {
+    /// Not started.
+    pub fn new(rules: Rules) -> Self {
+        let active_interval_ms = rules.interval_ms;
+        let (state, due, reason) = (State::Initialize, 0, Reason::NotYet);
+        Self { rules, state, due, active_interval_ms, yields_at: None, reason }
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it became active last.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// When [`Self::wake`] is to be called; `None`: not until something else happens.
+    pub fn due(&self) -> Option<Millis> {
+        (self.state != State::Initialize).then_some(self.due)
+    }
+
+    /// Skew_Time: the higher the priority, the sooner it takes over (RFC 9568 section 6.1).
+    pub fn skew_ms(&self) -> Millis {
+        (256 - Millis::from(self.rules.priority)) * self.active_interval_ms / 256
+    }
+
+    /// Active_Down_Interval: how long the active router may be silent.
+    pub fn down_ms(&self) -> Millis {
+        3 * self.active_interval_ms + self.skew_ms()
+    }
+
+    /// Other rules from now on; who is an owner stays one, and nobody else becomes one.
+    pub fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+        if self.state == State::Active {
+            self.active_interval_ms = rules.interval_ms;
+        }
+    }
+
+    /// The priority now.
+    pub fn priority(&self) -> u8 {
+        self.rules.priority
+    }
+
+    /// The interface is up and has an address.
+    pub fn start(&mut self, now: Millis) -> Vec<Act> {
+        if self.state != State::Initialize {
+            return Vec::new();
+        }
+        self.active_interval_ms = self.rules.interval_ms;
+        if self.rules.priority == OWNER {
+            return self.take_over(now, Reason::Priority);
+        }
+        self.state = State::Backup;
+        self.due = now + self.down_ms();
+        Vec::new()
+    }
+
+    /// It is to end. Who is active and can still speak says so.
+    pub fn stop(&mut self, can_speak: bool) -> Vec<Act> {
+        let was = std::mem::replace(&mut self.state, State::Initialize);
+        self.yields_at = None;
+        match (was, can_speak) {
+            (State::Active, true) => vec![Act::Advertise(RESIGNS), Act::GiveUp],
+            (State::Active, false) => vec![Act::GiveUp],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Time has come.
+    pub fn wake(&mut self, now: Millis) -> Vec<Act> {
+        match self.state {
+            _ if now < self.due => Vec::new(),
+            State::Initialize => Vec::new(),
+            State::Active => {
+                // Late once is no reason to be late ever after, nor to catch up.
+                let next = self.due + self.rules.interval_ms;
+                self.due = if next > now { next } else { now + self.rules.interval_ms };
+                vec![Act::Advertise(self.rules.priority)]
+            }
+            State::Backup => {
+                let preempts = self.yields_at.is_some();
+                let reason = if preempts { Reason::Preempted } else { Reason::NoResponse };
+                self.take_over(now, reason)
+            }
+        }
+    }
+
+    fn take_over(&mut self, now: Millis, reason: Reason) -> Vec<Act> {
+        (self.state, self.reason, self.yields_at) = (State::Active, reason, None);
+        self.active_interval_ms = self.rules.interval_ms;
+        self.due = now + self.rules.interval_ms;
+        vec![Act::Advertise(self.rules.priority), Act::TakeOver]
+    }
+
+    /// An advertisement came; `own` is the address that ours come from.
+    pub fn hear(&mut self, now: Millis, heard: &Heard, own: IpAddr) -> Vec<Act> {
+        match self.state {
+            State::Initialize => Vec::new(),
+            State::Backup => {
+                self.hear_as_backup(now, heard);
+                Vec::new()
+            }
+            State::Active => self.hear_as_active(now, heard, own),
+        }
+    }
+
+    fn hear_as_backup(&mut self, now: Millis, heard: &Heard) {
+        if heard.priority == RESIGNS {
+            self.yields_at = None;
+            self.due = now + self.skew_ms();
+            return;
+        }
+        if !self.rules.preempt || heard.priority >= self.rules.priority {
+            self.yields_at = None;
+            self.follow(now, heard);
+            return;
+        }
+        // A router of lower priority: what it says does not count, once it had its time.
+        let since = *self.yields_at.get_or_insert(now + self.rules.hold_ms);
+        if now < since {
+            self.follow(now, heard);
+        }
+    }
+
+    /// The active router lives.
+    fn follow(&mut self, now: Millis, heard: &Heard) {
+        // Who says none cannot be waited for by it.
+        let said = Some(heard.interval_ms).filter(|interval_ms| *interval_ms > 0);
+        self.active_interval_ms = said.unwrap_or(self.rules.interval_ms);
+        self.due = now + self.down_ms();
+    }
+
+    fn hear_as_active(&mut self, now: Millis, heard: &Heard, own: IpAddr) -> Vec<Act> {
+        if heard.priority == RESIGNS {
+            self.due = now + self.rules.interval_ms;
+            return vec![Act::Advertise(self.rules.priority)];
+        }
+        // Who has the higher priority, and of equals the higher address, is active.
+        let is_higher = match heard.priority.cmp(&self.rules.priority) {
+            Ordering::Equal => heard.source > own,
+            order => order == Ordering::Greater,
+        };
+        if !is_higher {
+            // RFC 9568 6.4.3: it shall hear at once that it is not alone.
+            self.due = now + self.rules.interval_ms;
+            return vec![Act::Advertise(self.rules.priority)];
+        }
+        self.state = State::Backup;
+        self.follow(now, heard);
+        vec![Act::GiveUp]
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Tests of the state machine: each line of RFC 9568 section 6.4, and several routers on one link.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn rules(priority: u8) -> Rules {
+    Rules { priority, preempt: true, hold_ms: 0, interval_ms: 1000 }
+}
+
+fn address(number: u8) -> IpAddr {
+    IpAddr::from([192, 0, 2, number])
+}
+
+fn heard(priority: u8) -> Heard {
+    Heard { source: address(9), priority, interval_ms: 1000 }
+}
+
+fn hear(machine: &mut Machine, now: Millis, priority: u8) -> Vec<Act> {
+    machine.hear(now, &heard(priority), address(5))
+}
+
+#[test]
+fn a_backup_takes_over_when_nobody_is_heard() {
+    let mut machine = Machine::new(rules(100));
+    assert_eq!((machine.due(), machine.start(0)), (None, vec![]));
+    assert_eq!(machine.start(5), vec![], "it runs already");
+    // Three intervals and (256 - 100) / 256 of one.
+    assert_eq!((machine.state(), machine.due()), (State::Backup, Some(3609)));
+    assert_eq!(machine.wake(3608), vec![]);
+    assert_eq!(machine.wake(3609), vec![Act::Advertise(100), Act::TakeOver]);
+    assert_eq!((machine.state(), machine.reason()), (State::Active, Reason::NoResponse));
+    assert_eq!(machine.due(), Some(4609));
+    assert_eq!(machine.wake(4609), vec![Act::Advertise(100)]);
+    // Somebody had stopped us for a while: no more than one.
+    assert_eq!(machine.wake(9999), vec![Act::Advertise(100)]);
+    assert_eq!(machine.due(), Some(10_999));
+    assert_eq!(machine.stop(true), vec![Act::Advertise(0), Act::GiveUp]);
+    assert_eq!(machine.stop(true), vec![]);
+}
+
+#[test]
+fn an_owner_is_active_at_once() {
+    let mut machine = Machine::new(rules(OWNER));
+    assert_eq!(machine.start(7), vec![Act::Advertise(255), Act::TakeOver]);
+    assert_eq!(machine.reason(), Reason::Priority);
+    assert_eq!(hear(&mut machine, 8, 254), vec![Act::Advertise(255)]);
+    assert_eq!(machine.stop(false), vec![Act::GiveUp]);
+    assert_eq!(machine.state(), State::Initialize);
+}
+
+#[test]
+fn a_backup_follows_who_is_higher_and_learns_its_interval() {
+    let mut machine = Machine::new(rules(100));
+    machine.start(0);
+    let slow = Heard { interval_ms: 4000, ..heard(150) };
+    assert_eq!(machine.hear(10, &slow, address(5)), vec![]);
+    assert_eq!(machine.down_ms(), 12_000 + 4000 * 156 / 256);
+    assert_eq!(machine.due(), Some(10 + machine.down_ms()));
+    // Equal is as good as higher for a backup.
+    hear(&mut machine, 20, 100);
+    assert_eq!(machine.due(), Some(20 + 3609));
+    // It resigns: only the skew is waited for.
+    assert_eq!(hear(&mut machine, 30, RESIGNS), vec![]);
+    assert_eq!(machine.due(), Some(30 + 609));
+}
+
+#[test]
+fn who_is_lower_is_not_heard_when_we_preempt() {
+    let mut machine = Machine::new(rules(100));
+    machine.start(0);
+    hear(&mut machine, 1000, 50);
+    assert_eq!(machine.due(), Some(3609));
+    assert_eq!(machine.wake(3609), vec![Act::Advertise(100), Act::TakeOver]);
+    assert_eq!(machine.reason(), Reason::Preempted);
+
+    let mut patient = Machine::new(Rules { preempt: false, ..rules(100) });
+    patient.start(0);
+    hear(&mut patient, 1000, 50);
+    assert_eq!(patient.due(), Some(4609));
+
+    let mut holding = Machine::new(Rules { hold_ms: 10_000, ..rules(100) });
+    holding.start(0);
+    for now in (0..10_000).step_by(1000) {
+        hear(&mut holding, now, 50);
+        assert_eq!(holding.due(), Some(now + 3609));
+    }
+    hear(&mut holding, 10_000, 50);
+    hear(&mut holding, 11_000, 50);
+    assert_eq!(holding.due(), Some(9000 + 3609), "its time is over");
+}
+
+#[test]
+fn an_active_router_yields_to_who_is_higher() {
+    let active = || {
+        let mut machine = Machine::new(rules(100));
+        machine.start(0);
+        machine.wake(3609);
+        machine
+    };
+    assert_eq!(hear(&mut active(), 4000, 101), vec![Act::GiveUp]);
+    // Of equals, the higher address: 9 is above 5.
+    assert_eq!(hear(&mut active(), 4000, 100), vec![Act::GiveUp]);
+    let lower = Heard { source: address(4), ..heard(100) };
+    assert_eq!(active().hear(4000, &lower, address(5)), vec![Act::Advertise(100)]);
+    assert_eq!(hear(&mut active(), 4000, 99), vec![Act::Advertise(100)]);
+    assert_eq!(hear(&mut active(), 4000, RESIGNS), vec![Act::Advertise(100)]);
+    let mut machine = active();
+    hear(&mut machine, 4000, 101);
+    assert_eq!((machine.state(), machine.due()), (State::Backup, Some(4000 + 3609)));
+}
+
+/// Routers on one link whose frames may be lost, in steps of 10 ms.
+struct Link {
+    routers: Vec<Machine>,
+    /// Whether each can be heard and hears.
+    plugged: Vec<bool>,
+    /// Those who think that they have the addresses.
+    holders: Vec<bool>,
+    /// Advertisements that nobody has heard yet, and whose they are.
+    on_the_way: VecDeque<(usize, Heard)>,
+    now: Millis,
+}
+
+impl Link {
+    /// What a router wants done is done before anybody hears anything.
+    fn act(&mut self, who: usize, acts: Vec<Act>) {
+        self.perform(who, acts);
+        while let Some((from, heard)) = self.on_the_way.pop_front() {
+            for other in (0..self.routers.len()).filter(|other| *other != from) {
+                if self.plugged[other] {
+                    let acts = self.routers[other].hear(self.now, &heard, address(other as u8));
+                    self.perform(other, acts);
+                }
+            }
+        }
+    }
+
+    fn perform(&mut self, who: usize, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::TakeOver => {
+                    assert!(!self.holders[who], "taken over twice");
+                    self.holders[who] = true;
+                }
+                Act::GiveUp => {
+                    assert!(self.holders[who], "given up what it does not have");
+                    self.holders[who] = false;
+                }
+                Act::Advertise(priority) if self.plugged[who] => {
+                    let interval_ms = self.routers[who].rules.interval_ms;
+                    let heard = Heard { source: address(who as u8), priority, interval_ms };
+                    self.on_the_way.push_back((who, heard));
+                }
+                Act::Advertise(_) => {}
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Millis) {
+        for _ in 0..time / 10 {
+            self.now += 10;
+            for who in 0..self.routers.len() {
+                let now = self.now;
+                let acts = self.routers[who].wake(now);
+                self.act(who, acts);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// Whatever happened before: once the link is whole for a while, exactly one router is active,
+    /// and with preemption it is the highest.
+    #[test]
+    fn one_is_active_in_the_end(
+        priorities in prop::collection::vec(1_u8..=254, 2..5),
+        preempts in any::<bool>(),
+        steps in prop::collection::vec((0_usize..5, 0_u8..4, 0_u64..6000), 0..30),
+    ) {
+        let count = priorities.len();
+        let rules = |priority: &u8| Rules { preempt: preempts, ..rules(*priority) };
+        let routers = priorities.iter().map(|priority| Machine::new(rules(priority))).collect();
+        let (plugged, holders) = (vec![true; count], vec![false; count]);
+        let mut link = Link { routers, plugged, holders, on_the_way: VecDeque::new(), now: 0 };
+        for (who, what, time) in steps {
+            let who = who % count;
+            let now = link.now;
+            match what {
+                0 => link.plugged[who] = !link.plugged[who],
+                1 => {
+                    let acts = link.routers[who].start(now);
+                    link.act(who, acts);
+                }
+                2 => {
+                    let acts = link.routers[who].stop(true);
+                    link.act(who, acts);
+                }
+                _ => {}
+            }
+            link.pass(time);
+        }
+        for who in 0..count {
+            link.plugged[who] = true;
+            let now = link.now;
+            let acts = link.routers[who].start(now);
+            link.act(who, acts);
+        }
+        link.pass(20_000);
+        for (who, router) in link.routers.iter().enumerate() {
+            prop_assert_eq!(link.holders[who], router.state() == State::Active);
+        }
+        let active: Vec<_> = (0..count).filter(|who| link.holders[*who]).collect();
+        prop_assert_eq!(active.len(), 1, "{:?}", priorities);
+        if preempts {
+            let highest = (0..count).max_by_key(|who| priorities[*who]).unwrap();
+            prop_assert_eq!(priorities[active[0]], priorities[highest]);
+        }
+    }
+}

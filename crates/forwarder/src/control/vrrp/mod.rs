@@ -1,0 +1,313 @@
+//! Virtual routers (VRRP, RFC 9568; version 2 by RFC 3768): with other routers of a link they agree
+//! who has an address. Who is active answers for it, with a MAC address that moves along.
+
+mod acting;
+mod hearing;
+mod machine;
+mod state;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+
+use stoa_wire::vrrp;
+
+use super::facts::unix_s;
+use super::plane::Plane;
+use super::vrfs::Slot;
+use super::wanted::{self, Prefix, VirtualRouter, Wanted};
+use crate::neighbor::entry::Millis;
+use crate::neighbor::messages::Link;
+use machine::{Act, Machine, Rules, State};
+
+/// Interface, whether it is IPv6, VRID.
+type Key = (u32, bool, u8);
+
+/// What was counted of a virtual router.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    transitions: u64,
+    received: u64,
+    sent: u64,
+    interval_errors: u64,
+    resigned_received: u64,
+    resigned_sent: u64,
+    address_errors: u64,
+}
+
+/// What happened last, in the words of ietf-vrrp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    None,
+    Startup,
+    InterfaceUp,
+    InterfaceDown,
+    NoPrimaryAddress,
+    HigherPriority,
+    LowerPriority,
+    ActiveTimeout,
+}
+
+/// A virtual router on an interface.
+struct Router {
+    wanted: VirtualRouter,
+    machine: Machine,
+    counts: Counts,
+    event: Event,
+    heard_from: Option<IpAddr>,
+    /// When it left [`State::Initialize`]; seconds since 1970.
+    up_unix_s: u64,
+    made_unix_s: u64,
+    /// The routes that it has put in.
+    routes: Vec<(Slot, Prefix)>,
+    /// Whether the link was told that it is active.
+    is_announced: bool,
+}
+
+/// All virtual routers.
+#[derive(Default)]
+pub(super) struct VirtualRouters(BTreeMap<Key, Router>);
+
+fn rules(wanted: &VirtualRouter, priority: u8) -> Rules {
+    Rules {
+        priority,
+        preempt: wanted.preempt,
+        hold_ms: wanted.hold_ms,
+        interval_ms: Millis::from(wanted.interval_cs) * 10,
+    }
+}
+
+/// The virtual routers of an interface, with whether they are of IPv6.
+fn wanted_by(
+    interface: &wanted::Interface,
+) -> impl Iterator<Item = (bool, &VirtualRouter)> + use<'_> {
+    let of = |family: &'_ wanted::Family| family.enabled;
+    let four = interface.ip4.virtual_routers.iter().filter(move |_| of(&interface.ip4));
+    let six = interface.ip6.virtual_routers.iter().filter(move |_| of(&interface.ip6));
+    four.map(|it| (false, it)).chain(six.map(|it| (true, it)))
+}
+
+/// Whether one can become the other without letting its addresses go.
+fn is_same(one: &VirtualRouter, other: &VirtualRouter) -> bool {
+    one.addresses == other.addresses
+        && one.version == other.version
+        && one.is_owner() == other.is_owner()
+}
+
+impl Plane {
+    /// Those that go, or change so much that they are others, resign while they still can.
+    pub(super) fn retire_virtual_routers(&mut self, wanted: &Wanted) {
+        let stays = |(interface, is_ip6, vrid): Key, router: &Router| {
+            let Some(state) = self.interface(interface) else { return false };
+            let Some(wanted) = wanted.interfaces.get(&state.name) else { return false };
+            let stays_there = wanted.enabled
+                && wanted.vrf == state.wanted.vrf
+                && (wanted.parent == state.wanted.parent && wanted.tags == state.wanted.tags);
+            stays_there
+                && wanted_by(wanted).any(|(six, other)| {
+                    six == is_ip6 && other.vrid == vrid && is_same(&router.wanted, other)
+                })
+        };
+        let all = self.virtual_routers.0.iter();
+        let gone: Vec<Key> =
+            all.filter(|(key, router)| !stays(**key, router)).map(|(key, _)| *key).collect();
+        for key in &gone {
+            self.stop_virtual_router(*key);
+            self.virtual_routers.0.remove(key);
+        }
+        if !gone.is_empty() {
+            self.publish_virtual_routers();
+            self.flush();
+        }
+    }
+
+    fn stop_virtual_router(&mut self, key: Key) {
+        let can_speak = self.interface(key.0).is_some_and(|state| state.is_up);
+        let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        let acts = router.machine.stop(can_speak);
+        self.act(key, &acts);
+    }
+
+    /// Looks at all interfaces: makes the virtual routers that are new, starts and stops them with
+    /// their interface, and lowers the priority of those that track what is down.
+    pub(super) fn review_virtual_routers(&mut self) {
+        let mut wanted: BTreeMap<Key, VirtualRouter> = BTreeMap::new();
+        for (index, state) in self.interfaces.iter().enumerate() {
+            let Some(state) = state else { continue };
+            let index = index as u32;
+            if !self.is_tunnel(index) {
+                let all = wanted_by(&state.wanted);
+                wanted.extend(all.map(|(six, it)| ((index, six, it.vrid), it.clone())));
+            }
+        }
+        let gone = self.virtual_routers.0.keys().filter(|key| !wanted.contains_key(key));
+        let mut has_changed = false;
+        for key in gone.copied().collect::<Vec<_>>() {
+            self.stop_virtual_router(key);
+            self.virtual_routers.0.remove(&key);
+            has_changed = true;
+        }
+        for (key, wanted) in wanted {
+            has_changed |= self.review_virtual_router(key, wanted);
+        }
+        if has_changed {
+            self.publish_virtual_routers();
+        }
+    }
+
+    /// Whether anything has changed.
+    fn review_virtual_router(&mut self, key: Key, wanted: VirtualRouter) -> bool {
+        let priority = self.tracked_priority(&wanted);
+        let now = self.now();
+        let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
+        let has_source = self.virtual_source(key).is_some();
+        let fresh = |wanted: VirtualRouter| Router {
+            machine: Machine::new(rules(&wanted, priority)),
+            wanted,
+            counts: Counts::default(),
+            event: Event::None,
+            heard_from: None,
+            up_unix_s: 0,
+            made_unix_s: unix_s(),
+            routes: Vec::new(),
+            is_announced: false,
+        };
+        let known = self.virtual_routers.0.contains_key(&key);
+        let router = self.virtual_routers.0.entry(key).or_insert_with(|| fresh(wanted.clone()));
+        let mut has_changed = false;
+        let is_new = rules(&router.wanted, 0) != rules(&wanted, 0);
+        if is_new || router.machine.priority() != priority {
+            router.machine.set_rules(rules(&wanted, priority));
+        }
+        if router.wanted != wanted {
+            router.wanted = wanted;
+            has_changed = true;
+        }
+        let acts = match (router.machine.state(), is_up && has_source) {
+            (State::Initialize, true) => {
+                router.event = if known { Event::InterfaceUp } else { Event::Startup };
+                router.up_unix_s = unix_s();
+                router.machine.start(now)
+            }
+            (State::Initialize, false) => Vec::new(),
+            (_, false) => {
+                router.event = if is_up { Event::NoPrimaryAddress } else { Event::InterfaceDown };
+                router.machine.stop(false)
+            }
+            (_, true) => Vec::new(),
+        };
+        has_changed |= !acts.is_empty();
+        self.act(key, &acts);
+        has_changed
+    }
+
+    /// The priority less what is tracked and down; an owner's never falls.
+    fn tracked_priority(&self, wanted: &VirtualRouter) -> u8 {
+        if wanted.is_owner() {
+            return wanted.priority;
+        }
+        let is_down = |name: &String| {
+            let state = self.index_of(name).and_then(|index| self.interface(index));
+            state.is_none_or(|state| !state.is_up)
+        };
+        let down = wanted.tracked.iter().filter(|(name, _)| is_down(name));
+        let less = down.fold(0_u8, |sum, (_, decrement)| sum.saturating_add(*decrement));
+        wanted.priority.saturating_sub(less).max(1)
+    }
+
+    /// Does what time demands.
+    pub(super) fn tick_virtual_routers(&mut self) {
+        let now = self.now();
+        let is_due = |router: &Router| router.machine.due().is_some_and(|due| due <= now);
+        let due = self.virtual_routers.0.iter().filter(|(_, router)| is_due(router));
+        let due: Vec<Key> = due.map(|(key, _)| *key).collect();
+        let mut has_changed = false;
+        for key in due {
+            let Some(router) = self.virtual_routers.0.get_mut(&key) else { continue };
+            let acts = router.machine.wake(now);
+            if acts.contains(&Act::TakeOver) {
+                router.event = Event::ActiveTimeout;
+                has_changed = true;
+            }
+            self.act(key, &acts);
+        }
+        if has_changed {
+            self.publish_virtual_routers();
+        }
+    }
+
+    /// When the next one has something to do.
+    pub(super) fn virtual_routers_due(&self) -> Option<Millis> {
+        self.virtual_routers.0.values().filter_map(|router| router.machine.due()).min()
+    }
+
+    /// All resign: the forwarder ends.
+    pub(super) fn end_virtual_routers(&mut self) {
+        for key in self.virtual_routers.0.keys().copied().collect::<Vec<_>>() {
+            self.stop_virtual_router(key);
+        }
+    }
+
+    /// The MAC address under which an address of an interface is known, while a virtual router
+    /// that is active has it.
+    pub(super) fn virtual_mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
+        let of_family = self.virtual_routers_of(interface, address.is_ipv6());
+        let mut active = of_family.filter(|(_, it)| it.machine.state() == State::Active);
+        let found = active.find(|(_, router)| router.wanted.addresses.contains(&address));
+        found.map(|(vrid, _)| vrrp::mac(vrid, address.is_ipv6()).0)
+    }
+
+    /// Whether an address of an interface is to belong to one of its virtual routers: others of
+    /// the link may have it for a while.
+    pub(super) fn is_shared(&self, interface: u32, address: IpAddr) -> bool {
+        self.interface(interface).is_some_and(|state| {
+            wanted_by(&state.wanted).any(|(_, router)| router.addresses.contains(&address))
+        })
+    }
+
+    /// Whether somebody else is to answer for it now.
+    pub(super) fn is_shared_away(&self, interface: u32, address: IpAddr) -> bool {
+        self.is_shared(interface, address) && self.virtual_mac(interface, address).is_none()
+    }
+
+    /// Whether a MAC address is that of a virtual router that is active on the interface.
+    pub(super) fn is_virtual_mac(&self, interface: u32, mac: [u8; 6]) -> bool {
+        let is_it = |is_ip6: bool| {
+            let mut all = self.virtual_routers_of(interface, is_ip6);
+            all.any(|(vrid, it)| {
+                it.machine.state() == State::Active && vrrp::mac(vrid, is_ip6).0 == mac
+            })
+        };
+        is_it(false) || is_it(true)
+    }
+
+    fn virtual_routers_of(
+        &self,
+        interface: u32,
+        is_ip6: bool,
+    ) -> impl Iterator<Item = (u8, &Router)> {
+        let range = (interface, is_ip6, 0)..=(interface, is_ip6, u8::MAX);
+        self.virtual_routers.0.range(range).map(|(key, router)| (key.2, router))
+    }
+
+    /// How frames about one of our addresses begin: with its virtual MAC address while it has one.
+    pub(super) fn link_for(&self, interface: u32, address: IpAddr) -> Option<Link> {
+        let link = self.interface(interface)?.link.clone();
+        Some(match self.virtual_mac(interface, address) {
+            Some(mac) => Link { mac, is_router: true, ..link },
+            None => link,
+        })
+    }
+
+    /// Where IPv6 router advertisements of an interface come from: with virtual routers, from the
+    /// active one; from nobody while none is (RFC 9568 6.4.2).
+    pub(super) fn advertiser(&self, interface: u32) -> Option<(Ipv6Addr, Link)> {
+        let own = self.interface(interface)?.link.clone();
+        let mut all = self.virtual_routers_of(interface, true).peekable();
+        if all.peek().is_none() {
+            return Some((self.addresses.of(interface)?.link_local?, own));
+        }
+        let (vrid, router) = all.find(|(_, it)| it.machine.state() == State::Active)?;
+        let IpAddr::V6(source) = router.wanted.addresses.first()? else { return None };
+        Some((*source, Link { mac: vrrp::mac(vrid, true).0, is_router: true, ..own }))
+    }
+}

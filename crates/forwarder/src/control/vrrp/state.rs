@@ -1,0 +1,68 @@
+//! Virtual routers for an operator, in the words of ietf-vrrp (RFC 8347).
+
+use stoa_api::v1;
+
+use super::machine::{Reason, State};
+use super::{Event, Router};
+use crate::control::facts::octets;
+use crate::control::plane::Plane;
+
+impl Plane {
+    /// The virtual routers of an interface.
+    pub(in crate::control) fn virtual_router_states(
+        &self,
+        interface: u32,
+    ) -> Vec<v1::VirtualRouterState> {
+        let of = |is_ip6: bool| {
+            self.virtual_routers_of(interface, is_ip6)
+                .map(move |(vrid, router)| state(vrid, is_ip6, router))
+        };
+        of(false).chain(of(true)).collect()
+    }
+}
+
+fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
+    let (machine, counts) = (&router.machine, &router.counts);
+    let state = match machine.state() {
+        State::Initialize => "initialize",
+        State::Backup => "backup",
+        State::Active => "master",
+    };
+    let reason = match machine.reason() {
+        Reason::NotYet => "not-master",
+        Reason::Priority => "priority",
+        Reason::Preempted => "preempted",
+        Reason::NoResponse => "no-response",
+    };
+    let event = match router.event {
+        Event::None => "vrrp-event-none",
+        Event::Startup => "vrrp-event-startup",
+        Event::InterfaceUp => "vrrp-event-interface-up",
+        Event::InterfaceDown => "vrrp-event-interface-down",
+        Event::NoPrimaryAddress => "vrrp-event-no-primary-ip-address",
+        Event::HigherPriority => "vrrp-event-higher-priority-backup",
+        Event::LowerPriority => "vrrp-event-lower-priority-master",
+        Event::ActiveTimeout => "vrrp-event-master-timeout",
+    };
+    v1::VirtualRouterState {
+        vrid: vrid.into(),
+        ip6: is_ip6,
+        state: state.to_owned(),
+        owner: router.wanted.is_owner(),
+        priority: machine.priority().into(),
+        heard_from: router.heard_from.map(octets).unwrap_or_default(),
+        up_unix_s: if machine.state() == State::Initialize { 0 } else { router.up_unix_s },
+        made_unix_s: router.made_unix_s,
+        down_cs: (machine.down_ms() / 10) as u32,
+        skew_us: (machine.skew_ms() * 1000) as u32,
+        event: event.to_owned(),
+        reason: reason.to_owned(),
+        transitions: counts.transitions,
+        received: counts.received,
+        sent: counts.sent,
+        interval_errors: counts.interval_errors,
+        resigned_received: counts.resigned_received,
+        resigned_sent: counts.resigned_sent,
+        address_errors: counts.address_errors,
+    }
+}

@@ -1,0 +1,35 @@
+//! MAC addresses of the virtual routers that are active here (RFC 9568 section 7.3): looked at only
+//! for frames that go neither to the interface's own address nor to a group.
+
+/// By interface, as [`super::mac_word`].
+#[derive(Clone, Debug, Default)]
+pub struct VirtualMacs {
+    sorted: Vec<(u32, u64)>,
+}
+
+impl FromIterator<(u32, u64)> for VirtualMacs {
+    fn from_iter<T: IntoIterator<Item = (u32, u64)>>(all: T) -> Self {
+        let mut sorted: Vec<_> = all.into_iter().collect();
+        sorted.sort_unstable();
+        Self { sorted }
+    }
+}
+
+impl VirtualMacs {
+    /// Whether frames to this address are for us.
+    pub fn has(&self, interface: u32, mac: u64) -> bool {
+        self.sorted.binary_search(&(interface, mac)).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_belong_to_their_interface() {
+        let macs: VirtualMacs = [(3, 9), (1, 7), (3, 8)].into_iter().collect();
+        assert!(macs.has(1, 7) && macs.has(3, 8) && macs.has(3, 9));
+        assert!(!macs.has(1, 8) && !macs.has(2, 7));
+    }
+}
