@@ -45,7 +45,7 @@ fuzz_target!(|data: (bool, bool, u8, &[u8])| {
         restart_time_s: 120,
         add_paths,
     };
-    let (mut session, mut rib) = (Session::new(local, Instant::now()), Rib::new(piece));
+    let (mut session, mut rib) = (Session::new(local, Instant::now()), Rib::new(piece, None));
     if begun {
         assert!(feed(&mut session, &mut rib, BEGIN, BEGIN.len()));
         assert!(session.is_established());

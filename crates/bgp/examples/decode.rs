@@ -83,7 +83,7 @@ fn ours(messages: &[Vec<u8>], add_paths: bool) -> (f64, Rib, usize) {
         restart_time_s: 120,
         add_paths,
     };
-    let (mut session, mut rib, mut told) = (Session::new(local, now), Rib::new(1), 0);
+    let (mut session, mut rib, mut told) = (Session::new(local, now), Rib::new(1, None), 0);
     session.receive(&open(add_paths), now, &mut rib).expect("established");
     let start = Instant::now();
     for bytes in messages {

@@ -3,6 +3,8 @@
 //! Without add-path a prefix has one path, the daemon's choice: it is passed on, and nothing is kept. With add-path the paths
 //! of each prefix are kept and chosen from when they change.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use hashbrown::HashMap;
 
 use crate::Family;
@@ -173,14 +175,19 @@ pub struct Rib {
     /// Of families whose paths are not kept, in their order.
     runs: Vec<Run>,
     pending: usize,
+    /// Prefixes of such families: announced, less those that were withdrawn.
+    passed: usize,
     /// Families that have not said all yet.
     waits_for: Vec<Family>,
+    /// The daemon's own address.
+    daemon: Option<IpAddr>,
 }
 
 impl Rib {
     /// Empty. Up to `multipath` next hops (1..=64) share the packets of a prefix when add-path brings as many equally good paths.
+    /// The daemon's own routes have its address of the session as next hop.
     #[must_use]
-    pub fn new(multipath: u8) -> Self {
+    pub fn new(multipath: u8, daemon: Option<IpAddr>) -> Self {
         let nothing = || (Vec::new(), Choice::Nothing);
         let shared = Shared {
             sets: Sets::default(),
@@ -198,7 +205,9 @@ impl Rib {
             keeps6: false,
             runs: Vec::new(),
             pending: 0,
+            passed: 0,
             waits_for: vec![Family::Ip4, Family::Ip6],
+            daemon,
         }
     }
 
@@ -206,6 +215,12 @@ impl Rib {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending + self.ip4.changed.len() + self.ip6.changed.len()
+    }
+
+    /// How many prefixes the daemon has a path to. Without add-path about so many: what is announced twice counts twice.
+    #[must_use]
+    pub fn prefixes(&self) -> usize {
+        self.passed + self.ip4.paths.len().0 + self.ip6.paths.len().0
     }
 
     /// Whether all was said since the session is up.
@@ -263,6 +278,15 @@ impl Rib {
         runs
     }
 
+    /// Attributes of a path; one of the daemon's own leads nowhere.
+    fn seen(&self, set: &Attributes) -> Attributes {
+        let mut set = *set;
+        if self.daemon == Some(set.next_hop) {
+            set.next_hop = Ipv4Addr::UNSPECIFIED.into();
+        }
+        set
+    }
+
     /// The run in which prefixes that are not kept go next.
     fn run(&mut self, choice: Choice) -> &mut Run {
         let is_same = self.runs.last().is_some_and(|run| run.choice == choice);
@@ -273,19 +297,29 @@ impl Rib {
         &mut self.runs[last]
     }
 
+    fn passed(&mut self, count: usize, goes: bool) {
+        self.pending += count;
+        let less = self.passed.saturating_sub(count);
+        self.passed = if goes { less } else { self.passed + count };
+    }
+
     fn pass4(&mut self, choice: Choice, prefixes: Nlri<'_, u32>) {
+        let goes = choice == Choice::Nothing;
         let run = self.run(choice);
         let (before, mut odd) = (run.ip4.len(), 0);
         run.ip4.extend(routable(prefixes, &mut odd));
-        self.pending += run.ip4.len() - before;
+        let count = run.ip4.len() - before;
+        self.passed(count, goes);
         self.shared.passed_over += odd;
     }
 
     fn pass6(&mut self, choice: Choice, prefixes: Nlri<'_, u128>) {
+        let goes = choice == Choice::Nothing;
         let run = self.run(choice);
         let (before, mut odd) = (run.ip6.len(), 0);
         run.ip6.extend(routable(prefixes, &mut odd));
-        self.pending += run.ip6.len() - before;
+        let count = run.ip6.len() - before;
+        self.passed(count, goes);
         self.shared.passed_over += odd;
     }
 }
@@ -312,18 +346,20 @@ impl Listener for Rib {
     }
 
     fn reach4(&mut self, set: &Attributes, prefixes: Nlri<'_, u32>) {
+        let set = self.seen(set);
         if self.keeps4 {
-            self.shared.reach(&mut self.ip4, set, prefixes);
+            self.shared.reach(&mut self.ip4, &set, prefixes);
         } else {
-            self.pass4(only(set), prefixes);
+            self.pass4(only(&set), prefixes);
         }
     }
 
     fn reach6(&mut self, set: &Attributes, prefixes: Nlri<'_, u128>) {
+        let set = self.seen(set);
         if self.keeps6 {
-            self.shared.reach(&mut self.ip6, set, prefixes);
+            self.shared.reach(&mut self.ip6, &set, prefixes);
         } else {
-            self.pass6(only(set), prefixes);
+            self.pass6(only(&set), prefixes);
         }
     }
 

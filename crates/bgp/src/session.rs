@@ -157,13 +157,24 @@ impl Session {
             };
             return Err(self.end(Fault::new(4, 0, why)));
         }
+        self.say_alive(now);
+        Ok(())
+    }
+
+    /// When [`Session::say_alive`] has something to say.
+    #[must_use]
+    pub fn keepalive_at(&self) -> Option<Instant> {
+        self.keepalive.map(|(at, _)| at)
+    }
+
+    /// Says KEEPALIVE when it is time to, and nothing else: while what came waits to be read, nobody was silent.
+    pub fn say_alive(&mut self, now: Instant) {
         if let Some((at, every)) = self.keepalive
             && now >= at
         {
             message::append(&mut self.output, 4, &[]);
             self.keepalive = Some((now + every, every));
         }
-        Ok(())
     }
 
     /// Ends the session from our side, with the subcode of a Cease (RFC 4486: 3 not configured any more, 6 configuration changed, 7 another

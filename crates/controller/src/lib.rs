@@ -9,6 +9,7 @@
 mod addresses;
 mod advertising;
 pub mod apply;
+pub mod bgp_door;
 pub mod capture;
 pub mod configuration;
 mod cross_connects;

@@ -216,6 +216,7 @@ pub struct Door {
     pub router_id: Option<Ipv4Addr>,
     #[serde(default)]
     pub add_paths: bool,
+    pub multipath: Option<u8>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -162,7 +162,7 @@ fn refresh_is_heard_and_needs_no_answer() {
 
 #[test]
 fn the_ends_of_both_families_make_it_complete() {
-    let (now, mut rib) = (Instant::now(), Rib::new(1));
+    let (now, mut rib) = (Instant::now(), Rib::new(1, None));
     assert!(!rib.is_complete());
     let mut session = established(true, now, &mut rib);
     session.receive(&update(&[], &[], &[]), now, &mut rib).expect("read");
@@ -179,7 +179,7 @@ proptest! {
     /// Whatever comes, in whatever pieces: no panic, no more read than there is, and an end that stays one.
     #[test]
     fn any_bytes_are_survived(mut bytes: Vec<u8>, is_established: bool, kind in 1_u8..6) {
-        let (now, mut rib) = (Instant::now(), Rib::new(2));
+        let (now, mut rib) = (Instant::now(), Rib::new(2, None));
         let mut session = if is_established {
             established(true, now, &mut rib)
         } else {

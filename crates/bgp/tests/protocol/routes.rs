@@ -43,7 +43,7 @@ fn key(number: u8) -> (u32, u8) {
 
 #[test]
 fn without_add_path_the_choice_of_the_daemon_is_passed_on_in_order() {
-    let (now, mut rib) = (Instant::now(), Rib::new(1));
+    let (now, mut rib) = (Instant::now(), Rib::new(1, None));
     let mut session = established(false, now, &mut rib);
     let bytes = [
         update(&[], &attributes(1, 100), &[prefix(None, 1), prefix(None, 2)].concat()),
@@ -67,11 +67,13 @@ fn without_add_path_the_choice_of_the_daemon_is_passed_on_in_order() {
     ];
     assert_eq!(runs, wanted);
     assert_eq!((rib.pending(), rib.counts().paths), (0, 0));
+    // One prefix went; another one was announced twice.
+    assert_eq!(rib.prefixes(), 3);
 }
 
 #[test]
 fn with_add_path_the_second_path_is_the_backup_and_takes_over() {
-    let (now, mut rib) = (Instant::now(), Rib::new(1));
+    let (now, mut rib) = (Instant::now(), Rib::new(1, None));
     let mut session = established(true, now, &mut rib);
     let mut told = Told::default();
     let mut say = |bytes: Vec<u8>, rib: &mut Rib| {
@@ -83,7 +85,7 @@ fn with_add_path_the_second_path_is_the_backup_and_takes_over() {
     assert_eq!(say(first.clone(), &mut rib), Some(Choice::One(hop(1), None)));
     let second = update(&[], &attributes(2, 90), &prefix(Some(8), 1));
     assert_eq!(say(second, &mut rib), Some(Choice::One(hop(1), Some(hop(2)))));
-    assert_eq!(rib.counts().paths, 2);
+    assert_eq!((rib.counts().paths, rib.prefixes()), (2, 1));
     // Said again, nothing changes and nothing is told.
     session_says_nothing(&first, &mut rib);
     let gone = update(&prefix(Some(7), 1), &[], &[]);
@@ -100,6 +102,23 @@ fn session_says_nothing(bytes: &[u8], rib: &mut Rib) {
     assert_eq!(rib.drain(), []);
 }
 
+#[test]
+fn the_daemons_own_routes_are_no_routes() {
+    let now = Instant::now();
+    for add_paths in [false, true] {
+        let mut rib = Rib::new(1, Some(hop(9)));
+        let mut session = established(add_paths, now, &mut rib);
+        let (mut told, id) = (Told::default(), add_paths.then_some(1));
+        let bytes = [
+            update(&[], &attributes(1, 100), &[prefix(id, 1), prefix(id, 2)].concat()),
+            update(&[], &attributes(9, 100), &prefix(id, 1)),
+        ];
+        session.receive(&bytes.concat(), now, &mut rib).expect("read");
+        told.take(rib.drain());
+        assert_eq!(told.0.into_keys().collect::<Vec<_>>(), [key(2)]);
+    }
+}
+
 /// The daemon's word: add a path with that next hop and preference, or take it away.
 type Word = (u8, u32, Option<(u8, u32)>);
 
@@ -110,7 +129,7 @@ proptest! {
         drains in prop::collection::vec(any::<bool>(), 60),
         multipath in 1_u8..3,
     ) {
-        let (now, mut rib) = (Instant::now(), Rib::new(multipath));
+        let (now, mut rib) = (Instant::now(), Rib::new(multipath, None));
         let mut session = established(true, now, &mut rib);
         let mut told = Told::default();
         let mut model = BTreeMap::<u8, BTreeMap<u32, (u8, u32)>>::new();

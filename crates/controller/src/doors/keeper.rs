@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::{DoorConfig, DoorState, Kind, States};
 use crate::apply::Line;
 use crate::learned::{Door, Event, Learned};
-use crate::linux;
+use crate::{bgp_door, linux};
 
 /// Keeps the doors of the configuration in force.
 #[derive(Debug)]
@@ -97,10 +97,18 @@ impl Keeper {
                 let room = receive_buffer as usize;
                 tokio::spawn(linux::routes::run(its, table, room, place, its_state))
             }
-            Kind::Bgp { .. } => {
-                // The place of `bgp_door::run(its, config.clone(), its_state)`.
-                state.down("sessions with BGP daemons are not built into this version");
-                tokio::spawn(async {})
+            Kind::Bgp { address, port, asn, router_id, add_paths, multipath } => {
+                let netns = config.netns.clone();
+                let settings = bgp_door::Settings {
+                    netns,
+                    address,
+                    port,
+                    asn,
+                    router_id,
+                    add_paths,
+                    multipath,
+                };
+                tokio::spawn(bgp_door::run(its, settings, its_state))
             }
         };
         tracing::info!(door = name, kind = config.kind.name(), "opened");

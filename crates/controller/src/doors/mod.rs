@@ -62,6 +62,8 @@ pub enum Kind {
         router_id: Ipv4Addr,
         /// Whether all paths are asked for (RFC 7911).
         add_paths: bool,
+        /// Next hops that share the packets of a prefix at most.
+        multipath: u8,
     },
 }
 
@@ -153,6 +155,7 @@ fn one(protocol: &model::Protocol, place: &str, findings: &mut Findings) -> Opti
                 asn,
                 router_id: given.router_id?,
                 add_paths: given.add_paths,
+                multipath: given.multipath?,
             }
         }
     };

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 
 use nix::sched::{CloneFlags, setns};
@@ -26,4 +27,14 @@ pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send)
             })?;
         inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// What tells a network namespace from another one of the same name that came after it; `None`: there is none.
+pub fn identity(netns: &str) -> Option<(u64, u64)> {
+    let path = match netns {
+        "" => Path::new("/proc/self/ns/net").to_owned(),
+        name => Path::new(NAMESPACES).join(name),
+    };
+    let data = std::fs::metadata(path).ok()?;
+    Some((data.st_dev(), data.st_ino()))
 }

@@ -17,7 +17,6 @@ pub mod translate;
 mod wanted;
 
 use std::collections::BTreeMap;
-use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,12 +57,7 @@ pub struct Place {
 impl Place {
     /// What tells a namespace from another one of the same name that came after it; `None`: there is none.
     pub fn identity(&self) -> Option<(u64, u64)> {
-        let path = match self.netns.as_str() {
-            "" => Path::new("/proc/self/ns/net").to_owned(),
-            name => Path::new(NAMESPACES).join(name),
-        };
-        let data = std::fs::metadata(path).ok()?;
-        Some((data.st_dev(), data.st_ino()))
+        inside::identity(&self.netns)
     }
 }
 

@@ -1,0 +1,229 @@
+//! The door for any BGP daemon: it connects to us, and hands over what it has learned by an internal BGP session.
+//!
+//! `stoa-bgp` is the protocol and the choice among the paths of a prefix; here are the sockets. We wait to be called. A daemon that
+//! calls anew takes the place of its old connection as soon as it has said OPEN, for it knows better than we do whether that one still lives.
+
+mod connection;
+mod told;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as Listener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use stoa_bgp::{Local, Rib};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+use crate::doors::DoorState;
+use crate::learned::Door;
+use crate::linux::inside::{identity, inside};
+use connection::Connection;
+use told::Told;
+
+/// How long we wait until we listen again after we could not.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often it is looked whether the namespace is still the one that we listen in.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long the daemon may be silent, seconds. It is on the same machine: when it dies, its connection ends at once.
+const HOLD_S: u16 = 90;
+
+/// What a session with a daemon is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The network namespace of the daemon; "" is our own.
+    pub netns: String,
+    /// Where we listen.
+    pub address: IpAddr,
+    /// TCP port.
+    pub port: u16,
+    /// The autonomous system of both ends.
+    pub asn: u32,
+    /// Our BGP identifier, another one than the daemon's.
+    pub router_id: Ipv4Addr,
+    /// Whether all paths are asked for (RFC 7911).
+    pub add_paths: bool,
+    /// Next hops that share the packets of a prefix at most, 1..=64.
+    pub multipath: u8,
+}
+
+impl Settings {
+    fn local(&self, stale_time: Duration) -> Local {
+        Local {
+            as_number: self.asn,
+            router_id: self.router_id,
+            hold_time_s: HOLD_S,
+            restart_time_s: u16::try_from(stale_time.as_secs()).unwrap_or(u16::MAX),
+            add_paths: self.add_paths,
+        }
+    }
+}
+
+/// Listens for the daemon, and tells what it says, for ever.
+pub async fn run(door: Door, settings: Settings, state: Arc<DoorState>) {
+    let mut server = Server { told: Told::new(door, state), settings };
+    let mut said = String::new();
+    loop {
+        let why = match server.listen() {
+            Ok(listener) => {
+                said.clear();
+                server.told.state.down("the daemon has not connected yet");
+                server.serve(listener).await
+            }
+            Err(error) => {
+                let Settings { address, port, .. } = server.settings;
+                format!("cannot listen at {}: {error}", SocketAddr::from((address, port)))
+            }
+        };
+        server.told.state.down(&why);
+        if why != said {
+            let (door, netns) = (server.told.name(), &server.settings.netns);
+            tracing::warn!(door, netns, "{why}; trying again");
+            said = why;
+        }
+        sleep(RETRY).await;
+    }
+}
+
+struct Server {
+    told: Told,
+    settings: Settings,
+}
+
+/// What has happened.
+enum News {
+    /// Somebody has connected.
+    Came(TcpStream),
+    /// The connection whose routes count has something to say, or is over.
+    Current(Result<(), String>),
+    /// So has the one that waits to take its place.
+    Next(Result<(), String>),
+    /// Nobody can reach us any more.
+    Lost(String),
+}
+
+impl Server {
+    fn listen(&self) -> io::Result<TcpListener> {
+        let address = SocketAddr::from((self.settings.address, self.settings.port));
+        let listener = inside(&self.settings.netns, || {
+            let listener = Listener::bind(address)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        })?;
+        TcpListener::from_std(listener)
+    }
+
+    /// Serves until nobody can come any more, and gives why.
+    async fn serve(&mut self, listener: TcpListener) -> String {
+        let home = identity(&self.settings.netns);
+        let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
+        let why = loop {
+            let news = tokio::select! {
+                biased;
+                news = Connection::next_of(&mut current) => News::Current(news),
+                news = Connection::next_of(&mut next) => News::Next(news),
+                came = self.accept(&listener, home) => match came {
+                    Ok(stream) => News::Came(stream),
+                    Err(why) => News::Lost(why),
+                },
+            };
+            match news {
+                News::Came(stream) => next = Some(self.greet(stream)),
+                News::Current(news) => self.hear(&mut current, news).await,
+                News::Next(news) => self.hear_next(&mut current, &mut next, news).await,
+                News::Lost(why) => break why,
+            }
+        };
+        if let Some(mut current) = current {
+            current.cease(6);
+            self.told.down(&why, current.said()).await;
+        }
+        why
+    }
+
+    fn greet(&self, stream: TcpStream) -> Connection {
+        // It has nothing to gain by waiting; what cannot be set does no harm.
+        let _ = stream.set_nodelay(true);
+        let local = self.settings.local(self.told.stale_time());
+        let daemon = stream.peer_addr().ok().map(|daemon| daemon.ip());
+        Connection::new(stream, local, Rib::new(self.settings.multipath, daemon))
+    }
+
+    /// Tells what the connection has brought.
+    async fn hear(&mut self, current: &mut Option<Connection>, news: Result<(), String>) {
+        let Some(connection) = current else { return };
+        let told = connection.tell(&mut self.told).await;
+        // Who hangs up may have said why.
+        if let Err(why) = told.and(news) {
+            if connection.is_up() {
+                self.told.down(&why, connection.said()).await;
+            } else {
+                self.told.refuse(&why, false);
+            }
+            *current = None;
+        }
+    }
+
+    /// Looks whether the daemon has connected anew and said OPEN: then this connection counts.
+    async fn hear_next(
+        &mut self,
+        current: &mut Option<Connection>,
+        next: &mut Option<Connection>,
+        news: Result<(), String>,
+    ) {
+        let Some(mut connection) = next.take() else { return };
+        let mut looked = news;
+        while looked.is_ok() && !connection.is_agreed() {
+            match connection.step() {
+                Ok(true) => {}
+                Ok(false) => {
+                    *next = Some(connection);
+                    return;
+                }
+                Err(why) => looked = Err(why),
+            }
+        }
+        if let Err(why) = looked {
+            self.told.refuse(&why, current.is_some());
+            return;
+        }
+        if let Some(mut old) = current.replace(connection) {
+            // Connection collision resolution (RFC 4486).
+            old.cease(7);
+            if old.is_up() {
+                self.told.down("the daemon has connected anew", old.said()).await;
+            }
+        }
+        self.hear(current, Ok(())).await;
+    }
+
+    /// Waits for a daemon of this machine.
+    async fn accept(
+        &self,
+        listener: &TcpListener,
+        home: Option<(u64, u64)>,
+    ) -> Result<TcpStream, String> {
+        loop {
+            tokio::select! {
+                came = listener.accept() => match came {
+                    Ok((stream, from)) if is_local(&stream, from) => return Ok(stream),
+                    Ok((_, from)) => {
+                        tracing::warn!(door = self.told.name(), %from, "refused, it is not of this machine");
+                    }
+                    Err(error) => return Err(format!("cannot take connections: {error}")),
+                },
+                () = sleep(LOOK_EVERY) => {
+                    if identity(&self.settings.netns) != home {
+                        return Err("the network namespace is another one now".to_owned());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a connection is of this machine: no packet from elsewhere gets to a loopback address.
+fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
+    let own = stream.local_addr().map(|own| own.ip());
+    from.ip().is_loopback() || own.is_ok_and(|own| own.is_loopback() || own == from.ip())
+}
