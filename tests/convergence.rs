@@ -1,4 +1,5 @@
-//! The scale lab in small: `stoa bench convergence` with each daemon and the kernel alone.
+//! The scale lab in small: `stoa bench convergence` with each daemon by the FPM or Linux, and with the kernel alone. Every prefix is
+//! proved by a packet, twice, and what a cut link interrupts is measured.
 
 use std::time::Duration;
 
@@ -17,6 +18,33 @@ fn bench(arguments: &[&str]) -> Result<Value> {
         .ok()?;
     println!("{}", output.stdout);
     Ok(serde_json::from_str(&output.stdout).expect("it says JSON"))
+}
+
+fn learns(daemon: &str, door: &str) -> Result<()> {
+    let figures = bench(&["--daemon", daemon, "--door", door, "--peers", "2"])?;
+    assert_eq!((&figures["daemon"], &figures["door"]), (&daemon.into(), &door.into()));
+    assert_eq!(figures["verified_by_traffic"], ROUTES, "{figures}");
+    for seconds in ["learn_s", "reconverge_s", "ours_s", "daemon_s", "repair_ms", "repair_ms_1k"] {
+        assert!(figures[seconds].is_f64(), "{seconds}: {figures}");
+    }
+    assert!(figures["learn_s"].as_f64() > Some(0.0), "{figures}");
+    assert_eq!(figures["audit"], "equal", "{figures}");
+    Ok(())
+}
+
+#[test]
+fn frr_by_the_fpm() -> Result<()> {
+    learns("frr", "fpm")
+}
+
+#[test]
+fn frr_by_linux() -> Result<()> {
+    learns("frr", "linux")
+}
+
+#[test]
+fn bird_by_linux() -> Result<()> {
+    learns("bird", "linux")
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod four_routers;
 mod holdings;
 mod testpmd;
 
@@ -12,6 +13,7 @@ use stoa_lab::{
     stoa_binary,
 };
 
+pub use four_routers::{AROUND, FourRouters, Stream};
 pub use holdings::{Holdings, PROCESSES, Process, pid};
 pub use testpmd::Testpmd;
 

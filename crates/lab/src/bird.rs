@@ -35,17 +35,28 @@ impl Bird {
         Ok(bird)
     }
 
-    /// Kills it outright, as a crash would, and starts it again: with `-R`, so that it says to its peers that it does.
+    /// Has it say to its peers that it will be back (`birdc graceful restart`), waits until it ended, and starts it again.
+    ///
+    /// # Errors
+    /// As [`Bird::start`]; [`crate::LabError::WaitDeadline`] when it does not end.
+    pub fn restart_gracefully(&mut self) -> Result<()> {
+        self.says("graceful restart")?;
+        wait_until("BIRD has ended", START, || {
+            if self.daemon.is_running() { Err(self.log()) } else { Ok(()) }
+        })?;
+        self.start_again()
+    }
+
+    /// Starts it again after [`Bird::kill`], with the option that has it recover (`-R`).
     ///
     /// # Errors
     /// As [`Bird::start`].
-    pub fn restart(&mut self) -> Result<()> {
-        self.kill();
+    pub fn start_again(&mut self) -> Result<()> {
         self.daemon = Self::spawn(&self.namespace, &self.scratch, &["-R"])?;
         self.wait_up()
     }
 
-    /// Kills it outright, as a crash would. [`Bird::restart`] starts it again.
+    /// Kills it outright, as a crash would.
     pub fn kill(&self) {
         self.daemon.kill();
     }

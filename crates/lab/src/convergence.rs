@@ -24,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::Result;
 use crate::measure::usage;
+use crate::{Result, wait_until};
 
 use hops::Out;
 use peers::Peers;
@@ -152,6 +152,8 @@ impl Figures {
     }
 }
 
+/// How long the daemon may take to connect.
+const DOOR: Duration = Duration::from_secs(60);
 /// How long the audit may find what is still under way.
 const AUDIT: Duration = Duration::from_secs(15);
 /// Routes of the small lab whose repair is measured beside that of the large one.
@@ -209,6 +211,7 @@ fn by_stoa(
             daemon: usage::spent(&daemon.0)?,
         })
     };
+    wait_door(&world)?;
     let (before, resident) = (spent()?, usage::resident(&[forwarder, controller])?);
     let told = Peers::start(world.peers(), workload)?;
     let begun = told.established(workload.deadline)?;
@@ -240,10 +243,12 @@ fn by_stoa(
     if workload.peers > 1 && figures.reconverge_s.is_some() {
         progress("cutting a link", 0.0);
         let World { links, local, .. } = &mut world;
-        let outage = repair::follow(links, &workload.table, local, Out::Second)?;
-        figures.repair_ms = Some(outage.after_detection_ms);
-        figures.repair_from_failure_ms = Some(outage.after_failure_ms);
-        figures.repair_lost = Some(outage.lost);
+        // `None`: nobody knew another way.
+        if let Some(outage) = repair::follow(links, &workload.table, local, Out::Second)? {
+            figures.repair_ms = Some(outage.after_detection_ms);
+            figures.repair_from_failure_ms = Some(outage.after_failure_ms);
+            figures.repair_lost = Some(outage.lost);
+        }
         // What the daemon says after it has seen the link go.
         figures.audit = audit(&world);
     }
@@ -269,6 +274,18 @@ fn prove(
         *time = Some(proof.last.saturating_duration_since(since).as_secs_f64());
     }
     Ok(proof.arrived)
+}
+
+/// Waits until the door has its session with the daemon: that it connects is no part of what is measured.
+fn wait_door(world: &World) -> Result<()> {
+    wait_until("the daemon is connected to Stoa", DOOR, || {
+        let said = world.router.json(&["show", "routes", "audit", "--json"]);
+        let said = said.map_err(|error| error.to_string())?;
+        let doors = said["doors"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_up =
+            doors.iter().any(|door| door["session"] == "begun" || door["session"] == "complete");
+        if is_up { Ok(()) } else { Err(said.to_string()) }
+    })
 }
 
 /// What the audit says once nothing is under way any more: `equal`, what differs, or `unknown` when it says nothing.

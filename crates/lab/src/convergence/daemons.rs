@@ -85,12 +85,19 @@ fn bgpd_configuration(target: Target, peers: u8) -> String {
 fn bird_configuration(target: Target, peers: u8) -> String {
     let mut text =
         format!("router id {OWN};\nlog stderr all;\nprotocol device {{ scan time 1; }}\n");
+    // BIRD sees a next hop go with its link only when it resolves it by the route to that link.
+    let gateway = if target == Target::Linux && peers > 1 {
+        text.push_str("protocol direct { check link yes; ipv4; }\n");
+        "gateway recursive; "
+    } else {
+        ""
+    };
     for peer in 0..peers {
         let (address, asn) = (peer_address(peer), peer_asn(peer));
         let _ = writeln!(
             text,
             "protocol bgp peer{peer} {{ local {OWN} as {ASN}; neighbor {address} as {asn}; passive; \
-             ipv4 {{ import all; export none; }}; }}"
+             ipv4 {{ {gateway}import all; export none; }}; }}"
         );
     }
     match target {
@@ -103,7 +110,11 @@ fn bird_configuration(target: Target, peers: u8) -> String {
             );
         }
         Target::Linux | Target::Kernel | Target::Fpm => {
-            text.push_str("protocol kernel { learn off; ipv4 { import none; export all; }; }\n");
+            let export = "export where source = RTS_BGP";
+            let _ = writeln!(
+                text,
+                "protocol kernel {{ learn off; ipv4 {{ import none; {export}; }}; }}"
+            );
         }
     }
     text

@@ -42,17 +42,17 @@ struct Stream {
     came: Vec<bool>,
 }
 
-/// Cuts `out` while packets go to the prefixes and follows them until all arrive again. `local` has the mirror whose carrier tells when
+/// Cuts `out` while packets go to the prefixes and follows them until all arrive again; `None`: they did not within 90 s. `local` has the mirror whose carrier tells when
 /// Stoa has seen it.
 ///
 /// # Errors
-/// [`LabError::NotUnderstood`] when packets were lost before, or do not arrive again within 90 s.
+/// [`LabError::NotUnderstood`] when packets were lost before, or Stoa does not see that the link is down.
 pub(super) fn follow(
     links: &mut Links,
     table: &Table,
     local: &Namespace,
     out: Out,
-) -> Result<Outage> {
+) -> Result<Option<Outage>> {
     let provable: Vec<(u32, u32)> = table
         .addresses
         .iter()
@@ -64,6 +64,7 @@ pub(super) fn follow(
     let mut stream = undisturbed(links, &sample)?;
     let failed = Instant::now();
     links.cut(out);
+    let mut is_over = true;
     let detected = std::thread::scope(|scope| -> Result<Instant> {
         let watch = scope.spawn(|| local.enter(|| carrier_lost(out.name(), failed + PATIENCE)));
         let end = failed + PATIENCE;
@@ -75,10 +76,8 @@ pub(super) fn follow(
                 break;
             }
             if Instant::now() > end {
-                return Err(LabError::NotUnderstood {
-                    what: "the stream after the link was cut".to_owned(),
-                    why: "packets do not arrive again".to_owned(),
-                });
+                is_over = false;
+                break;
             }
         }
         stream.settle(links);
@@ -87,7 +86,7 @@ pub(super) fn follow(
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })?;
-    Ok(stream.outage(failed, detected))
+    Ok(is_over.then(|| stream.outage(failed, detected)))
 }
 
 /// A stream of which nothing was lost so far: the daemon may still be busy with what came before.

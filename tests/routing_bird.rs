@@ -1,0 +1,123 @@
+//! BIRD beside Stoa, its routes through Linux: two providers by BGP, one router inside by OSPF, both families. A provider's link goes and comes back, BIRD is started again.
+
+use std::time::Duration;
+
+use serde_json::json;
+use stoa_lab::{Bird, Result};
+use stoa_scenarios::FourRouters;
+
+/// How long sessions and routes may take; about ten seconds are usual.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a failure that everybody sees may interrupt traffic.
+const FAIL_OVER: Duration = Duration::from_secs(10);
+
+/// What all four have. BIRD's kernel protocol leaves routes alone while it is started again.
+const ALL: &str = "log stderr all;\ngraceful restart wait 20;\nprotocol device { scan time 1; }\n";
+
+/// Routes of OSPF, in words of a filter.
+const OSPF: &str = "[ RTS_OSPF, RTS_OSPF_IA, RTS_OSPF_EXT1, RTS_OSPF_EXT2 ]";
+
+/// The router in the middle. Stoa takes over what it puts into Linux's main table.
+fn middle() -> String {
+    let mut text = format!("router id 198.18.3.1;\n{ALL}");
+    for (family, version, number) in [("ipv4", "v2", 4), ("ipv6", "v3", 6)] {
+        text += &format!(
+            "protocol kernel k{number} {{ learn off; persist; graceful restart; {family} {{ import none; \
+             export where source = RTS_BGP || source ~ {OSPF}; }}; }}\n\
+             protocol ospf {version} inside{number} {{ graceful restart yes; \
+             {family} {{ import all; export where source = RTS_BGP; }}; \
+             area 0 {{ interface \"inside\" {{ hello 1; dead 4; }}; }}; }}\n"
+        );
+        for provider in [1, 2] {
+            let preference = if provider == 1 { 200 } else { 50 };
+            let [own, peer] = match number {
+                4 => [format!("198.18.{provider}.1"), format!("198.18.{provider}.2")],
+                _ => [format!("2001:db8:{provider}::1"), format!("2001:db8:{provider}::2")],
+            };
+            text += &format!(
+                "protocol bgp provider{provider}_{number} {{ local {own} as 65001; neighbor {peer} as 6510{provider}; \
+                 hold time 9; connect delay time 1; connect retry time 1; error wait time 1, 2; graceful restart yes; \
+                 {family} {{ import filter {{ bgp_local_pref = {preference}; accept; }}; \
+                 export where source ~ {OSPF}; }}; }}\n"
+            );
+        }
+    }
+    text
+}
+
+fn provider(number: u8) -> String {
+    let mut text = format!(
+        "router id 198.18.{number}.2;\n{ALL}protocol direct {{ ipv4; ipv6; interface \"lo\"; }}\n"
+    );
+    for (family, four) in [("ipv4", true), ("ipv6", false)] {
+        let [own, peer] = if four {
+            [format!("198.18.{number}.2"), format!("198.18.{number}.1")]
+        } else {
+            [format!("2001:db8:{number}::2"), format!("2001:db8:{number}::1")]
+        };
+        text += &format!(
+            "protocol kernel {{ {family} {{ import none; export where source = RTS_BGP; }}; }}\n\
+             protocol bgp middle_{family} {{ local {own} as 6510{number}; neighbor {peer} as 65001; \
+             hold time 9; connect delay time 1; connect retry time 1; error wait time 1, 2; graceful restart yes; \
+             {family} {{ import all; export where source = RTS_DEVICE; }}; }}\n"
+        );
+    }
+    text
+}
+
+fn inside() -> String {
+    let mut text = format!(
+        "router id 198.18.3.2;\n{ALL}protocol direct {{ ipv4; ipv6; interface \"lo\"; }}\n"
+    );
+    for (family, version) in [("ipv4", "v2"), ("ipv6", "v3")] {
+        text += &format!(
+            "protocol kernel {{ {family} {{ import none; export where source ~ {OSPF}; }}; }}\n\
+             protocol ospf {version} {{ graceful restart aware; \
+             {family} {{ import all; export where source = RTS_DEVICE; }}; \
+             area 0 {{ interface \"eth0\" {{ hello 1; dead 4; }}; }}; }}\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
+    let routers = FourRouters::begin(|netns| {
+        vec![json!({
+            "type": "stoa-routing:linux", "name": "main", "stoa-routing:door": { "netns": netns },
+        })]
+    })?;
+    let mut bird = Bird::start(&routers.local, &middle())?;
+    let start = |label: &str, text: &str| Bird::start(routers.around(label), text);
+    let around = [
+        start("provider-1", &provider(1))?,
+        start("provider-2", &provider(2))?,
+        start("inside", &inside())?,
+    ];
+    routers.wait_passes("provider-1", PATIENCE)?;
+    bird.wait_for("show ospf neighbors inside4", &["198.18.3.2", "Full/"], PATIENCE)?;
+    around[0].wait_for("show route", &["203.0.113.1/32"], PATIENCE)?;
+
+    // The link to the better provider goes: all see it, and the other one takes over.
+    let stream = routers.stream()?;
+    routers.around("provider-1").ip(&["link", "set", "eth0", "down"])?;
+    routers.wait_passes("provider-2", FAIL_OVER)?;
+    println!("the link went: {:?} pings of 50 a second were lost", stream.lost()?);
+    let stream = routers.stream()?;
+    routers.around("provider-1").ip(&["link", "set", "eth0", "up"])?;
+    // What else the kernel took away with the link.
+    let six = ["-6", "addr", "replace", "2001:db8:1::2/64", "dev", "eth0", "nodad"];
+    routers.around("provider-1").ip(&six)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    println!("the link came: {:?} were lost", stream.lost()?);
+
+    // BIRD is started again; Stoa, its peers and the router inside keep its routes until it is back.
+    let stream = routers.stream()?;
+    bird.restart_gracefully()?;
+    bird.wait_for("show protocols", &["provider1_4", "Established"], PATIENCE)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(stream.lost()?, [0, 0], "BIRD was restarted: no packet was lost");
+    drop((bird, around));
+    routers.end()
+}

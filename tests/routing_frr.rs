@@ -1,0 +1,209 @@
+//! FRR beside Stoa, its routes by the FPM: two providers by BGP, one router inside by OSPF, both families. A provider's link goes and comes
+//! back, bgpd is killed and comes again, a flood of packets does not keep hellos from their daemon.
+
+use std::time::Duration;
+
+use serde_json::json;
+use stoa_lab::{Frr, Namespace, Result, Tool, wait_until};
+use stoa_scenarios::FourRouters;
+
+/// How long sessions and routes may take; about ten seconds are usual.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a failure that everybody sees may interrupt traffic.
+const FAIL_OVER: Duration = Duration::from_secs(10);
+/// Zebra's side of the door.
+const ZEBRA: (&str, &[&str]) = ("fpm address 127.0.0.1 port 2620\n", &["-M", "dplane_fpm_nl"]);
+
+/// Transit packets, packets for the router itself, connections to it, and such whose TTL runs out, as fast as one socket takes them.
+const FLOOD: &str = "
+import logging, socket, sys, time
+logging.getLogger('scapy').setLevel(logging.ERROR)
+from scapy.all import *
+router, seconds = sys.argv[1], float(sys.argv[2])
+to_us = Ether(src=get_if_hwaddr('eth0'), dst=router)
+frames = [to_us/IP(src='198.18.3.2', dst='192.0.2.1')/UDP(dport=9),
+          to_us/IP(src='198.18.3.2', dst='198.18.3.1')/UDP(dport=9),
+          to_us/IP(src='198.18.3.2', dst='198.18.3.1')/TCP(sport=9, dport=22, flags='S'),
+          to_us/IP(src='198.18.3.2', dst='192.0.2.1', ttl=1)/UDP(dport=9)]
+frames = [bytes(f) for f in frames] * 64
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind(('eth0', 0))
+print('begins', flush=True)
+end, sent = time.time() + seconds, 0
+while time.time() < end:
+    for frame in frames:
+        try:
+            sent += out.send(frame) > 0
+        except OSError:
+            pass
+print('sent', sent, flush=True)
+";
+
+/// BGP of the router in the middle: the second provider is the worse one.
+fn bgp_of_middle() -> String {
+    let mut text = String::from(
+        "router bgp 65001\n bgp router-id 198.18.3.1\n no bgp ebgp-requires-policy\n \
+         bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n",
+    );
+    let mut families = [String::new(), String::new()];
+    for provider in [1, 2] {
+        let [four, six] = [format!("198.18.{provider}.2"), format!("2001:db8:{provider}::2")];
+        for (address, family) in [&four, &six].into_iter().zip(&mut families) {
+            text += &format!(
+                " neighbor {address} remote-as 6510{provider}\n neighbor {address} timers 3 9\n \
+                 neighbor {address} timers connect 1\n"
+            );
+            *family += &format!(
+                "  neighbor {address} activate\n  neighbor {address} route-map provider-{provider} in\n"
+            );
+        }
+        families[0] += &format!("  no neighbor {six} activate\n");
+    }
+    let [four, six] = families;
+    text + &format!(
+        " address-family ipv4 unicast\n{four}  redistribute ospf\n exit-address-family\n \
+         address-family ipv6 unicast\n{six}  redistribute ospf6\n exit-address-family\n\
+         route-map provider-1 permit 10\n set local-preference 200\n\
+         route-map provider-2 permit 10\n set local-preference 50\n"
+    )
+}
+
+fn bgp_of_provider(number: u8) -> String {
+    let (four, six) = (format!("198.18.{number}.1"), format!("2001:db8:{number}::1"));
+    format!(
+        "router bgp 6510{number}\n bgp router-id 198.18.{number}.2\n \
+         no bgp ebgp-requires-policy\n no bgp network import-check\n bgp graceful-restart\n \
+         neighbor {four} remote-as 65001\n neighbor {four} timers 3 9\n neighbor {four} timers connect 1\n \
+         neighbor {six} remote-as 65001\n neighbor {six} timers 3 9\n neighbor {six} timers connect 1\n \
+         address-family ipv4 unicast\n  no neighbor {six} activate\n  network 192.0.2.1/32\n exit-address-family\n \
+         address-family ipv6 unicast\n  neighbor {six} activate\n  network 2001:db8:1192::1/128\n exit-address-family\n"
+    )
+}
+
+/// OSPFv2 and OSPFv3 on these interfaces.
+fn ospf(interfaces: &[&str], router_id: &str, more: &str) -> [String; 2] {
+    let on = |words: &str, area: &str| -> String {
+        let one = |name: &&str| {
+            format!(
+                "interface {name}\n {words} hello-interval 1\n {words} dead-interval 4\n {words} area {area}\n"
+            )
+        };
+        interfaces.iter().map(one).collect()
+    };
+    [
+        format!("{}router ospf\n ospf router-id {router_id}\n{more}", on("ip ospf", "0")),
+        format!(
+            "{}router ospf6\n ospf6 router-id {router_id}\n{more}",
+            on("ipv6 ospf6", "0.0.0.0")
+        ),
+    ]
+}
+
+fn start_middle(local: &Namespace) -> Result<Frr> {
+    let [ospf, ospf6] = ospf(&["inside"], "198.18.3.1", " redistribute bgp\n");
+    let bgp = bgp_of_middle();
+    Frr::start(local, ZEBRA, &[(Tool::BGPD, &bgp), (Tool::OSPFD, &ospf), (Tool::OSPF6D, &ospf6)])
+}
+
+struct Daemons {
+    middle: Frr,
+    providers: [Frr; 2],
+    inside: Frr,
+}
+
+fn start(routers: &FourRouters) -> Result<Daemons> {
+    let middle = start_middle(&routers.local)?;
+    let provider = |number: u8| {
+        let namespace = routers.around(&format!("provider-{number}"));
+        Frr::start(namespace, ("", &[]), &[(Tool::BGPD, &bgp_of_provider(number))])
+    };
+    let providers = [provider(1)?, provider(2)?];
+    let [ospf, ospf6] = ospf(&["eth0", "lo"], "198.18.3.2", "");
+    let own = [(Tool::OSPFD, ospf.as_str()), (Tool::OSPF6D, ospf6.as_str())];
+    let inside = Frr::start(routers.around("inside"), ("", &[]), &own)?;
+    Ok(Daemons { middle, providers, inside })
+}
+
+fn begin() -> Result<FourRouters> {
+    FourRouters::begin(|netns| {
+        vec![json!({
+            "type": "stoa-routing:fpm", "name": "frr", "stoa-routing:door": { "netns": netns },
+        })]
+    })
+}
+
+/// How often the state of the neighbour inside has changed.
+fn state_changes(frr: &Frr) -> Result<String> {
+    let said = frr.says("show ip ospf neighbor detail")?;
+    let line = said.lines().find(|line| line.contains("state changes"));
+    Ok(line.map(|line| line.trim().to_owned()).unwrap_or(said))
+}
+
+#[test]
+fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
+    let routers = begin()?;
+    let mut daemons = start(&routers)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    // What operators look at.
+    daemons.middle.wait_for(
+        "show bgp ipv4 unicast summary",
+        &["198.18.1.2", "198.18.2.2"],
+        PATIENCE,
+    )?;
+    daemons.middle.wait_for("show ip ospf neighbor", &["198.18.3.2", "Full/"], PATIENCE)?;
+    daemons.middle.wait_for("show ipv6 route", &["B>* 2001:db8:1192::1/128"], PATIENCE)?;
+    daemons.inside.wait_for("show ip route", &["192.0.2.1/32"], PATIENCE)?;
+    daemons.providers[0].wait_for("show ip route", &["203.0.113.1/32"], PATIENCE)?;
+
+    // The link to the better provider goes: all see it, and the other one takes over.
+    let stream = routers.stream()?;
+    routers.around("provider-1").ip(&["link", "set", "eth0", "down"])?;
+    routers.wait_passes("provider-2", FAIL_OVER)?;
+    println!("the link went: {:?} pings of 50 a second were lost", stream.lost()?);
+    let stream = routers.stream()?;
+    routers.around("provider-1").ip(&["link", "set", "eth0", "up"])?;
+    // What else the kernel took away with the link.
+    let six = ["-6", "addr", "replace", "2001:db8:1::2/64", "dev", "eth0", "nodad"];
+    routers.around("provider-1").ip(&six)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    println!("the link came: {:?} were lost", stream.lost()?);
+
+    // bgpd is killed: its peers and zebra, and Stoa behind it, keep its routes.
+    let stream = routers.stream()?;
+    daemons.middle.kill(Tool::BGPD);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(stream.lost()?, [0, 0], "no packet is lost while bgpd is away");
+    // Zebra 8.4 deletes them once a new bgpd has connected, until that has its sessions again.
+    let stream = routers.stream()?;
+    daemons.middle.add(Tool::BGPD, &bgp_of_middle(), &[])?;
+    wait_until("bgpd has its sessions again", PATIENCE, || {
+        let said = daemons.middle.says("show bgp summary established json");
+        let said = said.map_err(|error| error.to_string())?;
+        if said.matches("\"Established\"").count() >= 4 { Ok(()) } else { Err(said) }
+    })?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    println!("bgpd came: {:?} were lost", stream.lost()?);
+    drop(daemons);
+    routers.end()
+}
+
+#[test]
+fn hellos_pass_while_packets_flood_the_router() -> Result<()> {
+    let routers = begin()?;
+    let daemons = start(&routers)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    daemons.middle.wait_for("show ip ospf neighbor", &["198.18.3.2", "Full/"], PATIENCE)?;
+    let before = state_changes(&daemons.middle)?;
+    let mac = routers.story.topology.router_mac("inside")?;
+    let inside = routers.story.host("inside");
+    // Twice as long as the neighbours of OSPF wait for a hello.
+    let flood = inside.command(Tool::PYTHON)?.args(["-c", FLOOD, &mac, "8"]).spawn()?;
+    flood.wait_for("begins", Duration::from_secs(20))?;
+    let (said, errors, _) = flood.finish(Duration::from_secs(40))?;
+    println!("{said}{errors}");
+    assert_eq!(state_changes(&daemons.middle)?, before, "{}", daemons.middle.log());
+    assert_eq!(routers.story.router.dropped("routing-limited")?, 0);
+    routers.wait_passes("provider-1", PATIENCE)?;
+    drop(daemons);
+    routers.end()
+}

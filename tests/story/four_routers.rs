@@ -1,0 +1,170 @@
+//! Four routers: two providers, one inside, and Stoa between them with a daemon beside it.
+//!
+//! ```text
+//!  provider-1 ──┐                     192.0.2.1, 2001:db8:1192::1: at both providers
+//!  (BGP)        ├── Stoa ── inside    203.0.113.1, 2001:db8:1203::1
+//!  provider-2 ──┘    │      (OSPF)
+//!                  local: the daemon
+//! ```
+//!
+//! No host has a default route: whoever reaches another has learned how.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use stoa_lab::{
+    Background, Command, Configuration, Namespace, Result, Router, Tool, Topology, stoa_binary,
+    wait_until,
+};
+
+use crate::{Story, side};
+
+/// The routers around Stoa. Providers are peers .1.2 and .2.2 of 198.18.0.0/16 and 2001:db8:1::2 and 2001:db8:2::2, inside is .3.2.
+pub const AROUND: [&str; 3] = ["provider-1", "provider-2", "inside"];
+
+/// What only routing daemons tell: at each router, of each family.
+const BEHIND: [(&str, [&str; 2]); 3] = [
+    ("provider-1", [INTERNET[0], INTERNET[1]]),
+    ("provider-2", [INTERNET[0], INTERNET[1]]),
+    ("inside", [INSIDE[0], INSIDE[1]]),
+];
+const INTERNET: [&str; 2] = ["192.0.2.1", "2001:db8:1192::1"];
+const INSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:1203::1"];
+
+/// How long the mirrors may take.
+const MIRRORS: Duration = Duration::from_secs(20);
+/// Pings that tell by which provider packets leave: more than daemons send meanwhile.
+const PINGS: u64 = 40;
+
+/// The routers, and the namespace of Stoa's daemon. The daemons are the story's; they have to end before it.
+#[derive(Debug)]
+pub struct FourRouters {
+    /// Stoa and its peers.
+    pub story: Story,
+    /// Where the mirrors are, and the daemon belongs.
+    pub local: Namespace,
+}
+
+impl FourRouters {
+    /// All but the daemons. `doors` are control-plane protocols of the configuration, made for the namespace of the daemon.
+    ///
+    /// # Errors
+    /// What the lab says.
+    pub fn begin(doors: impl FnOnce(&str) -> Vec<Value>) -> Result<Self> {
+        let sides = [side(AROUND[0], 1)?, side(AROUND[1], 2)?, side(AROUND[2], 3)?];
+        let topology = Topology::new(&sides)?;
+        for (label, addresses) in BEHIND {
+            let namespace = topology.host(label).namespace();
+            for (address, (family, length)) in addresses.iter().zip([("-4", "32"), ("-6", "128")]) {
+                namespace.ip(&["addr", "add", &format!("{address}/{length}"), "dev", "lo"])?;
+                namespace.ip(&[family, "route", "del", "default"])?;
+            }
+        }
+        let local = Namespace::new("local")?;
+        let mut configuration = Configuration::new(&sides).json();
+        let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
+        for interface in list.into_iter().flatten() {
+            interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+        }
+        configuration["ietf-routing:routing"]["control-plane-protocols"] =
+            json!({ "control-plane-protocol": doors(local.name()) });
+        let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
+        router.wait_up(&AROUND)?;
+        wait_until("the mirrors have their addresses", MIRRORS, || {
+            let shown = local.ip(&["-o", "addr", "show"]).map_err(|error| error.to_string())?;
+            let wanted = (1..=3).flat_map(|number| {
+                [format!(" 198.18.{number}.1/24 "), format!(" 2001:db8:{number}::1/64 ")]
+            });
+            if wanted.into_iter().all(|one| shown.contains(&one)) { Ok(()) } else { Err(shown) }
+        })?;
+        Ok(Self { story: Story { router, topology }, local })
+    }
+
+    /// The namespace of a router around.
+    pub fn around(&self, label: &str) -> &Namespace {
+        self.story.host(label).namespace()
+    }
+
+    fn ping(&self, six: bool, arguments: &[&str]) -> Result<Command> {
+        let (to, own) = (INTERNET[usize::from(six)], INSIDE[usize::from(six)]);
+        let command = self.around("inside").command(Tool::PING)?;
+        Ok(command.args(["-n", "-I", own]).args(arguments).args([to]))
+    }
+
+    /// Waits until pings from behind the inner router to the Internet, and back, pass by this provider; both families.
+    ///
+    /// # Errors
+    /// When they do not in time.
+    pub fn wait_passes(&self, provider: &str, deadline: Duration) -> Result<()> {
+        for six in [false, true] {
+            let family = if six { "IPv6" } else { "IPv4" };
+            wait_until(&format!("{family} passes {provider}"), deadline, || {
+                self.passes(six, provider).map_err(|error| error.to_string())?
+            })?;
+        }
+        Ok(())
+    }
+
+    /// `Ok` when all pings were answered and left by this provider; what was seen else.
+    fn passes(&self, six: bool, provider: &str) -> Result<std::result::Result<(), String>> {
+        let before = self.sent_to(provider)?;
+        let pings = self.ping(six, &["-c", &PINGS.to_string(), "-i", "0.01", "-W", "1"])?;
+        let output = pings.deadline(Duration::from_secs(20)).run()?;
+        let sent = self.sent_to(provider)? - before;
+        let is_all = output.stdout.contains(&format!(" {PINGS} received"));
+        Ok(if is_all && sent >= PINGS {
+            Ok(())
+        } else {
+            Err(format!("{sent} packets to {provider}; {}{}", output.stdout, output.stderr))
+        })
+    }
+
+    fn sent_to(&self, label: &str) -> Result<u64> {
+        let list = self.story.router.interfaces()?;
+        Ok(list.iter().find(|one| one.name == label).map_or(0, |one| one.tx_packets))
+    }
+
+    /// Pings fifty times a second, in both families, until it is asked what was lost.
+    ///
+    /// # Errors
+    /// When ping cannot be started.
+    pub fn stream(&self) -> Result<Stream> {
+        let start = |six| self.ping(six, &["-i", "0.02", "-O"])?.spawn();
+        Ok(Stream { pings: [start(false)?, start(true)?], begun: Instant::now() })
+    }
+
+    /// Checks that packets were conserved and that the router ends well; the daemons have ended before.
+    ///
+    /// # Errors
+    /// When they were not, or it does not.
+    pub fn end(self) -> Result<()> {
+        self.story.end()
+    }
+}
+
+/// Pings of both families that go on.
+#[derive(Debug)]
+pub struct Stream {
+    pings: [Background; 2],
+    begun: Instant,
+}
+
+impl Stream {
+    /// Ends it and says how many pings had no answer when the next one was sent, by family.
+    ///
+    /// # Errors
+    /// When ping does not end.
+    pub fn lost(self) -> Result<[usize; 2]> {
+        // At least a second of it.
+        std::thread::sleep(Duration::from_secs(1).saturating_sub(self.begun.elapsed()));
+        let mut lost = [0; 2];
+        for (ping, lost) in self.pings.into_iter().zip(&mut lost) {
+            Command::program("/bin/kill").args(["-INT", &ping.pid().to_string()]).run()?.ok()?;
+            let (said, errors, _) = ping.finish(Duration::from_secs(10))?;
+            let answers = said.matches(" bytes from ").count();
+            assert!(answers > 0, "{said}{errors}");
+            *lost = said.matches("no answer yet").count() + errors.lines().count();
+        }
+        Ok(lost)
+    }
+}
