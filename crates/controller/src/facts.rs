@@ -1,6 +1,7 @@
 //! What the forwarder is asked about itself: once, for whoever renders it as YANG data or as metrics.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use stoa_api::v1;
 use tokio_stream::StreamExt;
@@ -9,6 +10,7 @@ use tonic::{Response, Status};
 use crate::apply::Line;
 use crate::doors::Figures;
 use crate::held_and_inactive::HeldAndInactive;
+use crate::overlay::Overlay;
 use crate::rib;
 
 /// A part of the facts.
@@ -87,6 +89,7 @@ pub struct Facts {
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
     pub doors: Vec<(&'static str, String, Figures)>,
+    pub overlay: Arc<Overlay>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
     pub workers: Vec<v1::WorkerState>,
@@ -139,6 +142,7 @@ impl Facts {
         let mut facts = Facts {
             interfaces: interfaces.interfaces,
             route_counts: route_counts.counts,
+            overlay: if is(Piece::Interfaces) { line.overlay() } else { Arc::default() },
             doors: if is(Piece::Doors) { line.doors().all() } else { Vec::new() },
             program: line.forwarder().filter(|_| is(Piece::Program)),
             in_sync: line.in_sync(),

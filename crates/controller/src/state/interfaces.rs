@@ -8,6 +8,7 @@ use stoa_api::v1;
 
 use super::{Wanted, list, number, object, text, vrrp};
 use crate::facts::{Facts, Piece};
+use crate::overlay::Orders;
 use stoa_api::date;
 
 /// `/ietf-interfaces:interfaces`.
@@ -30,6 +31,7 @@ pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
             neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
             children: children.get(state.name.as_str()).unwrap_or(&none),
             is_parent_down: links.get(state.parent.as_str()) == Some(&false),
+            orders: facts.overlay.interfaces.get(&state.name),
         };
         interface(state, &around)
     });
@@ -45,6 +47,15 @@ struct Around<'a> {
     neighbors: &'a [&'a v1::NeighborState],
     children: &'a [&'a str],
     is_parent_down: bool,
+    orders: Option<&'a Orders>,
+}
+
+fn orders(orders: &Orders) -> Value {
+    object([
+        ("address", list(orders.addresses.iter().map(|net| json!(net.to_string())))),
+        ("down", json!(orders.is_down)),
+        ("neighbor", list(orders.neighbors.keys().map(|ip| json!(ip.to_string())))),
+    ])
 }
 
 fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
@@ -75,6 +86,7 @@ fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
         ("statistics", statistics(state)),
         ("stoa-interfaces:port-state", port(state)),
         ("stoa-mirror:mirror-state", text(&state.mirror)),
+        ("stoa-mirror:linux-orders", around.orders.map_or(Value::Null, orders)),
         ("ietf-ip:ipv4", family(state, around.neighbors, true)),
         ("ietf-ip:ipv6", family(state, around.neighbors, false)),
     ])

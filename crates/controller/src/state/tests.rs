@@ -1,10 +1,14 @@
 //! Made facts in, YANG data out.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use stoa_api::v1;
 
 use super::*;
 use crate::doors::Figures;
 use crate::facts::{Routes, Table};
+use crate::overlay::{Orders, Overlay};
 
 fn made() -> Facts {
     let interface = v1::InterfaceState {
@@ -98,6 +102,16 @@ fn made() -> Facts {
             has_more: true,
             inactive: 1,
         }],
+        overlay: Arc::new(Overlay {
+            interfaces: BTreeMap::from([(
+                "wan".into(),
+                Orders {
+                    addresses: BTreeSet::from(["10.9.0.1/24".parse().unwrap()]),
+                    is_down: true,
+                    neighbors: BTreeMap::from([("10.9.0.7".parse().unwrap(), [2; 6])]),
+                },
+            )]),
+        }),
         doors: vec![
             (
                 "stoa-routing:fpm",
@@ -188,6 +202,9 @@ fn facts_fit_the_modules() {
         (format!("{wan}/ietf-ip:ipv4/address[ip='192.0.2.1']/origin"), "static"),
         (format!("{wan}/ietf-ip:ipv4/neighbor[ip='192.0.2.9']/origin"), "static"),
         (format!("{wan}/ietf-ip:ipv4/neighbor[ip='192.0.2.8']/stoa-interfaces:queued"), "1"),
+        (format!("{wan}/stoa-mirror:linux-orders/address[.='10.9.0.1/24']"), "10.9.0.1/24"),
+        (format!("{wan}/stoa-mirror:linux-orders/neighbor[.='10.9.0.7']"), "10.9.0.7"),
+        (format!("{wan}/stoa-mirror:linux-orders/down"), "true"),
         (format!("{vlan}/oper-status"), "down"),
         (format!("{vlan}/lower-layer-if[.='wan']"), "wan"),
         (format!("{ip4}/default-rib"), "true"),
@@ -212,6 +229,7 @@ fn facts_fit_the_modules() {
     }
     for path in [
         format!("{}/active", route(4)),
+        format!("{vlan}/stoa-mirror:linux-orders"),
         format!("{}/up-since", door("linux", "kernel")),
         "/stoa-forwarder:forwarder/workers/worker[index='0']/cpu".into(),
         "/stoa-forwarder:forwarder/nodes/node[name='never-called'][worker='0']".into(),

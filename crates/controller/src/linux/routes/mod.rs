@@ -176,12 +176,15 @@ impl<'a> Follower<'a> {
     }
 
     fn lost(&mut self) {
-        self.state.resynced();
-        let door = &self.door.source().name;
-        tracing::warn!(
-            door,
-            "Linux had more news than receive-buffer holds: reading the whole table again"
-        );
+        // Losses that come together are mended, counted and said as one.
+        if self.due.is_none() {
+            self.state.resynced();
+            let door = &self.door.source().name;
+            tracing::warn!(
+                door,
+                "Linux had more news than receive-buffer holds: reading the whole table again"
+            );
+        }
         self.look_soon();
     }
 
