@@ -210,7 +210,7 @@ fn lost_news_are_read_again() -> Result<()> {
             }
         })
     };
-    let path = story.router.scratch().write("routes", &batch("add"))?;
+    let path = story.router.scratch().write("routes", batch("add"))?;
     local.ip(&["-batch", &path.display().to_string()])?;
     all(ROUTES)?;
     let resyncs = figure(&story, "resyncs").unwrap_or(0);
@@ -218,7 +218,7 @@ fn lost_news_are_read_again() -> Result<()> {
     // An address behind the last one is reached.
     story.host("host-b").namespace().ip(&["addr", "add", "11.195.79.9/32", "dev", "lo"])?;
     wait_for(&story, "11.195.79.9", true)?;
-    let path = story.router.scratch().write("routes", &batch("del"))?;
+    let path = story.router.scratch().write("routes", batch("del"))?;
     local.ip(&["-batch", &path.display().to_string()])?;
     all(0)?;
     println!("{ROUTES} routes there and back, {} resyncs", figure(&story, "resyncs").unwrap_or(0));
