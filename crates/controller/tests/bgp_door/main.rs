@@ -63,7 +63,7 @@ async fn bird_hands_over_best_and_backup_and_may_be_killed() {
     bird.kill();
     lab.wait_session(Session::Ended).await;
     assert_eq!(lab.seen(), before);
-    bird.restart().unwrap();
+    bird.start_again().unwrap();
     lab.wait_for("all routes again", |seen| *seen == before).await;
     lab.wait_session(Session::Complete).await;
     lab.wait_for("the same routes", |seen| *seen == before).await;
