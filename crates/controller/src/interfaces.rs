@@ -9,7 +9,7 @@ use crate::finding::Findings;
 use crate::mac;
 use crate::model::{Interface, SubInterface, Tag, Tpid};
 use crate::ports::{self, Claims};
-use crate::{advertising, cross_connects, mirrors, tunnels, vrrp};
+use crate::{advertising, bfd, cross_connects, mirrors, tunnels, vrrp};
 
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
@@ -79,6 +79,7 @@ pub(crate) fn wanted(interfaces: &[Interface], findings: &mut Findings) -> Wante
     mirrors::check(interfaces, findings);
     tunnels::check(interfaces, findings);
     cross_connects::check(interfaces, findings);
+    bfd::check(interfaces, &wanted.addressing, findings);
     address_generators(&mut wanted);
     wanted.interfaces.sort_by_key(|interface| !interface.parent.is_empty());
     wanted
@@ -145,6 +146,7 @@ fn one(
         vrf: interface.vrf.clone(),
         mirror: mirrors::wanted(interface),
         cross_connect: interface.cross_connect.clone(),
+        bfd: bfd::wanted(interface),
     }
 }
 

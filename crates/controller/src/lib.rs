@@ -10,6 +10,7 @@ mod addresses;
 mod advertising;
 pub mod apply;
 pub mod bgp_door;
+mod bfd;
 pub mod capture;
 pub mod configuration;
 mod cross_connects;

@@ -3,12 +3,14 @@
 //! Read from the text that libyang prints, so every default is there and no
 //! value is out of the range that its module states.
 
+mod bfd;
 mod hosts;
 mod logging;
 pub mod management;
 mod ports;
 mod system;
 
+pub use bfd::*;
 pub use hosts::*;
 pub use logging::*;
 pub use ports::*;
@@ -81,6 +83,8 @@ pub struct Interface {
     pub mirror: Option<KernelDevice>,
     #[serde(rename = "stoa-interfaces:cross-connect", default)]
     pub cross_connect: String,
+    #[serde(rename = "stoa-bfd:bfd", default)]
+    pub bfd: Bfd,
     #[serde(rename = "ietf-ip:ipv4")]
     pub ip4: Option<Family>,
     #[serde(rename = "ietf-ip:ipv6")]

@@ -27,6 +27,7 @@ reasons! {
     ArpOffLink "arp-off-link" "an ARP sender that is in none of the networks of the interface";
     ArpUnasked "arp-unasked" "an ARP reply to what nobody has asked";
     ArpLimited "arp-limited" "more ARP packets than the control budget allows";
+    BfdMalformed "bfd-malformed" "a BFD packet of a neighbour with a session that is cut, wrong, or from beyond the link";
     Ip4Disabled "ip4-disabled" "IPv4 is not enabled on the interface";
     Ip4Truncated "ip4-truncated" "shorter than an IPv4 header";
     Ip4Version "ip4-version" "the version is not 4";

@@ -4,6 +4,7 @@
 //! they [share](shared), and a [`control`] thread that obeys the contract.
 #![deny(unsafe_code)]
 
+pub mod bfd;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod columns_avx2;

@@ -12,6 +12,7 @@ use stoa_tables::adjacency::AdjacencyReader;
 use stoa_tables::lpm::{Ip4LpmReader, Ip6LpmReader};
 use stoa_tables::next_hop::NextHopReader;
 
+use crate::bfd::Peers;
 use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
@@ -189,6 +190,8 @@ pub struct Shared {
     pub virtual_macs: Published<VirtualMacs>,
     /// Tunnels by their interfaces and ends.
     pub tunnels: Published<Tunnels>,
+    /// With whom there are BFD sessions.
+    pub bfd: Published<Peers>,
     /// IPv4 routes of the default VRF.
     pub ip4: Ip4LpmReader,
     /// IPv6 routes of the default VRF.
@@ -247,6 +250,7 @@ impl Shared {
             addresses: Published::new(Addresses::default(), quiescence),
             virtual_macs: Published::new(VirtualMacs::default(), quiescence),
             tunnels: Published::new(Tunnels::default(), quiescence),
+            bfd: Published::new(Peers::default(), quiescence),
             ip4,
             ip6,
             vrfs: Published::new(VrfTables::default(), quiescence),

@@ -18,6 +18,7 @@ mod cause;
 mod build_error;
 
 pub mod arp;
+pub mod bfd;
 pub mod checksum;
 pub mod ethernet;
 pub mod gre;

@@ -73,6 +73,8 @@ impl Keeper {
             let name = &config.source.name;
             if !self.opened.contains_key(name) {
                 let opened = self.open(config, line);
+                // From now on its time runs: a daemon that never comes keeps nothing for ever.
+                opened.door.tell(Vec::new()).await;
                 self.opened.insert(name.clone(), opened);
             }
         }

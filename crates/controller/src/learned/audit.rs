@@ -110,6 +110,10 @@ impl Learned {
     async fn audit_table(&self, vrf: &VrfName, family: u32) -> AuditedTable {
         let mut table = AuditedTable { vrf: vrf.to_string(), family, ..AuditedTable::default() };
         for _ in 0..TRIES {
+            // What a former controller has left is not wanted and not to be taken out yet.
+            if !self.ask(|runner| runner.is_completed()).await.unwrap_or(false) {
+                return table;
+            }
             if let Some((here, there)) = self.compare(vrf, family).await {
                 (table.wanted, table.held) = (here.sums.routes, there.routes);
                 table.is_compared = true;
@@ -147,14 +151,14 @@ impl Learned {
 
     async fn is_unchanged(&self, changes: u64) -> bool {
         let is_same =
-            move |runner: &mut Runner| runner.table.changes == changes && runner.is_drained();
+            move |runner: &mut Runner| runner.table.changes == changes && runner.is_settled();
         self.ask(is_same).await.unwrap_or(false)
     }
 
     /// How many winners changed so far, once the forwarder has done all that it was told.
     async fn drained(&self) -> Option<u64> {
         for _ in 0..TRIES {
-            let changes = self.ask(|runner| runner.is_drained().then_some(runner.table.changes));
+            let changes = self.ask(|runner| runner.is_settled().then_some(runner.table.changes));
             if let Some(changes) = changes.await? {
                 return Some(changes);
             }
@@ -178,7 +182,7 @@ impl Learned {
         let held = listed(&self.held(vrf, family, slices).await?.runs, family);
         let (vrf, slices) = (vrf.clone(), slices.to_vec());
         self.ask(move |runner| {
-            if runner.table.changes != changes || !runner.is_drained() {
+            if runner.table.changes != changes || !runner.is_settled() {
                 return None;
             }
             let table = &mut runner.table;
@@ -206,7 +210,7 @@ fn listed(runs: &[v1::RouteRun], family: u32) -> Listed {
 
 /// What wins here, when the forwarder was told all of it.
 fn snapshot(runner: &mut Runner, vrf: &VrfName, family: u32) -> Option<Snapshot> {
-    if !runner.is_drained() {
+    if !runner.is_settled() {
         return None;
     }
     let sums = match family {

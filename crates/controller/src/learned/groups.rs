@@ -35,6 +35,8 @@ pub struct Group {
     pub protocol: v1::Protocol,
     /// What the door said.
     pub target: Target,
+    /// In which of its sessions, where that matters: numbers of groups are those of one session.
+    pub session: u32,
     /// Routes of the door on it.
     pub routes: u32,
     /// What it comes to.
@@ -54,7 +56,12 @@ impl Group {
     }
 }
 
-type Key = (usize, i32, Target);
+type Key = (usize, u32, i32, Target);
+
+/// Numbers of groups mean something in one session only; all else means the same in each.
+fn session_of(target: &Target, session: u32) -> u32 {
+    if matches!(target, Target::Group(_)) { session } else { 0 }
+}
 
 /// All groups. Ids begin with 1: they are the hops of the forwarder.
 #[derive(Debug, Default)]
@@ -88,18 +95,20 @@ impl Groups {
     }
 
     /// The id of a group, and whether it was made just now.
-    pub fn of(&mut self, source: usize, protocol: v1::Protocol, target: &Target) -> (u32, bool) {
-        let key = (source, protocol.into(), target.clone());
+    pub fn of(
+        &mut self,
+        (source, session): (usize, u32),
+        protocol: v1::Protocol,
+        target: &Target,
+    ) -> (u32, bool) {
+        let session = session_of(target, session);
+        let key = (source, session, protocol.into(), target.clone());
         if let Some(id) = self.by_key.get(&key) {
             return (*id, false);
         }
-        let group = Group {
-            source,
-            protocol,
-            target: key.2.clone(),
-            routes: 0,
-            resolved: Resolved::default(),
-        };
+        let (routes, resolved) = (0, Resolved::default());
+        let target = target.clone();
+        let group = Group { source, protocol, target, session, routes, resolved };
         let id = match self.free.pop() {
             Some(id) => {
                 self.slots[id as usize - 1] = Some(group);
@@ -115,9 +124,10 @@ impl Groups {
     }
 
     /// The groups on a number of a door's own, whoever has learned their routes.
-    pub fn on_number(&self, source: usize, number: u32) -> Vec<u32> {
+    pub fn on_number(&self, (source, session): (usize, u32), number: u32) -> Vec<u32> {
         let protocols = (0..).map_while(|it| v1::Protocol::try_from(it).ok());
-        let keys = protocols.map(|protocol| (source, protocol.into(), Target::Group(number)));
+        let target = Target::Group(number);
+        let keys = protocols.map(|it| (source, session, it.into(), target.clone()));
         keys.filter_map(|key| self.by_key.get(&key).copied()).collect()
     }
 
@@ -141,7 +151,8 @@ impl Groups {
         for id in ids {
             let Some(slot) = self.slots.get_mut(id as usize - 1) else { continue };
             if let Some(group) = slot.take_if(|group| group.routes == 0) {
-                self.by_key.remove(&(group.source, group.protocol.into(), group.target));
+                let Group { source, session, protocol, target, .. } = group;
+                self.by_key.remove(&(source, session, protocol.into(), target));
                 self.freed.push(id);
                 gone.push(id);
             }

@@ -9,9 +9,9 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use super::door::{Target, Way};
-use super::groups::Resolved;
+use super::groups::{Group, Resolved};
 use super::prefixes::{Address, Six};
-use super::table::{Family, Table};
+use super::table::{Family, Held, Table};
 use crate::recursion::{LEVEL_LIMIT, weigh};
 use crate::routes::{PATH_LIMIT, VrfName};
 
@@ -77,26 +77,43 @@ fn insert<A: Address>(addresses: &mut Vec<A>, address: A) {
 /// Why a gateway is not reached.
 type Reason = String;
 
+/// Gateways that the search for one group looks at: peers choose next hops, and many that lie behind each other would
+/// keep it busy for ever.
+const STEPS: usize = 1_024;
+
+/// A search for the paths of one group.
+struct Search<'a> {
+    vrf: &'a VrfName,
+    /// All gateways that were looked at: a route over one of them may change what was found.
+    visited: BTreeSet<IpAddr>,
+    /// Those between the group and the one in hand.
+    under_way: Vec<IpAddr>,
+    steps: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(vrf: &'a VrfName) -> Self {
+        Self { vrf, visited: BTreeSet::new(), under_way: Vec::new(), steps: 0 }
+    }
+}
+
 impl Table {
-    /// What a group comes to now; tells the forwarder what is new or has changed. Gives whether it can be used now and
+    /// What a group comes to now; tells the forwarder what is new or has changed. Notes it when it can be used now and
     /// could not, or the other way round.
-    pub(super) fn resolve_group(&mut self, id: u32, is_new: bool) -> bool {
-        let Some(group) = self.groups.get(id) else { return false };
-        let Some(held) = self.held.get(group.source).and_then(Option::as_ref) else { return false };
+    pub(super) fn resolve_group(&mut self, id: u32, is_new: bool) {
+        let Some(group) = self.groups.get(id) else { return };
+        let Some(held) = self.held.get(group.source).and_then(Option::as_ref) else { return };
         let vrf = held.source.vrf.clone();
-        let said = match &group.target {
-            Target::Group(number) => held.said.get(number).cloned(),
-            target => Some(target.clone()),
-        };
-        let mut visited = BTreeSet::new();
-        let resolved = match said {
+        let Some(said) = held.meaning(group) else { return };
+        let mut search = Search::new(&vrf);
+        let resolved = match said.cloned() {
             Some(Target::Special(special)) => {
                 Resolved { special: Some(special), ..Resolved::default() }
             }
             Some(Target::Ways(best, backup)) => {
                 let mut reasons = Vec::new();
-                let paths = self.paths(&vrf, &best, &mut visited, &mut reasons);
-                let backup = self.paths(&vrf, &backup, &mut visited, &mut reasons);
+                let paths = self.paths(&best, &mut search, &mut reasons);
+                let backup = self.paths(&backup, &mut search, &mut reasons);
                 Resolved { paths, backup, special: None, reasons }
             }
             Some(Target::Group(_)) | None => Resolved {
@@ -104,20 +121,22 @@ impl Table {
                 ..Resolved::default()
             },
         };
-        for address in visited {
+        for address in std::mem::take(&mut search.visited) {
             self.watched.add(&vrf, address);
         }
-        let Some(group) = self.groups.get_mut(id) else { return false };
+        let Some(group) = self.groups.get_mut(id) else { return };
         let was_usable = group.resolved.is_usable();
         let changed = group.resolved != resolved;
         group.resolved = resolved;
-        let is_usable = group.resolved.is_usable();
+        let is_flipped = group.resolved.is_usable() != was_usable;
         if changed || is_new {
             self.out.hop(group.hop(id));
         }
+        if is_flipped && !is_new {
+            self.flipped.insert(id);
+        }
         // Others may be reached by its routes.
         self.is_moved |= changed && !is_new && self.watched.is_any();
-        was_usable != is_usable
     }
 
     /// A group of a door's own number is new, has changed, or is forgotten.
@@ -127,45 +146,43 @@ impl Table {
             Some(target) => drop(held.said.insert(number, target)),
             None => drop(held.said.remove(&number)),
         }
-        let on = self.groups.on_number(at, number);
-        self.resolve_again(&on);
+        for id in self.groups.on_number((at, held.sessions), number) {
+            self.resolve_group(id, false);
+        }
     }
 
-    /// Looks at all groups again when something moved that gateways may lead through. What changes by that may move
-    /// others; a circle of them ends after as many rounds as there may be levels.
+    /// Selects anew for routes on groups that have flipped, and looks at all groups again when something moved that
+    /// gateways may lead through. What changes by that may move others; a circle of them ends after as many rounds as
+    /// there may be levels.
     pub(super) fn resolve_moved(&mut self) {
         for _ in 0..LEVEL_LIMIT {
+            let mut flipped = std::mem::take(&mut self.flipped);
+            flipped.retain(|id| self.groups.get(*id).is_some_and(|group| group.routes > 0));
+            if !flipped.is_empty() {
+                self.select_again(&flipped);
+            }
             if !std::mem::take(&mut self.is_moved) {
                 return;
             }
-            let with_ways: Vec<u32> = self.groups.iter().map(|(id, _)| id).collect();
+            let ids: Vec<u32> = self.groups.iter().map(|(id, _)| id).collect();
             self.watched = Watched::default();
-            self.resolve_again(&with_ways);
-        }
-    }
-
-    fn resolve_again(&mut self, ids: &[u32]) {
-        let mut flipped = BTreeSet::new();
-        for id in ids {
-            if self.resolve_group(*id, false) {
-                flipped.insert(*id);
+            for id in ids {
+                self.resolve_group(id, false);
             }
         }
-        if !flipped.is_empty() {
-            self.select_again(&flipped);
-        }
+        let flipped = std::mem::take(&mut self.flipped);
+        self.select_again(&flipped);
     }
 
     fn paths(
         &self,
-        vrf: &VrfName,
         ways: &[Way],
-        visited: &mut BTreeSet<IpAddr>,
+        search: &mut Search<'_>,
         reasons: &mut Vec<Reason>,
     ) -> Vec<v1::Path> {
         let mut shares = Vec::new();
         for way in ways {
-            match self.behind_way(vrf, way, visited, 0) {
+            match self.behind_way(way, search) {
                 Ok(paths) if paths.is_empty() => {}
                 Ok(paths) => shares.push((u64::from(way.weight.max(1)), paths)),
                 Err(reason) => reasons.push(reason),
@@ -183,13 +200,7 @@ impl Table {
         paths
     }
 
-    fn behind_way(
-        &self,
-        vrf: &VrfName,
-        way: &Way,
-        visited: &mut BTreeSet<IpAddr>,
-        level: usize,
-    ) -> Result<Vec<v1::Path>, Reason> {
+    fn behind_way(&self, way: &Way, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
         let next_hop = way.gateway.map(ip_bytes).unwrap_or_default();
         if let Some(interface) = &way.interface {
             return Ok(vec![v1::Path { interface: interface.to_string(), next_hop, weight: 1 }]);
@@ -197,27 +208,32 @@ impl Table {
         let Some(gateway) = way.gateway else {
             return Err("a way names neither an interface nor a gateway".to_owned());
         };
-        if level >= LEVEL_LIMIT {
+        if search.under_way.contains(&gateway) {
+            return Err(format!("{gateway} leads round in a circle"));
+        }
+        if search.under_way.len() >= LEVEL_LIMIT {
             return Err(format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link"));
         }
-        visited.insert(gateway);
-        self.behind(vrf, gateway, visited, level)
+        if search.steps == STEPS {
+            return Err(format!("{gateway} is reached by more ways than are looked at ({STEPS})"));
+        }
+        search.steps += 1;
+        search.visited.insert(gateway);
+        search.under_way.push(gateway);
+        let behind = self.behind(gateway, search);
+        search.under_way.pop();
+        behind
     }
 
     /// The paths by which a gateway is reached: of the longest route over it that leads to a link.
-    fn behind(
-        &self,
-        vrf: &VrfName,
-        gateway: IpAddr,
-        visited: &mut BTreeSet<IpAddr>,
-        level: usize,
-    ) -> Result<Vec<v1::Path>, Reason> {
+    fn behind(&self, gateway: IpAddr, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
         let on_link = |mut paths: Vec<v1::Path>| {
             for path in paths.iter_mut().filter(|path| path.next_hop.is_empty()) {
                 path.next_hop = ip_bytes(gateway);
             }
             paths
         };
+        let vrf = search.vrf;
         let mut reason = None;
         for length in (1..=if gateway.is_ipv4() { 32 } else { 128 }).rev() {
             let Ok(net) = ipnet::IpNet::new(gateway, length) else { continue };
@@ -236,7 +252,7 @@ impl Table {
                 IpAddr::V6(ip) => self.winner::<Six>(vrf, Six::narrow(ip.to_bits()), length),
             };
             let Some(winner) = winner.and_then(|id| self.groups.get(id)) else { continue };
-            match self.by_learned(vrf, winner, (gateway, net), visited, level) {
+            match self.by_learned(winner, net, search) {
                 Ok(paths) => return Ok(on_link(paths)),
                 // A shorter one may lead to a link.
                 Err(why) => reason = reason.or(Some(why)),
@@ -252,38 +268,41 @@ impl Table {
 
     fn by_learned(
         &self,
-        vrf: &VrfName,
-        group: &super::groups::Group,
-        (gateway, net): (IpAddr, ipnet::IpNet),
-        visited: &mut BTreeSet<IpAddr>,
-        level: usize,
+        group: &Group,
+        net: ipnet::IpNet,
+        search: &mut Search<'_>,
     ) -> Result<Vec<v1::Path>, Reason> {
         let held = self.held.get(group.source).and_then(Option::as_ref);
-        let said = match &group.target {
-            Target::Group(number) => held.and_then(|held| held.said.get(number)),
-            target => Some(target),
-        };
-        match said {
-            Some(Target::Ways(best, _)) => {
-                let circle = || format!("{gateway} leads round in a circle: {net} by itself");
+        match held.and_then(|held| held.meaning(group)) {
+            // Of a former session: what it came to is all that is known.
+            None => Ok(group.resolved.paths.clone()),
+            Some(Some(Target::Ways(best, _))) => {
                 let mut all = Vec::new();
-                let mut why = None;
-                for way in best.iter() {
-                    if way.interface.is_none() && way.gateway == Some(gateway) {
-                        why = Some(circle());
-                        continue;
-                    }
-                    match self.behind_way(vrf, way, visited, level + 1) {
+                let mut why = format!("{net} leads nowhere itself");
+                for way in best.iter().take(PATH_LIMIT) {
+                    match self.behind_way(way, search) {
                         Ok(paths) => all.extend(paths),
-                        Err(reason) => why = Some(reason),
+                        Err(reason) => why = reason,
                     }
                 }
-                if all.is_empty() { Err(why.unwrap_or_else(circle)) } else { Ok(all) }
+                all.truncate(PATH_LIMIT);
+                if all.is_empty() { Err(why) } else { Ok(all) }
             }
-            Some(Target::Special(special)) => {
-                Err(format!("{gateway} is reached by {net}, which is {special}"))
+            Some(Some(Target::Special(special))) => {
+                Err(format!("the gateway is reached by {net}, which is {special}"))
             }
-            Some(Target::Group(_)) | None => Err(format!("{net} leads nowhere itself")),
+            Some(Some(Target::Group(_)) | None) => Err(format!("{net} leads nowhere itself")),
+        }
+    }
+}
+
+impl Held {
+    /// What a group of this door means now; `None`: it is of a former session, whose numbers mean something else now.
+    fn meaning<'a>(&'a self, group: &'a Group) -> Option<Option<&'a Target>> {
+        match &group.target {
+            Target::Group(_) if group.session != self.sessions => None,
+            Target::Group(number) => Some(self.said.get(number)),
+            target => Some(Some(target)),
         }
     }
 }

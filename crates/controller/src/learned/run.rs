@@ -14,6 +14,8 @@ use crate::apply::Line;
 
 /// Messages that wait for the forwarder before doors are heard no more.
 const WAITING: usize = 16;
+/// Batches of doors that are heard between two looks at everything else.
+const BATCHES: usize = 32;
 /// How long it sleeps at most.
 const TICK: Duration = Duration::from_secs(1);
 /// How often refused routes are told in the log at most.
@@ -76,6 +78,11 @@ impl Runner {
         self.stream.is_some() && self.table.out.len() == 0 && self.sent == self.answered
     }
 
+    /// Whether the forwarder holds all that is wanted, and nothing else.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_drained() && self.is_completed
+    }
+
     /// Whether the line stands and everything was said.
     pub(super) fn is_completed(&self) -> bool {
         self.stream.is_some() && self.is_completed
@@ -127,15 +134,18 @@ impl Runner {
     fn hear_doors(&mut self, first: Said, said: &mut mpsc::Receiver<Said>) {
         let now = Instant::now();
         let mut next = Some(first);
+        let mut batches = 0;
         // What came together is settled together.
         while let Some((source, events)) = next {
+            batches += 1;
             let routes = |event: &Event| match event {
                 Event::Update(update) => (update.ip4.len() + update.ip6.len()) as u64,
                 _ => 0,
             };
             self.work.heard += events.iter().map(routes).sum::<u64>();
             self.table.hear(&source, events, now);
-            next = if self.table.out.len() < WAITING { said.try_recv().ok() } else { None };
+            let has_room = self.table.out.len() < WAITING && batches < BATCHES;
+            next = if has_room { said.try_recv().ok() } else { None };
         }
         self.work.table_us += now.elapsed().as_micros() as u64;
     }

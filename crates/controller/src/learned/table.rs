@@ -34,8 +34,10 @@ pub struct Held {
     pub session: Session,
     /// When what is stale goes.
     pub deadline: Option<Instant>,
-    /// Its groups by its own numbers.
+    /// Its groups by its own numbers, of this session.
     pub said: HashMap<u32, Target>,
+    /// How many sessions there were.
+    pub sessions: u32,
     /// IPv4 routes.
     pub ip4: Prefixes<u32>,
     /// IPv6 routes.
@@ -83,6 +85,8 @@ pub struct Table {
     pub(super) is_moved: bool,
     /// Groups without routes.
     pub(super) idle: BTreeSet<u32>,
+    /// Groups that can be used now and could not, or the other way round: their routes are still to be looked at.
+    pub(super) flipped: BTreeSet<u32>,
     /// What the forwarder is to be told.
     pub out: Outbox,
     /// Winners that changed so far: an audit is good while it stands still.
@@ -109,6 +113,7 @@ impl Table {
             session: Session::Awaited,
             deadline: Some(now + source.stale_time),
             said: HashMap::new(),
+            sessions: 0,
             ip4: Prefixes::default(),
             ip6: Prefixes::default(),
             malformed: 0,
@@ -138,6 +143,8 @@ impl Table {
                 Event::Closed => {
                     self.begin(at, now);
                     self.sweep(at);
+                    // The place may be another door's at once.
+                    self.forget_idle();
                     self.held[at] = None;
                 }
                 Event::Group(number, target) => self.set_group(at, number, Some(target)),
@@ -158,6 +165,9 @@ impl Table {
         let Some(held) = &mut self.held[at] else { return };
         held.ip4.mark();
         held.ip6.mark();
+        // A daemon that was started again numbers its groups anew: what is stale stays on what the old numbers meant.
+        held.said.clear();
+        held.sessions += 1;
         (held.session, held.deadline) = (Session::Begun, Some(now + held.source.stale_time));
     }
 
@@ -219,7 +229,8 @@ impl Table {
 
     fn update(&mut self, at: usize, update: &Update) {
         let group = update.target.as_ref().map(|target| {
-            let (id, is_new) = self.groups.of(at, update.protocol, target);
+            let sessions = self.held[at].as_ref().map_or(0, |held| held.sessions);
+            let (id, is_new) = self.groups.of((at, sessions), update.protocol, target);
             if is_new {
                 self.resolve_group(id, true);
             }
@@ -275,7 +286,9 @@ impl Table {
     ) {
         let other = self.best_other(at, address, length);
         let (before, after) = (self.better(other, old), self.better(other, new));
-        if before != after {
+        // What was told of a group that has flipped since is not what is reckoned here.
+        let is_unsure = old.is_some_and(|old| self.flipped.contains(&old));
+        if before != after || is_unsure {
             self.tell(at, address, length, after);
         }
         if let Some(old) = old
@@ -298,13 +311,15 @@ impl Table {
     /// before messages are sent.
     pub fn settle(&mut self) {
         self.resolve_moved();
-        if !self.idle.is_empty() {
-            let idle = std::mem::take(&mut self.idle);
-            self.out.forget(self.groups.forget(idle));
-        }
+        self.forget_idle();
         if self.out.close() {
             self.groups.close();
         }
+    }
+
+    fn forget_idle(&mut self) {
+        let idle = std::mem::take(&mut self.idle);
+        self.out.forget(self.groups.forget(idle));
     }
 
     /// Says everything anew, to a forwarder that begins or to whom the line was broken.

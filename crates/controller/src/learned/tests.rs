@@ -1,11 +1,12 @@
 //! The table against a forwarder that does what it is told, and against a naive idea of who wins.
 
+mod model;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use proptest::prelude::*;
 use stoa_api::v1;
 
 use super::door::{Event, Source, Target, Update, Way};
@@ -252,149 +253,34 @@ fn what_is_no_prefix_is_counted_and_left_out() {
     assert_eq!((held.malformed, held.ip6.len()), (5, 2));
 }
 
-/// The prefixes of the property test: the third covers a gateway.
-const PREFIXES: [&str; 4] = ["198.51.0.0/16", "198.51.100.0/24", "192.0.2.0/24", "0.0.0.0/0"];
-
-fn targets(number: u8) -> Target {
-    match number {
-        0 => direct("a", "10.1.0.2"),
-        1 => direct("b", "10.2.0.2"),
-        2 => gateways(&["10.1.0.9"], &["192.0.2.9"]),
-        3 => gateways(&["192.0.2.9"], &[]),
-        4 => Target::Special(v1::Special::Blackhole),
-        _ => Target::Group(u32::from(number) % 2),
-    }
+#[test]
+fn numbers_of_groups_are_those_of_a_session() {
+    let (mut table, mut told, frr) = (table(), Told::default(), source("frr", ""));
+    let now = Instant::now();
+    let on = |number| routes(v1::Protocol::Bgp, Some(Target::Group(number)), &["192.0.2.0/24"]);
+    let at = prefix("192.0.2.0/24");
+    table.hear(&frr, vec![Event::Up, Event::Group(20, direct("a", "10.1.0.2")), on(20)], now);
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.1.0.2 dev a");
+    // A zebra that was started again gives the number to something else.
+    table.hear(&frr, vec![Event::Down, Event::Up, Event::Group(20, direct("b", "10.2.0.2"))], now);
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.1.0.2 dev a");
+    table.hear(&frr, vec![on(20), Event::Complete], now);
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.2.0.2 dev b");
+    assert_eq!(told.hops.len(), 1);
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Say { door: usize, prefix: usize, protocol: u8, target: u8 },
-    Withdraw { door: usize, prefix: usize },
-    Group { door: usize, number: u32, target: u8 },
-    GroupGone { door: usize, number: u32 },
-    Up(usize),
-    Complete(usize),
-    SayAll,
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        6 => (0..3_usize, 0..4_usize, 0..3_u8, 0..7_u8).prop_map(|(door, prefix, protocol, target)| {
-            // What covers a gateway does not lead through it: nobody would know who wins.
-            let target = if prefix == 2 && target >= 2 { target % 2 } else { target };
-            Step::Say { door, prefix, protocol, target }
-        }),
-        2 => (0..3_usize, 0..4_usize).prop_map(|(door, prefix)| Step::Withdraw { door, prefix }),
-        2 => (0..3_usize, 0..2_u32, 0..5_u8)
-            .prop_map(|(door, number, target)| Step::Group { door, number, target }),
-        1 => (0..3_usize, 0..2_u32).prop_map(|(door, number)| Step::GroupGone { door, number }),
-        1 => (0..3_usize).prop_map(Step::Up),
-        1 => (0..3_usize).prop_map(Step::Complete),
-        1 => Just(Step::SayAll),
-    ];
-    prop::collection::vec(step, 1..60)
-}
-
-/// What one door has said: by prefix who has learned it, what it does, and whether it was said since the last mark.
-#[derive(Default)]
-struct Model {
-    routes: BTreeMap<usize, (u8, u8, bool)>,
-    groups: BTreeMap<u32, u8>,
-}
-
-const PROTOCOLS: [v1::Protocol; 3] = [v1::Protocol::Kernel, v1::Protocol::Bgp, v1::Protocol::Ospf];
-
-impl Model {
-    /// What a target comes to, groups looked up.
-    fn target(&self, number: u8) -> Option<u8> {
-        match number {
-            5.. => self.groups.get(&(u32::from(number) % 2)).copied(),
-            number => Some(number),
-        }
-    }
-}
-
-/// The text that [`Told::way`] should have.
-fn naive(models: &[Model; 3], doors: &[usize], prefix: usize) -> String {
-    let gateway = || match naive(models, doors, 2).as_str() {
-        way if way.contains("dev a") => "via 10.1.0.2 dev a",
-        way if way.contains("dev b") => "via 10.2.0.2 dev b",
-        _ => "",
-    };
-    let text = |number: Option<u8>| match number {
-        Some(0) => "via 10.1.0.2 dev a".to_owned(),
-        Some(1) => "via 10.2.0.2 dev b".to_owned(),
-        Some(2) => match gateway() {
-            "" => "via 10.1.0.9 dev a".to_owned(),
-            way => format!("via 10.1.0.9 dev a else {way}"),
-        },
-        Some(3) => gateway().to_owned(),
-        Some(_) => "blackhole".to_owned(),
-        None => String::new(),
-    };
-    let mut best: Option<(u8, usize, String)> = None;
-    for door in doors {
-        let Some((protocol, target, _)) = models[*door].routes.get(&prefix) else { continue };
-        let way = text(models[*door].target(*target));
-        let one = (*protocol, *door, way);
-        if !one.2.is_empty() && best.as_ref().is_none_or(|best| (one.0, one.1) < (best.0, best.1)) {
-            best = Some(one);
-        }
-    }
-    best.map(|it| it.2).unwrap_or_default()
-}
-
-proptest! {
-    #[test]
-    fn the_forwarder_is_told_who_wins(steps in steps()) {
-        let (mut table, mut told) = (table(), Told::default());
-        let doors = [source("one", ""), source("two", ""), source("red", "red")];
-        let mut models: [Model; 3] = Default::default();
-        let now = Instant::now();
-        // Places are given in the order of speaking.
-        for door in &doors {
-            table.hear(door, vec![Event::Up, Event::Complete], now);
-        }
-        for step in steps {
-            match step {
-                Step::Say { door, prefix, protocol, target } => {
-                    models[door].routes.insert(prefix, (protocol, target, true));
-                    let said = PROTOCOLS[usize::from(protocol)];
-                    let event = routes(said, Some(targets(target)), &[PREFIXES[prefix]]);
-                    table.hear(&doors[door], vec![event], now);
-                }
-                Step::Withdraw { door, prefix } => {
-                    models[door].routes.remove(&prefix);
-                    let event = routes(v1::Protocol::Bgp, None, &[PREFIXES[prefix]]);
-                    table.hear(&doors[door], vec![event], now);
-                }
-                Step::Group { door, number, target } => {
-                    models[door].groups.insert(number, target);
-                    table.hear(&doors[door], vec![Event::Group(number, targets(target))], now);
-                }
-                Step::GroupGone { door, number } => {
-                    models[door].groups.remove(&number);
-                    table.hear(&doors[door], vec![Event::GroupGone(number)], now);
-                }
-                Step::Up(door) => {
-                    models[door].routes.values_mut().for_each(|it| it.2 = false);
-                    table.hear(&doors[door], vec![Event::Up], now);
-                }
-                Step::Complete(door) => {
-                    models[door].routes.retain(|_, it| it.2);
-                    table.hear(&doors[door], vec![Event::Complete], now);
-                }
-                Step::SayAll => table.say_all(),
-            }
-            told.take(&mut table);
-            for (prefix_at, text) in PREFIXES.iter().enumerate() {
-                let at = prefix(text);
-                prop_assert_eq!(told.way("", at), naive(&models, &[0, 1], prefix_at), "{}", text);
-            }
-            let of_red: BTreeSet<_> = told.routes.keys().filter(|it| it.0 == "red").collect();
-            prop_assert!(of_red.len() <= models[2].routes.len());
-            let here = table.held[2].as_ref().unwrap();
-            prop_assert_eq!(here.session == Session::Complete, here.ip4.stale() == 0 && here.session != Session::Begun);
-        }
-    }
+#[test]
+fn gateways_that_lie_behind_each_other_end() {
+    let (mut table, mut told, bird) = (table(), Told::default(), source("bird", ""));
+    let now = Instant::now();
+    let names: Vec<String> = (1..=64).map(|n| format!("172.16.0.{n}")).collect();
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let bgp = |target, prefixes: &[&str]| routes(v1::Protocol::Bgp, Some(target), prefixes);
+    table.hear(&bird, vec![bgp(direct("b", ""), &["172.16.0.0/12"])], now);
+    table.hear(&bird, vec![bgp(gateways(&all, &[]), &["172.16.0.0/24", "172.16.0.0/25"])], now);
+    told.take(&mut table);
+    assert!(told.way("", prefix("172.16.0.0/24")).contains("dev b"));
 }

@@ -87,9 +87,31 @@ fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
         ("stoa-interfaces:port-state", port(state)),
         ("stoa-mirror:mirror-state", text(&state.mirror)),
         ("stoa-mirror:linux-orders", around.orders.map_or(Value::Null, orders)),
+        ("stoa-bfd:bfd", bfd(state)),
         ("ietf-ip:ipv4", family(state, around.neighbors, true)),
         ("ietf-ip:ipv6", family(state, around.neighbors, false)),
     ])
+}
+
+fn bfd(state: &v1::InterfaceState) -> Value {
+    let session = |it: &v1::BfdSessionState| {
+        let running = object([
+            ("local-state", text(&it.state)),
+            ("remote-state", text(&it.remote_state)),
+            ("local-discriminator", json!(it.discriminator)),
+            ("local-diagnostic", json!(it.diagnostic)),
+            ("detection-time", number(it.detection_us)),
+            ("failed", json!(it.has_failed)),
+            ("session-down-count", number(it.downs)),
+            ("receive-packet-count", number(it.rx_packets)),
+            ("send-packet-count", number(it.tx_packets)),
+        ]);
+        object([("dest-addr", text(&ip_text(&it.address))), ("session-running", running)])
+    };
+    match state.bfd.as_slice() {
+        [] => Value::Null,
+        sessions => json!({ "session": sessions.iter().map(session).collect::<Vec<_>>() }),
+    }
 }
 
 fn statistics(state: &v1::InterfaceState) -> Value {

@@ -196,6 +196,7 @@ impl Plane {
         self.rebind_sight();
         self.set_neighbors(wanted)?;
         self.resolve_learned();
+        self.set_bfd(wanted);
         applied.routes_added = self.add_routes(wanted, &refusals)?;
         self.set_mirrors(wanted, mirrors)?;
         self.remove_stale_vrfs(wanted);

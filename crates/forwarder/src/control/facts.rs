@@ -74,6 +74,7 @@ impl Plane {
         });
         v1::InterfaceState {
             name: state.name.clone(),
+            bfd: self.list_bfd(index),
             index,
             driver: port.map(|port| port.port.driver().to_owned()).unwrap_or_default(),
             parent: state.wanted.parent.clone().unwrap_or_default(),

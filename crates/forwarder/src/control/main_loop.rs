@@ -137,7 +137,9 @@ impl Steward {
                     plane.sample();
                 }
             }
+            let due = self.forwarder.plane().and_then(|plane| plane.attend_bfd());
             let longest = if done < REQUESTS_AT_ONCE { TICK } else { Duration::ZERO };
+            let longest = due.map_or(longest, |due| due.min(longest));
             ports_called = self.sleep(longest);
         }
     }

@@ -3,6 +3,7 @@
 
 mod advertising;
 mod apply;
+mod bfd;
 mod facts;
 mod fib;
 mod interfaces;

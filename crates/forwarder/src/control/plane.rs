@@ -172,6 +172,7 @@ pub struct Plane {
     pub(super) advertising: super::advertising::Advertising,
     /// Routers that are shared with others.
     pub(super) virtual_routers: super::vrrp::VirtualRouters,
+    pub(super) bfd: super::bfd::Sessions,
 }
 
 impl Plane {
@@ -236,6 +237,7 @@ impl Plane {
             watched: super::sight::Watched::default(),
             advertising: super::advertising::Advertising::default(),
             virtual_routers: super::vrrp::VirtualRouters::default(),
+            bfd: super::bfd::Sessions::default(),
         })
     }
 
@@ -254,10 +256,22 @@ impl Plane {
         self.began.map_or(0, |began| began.elapsed().as_millis() as Millis) + self.skipped
     }
 
+    /// The same in microseconds.
+    pub(super) fn micros(&self) -> u64 {
+        let elapsed = self.began.map_or(0, |began| began.elapsed().as_micros() as u64);
+        elapsed + self.skipped * 1_000
+    }
+
     /// Makes all that waits for time think that so much more has passed: for tests.
     pub fn skip(&mut self, time: Duration) {
         self.skipped += time.as_millis() as Millis;
         self.shared.reassembly.skip(time.as_millis() as u64);
+    }
+
+    /// From now on time passes only when it is skipped: for tests.
+    pub fn stop_time(&mut self) {
+        self.skipped = self.now();
+        self.began = None;
     }
 
     /// Lets workers without threads make one turn each; returns the packets that they took in.

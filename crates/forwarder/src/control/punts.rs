@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use stoa_api::v1;
-use stoa_engine::Urgency;
 use stoa_engine::node::Punt;
+use stoa_engine::{Packet, Urgency};
+use stoa_wire::protocol;
 
 use super::plane::Plane;
 use crate::drops::Drop;
@@ -52,12 +53,26 @@ impl Plane {
             Some(Class::Nd | Class::NdAnswer) => self.nd(&punt.packet),
             Some(Class::Resolve | Class::OwnResolve) => self.resolve(worker, punt.packet),
             Some(Class::Redirect) => self.redirect(&punt.packet),
+            Some(Class::Routing) => self.hear_routing(&punt.packet),
             Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
-            Some(Class::Routing) => self.virtual_heard(&punt.packet),
             Some(Class::Solicitation) => match punt.packet.bytes().first().map(|byte| byte >> 4) {
                 Some(4) => self.discovery(&punt.packet),
                 _ => self.nd(&punt.packet),
             },
+            _ => self.drop_here(Drop::Ip4LocalProtocol),
+        }
+    }
+
+    /// Takes in a packet of a protocol that this thread speaks itself.
+    fn hear_routing(&mut self, packet: &Packet) {
+        let bytes = packet.bytes();
+        let protocol = match bytes.first().map(|byte| byte >> 4) {
+            Some(4) => bytes.get(9),
+            _ => bytes.get(6),
+        };
+        match protocol.copied() {
+            Some(protocol::UDP) => self.hear_bfd(packet),
+            Some(protocol::VRRP) => self.virtual_heard(packet),
             _ => self.drop_here(Drop::Ip4LocalProtocol),
         }
     }

@@ -241,6 +241,7 @@ impl Plane {
         let way = |key: &PathKey| {
             let interface = self.interface(key.interface).filter(|state| state.is_up)?;
             let (adjacency, is_lost) = match key.next_hop {
+                Some(next_hop) if self.bfd.has_failed(&(key.interface, next_hop)) => return None,
                 Some(next_hop) => {
                     let entry = self.cache.get(&(key.interface, next_hop))?;
                     (entry.adjacency, entry.lost)
@@ -261,6 +262,14 @@ impl Plane {
         let is_it = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
         // One path alone leads to its gateway whatever that does.
         self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_it));
+        self.refresh_learned(is_it);
+        self.fib.settle();
+    }
+
+    /// A gateway was given up, or is there again: the sets of paths through it follow at once.
+    pub(super) fn refresh_sets_of(&mut self, (interface, address): Key) {
+        let is_it = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
+        self.refresh_sets_where(|keys| keys.iter().any(is_it));
         self.refresh_learned(is_it);
         self.fib.settle();
     }

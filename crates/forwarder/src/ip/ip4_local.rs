@@ -9,9 +9,11 @@ use stoa_tables::next_hop::Resolved;
 use stoa_wire::{ipv4, protocol};
 
 use super::for_control::class4;
+use crate::bfd::Peers;
 use crate::drops::Drop;
 use crate::icmp::Trouble;
 use crate::mirror::{Payload, to_linux};
+use crate::punt::Class;
 use crate::shared::{Shared, Verdict};
 use crate::tunnel::Tunnels;
 
@@ -23,6 +25,8 @@ const ERROR: u16 = 1;
 const REASSEMBLE: u16 = 2;
 const MIRROR: u16 = 3;
 const TUNNEL: u16 = 4;
+/// Not an edge: for the control thread.
+const BFD: u16 = 0x100;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -36,7 +40,7 @@ struct Ip4Local {
 impl Node for Ip4Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let shared = &self.shared;
-        let tunnels = shared.tunnels.read(cx.reader);
+        let (tunnels, peers) = (shared.tunnels.read(cx.reader), shared.bfd.read(cx.reader));
         let addresses = shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
             let line = shared.interface(vector.rx_if[lane]);
@@ -53,6 +57,7 @@ impl Node for Ip4Local {
             let delivered = match admit(shared, table, bytes) {
                 Err(refused) => Err(refused),
                 Ok(view) if is_tunneled(tunnels, vrf, &view) => Ok(TUNNEL),
+                Ok(view) if is_bfd(peers, interface, &view) => Ok(BFD),
                 Ok(view) => {
                     match (addresses.takes_in(interface, vrf, view.destination().into()), twin) {
                         (Some(false), _) => Err(Refused::Drop(Drop::VirtualAddress)),
@@ -65,6 +70,10 @@ impl Node for Ip4Local {
                 }
             };
             vector.next[lane] = match delivered {
+                Ok(BFD) => {
+                    shared.budgets.punt(cx, vector, lane, Class::Routing);
+                    continue;
+                }
                 Ok(next) => next,
                 Err(Refused::Drop(reason)) => reason.next(),
                 Err(Refused::Tell(trouble)) => {
@@ -109,6 +118,13 @@ fn admit<'a>(
 fn is_tunneled(tunnels: &Tunnels, vrf: u32, view: &ipv4::View<'_>) -> bool {
     let ends = (view.source().into(), view.destination().into());
     !view.header().is_fragment() && tunnels.from(vrf, ends, view.header().protocol).is_some()
+}
+
+/// Whether a whole packet is of one of our BFD sessions.
+fn is_bfd(peers: &Peers, interface: u32, view: &ipv4::View<'_>) -> bool {
+    let header = view.header();
+    let carried = (header.time_to_live, header.protocol, view.payload());
+    !view.header().is_fragment() && peers.are_asked(interface, view.source().into(), carried)
 }
 
 fn deliver(view: &ipv4::View<'_>) -> Result<u16, Refused> {

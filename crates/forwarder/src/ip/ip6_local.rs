@@ -12,6 +12,7 @@ use stoa_wire::{icmp6, ipv6, ndp, protocol, vrrp};
 
 use super::ip4_local::Refused;
 use super::ip6_chain::{self, Carried, Chain};
+use crate::bfd::Peers;
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
 use crate::icmp::Trouble;
@@ -32,6 +33,7 @@ const TUNNEL: u16 = 5;
 /// Not edges: for the control thread.
 const QUERY: u16 = 0x100;
 const VRRP: u16 = 0x101;
+const BFD: u16 = 0x102;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
@@ -46,6 +48,7 @@ impl Node for Ip6Local {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
         let tunnels = self.shared.tunnels.read(cx.reader);
+        let peers = self.shared.bfd.read(cx.reader);
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
             let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
@@ -54,12 +57,12 @@ impl Node for Ip6Local {
             let twin = twin.filter(|_| vector.flags[lane] & flags::OWN == 0);
             let has_mirror = twin.is_some();
             let shared = &self.shared;
-            let here = Here { shared, table, addresses, tunnels, interface, has_mirror };
+            let here = Here { shared, table, addresses, tunnels, peers, interface, has_mirror };
             match here.deliver(vector.bytes(lane)) {
                 Ok(QUERY) => {
                     self.shared.budgets.punt(cx, vector, lane, Class::Listener);
                 }
-                Ok(VRRP) => self.shared.budgets.punt(cx, vector, lane, Class::Routing),
+                Ok(VRRP | BFD) => self.shared.budgets.punt(cx, vector, lane, Class::Routing),
                 Ok(MIRROR) => {
                     let twin = twin.unwrap_or_default();
                     vector.next[lane] = to_linux(vector, lane, (twin, Payload::Ip6), MIRROR);
@@ -81,6 +84,7 @@ struct Here<'a> {
     table: Option<&'a Ip6LpmReader>,
     addresses: &'a Addresses,
     tunnels: &'a Tunnels,
+    peers: &'a Peers,
     interface: u32,
     has_mirror: bool,
 }
@@ -111,7 +115,10 @@ impl Here<'_> {
         self.refuse_land(view.source())?;
         let ends = (view.source().into(), view.destination().into());
         let vrf = self.shared.interface(self.interface).vrf();
+        let payload = view.packet().get(carried.offset..).unwrap_or(&[]);
+        let asked = (view.header().hop_limit, carried.protocol, payload);
         match carried.protocol {
+            _ if self.peers.are_asked(self.interface, ends.0, asked) => Ok(BFD),
             protocol if self.tunnels.from(vrf, ends, protocol).is_some() => Ok(TUNNEL),
             _ if has_mirror => Ok(MIRROR),
             protocol::UDP => Err(Refused::Tell(Trouble::Port)),

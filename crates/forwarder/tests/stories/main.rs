@@ -3,6 +3,7 @@
 
 mod advertising;
 mod arp;
+mod bfd;
 mod capture;
 mod claims;
 mod crew;

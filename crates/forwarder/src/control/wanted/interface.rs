@@ -53,6 +53,7 @@ impl Wanted {
             }),
             cross_connect: (!interface.cross_connect.is_empty())
                 .then(|| interface.cross_connect.clone()),
+            bfd: super::bfd::sessions(&interface.bfd, &place, reasons),
         };
         if !known.vrf.is_empty() && !self.vrfs.contains_key(&known.vrf) {
             let why = format!("is in the VRF {:?}, which is none", known.vrf);

@@ -3,6 +3,7 @@
 //! bytes. Every reason for a refusal is found, not just the first.
 
 mod advertising;
+mod bfd;
 mod cross_connect;
 mod interface;
 mod punt;
@@ -116,6 +117,8 @@ pub struct Interface {
     pub mirror: Option<Mirror>,
     /// The interface that all its frames leave by, as they came.
     pub cross_connect: Option<String>,
+    /// Neighbours that are asked all the time whether they are there.
+    pub bfd: BTreeMap<IpAddr, crate::bfd::session::Config>,
 }
 
 /// The end in Linux of an interface.

@@ -1,0 +1,255 @@
+//! One BFD session, asynchronous mode (RFC 5880 section 6.8): packets and time in, packets and states out.
+
+use stoa_wire::bfd::{Packet, State};
+
+/// Microseconds since some beginning.
+pub type Micros = u64;
+
+/// How often at most a session that is not up says something (RFC 5880 section 6.8.3).
+const SLOW: u32 = 1_000_000;
+
+/// Diagnostics (RFC 5880 section 4.1).
+const EXPIRED: u8 = 1;
+const NEIGHBOR_DOWN: u8 = 3;
+const ADMIN_DOWN: u8 = 7;
+
+/// What a session is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Least microseconds between our packets while it is up.
+    pub desired_min_tx: u32,
+    /// Least microseconds between packets that we can stand.
+    pub required_min_rx: u32,
+    /// Packets that may be missed, and one; not 0.
+    pub multiplier: u8,
+}
+
+/// What became of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its state before.
+    pub from: State,
+    /// Its state now.
+    pub to: State,
+}
+
+/// A session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    config: Config,
+    /// What held before, while the other side does not know better: until it answers our poll, we speak no slower and
+    /// give up no sooner than before (RFC 5880 section 6.8.3).
+    former: Option<Config>,
+    state: State,
+    diagnostic: u8,
+    mine: u32,
+    yours: u32,
+    remote: Packet,
+    is_polling: bool,
+    owes_final: bool,
+    /// When the next packet is due.
+    send_at: Micros,
+    /// When the other one is given up.
+    expires_at: Option<Micros>,
+    /// Spreads the times of packets.
+    jitter: u32,
+    was_up: bool,
+    /// How often it went down after it was up.
+    pub downs: u64,
+    /// Packets sent and received.
+    pub packets: (u64, u64),
+}
+
+impl Session {
+    /// A session that is down. `mine`: its discriminator, not 0, of no other session.
+    pub fn new(config: Config, mine: u32, now: Micros) -> Self {
+        Self {
+            config,
+            former: None,
+            state: State::Down,
+            diagnostic: 0,
+            mine,
+            yours: 0,
+            remote: Packet { required_min_rx: 1, ..Packet::default() },
+            is_polling: false,
+            owes_final: false,
+            send_at: now,
+            expires_at: None,
+            jitter: mine,
+            was_up: false,
+            downs: 0,
+            packets: (0, 0),
+        }
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Our discriminator.
+    pub fn mine(&self) -> u32 {
+        self.mine
+    }
+
+    /// What it is to be.
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
+    /// The state that the other one says it is in.
+    pub fn remote_state(&self) -> State {
+        self.remote.state
+    }
+
+    /// Why it went down last.
+    pub fn diagnostic(&self) -> u8 {
+        self.diagnostic
+    }
+
+    /// Whether the way is known not to work: it did, and does not any more. A neighbour that an operator has
+    /// told to be silent is no failure (RFC 5882 section 3.2), nor is one that never spoke.
+    pub fn has_failed(&self) -> bool {
+        self.was_up && self.state != State::Up && self.remote.state != State::AdminDown
+    }
+
+    /// Other intervals; a session that is up negotiates them (RFC 5880 section 6.8.3).
+    pub fn configure(&mut self, config: Config, now: Micros) {
+        if self.config != config {
+            let is_up = self.state == State::Up;
+            self.former = is_up.then_some(self.former.unwrap_or(self.config));
+            self.config = config;
+            self.is_polling = is_up;
+            self.send_at = now;
+        }
+    }
+
+    /// Takes in a packet that was checked, and belongs to this session.
+    pub fn receive(&mut self, packet: &Packet, now: Micros) -> Option<Change> {
+        if packet.yours != 0 && packet.yours != self.mine {
+            return None;
+        }
+        self.packets.1 += 1;
+        self.yours = packet.mine;
+        self.remote = *packet;
+        if packet.is_final {
+            (self.is_polling, self.former) = (false, None);
+        }
+        let from = self.state;
+        let (to, diagnostic) = match (from, packet.state) {
+            (State::AdminDown, _) => (State::AdminDown, self.diagnostic),
+            (State::Down, State::AdminDown) => (State::Down, self.diagnostic),
+            (_, State::AdminDown) => (State::Down, NEIGHBOR_DOWN),
+            (State::Down, State::Down) => (State::Init, 0),
+            (State::Down, State::Init) => (State::Up, 0),
+            (State::Down, State::Up) => (State::Down, self.diagnostic),
+            (State::Init, State::Init | State::Up) => (State::Up, 0),
+            (State::Init, State::Down) => (State::Init, 0),
+            (State::Up, State::Down) => (State::Down, NEIGHBOR_DOWN),
+            (State::Up, _) => (State::Up, 0),
+        };
+        self.owes_final |= packet.is_poll;
+        let change = self.go(to, diagnostic, now);
+        self.expires_at = (self.state != State::AdminDown).then(|| now + self.detection());
+        // What the other one can stand may have become more or less.
+        self.send_at = self.send_at.min(now + Micros::from(self.interval()));
+        if self.owes_final {
+            self.send_at = now;
+        }
+        change
+    }
+
+    fn go(&mut self, to: State, diagnostic: u8, now: Micros) -> Option<Change> {
+        let from = std::mem::replace(&mut self.state, to);
+        self.diagnostic = diagnostic;
+        if from == to {
+            return None;
+        }
+        self.downs += u64::from(from == State::Up);
+        self.was_up |= to == State::Up;
+        // Our interval is another one now: the other side is to know at once.
+        (self.is_polling, self.former) = (to == State::Up, None);
+        self.send_at = now;
+        Some(Change { from, to })
+    }
+
+    /// Holds the session down: says so once.
+    pub fn shut(&mut self, now: Micros) -> Option<Change> {
+        self.expires_at = None;
+        self.go(State::AdminDown, ADMIN_DOWN, now)
+    }
+
+    /// When [`expire`](Self::expire) or [`send`](Self::send) has something to do.
+    pub fn due_at(&self) -> Micros {
+        self.expires_at.map_or(self.send_at, |expires| expires.min(self.send_at))
+    }
+
+    /// Gives the other one up when it was silent for too long.
+    pub fn expire(&mut self, now: Micros) -> Option<Change> {
+        self.expires_at.filter(|expires| *expires <= now)?;
+        self.expires_at = None;
+        self.yours = 0;
+        self.remote.required_min_rx = 1;
+        match self.state {
+            State::Init | State::Up => self.go(State::Down, EXPIRED, now),
+            State::Down | State::AdminDown => None,
+        }
+    }
+
+    /// The packet that is due, if one is.
+    pub fn send(&mut self, now: Micros) -> Option<Packet> {
+        if self.send_at > now {
+            return None;
+        }
+        let wants_none = self.remote.required_min_rx == 0 && !self.owes_final;
+        let is_final = std::mem::take(&mut self.owes_final);
+        self.send_at = now + Micros::from(self.spread(self.interval()));
+        if wants_none {
+            return None;
+        }
+        self.packets.0 += 1;
+        Some(Packet {
+            diagnostic: self.diagnostic,
+            state: self.state,
+            is_poll: self.is_polling && !is_final,
+            is_final,
+            is_demand: false,
+            multiplier: self.config.multiplier,
+            mine: self.mine,
+            yours: self.yours,
+            desired_min_tx: self.desired(),
+            required_min_rx: self.config.required_min_rx,
+        })
+    }
+
+    fn desired(&self) -> u32 {
+        let is_up = self.state == State::Up;
+        if is_up { self.config.desired_min_tx } else { self.config.desired_min_tx.max(SLOW) }
+    }
+
+    /// Microseconds between our packets (RFC 5880 section 6.8.2).
+    fn interval(&self) -> u32 {
+        let former = self.former.map_or(u32::MAX, |former| former.desired_min_tx);
+        self.desired().min(former).max(self.remote.required_min_rx)
+    }
+
+    /// Silence after which the other one is given up (RFC 5880 section 6.8.4).
+    pub fn detection(&self) -> Micros {
+        let former = self.former.map_or(0, |former| former.required_min_rx);
+        let ours = self.config.required_min_rx.max(former);
+        let interval = ours.max(self.remote.desired_min_tx);
+        Micros::from(self.remote.multiplier.max(1)) * Micros::from(interval)
+    }
+
+    /// An interval shorter by up to a quarter, so that sessions do not march in step (RFC 5880 section 6.8.7). One whose
+    /// first missed packet counts keeps at least a tenth.
+    fn spread(&mut self, interval: u32) -> u32 {
+        self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let share = u64::from(self.jitter >> 16) * u64::from(interval) / 4 / 65_536;
+        let least = if self.config.multiplier == 1 { interval / 10 } else { 0 };
+        interval - (share as u32).max(least)
+    }
+}
+
+#[cfg(test)]
+mod tests;

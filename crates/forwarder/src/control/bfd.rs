@@ -1,0 +1,244 @@
+//! BFD sessions on the control thread: whose they are, when they speak, and what a neighbour that is gone means for routes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_engine::Packet;
+use stoa_wire::bfd::{self, State};
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::{ipv4, ipv6, protocol, udp};
+
+use super::facts::octets;
+use super::plane::Plane;
+use super::wanted::{Wanted, network};
+use crate::bfd::Peers;
+use crate::bfd::session::{Change, Micros, Session};
+use crate::drops::Drop;
+use crate::neighbor::entry::Key;
+
+/// Source ports are in a range of their own (RFC 5881 section 4).
+const SOURCE_PORTS: (u16, u32) = (49_152, 16_384);
+/// Network control, as routing protocols send (RFC 2474 section 4.2.2.2).
+const DSCP: u8 = 48 << 2;
+
+/// All sessions.
+#[derive(Default)]
+pub(super) struct Sessions {
+    by_peer: BTreeMap<Key, Session>,
+    /// Discriminators that were given out so far.
+    given: u32,
+    /// When one of them has something to do.
+    due_at: Micros,
+}
+
+impl Sessions {
+    /// Whether a neighbour was there, and is not any more.
+    pub(super) fn has_failed(&self, key: &Key) -> bool {
+        !self.by_peer.is_empty() && self.by_peer.get(key).is_some_and(Session::has_failed)
+    }
+}
+
+impl Plane {
+    /// Makes the sessions that are wanted; the others say good-bye.
+    pub(super) fn set_bfd(&mut self, wanted: &Wanted) {
+        let now = self.micros();
+        let mut stays = BTreeMap::new();
+        for (name, interface) in &wanted.interfaces {
+            let Some(index) = self.index_of(name) else { continue };
+            stays.extend(interface.bfd.iter().map(|(peer, config)| ((index, *peer), *config)));
+        }
+        let known: Vec<Key> = self.bfd.by_peer.keys().copied().collect();
+        let is_same = known.iter().eq(stays.keys());
+        for key in known.into_iter().filter(|key| !stays.contains_key(key)) {
+            let Some(mut session) = self.bfd.by_peer.remove(&key) else { continue };
+            session.shut(now);
+            if let Some(packet) = session.send(now) {
+                self.say_bfd(key, &packet);
+            }
+            self.refresh_sets_of(key);
+        }
+        for (key, config) in stays {
+            match self.bfd.by_peer.get_mut(&key) {
+                Some(session) => session.configure(config, now),
+                None => {
+                    self.bfd.given += 1;
+                    // No two of one forwarder are the same; those of the one before it are others as a rule.
+                    let mine = self.bfd.given ^ (std::process::id() << 12);
+                    self.bfd.by_peer.insert(key, Session::new(config, mine.max(1), now));
+                }
+            }
+        }
+        self.bfd.due_at = 0;
+        if !is_same {
+            let peers = Peers(self.bfd.by_peer.keys().copied().collect());
+            self.shared.bfd.publish(peers, &mut self.graveyard);
+        }
+    }
+
+    /// Takes in a packet of a session.
+    pub(super) fn hear_bfd(&mut self, packet: &Packet) {
+        let Some((source, heard)) = read(packet.bytes()) else {
+            return self.drop_here(Drop::BfdMalformed);
+        };
+        let (key, now) = ((packet.rx_if, source), self.micros());
+        let Some(session) = self.bfd.by_peer.get_mut(&key) else {
+            return self.drop_here(Drop::BfdMalformed);
+        };
+        let had_failed = session.has_failed();
+        let change = session.receive(&heard, now);
+        let is_other = had_failed != session.has_failed();
+        self.bfd.due_at = self.bfd.due_at.min(session.due_at());
+        self.follow_bfd(key, change, is_other);
+    }
+
+    /// Lets sessions speak and give up; when that is due again.
+    pub fn attend_bfd(&mut self) -> Option<Duration> {
+        if self.bfd.by_peer.is_empty() {
+            return None;
+        }
+        let now = self.micros();
+        if self.bfd.due_at <= now {
+            let due: Vec<Key> =
+                self.bfd.by_peer.iter().filter(|it| it.1.due_at() <= now).map(|it| *it.0).collect();
+            for key in due {
+                let Some(session) = self.bfd.by_peer.get_mut(&key) else { continue };
+                let had_failed = session.has_failed();
+                let change = session.expire(now);
+                let is_other = had_failed != session.has_failed();
+                let packet = session.send(now);
+                self.follow_bfd(key, change, is_other);
+                if let Some(packet) = packet {
+                    self.say_bfd(key, &packet);
+                }
+            }
+            self.bfd.due_at = self.bfd.by_peer.values().map(Session::due_at).min().unwrap_or(now);
+        }
+        Some(Duration::from_micros(self.bfd.due_at.saturating_sub(now)))
+    }
+
+    /// Routes follow a session. `is_other`: its neighbour has failed now and had not, or the other way round.
+    fn follow_bfd(&mut self, key: Key, change: Option<Change>, is_other: bool) {
+        if is_other {
+            self.refresh_sets_of(key);
+        }
+        let Some(Change { from, to }) = change else { return };
+        let interface = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
+        let peer = key.1;
+        if from == State::Up {
+            tracing::warn!(interface, %peer, "BFD: the neighbour is gone");
+        } else if to == State::Up {
+            tracing::info!(interface, %peer, "BFD: the neighbour is there");
+        }
+    }
+
+    fn say_bfd(&mut self, key: Key, packet: &bfd::Packet) {
+        let Some((bytes, node)) = self.write_bfd(key, packet) else { return };
+        let Some(mut said) = self.pool.packet() else { return };
+        if said.set_bytes(&bytes) {
+            said.set_own();
+            said.rx_if = key.0;
+            self.inject(said, node);
+        }
+    }
+
+    fn write_bfd(
+        &self,
+        (interface, peer): Key,
+        said: &bfd::Packet,
+    ) -> Option<(Vec<u8>, &'static str)> {
+        let own = self.addresses.of(interface)?;
+        let mut message = vec![0; ipv6::LENGTH + udp::LENGTH + bfd::LENGTH];
+        let mut control = [0; bfd::LENGTH];
+        bfd::build(&mut control, said).ok()?;
+        let from = SOURCE_PORTS.0 + (said.mine % SOURCE_PORTS.1) as u16;
+        let shares = |own: IpAddr, length: u8| network(own, length) == network(peer, length);
+        match peer {
+            IpAddr::V4(destination) => {
+                let shares = |it: &&(std::net::Ipv4Addr, u8)| shares(it.0.into(), it.1);
+                let (source, _) = *own.ip4.iter().find(shares)?;
+                let (head, body) = message.split_at_mut(ipv4::LENGTH);
+                let pseudo = Pseudo::Ip4 { source, destination };
+                let length = udp::build(body, &pseudo, from, bfd::PORT, &control).ok()?;
+                let header = ipv4::Builder {
+                    dscp_ecn: DSCP,
+                    time_to_live: bfd::HOP_LIMIT,
+                    ..ipv4::Builder::new(source, destination, protocol::UDP)
+                };
+                header.build(head, length).ok()?;
+                message.truncate(ipv4::LENGTH + length);
+                Some((message, "ip4-lookup"))
+            }
+            IpAddr::V6(destination) => {
+                let shares = |it: &&(std::net::Ipv6Addr, u8)| shares(it.0.into(), it.1);
+                let source = match destination.is_unicast_link_local() {
+                    true => own.link_local?,
+                    false => own.ip6.iter().find(shares)?.0,
+                };
+                let (head, body) = message.split_at_mut(ipv6::LENGTH);
+                let pseudo = Pseudo::Ip6 { source, destination };
+                let length = udp::build(body, &pseudo, from, bfd::PORT, &control).ok()?;
+                let header = ipv6::Builder {
+                    traffic_class: DSCP,
+                    hop_limit: bfd::HOP_LIMIT,
+                    ..ipv6::Builder::new(source, destination, protocol::UDP)
+                };
+                header.build(head, length).ok()?;
+                message.truncate(ipv6::LENGTH + length);
+                Some((message, "ip6-lookup"))
+            }
+        }
+    }
+
+    /// How the sessions of an interface do.
+    pub(super) fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
+        let all = self.bfd.by_peer.iter().filter(|(key, _)| key.0 == interface);
+        let state = |(key, session): (&Key, &Session)| v1::BfdSessionState {
+            address: octets(key.1),
+            state: word(session.state()).to_owned(),
+            remote_state: word(session.remote_state()).to_owned(),
+            diagnostic: session.diagnostic().into(),
+            detection_us: session.detection(),
+            downs: session.downs,
+            rx_packets: session.packets.1,
+            tx_packets: session.packets.0,
+            discriminator: session.mine(),
+            has_failed: session.has_failed(),
+        };
+        all.map(state).collect()
+    }
+}
+
+/// As RFC 9314 has it.
+fn word(state: State) -> &'static str {
+    match state {
+        State::AdminDown => "admin-down",
+        State::Down => "down",
+        State::Init => "init",
+        State::Up => "up",
+    }
+}
+
+/// Who sent a control packet, and what it says; only from the link itself (RFC 5881 section 5).
+fn read(bytes: &[u8]) -> Option<(IpAddr, bfd::Packet)> {
+    let (source, datagram, pseudo, hop_limit): (IpAddr, _, _, _) = match bytes.first()? >> 4 {
+        4 => {
+            let view = ipv4::check(bytes).ok()?;
+            let (source, destination) = (view.source(), view.destination());
+            let pseudo = Pseudo::Ip4 { source, destination };
+            (source.into(), view.payload(), pseudo, view.header().time_to_live)
+        }
+        6 => {
+            let view = ipv6::check(bytes).ok()?;
+            let pseudo = view.pseudo();
+            let upper = view.upper().ok()?;
+            let payload = view.packet().get(upper.offset..)?;
+            (view.source().into(), payload, pseudo, view.header().hop_limit)
+        }
+        _ => return None,
+    };
+    let datagram = udp::check(datagram, &pseudo).ok()?;
+    let packet = bfd::check(datagram.payload()).ok()?;
+    (hop_limit == bfd::HOP_LIMIT).then_some((source, packet))
+}

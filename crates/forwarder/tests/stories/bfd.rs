@@ -1,0 +1,168 @@
+//! BFD with a neighbour: the session comes up, and while the neighbour is silent its routes go elsewhere.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use stoa_forwarder::bfd::session::Config;
+use stoa_wire::bfd::{self, Packet, State};
+use stoa_wire::{ipv4, ipv6, protocol};
+
+use crate::harness::*;
+
+const CONFIG: Config = Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };
+
+/// A route by two gateways; the one behind "east" is asked.
+fn world(to: &str, gateways: [IpAddr; 2]) -> World {
+    let (address, length) = to.split_once('/').unwrap();
+    let prefix = (address.parse().unwrap(), length.parse().unwrap());
+    let paths = [("east", Some(gateways[0]), 1), ("north", Some(gateways[1]), 1)];
+    World::three_ports().paths(prefix, &paths).with("east", |east| {
+        east.bfd.insert(gateways[0], CONFIG);
+    })
+}
+
+/// A lab without the time of this machine.
+fn lab(world: &World) -> Lab {
+    let mut lab = Lab::new(world);
+    lab.plane().stop_time();
+    lab
+}
+
+fn control(from: IpAddr, to: IpAddr, hop_limit: u8, packet: &Packet) -> Vec<u8> {
+    let mut data = [0; bfd::LENGTH];
+    bfd::build(&mut data, packet).unwrap();
+    let datagram = datagram(from, to, (49_200, bfd::PORT), &data);
+    let packet = match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let header = ipv4::Builder {
+                time_to_live: hop_limit,
+                ..ipv4::Builder::new(from, to, protocol::UDP)
+            };
+            ip4(&header, &datagram)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let header = ipv6::Builder { hop_limit, ..ipv6::Builder::new(from, to, protocol::UDP) };
+            ip6(&header, &datagram)
+        }
+        _ => unreachable!("of one family"),
+    };
+    packet_from(2, &packet)
+}
+
+/// What the router last said to the neighbour.
+fn said(lab: &Lab) -> Option<Packet> {
+    let frames = lab.take("east");
+    let of_frame = |frame: &Vec<u8>| {
+        let at = if frame[12..14] == [8, 0] { 14 + 20 } else { 14 + 40 };
+        let is_control = frame.get(at + 2..at + 4) == Some(&bfd::PORT.to_be_bytes()[..]);
+        is_control.then(|| bfd::check(&frame[at + 8..]).expect("a packet that is right"))
+    };
+    frames.iter().filter_map(of_frame).next_back()
+}
+
+fn attend(lab: &mut Lab) {
+    lab.plane().attend_bfd();
+    lab.settle();
+}
+
+/// Brings the session up as a neighbour does.
+fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
+    let mut packet = Packet {
+        state: State::Down,
+        multiplier: 3,
+        mine: 4_711,
+        desired_min_tx: 100_000,
+        required_min_rx: 100_000,
+        ..Packet::default()
+    };
+    lab.send("east", [control(ends.0, ends.1, 255, &packet)]);
+    attend(lab);
+    let answer = said(lab).expect("an answer");
+    assert_eq!((answer.state, answer.yours), (State::Init, 4_711));
+    packet = Packet { state: State::Up, yours: answer.mine, ..packet };
+    lab.send("east", [control(ends.0, ends.1, 255, &packet)]);
+    attend(lab);
+    assert_eq!(said(lab).map(|it| it.state), Some(State::Up));
+    packet
+}
+
+fn session(lab: &mut Lab) -> stoa_api::v1::BfdSessionState {
+    let east = lab.plane().list_interfaces().into_iter().find(|it| it.name == "east").unwrap();
+    east.bfd.into_iter().next().expect("a session")
+}
+
+/// By how many of both ports 100 flows leave.
+fn ways(lab: &mut Lab, from: IpAddr, to: IpAddr) -> (usize, usize) {
+    lab.forget();
+    let flow = |port| packet_from(1, &udp_ports(from, to, (port, 80), b""));
+    lab.send("west", (1..=100).map(flow));
+    let count = |port: &str| {
+        lab.seen(port).iter().filter(|it| it.ports.is_some_and(|it| it.1 == 80)).count()
+    };
+    (count("east"), count("north"))
+}
+
+fn follows(gateways: [IpAddr; 2], us: IpAddr, host: IpAddr, prefix: &str, to: &str) {
+    let mut lab = lab(&world(prefix, gateways));
+    let to: IpAddr = to.parse().unwrap();
+    // A neighbour that never spoke is used.
+    let both = ways(&mut lab, host, to);
+    assert!(both.0 > 20 && both.1 > 20, "{both:?}");
+    let packet = come_up(&mut lab, (gateways[0], us));
+    // From beyond the link, or wrong: nobody listens.
+    let is_down = Packet { state: State::Down, ..packet };
+    lab.forget();
+    lab.send("east", [control(gateways[0], us, 254, &is_down)]);
+    assert!(lab.only("east").icmp.is_some(), "from beyond the link it is for nobody");
+    lab.forget();
+    lab.send("east", [control(gateways[0], us, 255, &Packet { mine: 0, ..is_down })]);
+    lab.assert_dropped(&[("bfd-malformed", 1)]);
+    assert_eq!(session(&mut lab).state, "up");
+    // Silence.
+    lab.plane().skip(Duration::from_millis(299));
+    attend(&mut lab);
+    assert_eq!(session(&mut lab).state, "up");
+    lab.plane().skip(Duration::from_millis(2));
+    attend(&mut lab);
+    let state = session(&mut lab);
+    assert_eq!((state.state.as_str(), state.downs, state.has_failed), ("down", 1, true));
+    assert_eq!(ways(&mut lab, host, to), (0, 100));
+    // It comes back.
+    come_up(&mut lab, (gateways[0], us));
+    let both = ways(&mut lab, host, to);
+    assert!(both.0 > 20 && both.1 > 20, "{both:?}");
+}
+
+#[test]
+fn routes_leave_a_silent_neighbour_and_come_back() {
+    let gateways = [host4(2).into(), host4(3).into()];
+    follows(gateways, our4(2).into(), host4(1).into(), "192.0.2.0/24", "192.0.2.9");
+    let gateways = [host6(2).into(), host6(3).into()];
+    follows(gateways, our6(2).into(), host6(1).into(), "2001:db8:ff::/48", "2001:db8:ff::9");
+}
+
+#[test]
+fn without_a_session_packets_are_for_nobody() {
+    let mut lab = lab(&World::three_ports());
+    let packet = Packet { state: State::Down, multiplier: 3, mine: 1, ..Packet::default() };
+    lab.send("east", [control(host4(2).into(), our4(2).into(), 255, &packet)]);
+    let answer = lab.only("east");
+    assert_eq!(answer.icmp.map(|it| (it.0, it.1)), Some((3, 3)), "the port is not there");
+}
+
+#[test]
+fn a_session_that_is_taken_away_says_good_bye_and_routes_stay() {
+    let gateways: [IpAddr; 2] = [host4(2).into(), host4(3).into()];
+    let world = world("192.0.2.0/24", gateways);
+    let mut lab = lab(&world);
+    come_up(&mut lab, (gateways[0], our4(2).into()));
+    lab.plane().skip(Duration::from_millis(400));
+    attend(&mut lab);
+    assert!(session(&mut lab).has_failed);
+    lab.forget();
+    lab.apply(&world.with("east", |east| east.bfd.clear())).unwrap();
+    lab.settle();
+    assert_eq!(said(&lab).map(|it| it.state), Some(State::AdminDown));
+    let both = ways(&mut lab, host4(1).into(), "192.0.2.9".parse().unwrap());
+    assert!(both.0 > 20 && both.1 > 20, "{both:?}");
+}
