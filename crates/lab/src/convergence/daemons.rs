@@ -6,8 +6,10 @@ use super::hops::{ASN, OWN, peer_address, peer_asn};
 use super::{Daemon, Target};
 use crate::{Bird, Frr, Namespace, Result, Tool};
 
-/// Where FRR finds the BGP door: it takes none of its own addresses as a neighbour.
-pub(super) const BGP_DOOR: &str = "127.0.0.2";
+/// Where the daemon finds the BGP door.
+pub(super) const BGP_DOOR: &str = "127.0.0.1";
+/// The address that bgpd calls it from: zebra has to know it.
+const BGP_CALLER: &str = "198.51.100.1/32";
 /// The port of the BGP door.
 pub(super) const BGP_PORT: u16 = 1790;
 
@@ -45,6 +47,11 @@ fn frr(local: &Namespace, target: Target, peers: u8) -> Result<Frr> {
     let module: &[&str] = if target == Target::Fpm { &["-M", "dplane_fpm_nl"] } else { &[] };
     let zebra = if target == Target::Fpm { "fpm address 127.0.0.1 port 2620\n" } else { "" };
     let mut frr = Frr::start(local, (zebra, module), &[])?;
+    if target == Target::Bgp {
+        // bgpd calls a neighbour that zebra has a route to.
+        local.ip(&["addr", "add", BGP_CALLER, "dev", "lo"])?;
+        frr.add(Tool::STATICD, &format!("ip route {BGP_DOOR}/32 lo\n"), &[])?;
+    }
     // By the BGP door routes need not go to zebra at all.
     let options: &[&str] = if target == Target::Bgp { &["-n"] } else { &[] };
     frr.add(Tool::BGPD, &bgpd_configuration(target, peers), options)?;
@@ -69,7 +76,7 @@ fn bgpd_configuration(target: Target, peers: u8) -> String {
         let _ = writeln!(
             text,
             " neighbor {BGP_DOOR} remote-as {ASN}\n neighbor {BGP_DOOR} port {BGP_PORT}\n \
-             neighbor {BGP_DOOR} timers connect 1\n neighbor {BGP_DOOR} advertisement-interval 0\n \
+             neighbor {BGP_DOOR} update-source lo\n neighbor {BGP_DOOR} timers connect 1\n neighbor {BGP_DOOR} advertisement-interval 0\n \
              address-family ipv4 unicast\n  neighbor {BGP_DOOR} addpath-tx-all-paths\n exit-address-family"
         );
     }
@@ -105,7 +112,7 @@ fn bird_configuration(target: Target, peers: u8) -> String {
             let _ = writeln!(
                 text,
                 "protocol bgp stoa {{ local 127.0.0.1 as {ASN}; neighbor {BGP_DOOR} port {BGP_PORT} as {ASN}; \
-                 multihop; connect delay time 1; connect retry time 1; \
+                 connect delay time 1; connect retry time 1; error wait time 1, 2; \
                  ipv4 {{ import none; export all; add paths tx; next hop keep; }}; }}"
             );
         }
@@ -132,7 +139,7 @@ mod tests {
         let by_linux = bird_configuration(Target::Linux, 1);
         assert!(by_linux.contains("protocol kernel") && !by_linux.contains("1790"), "{by_linux}");
         let frr = bgpd_configuration(Target::Bgp, 1);
-        assert!(frr.contains("neighbor 127.0.0.2 addpath-tx-all-paths"), "{frr}");
-        assert!(!bgpd_configuration(Target::Fpm, 1).contains("127.0.0.2"));
+        assert!(frr.contains("neighbor 127.0.0.1 addpath-tx-all-paths"), "{frr}");
+        assert!(!bgpd_configuration(Target::Fpm, 1).contains("127.0.0.1"));
     }
 }
