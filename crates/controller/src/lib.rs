@@ -9,8 +9,8 @@
 mod addresses;
 mod advertising;
 pub mod apply;
-pub mod bgp_door;
 mod bfd;
+pub mod bgp_door;
 pub mod capture;
 pub mod configuration;
 mod cross_connects;
