@@ -99,7 +99,8 @@ fn frr_and_bird_are_neighbours_and_a_dead_one_is_left_at_once() -> Result<()> {
     assert_eq!(both_ways(&story)?, ["host-b", "host-c"]);
 
     // One that is killed and started again comes back.
-    bird.restart()?;
+    bird.kill();
+    bird.start_again()?;
     wait_for(&story, "198.18.3.2", "up")?;
     assert_eq!(both_ways(&story)?, ["host-b", "host-c"]);
     drop((frr, bird));
