@@ -108,7 +108,7 @@ fn route(state: &v1::RouteState) -> Option<Value> {
     let prefix = route.prefix.as_ref()?;
     let mut told = json!({
         "destination-prefix": prefix.to_string(),
-        "source-protocol": routing::protocol(route.protocol()).trim_start_matches("ietf-routing:"),
+        "source-protocol": route.protocol().to_string(),
         "state": state.state,
         "active": matches!(state.state.as_str(), "active" | "partly active"),
         "packets": state.packets.to_string(),

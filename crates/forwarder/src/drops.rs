@@ -133,7 +133,7 @@ reasons! {
     VrrpVersion "vrrp-version" "a VRRP advertisement of another version than the virtual router here";
     VrrpChecksum "vrrp-checksum" "a VRRP advertisement with a wrong checksum";
     VrrpUnknown "vrrp-unknown" "a VRRP advertisement of a virtual router that is not configured here";
-    VrrpIgnored "vrrp-ignored" "a VRRP advertisement for addresses that are our own (RFC 9568 7.1)";
+    VrrpIgnored "vrrp-ignored" "a VRRP advertisement for addresses that are our own (RFC 9568 7.1), or with an interval that is none of ours";
     VirtualAddress "virtual-address" "a packet to a virtual router that takes none in (accept-mode)";
     LinkDown "link-down" "the port of the next hop is down";
 }

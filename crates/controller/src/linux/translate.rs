@@ -127,6 +127,18 @@ impl Translator {
             Target::Ways(ways, _) => ways.iter().all(|way| way.gateway.is_none()),
             _ => false,
         };
+        let is_odd = |target: &Target| match target {
+            Target::Ways(ways, _) => {
+                ways.iter().any(|way| way.gateway.is_some_and(|it| it.is_ipv6() != prefix.is_ip6))
+            }
+            _ => false,
+        };
+        let verdict = match verdict {
+            Verdict::Leads(target) if is_odd(&target) => {
+                Verdict::LeftOut("its gateway is of the other family (RFC 8950)")
+            }
+            verdict => verdict,
+        };
         match (verdict, meaning) {
             (Verdict::Leads(target), _) if protocol == KERNEL && is_connected(&target) => {
                 Verdict::Own

@@ -28,6 +28,9 @@ const BATCH: usize = 4_096;
 /// So long zebra says nothing when it has said all that it has. Its walk over the routes pauses for a second when its buffer is
 /// full, and it gathers for a tenth of a second.
 const QUIET: Duration = Duration::from_secs(2);
+/// The same when there was no session before that could be compared with: daemons behind zebra may still be on their way, and what
+/// a former controller has left would go.
+const QUIET_FIRST: Duration = Duration::from_secs(5);
 /// How often it is looked whether the namespace is still the one that we listen in.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -150,15 +153,16 @@ impl Server {
         let mut reader = Reader::default();
         let mut buffer: Vec<u8> = Vec::with_capacity(READ);
         let mut configuration = self.place.line.changes();
-        let mut quiet = Some(Instant::now() + QUIET);
         let before = std::mem::take(&mut self.told);
+        let silence = if before.all() == 0 { QUIET_FIRST } else { QUIET };
+        let mut quiet = Some(Instant::now() + silence);
         loop {
             let ended = tokio::select! {
                 read = stream.read_buf(&mut buffer) => match read {
                     Ok(0) => Some("zebra has closed the connection".to_owned()),
                     Ok(_) => {
                         let heard = self.hear(&mut reader, &mut buffer, devices).await;
-                        quiet = quiet.map(|_| Instant::now() + QUIET);
+                        quiet = quiet.map(|_| Instant::now() + silence);
                         heard.err()
                     }
                     Err(error) => Some(format!("the connection broke: {error}")),
@@ -204,7 +208,7 @@ impl Server {
     /// zebra is silent: it has said everything, unless it is itself waiting for the daemons behind it.
     async fn complete(&self, told: &Told, before: &Told) {
         let door = &self.door.source().name;
-        if told.is_like(before) {
+        if told.all() > 0 && told.is_like(before) {
             tracing::info!(door, routes = told.all(), "zebra has said what it has");
             self.door.tell(vec![Event::Complete]).await;
         } else {

@@ -1,3 +1,5 @@
+//! Two sessions and the wire between them, as fast and as lossy as they like.
+
 use proptest::prelude::*;
 use stoa_wire::bfd::{Packet, State};
 

@@ -32,6 +32,8 @@ impl Plane {
             .hops
             .iter()
             .map(|id| match slot {
+                // What is nowhere is out of a VRF that is gone as well.
+                None if *id == 0 => Ok(0),
                 None => {
                     let why = format!("there is no VRF {:?}", piece.vrf);
                     Err(Why::new(why, "Configure the VRF before routes are learned for it."))
@@ -47,6 +49,8 @@ impl Plane {
                 Err(why) => {
                     let run = (piece.vrf.as_str(), piece.hops[at as usize]);
                     refused.prefix(run, (prefix, length), why);
+                    // Its former hop is nothing that the caller knows to be used any more.
+                    changes.push((prefix, length, 0));
                 }
             }
         }
@@ -83,6 +87,11 @@ impl Plane {
             let full = self.fib.refuse(slot, prefix.address(), error);
             let vrf = self.vrfs.get(slot).map_or("", |state| state.name.as_str());
             refused.prefix((vrf, hop), (*prefix, *length), &full.into());
+            // It is not where it was said to be: then nowhere.
+            let gone = [(*prefix, *length, 0)];
+            if *next_hop != 0 && self.change_table(slot, &gone, &mut outcomes).is_ok() {
+                self.follow_outcomes(slot, &gone, &outcomes, &mut follows);
+            }
             rest = after;
         }
         self.settle_faces(&follows.touched);

@@ -56,8 +56,12 @@ impl Plane {
         }
         let priority = view.fields.priority;
         router.counts.resigned_received += u64::from(priority == RESIGNS);
-        router.counts.interval_errors +=
-            u64::from(view.fields.interval_cs != router.wanted.interval_cs);
+        let is_other = view.fields.interval_cs != router.wanted.interval_cs;
+        router.counts.interval_errors += u64::from(is_other);
+        // RFC 3768 7.1: with version 2 all have one interval. None at all would make us take over at once.
+        if view.fields.interval_cs == 0 || is_other && view.fields.version == vrrp::Version::Two {
+            return self.drop_here(Drop::VrrpIgnored);
+        }
         let mut theirs: Vec<IpAddr> = view.addresses().collect();
         let mut ours = router.wanted.addresses.clone();
         theirs.sort();
