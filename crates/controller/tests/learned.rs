@@ -121,6 +121,7 @@ async fn an_audit_finds_what_differs_and_mends_it() {
     let _fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
     let door = half.door("frr");
+    half.learned.expect(vec!["frr".to_owned()]).await;
     door.tell(vec![Event::Up, many(20_000, "10.0.0.9"), Event::Complete]).await;
     until("routes arrive", || held(&record) == 22_000).await;
     assert!(half.learned.audit().await.is_equal());
@@ -152,6 +153,7 @@ async fn what_does_not_fit_is_said_and_the_rest_works() {
     let _fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
     let door = half.door("frr");
+    half.learned.expect(vec!["frr".to_owned()]).await;
     door.tell(vec![Event::Up, many(1_500, "10.0.0.9"), Event::Complete]).await;
     let end = Instant::now() + PATIENCE;
     while half.learned.work().await.refused < 650 {

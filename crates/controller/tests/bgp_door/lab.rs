@@ -207,6 +207,7 @@ impl Lab {
 
     /// Whether table and forwarder hold the same.
     pub async fn audit(&self) -> bool {
+        self.learned.expect(vec!["x".to_owned()]).await;
         self.learned.audit().await.is_equal()
     }
 }

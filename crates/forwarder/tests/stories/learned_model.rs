@@ -91,7 +91,11 @@ impl Model {
             match (id, self.hops.get(id)) {
                 (0, _) => drop(self.learned.remove(at)),
                 (_, Some(way)) => drop(self.learned.insert(*at, (self.generation, *id, *way))),
-                (_, None) => refused += 1,
+                // It is not where it was said to be: then nowhere.
+                (_, None) => {
+                    self.learned.remove(at);
+                    refused += 1;
+                }
             }
         }
         for id in forgotten {
