@@ -31,7 +31,9 @@ protocol bfd {
 
 /// Sessions of the router by neighbour, as the state tells them.
 fn sessions(story: &Story) -> Result<Vec<(String, Value)>> {
-    let state = story.router.show("state /ietf-interfaces:interfaces")?;
+    let output =
+        story.router.call(&["show", "state", "/ietf-interfaces:interfaces", "--json"])?.ok()?;
+    let state: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
     let interfaces = state["ietf-interfaces:interfaces"]["interface"].as_array();
     let all = interfaces.into_iter().flatten();
     let all = all.flat_map(|it| it["stoa-bfd:bfd"]["session"].as_array().into_iter().flatten());
