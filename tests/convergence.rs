@@ -1,4 +1,4 @@
-//! The scale lab in small: `stoa bench convergence` with each daemon by the FPM or Linux, and with the kernel alone. Every prefix is
+//! The scale lab in small: `stoa bench convergence` with each daemon by each of its doors, and with the kernel alone. Every prefix is
 //! proved by a packet, twice, and what a cut link interrupts is measured.
 
 use std::time::Duration;
@@ -45,6 +45,16 @@ fn frr_by_linux() -> Result<()> {
 #[test]
 fn bird_by_linux() -> Result<()> {
     learns("bird", "linux")
+}
+
+#[test]
+fn bird_by_its_bgp_session() -> Result<()> {
+    learns("bird", "bgp")
+}
+
+#[test]
+fn frr_by_its_bgp_session() -> Result<()> {
+    learns("frr", "bgp")
 }
 
 #[test]
