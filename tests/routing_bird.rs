@@ -98,18 +98,7 @@ fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
     bird.wait_for("show ospf neighbors inside4", &["198.18.3.2", "Full/"], PATIENCE)?;
     around[0].wait_for("show route", &["203.0.113.1/32"], PATIENCE)?;
 
-    // The link to the better provider goes: all see it, and the other one takes over.
-    let stream = routers.stream()?;
-    routers.around("provider-1").ip(&["link", "set", "eth0", "down"])?;
-    routers.wait_passes("provider-2", FAIL_OVER)?;
-    println!("the link went: {:?} pings of 50 a second were lost", stream.lost()?);
-    let stream = routers.stream()?;
-    routers.around("provider-1").ip(&["link", "set", "eth0", "up"])?;
-    // What else the kernel took away with the link.
-    let six = ["-6", "addr", "replace", "2001:db8:1::2/64", "dev", "eth0", "nodad"];
-    routers.around("provider-1").ip(&six)?;
-    routers.wait_passes("provider-1", PATIENCE)?;
-    println!("the link came: {:?} were lost", stream.lost()?);
+    routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
 
     // BIRD is started again; Stoa, its peers and the router inside keep its routes until it is back.
     let stream = routers.stream()?;

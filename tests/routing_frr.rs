@@ -155,18 +155,7 @@ fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
     daemons.inside.wait_for("show ip route", &["192.0.2.1/32"], PATIENCE)?;
     daemons.providers[0].wait_for("show ip route", &["203.0.113.1/32"], PATIENCE)?;
 
-    // The link to the better provider goes: all see it, and the other one takes over.
-    let stream = routers.stream()?;
-    routers.around("provider-1").ip(&["link", "set", "eth0", "down"])?;
-    routers.wait_passes("provider-2", FAIL_OVER)?;
-    println!("the link went: {:?} pings of 50 a second were lost", stream.lost()?);
-    let stream = routers.stream()?;
-    routers.around("provider-1").ip(&["link", "set", "eth0", "up"])?;
-    // What else the kernel took away with the link.
-    let six = ["-6", "addr", "replace", "2001:db8:1::2/64", "dev", "eth0", "nodad"];
-    routers.around("provider-1").ip(&six)?;
-    routers.wait_passes("provider-1", PATIENCE)?;
-    println!("the link came: {:?} were lost", stream.lost()?);
+    routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
 
     // bgpd is killed: its peers and zebra, and Stoa behind it, keep its routes.
     let stream = routers.stream()?;

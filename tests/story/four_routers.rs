@@ -133,6 +133,26 @@ impl FourRouters {
         Ok(Stream { pings: [start(false)?, start(true)?], begun: Instant::now() })
     }
 
+    /// The link to the better provider goes, and comes back; says how many pings that cost.
+    ///
+    /// # Errors
+    /// When packets do not pass by the other one in time, or not by the first again.
+    pub fn fail_over_and_back(&self, fail_over: Duration, patience: Duration) -> Result<()> {
+        // The link to the better provider goes: all see it, and the other one takes over.
+        let stream = self.stream()?;
+        self.around("provider-1").ip(&["link", "set", "eth0", "down"])?;
+        self.wait_passes("provider-2", fail_over)?;
+        println!("the link went: {:?} pings of 50 a second were lost", stream.lost()?);
+        let stream = self.stream()?;
+        self.around("provider-1").ip(&["link", "set", "eth0", "up"])?;
+        // What else the kernel took away with the link.
+        let six = ["-6", "addr", "replace", "2001:db8:1::2/64", "dev", "eth0", "nodad"];
+        self.around("provider-1").ip(&six)?;
+        self.wait_passes("provider-1", patience)?;
+        println!("the link came: {:?} were lost", stream.lost()?);
+        Ok(())
+    }
+
     /// Checks that packets were conserved and that the router ends well; the daemons have ended before.
     ///
     /// # Errors

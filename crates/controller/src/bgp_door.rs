@@ -17,7 +17,7 @@ use tokio::time::sleep;
 
 use crate::doors::DoorState;
 use crate::learned::Door;
-use crate::linux::inside::{identity, inside};
+use crate::linux::inside::{identity, inside, is_local};
 use connection::Connection;
 use told::Told;
 
@@ -220,10 +220,4 @@ impl Server {
             }
         }
     }
-}
-
-/// Whether a connection is of this machine: no packet from elsewhere gets to a loopback address.
-fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
-    let own = stream.local_addr().map(|own| own.ip());
-    from.ip().is_loopback() || own.is_ok_and(|own| own.is_loopback() || own == from.ip())
 }

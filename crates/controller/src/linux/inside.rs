@@ -2,10 +2,12 @@
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::os::linux::fs::MetadataExt as _;
 use std::path::Path;
 
 use nix::sched::{CloneFlags, setns};
+use tokio::net::TcpStream;
 
 use super::NAMESPACES;
 
@@ -37,4 +39,10 @@ pub fn identity(netns: &str) -> Option<(u64, u64)> {
     };
     let data = std::fs::metadata(path).ok()?;
     Some((data.st_dev(), data.st_ino()))
+}
+
+/// Whether a connection is of this machine: no packet from elsewhere gets to a loopback address.
+pub fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
+    let own = stream.local_addr().map(|own| own.ip());
+    from.ip().is_loopback() || own.is_ok_and(|own| own.is_loopback() || own == from.ip())
 }

@@ -128,7 +128,7 @@ impl Server {
         loop {
             tokio::select! {
                 came = listener.accept() => match came {
-                    Ok((stream, from)) if is_local(&stream, from) => return Ok(stream),
+                    Ok((stream, from)) if super::inside::is_local(&stream, from) => return Ok(stream),
                     Ok((_, from)) => {
                         tracing::warn!(%from, "FPM: refused, it is not of this machine");
                     }
@@ -275,8 +275,4 @@ impl Server {
             self.state.left_out(counts.left_out, format_args!("{prefix}: {why}"));
         }
     }
-}
-
-fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
-    from.ip().is_loopback() || stream.local_addr().is_ok_and(|own| own.ip() == from.ip())
 }
