@@ -10,6 +10,11 @@ use stoa_scenarios::{Story, side};
 /// How long sessions may take to come up: they begin with a packet a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Behind both neighbours.
+const BOTH: &str = "198.18.99.9";
+/// Behind FRR, and by a shorter route behind BIRD.
+const ONE: &str = "198.18.97.9";
+
 const FRR: &str = "bfd
  peer 198.18.2.1 interface eth0
   receive-interval 100
@@ -60,7 +65,9 @@ fn frr_and_bird_are_neighbours_and_a_dead_one_is_left_at_once() -> Result<()> {
     let both = [("198.18.2.2", 1), ("198.18.3.2", 1)];
     let mut configuration = Configuration::new(&sides)
         .route("198.18.99.0/24", NextHop::Among(&both))
-        .route("198.18.98.0/24", NextHop::Via("198.18.2.2"));
+        .route("198.18.98.0/24", NextHop::Via("198.18.2.2"))
+        .route("198.18.97.0/24", NextHop::Via("198.18.2.2"))
+        .route("198.18.96.0/23", NextHop::Via("198.18.3.2"));
     let session = |address: &str| {
         json!({
             "dest-addr": address, "desired-min-tx-interval": 100_000,
@@ -84,13 +91,15 @@ fn frr_and_bird_are_neighbours_and_a_dead_one_is_left_at_once() -> Result<()> {
     }
     frr.wait_for("show bfd peers brief", &["198.18.2.1", "up"], PATIENCE)?;
     bird.wait_for("show bfd sessions", &["198.18.3.1", "Up"], PATIENCE)?;
-    assert_eq!(both_ways(&story)?, ["host-b", "host-c"]);
+    assert_eq!(ways(&story, BOTH)?, ["host-b", "host-c"]);
+    assert_eq!(ways(&story, ONE)?, ["host-b"]);
 
     frr.kill(Tool::BFDD);
     let running = wait_for(&story, "198.18.2.2", "down")?;
     assert_eq!((&running["failed"], &running["session-down-count"]), (&json!(true), &json!("1")));
     assert_eq!(running["local-diagnostic"], 1);
-    assert_eq!(both_ways(&story)?, ["host-c"]);
+    assert_eq!(ways(&story, BOTH)?, ["host-c"]);
+    assert_eq!(ways(&story, ONE)?, ["host-c"], "the shorter route takes over");
     // A route that has no other way tells senders.
     let ping = ["-n", "-c", "1", "-W", "2", "198.18.98.9"];
     let output = story.host("host-a").namespace().command(Tool::PING)?.args(ping).run()?;
@@ -98,19 +107,20 @@ fn frr_and_bird_are_neighbours_and_a_dead_one_is_left_at_once() -> Result<()> {
 
     frr.add(Tool::BFDD, FRR, &[])?;
     wait_for(&story, "198.18.2.2", "up")?;
-    assert_eq!(both_ways(&story)?, ["host-b", "host-c"]);
+    assert_eq!(ways(&story, BOTH)?, ["host-b", "host-c"]);
+    assert_eq!(ways(&story, ONE)?, ["host-b"]);
 
     // One that is killed and started again comes back.
     bird.kill();
     bird.start_again()?;
     wait_for(&story, "198.18.3.2", "up")?;
-    assert_eq!(both_ways(&story)?, ["host-b", "host-c"]);
+    assert_eq!(ways(&story, BOTH)?, ["host-b", "host-c"]);
     drop((frr, bird));
     story.end()
 }
 
-/// By which hosts' links packets of many flows leave.
-fn both_ways(story: &Story) -> Result<Vec<&'static str>> {
+/// By which hosts' links packets of many flows to an address leave.
+fn ways(story: &Story, to: &str) -> Result<Vec<&'static str>> {
     let sent = || -> Result<[u64; 2]> {
         let list = story.router.interfaces()?;
         let of = |name| list.iter().find(|one| one.name == name).map_or(0, |one| one.tx_packets);
@@ -123,7 +133,7 @@ fn both_ways(story: &Story) -> Result<Vec<&'static str>> {
         for flow in 0..FLOWS {
             let socket =
                 std::net::UdpSocket::bind(("0.0.0.0", 20_000 + flow)).expect("a free port");
-            socket.send_to(b"flow", ("198.18.99.9", 9_999)).expect("it is sent");
+            socket.send_to(b"flow", (to, 9_999)).expect("it is sent");
         }
     })?;
     let moved = wait_until("all flows left", Duration::from_secs(10), || {

@@ -1,10 +1,12 @@
-//! BIRD beside Stoa, its routes through Linux: two providers by BGP, one router inside by OSPF, both families. A provider's link goes and comes back, BIRD is started again.
+//! BIRD beside Stoa: two providers by BGP, one router inside by OSPF, both families. Both providers carry what they share. Its routes come
+//! through Linux: a provider's link goes and comes back, BIRD is started again. Or those of BGP by an internal session: BFD finds a provider
+//! that falls silent.
 
 use std::time::Duration;
 
 use serde_json::json;
 use stoa_lab::{Bird, Result};
-use stoa_scenarios::FourRouters;
+use stoa_scenarios::{FourRouters, SHARED};
 
 /// How long sessions and routes may take; about ten seconds are usual.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -12,18 +14,31 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const FAIL_OVER: Duration = Duration::from_secs(10);
 
 /// What all four have. BIRD's kernel protocol leaves routes alone while it is started again.
-const ALL: &str = "log stderr all;\ngraceful restart wait 20;\nprotocol device { scan time 1; }\n";
+const ALL: &str = "log stderr all;\ngraceful restart wait 20;\nprotocol device { scan time 1; }\n\
+                   protocol bfd { interface \"*\" { interval 100 ms; multiplier 3; }; }\n";
 
 /// Routes of OSPF, in words of a filter.
 const OSPF: &str = "[ RTS_OSPF, RTS_OSPF_IA, RTS_OSPF_EXT1, RTS_OSPF_EXT2 ]";
 
-/// The router in the middle. Stoa takes over what it puts into Linux's main table.
-fn middle() -> String {
+/// How routes of BGP come to Stoa.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Door {
+    /// Through Linux's main table, as those of OSPF.
+    Linux,
+    /// By an internal session.
+    Session,
+}
+
+/// The router in the middle. Stoa takes over what it puts into Linux's main table, and what it says by the session.
+fn middle(door: Door) -> String {
     let mut text = format!("router id 198.18.3.1;\n{ALL}");
+    // Peers take a BIRD that is started again for a failure when they have BFD with it.
+    let bfd = if door == Door::Session { "bfd; " } else { "" };
+    let to_linux = if door == Door::Linux { "source = RTS_BGP ||" } else { "" };
     for (family, version, number) in [("ipv4", "v2", 4), ("ipv6", "v3", 6)] {
         text += &format!(
-            "protocol kernel k{number} {{ learn off; persist; graceful restart; {family} {{ import none; \
-             export where source = RTS_BGP || source ~ {OSPF}; }}; }}\n\
+            "protocol kernel k{number} {{ learn off; persist; graceful restart; merge paths on; \
+             {family} {{ import none; export where {to_linux} source ~ {OSPF}; }}; }}\n\
              protocol ospf {version} inside{number} {{ graceful restart yes; \
              {family} {{ import all; export where source = RTS_BGP; }}; \
              area 0 {{ interface \"inside\" {{ hello 1; dead 4; }}; }}; }}\n"
@@ -34,13 +49,27 @@ fn middle() -> String {
                 4 => [format!("198.18.{provider}.1"), format!("198.18.{provider}.2")],
                 _ => [format!("2001:db8:{provider}::1"), format!("2001:db8:{provider}::2")],
             };
+            let shared = match number {
+                4 => format!("{}/32", SHARED[0]),
+                _ => format!("{}/128", SHARED[1]),
+            };
             text += &format!(
-                "protocol bgp provider{provider}_{number} {{ local {own} as 65001; neighbor {peer} as 6510{provider}; \
+                "protocol bgp provider{provider}_{number} {{ local {own} as 65001; neighbor {peer} as 6510{provider}; {bfd}\
                  hold time 9; connect delay time 1; connect retry time 1; error wait time 1, 2; graceful restart yes; \
-                 {family} {{ import filter {{ bgp_local_pref = {preference}; accept; }}; \
+                 {family} {{ import filter {{ if net != {shared} then bgp_local_pref = {preference}; accept; }}; \
                  export where source ~ {OSPF}; }}; }}\n"
             );
         }
+    }
+    if door == Door::Session {
+        let families = ["ipv4", "ipv6"].map(|family| {
+            format!("{family} {{ import none; export where source = RTS_BGP; add paths tx; }};")
+        });
+        text += &format!(
+            "protocol bgp stoa {{ local 127.0.0.1 as 65001; neighbor 127.0.0.1 port 1790 as 65001; \
+             connect delay time 1; connect retry time 1; error wait time 1, 2; {} }}\n",
+            families.join(" ")
+        );
     }
     text
 }
@@ -57,7 +86,7 @@ fn provider(number: u8) -> String {
         };
         text += &format!(
             "protocol kernel {{ {family} {{ import none; export where source = RTS_BGP; }}; }}\n\
-             protocol bgp middle_{family} {{ local {own} as 6510{number}; neighbor {peer} as 65001; \
+             protocol bgp middle_{family} {{ local {own} as 6510{number}; neighbor {peer} as 65001; bfd; \
              hold time 9; connect delay time 1; connect retry time 1; error wait time 1, 2; graceful restart yes; \
              {family} {{ import all; export where source = RTS_DEVICE; }}; }}\n"
         );
@@ -80,14 +109,8 @@ fn inside() -> String {
     text
 }
 
-#[test]
-fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
-    let routers = FourRouters::begin(|netns| {
-        vec![json!({
-            "type": "stoa-routing:linux", "name": "main", "stoa-routing:door": { "netns": netns },
-        })]
-    })?;
-    let mut bird = Bird::start(&routers.local, &middle())?;
+/// The daemons of the three around, once packets pass by the better provider.
+fn start_around(routers: &FourRouters, bird: &Bird) -> Result<[Bird; 3]> {
     let start = |label: &str, text: &str| Bird::start(routers.around(label), text);
     let around = [
         start("provider-1", &provider(1))?,
@@ -97,6 +120,19 @@ fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
     routers.wait_passes("provider-1", PATIENCE)?;
     bird.wait_for("show ospf neighbors inside4", &["198.18.3.2", "Full/"], PATIENCE)?;
     around[0].wait_for("show route", &["203.0.113.1/32"], PATIENCE)?;
+    routers.wait_shared(PATIENCE)?;
+    Ok(around)
+}
+
+#[test]
+fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
+    let routers = FourRouters::begin(|netns| {
+        vec![json!({
+            "type": "stoa-routing:linux", "name": "main", "stoa-routing:door": { "netns": netns },
+        })]
+    })?;
+    let mut bird = Bird::start(&routers.local, &middle(Door::Linux))?;
+    let around = start_around(&routers, &bird)?;
 
     routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
 
@@ -107,6 +143,35 @@ fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
     routers.wait_passes("provider-1", PATIENCE)?;
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(stream.lost()?, [0, 0], "BIRD was restarted: no packet was lost");
+    drop((bird, around));
+    routers.end()
+}
+
+#[test]
+fn by_an_internal_session_bfd_finds_a_provider_that_falls_silent() -> Result<()> {
+    let routers = FourRouters::begin(|netns| {
+        vec![
+            json!({
+                "type": "stoa-routing:linux", "name": "main", "stoa-routing:door": { "netns": netns },
+            }),
+            json!({
+                "type": "stoa-routing:bgp-session", "name": "bgp",
+                "stoa-routing:door": { "netns": netns, "as": 65001, "multipath": 2 },
+            }),
+        ]
+    })?;
+    let bird = Bird::start(&routers.local, &middle(Door::Session))?;
+    let around = start_around(&routers, &bird)?;
+    bird.wait_for("show bfd sessions", &["198.18.1.2", "2001:db8:1::2", "Up"], PATIENCE)?;
+
+    let stream = routers.stream()?;
+    routers.silence("provider-1")?;
+    bird.wait_for("show protocols provider1_4", &["BFD session down"], FAIL_OVER)?;
+    bird.wait_for("show protocols provider1_6", &["BFD session down"], FAIL_OVER)?;
+    routers.wait_passes("provider-2", FAIL_OVER)?;
+    println!("it fell silent: {:?} pings of 50 a second were lost", stream.lost()?);
+    routers.end_silence("provider-1")?;
+    routers.wait_passes("provider-1", PATIENCE)?;
     drop((bird, around));
     routers.end()
 }

@@ -1,11 +1,12 @@
-//! FRR beside Stoa, its routes by the FPM: two providers by BGP, one router inside by OSPF, both families. A provider's link goes and comes
-//! back, bgpd is killed and comes again, a flood of packets does not keep hellos from their daemon.
+//! FRR beside Stoa, its routes by the FPM: two providers by BGP, one router inside by OSPF, both families. Both providers carry what they
+//! share, a provider's link goes and comes back, BFD finds one that falls silent, bgpd is killed and comes again, a flood of packets does not
+//! keep hellos from their daemon.
 
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stoa_lab::{Frr, Namespace, Result, Tool, wait_until};
-use stoa_scenarios::FourRouters;
+use stoa_scenarios::{FourRouters, SHARED};
 
 /// How long sessions and routes may take; about ten seconds are usual.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -43,7 +44,8 @@ print('sent', sent, flush=True)
 fn bgp_of_middle() -> String {
     let mut text = String::from(
         "router bgp 65001\n bgp router-id 198.18.3.1\n no bgp ebgp-requires-policy\n \
-         bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n",
+         bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
+         bgp bestpath as-path multipath-relax\n",
     );
     let mut families = [String::new(), String::new()];
     for provider in [1, 2] {
@@ -51,7 +53,7 @@ fn bgp_of_middle() -> String {
         for (address, family) in [&four, &six].into_iter().zip(&mut families) {
             text += &format!(
                 " neighbor {address} remote-as 6510{provider}\n neighbor {address} timers 3 9\n \
-                 neighbor {address} timers connect 1\n"
+                 neighbor {address} timers connect 1\n neighbor {address} bfd\n"
             );
             *family += &format!(
                 "  neighbor {address} activate\n  neighbor {address} route-map provider-{provider} in\n"
@@ -61,10 +63,16 @@ fn bgp_of_middle() -> String {
     }
     let [four, six] = families;
     text + &format!(
-        " address-family ipv4 unicast\n{four}  redistribute ospf\n exit-address-family\n \
-         address-family ipv6 unicast\n{six}  redistribute ospf6\n exit-address-family\n\
+        " address-family ipv4 unicast\n{four}  maximum-paths 2\n  redistribute ospf\n exit-address-family\n \
+         address-family ipv6 unicast\n{six}  maximum-paths 2\n  redistribute ospf6\n exit-address-family\n\
+         ip prefix-list shared permit {}/32\nipv6 prefix-list shared6 permit {}/128\n\
+         route-map provider-1 permit 4\n match ip address prefix-list shared\n\
+         route-map provider-1 permit 6\n match ipv6 address prefix-list shared6\n\
+         route-map provider-2 permit 4\n match ip address prefix-list shared\n\
+         route-map provider-2 permit 6\n match ipv6 address prefix-list shared6\n\
          route-map provider-1 permit 10\n set local-preference 200\n\
-         route-map provider-2 permit 10\n set local-preference 50\n"
+         route-map provider-2 permit 10\n set local-preference 50\n",
+        SHARED[0], SHARED[1]
     )
 }
 
@@ -75,8 +83,10 @@ fn bgp_of_provider(number: u8) -> String {
          no bgp ebgp-requires-policy\n no bgp network import-check\n bgp graceful-restart\n \
          neighbor {four} remote-as 65001\n neighbor {four} timers 3 9\n neighbor {four} timers connect 1\n \
          neighbor {six} remote-as 65001\n neighbor {six} timers 3 9\n neighbor {six} timers connect 1\n \
-         address-family ipv4 unicast\n  no neighbor {six} activate\n  network 192.0.2.1/32\n exit-address-family\n \
-         address-family ipv6 unicast\n  neighbor {six} activate\n  network 2001:db8:1192::1/128\n exit-address-family\n"
+         neighbor {four} bfd\n neighbor {six} bfd\n \
+         address-family ipv4 unicast\n  no neighbor {six} activate\n  network 192.0.2.1/32\n  network {}/32\n exit-address-family\n \
+         address-family ipv6 unicast\n  neighbor {six} activate\n  network 2001:db8:1192::1/128\n  network {}/128\n exit-address-family\n",
+        SHARED[0], SHARED[1]
     )
 }
 
@@ -102,7 +112,13 @@ fn ospf(interfaces: &[&str], router_id: &str, more: &str) -> [String; 2] {
 fn start_middle(local: &Namespace) -> Result<Frr> {
     let [ospf, ospf6] = ospf(&["inside"], "198.18.3.1", " redistribute bgp\n");
     let bgp = bgp_of_middle();
-    Frr::start(local, ZEBRA, &[(Tool::BGPD, &bgp), (Tool::OSPFD, &ospf), (Tool::OSPF6D, &ospf6)])
+    let others = [
+        (Tool::BFDD, ""),
+        (Tool::BGPD, bgp.as_str()),
+        (Tool::OSPFD, &ospf),
+        (Tool::OSPF6D, &ospf6),
+    ];
+    Frr::start(local, ZEBRA, &others)
 }
 
 struct Daemons {
@@ -115,7 +131,8 @@ fn start(routers: &FourRouters) -> Result<Daemons> {
     let middle = start_middle(&routers.local)?;
     let provider = |number: u8| {
         let namespace = routers.around(&format!("provider-{number}"));
-        Frr::start(namespace, ("", &[]), &[(Tool::BGPD, &bgp_of_provider(number))])
+        let others = [(Tool::BFDD, ""), (Tool::BGPD, &bgp_of_provider(number))];
+        Frr::start(namespace, ("", &[]), &others)
     };
     let providers = [provider(1)?, provider(2)?];
     let [ospf, ospf6] = ospf(&["eth0", "lo"], "198.18.3.2", "");
@@ -139,6 +156,30 @@ fn state_changes(frr: &Frr) -> Result<String> {
     Ok(line.map(|line| line.trim().to_owned()).unwrap_or(said))
 }
 
+/// The better provider falls silent while its link stays up.
+fn bfd_finds_who_falls_silent(routers: &FourRouters, daemons: &Daemons) -> Result<()> {
+    let peers = |up: &str| -> Result<()> {
+        wait_until(&format!("BFD with provider-1 is {up}"), PATIENCE, || {
+            let said = daemons.middle.says("show bfd peers brief json");
+            let said: String = said.map_err(|error| error.to_string())?;
+            let list: Value =
+                serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+            let of_provider = |peer: &&Value| peer["peer"] == "198.18.1.2" && peer["status"] == up;
+            let found = list.as_array().and_then(|list| list.iter().find(of_provider));
+            found.map(|_| ()).ok_or(said)
+        })
+    };
+    peers("up")?;
+    routers.silence("provider-1")?;
+    routers.wait_passes("provider-2", FAIL_OVER)?;
+    peers("down")?;
+    let said = daemons.middle.says("show bgp neighbors 198.18.1.2")?;
+    // It says "(Cease/BFD Down)" where its peer was told, "BFD down received" where a new attempt has begun.
+    assert!(said.to_lowercase().contains("bfd down"), "bgpd heard it of bfdd: {said}");
+    routers.end_silence("provider-1")?;
+    routers.wait_passes("provider-1", PATIENCE)
+}
+
 #[test]
 fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
     let routers = begin()?;
@@ -155,7 +196,10 @@ fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
     daemons.inside.wait_for("show ip route", &["192.0.2.1/32"], PATIENCE)?;
     daemons.providers[0].wait_for("show ip route", &["203.0.113.1/32"], PATIENCE)?;
 
+    routers.wait_shared(PATIENCE)?;
+
     routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
+    bfd_finds_who_falls_silent(&routers, &daemons)?;
 
     // bgpd is killed: its peers and zebra, and Stoa behind it, keep its routes.
     let stream = routers.stream()?;

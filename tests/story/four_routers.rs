@@ -1,14 +1,15 @@
 //! Four routers: two providers, one inside, and Stoa between them with a daemon beside it.
 //!
 //! ```text
-//!  provider-1 ──┐                     192.0.2.1, 2001:db8:1192::1: at both providers
-//!  (BGP)        ├── Stoa ── inside    203.0.113.1, 2001:db8:1203::1
-//!  provider-2 ──┘    │      (OSPF)
+//!  provider-1 ──┐                     192.0.2.1, 2001:db8:1192::1: at both providers, the first is the better one
+//!  (BGP)        ├── Stoa ── inside    192.0.2.129, 2001:db8:1193::1: at both, one as good as the other
+//!  provider-2 ──┘    │      (OSPF)    203.0.113.1, 2001:db8:1203::1: inside
 //!                  local: the daemon
 //! ```
 //!
 //! No host has a default route: whoever reaches another has learned how.
 
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -23,16 +24,23 @@ use crate::{Story, side};
 pub const AROUND: [&str; 3] = ["provider-1", "provider-2", "inside"];
 
 /// What only routing daemons tell: at each router, of each family.
-const BEHIND: [(&str, [&str; 2]); 3] = [
-    ("provider-1", [INTERNET[0], INTERNET[1]]),
-    ("provider-2", [INTERNET[0], INTERNET[1]]),
-    ("inside", [INSIDE[0], INSIDE[1]]),
+const BEHIND: [(&str, [&str; 2]); 5] = [
+    ("provider-1", INTERNET),
+    ("provider-2", INTERNET),
+    ("provider-1", SHARED),
+    ("provider-2", SHARED),
+    ("inside", INSIDE),
 ];
 const INTERNET: [&str; 2] = ["192.0.2.1", "2001:db8:1192::1"];
+/// Behind both providers, which share what goes there.
+pub const SHARED: [&str; 2] = ["192.0.2.129", "2001:db8:1193::1"];
 const INSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:1203::1"];
 
 /// How long the mirrors may take.
 const MIRRORS: Duration = Duration::from_secs(20);
+/// Flows to what providers share, and packets that each of them has to carry at least: a quarter.
+const FLOWS: u16 = 200;
+const QUARTER: u64 = 50;
 /// Pings that tell by which provider packets leave: more than daemons send meanwhile.
 const PINGS: u64 = 40;
 
@@ -57,7 +65,9 @@ impl FourRouters {
             let namespace = topology.host(label).namespace();
             for (address, (family, length)) in addresses.iter().zip([("-4", "32"), ("-6", "128")]) {
                 namespace.ip(&["addr", "add", &format!("{address}/{length}"), "dev", "lo"])?;
-                namespace.ip(&[family, "route", "del", "default"])?;
+                if *address != SHARED[0] && *address != SHARED[1] {
+                    namespace.ip(&[family, "route", "del", "default"])?;
+                }
             }
         }
         let local = Namespace::new("local")?;
@@ -122,6 +132,71 @@ impl FourRouters {
     fn sent_to(&self, label: &str) -> Result<u64> {
         let list = self.story.router.interfaces()?;
         Ok(list.iter().find(|one| one.name == label).map_or(0, |one| one.tx_packets))
+    }
+
+    /// Waits until both providers carry packets to the addresses that they share: at least a quarter of 200 flows each, in both families.
+    ///
+    /// # Errors
+    /// When they do not in time.
+    pub fn wait_shared(&self, deadline: Duration) -> Result<()> {
+        for six in [false, true] {
+            let family = if six { "IPv6" } else { "IPv4" };
+            wait_until(&format!("both providers carry {family}"), deadline, || {
+                let before = self.sent_to_providers().map_err(|error| error.to_string())?;
+                self.send_flows(six).map_err(|error| error.to_string())?;
+                std::thread::sleep(Duration::from_millis(200));
+                let after = self.sent_to_providers().map_err(|error| error.to_string())?;
+                let carried = [after[0] - before[0], after[1] - before[1]];
+                let is_shared = carried.iter().all(|packets| *packets >= QUARTER);
+                if is_shared { Ok(()) } else { Err(format!("{carried:?} of {FLOWS}")) }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn sent_to_providers(&self) -> Result<[u64; 2]> {
+        Ok([self.sent_to("provider-1")?, self.sent_to("provider-2")?])
+    }
+
+    /// One datagram of each flow, from behind the inner router to what the providers share.
+    fn send_flows(&self, six: bool) -> Result<()> {
+        let own: IpAddr = INSIDE[usize::from(six)].parse().expect("an address");
+        let to: IpAddr = SHARED[usize::from(six)].parse().expect("an address");
+        self.around("inside").enter(|| {
+            for port in 0..FLOWS {
+                let socket = UdpSocket::bind(SocketAddr::new(own, 20_000 + port));
+                // There is no route yet, or an answer came that nobody listens there.
+                let _ = socket.map(|socket| socket.send_to(b"flow", SocketAddr::new(to, 9_999)));
+            }
+        })
+    }
+
+    /// Nothing gets into a router around or out of it any more, though its link stays up: only those who listen for it notice.
+    ///
+    /// # Errors
+    /// When its Linux refuses.
+    pub fn silence(&self, label: &str) -> Result<()> {
+        for family in ["-4", "-6"] {
+            let rule = |words: &[&str]| self.around(label).ip(&[&[family, "rule"], words].concat());
+            rule(&["add", "pref", "100", "lookup", "local"])?;
+            rule(&["add", "pref", "1", "blackhole"])?;
+            rule(&["del", "pref", "0"])?;
+        }
+        Ok(())
+    }
+
+    /// Ends [`FourRouters::silence`].
+    ///
+    /// # Errors
+    /// When its Linux refuses.
+    pub fn end_silence(&self, label: &str) -> Result<()> {
+        for family in ["-4", "-6"] {
+            let rule = |words: &[&str]| self.around(label).ip(&[&[family, "rule"], words].concat());
+            rule(&["add", "pref", "0", "lookup", "local"])?;
+            rule(&["del", "pref", "1"])?;
+            rule(&["del", "pref", "100"])?;
+        }
+        Ok(())
     }
 
     /// Pings fifty times a second, in both families, until it is asked what was lost.

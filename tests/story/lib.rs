@@ -13,7 +13,7 @@ use stoa_lab::{
     stoa_binary,
 };
 
-pub use four_routers::{AROUND, FourRouters, Stream};
+pub use four_routers::{AROUND, FourRouters, SHARED, Stream};
 pub use holdings::{Holdings, PROCESSES, Process, pid};
 pub use testpmd::Testpmd;
 

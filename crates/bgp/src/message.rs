@@ -89,11 +89,22 @@ pub(crate) fn notify(into: &mut Vec<u8>, fault: &Fault) {
     append(into, 3, &body);
 }
 
+/// Whether a NOTIFICATION is a hard reset (RFC 8538, section 3.1).
+pub(crate) fn is_hard_reset(message: &[u8]) -> bool {
+    message.get(HEADER..).is_some_and(|body| body.starts_with(&[6, 9]))
+}
+
 /// A NOTIFICATION of the peer in words (RFC 4271, section 4.5; RFC 4486; the text of RFC 9003).
 pub(crate) fn notified(message: &[u8]) -> String {
     let [code, subcode, data @ ..] = message.get(HEADER..).unwrap_or_default() else {
         return "it sent an empty notification".to_owned();
     };
+    let (mut code, mut subcode, mut data) = (*code, *subcode, data);
+    // A hard reset has the notification that is meant within.
+    let is_hard = is_hard_reset(message);
+    if let ([within, its, rest @ ..], true) = (data, is_hard) {
+        (code, subcode, data) = (*within, *its, rest);
+    }
     let meaning = match (code, subcode) {
         (1, _) => "header error: it could not read what Stoa sent",
         (2, 2) => "wrong AS: set the same one in the daemon and in `as` of the door",
@@ -112,6 +123,8 @@ pub(crate) fn notified(message: &[u8]) -> String {
         (6, 6) => "cease: its configuration changed",
         (6, 7) => "cease: two connections at once",
         (6, 8) => "cease: out of resources",
+        (6, 9) => "cease: hard reset",
+        (6, 10) => "cease: BFD says that the neighbour is down",
         (6, _) => "cease",
         _ => "unknown",
     };
@@ -124,7 +137,8 @@ pub(crate) fn notified(message: &[u8]) -> String {
         }
         _ => String::new(),
     };
-    format!("the daemon ended it: {meaning} (notification {code}/{subcode}){words}")
+    let hard = if is_hard { "hard reset, " } else { "" };
+    format!("the daemon ended it: {meaning} ({hard}notification {code}/{subcode}){words}")
 }
 
 #[cfg(test)]
@@ -172,6 +186,14 @@ mod tests {
             notified(&bytes)
                 .contains("shut down by its operator (notification 6/2), it says \"bye\"")
         );
+        let mut hard = Vec::new();
+        notify(&mut hard, &Fault::new(6, 9, "").with(b"\x06\x02\x03bye"));
+        assert!(is_hard_reset(&hard) && !is_hard_reset(&bytes));
+        assert!(
+            notified(&hard)
+                .contains("by its operator (hard reset, notification 6/2), it says \"bye\"")
+        );
+        assert!(notified(&hard[..21]).contains("(hard reset, notification 6/9)"));
         // A text that is cut, and none at all.
         assert!(notified(&bytes[..24]).ends_with("(notification 6/2)"));
         assert!(notified(&bytes[..20]).contains("empty"));

@@ -44,6 +44,9 @@ pub struct Local {
 pub struct FamilyTerms {
     /// Whether prefixes come with path identifiers, several paths of each.
     pub add_paths: bool,
+    /// What the daemon says of graceful restart in this family (RFC 4724, section 3): `None`: nothing, else the F bit, whether its
+    /// routes were forwarded on while it was away.
+    pub forwarded: Option<bool>,
 }
 
 /// What both sides agreed on.
@@ -59,6 +62,8 @@ pub struct Terms {
     pub ip6: Option<FamilyTerms>,
     /// Whether the daemon knows graceful restart, and so says when it has said all.
     pub says_end: bool,
+    /// Whether a NOTIFICATION ends a session as a connection that is lost does (RFC 8538, the N bit of both sides).
+    pub outlives_notification: bool,
     /// Bytes of a message at most.
     pub(crate) largest: usize,
 }
@@ -85,10 +90,10 @@ pub(crate) fn offer(local: &Local) -> Vec<u8> {
     capabilities.push(BgpCapability::FourOctetAs(FourOctetAsCapability::new(local.as_number)));
     capabilities.push(BgpCapability::RouteRefresh);
     capabilities.push(BgpCapability::ExtendedMessage);
-    // Forwarding goes on whoever restarts: the F bit of each family.
+    // Forwarding goes on whoever restarts: the F bit of each family, and the N bit (RFC 8538).
     let kept = families.map(|family| GracefulRestartAddressFamily::new(true, family));
     let time = local.restart_time_s.min(0xfff);
-    let restart = GracefulRestartCapability::new(false, false, time, kept);
+    let restart = GracefulRestartCapability::new(false, true, time, kept);
     capabilities.push(BgpCapability::GracefulRestartCapability(restart));
     if local.add_paths {
         let receive = families.map(|family| AddPathAddressFamily::new(family, false, true));
@@ -145,7 +150,7 @@ pub(crate) fn agree(local: &Local, message: &[u8]) -> Result<Terms, Fault> {
 
 fn terms(local: &Local, open: &BgpOpenMessage, capabilities: &[&BgpCapability]) -> Terms {
     let (mut offered, mut sent) = (Vec::new(), Vec::new());
-    let (mut says_end, mut largest) = (false, LARGEST);
+    let (mut restart, mut largest) = (None, LARGEST);
     for capability in capabilities {
         match capability {
             BgpCapability::MultiProtocolExtensions(one) => offered.push(one.address_type()),
@@ -153,7 +158,8 @@ fn terms(local: &Local, open: &BgpOpenMessage, capabilities: &[&BgpCapability]) 
                 let sends = paths.address_families().iter().filter(|family| family.send());
                 sent.extend(sends.map(AddPathAddressFamily::address_type));
             }
-            BgpCapability::GracefulRestartCapability(_) => says_end = true,
+            // With several of them the last one counts (RFC 4724, section 3).
+            BgpCapability::GracefulRestartCapability(one) => restart = Some(one),
             BgpCapability::ExtendedMessage => largest = LARGEST_EXTENDED,
             _ => {}
         }
@@ -165,14 +171,21 @@ fn terms(local: &Local, open: &BgpOpenMessage, capabilities: &[&BgpCapability]) 
     let family = |wanted: Family| {
         let kind = FAMILIES.iter().find(|(family, _)| *family == wanted)?.1;
         let add_paths = local.add_paths && sent.contains(&kind);
-        offered.contains(&kind).then_some(FamilyTerms { add_paths })
+        let restarts = restart.iter().flat_map(|it| it.address_families());
+        let forwarded = restarts
+            .filter(|it| it.address_type() == kind)
+            .map(GracefulRestartAddressFamily::forwarding_state)
+            .next_back();
+        offered.contains(&kind).then_some(FamilyTerms { add_paths, forwarded })
     };
     Terms {
         router_id: open.bgp_id(),
         hold_time_s: local.hold_time_s.min(open.hold_time()),
         ip4: family(Family::Ip4),
         ip6: family(Family::Ip6),
-        says_end,
+        says_end: restart.is_some(),
+        outlives_notification: restart
+            .is_some_and(GracefulRestartCapability::graceful_notification),
         largest,
     }
 }

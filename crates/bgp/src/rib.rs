@@ -42,6 +42,10 @@ pub struct PathCounts {
     pub refused: u64,
     /// Prefixes that no route may lead to: multicast, or of one link.
     pub passed_over: u64,
+    /// Paths that were said with a next hop to which nothing can be sent. Those of the daemon itself are none of them.
+    pub unusable: u64,
+    /// The next hop of the last of them.
+    pub last_unusable: Option<IpAddr>,
 }
 
 /// The prefixes of one family.
@@ -64,8 +68,8 @@ struct Shared {
     sets: Sets,
     /// Next hops that share packets at most, at least 1.
     multipath: usize,
-    refused: u64,
-    passed_over: u64,
+    /// What was not kept.
+    left: PathCounts,
     /// The paths that are looked at, kept for their memory.
     some: Vec<(u32, u32)>,
     /// The last choices, of what is and of what was: neighbouring prefixes mostly have the same paths.
@@ -111,7 +115,7 @@ impl Shared {
         let number = self.number(set);
         for (id, address, length) in prefixes {
             if !address.is_routable(length) {
-                self.passed_over += 1;
+                self.left.passed_over += 1;
                 continue;
             }
             match table.paths.put(address, length, id, number) {
@@ -131,7 +135,7 @@ impl Shared {
                     self.note(table, (address, length), id, Some(old));
                     self.sets.release(old);
                 }
-                Put::Full => self.refused += 1,
+                Put::Full => self.left.refused += 1,
             }
         }
         self.sets.tidy(number);
@@ -192,8 +196,7 @@ impl Rib {
         let shared = Shared {
             sets: Sets::default(),
             multipath: usize::from(multipath.clamp(1, 64)),
-            refused: 0,
-            passed_over: 0,
+            left: PathCounts::default(),
             some: Vec::new(),
             last: [nothing(), nothing()],
         };
@@ -240,8 +243,7 @@ impl Rib {
             paths: paths4 + paths6,
             sets: self.shared.sets.len(),
             bytes: tables + self.shared.sets.memory(),
-            refused: self.shared.refused,
-            passed_over: self.shared.passed_over,
+            ..self.shared.left
         }
     }
 
@@ -287,6 +289,17 @@ impl Rib {
         set
     }
 
+    /// Counts paths that lead nowhere though they are of somebody else than the daemon.
+    fn note_unusable<A: Address>(&mut self, set: &Attributes, prefixes: &Nlri<'_, A>) {
+        if self.daemon == Some(set.next_hop) || set.next_hop.is_loopback() || set.has_gateway() {
+            return;
+        }
+        let routes = prefixes.clone().filter(|(_, address, length)| address.is_routable(*length));
+        let left = &mut self.shared.left;
+        left.unusable += routes.count() as u64;
+        left.last_unusable = (left.unusable > 0).then_some(set.next_hop);
+    }
+
     /// The run in which prefixes that are not kept go next.
     fn run(&mut self, choice: Choice) -> &mut Run {
         let is_same = self.runs.last().is_some_and(|run| run.choice == choice);
@@ -310,7 +323,7 @@ impl Rib {
         run.ip4.extend(routable(prefixes, &mut odd));
         let count = run.ip4.len() - before;
         self.passed(count, goes);
-        self.shared.passed_over += odd;
+        self.shared.left.passed_over += odd;
     }
 
     fn pass6(&mut self, choice: Choice, prefixes: Nlri<'_, u128>) {
@@ -320,7 +333,7 @@ impl Rib {
         run.ip6.extend(routable(prefixes, &mut odd));
         let count = run.ip6.len() - before;
         self.passed(count, goes);
-        self.shared.passed_over += odd;
+        self.shared.left.passed_over += odd;
     }
 }
 
@@ -346,6 +359,7 @@ impl Listener for Rib {
     }
 
     fn reach4(&mut self, set: &Attributes, prefixes: Nlri<'_, u32>) {
+        self.note_unusable(set, &prefixes);
         let set = self.seen(set);
         if self.keeps4 {
             self.shared.reach(&mut self.ip4, &set, prefixes);
@@ -355,6 +369,7 @@ impl Listener for Rib {
     }
 
     fn reach6(&mut self, set: &Attributes, prefixes: Nlri<'_, u128>) {
+        self.note_unusable(set, &prefixes);
         let set = self.seen(set);
         if self.keeps6 {
             self.shared.reach(&mut self.ip6, &set, prefixes);

@@ -43,8 +43,13 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
     /// The daemon said so.
-    #[error("{0}")]
-    Peer(String),
+    #[error("{why}")]
+    Peer {
+        /// In words.
+        why: String,
+        /// Whether nothing is to outlive the session (RFC 8538, section 3: hard reset).
+        is_hard: bool,
+    },
     /// What the daemon sent, or did not send, made us end it.
     #[error("{0}")]
     Fault(#[from] Fault),
@@ -103,6 +108,18 @@ impl Session {
     #[must_use]
     pub fn is_established(&self) -> bool {
         self.state == State::Established
+    }
+
+    /// Whether routes of a family outlive a session that ended so. A NOTIFICATION takes them along, whoever sent it (RFC 4724,
+    /// section 4.2), unless both sides said that it does not (RFC 8538, section 4) and the daemon restarts gracefully in the family.
+    #[must_use]
+    pub fn outlives(&self, ended: &Ended, family: Family) -> bool {
+        let is_hard = matches!(ended, Ended::Peer { is_hard: true, .. });
+        let may = |terms: &Terms| {
+            let restarts = terms.family(family).is_some_and(|it| it.forwarded.is_some());
+            terms.outlives_notification && restarts
+        };
+        !is_hard && self.terms.as_ref().is_some_and(may)
     }
 
     /// What came.
@@ -211,7 +228,8 @@ impl Session {
             (_, Kind::Notification) => {
                 self.state = State::Ended;
                 (self.expires, self.keepalive) = (None, None);
-                return Err(Ended::Peer(message::notified(message)));
+                let (why, is_hard) = (message::notified(message), message::is_hard_reset(message));
+                return Err(Ended::Peer { why, is_hard });
             }
             (State::OpenSent, Kind::Open) => {
                 let terms = open::agree(&self.local, message).map_err(|fault| self.end(fault))?;

@@ -71,6 +71,11 @@ pub fn next(before: &[String], there: &dyn Fn(&str) -> Vec<String>) -> Vec<Offer
         let key = &keys[keys.len() - place.keys_missing];
         let mut offers: Vec<_> =
             there(&place.path).into_iter().map(|name| Offer::new(name, "configured")).collect();
+        let known = stoa_controller::identities::of(key).iter();
+        let known =
+            known.filter(|(_, word, _)| offers.iter().all(|offer| !offer.word.ends_with(word)));
+        let known: Vec<_> = known.map(|(_, word, help)| Offer::new(*word, *help)).collect();
+        offers.extend(known);
         let kind = kind(key);
         offers.push(Offer::new(format!("<{}>", key.name()), join(&kind, &help(key))));
         return offers;
@@ -107,8 +112,8 @@ fn values(node: &SchemaNode<'_>, path: &str, there: &dyn Fn(&str) -> Vec<String>
             }
         }
         DataValueType::IdentityRef => {
-            let known = stoa_controller::interfaces::TYPES.iter();
-            offers.extend(known.map(|(word, help)| Offer::new(*word, *help)));
+            let known = stoa_controller::identities::of(node).iter();
+            offers.extend(known.map(|(_, word, help)| Offer::new(*word, *help)));
         }
         DataValueType::LeafRef => {
             let target = target(node);
@@ -206,6 +211,18 @@ mod tests {
         let top = next(&["system".into(), "workers".into()], &|_| Vec::new());
         let count = top.iter().find(|offer| offer.word == "count").unwrap();
         assert_eq!(count.help, "Number of workers (workers)");
+    }
+
+    #[test]
+    fn identities_are_those_that_the_leaf_may_name() {
+        let words = |line: &str| {
+            let before: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            next(&before, &|_| Vec::new()).into_iter().map(|it| it.word).collect::<Vec<_>>()
+        };
+        let version = "interfaces interface wan ipv4 vrrp vrrp-instance 51 version";
+        assert_eq!(words(version), ["vrrp-v3", "vrrp-v2", "<version>"]);
+        let protocol = words("routing control-plane-protocols control-plane-protocol");
+        assert_eq!(protocol, ["static", "fpm", "linux", "bgp-session", "<type>"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 mod orders;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use stoa_api::v1::forwarder_client::ForwarderClient;
@@ -17,6 +17,7 @@ use tonic::{Request, Status};
 use crate::configuration::Configuration;
 use crate::doors::States;
 use crate::finding::Finding;
+use crate::learned::{self, Look};
 use crate::management::Management;
 use crate::overlay::Overlay;
 use crate::rib::Note;
@@ -72,6 +73,8 @@ pub struct Line {
     changes: watch::Sender<u64>,
     /// How the doors of routing daemons do.
     doors: Arc<States>,
+    /// The table of their routes, once there is one.
+    learned: OnceLock<Look>,
 }
 
 impl Line {
@@ -80,7 +83,14 @@ impl Line {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
         let facts = Facts { wanted: Some(Arc::new(wanted)), ..Facts::default() };
         let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
-        Line { client, facts: Mutex::new(facts), transaction, changes, doors: Arc::default() }
+        Line {
+            client,
+            facts: Mutex::new(facts),
+            transaction,
+            changes,
+            doors: Arc::default(),
+            learned: OnceLock::new(),
+        }
     }
 
     /// Wakes whenever a state took effect.
@@ -91,6 +101,17 @@ impl Line {
     /// How the doors of routing daemons do.
     pub fn doors(&self) -> &Arc<States> {
         &self.doors
+    }
+
+    /// There is a table of learned routes, to be looked at by this.
+    pub(crate) fn show_learned(&self, look: Look) {
+        // There is one for each line.
+        let _ = self.learned.set(look);
+    }
+
+    /// What is counted of learned routes; `None` while their table has no time.
+    pub async fn learned(&self) -> Option<learned::Figures> {
+        self.learned.get()?.figures().await
     }
 
     /// A client for calls that only look.

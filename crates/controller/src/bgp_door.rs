@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use crate::doors::DoorState;
 use crate::learned::Door;
 use crate::linux::inside::{identity, inside, is_local};
-use connection::Connection;
+use connection::{Connection, Over};
 use told::Told;
 
 /// How long we wait until we listen again after we could not.
@@ -95,9 +95,9 @@ enum News {
     /// Somebody has connected.
     Came(TcpStream),
     /// The connection whose routes count has something to say, or is over.
-    Current(Result<(), String>),
+    Current(Result<(), Over>),
     /// So has the one that waits to take its place.
-    Next(Result<(), String>),
+    Next(Result<(), Over>),
     /// Nobody can reach us any more.
     Lost(String),
 }
@@ -136,7 +136,7 @@ impl Server {
         };
         if let Some(mut current) = current {
             current.cease(6);
-            self.told.down(&why, current.said()).await;
+            self.told.down(&Over::without_a_word(why.as_str()), current.said()).await;
         }
         why
     }
@@ -150,15 +150,15 @@ impl Server {
     }
 
     /// Tells what the connection has brought.
-    async fn hear(&mut self, current: &mut Option<Connection>, news: Result<(), String>) {
+    async fn hear(&mut self, current: &mut Option<Connection>, news: Result<(), Over>) {
         let Some(connection) = current else { return };
         let told = connection.tell(&mut self.told).await;
         // Who hangs up may have said why.
-        if let Err(why) = told.and(news) {
+        if let Err(over) = told.and(news) {
             if connection.is_up() {
-                self.told.down(&why, connection.said()).await;
+                self.told.down(&over, connection.said()).await;
             } else {
-                self.told.refuse(&why, false);
+                self.told.refuse(&over.why, false);
             }
             *current = None;
         }
@@ -169,7 +169,7 @@ impl Server {
         &mut self,
         current: &mut Option<Connection>,
         next: &mut Option<Connection>,
-        news: Result<(), String>,
+        news: Result<(), Over>,
     ) {
         let Some(mut connection) = next.take() else { return };
         let mut looked = news;
@@ -180,18 +180,19 @@ impl Server {
                     *next = Some(connection);
                     return;
                 }
-                Err(why) => looked = Err(why),
+                Err(over) => looked = Err(over),
             }
         }
-        if let Err(why) = looked {
-            self.told.refuse(&why, current.is_some());
+        if let Err(over) = looked {
+            self.told.refuse(&over.why, current.is_some());
             return;
         }
         if let Some(mut old) = current.replace(connection) {
             // Connection collision resolution (RFC 4486).
             old.cease(7);
             if old.is_up() {
-                self.told.down("the daemon has connected anew", old.said()).await;
+                let over = Over::without_a_word("the daemon has connected anew");
+                self.told.down(&over, old.said()).await;
             }
         }
         self.hear(current, Ok(())).await;

@@ -15,8 +15,8 @@ use crate::finding::{Finding, Findings, one};
 use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, Note};
-use crate::routes::{self, Key};
-use crate::{host_bits, interfaces, logging, punts, unsupported, workers, yang};
+use crate::routes::{self, Floating, Key};
+use crate::{host_bits, interfaces, logging, policy, punts, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
 pub const SIZE_LIMIT_BYTES: u64 = 256 << 20;
@@ -38,8 +38,12 @@ pub struct Configuration {
     pub desired: v1::Desired,
     /// What is to be told of routes with recursive next hops.
     pub notes: Arc<BTreeMap<Key, Note>>,
+    /// Static routes that are weighed against learned ones.
+    pub floating: Arc<Floating>,
     /// The doors of routing daemons.
     pub doors: Arc<[DoorConfig]>,
+    /// The numbers of the tables of VRFs in Linux.
+    pub kernel_tables: Arc<[(String, u32)]>,
     /// Who may manage the router, and by which doors.
     pub management: Arc<Management>,
 }
@@ -135,8 +139,9 @@ impl Configuration {
             )
         })?;
         unsupported::check(&valid.given, &mut findings);
-        let (desired, notes) = desired(&model, &mut findings);
+        let (desired, notes, floating) = desired(&model, &mut findings);
         let doors = doors::wanted(&model.routing, &model.interfaces.interface, &mut findings);
+        let kernel_tables = policy::kernel_tables(&model.vrfs, &mut findings);
         let management = management::wanted(model.management, model.access, &mut findings);
         if !findings.is_empty() {
             return Err(findings.into_vec());
@@ -146,7 +151,9 @@ impl Configuration {
             text: text.to_owned(),
             desired,
             notes: Arc::new(notes),
+            floating: Arc::new(floating),
             doors: doors.into(),
+            kernel_tables: kernel_tables.into(),
             management: Arc::new(management),
         })
     }
@@ -182,7 +189,7 @@ impl Configuration {
             "{}, {}, {}{idle}, {}",
             counted(ports, "port"),
             counted(subs, "sub-interface"),
-            counted(active + inactive, "static route"),
+            counted(active + inactive + self.floating.len(), "static route"),
             counted(workers as usize, "worker"),
         )
     }
@@ -267,9 +274,9 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key, Note>) {
+fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key, Note>, Floating) {
     let wanted = interfaces::wanted(&model.interfaces.interface, findings);
-    let statics = routes::wanted(&model.routing, &wanted.addressing, findings);
+    let (statics, floating) = routes::wanted(&model.routing, &wanted.addressing, findings);
     let rib::Rib { routes, notes } = rib::routes(&wanted.addressing, &statics);
     let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
     let desired = v1::Desired {
@@ -286,8 +293,9 @@ fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key
         punts: punts::wanted(&model.system.punt, findings),
         limits: Some(limits(&model.system.limits)),
         logging: Some(logging::wanted(&model.logging)),
+        rules: policy::wanted(&model.routing.policy, findings),
     };
-    (desired, notes)
+    (desired, notes, floating)
 }
 
 fn limits(limits: &Limits) -> v1::Limits {

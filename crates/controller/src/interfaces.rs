@@ -14,12 +14,6 @@ use crate::{advertising, bfd, cross_connects, mirrors, tunnels, vrrp};
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const TUNNEL: &str = "iana-if-type:tunnel";
 const VLAN: &str = "iana-if-type:l2vlan";
-/// Types of interfaces, without their module, and what they are.
-pub const TYPES: [(&str, &str); 3] = [
-    ("ethernetCsmacd", "a port with Ethernet frames"),
-    ("l2vlan", "a VLAN of a port"),
-    ("tunnel", "a tunnel over IP"),
-];
 
 /// Longest name of an interface, in bytes.
 const NAME_LIMIT: usize = 63;

@@ -3,6 +3,7 @@
 use yang5::schema::{SchemaNode, SchemaPathFormat};
 
 use crate::finding::{Finding, Findings};
+use crate::identities;
 use crate::yang::{Complaint, SOURCES, Schema, source};
 
 /// Turns the complaints of one look into findings, in their order.
@@ -95,15 +96,13 @@ fn mend(schema: &Schema, complaint: &Complaint) -> String {
         return format!("Define \"{first}\", or name one that is defined.");
     }
     if message.contains("Invalid identityref") {
-        return "Write MODULE:NAME of an identity that the module defines, for example \
-                iana-if-type:ethernetCsmacd or iana-if-type:l2vlan."
-            .into();
+        return identities::to_write(find(schema, &without_keys(&complaint.data_path)).as_ref());
     }
     if let Some(example) = example(schema, complaint) {
         return format!("Write {example}.");
     }
     if message.starts_with("When condition") {
-        return "Remove it: it has no meaning where it stands.".into();
+        return identities::misplaced(message).into();
     }
     if message.contains("state") && message.starts_with("Unexpected data") {
         return format!("Remove \"{first}\": it is state, read by `stoa show`, not configuration.");

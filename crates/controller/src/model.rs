@@ -7,12 +7,14 @@ mod bfd;
 mod hosts;
 mod logging;
 pub mod management;
+mod policy;
 mod ports;
 mod system;
 
 pub use bfd::*;
 pub use hosts::*;
 pub use logging::*;
+pub use policy::*;
 pub use ports::*;
 pub use system::*;
 
@@ -53,6 +55,8 @@ pub struct Vrf {
     pub name: String,
     #[serde(default)]
     pub description: String,
+    #[serde(rename = "stoa-policy:kernel-table")]
+    pub kernel_table: Option<u32>,
 }
 
 // ===== interfaces =====
@@ -179,6 +183,8 @@ pub enum ReversePath {
 #[serde(default, rename_all = "kebab-case")]
 pub struct Routing {
     pub control_plane_protocols: Protocols,
+    #[serde(rename = "stoa-policy:policy")]
+    pub policy: Policy,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -242,6 +248,9 @@ pub struct Routes {
 #[serde(rename_all = "kebab-case")]
 pub struct Route {
     pub destination_prefix: String,
+    /// Weighed against learned routes by it, instead of going before them all.
+    #[serde(rename = "stoa-routing:preference")]
+    pub preference: Option<u8>,
     pub next_hop: NextHop,
 }
 

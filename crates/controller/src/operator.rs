@@ -1,6 +1,7 @@
 //! The operator's door: status, reload, and every look at the forwarder.
 
 mod configuration;
+mod inactive;
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -157,6 +158,9 @@ impl Operator for Service {
     ) -> Result<Response<Self::ShowRoutesStream>, Status> {
         let request = request.into_inner();
         self.is_vrf(&request.vrf)?;
+        if request.inactive {
+            return Ok(Response::new(Box::pin(inactive::stream(&self.learned, &request))));
+        }
         let notes = self.line.notes();
         let inactive = rib::inactive(&notes, &request);
         let held = self.line.client().list_routes(request).await.map_err(failed)?.into_inner();
@@ -196,6 +200,13 @@ impl Operator for Service {
         request: Request<v1::ListPuntsRequest>,
     ) -> Result<Response<v1::ListPuntsReply>, Status> {
         self.line.client().list_punts(request.into_inner()).await.map_err(failed)
+    }
+
+    async fn show_rules(
+        &self,
+        request: Request<v1::ListRulesRequest>,
+    ) -> Result<Response<v1::ListRulesReply>, Status> {
+        self.line.client().list_rules(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_workers(

@@ -3,7 +3,7 @@
 //! It is never written into the configuration, and ends where it is undone in Linux
 //! ([decision 34](../../../docs/decisions/0034-orders-from-linux-are-an-overlay.md)).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -13,6 +13,9 @@ use stoa_api::v1::route::Action;
 
 use crate::addresses::{is_link_local, not_a_host, not_in_subnet};
 use crate::rib::contract;
+
+/// Rules of one VRF and family at most, as the forwarder has room.
+const RULES: usize = 1_024;
 
 /// What was ordered for one interface by its mirror.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +40,8 @@ impl Orders {
 pub struct Overlay {
     /// Interfaces with orders.
     pub interfaces: BTreeMap<String, Orders>,
+    /// Rules of policy routing.
+    pub rules: Vec<v1::Rule>,
 }
 
 /// An order that cannot be followed.
@@ -90,7 +95,7 @@ fn net_of(address: &v1::Address) -> Option<IpNet> {
 impl Overlay {
     /// Whether nothing was ordered.
     pub fn is_nothing(&self) -> bool {
-        self.interfaces.values().all(Orders::is_nothing)
+        self.interfaces.values().all(Orders::is_nothing) && self.rules.is_empty()
     }
 
     /// The wanted state with the orders laid over it. What cannot be is left out, and told.
@@ -132,7 +137,45 @@ impl Overlay {
             }
         }
         lay(desired, routes);
+        refused.extend(self.merge_rules(desired));
         refused
+    }
+
+    /// Adds the rules behind those of the configuration.
+    fn merge_rules(&self, desired: &mut v1::Desired) -> Option<Refused> {
+        let mut counts: BTreeMap<(String, u32), usize> = BTreeMap::new();
+        for rule in &desired.rules {
+            *counts.entry((rule.vrf.clone(), rule.family)).or_default() += 1;
+        }
+        let vrfs: HashSet<&str> = desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
+        let interfaces = desired.interfaces.iter().map(|it| (it.name.as_str(), it.vrf.as_str()));
+        let interfaces: HashSet<(&str, &str)> = interfaces.collect();
+        let (mut left_out, mut made, mut known) = (0, Vec::new(), HashSet::new());
+        known.extend(&desired.rules);
+        for rule in &self.rules {
+            // They were made for the configuration that was in force then.
+            let is_vrf = |name: &str| name.is_empty() || vrfs.contains(name);
+            let is_there = rule.interface.is_empty()
+                || interfaces.contains(&(rule.interface.as_str(), rule.vrf.as_str()));
+            let has_table = match &rule.action {
+                Some(v1::rule::Action::Table(table)) => is_vrf(&table.vrf),
+                _ => true,
+            };
+            if !is_there || !is_vrf(&rule.vrf) || !has_table || !known.insert(rule) {
+                continue;
+            }
+            let count = counts.entry((rule.vrf.clone(), rule.family)).or_default();
+            if *count == RULES {
+                left_out += 1;
+                continue;
+            }
+            *count += 1;
+            made.push(rule.clone());
+        }
+        desired.rules.extend(made);
+        let why = format!("{left_out} rules are more than the {RULES} of a VRF and family");
+        let mend = "Remove some (ip rule del).";
+        (left_out > 0).then(|| Refused { interface: String::new(), why, mend })
     }
 }
 

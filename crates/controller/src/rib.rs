@@ -112,7 +112,8 @@ pub fn key_of(state: &v1::RouteState) -> Option<Key> {
     Some((route.vrf.as_str().into(), net(route.prefix.as_ref()?)?))
 }
 
-fn net(prefix: &v1::Prefix) -> Option<IpNet> {
+/// The prefix of the contract, unless it is none.
+pub(crate) fn net(prefix: &v1::Prefix) -> Option<IpNet> {
     let address = stoa_api::text::ip(&prefix.address)?;
     IpNet::new(address, u8::try_from(prefix.length).ok()?).ok()
 }

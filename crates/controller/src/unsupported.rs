@@ -13,14 +13,6 @@ const NODES: &[(&str, &str)] = &[
         "there is no SNMP agent to send traps",
     ),
     (
-        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv4/ietf-vrrp:vrrp/vrrp-instance/track/networks",
-        "virtual routers track interfaces, not networks",
-    ),
-    (
-        "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/ietf-vrrp:vrrp/vrrp-instance/track/networks",
-        "virtual routers track interfaces, not networks",
-    ),
-    (
         "/ietf-interfaces:interfaces/interface/ietf-ip:ipv6/autoconf",
         "a router takes no addresses from router advertisements",
     ),

@@ -9,7 +9,8 @@ use stoa_api::v1;
 
 use crate::addresses::is_link_local;
 use crate::finding::Findings;
-use crate::model::{Family, Interface, VirtualRouter};
+use crate::model::{Family, Interface, TrackedNetwork, VirtualRouter};
+use crate::rib::contract;
 
 /// The priority of a router that has the addresses by itself (RFC 9568 section 5.2.4).
 const OWNER: u32 = 255;
@@ -87,9 +88,15 @@ pub fn wanted(
                 })
                 .collect(),
             log: given.log_state_change,
+            networks: given.track.networks.network.iter().map(tracked_network).collect(),
         });
     }
     all
+}
+
+fn tracked_network(given: &TrackedNetwork) -> v1::TrackedNetwork {
+    let prefix = Some(contract(&given.prefix.trunc()));
+    v1::TrackedNetwork { prefix, decrement: given.priority_decrement }
 }
 
 fn addresses(given: &VirtualRouter, is_ip6: bool) -> Vec<IpAddr> {

@@ -41,6 +41,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-logging", &[]),
     ("stoa-management", &[]),
     ("stoa-mirror", &[]),
+    ("stoa-policy", &[]),
     ("stoa-routing", &[]),
     ("stoa-system", &[]),
     ("stoa-vrf", &[]),

@@ -17,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A controller's line and table, without doors of the configuration.
 struct Half {
+    line: Arc<Line>,
     learned: Learned,
     keeper: tokio::task::JoinHandle<()>,
 }
@@ -29,7 +30,7 @@ impl Half {
         let keeper = tokio::spawn(async move {
             of_keeper.keep(true, |_| {}).await;
         });
-        Half { learned: Learned::start(line).unwrap(), keeper }
+        Half { learned: Learned::start(Arc::clone(&line)).unwrap(), line, keeper }
     }
 
     fn door(&self, name: &str) -> Door {
@@ -143,6 +144,19 @@ async fn an_audit_finds_what_differs_and_mends_it() {
     let audit = half.learned.audit().await;
     assert!(audit.is_equal(), "{audit:?}");
     assert_eq!(held(&record), 22_000);
+    // Whoever watches sees it.
+    let text = stoa_controller::metrics::render(&half.line).await;
+    for line in [
+        "stoa_route_audits_total 3",
+        "stoa_route_audit_different_routes_total 45",
+        "stoa_route_audit_repaired_routes_total 45",
+        "stoa_route_audit_equal 1.0",
+        r#"stoa_door_routes{door="frr",vrf="default",family="ipv4"} 20000.0"#,
+        r#"stoa_door_session_state{door="frr",session="complete"} 1.0"#,
+        "stoa_learned_complete 1.0",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+    }
 }
 
 #[tokio::test]
@@ -164,4 +178,73 @@ async fn what_does_not_fit_is_said_and_the_rest_works() {
     let report = half.learned.report().await;
     assert_eq!(report.why, "no room");
     assert_eq!(report.tables.iter().map(|table| table.different).sum::<u64>(), 650);
+    // What is refused again is not called repaired.
+    let text = stoa_controller::metrics::render(&half.line).await;
+    for line in ["stoa_route_audit_repaired_routes_total 0", "stoa_route_audit_equal 0.0"] {
+        assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
+    }
+    // It fits when others go, and the rest has worked all the time.
+    record.learned.lock().unwrap().limit = None;
+    half.learned.audit().await;
+    assert!(half.learned.audit().await.is_equal());
+    assert_eq!(held(&record), 1_650);
+}
+
+#[tokio::test]
+async fn a_peer_that_floods_and_flaps_is_followed_to_its_last_word() {
+    let (_folder, socket) = socket();
+    let record = Record::default();
+    let _fake = Fake::start(&socket, &record);
+    let half = Half::start(&socket);
+    let (peer, calm) = (half.door("peer"), half.door("calm"));
+    half.learned.expect(vec!["peer".to_owned(), "calm".to_owned()]).await;
+    let way = Way { interface: Some("b".into()), gateway: None, weight: 1 };
+    let one = Update {
+        protocol: v1::Protocol::Ospf,
+        target: Some(Target::Ways([way].into(), [].into())),
+        ip4: vec![(0x0b00_0000, 8)],
+        ip6: vec![],
+    };
+    calm.tell(vec![Event::Up, Event::Update(one.clone()), Event::Complete]).await;
+    // As fast as it can: up, everything, another way for everything, down and up again.
+    for turn in 0..40_u32 {
+        let gateway = format!("10.0.0.{}", 2 + turn);
+        let event = if turn % 2 == 0 { Event::Down } else { Event::Complete };
+        peer.tell(vec![Event::Up, many(5_000, &gateway), event]).await;
+    }
+    // Who is calm is heard meanwhile, and what he says arrives.
+    let other = Update { ip4: vec![(0x0c00_0000, 8)], ..one };
+    calm.tell(vec![Event::Update(other)]).await;
+    peer.tell(vec![Event::Up, many(1_000, "10.0.0.1"), Event::Complete]).await;
+    until("the last word", || held(&record) == 1_100 + 2).await;
+    assert!(half.learned.audit().await.is_equal());
+    assert_eq!(half.learned.work().await.heard, 40 * 5_500 + 1_100 + 2);
+}
+
+#[tokio::test]
+async fn what_a_former_controller_left_stays_until_as_much_was_said() {
+    let (_folder, socket) = socket();
+    let record = Record::default();
+    let _fake = Fake::start(&socket, &record);
+    let half = Half::start(&socket);
+    let door = half.door("zebra");
+    half.learned.expect(vec!["zebra".to_owned()]).await;
+    door.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Silent]).await;
+    until("all is said", || record.learned.lock().unwrap().completed == 1).await;
+    assert_eq!(held(&record), 55_000);
+
+    // zebra was started anew as well: it has its first routes, and is silent while its daemons wait for their neighbours.
+    drop((half, door));
+    let half = Half::start(&socket);
+    half.learned.expect(vec!["zebra".to_owned()]).await;
+    let before = record.learned.lock().unwrap().counted;
+    let door = half.door("zebra");
+    door.tell(vec![Event::Up, many(1_000, "10.0.0.8"), Event::Silent]).await;
+    until("it is looked at twice", || record.learned.lock().unwrap().counted >= before + 2).await;
+    assert_eq!((held(&record), record.learned.lock().unwrap().completed), (55_000, 1));
+    // They come back.
+    door.tell(vec![many(49_000, "10.0.0.8")]).await;
+    until("what was not said again goes", || held(&record) == 53_900).await;
+    assert_eq!(record.learned.lock().unwrap().completed, 2);
+    assert!(half.learned.audit().await.is_equal());
 }

@@ -88,6 +88,9 @@ reasons! {
     TcpNoListener "tcp-no-listener" "a TCP segment for ourselves: nothing listens";
     ReversePathStrict "reverse-path-strict" "the way back to the source does not lead through this interface (uRPF, RFC 3704 2.2)";
     ReversePathLoose "reverse-path-loose" "there is no way back to the source (uRPF, RFC 3704 2.4)";
+    RuleBlackhole "rule-blackhole" "a rule of policy routing drops it";
+    RuleUnreachable "rule-unreachable" "a rule of policy routing says that its destination is unreachable";
+    RuleProhibited "rule-prohibited" "a rule of policy routing prohibits it";
     IcmpLimited "icmp-limited" "an ICMP error or echo reply beyond the rate limit (RFC 1812 4.3.2.8, RFC 4443 2.4 f)";
     IcmpNotAllowed "icmp-not-allowed" "an error about an ICMP error, a group, or a later fragment: never answered";
     RoutingLimited "routing-limited" "more packets of routing protocols than the control budget allows";

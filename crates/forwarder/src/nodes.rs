@@ -9,7 +9,7 @@ use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
     ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
-    ip6_input, ip6_local, ip6_lookup, ip6_rewrite, redirect, reverse_path,
+    ip6_input, ip6_local, ip6_lookup, ip6_rewrite, policy, redirect, reverse_path,
 };
 use crate::mirror::{mirror_input, mirror_output};
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
@@ -45,6 +45,10 @@ nodes! {
         reverse_path::EDGES4, reverse_path::make4;
     "ip6-reverse-path" "refuses IPv6 sources that are not reachable this way (uRPF)"
         reverse_path::EDGES6, reverse_path::make6;
+    "ip4-policy" "routes IPv4 packets by rules that look at more than the destination"
+        policy::EDGES4, policy::make4;
+    "ip6-policy" "routes IPv6 packets by rules that look at more than the destination"
+        policy::EDGES6, policy::make6;
     "ip4-redirect" "has senders of IPv4 packets told that there is a shorter way"
         redirect::EDGES4, redirect::make4;
     "ip6-redirect" "has senders of IPv6 packets told that there is a shorter way"

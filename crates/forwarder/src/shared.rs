@@ -17,6 +17,7 @@ use crate::ethernet::InterfaceLine;
 use crate::ethernet::virtual_macs::VirtualMacs;
 use crate::ethernet::vlan_table::VlanTables;
 use crate::ip::identification::Identifications;
+use crate::ip::policy::Policies;
 use crate::ip::reassembly::Limits;
 use crate::kernel::Kernel;
 use crate::punt::budgets::Budgets;
@@ -24,7 +25,7 @@ use crate::punt::familiar::Familiar;
 use crate::tunnel::Tunnels;
 
 /// What a next hop says when it is no adjacency: the code in its drop kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verdict {
     /// No route; also what an id that was never published means.
@@ -198,6 +199,8 @@ pub struct Shared {
     pub ip6: Ip6LpmReader,
     /// Routes of all other VRFs.
     pub vrfs: Published<VrfTables>,
+    /// Rules of policy routing.
+    pub policies: Published<Policies>,
     /// What routes of all VRFs lead to.
     pub next_hops: NextHopReader,
     /// How packets leave.
@@ -231,9 +234,9 @@ pub struct Readers {
 }
 
 /// Features of the IPv4 unicast arc in order.
-pub const FEATURES4: &[&str] = &["ip4-reverse-path", "ip4-redirect"];
+pub const FEATURES4: &[&str] = &["ip4-reverse-path", "ip4-policy", "ip4-redirect"];
 /// Features of the IPv6 unicast arc in order.
-pub const FEATURES6: &[&str] = &["ip6-reverse-path", "ip6-redirect"];
+pub const FEATURES6: &[&str] = &["ip6-reverse-path", "ip6-policy", "ip6-redirect"];
 
 impl Shared {
     /// Without interfaces and addresses.
@@ -254,6 +257,7 @@ impl Shared {
             ip4,
             ip6,
             vrfs: Published::new(VrfTables::default(), quiescence),
+            policies: Published::new(Policies::default(), quiescence),
             next_hops,
             adjacencies,
             features4: FeatureArc::new(FEATURES4),

@@ -10,6 +10,11 @@ const START: Duration = Duration::from_secs(30);
 /// How long `birdc` may take to answer; while BIRD works on a full table, it waits.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// Sets limits of what it starts (util-linux).
+const PRLIMIT: &str = "/usr/bin/prlimit";
+/// Room for BIRD 2.0's calculation of OSPF routes: with 100,000 external LSAs it overflows the usual 8 MiB.
+const STACK: &str = "--stack=1073741824:";
+
 /// A running BIRD. It ends when dropped.
 #[derive(Debug)]
 pub struct Bird {
@@ -64,7 +69,8 @@ impl Bird {
     fn spawn(namespace: &str, scratch: &Scratch, options: &[&str]) -> Result<Background> {
         let [file, socket, pid] =
             ["bird.conf", "ctl", "pid"].map(|name| scratch.file(name).display().to_string());
-        let command = Command::tool(Tool::BIRD)?.inside(namespace);
+        let bird = Tool::BIRD.find()?.display().to_string();
+        let command = Command::program(PRLIMIT).inside(namespace).args([STACK, "--", &bird]);
         command.args(["-f", "-c", &file, "-s", &socket, "-P", &pid]).args(options).spawn()
     }
 
@@ -80,6 +86,12 @@ impl Bird {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.daemon.pid()
+    }
+
+    /// Whether it still runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.daemon.is_running()
     }
 
     /// What it said so far.

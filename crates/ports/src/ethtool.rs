@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use crate::netdevice::{check, request};
 
+/// `ETHTOOL_GLINK`.
+const GET_LINK: u32 = 0x0a;
 /// `ETHTOOL_GDRVINFO`.
 const GET_DRIVER: u32 = 0x03;
 /// `ETHTOOL_GCHANNELS`.
@@ -88,6 +90,15 @@ pub(crate) fn driver(watch: &OwnedFd, name: &str) -> Driver {
     // TAP devices say "tap" or "tun" here, hardware its place on the bus.
     let is_virtual = !bus.contains(':') && !bus.contains('.') && !bus.starts_with("virtio");
     Driver { name, is_virtual }
+}
+
+/// Makes Linux tell at once what has become of the device's carrier. Else it tells one change a second at most, and
+/// routing daemons learn that late of a link that is gone; a question has to be answered with what is true.
+///
+/// # Errors
+/// The device is gone.
+pub(crate) fn tell_link(watch: &OwnedFd, name: &str) -> Result<()> {
+    ask(watch, name, &mut Value { command: GET_LINK, data: 0 })
 }
 
 /// Receive queues that the device uses now, at least one.

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use netgauze_bgp_pkt::capabilities::BgpCapability;
+use netgauze_bgp_pkt::capabilities::{
+    BgpCapability, GracefulRestartAddressFamily, GracefulRestartCapability,
+};
+use netgauze_iana::address_family::AddressType;
 use proptest::prelude::*;
 use stoa_bgp::{Ended, Family, Local, Rib, Session};
 
@@ -114,6 +117,23 @@ fn silence_ends_it_and_we_are_not_silent() {
     assert_eq!(session.tick(at(500)), Ok(()));
 }
 
+/// As when the machine was suspended: what came meanwhile counts, not the time that passed.
+#[test]
+fn a_clock_that_jumps_ends_no_session_that_has_something_to_say() {
+    let (start, mut notes) = (Instant::now(), Notes::default());
+    let mut session = established(true, start, &mut notes);
+    let day = Duration::from_secs(86_400);
+    for jump in 1..4 {
+        let now = start + day * jump;
+        assert_eq!(session.receive(&keepalive(), now, &mut notes), Ok(19));
+        assert_eq!(session.tick(now), Ok(()));
+        assert_eq!(session.take_output(), keepalive(), "one, not those of a day");
+        // An older time than before changes nothing.
+        assert_eq!(session.tick(now - day), Ok(()));
+        assert_eq!(session.take_output(), []);
+    }
+}
+
 #[test]
 fn who_says_no_open_is_not_waited_for() {
     let start = Instant::now();
@@ -136,10 +156,71 @@ fn the_daemon_may_end_it() {
     let (now, mut notes) = (Instant::now(), Notes::default());
     let mut session = established(true, now, &mut notes);
     let ended = session.receive(&message(3, &[6, 2]), now, &mut notes).expect_err("ended");
-    assert!(matches!(&ended, Ended::Peer(why) if why.contains("shut down by its operator")));
+    assert!(
+        matches!(&ended, Ended::Peer { why, is_hard: false } if why.contains("shut down by its operator"))
+    );
     // Nothing is said to one that has gone, and nothing more is read.
     assert_eq!(session.take_output(), []);
     assert_eq!(session.receive(&keepalive(), now, &mut notes), Ok(0));
+}
+
+/// The daemon's graceful restart: its N bit, and the F bit of each family that it has it for.
+fn restarts(notification: bool, families: &[(AddressType, bool)]) -> Vec<BgpCapability> {
+    let mut all = capabilities(65_000, true);
+    all.retain(|one| !matches!(one, BgpCapability::GracefulRestartCapability(_)));
+    let families: Vec<_> = families
+        .iter()
+        .map(|(family, forwarded)| GracefulRestartAddressFamily::new(*forwarded, *family))
+        .collect();
+    let restart = GracefulRestartCapability::new(true, notification, 120, families);
+    all.push(BgpCapability::GracefulRestartCapability(restart));
+    all
+}
+
+#[test]
+fn what_the_daemon_says_of_its_restart_is_heard_family_by_family() {
+    let now = Instant::now();
+    let agreed = |offered| {
+        let mut session = Session::new(local(), now);
+        session.receive(&open(90, offered), now, &mut Notes::default()).expect("agreed");
+        let terms = *session.terms().expect("agreed");
+        let of = |family| terms.family(family).and_then(|it| it.forwarded);
+        (terms.says_end, of(Family::Ip4), of(Family::Ip6))
+    };
+    let (ip4, ip6) = (AddressType::Ipv4Unicast, AddressType::Ipv6Unicast);
+    assert_eq!(agreed(restarts(false, &[])), (true, None, None));
+    let both = agreed(restarts(false, &[(ip4, true), (ip6, false)]));
+    assert_eq!(both, (true, Some(true), Some(false)));
+    let mut none = capabilities(65_000, true);
+    none.retain(|one| !matches!(one, BgpCapability::GracefulRestartCapability(_)));
+    assert_eq!(agreed(none), (false, None, None));
+    // The N bit, and the F bits of both families, are what we offer.
+    let offer = Session::new(local(), now).take_output();
+    let ours = [64, 10, 0x40, 120, 0, 1, 1, 0x80, 0, 2, 1, 0x80];
+    assert!(offer.windows(ours.len()).any(|part| part == ours), "{offer:?}");
+}
+
+#[test]
+fn a_notification_takes_the_routes_along_unless_both_agreed_that_it_does_not() {
+    let now = Instant::now();
+    let (ip4, families) = ((AddressType::Ipv4Unicast, false), [Family::Ip4, Family::Ip6]);
+    let ended = |offered, said: &[u8]| {
+        let (mut notes, mut session) = (Notes::default(), Session::new(local(), now));
+        let bytes = [open(90, offered), keepalive()].concat();
+        session.receive(&bytes, now, &mut notes).expect("established");
+        let ended = match said {
+            [] => session.tick(now + Duration::from_secs(90)).expect_err("too long silent"),
+            said => session.receive(&message(3, said), now, &mut notes).expect_err("ended"),
+        };
+        families.map(|family| session.outlives(&ended, family))
+    };
+    let n_bit = || restarts(true, &[ip4]);
+    assert_eq!(ended(n_bit(), &[6, 4]), [true, false], "it restarts in one family");
+    assert_eq!(ended(n_bit(), &[]), [true, false], "who of both says it is the same");
+    assert_eq!(ended(n_bit(), &[6, 9, 6, 2]), [false, false], "a hard reset");
+    assert_eq!(ended(restarts(false, &[ip4]), &[6, 4]), [false, false]);
+    assert_eq!(ended(restarts(false, &[ip4]), &[]), [false, false]);
+    assert_eq!(ended(restarts(true, &[]), &[6, 4]), [false, false]);
 }
 
 #[test]

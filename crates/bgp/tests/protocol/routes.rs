@@ -103,6 +103,30 @@ fn session_says_nothing(bytes: &[u8], rib: &mut Rib) {
 }
 
 #[test]
+fn paths_that_lead_nowhere_are_counted() {
+    let now = Instant::now();
+    for add_paths in [false, true] {
+        let mut rib = Rib::new(1, Some(hop(9)));
+        let mut session = established(add_paths, now, &mut rib);
+        let id = add_paths.then_some(1);
+        let mut nowhere = attributes(1, 100);
+        // NEXT_HOP 224.0.2.1 is a group.
+        let at = nowhere.windows(2).position(|part| part == [192, 0]).expect("the next hop");
+        nowhere[at] = 224;
+        let bytes = [
+            update(&[], &attributes(1, 100), &prefix(id, 1)),
+            update(&[], &nowhere, &[prefix(id, 1), prefix(id, 2)].concat()),
+        ];
+        session.receive(&bytes.concat(), now, &mut rib).expect("read");
+        let mut told = Told::default();
+        told.take(rib.drain());
+        assert!(told.0.is_empty(), "{told:?}");
+        let counts = rib.counts();
+        assert_eq!((counts.unusable, counts.last_unusable), (2, Some([224, 0, 2, 1].into())));
+    }
+}
+
+#[test]
 fn the_daemons_own_routes_are_no_routes() {
     let now = Instant::now();
     for add_paths in [false, true] {
@@ -116,6 +140,7 @@ fn the_daemons_own_routes_are_no_routes() {
         session.receive(&bytes.concat(), now, &mut rib).expect("read");
         told.take(rib.drain());
         assert_eq!(told.0.into_keys().collect::<Vec<_>>(), [key(2)]);
+        assert_eq!(rib.counts().unusable, 0, "nothing is wrong with them");
     }
 }
 

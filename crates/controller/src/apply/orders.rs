@@ -105,6 +105,9 @@ impl Line {
     fn say(&self, overlay: &Overlay) {
         let before = self.overlay();
         let none = Orders::default();
+        if before.rules != overlay.rules {
+            tracing::info!(rules = overlay.rules.len(), "rules ordered through Linux");
+        }
         let names = before.interfaces.keys().chain(overlay.interfaces.keys());
         for interface in names.collect::<BTreeSet<_>>() {
             let of = |overlay: &'_ Overlay| overlay.interfaces.get(interface).cloned();

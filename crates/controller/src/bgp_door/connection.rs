@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use stoa_bgp::{Local, Rib, Session};
+use stoa_bgp::{Ended, Family, Local, Rib, Session};
 use tokio::net::TcpStream;
 use tokio::time::sleep_until;
 
@@ -18,6 +18,30 @@ const READ: usize = 1 << 20;
 const PIECE: usize = 1 << 16;
 /// So long nothing comes when a daemon that has less than before has said all.
 const QUIET: Duration = Duration::from_secs(2);
+
+/// Why a connection is over, and whose routes outlive it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Over {
+    pub why: String,
+    /// IPv4 routes stay for a while.
+    pub keeps4: bool,
+    /// So do IPv6 routes.
+    pub keeps6: bool,
+}
+
+impl Over {
+    /// Without a word of the daemon, as when it is killed: whether it said something of graceful restart or not, packets go on.
+    pub fn without_a_word(why: impl Into<String>) -> Self {
+        Self { why: why.into(), keeps4: true, keeps6: true }
+    }
+
+    /// By a notification of either side.
+    fn said(session: &Session, ended: &Ended) -> Self {
+        let keeps = |family| session.outlives(ended, family);
+        let (keeps4, keeps6) = (keeps(Family::Ip4), keeps(Family::Ip6));
+        Self { why: ended.to_string(), keeps4, keeps6 }
+    }
+}
 
 /// One connection.
 #[derive(Debug)]
@@ -65,7 +89,7 @@ impl Connection {
     }
 
     /// The next thing that happens on a connection; without one, never.
-    pub async fn next_of(connection: &mut Option<Self>) -> Result<(), String> {
+    pub async fn next_of(connection: &mut Option<Self>) -> Result<(), Over> {
         match connection {
             Some(connection) => connection.next().await,
             None => pending().await,
@@ -76,7 +100,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is over, and why.
-    async fn next(&mut self) -> Result<(), String> {
+    async fn next(&mut self) -> Result<(), Over> {
         let deadline = self.session.deadline();
         // What came counts before the time that has passed.
         tokio::select! {
@@ -94,17 +118,17 @@ impl Connection {
             () = until(deadline) => {
                 let ticked = self.session.tick(Instant::now());
                 self.send();
-                ticked.map_err(|ended| ended.to_string())
+                ticked.map_err(|ended| Over::said(&self.session, &ended))
             }
         }
     }
 
-    fn read(&mut self) -> Result<(), String> {
+    fn read(&mut self) -> Result<(), Over> {
         self.buffer.drain(..self.at);
         self.at = 0;
         self.buffer.reserve(READ);
         match self.stream.try_read_buf(&mut self.buffer) {
-            Ok(0) => Err("the daemon has closed the connection".to_owned()),
+            Ok(0) => Err(Over::without_a_word("the daemon has closed the connection")),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
             Err(error) => Err(broke(&error)),
@@ -115,12 +139,12 @@ impl Connection {
     ///
     /// # Errors
     /// When the session is over, and why.
-    pub fn step(&mut self) -> Result<bool, String> {
+    pub fn step(&mut self) -> Result<bool, Over> {
         let piece = &self.buffer[self.at..];
         let piece = &piece[..piece.len().min(PIECE)];
         let read = self.session.receive(piece, Instant::now(), &mut self.rib);
         self.send();
-        let read = read.map_err(|ended| ended.to_string())?;
+        let read = read.map_err(|ended| Over::said(&self.session, &ended))?;
         self.at += read;
         Ok(read > 0)
     }
@@ -129,7 +153,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the session is over, and why.
-    pub async fn tell(&mut self, told: &mut Told) -> Result<(), String> {
+    pub async fn tell(&mut self, told: &mut Told) -> Result<(), Over> {
         loop {
             let step = self.step();
             let events = self.events(told);
@@ -146,10 +170,10 @@ impl Connection {
         let mut events = Vec::new();
         if !self.is_up && self.session.is_established() {
             self.is_up = true;
-            if let Some(terms) = self.session.terms() {
-                told.up(terms);
-            }
             events.push(Event::Up);
+            if let Some(terms) = self.session.terms() {
+                events.extend(told.up(terms));
+            }
         }
         if !self.is_up {
             return events;
@@ -225,6 +249,6 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn broke(error: &std::io::Error) -> String {
-    format!("the connection broke: {error}")
+fn broke(error: &std::io::Error) -> Over {
+    Over::without_a_word(format!("the connection broke: {error}"))
 }

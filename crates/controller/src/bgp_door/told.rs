@@ -7,6 +7,7 @@ use std::time::Duration;
 use stoa_api::v1;
 use stoa_bgp::{Choice, Counts, PathCounts, Run, Terms};
 
+use super::connection::Over;
 use crate::doors::DoorState;
 use crate::learned::{Door, Event, Target, Update, Way};
 
@@ -19,13 +20,22 @@ pub(super) struct Told {
     counted: (Counts, PathCounts),
     /// Prefixes that the last session had when it ended.
     before: usize,
+    /// Whether the session speaks of IPv4, and of IPv6.
+    speaks: (bool, bool),
     /// Why somebody was refused last: said once.
     refused: String,
 }
 
 impl Told {
     pub fn new(door: Door, state: Arc<DoorState>) -> Self {
-        Self { door, state, counted: Default::default(), before: 0, refused: String::new() }
+        Self {
+            door,
+            state,
+            counted: Default::default(),
+            before: 0,
+            speaks: (false, false),
+            refused: String::new(),
+        }
     }
 
     /// Of the door.
@@ -35,12 +45,14 @@ impl Told {
 
     /// How long routes stay when a session ends.
     pub fn stale_time(&self) -> Duration {
-        self.door.source().stale_time
+        self.door.stale_time()
     }
 
-    /// A session is established.
-    pub fn up(&mut self, terms: &Terms) {
+    /// A session is established. Gives what is to be said of routes of the session before it: a daemon that says that it did not forward a
+    /// family while it was away wants them gone (RFC 4724, section 4.2). One that says nothing of the family says nothing of them.
+    pub fn up(&mut self, terms: &Terms) -> Option<Event> {
         self.counted = Default::default();
+        self.speaks = (terms.ip4.is_some(), terms.ip6.is_some());
         self.refused.clear();
         self.state.up();
         let family = |family: Option<stoa_bgp::FamilyTerms>| match family {
@@ -57,6 +69,20 @@ impl Told {
                  had before stays for the stale-time"
             );
         }
+        let is_lost = |family: Option<stoa_bgp::FamilyTerms>| {
+            family.is_some_and(|terms| terms.forwarded == Some(false))
+        };
+        self.clear(is_lost(terms.ip4), is_lost(terms.ip6))
+    }
+
+    /// Routes of these families go at once.
+    fn clear(&mut self, ip4: bool, ip6: bool) -> Option<Event> {
+        let is_anything = ip4 || ip6;
+        if is_anything && (ip4 || !self.speaks.0) && (ip6 || !self.speaks.1) {
+            // Nothing is left that a session could say less than: it says nothing of a family that it does not speak of.
+            self.before = 0;
+        }
+        is_anything.then_some(Event::Clear { ip4, ip6 })
     }
 
     /// Prefixes that the last session had when it ended.
@@ -70,11 +96,19 @@ impl Told {
     }
 
     /// The session that was told is over. `said`: prefixes that the daemon had, if it had said all; one that was cut says nothing of what there is.
-    pub async fn down(&mut self, why: &str, said: Option<usize>) {
+    pub async fn down(&mut self, over: &Over, said: Option<usize>) {
+        let Over { why, keeps4, keeps6 } = over;
         self.before = said.unwrap_or(self.before);
-        tracing::warn!(door = self.name(), "{why}; its routes stay for the stale-time");
+        let stay = match (keeps4, keeps6) {
+            (true, true) => "its routes stay for the stale-time",
+            (false, false) => "its routes go at once",
+            (true, false) => "its IPv4 routes stay for the stale-time, the others go at once",
+            (false, true) => "its IPv6 routes stay for the stale-time, the others go at once",
+        };
+        tracing::warn!(door = self.name(), "{why}; {stay}");
         self.state.down(why);
-        self.door.tell(vec![Event::Down]).await;
+        let gone = self.clear(!keeps4, !keeps6);
+        self.door.tell([Event::Down].into_iter().chain(gone).collect()).await;
     }
 
     /// A connection ended before a session was established.
@@ -129,6 +163,15 @@ impl Told {
             let why = format_args!("multicast and link-local prefixes are no routes here");
             self.state.left_out(odd, why);
         }
+        let unusable = paths.unusable - paths_before.unusable;
+        if unusable > 0
+            && let Some(next_hop) = paths.last_unusable
+        {
+            let why = format_args!(
+                "a next hop to which nothing can be sent, {next_hop}: have the daemon say one that is in a subnet, or itself"
+            );
+            self.state.left_out(unusable, why);
+        }
     }
 }
 
@@ -140,4 +183,31 @@ fn target(choice: &Choice) -> Option<Target> {
         Choice::Many(many, backup) => (many.iter().map(way).collect(), backup),
     };
     Some(Target::Ways(ways, backup.iter().map(way).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::learned::Source;
+
+    #[test]
+    fn a_family_that_a_session_does_not_speak_of_holds_up_nothing() {
+        let stale_time = Duration::from_secs(60);
+        let source = Source { name: "x".into(), vrf: "".into(), preference: None, stale_time };
+        let mut told = Told::new(Door::new(source, mpsc::channel(1).0), Arc::default());
+        for (speaks, ip4, ip6, before) in [
+            ((true, true), true, false, 9),
+            ((true, true), true, true, 0),
+            ((true, false), true, false, 0),
+            ((false, true), false, true, 0),
+            ((true, false), false, false, 9),
+        ] {
+            (told.before, told.speaks) = (9, speaks);
+            let gone = told.clear(ip4, ip6);
+            assert_eq!(gone.is_some(), ip4 || ip6);
+            assert_eq!(told.before(), before, "{speaks:?} {ip4} {ip6}");
+        }
+    }
 }

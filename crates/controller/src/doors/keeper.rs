@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::{DoorConfig, DoorState, Kind, States};
 use crate::apply::Line;
-use crate::learned::{Door, Event, Learned};
+use crate::learned::{Door, Event, Learned, Source};
 use crate::{bgp_door, linux};
 
 /// Keeps the doors of the configuration in force.
@@ -56,7 +56,7 @@ impl Keeper {
         let names = wanted.iter().map(|door| door.source.name.clone()).collect();
         self.learned.expect(names).await;
         let stays = |name: &String, it: &Opened| {
-            wanted.iter().any(|door| door.source.name == *name && *door == it.config)
+            wanted.iter().any(|door| door.source.name == *name && it.config.may_become(door))
         };
         let gone: Vec<String> = self
             .opened
@@ -71,11 +71,20 @@ impl Keeper {
         }
         for config in wanted {
             let name = &config.source.name;
-            if !self.opened.contains_key(name) {
-                let opened = self.open(config, line);
-                // From now on its time runs: a daemon that never comes keeps nothing for ever.
-                opened.door.tell(Vec::new()).await;
-                self.opened.insert(name.clone(), opened);
+            match self.opened.get_mut(name) {
+                Some(opened) if opened.config == *config => {}
+                Some(opened) => {
+                    opened.door.weigh(&config.source).await;
+                    opened.config = config.clone();
+                    let Source { preference, stale_time, .. } = &config.source;
+                    tracing::info!(door = name, preference, ?stale_time, "counts otherwise now");
+                }
+                None => {
+                    let opened = self.open(config, line);
+                    // From now on its time runs: a daemon that never comes keeps nothing for ever.
+                    opened.door.tell(Vec::new()).await;
+                    self.opened.insert(name.clone(), opened);
+                }
             }
         }
     }
@@ -126,5 +135,51 @@ impl Keeper {
         door.tell(vec![Event::Closed]).await;
         self.states.shut(kind, name, &state);
         tracing::info!(door = name, kind, "shut");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use stoa_api::unix;
+
+    use super::*;
+    use crate::configuration::Configuration;
+
+    /// A door at a port that the system chooses.
+    fn door(preference: Option<u8>, stale_time_s: u64, multipath: u8) -> DoorConfig {
+        let stale_time = Duration::from_secs(stale_time_s);
+        let source = Source { name: "x".to_owned(), vrf: "".into(), preference, stale_time };
+        let kind = Kind::Bgp {
+            address: [127, 0, 0, 1].into(),
+            port: 0,
+            asn: 65_000,
+            router_id: [127, 0, 0, 1].into(),
+            add_paths: true,
+            multipath,
+        };
+        DoorConfig { source, netns: String::new(), kind }
+    }
+
+    #[tokio::test]
+    async fn a_door_stays_open_when_its_routes_count_otherwise() {
+        let socket = Path::new("/nowhere/f.sock");
+        let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
+        let line = Arc::new(Line::new(unix::connect_lazily(socket), empty));
+        let learned = Learned::start(Arc::clone(&line)).unwrap();
+        let mut keeper = Keeper::new(socket, Arc::default(), learned);
+        keeper.follow(&[door(None, 120, 1)], &line).await;
+        let first = Arc::clone(&keeper.opened["x"].state);
+        let changed = door(Some(7), 9, 1);
+        keeper.follow(std::slice::from_ref(&changed), &line).await;
+        let opened = &keeper.opened["x"];
+        assert!(Arc::ptr_eq(&opened.state, &first) && !opened.task.is_finished());
+        assert_eq!((opened.door.stale_time(), &opened.config), (Duration::from_secs(9), &changed));
+        // What a session is made of cannot change under it.
+        keeper.follow(&[door(Some(7), 9, 2)], &line).await;
+        assert!(!Arc::ptr_eq(&keeper.opened["x"].state, &first));
+        keeper.follow(&[], &line).await;
+        assert!(keeper.opened.is_empty() && keeper.states.all().is_empty());
     }
 }

@@ -1,8 +1,9 @@
 //! Doors for routing daemons: as they are configured, checked, and kept open while the configuration says so.
 //!
-//! `keeper` opens and shuts them, `state` is how each of them does. What a door hears is the business of `linux` and of the
+//! `keeper` opens and shuts them, `state` is how each of them does, `asked` who waits for an answer of one. What a door hears is the business of `linux` and of the
 //! session with BGP; what becomes of it that of `learned`.
 
+mod asked;
 mod keeper;
 mod state;
 
@@ -14,6 +15,7 @@ use crate::finding::Findings;
 use crate::learned::Source;
 use crate::model::{self, Interface, Routing};
 
+pub use asked::{Asked, Compared, Questions};
 pub use keeper::Keeper;
 pub use state::{DoorState, Figures, States};
 
@@ -31,6 +33,15 @@ pub struct DoorConfig {
     pub netns: String,
     /// How it is gone through.
     pub kind: Kind,
+}
+
+impl DoorConfig {
+    /// Whether a door that was opened as `self` can stay open as `other`: only how its routes count, and for how long, may differ.
+    fn may_become(&self, other: &DoorConfig) -> bool {
+        let Source { name, vrf, preference: _, stale_time: _ } = &self.source;
+        (name, vrf) == (&other.source.name, &other.source.vrf)
+            && (&self.netns, &self.kind) == (&other.netns, &other.kind)
+    }
 }
 
 /// How a door is gone through.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::asked::Questions;
+
 /// How a door does. All figures count since it was opened.
 #[derive(Debug, Default)]
 pub struct DoorState {
@@ -26,6 +28,8 @@ pub struct DoorState {
     repaired: AtomicU64,
     /// Why the door is not open, or the last thing that was left out.
     why: Mutex<String>,
+    /// Audits that wait for the door.
+    pub questions: Questions,
 }
 
 /// [`DoorState`] at one moment.
@@ -120,7 +124,7 @@ pub struct States {
 
 impl States {
     /// A new one for a door that is opened.
-    pub(super) fn open(&self, kind: &'static str, name: &str) -> Arc<DoorState> {
+    pub(crate) fn open(&self, kind: &'static str, name: &str) -> Arc<DoorState> {
         let state = Arc::new(DoorState::default());
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         doors.insert((kind, name.to_owned()), Arc::clone(&state));
@@ -134,6 +138,12 @@ impl States {
         if doors.get(&key).is_some_and(|there| Arc::ptr_eq(there, state)) {
             doors.remove(&key);
         }
+    }
+
+    /// The one of a door, while it is open.
+    pub fn of(&self, kind: &'static str, name: &str) -> Option<Arc<DoorState>> {
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.get(&(kind, name.to_owned())).map(Arc::clone)
     }
 
     /// Type, name and figures of each.

@@ -88,6 +88,7 @@ impl Learned {
             let of = configuration.into_iter().flat_map(|it| &it.desired.vrfs);
             vrfs.extend(of.map(|vrf| VrfName::from(vrf.name.as_str())));
         });
+        let refused = self.work().await.refused;
         let mut audit = Audit::default();
         for vrf in vrfs {
             for family in [4, 6] {
@@ -104,6 +105,16 @@ impl Learned {
                 audit.tables.push(table);
             }
         }
+        if audit.tables.iter().any(|table| table.different > 0) {
+            // What was told again is taken or refused before it is counted as repaired.
+            self.drained().await;
+        }
+        let ended = audit.clone();
+        self.ask(move |runner| {
+            let refused = runner.work.refused.saturating_sub(refused);
+            runner.audits.note(&ended, refused);
+        })
+        .await;
         audit
     }
 

@@ -1,11 +1,12 @@
 //! What a door says: routes in runs that share their ways, groups that change as one, and how its session does.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use stoa_api::v1;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::routes::VrfName;
 
@@ -64,34 +65,98 @@ pub enum Event {
     Up,
     /// All was said since: what is stale still goes.
     Complete,
+    /// Nothing came for a while: that was probably all. As `Complete`, but of what a former controller has left nothing goes until as much
+    /// was said as there was.
+    Silent,
     /// The session ended: what is held stays for [`Source::stale_time`].
     Down,
     /// The door is shut for good, by the configuration: what is held goes.
     Closed,
+    /// What is held of these families goes at once, said in this session or not.
+    Clear {
+        /// IPv4 routes do.
+        ip4: bool,
+        /// IPv6 routes do.
+        ip6: bool,
+    },
+    /// The configuration says these of the door now. Its routes stay, and are weighed anew.
+    Weigh {
+        /// As [`Source::preference`].
+        preference: Option<u8>,
+        /// As [`Source::stale_time`]: it takes effect when a session begins or ends next.
+        stale_time: Duration,
+    },
     /// A group of the daemon's own number, new or changed; [`Target::Group`] is not allowed within.
     Group(u32, Target),
     /// The daemon forgot a group. Routes that are still on it lead nowhere.
     GroupGone(u32),
     /// Routes.
     Update(Update),
+    /// Everything before this was heard: how much the table has of the door is answered.
+    Count(Asker),
 }
+
+/// Who waits for the answer to [`Event::Count`]: the first of its clones that is heard answers.
+#[derive(Clone, Debug)]
+pub struct Asker(Arc<Mutex<Option<oneshot::Sender<u64>>>>);
+
+impl Asker {
+    /// Answers; who asked may have gone away.
+    pub(super) fn answer(&self, routes: u64) {
+        let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(asker) = asker {
+            let _ = asker.send(routes);
+        }
+    }
+}
+
+impl PartialEq for Asker {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Asker {}
 
 /// The end of the queue that a door holds.
 #[derive(Clone, Debug)]
 pub struct Door {
     source: Arc<Source>,
+    /// [`Source::stale_time`] as it is now, milliseconds.
+    stale_time_ms: Arc<AtomicU64>,
     queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>,
 }
 
 impl Door {
     /// For a source, into the queue of the table.
     pub(crate) fn new(source: Source, queue: mpsc::Sender<(Arc<Source>, Vec<Event>)>) -> Self {
-        Self { source: Arc::new(source), queue }
+        let stale_time_ms = Arc::new(AtomicU64::new(source.stale_time.as_millis() as u64));
+        Self { source: Arc::new(source), stale_time_ms, queue }
     }
 
-    /// What the door was opened as.
+    /// What the door was opened as. What may change since is told by [`stale_time`](Self::stale_time).
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// How long routes stay when a session ends, as the configuration says now.
+    pub fn stale_time(&self) -> Duration {
+        Duration::from_millis(self.stale_time_ms.load(Relaxed))
+    }
+
+    /// The configuration says something else of an open door, whose name and VRF are the same: it stays open.
+    pub async fn weigh(&self, source: &Source) {
+        let Source { preference, stale_time, .. } = *source;
+        self.stale_time_ms.store(stale_time.as_millis() as u64, Relaxed);
+        self.tell(vec![Event::Weigh { preference, stale_time }]).await;
+    }
+
+    /// Asks how many routes the table has of the door once it has heard all that was told until now. Waits as [`tell`](Self::tell) does,
+    /// not for the answer.
+    pub async fn count(&self) -> oneshot::Receiver<u64> {
+        let (asker, answer) = oneshot::channel();
+        self.tell(vec![Event::Count(Asker(Arc::new(Mutex::new(Some(asker)))))]).await;
+        answer
     }
 
     /// Says what was heard, in its order. Waits while the queue is full: read no more of the daemon meanwhile.

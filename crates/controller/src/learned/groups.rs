@@ -90,7 +90,7 @@ impl Groups {
     }
 
     /// All of them with their ids.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Group)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Group)> + Clone {
         self.slots.iter().enumerate().filter_map(|(at, slot)| Some((at as u32 + 1, slot.as_ref()?)))
     }
 

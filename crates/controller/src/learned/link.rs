@@ -22,6 +22,8 @@ pub enum Heard {
     Up(mpsc::Sender<v1::LearnedRoutes>),
     /// The forwarder has done what a message says.
     Answer(v1::LearnedRoutesReply),
+    /// How many routes the forwarder holds.
+    Counts(Vec<v1::RouteCount>),
     /// The stream broke: nothing that was said counts.
     Down,
 }

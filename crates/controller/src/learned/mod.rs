@@ -12,7 +12,11 @@
 
 mod audit;
 mod door;
+mod figures;
 mod groups;
+mod inactive;
+mod kernel;
+mod leftover;
 mod link;
 mod outbox;
 mod prefixes;
@@ -20,10 +24,10 @@ mod report;
 mod resolve;
 mod run;
 mod select;
+mod statics;
 mod table;
 #[cfg(test)]
 mod tests;
-mod waiting;
 mod wanted;
 
 use std::sync::Arc;
@@ -31,7 +35,10 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 pub use audit::{Audit, AuditedTable};
-pub use door::{Door, Event, Source, Target, Update, Way};
+pub use door::{Asker, Door, Event, Source, Target, Update, Way};
+pub use figures::{Audits, Figures, Look};
+pub use inactive::{Cursor, Page, Query};
+pub use kernel::AuditedKernel;
 pub use run::Work;
 pub use table::Session;
 
@@ -58,6 +65,8 @@ pub struct Learned {
 pub struct DoorState {
     /// Its name in the configuration.
     pub name: String,
+    /// The VRF that its routes are for.
+    pub vrf: VrfName,
     /// How its session does.
     pub session: Session,
     /// IPv4 routes that it has.
@@ -68,6 +77,8 @@ pub struct DoorState {
     pub stale: usize,
     /// Prefixes that were none.
     pub malformed: u64,
+    /// Routes that cannot be used, for no gateway of them is reached.
+    pub waiting: u64,
     /// Why gateways of it are not reached, and how many routes each keeps from being used.
     pub unresolved: Vec<(String, u32)>,
 }
@@ -88,7 +99,9 @@ impl Learned {
         std::thread::Builder::new().name("learned".into()).spawn(move || {
             runtime.block_on(Runner::new().run(of_thread, said, asked));
         })?;
-        Ok(Learned { queue, requests, line })
+        let learned = Learned { queue, requests, line };
+        learned.line.show_learned(learned.look());
+        Ok(learned)
     }
 
     /// A door for a source.
@@ -132,6 +145,7 @@ impl table::Table {
         let state = |(at, held): (usize, &table::Held)| {
             let lost = self.groups.iter().map(|(_, group)| group).filter(|it| it.source == at);
             let lost = lost.filter(|group| !group.resolved.is_usable() && group.routes > 0);
+            let waiting = lost.clone().map(|group| u64::from(group.routes)).sum();
             let mut unresolved: Vec<(String, u32)> = lost
                 .filter_map(|it| Some((it.resolved.reasons.first()?.clone(), it.routes)))
                 .collect();
@@ -139,16 +153,18 @@ impl table::Table {
             unresolved.truncate(REASONS);
             DoorState {
                 name: held.source.name.clone(),
+                vrf: held.source.vrf.clone(),
                 session: held.session,
                 ip4: held.ip4.len(),
                 ip6: held.ip6.len(),
                 stale: held.ip4.stale() + held.ip6.stale(),
                 malformed: held.malformed,
+                waiting,
                 unresolved,
             }
         };
         let held = self.held.iter().enumerate();
         let held = held.filter_map(|(at, held)| Some((at, held.as_ref()?)));
-        held.filter(|(_, held)| !waiting::is_own(&held.source)).map(state).collect()
+        held.filter(|(_, held)| !statics::is_own(&held.source)).map(state).collect()
     }
 }

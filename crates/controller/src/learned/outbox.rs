@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use stoa_api::v1;
 
 use super::prefixes::{Address, Six};
+use crate::routes::VrfName;
 
 /// Routes of one message at most: some milliseconds of the forwarder's control thread.
 const ROUTES: usize = 8_192;
@@ -76,14 +77,14 @@ impl Outbox {
     }
 
     /// A prefix goes to a hop; 0: it goes.
-    pub fn route<A: Packed>(&mut self, vrf: &str, address: A, length: u8, hop: u32) {
+    pub fn route<A: Packed>(&mut self, vrf: &VrfName, address: A, length: u8, hop: u32) {
         if self.is_off {
             return;
         }
         match self.open.runs.last_mut() {
-            Some(run) if run.hop == hop && run.vrf == vrf => address.pack(length, run),
+            Some(run) if run.hop == hop && vrf.is(&run.vrf) => address.pack(length, run),
             _ => {
-                let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
+                let mut run = v1::RouteRun { vrf: vrf.0.clone(), hop, ..Default::default() };
                 address.pack(length, &mut run);
                 self.open.runs.push(run);
             }

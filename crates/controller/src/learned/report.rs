@@ -2,7 +2,7 @@
 
 use stoa_api::v1;
 
-use super::{Audit, DoorState, Learned, Session};
+use super::{Audit, AuditedKernel, DoorState, Learned, Session};
 
 impl Session {
     /// As operators read it.
@@ -41,9 +41,17 @@ fn tables(audit: Audit) -> Vec<v1::AuditedTable> {
     audit.tables.into_iter().map(table).collect()
 }
 
+fn kernel(audit: AuditedKernel) -> v1::AuditedKernel {
+    let is_equal = audit.is_equal();
+    let AuditedKernel { door, netns, table, routes, held, different, is_compared, why } = audit;
+    v1::AuditedKernel { door, netns, table, routes, held, different, is_compared, why, is_equal }
+}
+
 impl Learned {
     /// Audits everything, mends what differs, and tells how the doors do.
     pub async fn report(&self) -> v1::AuditLearnedReply {
+        // What Linux has comes first: what is mended there is wanted of the forwarder then.
+        let kernels = self.audit_kernels().await;
         let audit = self.audit().await;
         let doors = self.doors().await;
         let work = self.work().await;
@@ -58,6 +66,7 @@ impl Learned {
             table_us: work.table_us,
             forwarder_us: work.forwarder_us,
             is_complete,
+            kernels: kernels.into_iter().map(kernel).collect(),
         }
     }
 }

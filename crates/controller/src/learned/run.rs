@@ -8,6 +8,8 @@ use stoa_api::v1;
 use tokio::sync::mpsc;
 
 use super::door::{Event, Source};
+use super::figures::Audits;
+use super::leftover::Leftover;
 use super::link::{self, Heard};
 use super::table::Table;
 use crate::apply::Line;
@@ -44,6 +46,8 @@ pub struct Work {
 pub struct Runner {
     pub(super) table: Table,
     pub(super) work: Work,
+    pub(super) audits: Audits,
+    pub(super) leftover: Leftover,
     /// Doors that the configuration has, once it is known.
     pub(super) doors: Option<Vec<String>>,
     stream: Option<mpsc::Sender<v1::LearnedRoutes>>,
@@ -63,6 +67,8 @@ impl Runner {
         Self {
             table,
             work: Work::default(),
+            audits: Audits::default(),
+            leftover: Leftover::default(),
             doors: None,
             stream: None,
             sent: 0,
@@ -97,7 +103,7 @@ impl Runner {
     ) {
         let mut changes = line.changes();
         let (sender, mut heard) = mpsc::channel(16);
-        let keeper = tokio::spawn(link::keep(Arc::clone(&line), sender));
+        let keeper = tokio::spawn(link::keep(Arc::clone(&line), sender.clone()));
         loop {
             let now = Instant::now();
             if let Some(configuration) = line.in_force() {
@@ -105,7 +111,7 @@ impl Runner {
             }
             self.table.tick(now);
             self.table.settle();
-            self.complete();
+            self.complete(&line, &sender);
             self.send();
             self.work.table_us += now.elapsed().as_micros() as u64;
             let pause = self.table.deadline().map_or(TICK, |deadline| deadline.min(TICK));
@@ -164,6 +170,7 @@ impl Runner {
                 self.work.forwarder_us += answer.took_us;
                 self.refused(&answer.refused);
             }
+            Heard::Counts(held) => self.hear_counts(&held),
             Heard::Down => {
                 self.stream = None;
                 self.is_completed = false;
@@ -190,10 +197,11 @@ impl Runner {
     }
 
     /// Tells the forwarder that all was said, once it was.
-    fn complete(&mut self) {
+    fn complete(&mut self, line: &Arc<Line>, heard: &mpsc::Sender<Heard>) {
         if self.stream.is_some()
             && !self.is_completed
             && self.doors.as_ref().is_some_and(|doors| self.table.is_complete(doors))
+            && self.may_sweep(line, heard)
         {
             self.table.out.complete();
             self.is_completed = true;

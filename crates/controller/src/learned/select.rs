@@ -1,11 +1,17 @@
 //! Who wins a prefix that several doors have.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 use stoa_api::v1;
 
+use super::door::Source;
+use super::groups::Group;
 use super::prefixes::{Item, Six};
+use super::statics::is_own;
 use super::table::{Family, Table};
+use crate::routes::VrfName;
 
 /// How much a route counts when its door says nothing of it: less is better.
 fn usual_preference(protocol: v1::Protocol) -> u8 {
@@ -49,11 +55,19 @@ impl Table {
         }
     }
 
-    fn weight(&self, id: u32) -> (u8, usize) {
-        let Some(group) = self.groups.get(id) else { return (u8::MAX, usize::MAX) };
+    /// Less is better; of equals static routes go first.
+    fn weight(&self, id: u32) -> (u8, bool, usize) {
+        let Some(group) = self.groups.get(id) else { return (u8::MAX, true, usize::MAX) };
+        let source = self.held.get(group.source).and_then(Option::as_ref).map(|held| &held.source);
+        let is_daemon = source.is_none_or(|source| !is_own(source));
+        (self.preference(group), is_daemon, group.source)
+    }
+
+    /// How much routes on a group count, less is better.
+    pub(super) fn preference(&self, group: &Group) -> u8 {
         let source = self.held.get(group.source).and_then(Option::as_ref).map(|held| &held.source);
         let preference = source.and_then(|source| source.preference);
-        (preference.unwrap_or(usual_preference(group.protocol)), group.source)
+        preference.unwrap_or(usual_preference(group.protocol))
     }
 
     /// The best group that other doors of the VRF have for a prefix.
@@ -70,8 +84,8 @@ impl Table {
     }
 
     /// The group that wins a prefix of a VRF.
-    pub(super) fn winner<A: Family>(&self, vrf: &str, address: A, length: u8) -> Option<u32> {
-        let held = self.held.iter().flatten().filter(|held| *held.source.vrf == *vrf);
+    pub(super) fn winner<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> Option<u32> {
+        let held = self.held.iter().flatten().filter(|held| held.source.vrf == *vrf);
         let groups = held.filter_map(|held| A::of(held).get(address, length));
         groups.fold(None, |best, group| self.better(best, Some(group)))
     }
@@ -84,6 +98,46 @@ impl Table {
             self.better(other, Some(item.group)) == Some(item.group)
         };
         held.into_iter().flat_map(|held| A::of(held).iter()).filter(wins)
+    }
+
+    /// A door counts otherwise now: its routes win or lose against those of other doors.
+    pub(super) fn weigh(&mut self, at: usize, preference: Option<u8>, stale_time: Duration) {
+        let Some(held) = &self.held[at] else { return };
+        if held.source.preference == preference && held.source.stale_time == stale_time {
+            return;
+        }
+        let source = Source { preference, stale_time, ..Source::clone(&held.source) };
+        // Nobody wins by another stale-time: a million routes need not be looked at.
+        let is_weighed = held.source.preference != preference;
+        let before = is_weighed.then(|| (self.contested::<u32>(at), self.contested::<Six>(at)));
+        if let Some(held) = &mut self.held[at] {
+            held.source = Arc::new(source);
+        }
+        let Some(before) = before else { return };
+        self.weigh_again(at, before.0);
+        self.weigh_again(at, before.1);
+    }
+
+    /// Who wins the prefixes of a door that others have as well.
+    fn contested<A: Family>(&self, at: usize) -> Vec<(A, u8, Option<u32>)> {
+        let held = self.held[at].as_ref();
+        let items = held.into_iter().flat_map(|held| A::of(held).iter());
+        let contested = items.filter_map(|item| {
+            let other = self.best_other(at, item.address, item.length)?;
+            Some((item.address, item.length, self.better(Some(other), Some(item.group))))
+        });
+        contested.collect()
+    }
+
+    /// Tells who wins these prefixes now, where that is another one than it was.
+    fn weigh_again<A: Family>(&mut self, at: usize, before: Vec<(A, u8, Option<u32>)>) {
+        for (address, length, before) in before {
+            let own = self.held[at].as_ref().and_then(|held| A::of(held).get(address, length));
+            let after = self.better(self.best_other(at, address, length), own);
+            if after != before {
+                self.tell(at, address, length, after);
+            }
+        }
     }
 
     /// Selects anew for all routes on these groups.

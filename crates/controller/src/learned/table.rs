@@ -32,6 +32,8 @@ pub struct Held {
     pub source: Arc<Source>,
     /// How its session does.
     pub session: Session,
+    /// Whether it fell silent, and did not say that this was all.
+    pub is_guessed: bool,
     /// When what is stale goes.
     pub deadline: Option<Instant>,
     /// Its groups by its own numbers, of this session.
@@ -111,6 +113,7 @@ impl Table {
         let held = Held {
             source: Arc::clone(source),
             session: Session::Awaited,
+            is_guessed: false,
             deadline: Some(now + source.stale_time),
             said: HashMap::new(),
             sessions: 0,
@@ -132,14 +135,21 @@ impl Table {
         for event in events {
             match event {
                 Event::Up => self.begin(at, now),
-                Event::Complete => {
+                Event::Complete | Event::Silent => {
                     self.sweep(at);
                     self.set_session(at, Session::Complete, None);
+                    if let Some(held) = &mut self.held[at] {
+                        held.is_guessed = event == Event::Silent;
+                    }
                 }
                 Event::Down => {
-                    let deadline = Some(now + source.stale_time);
+                    // What the door was opened with may have changed since.
+                    let stale_time = self.held[at].as_ref().map(|held| held.source.stale_time);
+                    let deadline = stale_time.map(|stale_time| now + stale_time);
                     self.set_session(at, Session::Ended, deadline);
                 }
+                Event::Clear { ip4, ip6 } => self.clear(at, ip4, ip6),
+                Event::Weigh { preference, stale_time } => self.weigh(at, preference, stale_time),
                 Event::Closed => {
                     self.begin(at, now);
                     self.sweep(at);
@@ -150,6 +160,10 @@ impl Table {
                 Event::Group(number, target) => self.set_group(at, number, Some(target)),
                 Event::GroupGone(number) => self.set_group(at, number, None),
                 Event::Update(update) => self.update(at, &update),
+                Event::Count(asker) => {
+                    let held = self.held[at].as_ref();
+                    asker.answer(held.map_or(0, |held| (held.ip4.len() + held.ip6.len()) as u64));
+                }
             }
         }
     }
@@ -208,6 +222,26 @@ impl Table {
                     && (held.session == Session::Complete || held.deadline.is_none())
             })
         })
+    }
+
+    /// Takes out all that a door has of a family.
+    fn clear(&mut self, at: usize, is_ip4: bool, is_ip6: bool) {
+        let Some(held) = &mut self.held[at] else { return };
+        let (mut ip4, mut ip6) = (Vec::new(), Vec::new());
+        if is_ip4 {
+            held.ip4.mark();
+            ip4 = held.ip4.sweep();
+        }
+        if is_ip6 {
+            held.ip6.mark();
+            ip6 = held.ip6.sweep();
+        }
+        // Nothing of a session that ended is left: there is nothing to wait for.
+        if is_ip4 && is_ip6 && held.session == Session::Ended {
+            held.deadline = None;
+        }
+        self.gone(at, ip4);
+        self.gone(at, ip6);
     }
 
     /// Takes out what a door has not said again.
@@ -302,7 +336,7 @@ impl Table {
     pub fn configure(&mut self, configuration: &Arc<Configuration>) {
         if !self.wanted.is_of(configuration) {
             self.wanted = Wanted::new(Arc::clone(configuration));
-            self.take_waiting(configuration, Instant::now());
+            self.take_static(configuration, Instant::now());
             self.is_moved = true;
         }
     }

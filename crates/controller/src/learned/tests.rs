@@ -1,6 +1,9 @@
 //! The table against a forwarder that does what it is told, and against a naive idea of who wins.
 
+mod bad_input;
+mod inactive;
 mod model;
+mod statics;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -192,6 +195,41 @@ fn static_routes_that_wait_for_their_gateway_are_reached_by_learned_ones() {
 }
 
 #[test]
+fn a_floating_static_route_stands_in_while_nobody_has_learned_a_better_one() {
+    let floating = |preference: u8, gateway: &str| {
+        serde_json::json!({
+            "destination-prefix": "10.8.0.0/16", "stoa-routing:preference": preference,
+            "next-hop": { "next-hop-address": gateway },
+        })
+    };
+    let (mut table, mut told, frr) = (Table::default(), Told::default(), source("frr", ""));
+    let way = |told: &Told| told.way("", prefix("10.8.0.0/16"));
+    table.configure(&configuration_with(serde_json::json!([floating(250, "10.1.0.9")])));
+    told.take(&mut table);
+    assert_eq!(way(&told), "via 10.1.0.9 dev a");
+    let bgp = |target| routes(v1::Protocol::Bgp, target, &["10.8.0.0/16"]);
+    let now = Instant::now();
+    table.hear(&frr, vec![bgp(Some(direct("b", "10.2.0.5")))], now);
+    told.take(&mut table);
+    assert_eq!(way(&told), "via 10.2.0.5 dev b", "BGP has 20");
+    table.hear(&frr, vec![bgp(None)], now);
+    told.take(&mut table);
+    assert_eq!(way(&told), "via 10.1.0.9 dev a");
+    // Of equals the static one, whoever came first; its gateway may be learned.
+    table.hear(&frr, vec![bgp(Some(direct("b", "10.2.0.5")))], now);
+    table.configure(&configuration_with(serde_json::json!([floating(20, "172.16.0.9")])));
+    told.take(&mut table);
+    assert_eq!(way(&told), "via 10.2.0.5 dev b", "nothing leads to its gateway");
+    let ospf = routes(v1::Protocol::Ospf, Some(direct("a", "10.1.0.5")), &["172.16.0.0/24"]);
+    table.hear(&frr, vec![ospf], now);
+    told.take(&mut table);
+    assert_eq!(way(&told), "via 10.1.0.5 dev a");
+    table.configure(&configuration());
+    told.take(&mut table);
+    assert_eq!(way(&told), "via 10.2.0.5 dev b");
+}
+
+#[test]
 fn the_better_door_wins_and_the_other_takes_over() {
     let (mut table, mut told) = (table(), Told::default());
     let (frr, linux, red) = (source("frr", ""), source("linux", ""), source("red", "red"));
@@ -238,6 +276,62 @@ fn what_is_not_said_again_goes_and_a_session_that_ends_is_waited_for() {
     assert!(told.routes.is_empty() && told.hops.is_empty());
     assert!(table.is_complete(&["frr".to_owned()]));
     assert!(!table.is_complete(&["frr".to_owned(), "another".to_owned()]));
+}
+
+#[test]
+fn what_is_cleared_goes_at_once_family_by_family() {
+    let (mut table, mut told, frr) = (table(), Told::default(), source("frr", ""));
+    let (now, target) = (Instant::now(), Some(direct("a", "10.1.0.2")));
+    let (ip4, ip6) = (vec![prefix("192.0.2.0/24")], vec![(0x2001_0db8 << 96, 32)]);
+    let update = Update { protocol: v1::Protocol::Bgp, target, ip4, ip6 };
+    table.hear(&frr, vec![Event::Up, Event::Update(update), Event::Complete, Event::Down], now);
+    table.hear(&frr, vec![Event::Clear { ip4: true, ip6: false }], now);
+    told.take(&mut table);
+    let held = table.held[0].as_ref().unwrap();
+    assert_eq!((told.routes.len(), held.ip4.len(), held.ip6.len()), (0, 0, 1));
+    assert_eq!(held.session, Session::Ended);
+    assert!(!table.is_complete(&["frr".to_owned()]), "IPv6 may still come again");
+    table.hear(&frr, vec![Event::Clear { ip4: false, ip6: true }], now);
+    told.take(&mut table);
+    assert_eq!((table.held[0].as_ref().unwrap().ip6.len(), told.hops.len()), (0, 0));
+    // Of a daemon that has taken all along, nothing is waited for.
+    table.hear(&frr, vec![Event::Up, Event::Down, Event::Clear { ip4: true, ip6: true }], now);
+    assert!(table.is_complete(&["frr".to_owned()]) && table.deadline().is_none());
+}
+
+#[test]
+fn another_preference_or_stale_time_keeps_the_routes() {
+    let (mut table, mut told) = (table(), Told::default());
+    let (frr, linux) = (source("frr", ""), source("linux", ""));
+    let (now, at) = (Instant::now(), prefix("192.0.2.0/24"));
+    let bgp = |way, prefixes| routes(v1::Protocol::Bgp, Some(way), prefixes);
+    let one = ["192.0.2.0/24", "192.0.3.0/24"];
+    table.hear(&frr, vec![Event::Up, bgp(direct("a", "10.1.0.2"), &one), Event::Complete], now);
+    table.hear(&linux, vec![bgp(direct("b", "10.2.0.2"), &one[..1])], now);
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.1.0.2 dev a");
+    let weigh = |preference, seconds| {
+        vec![Event::Weigh { preference, stale_time: Duration::from_secs(seconds) }]
+    };
+    table.hear(&frr, weigh(Some(30), 60), now);
+    assert_eq!(table.changes, 3, "only what another door has is told again");
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.2.0.2 dev b");
+    assert_eq!(told.way("", prefix("192.0.3.0/24")), "via 10.1.0.2 dev a");
+    table.hear(&frr, weigh(None, 60), now);
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.1.0.2 dev a");
+    let changes = table.changes;
+    table.hear(&frr, weigh(None, 10), now);
+    assert_eq!(table.changes, changes, "nobody wins by a stale-time");
+    // The new stale-time counts from the next loss on, though the door says it with what it was opened as.
+    table.hear(&frr, vec![Event::Down], now);
+    table.tick(now + Duration::from_secs(9));
+    assert_eq!(table.held[0].as_ref().unwrap().ip4.len(), 2);
+    table.tick(now + Duration::from_secs(11));
+    assert_eq!(table.held[0].as_ref().unwrap().ip4.len(), 0);
+    told.take(&mut table);
+    assert_eq!(told.way("", at), "via 10.2.0.2 dev b");
 }
 
 #[test]

@@ -4,9 +4,11 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use stoa_api::v1;
 
 use crate::configuration::Configuration;
+use crate::routes::VrfName;
 
 /// Direct and static routes, found by prefix.
 #[derive(Debug, Default)]
@@ -40,6 +42,14 @@ impl Wanted {
     /// Whether these are those of this very configuration.
     pub fn is_of(&self, configuration: &Arc<Configuration>) -> bool {
         self.configuration.as_ref().is_some_and(|it| Arc::ptr_eq(it, configuration))
+    }
+
+    /// The prefixes of a VRF.
+    pub fn prefixes(&self, vrf: &VrfName) -> impl Iterator<Item = IpNet> {
+        let configuration = self.configuration.iter();
+        let routes = configuration.flat_map(|it| &it.desired.routes);
+        let here = routes.filter(move |route| *route.vrf == **vrf);
+        here.filter_map(|route| crate::rib::net(route.prefix.as_ref()?))
     }
 
     /// What the route to exactly this prefix does.

@@ -12,18 +12,18 @@ pub mod message;
 mod namespace;
 pub mod orders;
 pub mod routes;
+pub mod rules;
 pub mod socket;
 pub mod translate;
 mod wanted;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stoa_api::v1;
-
 use crate::apply::Line;
+use crate::configuration::Configuration;
 use namespace::Linux;
 use wanted::Namespace;
 
@@ -72,13 +72,26 @@ pub struct Keeper {
     wrong: BTreeMap<String, String>,
     /// What each namespace was when its routes were last right.
     settled: BTreeMap<String, namespace::Settled>,
+    /// The rules that each namespace was given, and those that it could not be given: said once.
+    ruled: BTreeMap<String, Ruled>,
+}
+
+/// Rules of the configuration in one namespace.
+#[derive(Debug, Default)]
+struct Ruled {
+    /// Whether a look found nothing of ours there, and nothing is wanted.
+    is_bare: bool,
+    /// Rules that the kernel there cannot have: not tried again.
+    impossible: BTreeSet<message::Rule>,
+    left_out: Vec<String>,
 }
 
 impl Keeper {
     /// For mirrors of the forwarder on that socket.
     pub fn new(forwarder_socket: &Path) -> Keeper {
         let alias = alias(forwarder_socket);
-        Keeper { alias, swept: None, wrong: BTreeMap::new(), settled: BTreeMap::new() }
+        let (wrong, settled, ruled) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Keeper { alias, swept: None, wrong, settled, ruled }
     }
 
     /// Looks, and mends, until dropped.
@@ -87,14 +100,14 @@ impl Keeper {
             if line.in_sync()
                 && let Some(configuration) = line.configuration()
             {
-                self.mend(&configuration.desired).await;
+                self.mend(&configuration).await;
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    async fn mend(&mut self, desired: &v1::Desired) {
-        let wanted = wanted::namespaces(desired);
+    async fn mend(&mut self, configuration: &Configuration) {
+        let wanted = wanted::namespaces(&configuration.desired);
         for (name, namespace) in &wanted {
             let settled = self.settled.remove(name);
             match self.mend_one(name, namespace, settled.as_ref()).await {
@@ -115,6 +128,61 @@ impl Keeper {
             self.sweep(&wanted).await;
             self.swept = Some(devices);
         }
+        self.mend_rules(configuration, &wanted).await;
+    }
+
+    /// Gives each namespace the rules of the configuration, and takes them back where there is no mirror any more.
+    async fn mend_rules(
+        &mut self,
+        configuration: &Configuration,
+        wanted: &BTreeMap<String, Namespace>,
+    ) {
+        let former = self.ruled.keys().filter(|name| !wanted.contains_key(*name)).cloned();
+        for name in former.collect::<Vec<_>>() {
+            // What could not be taken out is tried again, for as long as there is such a namespace.
+            let is_done = match rules::mend(&name, &self.alias, &BTreeSet::new()).await {
+                Ok(mended) => mended.is_bare,
+                Err(_) => inside::identity(&name).is_none(),
+            };
+            if is_done {
+                self.ruled.remove(&name);
+            }
+        }
+        for name in wanted.keys() {
+            let (rules, left_out) = rules::wanted(configuration, name);
+            // A namespace that never had any is looked at once: a controller before us may have left some.
+            let is_settled = |it: &Ruled| it.is_bare && it.left_out == left_out;
+            if !rules.is_empty() || !self.ruled.get(name).is_some_and(is_settled) {
+                self.mend_rules_of(name, rules, left_out).await;
+            }
+        }
+    }
+
+    /// Gives one namespace the rules that it can have, and says why it does not have the others.
+    async fn mend_rules_of(
+        &mut self,
+        name: &str,
+        mut rules: BTreeSet<message::Rule>,
+        mut left_out: Vec<String>,
+    ) {
+        let former = self.ruled.remove(name).unwrap_or_default();
+        let mut ruled = Ruled { impossible: former.impossible, ..Ruled::default() };
+        ruled.impossible.retain(|rule| rules.contains(rule));
+        rules.retain(|rule| !ruled.impossible.contains(rule));
+        match rules::mend(name, &self.alias, &rules).await {
+            Ok(mended) => {
+                ruled.is_bare = mended.is_bare && ruled.impossible.is_empty();
+                ruled.impossible.extend(mended.impossible);
+                left_out.extend(mended.refused);
+            }
+            Err(error) => left_out.push(error.to_string()),
+        }
+        left_out.extend(ruled.impossible.iter().map(rules::impossible));
+        for why in left_out.iter().filter(|why| !former.left_out.contains(why)) {
+            tracing::warn!(namespace = name, "a rule is not shown in Linux: {why}");
+        }
+        ruled.left_out = left_out;
+        self.ruled.insert(name.to_owned(), ruled);
     }
 
     async fn mend_one(

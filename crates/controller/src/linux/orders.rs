@@ -1,9 +1,9 @@
-//! What operators do to mirrors with `ip addr`, `ip link` and `ip neigh`, as orders to Stoa.
+//! What operators do to mirrors with `ip addr`, `ip link`, `ip neigh` and `ip rule`, as orders to Stoa.
 //!
-//! Each namespace with mirrors is followed by a task of its own. News only say that it is time to look: all devices, addresses and
-//! neighbours are read again, so that news that are lost cost nothing but a look more.
+//! Each namespace with mirrors is followed by a task of its own. News only say that it is time to look: all devices, addresses,
+//! neighbours and rules are read again, so that news that are lost cost nothing but a look more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::devices::mirrors;
 use super::message::{Address, FAMILY_ANY, Link, Neighbor, Rule, kind};
 use super::socket::{self, Socket, group, is_lost};
-use super::{MARK, Place, RETRY};
+use super::{MARK, Place, RETRY, rules};
 use crate::apply::Line;
+use crate::configuration::Configuration;
 use crate::overlay::{Orders, Overlay};
 
 /// News that come together are looked at together.
@@ -37,8 +38,14 @@ const LIMIT: usize = 4_096;
 /// Looks of namespaces that wait to be heard.
 const LOOKS: usize = 16;
 
-/// What was ordered in one namespace, by device.
-type Looked = BTreeMap<String, Orders>;
+/// What was ordered in one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Looked {
+    /// By device.
+    devices: BTreeMap<String, Orders>,
+    /// Rules that are neither usual nor ours.
+    rules: Vec<Rule>,
+}
 
 /// Brings orders into force.
 #[derive(Debug)]
@@ -48,6 +55,8 @@ pub struct Follower {
     namespaces: BTreeMap<String, Followed>,
     sender: mpsc::Sender<(String, Looked)>,
     looks: mpsc::Receiver<(String, Looked)>,
+    /// Rules that are not followed: said once.
+    left_out: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -66,7 +75,8 @@ impl Follower {
     /// For mirrors with that alias.
     pub fn new(alias: String, line: Arc<Line>) -> Follower {
         let (sender, looks) = mpsc::channel(LOOKS);
-        Follower { alias, line, namespaces: BTreeMap::new(), sender, looks }
+        let (namespaces, left_out) = (BTreeMap::new(), BTreeSet::new());
+        Follower { alias, line, namespaces, sender, looks, left_out }
     }
 
     /// What was ordered before we were there: a controller that is started again must not undo it.
@@ -76,12 +86,13 @@ impl Follower {
                 let mut asks = Socket::open(&netns, 0, socket::READ)?;
                 look(&mut asks, &self.alias).await
             };
-            if let Ok(Ok(seen)) = timeout(FIRST_LOOK, look).await {
+            if let Ok(Ok(looked)) = timeout(FIRST_LOOK, look).await {
                 let task = tokio::spawn(async {});
-                self.namespaces.insert(netns, Followed { looked: seen.orders, task });
+                self.namespaces.insert(netns, Followed { looked, task });
             }
         }
-        self.line.order_before_anything(self.overlay());
+        let overlay = self.overlay();
+        self.line.order_before_anything(overlay);
     }
 
     /// Follows orders until dropped.
@@ -106,7 +117,8 @@ impl Follower {
                         .insert(netns, Followed { looked: looked.unwrap_or_default(), task });
                 }
             }
-            self.line.order(self.overlay()).await;
+            let overlay = self.overlay();
+            self.line.order(overlay).await;
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
                 looked = self.looks.recv() => {
@@ -132,28 +144,37 @@ impl Follower {
         })
     }
 
-    /// Orders by interface.
-    fn overlay(&self) -> Overlay {
+    /// Orders by interface, and rules. Says which rules are not followed.
+    fn overlay(&mut self) -> Overlay {
         let mut overlay = Overlay::default();
+        let mut left_out = BTreeSet::new();
         for (netns, followed) in &self.namespaces {
             let mirrors: HashMap<String, Arc<str>> = self.line.look(|configuration| {
                 mirrors(configuration.map_or(&[][..], |it| &it.desired.interfaces), netns)
             });
-            for (device, orders) in &followed.looked {
+            for (device, orders) in &followed.looked.devices {
                 if let Some(interface) = mirrors.get(device).filter(|_| !orders.is_nothing()) {
                     overlay.interfaces.insert(interface.to_string(), orders.clone());
                 }
             }
+            let all = &followed.looked.rules;
+            let orders = |it: &Configuration| rules::orders(all, it, netns);
+            let (made, refused) = self.line.look(|it| it.map(orders)).unwrap_or_default();
+            overlay.rules.extend(made);
+            left_out.extend(refused);
         }
+        for why in left_out.difference(&self.left_out) {
+            tracing::warn!("a policy rule of Linux is not followed: {why}");
+        }
+        self.left_out = left_out;
         overlay
     }
 }
 
 /// Follows one namespace for ever.
 async fn follow(place: Place, sender: mpsc::Sender<(String, Looked)>) {
-    let mut has_said_rules = false;
     loop {
-        match follow_until_it_fails(&place, &sender, &mut has_said_rules).await {
+        match follow_until_it_fails(&place, &sender).await {
             // Nobody listens any more.
             Ok(()) => return,
             Err(error) => {
@@ -167,7 +188,6 @@ async fn follow(place: Place, sender: mpsc::Sender<(String, Looked)>) {
 async fn follow_until_it_fails(
     place: &Place,
     sender: &mpsc::Sender<(String, Looked)>,
-    has_said_rules: &mut bool,
 ) -> io::Result<()> {
     let home = place.identity();
     let groups = group::LINKS | group::ADDRESSES | group::NEIGHBORS | group::RULES;
@@ -182,24 +202,17 @@ async fn follow_until_it_fails(
         let mut seen = look(&mut asks, &place.alias).await?;
         let took = began.elapsed();
         let mut is_early = false;
-        down.retain(|device, _| seen.orders.get(device).is_some_and(|it| it.is_down));
-        for (device, orders) in seen.orders.iter_mut().filter(|(_, it)| it.is_down) {
+        down.retain(|device, _| seen.devices.get(device).is_some_and(|it| it.is_down));
+        for (device, orders) in seen.devices.iter_mut().filter(|(_, it)| it.is_down) {
             let since = *down.entry(device.clone()).or_insert(began);
             orders.is_down = since.elapsed() >= DOWN_FOR;
             is_early |= !orders.is_down;
         }
-        if seen.has_rules && !*has_said_rules {
-            *has_said_rules = true;
-            tracing::warn!(
-                netns = place.netns,
-                "policy rules (ip rule) are not followed: Stoa routes by destination; use VRFs instead"
-            );
-        }
-        if last.as_ref() != Some(&seen.orders) {
-            if sender.send((place.netns.clone(), seen.orders.clone())).await.is_err() {
+        if last.as_ref() != Some(&seen) {
+            if sender.send((place.netns.clone(), seen.clone())).await.is_err() {
                 return Ok(());
             }
-            last = Some(seen.orders);
+            last = Some(seen);
         }
         let pause = if is_early { DOWN_FOR } else { LOOK_EVERY };
         match timeout(pause, news.receive(&mut buffer)).await {
@@ -216,18 +229,10 @@ async fn follow_until_it_fails(
     }
 }
 
-/// What a look has seen.
-#[derive(Debug, Default)]
-struct Seen {
-    orders: Looked,
-    /// There are rules beyond the usual three.
-    has_rules: bool,
-}
-
 /// Reads all that there is on our devices.
-async fn look(asks: &mut Socket, alias: &str) -> io::Result<Seen> {
+async fn look(asks: &mut Socket, alias: &str) -> io::Result<Looked> {
     let mut room = vec![0; socket::READ];
-    let mut seen = Seen::default();
+    let mut seen = Looked::default();
     let mut names: HashMap<u32, String> = HashMap::new();
     read(asks, kind::GET_LINK, 16, &mut room, |body| {
         if let Ok(link) = Link::read(body)
@@ -235,11 +240,11 @@ async fn look(asks: &mut Socket, alias: &str) -> io::Result<Seen> {
         {
             names.insert(link.index, link.name.to_owned());
             let orders = Orders { is_down: !link.is_up, ..Orders::default() };
-            seen.orders.insert(link.name.to_owned(), orders);
+            seen.devices.insert(link.name.to_owned(), orders);
         }
     })
     .await?;
-    let orders = &mut seen.orders;
+    let orders = &mut seen.devices;
     read(asks, kind::GET_ADDRESS, 8, &mut room, |body| {
         let Ok(address) = Address::read(body) else { return };
         let Some(of) = names.get(&address.device).and_then(|name| orders.get_mut(name)) else {
@@ -265,11 +270,8 @@ async fn look(asks: &mut Socket, alias: &str) -> io::Result<Seen> {
         }
     })
     .await?;
-    let has_rules = &mut seen.has_rules;
-    read(asks, kind::GET_RULE, 12, &mut room, |body| {
-        *has_rules |= Rule::read(body).is_ok_and(|rule| !rule.is_usual);
-    })
-    .await?;
+    let is_order = |rule: &Rule| rule.protocol != MARK && !rule.is_usual();
+    seen.rules = rules::list(asks).await?.into_iter().filter(is_order).take(LIMIT).collect();
     Ok(seen)
 }
 

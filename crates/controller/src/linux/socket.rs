@@ -105,6 +105,18 @@ impl Socket {
         mut take: impl FnMut(Message<'_>),
     ) -> io::Result<()> {
         let number = self.ask(kind, 0, body)?;
+        self.answers(|message| match message.kind {
+            _ if message.sequence != number => Ok(false),
+            kind::ERROR => failed(message.error()).map(|()| true),
+            _ => {
+                take(message);
+                Ok(true)
+            }
+        })
+    }
+
+    /// Reads what the kernel has answered until `take` says that this was all.
+    fn answers(&mut self, mut take: impl FnMut(Message<'_>) -> io::Result<bool>) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         loop {
             let length = self.receive_now(&mut buffer)?;
@@ -112,15 +124,24 @@ impl Socket {
                 return Err(io::Error::other("the kernel does not answer"));
             }
             for message in Messages::of(&buffer[..length]) {
-                let message = message.map_err(io::Error::other)?;
-                match message.kind {
-                    _ if message.sequence != number => continue,
-                    kind::ERROR => return failed(message.error()),
-                    _ => take(message),
+                if take(message.map_err(io::Error::other)?)? {
+                    return Ok(());
                 }
-                return Ok(());
             }
         }
+    }
+
+    /// Orders something, and waits for the word of the kernel, which comes before it returns.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn order(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        // NLM_F_ACK
+        let number = self.ask(kind, flags | 4, body)?;
+        self.answers(|message| match message.kind {
+            kind::ERROR if message.sequence == number => failed(message.error()).map(|()| true),
+            _ => Ok(false),
+        })
     }
 
     /// Asks for a list; [`Socket::more`] reads it.

@@ -253,11 +253,7 @@ impl Translator {
         }
         events.push(Event::GroupGone(id));
         for group in groups {
-            let target = match self.object(group, interfaces) {
-                Verdict::Leads(target) => target,
-                _ => Target::Ways(Arc::default(), Arc::default()),
-            };
-            events.push(Event::Group(group, target));
+            events.push(Event::Group(group, self.target(group, interfaces)));
         }
     }
 
@@ -273,6 +269,20 @@ impl Translator {
             if object.groups.is_empty() && object.action.is_none() {
                 self.objects.remove(&member);
             }
+        }
+    }
+
+    /// What all objects come to now, for a session that begins: routes on them are told by their numbers.
+    pub fn all_objects(&self, interfaces: Interfaces<'_>) -> Vec<Event> {
+        let groups = self.objects().map(|id| Event::Group(id, self.target(id, interfaces)));
+        groups.collect()
+    }
+
+    /// What routes on an object do; ways to nowhere when they lead nowhere.
+    fn target(&self, id: u32, interfaces: Interfaces<'_>) -> Target {
+        match self.object(id, interfaces) {
+            Verdict::Leads(target) => target,
+            _ => Target::Ways(Arc::default(), Arc::default()),
         }
     }
 

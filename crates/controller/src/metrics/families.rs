@@ -9,13 +9,13 @@ use super::page::Page;
 use crate::facts::Facts;
 
 /// A gauge of yes and no.
-fn one(is: bool) -> f64 {
+pub(super) fn one(is: bool) -> f64 {
     f64::from(u8::from(is))
 }
 
 /// A whole number as a gauge tells it: exact up to 2^53.
 #[allow(clippy::cast_precision_loss)]
-fn float(value: u64) -> f64 {
+pub(super) fn float(value: u64) -> f64 {
     value as f64
 }
 

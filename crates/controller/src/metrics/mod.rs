@@ -1,10 +1,11 @@
 //! Metrics: every counter of the forwarder as OpenMetrics text, for Prometheus and its kin.
 //!
-//! Nothing is counted here. At each scrape the forwarder's control thread is asked for its facts;
-//! workers are not disturbed, and nobody walks a table: of routes and neighbours only the numbers
+//! Nothing is counted here. At each scrape the forwarder's control thread is asked for its facts, and the
+//! table of learned routes for its; workers are not disturbed, and nobody walks a table: of routes and neighbours only the numbers
 //! are told.
 
 mod families;
+mod learned;
 mod page;
 mod process;
 
@@ -16,7 +17,9 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use crate::apply::Line;
+use crate::doors;
 use crate::facts::{Facts, Piece, RoutesWanted};
+use crate::learned::Figures;
 
 /// What an HTTP server says of the text: OpenMetrics 1.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -31,7 +34,8 @@ pub async fn render(line: &Line) -> String {
     let processes = [("controller", std::process::id())].into_iter();
     let processes = processes.chain(forwarder.map(|pid| ("forwarder", pid)));
     let processes = processes.filter_map(|(name, pid)| Some((name, process::look(pid)?))).collect();
-    text(Scrape { facts, processes, begun })
+    let learned = line.learned().await;
+    text(Scrape { facts, learned, doors: line.doors().all(), processes, begun })
 }
 
 fn text(scrape: Scrape) -> String {
@@ -48,6 +52,9 @@ fn text(scrape: Scrape) -> String {
 struct Scrape {
     /// `None`: the forwarder does not answer.
     facts: Option<Facts>,
+    /// `None`: the table of learned routes has no time.
+    learned: Option<Figures>,
+    doors: Vec<(&'static str, String, doors::Figures)>,
     processes: Vec<(&'static str, process::Figures)>,
     begun: Instant,
 }
@@ -66,6 +73,10 @@ impl Collector for Scrape {
             families::routes(&mut page, &facts.route_counts)?;
             families::limits(&mut page, &facts.limits)?;
             families::books(&mut page, &facts.conservation)?;
+        }
+        learned::sessions(&mut page, &self.doors)?;
+        if let Some(figures) = &self.learned {
+            learned::table(&mut page, figures)?;
         }
         let took = self.begun.elapsed().as_secs_f64();
         page.gauge("scrape", "seconds", "What it took to gather these metrics", took)

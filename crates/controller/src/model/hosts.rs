@@ -1,5 +1,6 @@
 //! What hosts are to hear of the router: ietf-ipv6-router-advertisements, stoa-ip, ietf-vrrp.
 
+use ipnet::IpNet;
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -109,6 +110,20 @@ pub struct Preempt {
 #[serde(default)]
 pub struct Track {
     pub interfaces: TrackedInterfaces,
+    pub networks: TrackedNetworks,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TrackedNetworks {
+    pub network: Vec<TrackedNetwork>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TrackedNetwork {
+    pub prefix: IpNet,
+    pub priority_decrement: u32,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -29,7 +29,7 @@ fn overlay(interface: &str, addresses: &[&str], neighbors: &[&str]) -> Overlay {
         neighbors: neighbors.iter().map(|ip| (ip.parse().unwrap(), [2, 0, 0, 0, 0, 7])).collect(),
         is_down: false,
     };
-    Overlay { interfaces: BTreeMap::from([(interface.to_owned(), orders)]) }
+    Overlay { interfaces: BTreeMap::from([(interface.to_owned(), orders)]), rules: Vec::new() }
 }
 
 fn routes(desired: &v1::Desired) -> Vec<String> {
@@ -103,4 +103,39 @@ fn the_configuration_goes_before() {
     let mut merged = desired();
     assert_eq!(overlay("gone", &["10.9.0.1/24"], &[]).merge(&mut merged), []);
     assert_eq!(merged, desired());
+}
+
+#[test]
+fn rules_stand_behind_those_of_the_configuration_and_only_where_they_can() {
+    let action = |vrf: &str| {
+        let table = v1::RuleTable { vrf: vrf.to_owned(), beyond_default: false };
+        Some(v1::rule::Action::Table(table))
+    };
+    let rule = |priority, vrf: &str| v1::Rule {
+        family: 4,
+        priority,
+        action: action(vrf),
+        protocol: v1::Protocol::Kernel.into(),
+        ..v1::Rule::default()
+    };
+    let rules = vec![
+        rule(7, ""),
+        rule(7, ""),
+        rule(8, "gone"),
+        v1::Rule { interface: "gone".to_owned(), ..rule(9, "") },
+        v1::Rule { interface: "a".to_owned(), ..rule(10, "") },
+    ];
+    let mut merged = desired();
+    merged.rules.push(rule(100, ""));
+    let orders = Overlay { rules, ..Overlay::default() };
+    assert!(!orders.is_nothing());
+    assert_eq!(orders.merge(&mut merged), []);
+    let order: Vec<u32> = merged.rules.iter().map(|rule| rule.priority).collect();
+    assert_eq!(order, [100, 7, 10]);
+    // No more than there is room for: the rest stands.
+    let rules = (1..=1_030).map(|priority| rule(priority, "")).collect();
+    let mut merged = desired();
+    let refused = Overlay { rules, ..Overlay::default() }.merge(&mut merged);
+    assert_eq!(merged.rules.len(), 1_024);
+    assert_eq!(refused[0].why, "6 rules are more than the 1024 of a VRF and family");
 }

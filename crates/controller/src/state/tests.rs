@@ -111,6 +111,7 @@ fn made() -> Facts {
                     neighbors: BTreeMap::from([("10.9.0.7".parse().unwrap(), [2; 6])]),
                 },
             )]),
+            rules: Vec::new(),
         }),
         doors: vec![
             (

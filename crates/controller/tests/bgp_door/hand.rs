@@ -14,6 +14,15 @@ const OPEN: &[u8] = &[
     0, 0xfd, 0xe8,
 ];
 
+/// The same, and graceful restart of IPv4: the N bit, and whether packets went on while it was away.
+fn open_that_restarts(outlives_notification: bool, forwarded: bool) -> Vec<u8> {
+    let mut open = OPEN.to_vec();
+    (open[9], open[11]) = (28, 26);
+    let flags = if outlives_notification { 0x40 } else { 0 };
+    open.extend([64, 6, flags, 120, 0, 1, 1, if forwarded { 0x80 } else { 0 }]);
+    open
+}
+
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let length = u16::try_from(19 + body.len()).unwrap();
     [&[0xff; 16][..], &length.to_be_bytes(), &[kind], body].concat()
@@ -103,6 +112,70 @@ async fn the_newest_connection_counts_once_it_has_said_open() {
     lab.wait_session(Session::Ended).await;
     assert_eq!(lab.seen().len(), 19);
     assert_eq!(lab.state.figures().why, "the daemon has closed the connection");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_notification_takes_the_routes_along_and_a_lost_connection_does_not() {
+    let lab = Lab::new(false, 1);
+    lab.wait_until("somebody listens", || {
+        let why = lab.state.figures().why;
+        if why == "the daemon has not connected yet" { Ok(()) } else { Err(why) }
+    })
+    .await;
+    let routes = [&(1..=9).flat_map(|number| update(number, 0)).collect::<Vec<_>>()[..], &ends()];
+    let say = |open: &[u8]| {
+        let mut stream = connect(&lab);
+        let begin = [message(1, open), message(4, &[])].concat();
+        stream.write_all(&[&begin[..], &routes.concat()].concat()).unwrap();
+        stream
+    };
+    // What the session came to is told by the controller, not by the clock: it would be there for two minutes.
+    let ended = async |what: &str, routes: usize| {
+        lab.wait_session(Session::Ended).await;
+        lab.wait_for(what, |seen| seen.len() == routes).await;
+        assert_eq!(lab.seen().len(), routes, "{what}");
+    };
+    let mut stream = say(OPEN);
+    lab.wait_session(Session::Complete).await;
+    stream.write_all(&message(3, &[6, 2])).unwrap();
+    ended("shut down by its operator", 0).await;
+
+    let stream = say(OPEN);
+    lab.wait_for("all routes", |seen| seen.len() == 9).await;
+    drop(stream);
+    ended("killed, and nothing said of graceful restart", 9).await;
+
+    let mut stream = say(&open_that_restarts(true, true));
+    lab.wait_session(Session::Complete).await;
+    stream.write_all(&message(3, &[6, 4])).unwrap();
+    ended("a notification that both want to outlive", 9).await;
+    let mut stream = say(&open_that_restarts(true, true));
+    lab.wait_session(Session::Complete).await;
+    stream.write_all(&message(3, &[6, 9, 6, 2])).unwrap();
+    ended("a hard reset", 0).await;
+
+    // Back again, it says that it did not forward meanwhile: what it had goes before it says a route.
+    let stream = say(&open_that_restarts(false, true));
+    lab.wait_for("all routes", |seen| seen.len() == 9).await;
+    drop(stream);
+    ended("killed", 9).await;
+    let mut stream = connect(&lab);
+    let open = open_that_restarts(false, false);
+    stream.write_all(&[message(1, &open), message(4, &[])].concat()).unwrap();
+    lab.wait_session(Session::Begun).await;
+    lab.wait_for("no route", |seen| seen.is_empty()).await;
+
+    // A path to a group leads nowhere, and is counted.
+    let mut odd = update(1, 0);
+    let at = odd.windows(4).position(|part| part == [10, 1, 0, 2]).unwrap();
+    odd[at] = 224;
+    stream.write_all(&odd).unwrap();
+    lab.wait_until("it is counted", || {
+        let figures = lab.state.figures();
+        let is_told = figures.why.contains("224.1.0.2") && figures.left_out == 1;
+        if is_told { Ok(()) } else { Err(format!("{figures:?}")) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

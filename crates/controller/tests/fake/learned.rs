@@ -17,6 +17,10 @@ pub struct Held {
     pub routes: BTreeMap<Prefix, u32>,
     /// What was not said again yet.
     pub stale: BTreeSet<Prefix>,
+    /// Who has learned them, as the contract numbers it.
+    pub protocols: BTreeMap<Prefix, i32>,
+    /// How often somebody asked how many there are.
+    pub counted: usize,
     /// Hops by id.
     pub hops: BTreeMap<u32, v1::LearnedHop>,
     /// How many streams began.
@@ -73,6 +77,8 @@ impl Held {
                     let (why, mend) = ("no room".to_owned(), "Raise the limit.".to_owned());
                     refused.push(v1::RefusedRun { run, why, mend, is_full: true });
                 } else {
+                    let protocol = self.hops.get(&run.hop).map_or(0, |hop| hop.protocol);
+                    self.protocols.insert(prefix.clone(), protocol);
                     self.routes.insert(prefix, run.hop);
                 }
             }
@@ -84,6 +90,19 @@ impl Held {
             }
         }
         v1::LearnedRoutesReply { number: message.number, refused, took_us: 7 }
+    }
+
+    /// As the forwarder counts.
+    pub fn count(&mut self) -> Vec<v1::RouteCount> {
+        self.counted += 1;
+        let mut counts = BTreeMap::new();
+        for prefix in self.routes.keys() {
+            let protocol = self.protocols.get(prefix).copied().unwrap_or_default();
+            *counts.entry((prefix.0.clone(), prefix.1, protocol)).or_default() += 1;
+        }
+        let count =
+            |((vrf, family, protocol), routes)| v1::RouteCount { vrf, family, protocol, routes };
+        counts.into_iter().map(count).collect()
     }
 
     /// As the forwarder audits.

@@ -183,6 +183,7 @@ impl Forwarder for Life {
                 }),
             }
         }
+        counts.extend(self.record.learned.lock().unwrap().count());
         Ok(Response::new(v1::CountRoutesReply { counts }))
     }
 
@@ -216,6 +217,15 @@ impl Forwarder for Life {
     ) -> Result<Response<v1::ListDropsReply>, Status> {
         let drop = v1::DropState { reason: "no-route".into(), ..v1::DropState::default() };
         Ok(Response::new(v1::ListDropsReply { drops: vec![drop] }))
+    }
+
+    async fn list_rules(
+        &self,
+        _: Request<v1::ListRulesRequest>,
+    ) -> Result<Response<v1::ListRulesReply>, Status> {
+        let rule = Some(v1::Rule { family: 4, priority: 100, ..v1::Rule::default() });
+        let state = v1::RuleState { rule, packets: 7, bytes: 700 };
+        Ok(Response::new(v1::ListRulesReply { rules: vec![state] }))
     }
 
     async fn list_punts(

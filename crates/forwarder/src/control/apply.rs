@@ -8,13 +8,13 @@ use stoa_engine::Pool;
 use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
+use super::apply_routes::refusals_of;
 use super::limits::{Full, Limits};
 use super::plane::{Plane, StartError};
 use super::ports::Open;
 use super::reopen::Reopened;
-use super::routes::{broadcasts, directed_broadcasts};
-use super::vrfs::Slot;
-use super::wanted::{Interface, Prefix, Route, Wanted, Workers};
+use super::routes::directed_broadcasts;
+use super::wanted::{Interface, Wanted, Workers};
 
 /// Why a wanted state was refused: reasons, and whether it was for lack of room.
 #[derive(Debug)]
@@ -174,8 +174,7 @@ impl Plane {
         }
     }
 
-    /// Moves from what is to what is wanted; on an error it stops half-way, and the
-    /// caller goes back by converging on the former state.
+    /// Moves from what is to what is wanted; on an error it stops half-way, and the caller converges on the former state.
     fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let mirrors = self.open_mirrors(wanted)?;
@@ -193,6 +192,7 @@ impl Plane {
         self.close_stale(wanted, &mut applied);
         self.set_interfaces(wanted)?;
         self.publish_interfaces();
+        self.set_rules(wanted);
         self.rebind_sight();
         self.set_neighbors(wanted)?;
         self.resolve_learned();
@@ -200,6 +200,7 @@ impl Plane {
         applied.routes_added = self.add_routes(wanted, &refusals)?;
         self.set_mirrors(wanted, mirrors)?;
         self.remove_stale_vrfs(wanted);
+        self.review_silent_routes();
         self.review_host_routes();
         self.review_claims();
         self.review_virtual_routers();
@@ -267,25 +268,6 @@ impl Plane {
         }
     }
 
-    fn remove_stale_routes(&mut self, wanted: &Wanted, refusals: &Refusals) -> u32 {
-        let mut stale: Vec<(Slot, Prefix)> = Vec::new();
-        for (slot, state) in self.vrfs.iter() {
-            let routes = wanted.routes_of(&state.name);
-            let refusals = refusals.get(state.name.as_str());
-            let stays = |prefix: &Prefix| {
-                routes.is_some_and(|routes| routes.contains_key(prefix))
-                    || refusals.is_some_and(|refusals| refusals.contains_key(prefix))
-            };
-            let gone = state.routes.keys().filter(|prefix| !stays(prefix));
-            let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));
-            stale.extend(gone.map(|prefix| (slot, *prefix)));
-        }
-        for (slot, prefix) in &stale {
-            self.remove_route(*slot, *prefix);
-        }
-        stale.len() as u32
-    }
-
     /// Takes interfaces out that are not wanted, or that moved to another parent.
     fn remove_stale_interfaces(&mut self, wanted: &Wanted) {
         for index in 0..self.interfaces.len() as u32 {
@@ -298,21 +280,6 @@ impl Plane {
                 self.drop_learned_through(index);
                 self.remove_interface(index);
             }
-        }
-    }
-
-    /// Routes through an interface that goes are taken out; the wanted ones among
-    /// them come back when routes are added.
-    fn drop_routes_through(&mut self, index: u32) {
-        let through = |keys: &Vec<super::fib::PathKey>| keys.iter().any(|k| k.interface == index);
-        let mut gone: Vec<(Slot, Prefix)> = Vec::new();
-        for (slot, state) in self.vrfs.iter() {
-            let led =
-                state.routes.iter().filter(|(_, route)| route.set.as_ref().is_some_and(through));
-            gone.extend(led.map(|(prefix, _)| (slot, *prefix)));
-        }
-        for (slot, prefix) in gone {
-            self.remove_route(slot, prefix);
         }
     }
 
@@ -361,40 +328,4 @@ impl Plane {
         self.permanent = fixed;
         Ok(())
     }
-
-    fn add_routes(&mut self, wanted: &Wanted, refusals: &Refusals) -> Result<u32, Refused> {
-        let mut added = 0;
-        for (vrf, routes) in wanted.all_routes() {
-            let Some(slot) = self.vrfs.slot_of(vrf) else { continue };
-            let refusals = refusals.get(vrf).into_iter().flatten();
-            let is_new = |(prefix, route): &(&Prefix, &Route)| {
-                let here = self.vrfs.route(slot, prefix);
-                here.is_none_or(|installed| installed.route != **route)
-            };
-            let new = routes.iter().chain(refusals).filter(is_new);
-            let new: Vec<_> = new.map(|(prefix, route)| (*prefix, route)).collect();
-            self.set_routes(slot, &new).map_err(|((address, length), full)| {
-                Refused::full(format!("route {address}/{length}"), &full)
-            })?;
-            added += new.len() as u32;
-        }
-        Ok(added)
-    }
-}
-
-/// By VRF, the refusals that directly connected networks bring and no wanted route overrides.
-type Refusals<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
-
-fn refusals_of(wanted: &Wanted) -> Refusals<'_> {
-    let mut all = Refusals::new();
-    for (vrf, routes) in wanted.all_routes() {
-        for (prefix, route) in routes {
-            for (prefix, refusal) in broadcasts(*prefix, route, &wanted.interfaces) {
-                if !routes.contains_key(&prefix) {
-                    all.entry(vrf).or_default().insert(prefix, refusal);
-                }
-            }
-        }
-    }
-    all
 }

@@ -31,9 +31,22 @@ pub(super) struct Sessions {
     given: u32,
     /// When one of them has something to do.
     due_at: Micros,
+    /// A neighbour has failed or is back: static routes are still to be looked at.
+    is_review_due: bool,
+    /// Not before that: when many neighbours fail one after the other, what they cost must not keep sessions from
+    /// speaking.
+    review_from: Micros,
 }
 
+/// A look at static routes is followed by so many times as long without one.
+const REVIEW_REST: Micros = 4;
+
 impl Sessions {
+    /// Whether any neighbour was there, and is not any more.
+    pub(super) fn has_any_failed(&self) -> bool {
+        self.by_peer.values().any(Session::has_failed)
+    }
+
     /// Whether a neighbour was there, and is not any more.
     pub(super) fn has_failed(&self, key: &Key) -> bool {
         !self.by_peer.is_empty() && self.by_peer.get(key).is_some_and(Session::has_failed)
@@ -93,12 +106,35 @@ impl Plane {
         self.follow_bfd(key, change, is_other);
     }
 
-    /// Lets sessions speak and give up; when that is due again.
+    /// Lets sessions speak and give up, then routes follow them; when that is due again.
     pub fn attend_bfd(&mut self) -> Option<Duration> {
         if self.bfd.by_peer.is_empty() {
             return None;
         }
         let now = self.micros();
+        let speaks_in = self.speak_bfd(now);
+        let review_in = self.review_for_bfd();
+        Some(Duration::from_micros(review_in.map_or(speaks_in, |it| it.min(speaks_in))))
+    }
+
+    /// Static routes whose gateways have failed or are back, when it is time; in how many microseconds that is.
+    fn review_for_bfd(&mut self) -> Option<Micros> {
+        if !self.bfd.is_review_due {
+            return None;
+        }
+        let begun = self.micros();
+        if begun < self.bfd.review_from {
+            return Some(self.bfd.review_from - begun);
+        }
+        self.bfd.is_review_due = false;
+        self.review_silent_routes();
+        let end = self.micros();
+        self.bfd.review_from = end + REVIEW_REST * end.saturating_sub(begun);
+        None
+    }
+
+    /// Lets sessions speak and give up; in how many microseconds that is due again.
+    fn speak_bfd(&mut self, now: Micros) -> Micros {
         if self.bfd.due_at <= now {
             let due: Vec<Key> =
                 self.bfd.by_peer.iter().filter(|it| it.1.due_at() <= now).map(|it| *it.0).collect();
@@ -115,13 +151,15 @@ impl Plane {
             }
             self.bfd.due_at = self.bfd.by_peer.values().map(Session::due_at).min().unwrap_or(now);
         }
-        Some(Duration::from_micros(self.bfd.due_at.saturating_sub(now)))
+        self.bfd.due_at.saturating_sub(now)
     }
 
     /// Routes follow a session. `is_other`: its neighbour has failed now and had not, or the other way round.
     fn follow_bfd(&mut self, key: Key, change: Option<Change>, is_other: bool) {
         if is_other {
+            // First all routes at once, where they have another way; those that have none come after the sessions.
             self.refresh_sets_of(key);
+            self.bfd.is_review_due = true;
         }
         let Some(Change { from, to }) = change else { return };
         let interface = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
@@ -173,7 +211,7 @@ impl Plane {
             IpAddr::V6(destination) => {
                 let shares = |it: &&(std::net::Ipv6Addr, u8)| shares(it.0.into(), it.1);
                 let source = match destination.is_unicast_link_local() {
-                    true => own.link_local?,
+                    true => self.sure_link_local(interface)?,
                     false => own.ip6.iter().find(shares)?.0,
                 };
                 let (head, body) = message.split_at_mut(ipv6::LENGTH);

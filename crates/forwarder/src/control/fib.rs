@@ -12,7 +12,7 @@ use stoa_engine::quiescence::Quiescence;
 use stoa_tables::adjacency::{Adjacencies, Adjacency};
 use stoa_tables::grace::Reclaim;
 use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity};
-use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHops};
+use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHopError, NextHops};
 
 use super::limits::{Full, Limits, Refusals, Table};
 use super::vrfs::{DEFAULT, Slot};
@@ -71,7 +71,12 @@ pub struct Fib {
     /// By slot; the default VRF is always there.
     vrfs: Vec<Option<Prefixes>>,
     vrf_routes: usize,
+    /// There is room for twice as many as there may be: beside those in use stand those that a
+    /// restarted daemon has not said again yet.
     hops: NextHops,
+    hop_limit: usize,
+    /// Next hops of stale learned routes: they go soon, and take no room of others.
+    pub(super) stale_hops: usize,
     adjacencies: Adjacencies,
     verdicts: HashMap<u8, u32>,
     /// Sets of paths by what they are made of.
@@ -95,12 +100,15 @@ impl Fib {
     /// # Errors
     /// The system has not the memory.
     pub fn new(limits: Limits, kernel: Kernel, quiescence: Arc<Quiescence>) -> Result<Self, Full> {
-        let hops = NextHopCapacity { objects: limits.next_hops, buckets: limits.next_hops * 16 };
+        let objects = limits.next_hops * 2;
+        let hops = NextHopCapacity { objects, buckets: objects * 16 };
         let default = Prefixes::new(limits.routes4, limits.routes6).ok_or_else(no_memory)?;
         let mut fib = Self {
             vrfs: vec![Some(default)],
             vrf_routes: limits.vrf_routes,
             hops: NextHops::new(hops).ok_or_else(no_memory)?,
+            hop_limit: limits.next_hops,
+            stale_hops: 0,
             adjacencies: Adjacencies::new(limits.adjacencies),
             verdicts: HashMap::new(),
             sets: BTreeMap::new(),
@@ -172,7 +180,7 @@ impl Fib {
             routes4,
             routes6,
             vrf_routes: (fullest.unwrap_or(0), self.vrf_routes),
-            next_hops: (self.hops.len(), self.hops.capacity()),
+            next_hops: (self.hops_in_use(), self.hop_limit),
             adjacencies: (self.adjacencies.len(), self.adjacencies.capacity()),
         }
     }
@@ -187,9 +195,18 @@ impl Fib {
         &self.quiescence
     }
 
+    /// Next hops, without the stale ones.
+    fn hops_in_use(&self) -> usize {
+        self.hops.len().saturating_sub(self.stale_hops)
+    }
+
     /// Adds a next hop.
     pub fn add_hop(&mut self, hop: &NextHop) -> Result<u32, Full> {
-        self.hops.add(hop).map_err(|error| self.refusals.full(Table::NextHops, error))
+        let added = match self.hops_in_use() < self.hop_limit {
+            true => self.hops.add(hop),
+            false => Err(NextHopError::Full(self.hop_limit)),
+        };
+        added.map_err(|error| self.refusals.full(Table::NextHops, error))
     }
 
     /// Changes a next hop, and with it all prefixes on it.

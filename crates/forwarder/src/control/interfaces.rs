@@ -18,8 +18,9 @@ use crate::ethernet::interface_flags::{
     ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
 };
 use crate::ethernet::vlan_table::VlanTables;
+use crate::ip::{redirect, reverse_path};
 use crate::neighbor::messages::Link;
-use crate::shared::{DEFAULT_VRF, InterfaceAddresses};
+use crate::shared::{DEFAULT_VRF, FEATURES4, InterfaceAddresses};
 
 impl Plane {
     /// A place for a new interface.
@@ -202,7 +203,7 @@ impl Plane {
         self.unclaim_all(index);
         let Some(state) = self.displace(index) else { return };
         self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
-        for feature in 0..2 {
+        for feature in 0..FEATURES4.len() {
             self.shared.features4.set(index, feature, false);
             self.shared.features6.set(index, feature, false);
         }
@@ -231,13 +232,15 @@ impl Plane {
             | bit(!wanted.ip4.virtual_routers.is_empty(), VRRP4)
             | bit(!wanted.ip6.virtual_routers.is_empty(), VRRP6)
             | bit(self.has_active_virtual(index), VIRTUAL);
-        let reverse_path = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
+        let modes = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
-        self.shared.interface(index).set(&state.link.mac, flags, reverse_path, vrf);
-        self.shared.features4.set(index, 0, wanted.ip4.reverse_path != 0);
-        self.shared.features6.set(index, 0, wanted.ip6.reverse_path != 0);
-        self.shared.features4.set(index, 1, wanted.ip4.redirects);
-        self.shared.features6.set(index, 1, wanted.ip6.redirects);
+        // Before packets come in: what the VRF's rules forbid must not pass a new interface for a moment.
+        self.put_under_rules(index, Some(vrf));
+        self.shared.interface(index).set(&state.link.mac, flags, modes, vrf);
+        self.shared.features4.set(index, reverse_path::PLACE, wanted.ip4.reverse_path != 0);
+        self.shared.features6.set(index, reverse_path::PLACE, wanted.ip6.reverse_path != 0);
+        self.shared.features4.set(index, redirect::PLACE, wanted.ip4.redirects);
+        self.shared.features6.set(index, redirect::PLACE, wanted.ip6.redirects);
     }
 
     /// Publishes tags and addresses anew, after interfaces have changed.
@@ -316,6 +319,7 @@ impl Plane {
                 self.report_groups(index);
             }
         }
+        self.review_silent_routes();
         self.review_claims();
         self.review_virtual_routers();
         self.review_advertising();

@@ -7,6 +7,7 @@ use stoa_engine::INTERFACES;
 use super::plane::Plane;
 use super::vrfs::VRFS;
 use super::wanted::Wanted;
+use crate::ip::policy::RULES;
 
 /// Room in the tables, fixed when the forwarder gets its first state. Memory is taken as the
 /// tables fill, so that a high limit costs address space only.
@@ -61,6 +62,14 @@ impl Limits {
             return Err(("vrfs".to_owned(), Full::of(Table::Vrfs, why)));
         }
         for (vrf, routes) in wanted.all_routes() {
+            for is_ip4 in [true, false] {
+                let rules = wanted.rules_of(vrf, is_ip4).len();
+                if rules > RULES {
+                    let why = format!("{rules} rules of one family are more than {RULES}");
+                    let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+                    return Err((format!("rules{vrf}"), Full::of(Table::Rules, why)));
+                }
+            }
             let ip4 = routes.keys().filter(|prefix| prefix.0.is_ipv4()).count();
             let other = (self.vrf_routes, Table::VrfRoutes);
             let (four, six) = if vrf.is_empty() {
@@ -131,10 +140,12 @@ pub enum Table {
     Interfaces,
     /// VRFs.
     Vrfs,
+    /// Rules of policy routing of one VRF and family.
+    Rules,
 }
 
 /// How many kinds of tables there are.
-const TABLES: usize = 9;
+const TABLES: usize = 10;
 
 impl Table {
     /// Its name in `stoa show limits`, which is the name of its setting where it has one.
@@ -149,13 +160,14 @@ impl Table {
             Self::InterfaceNeighbors => "neighbors-fullest",
             Self::Interfaces => "interfaces",
             Self::Vrfs => "vrfs",
+            Self::Rules => "rules-fullest",
         }
     }
 
     /// What an operator does who meets the limit.
     pub fn mend(self) -> String {
         match self {
-            Self::Interfaces | Self::Vrfs => {
+            Self::Interfaces | Self::Vrfs | Self::Rules => {
                 "This limit is fixed: use fewer, or spread them over several routers.".to_owned()
             }
             Self::InterfaceNeighbors => {
@@ -252,6 +264,7 @@ impl Plane {
             (Table::Neighbors, (self.cache.len(), self.limits.neighbors)),
             (Table::Interfaces, (interfaces, INTERFACES)),
             (Table::Vrfs, (self.vrfs.len(), VRFS)),
+            (Table::Rules, (self.rules.fullest(), RULES)),
         ];
         let table = |(table, (used, limit)): (Table, (usize, usize))| LimitState {
             name: table.name().to_owned(),

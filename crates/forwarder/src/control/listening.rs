@@ -55,8 +55,11 @@ impl Plane {
     fn send_report(&mut self, interface: u32, record: Record) {
         let Some(state) = self.interface(interface).filter(|state| state.is_up) else { return };
         let Some(own) = self.addresses.of(interface) else { return };
-        let Some(source) = own.link_local else { return };
-        let addresses = own.ip6.iter().map(|(address, _)| *address).chain([source]);
+        let Some(local) = own.link_local else { return };
+        // Before the address is sure, reports are from nobody (RFC 3590 section 4): switches that
+        // snoop hear them all the same.
+        let source = self.sure_link_local(interface).unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let addresses = own.ip6.iter().map(|(address, _)| *address).chain([local]);
         let addresses = addresses.chain(own.virtual6.iter().copied());
         let mut groups: Vec<Ipv6Addr> = addresses.map(ipv6::solicited_node).collect();
         if state.wanted.ip6.forwarding {

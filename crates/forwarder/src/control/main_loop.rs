@@ -219,6 +219,7 @@ impl super::Plane {
         self.punctual();
         self.tick_neighbors();
         self.tick_claims();
+        self.follow_tracked_networks();
         self.tick_sight();
         self.tick_reports();
         self.fib.settle();

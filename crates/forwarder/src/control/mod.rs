@@ -3,6 +3,7 @@
 
 mod advertising;
 mod apply;
+mod apply_routes;
 mod bfd;
 mod facts;
 mod fib;
@@ -16,6 +17,7 @@ mod mirrors;
 mod neighbors;
 mod paging;
 mod plane;
+mod policy;
 mod ports;
 mod punts;
 mod redirects;
@@ -25,6 +27,7 @@ mod route_facts;
 mod routes;
 mod service;
 pub mod sight;
+mod silent;
 mod tunnels;
 mod vrfs;
 mod vrrp;

@@ -132,6 +132,7 @@ pub struct Plane {
     pub(super) names: HashMap<String, u32>,
     pub(super) vrfs: Vrfs,
     pub(super) learned: Learned,
+    pub(super) rules: super::policy::InEffect,
     pub(super) limits: Limits,
     /// Mirrors in Linux, by their interface.
     pub(super) mirrors: BTreeMap<String, super::mirrors::MirrorState>,
@@ -214,6 +215,7 @@ impl Plane {
             names: HashMap::new(),
             vrfs: Vrfs::new(),
             learned: Learned::default(),
+            rules: super::policy::InEffect::default(),
             limits,
             mirrors: BTreeMap::new(),
             alias: String::new(),

@@ -281,6 +281,14 @@ impl Contract for Service {
         Ok(Response::new(v1::ListPuntsReply { punts }))
     }
 
+    async fn list_rules(
+        &self,
+        _: tonic::Request<v1::ListRulesRequest>,
+    ) -> Answer<v1::ListRulesReply> {
+        let rules = self.read(Plane::list_rules).await?;
+        Ok(Response::new(v1::ListRulesReply { rules }))
+    }
+
     async fn list_workers(
         &self,
         _: tonic::Request<v1::ListWorkersRequest>,

@@ -8,7 +8,7 @@ use super::fib::PathKey;
 use super::limits::Full;
 use super::plane::{Installed, Plane};
 use super::route_counts::RouteCounts;
-use super::wanted::{Prefix, Wanted, bits, network};
+use super::wanted::{Prefix, Route, Wanted, bits, network};
 use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_name};
 
 /// VRFs that a forwarder has at most, the default one among them.
@@ -27,6 +27,8 @@ pub(super) struct VrfState {
     /// The name by which workers know it.
     pub(super) id: u32,
     pub(super) routes: BTreeMap<Prefix, Installed>,
+    /// Wanted, and out of the table while all their gateways are silent.
+    pub(super) silent: BTreeMap<Prefix, Route>,
     pub(super) counts: RouteCounts,
 }
 
@@ -100,7 +102,8 @@ impl Vrfs {
 
 impl VrfState {
     pub(super) fn new(name: &str, id: u32) -> Self {
-        Self { name: name.to_owned(), id, routes: BTreeMap::new(), counts: RouteCounts::default() }
+        let (routes, silent) = (BTreeMap::new(), BTreeMap::new());
+        Self { name: name.to_owned(), id, routes, silent, counts: RouteCounts::default() }
     }
 }
 

@@ -59,12 +59,10 @@ impl Node for EthernetInput {
         } else if (0..vector.len()).any(|lane| self.goes_across(vector.rx_if[lane])) {
             return self.one_by_one(vector, vlans, cx);
         }
-        for lane in 0..AHEAD.min(vector.len()) {
-            vector.prefetch(lane);
-        }
-        for lane in 0..vector.len() {
-            vector.prefetch(lane + AHEAD);
-            vector.next[lane] = self.any(vector, lane, vlans, cx);
+        if self.shared.virtual_macs.read(cx.reader).is_empty() {
+            self.scalar::<false>(vector, vlans, cx);
+        } else {
+            self.with_virtual(vector, vlans, cx);
         }
         Next::Lanes
     }
@@ -77,13 +75,38 @@ impl EthernetInput {
         self.shared.interface(port).flags() & CROSS_CONNECT != 0
     }
 
+    /// Frames one after the other. `VIRTUAL`: a virtual router is active somewhere here; without one
+    /// nobody looks for their MAC addresses, which is asked once per vector.
+    #[inline(always)]
+    fn scalar<const VIRTUAL: bool>(
+        &self,
+        vector: &mut Vector,
+        vlans: &VlanTables,
+        cx: &Context<'_>,
+    ) {
+        for lane in 0..AHEAD.min(vector.len()) {
+            vector.prefetch(lane);
+        }
+        for lane in 0..vector.len() {
+            vector.prefetch(lane + AHEAD);
+            vector.next[lane] = self.any::<VIRTUAL>(vector, lane, vlans, cx);
+        }
+    }
+
+    /// The same while virtual routers are active.
+    #[cold]
+    #[inline(never)]
+    fn with_virtual(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) {
+        self.scalar::<true>(vector, vlans, cx);
+    }
+
     /// Frames of several ports, some of which go across.
     #[cold]
     fn one_by_one(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Next {
         for lane in 0..vector.len() {
             vector.next[lane] = match self.goes_across(vector.rx_if[lane]) {
                 true => ACROSS,
-                false => self.any(vector, lane, vlans, cx),
+                false => self.any::<true>(vector, lane, vlans, cx),
             };
         }
         Next::Lanes
@@ -120,7 +143,7 @@ impl EthernetInput {
         if found.odd != [0; _] {
             for lane in (0..lanes).filter(|lane| is_odd(*lane)) {
                 vector.rx_if[lane] = port;
-                vector.next[lane] = self.any(vector, lane, vlans, cx);
+                vector.next[lane] = self.any::<true>(vector, lane, vlans, cx);
             }
             return Some(Next::Lanes);
         }
@@ -152,16 +175,27 @@ impl EthernetInput {
 
     /// Any frame, by itself.
     #[inline(always)]
-    fn any(&self, vector: &mut Vector, lane: usize, vlans: &VlanTables, cx: &Context<'_>) -> u16 {
-        match self.lane(vector, lane, cx) {
+    fn any<const VIRTUAL: bool>(
+        &self,
+        vector: &mut Vector,
+        lane: usize,
+        vlans: &VlanTables,
+        cx: &Context<'_>,
+    ) -> u16 {
+        match self.lane::<VIRTUAL>(vector, lane, cx) {
             Some(next) => next,
-            None => self.tagged(vector, lane, vlans, cx),
+            None => self.tagged::<VIRTUAL>(vector, lane, vlans, cx),
         }
     }
 
     /// An untagged frame; `None` when there is a tag.
     #[inline(always)]
-    fn lane(&self, vector: &mut Vector, lane: usize, cx: &Context<'_>) -> Option<u16> {
+    fn lane<const VIRTUAL: bool>(
+        &self,
+        vector: &mut Vector,
+        lane: usize,
+        cx: &Context<'_>,
+    ) -> Option<u16> {
         let Some((header, _)) = vector.bytes(lane).split_first_chunk::<14>() else {
             return Some(Drop::EthernetTruncated.next());
         };
@@ -173,15 +207,17 @@ impl EthernetInput {
             header[0], header[1], header[2], header[3], header[4], header[5], header[6], header[7],
         ]);
         let line = self.shared.interface(vector.rx_if[lane]);
-        let is_virtual = |mac: u64| self.is_virtual(line, vector.rx_if[lane], mac, cx);
-        let is_ours = head & MAC_MASK == line.mac() || head & 1 == 0 && is_virtual(head & MAC_MASK);
-        Some(finish(vector, lane, (head & MAC_MASK, ethertype, 14), (line, is_ours)))
+        let mac = head & MAC_MASK;
+        let is_virtual =
+            || VIRTUAL && head & 1 == 0 && self.is_virtual(line, vector.rx_if[lane], mac, cx);
+        let is_ours = mac == line.mac() || is_virtual();
+        Some(finish(vector, lane, (mac, ethertype, 14), (line, is_ours)))
     }
 
     /// A frame with one or two tags.
     #[cold]
     #[inline(never)]
-    fn tagged(
+    fn tagged<const VIRTUAL: bool>(
         &self,
         vector: &mut Vector,
         lane: usize,
@@ -216,7 +252,7 @@ impl EthernetInput {
             count(cx, interface, (1, bytes));
         }
         let line = self.shared.interface(interface);
-        let is_ours = head == line.mac() || self.is_virtual(line, interface, head, cx);
+        let is_ours = head == line.mac() || VIRTUAL && self.is_virtual(line, interface, head, cx);
         finish(vector, lane, (head, ethertype, length), (line, is_ours))
     }
 }

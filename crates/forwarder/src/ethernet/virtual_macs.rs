@@ -16,6 +16,11 @@ impl FromIterator<(u32, u64)> for VirtualMacs {
 }
 
 impl VirtualMacs {
+    /// Whether no virtual router is active here.
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
     /// Whether frames to this address are for us.
     pub fn has(&self, interface: u32, mac: u64) -> bool {
         self.sorted.binary_search(&(interface, mac)).is_ok()

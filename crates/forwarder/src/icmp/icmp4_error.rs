@@ -68,11 +68,14 @@ fn answer(
 
 fn error(trouble: Trouble) -> Error {
     match trouble {
-        Trouble::NoRoute => Error::Unreachable(Unreachable::Network),
+        // As Linux answers for a rule: the network, not the host.
+        Trouble::NoRoute | Trouble::RuleUnreachable => Error::Unreachable(Unreachable::Network),
         Trouble::Unreachable | Trouble::LinkDown | Trouble::Neighbor | Trouble::BeyondScope => {
             Error::Unreachable(Unreachable::Host)
         }
-        Trouble::Prohibited => Error::Unreachable(Unreachable::Prohibited),
+        Trouble::Prohibited | Trouble::RuleProhibited => {
+            Error::Unreachable(Unreachable::Prohibited)
+        }
         Trouble::Expired => Error::TimeExceeded,
         Trouble::TooBig(mtu) => Error::FragmentationNeeded { mtu },
         Trouble::Protocol | Trouble::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),

@@ -65,11 +65,13 @@ fn answer(
 
 fn error(trouble: Trouble, pointer: u32) -> Error {
     match trouble {
-        Trouble::NoRoute => Error::Unreachable(Unreachable::NoRoute),
+        Trouble::NoRoute | Trouble::RuleUnreachable => Error::Unreachable(Unreachable::NoRoute),
         Trouble::Unreachable => Error::Unreachable(Unreachable::RejectRoute),
         Trouble::LinkDown | Trouble::Neighbor => Error::Unreachable(Unreachable::Address),
         Trouble::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
-        Trouble::Prohibited => Error::Unreachable(Unreachable::Prohibited),
+        Trouble::Prohibited | Trouble::RuleProhibited => {
+            Error::Unreachable(Unreachable::Prohibited)
+        }
         Trouble::Expired => Error::TimeExceeded,
         Trouble::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
         Trouble::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },

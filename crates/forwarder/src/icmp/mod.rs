@@ -45,6 +45,10 @@ pub enum Trouble {
     FirstFragment,
     /// Fragments did not all come in time; the packet is the first of them.
     Reassembly,
+    /// A rule of policy routing says unreachable.
+    RuleUnreachable,
+    /// A rule of policy routing prohibits it.
+    RuleProhibited,
 }
 
 impl Trouble {
@@ -68,6 +72,8 @@ impl Trouble {
             Self::Option(pointer) => 13 | u32::from(pointer) << 16,
             Self::FirstFragment => 14,
             Self::Reassembly => 15,
+            Self::RuleUnreachable => 16,
+            Self::RuleProhibited => 17,
         }
     }
 
@@ -90,6 +96,8 @@ impl Trouble {
             13 => Self::Option(value),
             14 => Self::FirstFragment,
             15 => Self::Reassembly,
+            16 => Self::RuleUnreachable,
+            17 => Self::RuleProhibited,
             _ => Self::NoRoute,
         }
     }
@@ -114,6 +122,8 @@ impl Trouble {
             Self::Option(_) => pick(Drop::Ip4Options, Drop::Ip6Option),
             Self::FirstFragment => Drop::Ip6FirstFragment,
             Self::Reassembly => pick(Drop::Ip4ReassemblyTime, Drop::Ip6ReassemblyTime),
+            Self::RuleUnreachable => Drop::RuleUnreachable,
+            Self::RuleProhibited => Drop::RuleProhibited,
         }
     }
 }
@@ -141,6 +151,8 @@ mod tests {
             Trouble::Option(42),
             Trouble::FirstFragment,
             Trouble::Reassembly,
+            Trouble::RuleUnreachable,
+            Trouble::RuleProhibited,
         ];
         for trouble in all {
             assert_eq!(Trouble::of(trouble.code()), trouble);

@@ -27,6 +27,7 @@ pub const EDGES: &[&str] = &[
     "ip4-options",
     "mirror-output",
     "ip4-reverse-path",
+    "ip4-policy",
     "ip4-redirect",
 ];
 const MIRROR: u16 = 4;

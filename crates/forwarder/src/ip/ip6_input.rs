@@ -24,6 +24,7 @@ pub const EDGES: &[&str] = &[
     "icmp6-error",
     "mirror-output",
     "ip6-reverse-path",
+    "ip6-policy",
     "ip6-redirect",
 ];
 const MIRROR: u16 = 3;

@@ -29,6 +29,7 @@ mod ip6_validate_avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod ip6_validate_avx512;
+pub mod policy;
 pub mod reassembly;
 pub mod redirect;
 pub mod reverse_path;

@@ -16,6 +16,8 @@ pub const EDGES4: &[&str] = &["ip4-lookup"];
 /// Where IPv6 packets go from here.
 pub const EDGES6: &[&str] = &["ip6-lookup"];
 const LOOKUP: u16 = 0;
+/// This feature's place in the arc.
+pub const PLACE: usize = 2;
 
 /// Bytes of a packet that a redirect quotes at most.
 const QUOTED: usize = 1280;

@@ -12,12 +12,12 @@ use crate::drops::Drop;
 use crate::shared::Shared;
 
 /// Where IPv4 packets go from here.
-pub const EDGES4: &[&str] = &["ip4-lookup", "ip4-redirect"];
+pub const EDGES4: &[&str] = &["ip4-lookup", "ip4-policy", "ip4-redirect"];
 /// Where IPv6 packets go from here.
-pub const EDGES6: &[&str] = &["ip6-lookup", "ip6-redirect"];
+pub const EDGES6: &[&str] = &["ip6-lookup", "ip6-policy", "ip6-redirect"];
 const LOOKUP: u16 = 0;
 /// This feature's place in the arc; the edge of the one behind it is its distance.
-const PLACE: usize = 0;
+pub const PLACE: usize = 0;
 
 /// Off, in [`crate::ethernet::InterfaceLine::reverse_path`].
 pub const OFF: u32 = 0;

@@ -134,6 +134,34 @@ fn it_advertises_itself_three_times_soon_and_then_seldom() {
 }
 
 #[test]
+fn it_waits_until_its_address_is_sure() {
+    let world = world().with("west", |west| west.ip6.duplicate_detection = 2);
+    let mut lab = Lab::new(&world);
+    lab.plane().stop_time();
+    lab.plug("west", false);
+    lab.forget();
+    lab.plug("west", true);
+    // Neither by itself nor when a host asks (RFC 4862 5.4).
+    lab.send("west", [question6("fe80::1")]);
+    lab.pass_time(Duration::from_millis(1900));
+    assert!(told6(&lab).is_empty(), "it may be somebody else's");
+    lab.pass_time(Duration::from_millis(400));
+    assert_eq!(told6(&lab), [LIFETIME], "at once, and as an answer");
+    lab.pass_time(Duration::from_secs(50));
+    assert_eq!(told6(&lab), [LIFETIME; 3]);
+    // Somebody has the address: hosts never hear of it.
+    lab.plug("west", false);
+    lab.plug("west", true);
+    let local = Mac(our_mac(1)).link_local();
+    let theirs = [136, 0, 0, 0, 0x20, 0, 0, 0].into_iter().chain(local.octets());
+    let theirs = theirs.chain([2, 1]).chain(host_mac(7)).collect();
+    lab.send("west", [message6(local, ipv6::ALL_NODES, theirs)]);
+    lab.forget();
+    lab.pass_time(Duration::from_secs(50));
+    assert!(told6(&lab).is_empty());
+}
+
+#[test]
 fn hosts_that_ask_are_answered_soon_and_all_at_once() {
     let mut lab = Lab::new(&world());
     lab.pass_time(Duration::from_secs(100));

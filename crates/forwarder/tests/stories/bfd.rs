@@ -9,6 +9,7 @@ use stoa_wire::{ipv4, ipv6, protocol};
 
 use crate::harness::*;
 
+const STATIC: i32 = stoa_api::v1::Protocol::Static as i32;
 const CONFIG: Config = Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };
 
 /// A route by two gateways; the one behind "east" is asked.
@@ -139,6 +140,117 @@ fn routes_leave_a_silent_neighbour_and_come_back() {
     follows(gateways, our4(2).into(), host4(1).into(), "192.0.2.0/24", "192.0.2.9");
     let gateways = [host6(2).into(), host6(3).into()];
     follows(gateways, our6(2).into(), host6(1).into(), "2001:db8:ff::/48", "2001:db8:ff::9");
+}
+
+/// The port by which a packet leaves; "": senders are told that it cannot go on.
+fn way(lab: &mut Lab, to: IpAddr) -> &'static str {
+    match ways(lab, host4(1).into(), to) {
+        (100, 0) => "east",
+        (0, 100) => "north",
+        (0, 0) => "",
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A static route by "east", which is asked, and what else there is.
+fn alone(further: &[(&str, &str, [u8; 4])]) -> World {
+    let gateway = IpAddr::from(host4(2));
+    let mut world = World::three_ports().with("east", |east| {
+        east.bfd.insert(gateway, CONFIG);
+    });
+    for (to, port, gateway) in [("192.0.2.0/24", "east", host4(2).octets())].iter().chain(further) {
+        let (address, length) = to.split_once('/').unwrap();
+        let prefix = (address.parse().unwrap(), length.parse().unwrap());
+        world = world.paths(prefix, &[(port, Some(IpAddr::from(*gateway)), 1)]);
+        world.0.routes.get_mut(&prefix).unwrap().protocol = STATIC;
+    }
+    world
+}
+
+fn fall_silent(lab: &mut Lab) {
+    lab.plane().skip(Duration::from_millis(301));
+    attend(lab);
+    assert!(session(lab).has_failed);
+}
+
+#[test]
+fn a_static_route_without_any_gateway_gives_way_to_others() {
+    let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    let to = IpAddr::from([192, 0, 2, 9]);
+    let shorter = alone(&[("192.0.0.0/16", "north", host4(3).octets())]);
+    let mut lab = lab(&shorter);
+    come_up(&mut lab, ends);
+    assert_eq!(way(&mut lab, to), "east");
+    fall_silent(&mut lab);
+    assert_eq!(way(&mut lab, to), "north", "the shorter one");
+    let static_routes = |lab: &mut Lab| -> u64 {
+        let counts = lab.plane().count_routes();
+        counts.iter().filter(|it| it.protocol == STATIC && it.family == 4).map(|it| it.routes).sum()
+    };
+    assert_eq!(static_routes(&mut lab), 1);
+    // What is wanted anew changes nothing of it, and does not bring it back.
+    let more = alone(&[
+        ("192.0.0.0/16", "north", host4(3).octets()),
+        ("198.51.100.0/24", "east", host4(2).octets()),
+    ]);
+    lab.apply(&more).unwrap();
+    assert_eq!(way(&mut lab, to), "north");
+    assert_eq!(way(&mut lab, [198, 51, 100, 9].into()), "", "no other route to it");
+    assert_eq!(static_routes(&mut lab), 1);
+    come_up(&mut lab, ends);
+    assert_eq!((way(&mut lab, to), way(&mut lab, [198, 51, 100, 9].into())), ("east", "east"));
+    assert_eq!(static_routes(&mut lab), 3);
+    // Another way of its own, while it is out.
+    fall_silent(&mut lab);
+    lab.apply(&alone(&[("192.0.2.0/24", "north", host4(3).octets())])).unwrap();
+    assert_eq!(way(&mut lab, to), "north");
+    lab.apply(&alone(&[])).unwrap();
+    assert_eq!(way(&mut lab, to), "");
+    // Nobody asks any more: it is as good as any.
+    let mut without = alone(&[]);
+    without.0.interfaces.get_mut("east").unwrap().bfd.clear();
+    lab.apply(&without).unwrap();
+    assert_eq!(way(&mut lab, to), "east");
+}
+
+#[test]
+fn a_learned_route_stands_in_for_a_silent_static_one() {
+    let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    let to = IpAddr::from([192, 0, 2, 9]);
+    let mut lab = lab(&alone(&[]));
+    lab.learn_all(Said::anew().hop(1, &[("north", "10.0.3.2")]).run(1, &["192.0.2.0/24"]));
+    come_up(&mut lab, ends);
+    assert_eq!(way(&mut lab, to), "east");
+    fall_silent(&mut lab);
+    assert_eq!(way(&mut lab, to), "north");
+    // It goes and comes while the static one is out.
+    lab.learn_all(Said::more().run(0, &["192.0.2.0/24"]));
+    assert_eq!(way(&mut lab, to), "");
+    lab.learn_all(Said::more().run(1, &["192.0.2.0/24"]));
+    assert_eq!(way(&mut lab, to), "north");
+    come_up(&mut lab, ends);
+    assert_eq!(way(&mut lab, to), "east");
+    lab.learn_all(Said::more().run(0, &["192.0.2.0/24"]));
+    assert_eq!(way(&mut lab, to), "east");
+}
+
+#[test]
+fn of_several_gateways_the_last_one_counts_and_so_does_its_link() {
+    let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    let to = IpAddr::from([192, 0, 2, 9]);
+    let mut world = alone(&[("192.0.0.0/16", "west", host4(1).octets())]);
+    let prefix = ("192.0.2.0".parse().unwrap(), 24);
+    let both = [("east", Some(host4(2).into()), 1), ("north", Some(host4(3).into()), 1)];
+    world = world.paths(prefix, &both);
+    world.0.routes.get_mut(&prefix).unwrap().protocol = STATIC;
+    let mut lab = lab(&world);
+    come_up(&mut lab, ends);
+    fall_silent(&mut lab);
+    assert_eq!(way(&mut lab, to), "north");
+    lab.plug("north", false);
+    assert_eq!(lab.route_to("", to).unwrap().route.unwrap().prefix.unwrap().length, 16);
+    lab.plug("north", true);
+    assert_eq!(way(&mut lab, to), "north");
 }
 
 #[test]

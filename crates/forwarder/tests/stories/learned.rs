@@ -163,6 +163,27 @@ fn neighbours_on_the_link_give_way_to_longer_learned_routes() {
 }
 
 #[test]
+fn neighbours_on_a_learned_link_follow_a_hop_that_changes() {
+    let mut lab = Lab::new(&World::three_ports());
+    let onto = |link: &'static str| Said::more().hop(1, &[(link, "")]);
+    lab.learn_all(Said::anew().hop(1, &[("east", "")]).run(1, &[NET]));
+    lab.send("east", [arp_reply(host_mac(9), (our_mac(2), our4(2)), FAR)]);
+    lab.send("west", [packet_from(1, &udp(host4(1), FAR, b""))]);
+    lab.send("east", [arp_reply(host_mac(9), (our_mac(2), our4(2)), FAR)]);
+    lab.forget();
+    assert_eq!(way(&mut lab, FAR), "east");
+    lab.learn_all(Said::more().hop(1, &[NORTH]));
+    assert_eq!(way(&mut lab, FAR), "north", "it is behind a gateway now");
+    lab.learn_all(onto("east"));
+    assert_eq!(way(&mut lab, FAR), "east");
+    lab.learn_all(onto("north"));
+    lab.send("west", [packet_from(1, &udp(host4(1), FAR, b""))]);
+    assert_eq!(lab.take("north"), [arp_request(our_mac(3), our4(3), FAR)]);
+    assert_eq!(lab.take("east"), Vec::<Vec<u8>>::new());
+    lab.assert_dropped(&[]);
+}
+
+#[test]
 fn a_vrf_takes_its_learned_routes_along() {
     let plain = World::three_ports();
     let red = plain.clone().vrf("red", &["west", "east"]);

@@ -58,6 +58,45 @@ fn of_a_table_that_is_full_the_rest_is_refused_route_by_route() {
     assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], 20 - refused.len() as u64);
 }
 
+/// So many hops, each with a prefix of its own.
+fn one_each(mut said: Said, hops: u32) -> Said {
+    for n in 0..hops {
+        said = said.hop(1 + n, &[if n % 2 == 0 { EAST } else { NORTH }]).many(1 + n, n, 1);
+    }
+    said
+}
+
+#[test]
+fn a_daemon_with_as_many_hops_as_fit_may_start_anew() {
+    let limits = Limits { next_hops: 64, ..LIMITS };
+    let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
+    let of = |lab: &mut Lab| {
+        let limits = lab.plane().limits();
+        limits.into_iter().find(|limit| limit.name == "next-hops").unwrap()
+    };
+    let free = (of(&mut lab).limit - of(&mut lab).used) as u32;
+    lab.learn_all(one_each(Said::anew(), free));
+    let full = of(&mut lab);
+    assert_eq!((full.used, full.limit), (64, 64));
+    let more = lab.learn(Said::more().hop(99, &[EAST]).many(99, 99, 1));
+    assert!(more.len() == 1 && more[0].is_full, "{more:?}");
+    // It breaks off half-way, and starts once more.
+    lab.learn_all(one_each(Said::anew(), free / 2));
+    lab.learn_all(one_each(Said::anew(), free));
+    let ways = |lab: &mut Lab| {
+        lab.forget();
+        let to = (0..free).map(|n| IpAddr::from([100, 0, n as u8, 1]));
+        lab.send("west", to.map(|to| packet_from(1, &udp(host4(1), to, b""))));
+        (lab.take("east").len() + lab.take("north").len()) as u32
+    };
+    assert_eq!(ways(&mut lab), free);
+    lab.learn_all(Said::more().completes());
+    lab.plane().tick();
+    assert_eq!((of(&mut lab).used, ways(&mut lab)), (64, free));
+    let more = lab.learn(Said::more().hop(99, &[EAST]).many(99, 99, 1));
+    assert!(more.len() == 1 && more[0].is_full, "{more:?}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_with_its_reason_and_the_rest_is_in() {
     let mut lab = Lab::new(&World::three_ports());

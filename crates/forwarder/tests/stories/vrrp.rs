@@ -34,12 +34,13 @@ fn router(addresses: Vec<IpAddr>, priority: u8) -> VirtualRouter {
         interval_cs: 100,
         addresses,
         tracked: Vec::new(),
+        networks: Vec::new(),
         is_logged: true,
     }
 }
 
 /// "west" has a virtual router of each family.
-fn world(priority: u8, accept: bool) -> World {
+pub fn world(priority: u8, accept: bool) -> World {
     let world = World::three_ports();
     world.with("west", |west| {
         let four = router(vec![virtual4().into()], priority);
@@ -112,7 +113,7 @@ fn advertised(frames: &[Vec<u8>], is_ip6: bool) -> Vec<u8> {
     frames.iter().filter(|frame| frame[..6] == group).map(priority).collect()
 }
 
-fn states(lab: &mut Lab) -> Vec<String> {
+pub fn states(lab: &mut Lab) -> Vec<String> {
     let west = lab.plane().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
     west.virtual_routers.into_iter().map(|it| it.state).collect()
 }

@@ -1,130 +1,142 @@
-//! The daemon that is measured, and what it is told: BGP with each peer, and where its routes go.
+//! The daemon that is measured: how it is started, killed, and started again.
 
-use std::fmt::Write;
+use serde_json::Value;
 
-use super::hops::{ASN, OWN, peer_address, peer_asn};
-use super::{Daemon, Target};
+use super::daemon_texts::{
+    BGP_CALLER, BGP_DOOR, bgpd_configuration, bird_configuration, ospfd_configuration,
+    zebra_configuration,
+};
+use super::hops::peer_address;
+use super::{Daemon, Protocol, Target, Workload};
 use crate::{Bird, Frr, Namespace, Result, Tool};
 
-/// Where the daemon finds the BGP door.
-pub(super) const BGP_DOOR: &str = "127.0.0.1";
-/// The address that bgpd calls it from: zebra has to know it.
-const BGP_CALLER: &str = "198.51.100.1/32";
-/// The port of the BGP door.
-pub(super) const BGP_PORT: u16 = 1790;
+/// What the daemon is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) daemon: Daemon,
+    pub(super) target: Target,
+    pub(super) protocol: Protocol,
+    /// Whether the routes are IPv6.
+    pub(super) six: bool,
+    pub(super) peers: u8,
+    /// Whether it will be killed: it and its peers restart gracefully then.
+    pub(super) restarts: bool,
+}
+
+impl Setting {
+    pub(super) fn of(workload: &Workload) -> Self {
+        let Workload { daemon, target, protocol, peers, .. } = *workload;
+        let (six, restarts) = (workload.table.is_six(), workload.kills.daemon);
+        Self { daemon, target, protocol, six, peers, restarts }
+    }
+}
 
 /// The running daemon.
 #[derive(Debug)]
-pub(super) enum Running {
+pub(super) struct Running {
+    setting: Setting,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
     Frr(Frr),
     Bird(Bird),
 }
 
 impl Running {
-    pub(super) fn start(
-        local: &Namespace,
-        daemon: Daemon,
-        target: Target,
-        peers: u8,
-    ) -> Result<Self> {
-        match daemon {
-            Daemon::Frr => frr(local, target, peers).map(Self::Frr),
-            Daemon::Bird => Bird::start(local, &bird_configuration(target, peers)).map(Self::Bird),
-        }
+    pub(super) fn start(local: &Namespace, setting: Setting) -> Result<Self> {
+        let kind = match setting.daemon {
+            Daemon::Frr => {
+                if setting.target == Target::Bgp {
+                    // bgpd calls a neighbour that zebra has a route to.
+                    local.ip(&["addr", "add", BGP_CALLER, "dev", "lo"])?;
+                }
+                let (text, options) = zebra_configuration(&setting);
+                let mut frr = Frr::start(local, (text, &options), &[])?;
+                add_others(&mut frr, &setting)?;
+                Kind::Frr(frr)
+            }
+            Daemon::Bird => Kind::Bird(Bird::start(local, &bird_configuration(&setting))?),
+        };
+        Ok(Self { setting, kind })
     }
 
     /// Its processes.
     pub(super) fn pids(&self) -> Vec<u32> {
-        match self {
-            Self::Frr(frr) => frr.pids(),
-            Self::Bird(bird) => vec![bird.pid()],
+        match &self.kind {
+            Kind::Frr(frr) => frr.pids(),
+            Kind::Bird(bird) => vec![bird.pid()],
         }
+    }
+
+    /// Kills all its processes outright.
+    pub(super) fn kill(&mut self) {
+        match &mut self.kind {
+            Kind::Frr(frr) => {
+                for tool in [Tool::BGPD, Tool::OSPFD, Tool::STATICD, Tool::ZEBRA] {
+                    frr.kill(tool);
+                }
+            }
+            Kind::Bird(bird) => bird.kill(),
+        }
+    }
+
+    /// Starts it again after [`Running::kill`].
+    pub(super) fn start_again(&mut self) -> Result<()> {
+        match &mut self.kind {
+            Kind::Frr(frr) => {
+                let (text, options) = zebra_configuration(&self.setting);
+                frr.zebra(text, &options)?;
+                add_others(frr, &self.setting)
+            }
+            Kind::Bird(bird) => bird.start_again(),
+        }
+    }
+
+    /// How many routes it has learned from its first peer, as far as it says.
+    pub(super) fn learned(&self) -> Result<usize> {
+        let Setting { protocol, six, .. } = self.setting;
+        let said = match &self.kind {
+            Kind::Bird(bird) => {
+                let name = if protocol == Protocol::Bgp { "peer0" } else { "inside" };
+                return Ok(imported(&bird.says(&format!("show protocols all {name}"))?));
+            }
+            // Not zebra: it counts what it found in the kernel as well.
+            Kind::Frr(frr) if protocol == Protocol::Bgp => {
+                let family = if six { "ipv6" } else { "ipv4" };
+                frr.says(&format!("show bgp {family} unicast summary json"))?
+            }
+            Kind::Frr(frr) => frr.says("show ip ospf json")?,
+        };
+        // Not JSON: it does not answer yet.
+        let said: Value = serde_json::from_str(&said).unwrap_or_default();
+        let count = match protocol {
+            Protocol::Bgp => &said["peers"][peer_address(0, six).to_string()]["pfxRcd"],
+            Protocol::Ospf => &said["lsaExternalCounter"],
+        };
+        Ok(count.as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0))
     }
 }
 
-fn frr(local: &Namespace, target: Target, peers: u8) -> Result<Frr> {
-    // Without the module, zebra gives its routes to the kernel alone.
-    let module: &[&str] = if target == Target::Fpm { &["-M", "dplane_fpm_nl"] } else { &[] };
-    let zebra = if target == Target::Fpm { "fpm address 127.0.0.1 port 2620\n" } else { "" };
-    let mut frr = Frr::start(local, (zebra, module), &[])?;
-    if target == Target::Bgp {
-        // bgpd calls a neighbour that zebra has a route to.
-        local.ip(&["addr", "add", BGP_CALLER, "dev", "lo"])?;
+/// The routes that a protocol of BIRD has imported.
+fn imported(said: &str) -> usize {
+    let line = said.lines().find_map(|line| line.trim().strip_prefix("Routes:"));
+    let count = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    count.unwrap_or(0)
+}
+
+/// What runs beside zebra.
+fn add_others(frr: &mut Frr, setting: &Setting) -> Result<()> {
+    if setting.protocol == Protocol::Ospf {
+        return frr.add(Tool::OSPFD, &ospfd_configuration(), &[]);
+    }
+    if setting.target == Target::Bgp {
         frr.add(Tool::STATICD, &format!("ip route {BGP_DOOR}/32 lo\n"), &[])?;
     }
     // By the BGP door routes need not go to zebra at all.
-    let options: &[&str] = if target == Target::Bgp { &["-n"] } else { &[] };
-    frr.add(Tool::BGPD, &bgpd_configuration(target, peers), options)?;
-    Ok(frr)
-}
-
-fn bgpd_configuration(target: Target, peers: u8) -> String {
-    let mut text = format!(
-        "router bgp {ASN}\n bgp router-id {OWN}\n no bgp ebgp-requires-policy\n \
-         no bgp network import-check\n"
-    );
-    for peer in 0..peers {
-        let (address, asn) = (peer_address(peer), peer_asn(peer));
-        // The speakers connect.
-        let _ = writeln!(
-            text,
-            " neighbor {address} remote-as {asn}\n neighbor {address} passive\n \
-             neighbor {address} advertisement-interval 0"
-        );
-    }
-    if target == Target::Bgp {
-        let _ = writeln!(
-            text,
-            " neighbor {BGP_DOOR} remote-as {ASN}\n neighbor {BGP_DOOR} port {BGP_PORT}\n \
-             neighbor {BGP_DOOR} update-source lo\n neighbor {BGP_DOOR} timers connect 1\n neighbor {BGP_DOOR} advertisement-interval 0\n \
-             address-family ipv4 unicast\n  neighbor {BGP_DOOR} addpath-tx-all-paths\n exit-address-family"
-        );
-    }
-    // What is learned shall not be said back to the peers.
-    text.push_str(" address-family ipv4 unicast\n");
-    for peer in 0..peers {
-        let _ = writeln!(text, "  neighbor {} route-map nothing out", peer_address(peer));
-    }
-    text.push_str(" exit-address-family\nroute-map nothing deny 10\n");
-    text
-}
-
-fn bird_configuration(target: Target, peers: u8) -> String {
-    let mut text =
-        format!("router id {OWN};\nlog stderr all;\nprotocol device {{ scan time 1; }}\n");
-    // BIRD sees a next hop go with its link only when it resolves it by the route to that link.
-    let gateway = if target == Target::Linux && peers > 1 {
-        text.push_str("protocol direct { check link yes; ipv4; }\n");
-        "gateway recursive; "
-    } else {
-        ""
-    };
-    for peer in 0..peers {
-        let (address, asn) = (peer_address(peer), peer_asn(peer));
-        let _ = writeln!(
-            text,
-            "protocol bgp peer{peer} {{ local {OWN} as {ASN}; neighbor {address} as {asn}; passive; \
-             ipv4 {{ {gateway}import all; export none; }}; }}"
-        );
-    }
-    match target {
-        Target::Bgp => {
-            let _ = writeln!(
-                text,
-                "protocol bgp stoa {{ local 127.0.0.1 as {ASN}; neighbor {BGP_DOOR} port {BGP_PORT} as {ASN}; \
-                 connect delay time 1; connect retry time 1; error wait time 1, 2; \
-                 ipv4 {{ import none; export all; add paths tx; next hop keep; }}; }}"
-            );
-        }
-        Target::Linux | Target::Kernel | Target::Fpm => {
-            let export = "export where source = RTS_BGP";
-            let _ = writeln!(
-                text,
-                "protocol kernel {{ learn off; ipv4 {{ import none; {export}; }}; }}"
-            );
-        }
-    }
-    text
+    let options: &[&str] = if setting.target == Target::Bgp { &["-n"] } else { &[] };
+    frr.add(Tool::BGPD, &bgpd_configuration(setting), options)
 }
 
 #[cfg(test)]
@@ -132,14 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_go_where_they_are_to() {
-        let by_bgp = bird_configuration(Target::Bgp, 2);
-        assert!(by_bgp.contains("add paths tx") && !by_bgp.contains("protocol kernel"), "{by_bgp}");
-        assert!(by_bgp.contains("neighbor 198.18.5.12 as 65102"), "{by_bgp}");
-        let by_linux = bird_configuration(Target::Linux, 1);
-        assert!(by_linux.contains("protocol kernel") && !by_linux.contains("1790"), "{by_linux}");
-        let frr = bgpd_configuration(Target::Bgp, 1);
-        assert!(frr.contains("neighbor 127.0.0.1 addpath-tx-all-paths"), "{frr}");
-        assert!(!bgpd_configuration(Target::Fpm, 1).contains("127.0.0.1"));
+    fn what_daemons_have_learned_is_read() {
+        let said = "peer0 BGP\n  Channel ipv4\n    Routes:         5000 imported, 0 exported, 12 preferred\n";
+        assert_eq!((imported(said), imported("")), (5000, 0));
     }
 }

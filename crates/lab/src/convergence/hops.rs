@@ -1,26 +1,59 @@
-//! The lab's addresses: next hops by peer, round and depth, each with a MAC address that tells which it is.
+//! The lab's addresses: next hops by peer, round and depth, each with a MAC address that tells which it is. Of each family the same.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How many next hops a peer has for prefixes within each other.
 pub(super) const DEPTHS: u8 = 8;
 /// Peers at most.
 pub const PEERS_MAX: u8 = 8;
 
-/// The router's address and the daemon's towards the peers.
+/// The router's IPv4 address and the daemon's towards the peers.
 pub(super) const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 5, 1);
-/// Prefix length of that network.
-pub(super) const PEERS_LENGTH: u8 = 24;
-/// Prefix length of the networks that next hops are in.
-pub(super) const HOPS_LENGTH: u8 = 20;
-/// The router's address where test packets come in, and whoever sends them.
+/// The same of IPv6.
+pub(super) const OWN_SIX: Ipv6Addr = own_six(5);
+/// The router's addresses where test packets come in, and whoever sends them.
 pub(super) const IN: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 64, 1), Ipv4Addr::new(198, 18, 64, 2)];
+/// The same of IPv6.
+pub(super) const IN_SIX: [Ipv6Addr; 2] =
+    [own_six(64), Ipv6Addr::new(0x2001, 0xdb8, 64, 0, 0, 0, 0, 2)];
 /// The router's MAC address where test packets come in.
 pub(super) const IN_MAC: [u8; 6] = [2, 0xfe, 0, 0, 0, 1];
-/// A network with a static route, for packets before there is any other.
-pub(super) const WARM: (Ipv4Addr, u8) = (Ipv4Addr::new(198, 19, 0, 0), 16);
 /// The autonomous system of the daemon.
 pub(super) const ASN: u32 = 65_001;
+
+/// The router's address in the lab's IPv6 network of this number.
+const fn own_six(network: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, 1)
+}
+
+/// Prefix length of the network of the peers.
+pub(super) fn peers_length(six: bool) -> u8 {
+    if six { 64 } else { 24 }
+}
+
+/// Prefix length of the networks that next hops are in.
+pub(super) fn hops_length(six: bool) -> u8 {
+    if six { 64 } else { 20 }
+}
+
+/// A network with a static route, for packets before there is any other: an address of it and its length.
+pub(super) fn warm(six: bool) -> (IpAddr, u8) {
+    if six {
+        (Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 0).into(), 48)
+    } else {
+        (Ipv4Addr::new(198, 19, 0, 0).into(), 16)
+    }
+}
+
+/// The router's address towards the peers.
+pub(super) fn own(six: bool) -> IpAddr {
+    if six { OWN_SIX.into() } else { OWN.into() }
+}
+
+/// The router's address where test packets come in.
+pub(super) fn own_in(six: bool) -> IpAddr {
+    if six { IN_SIX[0].into() } else { IN[0].into() }
+}
 
 /// A port that test packets leave by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +83,17 @@ impl Out {
     }
 
     /// The router's address there.
-    pub(super) fn own(self) -> Ipv4Addr {
-        Ipv4Addr::new(198, 18, 16 + 16 * self.number(), 1)
+    pub(super) fn own(self, six: bool) -> IpAddr {
+        if six {
+            own_six(16 + 16 * u16::from(self.number())).into()
+        } else {
+            Ipv4Addr::new(198, 18, 16 + 16 * self.number(), 1).into()
+        }
+    }
+
+    /// An address of that network that nobody needs.
+    pub(super) fn spare(self) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, 31 + 16 * self.number(), 254)
     }
 }
 
@@ -72,9 +114,18 @@ impl Hop {
         (0..peers).flat_map(move |peer| (0..DEPTHS).map(move |depth| Self { peer, out, depth }))
     }
 
-    pub(super) fn address(self) -> Ipv4Addr {
-        let [a, b, c, _] = self.out.own().octets();
-        Ipv4Addr::new(a, b, c + self.peer, 10 + self.depth)
+    pub(super) fn address(self, six: bool) -> IpAddr {
+        match self.out.own(six) {
+            IpAddr::V4(own) => {
+                let [a, b, c, _] = own.octets();
+                Ipv4Addr::new(a, b, c + self.peer, 10 + self.depth).into()
+            }
+            IpAddr::V6(own) => {
+                let [a, b, c, ..] = own.segments();
+                let (peer, depth) = (u16::from(self.peer), u16::from(self.depth));
+                Ipv6Addr::new(a, b, c, 0, 0, 0, 1 + peer, 10 + depth).into()
+            }
+        }
     }
 
     pub(super) fn mac(self) -> [u8; 6] {
@@ -83,7 +134,17 @@ impl Hop {
 }
 
 /// Address of a peer, from 0.
-pub(super) fn peer_address(peer: u8) -> Ipv4Addr {
+pub(super) fn peer_address(peer: u8, six: bool) -> IpAddr {
+    if six {
+        let [a, b, c, ..] = OWN_SIX.segments();
+        Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 11 + u16::from(peer)).into()
+    } else {
+        peer_id(peer).into()
+    }
+}
+
+/// BGP identifier of a peer, which is its IPv4 address.
+pub(super) fn peer_id(peer: u8) -> Ipv4Addr {
     let [a, b, c, _] = OWN.octets();
     Ipv4Addr::new(a, b, c, 11 + peer)
 }

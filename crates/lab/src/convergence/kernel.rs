@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::daemons::Running;
-use super::hops::{HOPS_LENGTH, OWN, Out, PEERS_LENGTH, peer_address};
-use super::{Figures, Peers, Workload};
+use super::daemons::{Running, Setting};
+use super::hops::{Out, hops_length, own, peer_address, peers_length};
+use super::told::Told;
+use super::{Figures, Workload};
 use crate::measure::usage;
 use crate::{LabError, Namespace, Result, interrupt};
 
@@ -17,36 +18,38 @@ const PERIOD: Duration = Duration::from_millis(200);
 /// What the lab says.
 pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) -> Result<Figures> {
     let (local, peers) = (Namespace::new("local")?, Namespace::new("peers")?);
-    for device in ["peers", "out"] {
-        let other = if device == "peers" { "eth0" } else { "out" };
+    for (device, other) in [("peers", "eth0"), ("out", "out"), ("out2", "out2")] {
         let kind = ["type", "veth", "peer", "name", other, "netns", peers.name()];
         local.ip(&[&["link", "add", device][..], &kind].concat())?;
         local.ip(&["link", "set", device, "up"])?;
         peers.ip(&["link", "set", other, "up"])?;
     }
-    local.ip(&["addr", "add", &format!("{OWN}/{PEERS_LENGTH}"), "dev", "peers"])?;
-    local.ip(&["addr", "add", &format!("{}/{HOPS_LENGTH}", Out::First.own()), "dev", "out"])?;
+    let six = workload.table.is_six();
+    local.ip(&["addr", "add", &format!("{}/{}", own(six), peers_length(six)), "dev", "peers"])?;
+    for (out, device) in Out::BOTH.into_iter().zip(["out", "out2"]) {
+        let address = format!("{}/{}", out.own(six), hops_length(six));
+        local.ip(&["addr", "add", &address, "dev", device])?;
+    }
     for peer in 0..workload.peers {
-        let address = format!("{}/{PEERS_LENGTH}", peer_address(peer));
+        let address = format!("{}/{}", peer_address(peer, six), peers_length(six));
         peers.ip(&["addr", "add", &address, "dev", "eth0"])?;
     }
-    let daemon = Running::start(&local, workload.daemon, workload.target, workload.peers)?;
+    let daemon = Running::start(&local, Setting::of(workload))?;
     let pids = daemon.pids();
     let before = usage::spent(&pids)?;
-    let held = held(&local)?;
-    let (routes, mut learned) = (workload.table.prefixes.len(), None);
-    let told = Peers::start(&peers, workload)?;
-    let begun = told.established(workload.deadline)?;
+    let held = held(&local, six)?;
+    let (routes, mut learned) = (workload.table.len(), None);
+    let (told, begun) = Told::begin(&peers, workload)?;
     let end = Instant::now() + workload.deadline;
     while Instant::now() < end {
         interrupt::check()?;
-        let count = self::held(&local)?.saturating_sub(held);
+        let count = self::held(&local, six)?.saturating_sub(held);
         progress("learning", count as f64 / routes as f64);
         if count >= routes {
             learned = Some(begun.elapsed());
             break;
         }
-        told.still_established()?;
+        told.still_there()?;
         std::thread::sleep(PERIOD);
     }
     let mut figures = Figures::new(workload);
@@ -58,14 +61,36 @@ pub(super) fn measure(workload: &Workload, progress: &mut dyn FnMut(&str, f64)) 
 }
 
 /// How many prefixes the kernel holds.
-fn held(local: &Namespace) -> Result<usize> {
-    let file = "/proc/thread-self/net/fib_triestat";
+fn held(local: &Namespace, six: bool) -> Result<usize> {
+    let file =
+        if six { "/proc/thread-self/net/rt6_stats" } else { "/proc/thread-self/net/fib_triestat" };
     let text = local.enter(|| std::fs::read_to_string(file))?;
     let text = text.map_err(|error| LabError::system(format!("read {file}"), error))?;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("Prefixes:"));
-    let count = line.and_then(|count| count.trim().parse().ok());
+    let count = if six { entries_six(&text) } else { prefixes_four(&text) };
     count.ok_or_else(|| LabError::NotUnderstood {
         what: file.to_owned(),
         why: "it does not count prefixes".to_owned(),
     })
+}
+
+fn prefixes_four(text: &str) -> Option<usize> {
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("Prefixes:"));
+    line?.trim().parse().ok()
+}
+
+/// The fourth of the hexadecimal numbers (`fib_rt_entries` in `net/ipv6/route.c` of Linux).
+fn entries_six(text: &str) -> Option<usize> {
+    usize::from_str_radix(text.split_whitespace().nth(3)?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_counts_are_read() {
+        assert_eq!(prefixes_four("Main:\n\tLeaves:         5\n\tPrefixes:       7\n"), Some(7));
+        assert_eq!(entries_six("0003 0002 0010 001f 0000 0008 0000\n"), Some(31));
+        assert_eq!(entries_six("0003"), None);
+    }
 }

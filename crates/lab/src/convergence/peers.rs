@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Workload;
-use super::hops::{DEPTHS, Hop, OWN, Out, peer_address, peer_asn};
-use super::table::Table;
-use crate::bgp_speaker::{Identity, Paths, Speaker, announce, end_of_rib, withdraw};
+use super::hops::{DEPTHS, Hop, Out, own, peer_address, peer_asn, peer_id};
+use super::table::{Listener, Table};
+use crate::bgp_speaker::{Identity, Nlri, Paths, Speaker, announce, end_of_rib, withdraw};
 use crate::{Namespace, Result};
 
 /// Prefixes that share a set of attributes, as in the Internet's table.
@@ -21,6 +21,7 @@ pub(super) struct Peers {
 
 impl Peers {
     pub(super) fn start(namespace: &Namespace, workload: &Workload) -> Result<Self> {
+        let six = workload.table.is_six();
         // All is made before the first of them begins: making it is no part of what is measured.
         let said: Vec<Arc<[u8]>> = (0..workload.peers)
             .map(|peer| Arc::from(all(&workload.table, peer, Out::First)))
@@ -28,12 +29,12 @@ impl Peers {
         let mut speakers = Vec::new();
         for (peer, said) in (0..workload.peers).zip(said) {
             let identity = Identity {
-                own: peer_address(peer).into(),
-                peer: OWN.into(),
+                own: peer_address(peer, six),
+                peer: own(six),
                 asn: peer_asn(peer),
-                router_id: peer_address(peer),
+                router_id: peer_id(peer),
                 hold_time: HOLD_S,
-                graceful_restart: false,
+                graceful_restart: workload.kills.daemon,
             };
             let speaker = Speaker::start(namespace, identity)?;
             speaker.announce(said);
@@ -77,23 +78,58 @@ impl Peers {
 
 /// What the first peer says when it takes all back and says it anew.
 pub(super) fn anew(table: &Table) -> Arc<[u8]> {
-    let mut messages = withdraw(&table.prefixes);
-    messages.extend(all(table, 0, Out::Second));
+    let mut messages = Vec::new();
+    for depth in 0..DEPTHS {
+        table.of_depth(depth, TakenBack(&mut messages));
+    }
+    say_all(&mut messages, table, 0, Out::Second);
     messages.into()
 }
 
 /// All prefixes with the next hops of a peer at a port, and that these were all.
 fn all(table: &Table, peer: u8, out: Out) -> Vec<u8> {
     let mut messages = Vec::new();
+    say_all(&mut messages, table, peer, out);
+    messages
+}
+
+fn say_all(messages: &mut Vec<u8>, table: &Table, peer: u8, out: Out) {
+    let six = table.is_six();
     for depth in 0..DEPTHS {
-        let with_depth = table.prefixes.iter().zip(&table.depths);
-        let prefixes: Vec<(u32, u8)> =
-            with_depth.filter(|(_, one)| **one == depth).map(|(prefix, _)| *prefix).collect();
-        let next_hop = Hop { peer, out, depth }.address().into();
+        let next_hop = Hop { peer, out, depth }.address(six);
         let times = if peer == 0 { 1 } else { 2 };
         let paths = Paths { asn: peer_asn(peer), times, next_hop, per_attribute: PER_ATTRIBUTE };
-        messages.extend(announce(&prefixes, &paths));
+        table.of_depth(depth, Announced(messages, &paths));
     }
-    messages.extend(end_of_rib(false));
-    messages
+    messages.extend(end_of_rib(six));
+}
+
+/// Announces prefixes.
+struct Announced<'a>(&'a mut Vec<u8>, &'a Paths);
+
+impl Listener for Announced<'_> {
+    fn hear<N>(self, prefixes: &[(N, u8)])
+    where
+        (N, u8): Nlri,
+    {
+        let said = announce(prefixes, self.1);
+        // Most tables have one depth: no second copy of a hundred megabytes.
+        if self.0.is_empty() {
+            *self.0 = said;
+        } else {
+            self.0.extend(said);
+        }
+    }
+}
+
+/// Takes prefixes back.
+struct TakenBack<'a>(&'a mut Vec<u8>);
+
+impl Listener for TakenBack<'_> {
+    fn hear<N>(self, prefixes: &[(N, u8)])
+    where
+        (N, u8): Nlri,
+    {
+        self.0.extend(withdraw(prefixes));
+    }
 }

@@ -5,8 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::frames::Arrival;
 use super::hops::{Hop, Out};
-use super::links::{Arrival, Links};
+use super::links::Links;
 use super::table::Table;
 use crate::{Result, interrupt};
 
@@ -71,7 +72,7 @@ pub(super) fn prove(
     while prober.count < provable && Instant::now() < end {
         let begun = Instant::now();
         let list = prober.pass();
-        let packets = list.into_iter().filter_map(|at| Some((at as u32, table.addresses[at]?, 0)));
+        let packets = list.into_iter().filter_map(|at| Some((at as u32, table.address(at)?, 0)));
         links.send(packets, |arrival| prober.note(arrival));
         loop {
             links.receive(|arrival| prober.note(arrival));
@@ -92,14 +93,15 @@ pub(super) fn prove(
 
 impl<'a> Prober<'a> {
     fn new(table: &'a Table, wanted: Wanted) -> Self {
-        let blocks = table
-            .addresses
-            .chunks(BLOCK)
-            .map(|block| Block { missing: block.iter().flatten().count(), ..Block::default() });
+        let blocks = (0..table.len()).step_by(BLOCK).map(|first| {
+            let block = first..(first + BLOCK).min(table.len());
+            let missing = block.filter(|at| table.address(*at).is_some()).count();
+            Block { missing, ..Block::default() }
+        });
         Self {
             table,
             wanted,
-            arrived: vec![0; table.addresses.len().div_ceil(64)],
+            arrived: vec![0; table.len().div_ceil(64)],
             blocks: blocks.collect(),
             count: 0,
             last: Instant::now(),
@@ -119,8 +121,8 @@ impl<'a> Prober<'a> {
                 continue;
             }
             let first = number * BLOCK;
-            let size = BLOCK.min(self.table.addresses.len() - first);
-            let is_missing = |at: &usize| self.table.addresses[*at].is_some() && !self.has(*at);
+            let size = BLOCK.min(self.table.len() - first);
+            let is_missing = |at: &usize| self.table.address(*at).is_some() && !self.has(*at);
             if block.asked.is_some_and(|at| self.has(at)) {
                 list.extend((first..first + size).filter(is_missing));
                 self.blocks[number].asked = None;
@@ -139,9 +141,9 @@ impl<'a> Prober<'a> {
 
     fn note(&mut self, arrival: Arrival) {
         let at = arrival.index as usize;
-        let Some(depth) = self.table.depths.get(at) else { return };
-        let hop = Hop { peer: self.wanted.peer, out: self.wanted.out, depth: *depth };
-        let is_it = self.table.addresses[at] == Some(arrival.destination) && arrival.went_by(hop);
+        let Some(depth) = self.table.depth(at) else { return };
+        let hop = Hop { peer: self.wanted.peer, out: self.wanted.out, depth };
+        let is_it = self.table.address(at) == Some(arrival.destination) && arrival.went_by(hop);
         if is_it && !self.has(at) {
             self.arrived[at / 64] |= 1 << (at % 64);
             self.blocks[at / BLOCK].missing -= 1;
@@ -156,7 +158,7 @@ mod tests {
     use super::*;
 
     fn arrival(table: &Table, at: usize, hop: Hop) -> Arrival {
-        let destination = table.addresses[at].unwrap_or_default();
+        let destination = table.address(at).unwrap_or_default();
         Arrival { index: at as u32, sequence: 0, destination, mac: hop.mac() }
     }
 
@@ -181,7 +183,7 @@ mod tests {
     /// Whatever is lost, and in whatever order routes come, in the end all are proved.
     #[test]
     fn losses_are_sent_again() {
-        let table = Table::new((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());
+        let table = Table::four((0..5000).map(|at| ((20 << 24) + (at << 6), 26)).collect());
         let wanted = Wanted { peer: 2, out: Out::Second };
         let mut prober = Prober::new(&table, wanted);
         let mut state = 9_u32;
@@ -193,7 +195,8 @@ mod tests {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let is_learned = (at * 7919) % 5000 <= pass * 50;
                 if is_learned && state >> 30 != 0 {
-                    let hop = Hop { peer: 2, out: Out::Second, depth: table.depths[at] };
+                    let depth = table.depth(at).unwrap_or_default();
+                    let hop = Hop { peer: 2, out: Out::Second, depth };
                     prober.note(arrival(&table, at, hop));
                 }
             }

@@ -1,79 +1,267 @@
 //! The prefixes that are learned, and for each an address that no more specific one has: a packet to it proves that very prefix.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use super::hops::DEPTHS;
+use crate::bgp_speaker::Nlri;
+
+/// IPv4 prefixes that can be made at most.
+pub const FOUR_MAX: u32 = 7_000_000;
+/// IPv6 prefixes that can be made at most: what the router's limits let it have.
+pub const SIX_MAX: u32 = 3_500_000;
+/// Made IPv6 prefixes of one /32: as many as a provider may announce.
+const OF_PROVIDER: u32 = 256;
+/// Lengths of made IPv6 prefixes: /48 and longer, in shares as they are seen inside of providers.
+const SIX_LENGTHS: [u8; 16] = [48, 48, 56, 48, 64, 48, 48, 52, 48, 56, 64, 48, 60, 48, 56, 64];
+
+/// An address as a number in host byte order.
+trait Number: Copy + Ord {
+    /// How many bits it has.
+    const BITS: u8;
+    /// As a number that has room for either family.
+    fn wide(self) -> u128;
+    /// Of a number that fits.
+    fn of(wide: u128) -> Option<Self>;
+    /// Whether the lab can say such a prefix.
+    fn is_fit(prefix: (Self, u8)) -> bool;
+}
+
+impl Number for u32 {
+    const BITS: u8 = 32;
+
+    fn wide(self) -> u128 {
+        self.into()
+    }
+
+    fn of(wide: u128) -> Option<Self> {
+        Self::try_from(wide).ok()
+    }
+
+    /// Not those that no router takes (RFC 1122, section 3.2.1.3), nor the lab's own (RFC 2544's networks).
+    fn is_fit((address, length): (Self, u8)) -> bool {
+        length > 0
+            && address < 0xe000_0000
+            && !overlaps((address, length), &[(0, 8), (127 << 24, 8), (0xc612_0000, 15)])
+    }
+}
+
+impl Number for u128 {
+    const BITS: u8 = 128;
+
+    fn wide(self) -> u128 {
+        self
+    }
+
+    fn of(wide: u128) -> Option<Self> {
+        Some(wide)
+    }
+
+    /// Global unicast as it is given out (2000::/3, RFC 3587), without the lab's own (2001:db8::/32).
+    fn is_fit((address, length): (Self, u8)) -> bool {
+        length >= 3 && address >> 125 == 1 && !overlaps((address, length), &[(OWN_SIX, 32)])
+    }
+}
+
+const OWN_SIX: u128 = 0x2001_0db8 << 96;
+
+fn overlaps<N: Number>((address, length): (N, u8), others: &[(N, u8)]) -> bool {
+    others.iter().any(|(other, len)| {
+        let shorter = u32::from((*len).min(length));
+        let bits = u32::from(N::BITS);
+        shorter == 0 || (address.wide() ^ other.wide()) >> (bits - shorter) == 0
+    })
+}
+
+/// Prefixes of one family.
+#[derive(Debug)]
+struct List<N> {
+    /// Address and length, in ascending order.
+    prefixes: Vec<(N, u8)>,
+    /// For each an address that only it has; `None`: more specific ones cover all of it.
+    addresses: Vec<Option<N>>,
+    /// For each in how many others it lies, modulo [`DEPTHS`]: its next hop is another than that of the prefix around it, so that a
+    /// packet which that one carried instead is told apart.
+    depths: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Lists {
+    Four(List<u32>),
+    Six(List<u128>),
+}
 
 /// Prefixes with what proves them.
 #[derive(Debug)]
-pub struct Table {
-    /// Address in host byte order and length, in ascending order.
-    pub prefixes: Vec<(u32, u8)>,
-    /// For each an address that only it has; `None`: more specific ones cover all of it.
-    pub addresses: Vec<Option<u32>>,
-    /// For each in how many others it lies, modulo [`DEPTHS`]: its next hop is another than that of the prefix around it, so that a
-    /// packet which that one carried instead is told apart.
-    pub depths: Vec<u8>,
+pub struct Table(Lists);
+
+/// Does the same with the list of either family.
+macro_rules! with {
+    ($table:expr, $list:ident => $what:expr) => {
+        match &$table.0 {
+            Lists::Four($list) => $what,
+            Lists::Six($list) => $what,
+        }
+    };
 }
 
 impl Table {
-    /// So many /24 side by side from 20.0.0.0 on, 7,000,000 at most.
+    /// So many /24 side by side from 20.0.0.0 on, [`FOUR_MAX`] at most.
     #[must_use]
     pub fn synthetic(count: u32) -> Self {
-        Self::new((0..count.min(7_000_000)).map(|at| ((20 << 24) + (at << 8), 24)).collect())
+        Self::four((0..count.min(FOUR_MAX)).map(|at| ((20 << 24) + (at << 8), 24)).collect())
     }
 
-    /// These prefixes, without those that no router takes or that the lab itself needs (198.18.0.0/15, the default route).
+    /// So many IPv6 prefixes, [`SIX_MAX`] at most: 256 of a /32, the /32 all over 2a00::/12; half of them /48, the others longer, each
+    /// in a /48 of its own.
     #[must_use]
-    pub fn new(mut prefixes: Vec<(u32, u8)>) -> Self {
-        prefixes.retain(|prefix| is_fit(*prefix));
-        prefixes.sort_unstable();
-        prefixes.dedup();
-        let mut addresses = vec![None; prefixes.len()];
-        let mut depths = Vec::with_capacity(prefixes.len());
-        // The prefixes around the one that is looked at: number, last address, first address that no inner one has.
-        let mut around: Vec<(usize, u64, u64)> = Vec::new();
-        let mut close = |(at, last, free): (usize, u64, u64)| {
-            addresses[at] = u32::try_from(free).ok().filter(|_| free <= last);
-        };
-        for (at, (address, length)) in prefixes.iter().enumerate() {
-            let first = u64::from(*address);
-            let last = first + (1_u64 << (32 - length)) - 1;
-            while around.last().is_some_and(|(_, end, _)| *end < first) {
-                around.pop().into_iter().for_each(&mut close);
-            }
-            depths.push((around.len() % usize::from(DEPTHS)) as u8);
-            if let Some((_, _, free)) = around.last_mut().filter(|(_, _, free)| *free >= first) {
-                *free = last + 1;
-            }
-            around.push((at, last, first));
-        }
-        around.into_iter().for_each(close);
-        Self { prefixes, addresses, depths }
+    pub fn synthetic_six(count: u32) -> Self {
+        // Odd factors: no two numbers fall together.
+        let made = (0..count.min(SIX_MAX)).map(|at| {
+            let (provider, own) = (at / OF_PROVIDER, at % OF_PROVIDER);
+            let network = 0x2a00_0000_u32 | (provider.wrapping_mul(0x9_e375) & 0x000f_ffff);
+            let site = own.wrapping_mul(0x9e37) & 0xffff;
+            let length = SIX_LENGTHS[(at % 16) as usize];
+            let subnet = at.wrapping_mul(0x6d2b) & 0xffff;
+            let address =
+                u128::from(network) << 96 | u128::from(site) << 80 | u128::from(subnet) << 64;
+            (address >> (128 - length) << (128 - length), length)
+        });
+        Self::six(made.collect())
+    }
+
+    /// These IPv4 prefixes, without those that no router takes or that the lab itself needs (198.18.0.0/15, the default route).
+    #[must_use]
+    pub fn four(prefixes: Vec<(u32, u8)>) -> Self {
+        Self(Lists::Four(List::new(prefixes)))
+    }
+
+    /// These IPv6 prefixes, as far as they are of 2000::/3 and not of the lab (2001:db8::/32).
+    #[must_use]
+    pub fn six(prefixes: Vec<(u128, u8)>) -> Self {
+        Self(Lists::Six(List::new(prefixes)))
+    }
+
+    /// As many made ones of the same family, [`FOUR_MAX`] or [`SIX_MAX`] at most.
+    #[must_use]
+    pub fn made_alike(&self, count: u32) -> Self {
+        if self.is_six() { Self::synthetic_six(count) } else { Self::synthetic(count) }
+    }
+
+    /// Whether they are IPv6.
+    #[must_use]
+    pub fn is_six(&self) -> bool {
+        matches!(self.0, Lists::Six(_))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        with!(self, list => list.prefixes.len())
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// How many prefixes a packet can prove.
     #[must_use]
     pub fn provable(&self) -> usize {
-        self.addresses.iter().flatten().count()
+        with!(self, list => list.addresses.iter().flatten().count())
+    }
+
+    /// The address that proves a prefix, as a number; `None`: there is none, or no such prefix.
+    pub(super) fn address(&self, at: usize) -> Option<u128> {
+        with!(self, list => list.addresses.get(at).copied().flatten().map(Number::wide))
+    }
+
+    /// In how many others a prefix lies, modulo [`DEPTHS`].
+    pub(super) fn depth(&self, at: usize) -> Option<u8> {
+        with!(self, list => list.depths.get(at).copied())
+    }
+
+    /// The prefixes of a depth, to one who takes both families.
+    pub(super) fn of_depth<T: Listener>(&self, depth: u8, listener: T) {
+        match &self.0 {
+            Lists::Four(list) => listener.hear(&list.of_depth(depth)),
+            Lists::Six(list) => listener.hear(&list.of_depth(depth)),
+        }
+    }
+
+    /// All prefixes as addresses and lengths, with their depths.
+    pub(super) fn all(&self) -> impl Iterator<Item = (IpAddr, u8, u8)> {
+        (0..self.len()).map(|at| match &self.0 {
+            Lists::Four(list) => {
+                let (address, length) = list.prefixes[at];
+                (IpAddr::V4(Ipv4Addr::from(address)), length, list.depths[at])
+            }
+            Lists::Six(list) => {
+                let (address, length) = list.prefixes[at];
+                (IpAddr::V6(Ipv6Addr::from(address)), length, list.depths[at])
+            }
+        })
     }
 }
 
-fn is_fit((address, length): (u32, u8)) -> bool {
-    let overlaps = |other: u32, len: u8| {
-        let shorter = len.min(length);
-        shorter == 0 || (address ^ other) >> (32 - shorter) == 0
-    };
-    // RFC 1122, section 3.2.1.3; RFC 2544's networks are those of the lab.
-    length > 0
-        && address < 0xe000_0000
-        && ![(0, 8), (127 << 24, 8), (0xc612_0000, 15)].iter().any(|(at, len)| overlaps(*at, *len))
+/// Takes prefixes of either family.
+pub(super) trait Listener {
+    /// Takes them.
+    fn hear<N>(self, prefixes: &[(N, u8)])
+    where
+        (N, u8): Nlri;
+}
+
+impl<N: Number> List<N> {
+    fn new(mut prefixes: Vec<(N, u8)>) -> Self {
+        prefixes.retain(|prefix| N::is_fit(*prefix));
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        prefixes.shrink_to_fit();
+        let mut addresses = vec![None; prefixes.len()];
+        let mut depths = Vec::with_capacity(prefixes.len());
+        // The prefixes around the one that is looked at: number, last address, first address that no inner one has; `None`: no address
+        // is left.
+        let mut around: Vec<(usize, u128, Option<u128>)> = Vec::new();
+        let mut close = |(at, last, free): (usize, u128, Option<u128>)| {
+            addresses[at] = free.filter(|free| *free <= last).and_then(N::of);
+        };
+        for (at, (address, length)) in prefixes.iter().enumerate() {
+            let first = address.wide();
+            let last = first | host_bits::<N>(*length);
+            while around.last().is_some_and(|(_, end, _)| *end < first) {
+                around.pop().into_iter().for_each(&mut close);
+            }
+            depths.push((around.len() % usize::from(DEPTHS)) as u8);
+            if let Some((_, _, free)) = around.last_mut()
+                && free.is_some_and(|free| free >= first)
+            {
+                *free = last.checked_add(1);
+            }
+            around.push((at, last, Some(first)));
+        }
+        around.into_iter().for_each(close);
+        Self { prefixes, addresses, depths }
+    }
+
+    fn of_depth(&self, depth: u8) -> Vec<(N, u8)> {
+        let with_depth = self.prefixes.iter().zip(&self.depths);
+        with_depth.filter(|(_, one)| **one == depth).map(|(prefix, _)| *prefix).collect()
+    }
+}
+
+/// A number with ones where a prefix of this length has host bits.
+fn host_bits<N: Number>(length: u8) -> u128 {
+    let all = u128::MAX >> (128 - u32::from(N::BITS));
+    all.checked_shr(length.into()).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn seen(table: &Table) -> Vec<(Option<u32>, u8)> {
-        table.addresses.iter().copied().zip(table.depths.iter().copied()).collect()
+    fn seen(list: &List<u32>) -> Vec<(Option<u32>, u8)> {
+        list.addresses.iter().copied().zip(list.depths.iter().copied()).collect()
     }
 
     #[test]
@@ -98,9 +286,10 @@ mod tests {
             (Some(0x0b00_0100), 1),
             (Some(0x0c00_0000), 0),
         ];
-        let table = Table::new(prefixes);
-        assert_eq!(seen(&table), wanted);
-        assert_eq!(table.provable(), 7);
+        assert_eq!(seen(&List::new(prefixes.clone())), wanted);
+        let table = Table::four(prefixes);
+        assert_eq!((table.provable(), table.len()), (7, 8));
+        assert_eq!((table.address(1), table.address(4)), (Some(0x0a00_0100), None));
     }
 
     /// Against a look at all prefixes for each address.
@@ -119,7 +308,7 @@ mod tests {
                     (address >> (32 - length) << (32 - length), length)
                 })
                 .collect();
-            let table = Table::new(prefixes);
+            let table = List::new(prefixes);
             let has = |(at, length): (u32, u8), address: u32| (at ^ address) >> (32 - length) == 0;
             for (at, prefix) in table.prefixes.iter().enumerate() {
                 let around = table.prefixes.iter().filter(|one| one.1 < prefix.1);
@@ -157,8 +346,38 @@ mod tests {
             (0xc612_0000, 16),
             (0xc000_0000, 3),
         ];
-        assert!(Table::new(unfit.to_vec()).prefixes.is_empty());
-        let most = Table::synthetic(7_000_000);
-        assert_eq!((most.prefixes.len(), most.provable()), (7_000_000, 7_000_000));
+        assert!(Table::four(unfit.to_vec()).is_empty());
+        let most = Table::synthetic(FOUR_MAX);
+        assert_eq!((most.len(), most.provable()), (7_000_000, 7_000_000));
+        let unfit =
+            [(0, 0), (1 << 125, 2), (OWN_SIX, 48), (0x2001 << 112, 16), (0xfe80 << 112, 64)];
+        assert!(Table::six(unfit.to_vec()).is_empty());
+    }
+
+    #[test]
+    fn made_prefixes_of_ipv6_are_all_different_and_provable() {
+        let count = 300_000;
+        let table = Table::synthetic_six(count);
+        assert!(table.is_six());
+        assert_eq!((table.len(), table.provable()), (count as usize, count as usize));
+        let Lists::Six(list) = &table.0 else { panic!("it is IPv6") };
+        let with =
+            |wanted: u8| list.prefixes.iter().filter(|(_, length)| *length == wanted).count();
+        assert_eq!([48, 52, 56, 60, 64].iter().map(|length| with(*length)).sum::<usize>(), 300_000);
+        assert!(with(48) == 150_000 && with(64) == 56_250, "{} {}", with(48), with(64));
+        assert!(list.depths.iter().all(|depth| *depth == 0));
+    }
+
+    #[test]
+    fn an_address_of_ipv6_is_of_its_prefix_alone() {
+        let base = 0x2a00_u128 << 112;
+        let prefixes =
+            vec![(base, 32), (base, 48), (base | 1 << 80, 48), (base | u128::MAX >> 32, 128)];
+        let list = List::new(prefixes);
+        let wanted = [Some(base | 2 << 80), Some(base), Some(base | 1 << 80)];
+        assert_eq!(list.addresses[..3], wanted);
+        assert_eq!(list.depths, [0, 1, 1, 1]);
+        let halves = vec![(base, 32), (base, 33), (base | 1 << 95, 33)];
+        assert_eq!(List::new(halves).addresses[0], None, "covered");
     }
 }

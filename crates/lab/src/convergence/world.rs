@@ -1,14 +1,17 @@
 //! The lab around the router: the peers behind a veth port, the daemon in a namespace with the mirrors, test packets by memif.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::daemons::{BGP_DOOR, BGP_PORT};
-use super::hops::{ASN, HOPS_LENGTH, Hop, IN, IN_MAC, OWN, Out, PEERS_LENGTH, WARM, peer_address};
+use super::daemon_texts::{BGP_DOOR, BGP_PORT};
+use super::hops::{
+    ASN, Hop, IN_MAC, Out, hops_length, own, own_in, peer_address, peers_length, warm,
+};
 use super::links::{self, Links};
-use super::{Target, Workload};
+use super::{Protocol, Target, Workload};
 use crate::{
     Address, Configuration, Namespace, NextHop, Result, Router, Scratch, Side, Topology, wait_until,
 };
@@ -17,8 +20,8 @@ use crate::{
 const MIRRORS: Duration = Duration::from_secs(30);
 /// Packets that touch buffers and rings before memory is measured.
 const WARM_PACKETS: u32 = 60_000;
-/// Routes that fit without asking for more.
-const ROUTES_USUAL: usize = 2_000_000;
+/// Routes that fit without asking for more, IPv4 and IPv6.
+const ROUTES_USUAL: [usize; 2] = [2_000_000, 1_000_000];
 
 /// Everything around the daemon. Fields are dropped in their order.
 pub(super) struct World {
@@ -32,8 +35,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(binary: &Path, workload: &Workload) -> Result<Self> {
-        let own = format!("{OWN}/{PEERS_LENGTH}");
-        let theirs = |peer: u8| format!("{}/{PEERS_LENGTH}", peer_address(peer));
+        let six = workload.table.is_six();
+        let length = peers_length(six);
+        let own = format!("{}/{length}", own(six));
+        let theirs = |peer: u8| format!("{}/{length}", peer_address(peer, six));
         let side = Side::new("peers", &[(&theirs(0), &own)])?;
         let topology = Topology::new(std::slice::from_ref(&side))?;
         for peer in 1..workload.peers {
@@ -44,11 +49,11 @@ impl World {
         let scratch = Scratch::new()?;
         let configuration = configuration(&side, local.name(), scratch.path(), workload)?;
         let router = Router::start(binary, Some(topology.router()), &configuration)?;
-        let links = Links::open(scratch.path())?;
+        let links = Links::open(scratch.path(), six)?;
         router.wait_up(&["peers", "in", "out", "out2"])?;
         let mut world = Self { links, router, local, topology, _scratch: scratch };
-        world.wait_mirrors()?;
-        world.warm()?;
+        world.wait_mirrors(six)?;
+        world.warm(six)?;
         Ok(world)
     }
 
@@ -57,15 +62,16 @@ impl World {
         self.topology.host("peers").namespace()
     }
 
-    fn wait_mirrors(&self) -> Result<()> {
+    fn wait_mirrors(&self, six: bool) -> Result<()> {
+        let family = if six { "-6" } else { "-4" };
         wait_until("the mirrors are up with their addresses", MIRRORS, || {
-            let shown = self.local.ip(&["-o", "-4", "addr", "show", "up"]);
+            let shown = self.local.ip(&["-o", family, "addr", "show", "up"]);
             let links = self.local.ip(&["-o", "link", "show", "up"]);
             let (shown, links) = match (shown, links) {
                 (Ok(shown), Ok(links)) => (shown, links),
                 (Err(error), _) | (_, Err(error)) => return Err(error.to_string()),
             };
-            let addresses = [OWN, Out::First.own(), Out::Second.own()];
+            let addresses = [own(six), Out::First.own(six), Out::Second.own(six)];
             let is_there = addresses.iter().all(|one| shown.contains(&format!(" {one}/")));
             let carriers = links.matches("LOWER_UP").count() >= 4;
             if is_there && carriers { Ok(()) } else { Err(format!("{shown}{links}")) }
@@ -73,9 +79,12 @@ impl World {
     }
 
     /// Sends by the static route until packets come out, then so many that buffers and rings have been used.
-    fn warm(&mut self) -> Result<()> {
+    fn warm(&mut self, six: bool) -> Result<()> {
         let hop = Hop { peer: 0, out: Out::First, depth: 0 };
-        let address = u32::from(WARM.0) + 1;
+        let address = 1 + match warm(six).0 {
+            IpAddr::V4(address) => u128::from(u32::from(address)),
+            IpAddr::V6(address) => u128::from(address),
+        };
         let links = &mut self.links;
         wait_until("packets pass the router", MIRRORS, || {
             let mut came = 0;
@@ -102,43 +111,49 @@ impl World {
 }
 
 fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -> Result<Value> {
+    let six = workload.table.is_six();
     let memif = |name: &str| {
         let socket = links::socket(folder, name);
         json!({ "memif": { "socket": socket, "role": "master" } })
     };
-    let address = |ip: std::net::Ipv4Addr, length: u8| -> Result<Address> {
-        format!("{ip}/{length}").parse()
-    };
+    let address = |ip: IpAddr, length: u8| -> Result<Address> { format!("{ip}/{length}").parse() };
     let mut made = Configuration::new(std::slice::from_ref(side))
         .port("in", memif("in"))
-        .addresses("in", &[address(IN[0], 24)?]);
+        .addresses("in", &[address(own_in(six), if six { 64 } else { 24 })?]);
     made.interface("in")["stoa-interfaces:mac-address"] = json!(text(IN_MAC));
     for out in Out::BOTH {
         made = made
             .port(out.name(), memif(out.name()))
-            .addresses(out.name(), &[address(out.own(), HOPS_LENGTH)?]);
+            .addresses(out.name(), &[address(out.own(six), hops_length(six))?]);
         let neighbors: Vec<Value> = Hop::all(out, workload.peers)
             .map(|hop| {
-                let ip = hop.address().to_string();
+                let ip = hop.address(six).to_string();
                 json!({ "ip": ip, "link-layer-address": text(hop.mac()) })
             })
             .collect();
-        made.interface(out.name())["ietf-ip:ipv4"]["neighbor"] = json!(neighbors);
+        let family = if six { "ietf-ip:ipv6" } else { "ietf-ip:ipv4" };
+        made.interface(out.name())[family]["neighbor"] = json!(neighbors);
     }
     for name in ["peers", "out", "out2"] {
         made.interface(name)["stoa-mirror:mirror"] = json!({ "netns": netns });
     }
-    let warm = Hop { peer: 0, out: Out::First, depth: 0 }.address().to_string();
-    let prefix = format!("{}/{}", WARM.0, WARM.1);
-    let mut whole = made.route(&prefix, NextHop::Via(&warm)).json();
+    let hop = Hop { peer: 0, out: Out::First, depth: 0 }.address(six).to_string();
+    let (network, length) = warm(six);
+    let mut whole = made.route(&format!("{network}/{length}"), NextHop::Via(&hop)).json();
     let protocols = "control-plane-protocols";
     let list = &mut whole["ietf-routing:routing"][protocols]["control-plane-protocol"];
     if let (Some(list), Some(door)) = (list.as_array_mut(), door(workload.target, netns)) {
         list.push(door);
     }
-    let routes = workload.table.prefixes.len();
-    if routes > ROUTES_USUAL {
-        whole["stoa-system:system"]["limits"]["ipv4-routes"] = json!(routes + routes / 8);
+    if workload.protocol == Protocol::Ospf {
+        // LSAs come without TCP's patience: what the usual budget drops is told again seconds later.
+        whole["stoa-system:system"]["punt"]["class"] =
+            json!([{ "name": "routing", "rate": 100_000, "burst": 16_384, "total": 200_000 }]);
+    }
+    let routes = workload.table.len();
+    if routes > ROUTES_USUAL[usize::from(six)] {
+        let limit = if six { "ipv6-routes" } else { "ipv4-routes" };
+        whole["stoa-system:system"]["limits"][limit] = json!(routes + routes / 8);
     }
     Ok(whole)
 }

@@ -25,7 +25,7 @@ use crate::config::MirrorConfig;
 use crate::error::OpenError;
 use crate::netdevice::{self, Device, system};
 use crate::tap::{self, Shared, queue::Receiver, queue::Sender, sys};
-use crate::{link, netns};
+use crate::{ethtool, link, netns};
 
 /// How often a device that was deleted is made anew.
 const MAKE_AGAIN: Duration = Duration::from_secs(1);
@@ -196,6 +196,7 @@ impl Mirror {
         }
         if before.is_none_or(|before| before.is_up != followed.is_up) {
             sys::set_carrier(&self.held.queues[0], followed.is_up)?;
+            ethtool::tell_link(watch, name)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{
     audit, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
-    nodes, punts, routes, state, workers,
+    nodes, punts, routes, rules, state, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -20,6 +20,7 @@ use crate::show::{
 #[command(after_help = "Examples:
   stoa show interfaces                        Ports, VLANs, addresses, counters
   stoa show routes --longest-match 10.2.0.9   Which route takes this address?
+  stoa show routes --inactive                 Which routes are not in use, and why?
   stoa show routes audit                      Does the forwarder hold what daemons have learned?
   stoa show nodes --watch                     Cycles per packet, every second
   stoa show drops --json | jq '.drops[] | select(.packets > 0)'")]
@@ -60,10 +61,15 @@ enum What {
         /// Only IPv4 (4) or IPv6 (6)
         #[arg(long, value_enum)]
         family: Option<Family>,
+        /// Only routes that are not in use, and why: others go first, or their gateways are not reached
+        #[arg(long)]
+        inactive: bool,
         /// Only this VRF; "all" for every one [default: the default VRF]
         #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         vrf: String,
     },
+    /// Rules of policy routing: what they are about, and what they did
+    Rules,
     /// Neighbours: ARP and neighbour discovery
     Neighbors,
     /// Nodes of the packet graph: packets and cycles
@@ -181,11 +187,16 @@ async fn look(
     match &arguments.what {
         What::Interfaces => interfaces::show(client, json, out).await,
         What::Routes { only: Some(OfRoutes::Audit), .. } => audit::show(client, json, out).await,
-        What::Routes { only: None, longest_match, family, vrf } => {
-            let family = family.map_or(0, Family::number);
-            let vrf = if vrf == "default" { "" } else { vrf };
-            routes::show(client, (*longest_match, family, vrf), json, out).await
+        What::Routes { only: None, longest_match, family, vrf, inactive } => {
+            let asked = routes::Asked {
+                longest_match: *longest_match,
+                family: family.map_or(0, Family::number),
+                vrf: if vrf == "default" { "" } else { vrf },
+                inactive: *inactive,
+            };
+            routes::show(client, &asked, json, out).await
         }
+        What::Rules => rules::show(client, json, out).await,
         What::Neighbors => neighbors::show(client, json, out).await,
         What::Nodes { all } => nodes::show(client, *all, json, out).await,
         What::Drops { all } => drops::show(client, *all, json, out).await,

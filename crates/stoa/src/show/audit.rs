@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use serde_json::{Value, json};
-use stoa_api::v1::{AuditLearnedReply, AuditLearnedRequest, AuditedTable, DoorState};
+use stoa_api::v1::{
+    AuditLearnedReply, AuditLearnedRequest, AuditedKernel, AuditedTable, DoorState,
+};
 
 use super::{Cell, count, number, table, write};
 use crate::failure::Failure;
@@ -28,6 +30,10 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         ]);
     }
     write(&made, out)?;
+    if !audit.kernels.is_empty() {
+        writeln!(out)?;
+        write(&kernels(&audit.kernels), out)?;
+    }
     if !audit.doors.is_empty() {
         writeln!(out)?;
         write(&doors(&audit.doors), out)?;
@@ -51,6 +57,26 @@ fn verdict(table: &AuditedTable) -> &'static str {
         (true, _) => "told again",
         (false, _) => "routes change: ask again",
     }
+}
+
+fn kernels(kernels: &[AuditedKernel]) -> super::Table {
+    let mut made = table(&["door", "kernel table", ">routes", ">held", ">different", "verdict"]);
+    for kernel in kernels {
+        let verdict = match (kernel.is_equal, kernel.is_compared) {
+            (true, _) => "equal",
+            (_, true) => "told again",
+            (_, false) => &kernel.why,
+        };
+        made.add_row(vec![
+            Cell::new(&kernel.door),
+            Cell::new(format!("{} {}", kernel.netns, kernel.table).trim_start()),
+            count(kernel.routes),
+            count(kernel.held),
+            count(kernel.different),
+            Cell::new(verdict),
+        ]);
+    }
+    made
 }
 
 fn doors(doors: &[DoorState]) -> super::Table {
@@ -84,11 +110,20 @@ fn json(audit: &AuditLearnedReply) -> Value {
             "unresolved": unresolved.collect::<Vec<_>>(),
         })
     };
-    let is_equal = audit.tables.iter().all(|it| it.is_compared && it.different == 0);
+    let kernel = |it: &AuditedKernel| {
+        json!({
+            "door": it.door, "netns": it.netns, "table": it.table, "routes": it.routes,
+            "held": it.held, "different": it.different, "compared": it.is_compared,
+            "equal": it.is_equal, "why": it.why,
+        })
+    };
+    let is_equal = audit.tables.iter().all(|it| it.is_compared && it.different == 0)
+        && audit.kernels.iter().all(|it| it.is_equal);
     json!({
         "audit": if is_equal { "equal" } else { "different" },
         "complete": audit.is_complete,
         "tables": audit.tables.iter().map(table).collect::<Vec<_>>(),
+        "kernels": audit.kernels.iter().map(kernel).collect::<Vec<_>>(),
         "doors": audit.doors.iter().map(door).collect::<Vec<_>>(),
         "heard": audit.heard, "refused": audit.refused, "why": audit.why,
         "controller_us": audit.table_us, "forwarder_us": audit.forwarder_us,

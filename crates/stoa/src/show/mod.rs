@@ -13,6 +13,7 @@ pub mod neighbors;
 pub mod nodes;
 pub mod punts;
 pub mod routes;
+pub mod rules;
 pub mod state;
 pub mod status;
 pub mod trace;

@@ -20,22 +20,36 @@ const ROW_LIMIT: usize = 5_000;
 /// Routes at most whose reasons for not being active stand below the table.
 const REASONS_LIMIT: usize = 20;
 
+/// Which routes are wanted.
+#[derive(Clone, Debug)]
+pub struct Asked<'a> {
+    /// The one that takes this address; of those that are not in use, all that cover it.
+    pub longest_match: Option<IpAddr>,
+    /// 4, 6, or 0 for both.
+    pub family: u32,
+    /// "" is the default one, "all" every one.
+    pub vrf: &'a str,
+    /// Those that are not in use.
+    pub inactive: bool,
+}
+
 /// Asks and shows.
 pub async fn show(
     client: &mut Client,
-    (longest_match, family, vrf): (Option<IpAddr>, u32, &str),
+    asked: &Asked<'_>,
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let longest_match = longest_match.map(|address| Prefix {
+    let longest_match = asked.longest_match.map(|address| Prefix {
         address: ip_bytes(address),
         length: if address.is_ipv4() { 32 } else { 128 },
     });
     let one = longest_match.is_some();
     let request = ListRoutesRequest {
-        family,
+        family: asked.family,
         longest_match,
-        vrf: vrf.to_owned(),
+        vrf: asked.vrf.to_owned(),
+        inactive: asked.inactive,
         ..ListRoutesRequest::default()
     };
     let mut routes = client.show_routes(request).await?.into_inner();
@@ -58,7 +72,12 @@ pub async fn show(
         return Ok(());
     }
     if seen == 0 {
-        writeln!(out, "{}", if one { "No route takes this address." } else { "No routes." })?;
+        let none = match (asked.inactive, one) {
+            (true, _) => "No route that is not in use.",
+            (false, true) => "No route takes this address.",
+            (false, false) => "No routes.",
+        };
+        writeln!(out, "{none}")?;
         return Ok(());
     }
     write(&made(&shown), out)?;

@@ -26,6 +26,8 @@ enum Step {
     GroupGone { door: usize, number: u32 },
     Up(usize),
     Complete(usize),
+    Clear(usize),
+    Weigh { door: usize, preference: Option<u8> },
     SayAll,
 }
 
@@ -42,6 +44,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => (0..3_usize, 0..2_u32).prop_map(|(door, number)| Step::GroupGone { door, number }),
         1 => (0..3_usize).prop_map(Step::Up),
         1 => (0..3_usize).prop_map(Step::Complete),
+        1 => (0..3_usize).prop_map(Step::Clear),
+        1 => (0..3_usize, prop::option::of(prop::sample::select(&[1, 20, 50, 200][..])))
+            .prop_map(|(door, preference)| Step::Weigh { door, preference }),
         1 => Just(Step::SayAll),
     ];
     prop::collection::vec(step, 1..60)
@@ -52,6 +57,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Model {
     routes: BTreeMap<usize, (u8, u8, bool)>,
     groups: BTreeMap<u32, u8>,
+    /// What the configuration says of it.
+    preference: Option<u8>,
     /// What groups of former sessions came to when those ended: targets from [`FORMER`] on.
     former: Vec<String>,
 }
@@ -99,7 +106,8 @@ fn naive(models: &[Model; 3], doors: &[usize], prefix: usize) -> String {
     for door in doors {
         let Some((protocol, target, _)) = models[*door].routes.get(&prefix) else { continue };
         let way = text(models, doors, *door, *target);
-        let one = (*protocol, *door, way);
+        let usual = [5, 20, 110][usize::from(*protocol)];
+        let one = (models[*door].preference.unwrap_or(usual), *door, way);
         if !one.2.is_empty() && best.as_ref().is_none_or(|best| (one.0, one.1) < (best.0, best.1)) {
             best = Some(one);
         }
@@ -157,6 +165,15 @@ proptest! {
                 Step::Complete(door) => {
                     models[door].routes.retain(|_, it| it.2);
                     table.hear(&doors[door], vec![Event::Complete], now);
+                }
+                Step::Clear(door) => {
+                    models[door].routes.clear();
+                    table.hear(&doors[door], vec![Event::Clear { ip4: true, ip6: false }], now);
+                }
+                Step::Weigh { door, preference } => {
+                    models[door].preference = preference;
+                    let stale_time = Duration::from_secs(60);
+                    table.hear(&doors[door], vec![Event::Weigh { preference, stale_time }], now);
                 }
                 Step::SayAll => table.say_all(),
             }

@@ -1,7 +1,10 @@
 //! The door for FRR: zebra connects by TCP and pushes its routes as netlink messages (Forwarding Plane Manager, module `dplane_fpm_nl`).
 //!
 //! zebra sends a frame for each route: version 1, type 1, its length in two bytes of the network's order, then one or several netlink
-//! messages. It says everything when it has connected, and never that it is done.
+//! messages. When it has connected it walks over what it has (labels, next-hop groups, routes, MAC addresses of EVPN) and says all of it. It knows
+//! itself when each walk is done, but says nothing of that: there is no mark of the end in the protocol, and nothing that is always said last.
+//! So silence has to do, and it is believed as far as as much was said as there was before: by zebra's own last session, else by the
+//! forwarder (`learned::leftover`).
 
 mod reader;
 
@@ -28,8 +31,7 @@ const BATCH: usize = 4_096;
 /// So long zebra says nothing when it has said all that it has. Its walk over the routes pauses for a second when its buffer is
 /// full, and it gathers for a tenth of a second.
 const QUIET: Duration = Duration::from_secs(2);
-/// The same when there was no session before that could be compared with: daemons behind zebra may still be on their way, and what
-/// a former controller has left would go.
+/// The same when there was no session before that could be compared with: daemons behind zebra may still be on their way.
 const QUIET_FIRST: Duration = Duration::from_secs(5);
 /// How often it is looked whether the namespace is still the one that we listen in.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -208,9 +210,9 @@ impl Server {
     /// zebra is silent: it has said everything, unless it is itself waiting for the daemons behind it.
     async fn complete(&self, told: &Told, before: &Told) {
         let door = &self.door.source().name;
-        if told.all() > 0 && told.is_like(before) {
+        if let Some(event) = silence(told, before) {
             tracing::info!(door, routes = told.all(), "zebra has said what it has");
-            self.door.tell(vec![Event::Complete]).await;
+            self.door.tell(vec![event]).await;
         } else {
             tracing::info!(
                 door,
@@ -274,5 +276,28 @@ impl Server {
         if let Some((prefix, why)) = counts.why_left_out {
             self.state.left_out(counts.left_out, format_args!("{prefix}: {why}"));
         }
+    }
+}
+
+/// What silence says after a session has told so much, and the one before it so much; `None`: nothing, for something is missing.
+fn silence(told: &Told, before: &Told) -> Option<Event> {
+    // The first session of this controller has nothing of its own to be compared with. Nothing at all may be all that there is: what a
+    // former controller has left is compared before it goes.
+    let event = if before.all() == 0 { Event::Silent } else { Event::Complete };
+    told.is_like(before).then_some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reader::tests::told;
+    use super::*;
+
+    #[test]
+    fn a_fresh_zebra_without_routes_has_said_all_by_its_silence() {
+        assert_eq!(silence(&told(0, 0), &told(0, 0)), Some(Event::Silent));
+        assert_eq!(silence(&told(3, 0), &told(0, 0)), Some(Event::Silent));
+        assert_eq!(silence(&told(0, 0), &told(1, 0)), None);
+        assert_eq!(silence(&told(90, 9), &told(100, 10)), Some(Event::Complete));
+        assert_eq!(silence(&told(100, 0), &told(100, 10)), None, "IPv6 is missing");
     }
 }

@@ -17,28 +17,30 @@ const TABLES: [u32; 2] = [254, 0];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken(pub &'static str);
 
-/// How many routes a session has said, by protocol.
+/// How many routes a session has said, by family and protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    routes: [u64; 16],
+    routes: [[u64; 16]; 2],
 }
 
 impl Told {
-    fn of(&mut self, protocol: v1::Protocol) -> &mut u64 {
-        let last = self.routes.len() - 1;
+    fn of(&mut self, prefix: &Prefix, protocol: v1::Protocol) -> &mut u64 {
+        let routes = &mut self.routes[usize::from(prefix.is_ip6)];
+        let last = routes.len() - 1;
         let at = usize::try_from(i32::from(protocol)).unwrap_or(last).min(last);
-        &mut self.routes[at]
+        &mut routes[at]
     }
 
-    /// Of all protocols.
+    /// Of all families and protocols.
     pub fn all(&self) -> u64 {
-        self.routes.iter().sum()
+        self.routes.iter().flatten().sum()
     }
 
-    /// Whether it is nine tenths of what was said before, of each protocol. A zebra that was started anew is silent as well while it
+    /// Whether it is nine tenths of what was said before, of each family and protocol. A zebra that was started anew is silent as well while it
     /// waits for its daemons, and they for their neighbours: what they had said must not go for that.
     pub fn is_like(&self, before: &Told) -> bool {
-        self.routes.iter().zip(before.routes).all(|(now, before)| *now >= before - before / 10)
+        let before = before.routes.iter().flatten();
+        self.routes.iter().flatten().zip(before).all(|(now, before)| *now >= before - before / 10)
     }
 }
 
@@ -74,7 +76,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads whole frames, until about `routes` routes are in the batch. Gives how many bytes were read; 0: there is no whole frame.
+    /// Reads whole frames, until about `routes` routes are in the batch. Gives how many bytes were read; 0: there is no whole frame. Call it
+    /// until then: what was taken back last is told once it is known whether it is said anew.
     ///
     /// # Errors
     /// When the bytes are no frame.
@@ -87,7 +90,8 @@ impl Reader {
         let mut at = 0;
         let broken = loop {
             if self.batch.routes() >= routes {
-                break None;
+                // What was taken back last may be said anew by the next frame: that is looked at before it is told.
+                return Ok(at);
             }
             let rest = &bytes[at..];
             let [version, protocol, high, low, ..] = *rest else { break None };
@@ -190,7 +194,7 @@ impl Reader {
                     self.taken_back = None;
                 } else {
                     self.settle();
-                    *self.told.of(protocol) += 1;
+                    *self.told.of(&route.prefix, protocol) += 1;
                 }
                 self.counts.updates += 1;
                 self.batch.route(&route.prefix, protocol, Some(target));
@@ -218,7 +222,7 @@ impl Reader {
     fn settle(&mut self) {
         if let Some((prefix, protocol)) = self.taken_back.take() {
             self.counts.withdrawals += 1;
-            let told = self.told.of(protocol);
+            let told = self.told.of(&prefix, protocol);
             *told = told.saturating_sub(1);
             self.batch.route(&prefix, protocol, None);
         }
@@ -226,4 +230,4 @@ impl Reader {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,4 +1,4 @@
-//! Messages of devices, and what is on them: links, addresses, neighbours; and rules.
+//! Messages of devices, and what is on them: links, addresses, neighbours.
 
 use std::net::IpAddr;
 
@@ -128,48 +128,5 @@ impl Neighbor {
         }
         let address = address.ok_or(Fault::Malformed("the address of a neighbour is missing"))?;
         Ok(Some(Neighbor { device, address, mac, is_permanent: state & 0x80 != 0 }))
-    }
-}
-
-/// A policy rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    /// Its priority: rules are looked at from the least on.
-    pub priority: u32,
-    /// Whether it is one of the three that every namespace has: all packets, to the tables local, main, default.
-    pub is_usual: bool,
-}
-
-impl Rule {
-    /// Reads the body of `RTM_NEWRULE` or `RTM_DELRULE`.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn read(body: &[u8]) -> Result<Rule, Fault> {
-        let (header, rest) = body
-            .split_at_checked(12)
-            .ok_or(Fault::Malformed("a rule is shorter than its header"))?;
-        let [_, destination, source, service, .., action] =
-            [header[0], header[1], header[2], header[3], header[7]];
-        let (mut priority, mut table, mut is_plain) = (0, u32::from(header[4]), true);
-        for one in Attributes::of(rest) {
-            let one = one?;
-            match one.kind {
-                // FRA_PRIORITY, FRA_TABLE
-                6 => priority = one.word()?,
-                15 => table = one.word()?,
-                // FRA_SUPPRESS_IFGROUP, FRA_SUPPRESS_PREFIXLEN, FRA_PROTOCOL: with their usual values always there.
-                13 | 14 => is_plain &= one.word()? == u32::MAX,
-                21 => {}
-                _ => is_plain = false,
-            }
-        }
-        // FR_ACT_TO_TBL
-        let is_plain = is_plain && destination == 0 && source == 0 && service == 0 && action == 1;
-        // Rules of multicast routing (families 128 and 129) are no business of unicast.
-        let is_multicast = !matches!(header[0], FAMILY_IP4 | FAMILY_IP6);
-        let is_usual = is_multicast
-            || is_plain && matches!((priority, table), (0, 255) | (32_766, 254) | (32_767, 253));
-        Ok(Rule { priority, is_usual })
     }
 }

@@ -7,12 +7,14 @@
 pub mod device;
 pub mod next_hop;
 pub mod route;
+pub mod rule;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-pub use device::{Address, Link, Neighbor, Rule};
+pub use device::{Address, Link, Neighbor};
 pub use next_hop::NextHop;
 pub use route::{Prefix, Route, Way};
+pub use rule::{Rule, RuleAction, TOS};
 
 /// Bytes of the header of a message: `struct nlmsghdr`.
 pub const HEADER: usize = 16;

@@ -241,19 +241,3 @@ fn types_and_next_hop_objects_are_told_apart() {
     assert_eq!(black.action, Some(next_hop::Action::Special(v1::Special::Blackhole)));
     assert!(NextHop::read(&[0; 8]).is_err(), "a number is missing");
 }
-
-#[test]
-fn usual_rules_are_known() {
-    let rule = |priority: u32, table: u8, more: Vec<u8>| {
-        let header = vec![2, 0, 0, 0, table, 0, 0, 1, 0, 0, 0, 0];
-        let priority = attribute(6, &priority.to_ne_bytes());
-        Rule::read(&[header, priority, more].concat()).unwrap()
-    };
-    let none = || attribute(14, &u32::MAX.to_ne_bytes());
-    assert!(rule(0, 255, none()).is_usual && rule(32_766, 254, none()).is_usual);
-    assert!(rule(32_767, 253, attribute(21, &[2])).is_usual);
-    let of_multicast = [vec![129, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0], none()].concat();
-    assert!(Rule::read(&of_multicast).unwrap().is_usual, "it is none of unicast");
-    assert!(!rule(100, 7, none()).is_usual);
-    assert!(!rule(0, 255, attribute(3, b"eth0\0")).is_usual);
-}

@@ -12,25 +12,38 @@ use crate::linux::socket::{self, is_lost};
 /// So many times as long as a look took, the next one waits at least.
 const REST: u32 = 5;
 
+/// What another look found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Looked {
+    /// Prefixes that were not as we had them, and of which Linux had told nothing.
+    pub different: u64,
+    /// Whether nothing changed meanwhile.
+    pub is_quiet: bool,
+}
+
 impl Follower<'_> {
     /// Reads the table again, and says how much was not as we had it.
-    pub(super) async fn look_again(&mut self, is_audit: bool, buffer: &mut [u8]) -> io::Result<()> {
+    pub(super) async fn look_again(
+        &mut self,
+        is_audit: bool,
+        buffer: &mut [u8],
+    ) -> io::Result<Looked> {
         // What was told already is no difference.
-        loop {
-            match self.news.receive_now(buffer) {
-                Ok(0) => break,
-                Ok(length) => self.hear(&buffer[..length]),
-                Err(error) if is_lost(&error) => self.lost(),
-                Err(error) => return Err(error),
-            }
-            if self.batch.routes() >= BATCH {
-                self.tell().await;
-            }
-        }
-        self.tell().await;
+        self.drain(buffer, |_| {}).await?;
         self.due = None;
-        let different = self.look().await?;
+        let mut different: HashSet<Prefix> = HashSet::new();
+        self.look(|prefixes| different.extend(prefixes)).await?;
         self.tell().await;
+        // Nor is what changed under the look: the list had it, and the news of it were on their way.
+        let mut is_quiet = true;
+        self.drain(buffer, |named| {
+            is_quiet &= named.is_empty();
+            for prefix in named {
+                different.remove(prefix);
+            }
+        })
+        .await?;
+        let different = different.len() as u64;
         if different > 0 {
             self.state.repaired(different);
             let door = &self.door.source().name;
@@ -40,16 +53,37 @@ impl Follower<'_> {
                 tracing::info!(door, different, "routes were not as they were told: repaired");
             }
         }
+        Ok(Looked { different, is_quiet })
+    }
+
+    /// Takes all news that wait, and tells them. `named` hears which prefixes they name.
+    async fn drain(
+        &mut self,
+        buffer: &mut [u8],
+        mut named: impl FnMut(&[Prefix]),
+    ) -> io::Result<()> {
+        loop {
+            match self.news.receive_now(buffer) {
+                Ok(0) => break,
+                Ok(length) => named(&self.hear(&buffer[..length])),
+                Err(error) if is_lost(&error) => self.lost(),
+                Err(error) => return Err(error),
+            }
+            if self.batch.routes() >= BATCH {
+                self.tell().await;
+            }
+        }
+        self.tell().await;
         Ok(())
     }
 
-    /// Reads the whole table, and tells what is different. Gives how many prefixes are.
-    pub(super) async fn look(&mut self) -> io::Result<u64> {
+    /// Reads the whole table, and tells what is different; `note` hears which prefixes are.
+    pub(super) async fn look(&mut self, mut note: impl FnMut(&[Prefix])) -> io::Result<()> {
         let began = Instant::now();
         let mut room = vec![0; socket::READ];
         let objects = self.look_at_next_hops(&mut room).await?;
         self.table.begin();
-        let (mut different, mut is_whole) = (0, true);
+        let mut is_whole = true;
         for family in [FAMILY_IP4, FAMILY_IP6] {
             let mut body = [0; 12];
             body[0] = family;
@@ -67,7 +101,7 @@ impl Follower<'_> {
                 });
                 let has_more = has_more.await?;
                 self.count(faults);
-                different += changed.len() as u64;
+                note(&changed);
                 changed.iter().for_each(|prefix| self.changed(prefix));
                 if self.batch.routes() >= BATCH {
                     self.tell().await;
@@ -80,7 +114,7 @@ impl Follower<'_> {
         }
         if is_whole {
             let gone = self.table.complete();
-            different += gone.len() as u64;
+            note(&gone);
             gone.iter().for_each(|prefix| self.changed(prefix));
             for id in objects {
                 self.next_hop_gone(id);
@@ -90,7 +124,7 @@ impl Follower<'_> {
             self.look_soon();
         }
         self.rested = Instant::now() + began.elapsed() * REST;
-        Ok(different)
+        Ok(())
     }
 
     /// Reads all next-hop objects. Gives those that are not there any more.

@@ -4,6 +4,7 @@
 //! next-hop object that is removed, and what does not fit into the socket's room is lost (`ENOBUFS`). Each time the whole table is
 //! read again and compared; only what is different is told.
 
+mod compare;
 mod look;
 mod table;
 
@@ -116,7 +117,7 @@ impl<'a> Follower<'a> {
     }
 
     async fn follow_until_it_fails(&mut self) -> io::Result<std::convert::Infallible> {
-        self.look().await?;
+        self.look(|_| {}).await?;
         self.tell().await;
         self.door.tell(vec![Event::Complete]).await;
         tracing::info!(
@@ -127,11 +128,12 @@ impl<'a> Follower<'a> {
         let mut configuration = self.place.line.changes();
         let mut audit = Instant::now() + AUDIT_EVERY;
         let mut buffer = vec![0; socket::READ];
+        let state = self.state;
         loop {
             let due = self.due.map_or(audit, |due| due.max(self.rested).min(audit));
             tokio::select! {
                 read = self.news.receive(&mut buffer) => match read {
-                    Ok(length) => self.hear(&buffer[..length]),
+                    Ok(length) => drop(self.hear(&buffer[..length])),
                     Err(error) if is_lost(&error) => self.lost(),
                     Err(error) => return Err(error),
                 },
@@ -158,6 +160,7 @@ impl<'a> Follower<'a> {
                     }
                     self.look_again(is_audit, &mut buffer).await?;
                 }
+                asked = state.questions.next() => self.compare(asked, &mut buffer).await?,
                 () = sleep(LOOK_EVERY) => {
                     if self.place.identity() != self.home {
                         return Err(io::Error::other("the network namespace is another one now"));
@@ -188,13 +191,15 @@ impl<'a> Follower<'a> {
         self.look_soon();
     }
 
-    /// Takes news.
-    fn hear(&mut self, bytes: &[u8]) {
+    /// Takes news. Gives the prefixes that they name.
+    fn hear(&mut self, bytes: &[u8]) -> Vec<Prefix> {
         let mut faults = Faults::default();
+        let mut named = Vec::new();
         for message in Messages::of(bytes).map_while(Result::ok) {
             match message.kind {
                 kind::NEW_ROUTE | kind::DEL_ROUTE => {
                     let Some(route) = faults.read(&message, self.number) else { continue };
+                    named.push(route.prefix);
                     let told = match message.kind {
                         kind::NEW_ROUTE => Told::Added { replaces: message.replaces() },
                         _ => Told::Gone,
@@ -227,6 +232,7 @@ impl<'a> Follower<'a> {
             }
         }
         self.count(faults);
+        named
     }
 
     fn next_hop_gone(&mut self, id: u32) {

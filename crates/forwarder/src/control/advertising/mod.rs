@@ -23,6 +23,9 @@ const ANSWER_MS: [Millis; 2] = [2000, 500];
 /// Two advertisements are never nearer: MIN_DELAY_BETWEEN_RAS; RFC 1256 has no such limit.
 const APART_MS: [Millis; 2] = [1000, 3000];
 
+/// Whether an address is sure is looked at so often.
+const LOOK_MS: Millis = 100;
+
 /// What is told on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
@@ -134,11 +137,27 @@ impl Plane {
         let now = self.now();
         let due = self.advertising.0.iter().filter(|(_, it)| it.schedule.due() <= now);
         for key in due.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(until) = self.may_not_speak_before(key) {
+                // The first of the advertisements, and an answer, are late, not left out.
+                if let Some(speaker) = self.advertising.0.get_mut(&key) {
+                    speaker.schedule.hold(until.max(now + LOOK_MS));
+                }
+                continue;
+            }
             let is_said = self.advertise(key, false);
             let Some(speaker) = self.advertising.0.get_mut(&key) else { continue };
             speaker.sent += u64::from(is_said);
             speaker.schedule.sent(now, &speaker.told.pace(), chance());
         }
+    }
+
+    /// Until when the link-local address of an interface may be somebody else's: no router
+    /// advertisement comes from it (RFC 4861 6.1.2, RFC 4862 5.4).
+    fn may_not_speak_before(&self, (interface, is_ip6): (u32, bool)) -> Option<Millis> {
+        if !is_ip6 || self.has_virtual_routers(interface, true) {
+            return None;
+        }
+        self.unsure_until(interface)
     }
 
     /// When the next advertisement is due.

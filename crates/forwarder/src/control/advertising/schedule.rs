@@ -39,6 +39,11 @@ impl Schedule {
         self.due = self.sent.map_or(now, |sent| now.max(sent + pace.apart_ms));
     }
 
+    /// The next one is not due before that time.
+    pub fn hold(&mut self, until: Millis) {
+        self.due = self.due.max(until);
+    }
+
     /// When the next one is due.
     pub fn due(&self) -> Millis {
         self.due

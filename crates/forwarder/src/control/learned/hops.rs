@@ -1,5 +1,7 @@
 //! Hops of learned routes and their faces: made, changed, repaired, forgotten.
 
+use std::collections::BTreeSet;
+
 use super::message::{SaidHop, Why};
 use super::{Face, Hop};
 use crate::control::Full;
@@ -42,8 +44,10 @@ impl Plane {
     fn new_hop(&mut self, said: SaidHop) -> Result<(), Why> {
         let SaidHop { id, protocol, action, backup } = said;
         let room = self.limits.next_hops;
+        // Stale hops are there until everything was said: a daemon that starts anew says as many
+        // again as it had.
         let used = self.learned.hops.len() - self.learned.free.len();
-        if used >= room {
+        if used.saturating_sub(self.learned.stale) >= room {
             let why = format!("no room: all {room} hops of learned routes are in use");
             return Err(self.fib.refusals.full(Table::NextHops, why).into());
         }
@@ -90,7 +94,7 @@ impl Plane {
         self.learned.faces.insert(next_hop, face);
         let owner = self.learned.owner_mut(next_hop);
         (owner.hop, owner.users) = (place + 1, 0);
-        owner.is_on_link = is_on_link(&all);
+        owner.is_on_link = !links_of(&all).is_empty();
         if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
             hop.faces.push(next_hop);
         }
@@ -160,12 +164,14 @@ impl Plane {
         }
         self.link_face(next_hop, false);
         let mut former = Vec::new();
+        let all_links = links_of(&all);
         if let Some(face) = self.learned.faces.get_mut(&next_hop) {
             former.append(&mut face.paths);
             former.append(&mut face.backup);
             (face.paths, face.backup, face.is_on_backup) = (paths, backup, is_on_backup);
         }
-        self.learned.owner_mut(next_hop).is_on_link = is_on_link(&all);
+        self.learned.owner_mut(next_hop).is_on_link = !all_links.is_empty();
+        self.learned.are_links_new |= links_of(&former) != all_links;
         self.link_face(next_hop, true);
         self.unpin_all(&former);
         Ok(())
@@ -201,7 +207,10 @@ impl Plane {
     /// Takes a face out that no prefix uses.
     pub(super) fn drop_face(&mut self, next_hop: u32) {
         self.link_face(next_hop, false);
+        let is_stale = self.learned.is_stale(next_hop);
         let Some(face) = self.learned.faces.remove(&next_hop) else { return };
+        let stale = &mut self.fib.stale_hops;
+        *stale = stale.saturating_sub(usize::from(is_stale));
         let owner = std::mem::take(self.learned.owner_mut(next_hop));
         if let Some(place) = owner.hop.checked_sub(1)
             && let Some(Some(hop)) = self.learned.hops.get_mut(place as usize)
@@ -317,8 +326,9 @@ impl Face {
     }
 }
 
-fn is_on_link(keys: &[PathKey]) -> bool {
-    keys.iter().any(|key| key.next_hop.is_none())
+/// The interfaces onto whose links paths lead.
+fn links_of(keys: &[PathKey]) -> BTreeSet<u32> {
+    keys.iter().filter(|key| key.next_hop.is_none()).map(|key| key.interface).collect()
 }
 
 fn verdict_of(action: &Action) -> Option<Verdict> {

@@ -83,6 +83,9 @@ impl Plane {
                         message.refused.hop(id, why);
                     }
                 }
+                if std::mem::take(&mut self.learned.are_links_new) {
+                    self.review_host_routes();
+                }
                 if hops.len() == 0 {
                     learning.stage = Stage::Pieces(0);
                     // Most messages are small.

@@ -97,6 +97,9 @@ pub(super) struct Learned {
     caller: u64,
     /// Where neighbours are.
     hosts: hosts::Hosts,
+    /// A hop that has prefixes leads onto other links than before: which neighbours have host
+    /// routes is to be looked at again.
+    are_links_new: bool,
 }
 
 impl Learned {

@@ -27,6 +27,7 @@ impl Plane {
         learned.is_complete = false;
         learned.by_id.clear();
         learned.stale = learned.hops.len() - learned.free.len();
+        self.fib.stale_hops = learned.faces.len();
         self.drop_unused_stale();
     }
 

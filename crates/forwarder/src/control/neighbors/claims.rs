@@ -123,12 +123,21 @@ impl Plane {
         let Standing::Tentative(left, _) = claim.standing else { return };
         if left == 0 {
             claim.standing = Standing::Held;
-            return self.announce(key);
+            self.announce(key);
+            return self.follow_claim(key);
         }
         claim.standing = Standing::Tentative(left - 1, at);
         let nonce = claim.nonce;
         let frame = self.interface(key.0).map(|state| state.link.probe(key.1, nonce));
         self.send_frame(key.0, &frame.unwrap_or_default());
+    }
+
+    /// An address is ours alone now: virtual routers that have waited for it begin.
+    fn follow_claim(&mut self, (interface, address): Key) {
+        let local = self.addresses.of(interface).and_then(|own| own.link_local);
+        if local.is_some_and(|local| address == local) && self.has_silent_virtual_routers() {
+            self.review_virtual_routers();
+        }
     }
 
     /// Tells the link that an address is ours (RFC 5227 3, RFC 4861 7.2.6).
@@ -162,6 +171,28 @@ impl Plane {
     pub(super) fn is_tentative(&self, key: Key) -> bool {
         let standing = self.claims.get(&key).map(|claim| claim.standing);
         matches!(standing, Some(Standing::Tentative(..)))
+    }
+
+    /// Until when, at the earliest, nobody can know whether the link-local address of an interface
+    /// is ours alone; `None`: it is, or nobody asks.
+    pub(in crate::control) fn unsure_until(&self, interface: u32) -> Option<Millis> {
+        let asks = self.interface(interface)?.wanted.ip6.duplicate_detection > 0;
+        if !asks || self.is_tunnel(interface) {
+            return None;
+        }
+        let local = self.addresses.of(interface)?.link_local?;
+        match self.claims.get(&(interface, local.into())).map(|claim| claim.standing) {
+            Some(Standing::Tentative(left, at)) => Some(at + Millis::from(left) * PROBE_MS),
+            Some(Standing::Held | Standing::Duplicate) => None,
+            None => Some(self.now()),
+        }
+    }
+
+    /// The link-local address of an interface, once it is sure that it is ours alone. What others
+    /// keep for long must not come from an address that may be somebody else's (RFC 4862 5.4).
+    pub(in crate::control) fn sure_link_local(&self, interface: u32) -> Option<Ipv6Addr> {
+        let address = self.addresses.of(interface)?.link_local?;
+        self.unsure_until(interface).is_none().then_some(address)
     }
 
     /// Whether a question about an address is our own, sent back by the link.

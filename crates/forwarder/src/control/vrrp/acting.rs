@@ -38,13 +38,20 @@ impl Plane {
         }
     }
 
-    /// The address that advertisements come from: the primary one, or the link-local one.
+    /// The address that advertisements come from: the primary one, or the link-local one, which has
+    /// to be ours alone for sure.
     pub(super) fn virtual_source(&self, (interface, is_ip6, _): Key) -> Option<IpAddr> {
-        let own = self.addresses.of(interface)?;
-        match is_ip6 {
-            true => own.link_local.map(IpAddr::V6),
-            false => own.ip4.first().map(|(address, _)| IpAddr::V4(*address)),
+        if is_ip6 {
+            return self.sure_link_local(interface).map(IpAddr::V6);
         }
+        let own = self.addresses.of(interface)?;
+        own.ip4.first().map(|(address, _)| IpAddr::V4(*address))
+    }
+
+    /// Whether one waits for its interface or an address.
+    pub(in crate::control) fn has_silent_virtual_routers(&self) -> bool {
+        let mut all = self.virtual_routers.0.values();
+        all.any(|router| router.machine.state() == State::Initialize)
     }
 
     fn send_virtual(&mut self, key: Key, priority: u8) {

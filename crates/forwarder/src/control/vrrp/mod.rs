@@ -12,11 +12,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use stoa_wire::vrrp;
 
 use super::facts::unix_s;
+use super::fib::PathKey;
 use super::plane::Plane;
-use super::vrfs::Slot;
-use super::wanted::{self, Prefix, VirtualRouter, Wanted};
+use super::vrfs::{DEFAULT, Slot};
+use super::wanted::{self, Action, Prefix, VirtualRouter, Wanted};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
+use crate::shared::Verdict;
 use machine::{Act, Machine, Rules, State};
 
 /// Interface, whether it is IPv6, VRID.
@@ -156,7 +158,7 @@ impl Plane {
 
     /// Whether anything has changed.
     fn review_virtual_router(&mut self, key: Key, wanted: VirtualRouter) -> bool {
-        let priority = self.tracked_priority(&wanted);
+        let priority = self.tracked_priority(key.0, &wanted);
         let now = self.now();
         let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
         let has_source = self.virtual_source(key).is_some();
@@ -201,7 +203,7 @@ impl Plane {
     }
 
     /// The priority less what is tracked and down; an owner's never falls.
-    fn tracked_priority(&self, wanted: &VirtualRouter) -> u8 {
+    fn tracked_priority(&self, interface: u32, wanted: &VirtualRouter) -> u8 {
         if wanted.is_owner() {
             return wanted.priority;
         }
@@ -210,8 +212,34 @@ impl Plane {
             state.is_none_or(|state| !state.is_up)
         };
         let down = wanted.tracked.iter().filter(|(name, _)| is_down(name));
-        let less = down.fold(0_u8, |sum, (_, decrement)| sum.saturating_add(*decrement));
+        let slot = self.interface(interface).map_or(DEFAULT, |state| state.vrf);
+        let lost = wanted.networks.iter().filter(|(prefix, _)| !self.reaches(slot, *prefix));
+        let decrements = down.map(|(_, less)| less).chain(lost.map(|(_, less)| less));
+        let less = decrements.fold(0_u8, |sum, less| sum.saturating_add(*less));
         wanted.priority.saturating_sub(less).max(1)
+    }
+
+    /// Whether a VRF has a route to exactly this prefix that leads somewhere now.
+    fn reaches(&self, slot: Slot, prefix: Prefix) -> bool {
+        let leads = |keys: &[PathKey]| self.ways_of(keys).iter().any(|(is_lost, _)| !is_lost);
+        if let Some(installed) = self.vrfs.route(slot, &prefix) {
+            let is_local = matches!(installed.route.action, Action::Verdict(Verdict::Local));
+            return is_local || installed.set.as_deref().is_some_and(leads);
+        }
+        let next_hop = self.fib.get(slot, prefix);
+        let face = next_hop.and_then(|next_hop| self.learned.face(next_hop));
+        face.is_some_and(|face| leads(&face.paths) || leads(&face.backup))
+    }
+
+    /// Looks whether networks that are tracked have come or gone.
+    pub(super) fn follow_tracked_networks(&mut self) {
+        let has_moved = |(key, router): (&Key, &Router)| {
+            !router.wanted.networks.is_empty()
+                && router.machine.priority() != self.tracked_priority(key.0, &router.wanted)
+        };
+        if self.virtual_routers.0.iter().any(has_moved) {
+            self.review_virtual_routers();
+        }
     }
 
     /// Does what time demands.
@@ -304,7 +332,7 @@ impl Plane {
         let own = self.interface(interface)?.link.clone();
         let mut all = self.virtual_routers_of(interface, true).peekable();
         if all.peek().is_none() {
-            return Some((self.addresses.of(interface)?.link_local?, own));
+            return Some((self.sure_link_local(interface)?, own));
         }
         let (vrid, router) = all.find(|(_, it)| it.machine.state() == State::Active)?;
         let IpAddr::V6(source) = router.wanted.addresses.first()? else { return None };

@@ -6,12 +6,14 @@ mod advertising;
 mod bfd;
 mod cross_connect;
 mod interface;
+mod policy;
 mod punt;
 mod route;
 mod tunnel;
 mod virtual_router;
 
 pub use advertising::{Advertisement, Discovery};
+pub use policy::{Rule, RuleAction};
 pub use virtual_router::VirtualRouter;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -183,6 +185,8 @@ pub struct Wanted {
     pub vrfs: BTreeMap<String, BTreeMap<Prefix, Route>>,
     /// Room in the tables.
     pub limits: Asked,
+    /// Rules of policy routing by VRF and whether they are about IPv4, each by priority.
+    pub rules: BTreeMap<(String, bool), Vec<Rule>>,
     /// Fixed neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
     /// Budgets that are not the usual ones.
@@ -262,6 +266,7 @@ impl Wanted {
         for route in &desired.routes {
             wanted.add_route(route, &mut reasons);
         }
+        wanted.add_rules(&desired.rules, &mut reasons);
         for neighbor in &desired.neighbors {
             wanted.add_neighbor(neighbor, &mut reasons);
         }

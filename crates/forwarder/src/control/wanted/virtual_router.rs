@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use stoa_api::v1;
 use stoa_wire::vrrp::{INTERVAL_MAX_CS, OWNER, Version};
 
-use super::{Reasons, address};
+use super::{Prefix, Reasons, address, bits, network};
 
 /// Most addresses of one virtual router: their advertisement fits every link.
 const ADDRESSES: usize = 64;
@@ -31,6 +31,8 @@ pub struct VirtualRouter {
     pub addresses: Vec<IpAddr>,
     /// Interfaces, and by how much the priority falls while they are down.
     pub tracked: Vec<(String, u8)>,
+    /// Prefixes, and by how much the priority falls while no route to exactly them can be used.
+    pub networks: Vec<(Prefix, u8)>,
     /// Whether changes of its state are told in the log.
     pub is_logged: bool,
 }
@@ -91,6 +93,11 @@ pub(super) fn virtual_routers(
             );
             continue;
         }
+        let networks: Vec<_> = given.networks.iter().filter_map(tracked_network).collect();
+        if networks.len() != given.networks.len() {
+            wrong("tracks a network that is no prefix", "Send prefixes without host bits.");
+            continue;
+        }
         let decrement = |it: &v1::TrackedInterface| it.decrement.min(u8::MAX.into()) as u8;
         made.push(VirtualRouter {
             vrid,
@@ -102,10 +109,19 @@ pub(super) fn virtual_routers(
             interval_cs: given.interval_cs as u16,
             addresses,
             tracked: given.tracked.iter().map(|it| (it.interface.clone(), decrement(it))).collect(),
+            networks,
             is_logged: given.log,
         });
     }
     made
+}
+
+fn tracked_network(given: &v1::TrackedNetwork) -> Option<(Prefix, u8)> {
+    let prefix = given.prefix.as_ref()?;
+    let ip = address(&prefix.address)?;
+    let length = u8::try_from(prefix.length).ok().filter(|length| *length <= bits(ip))?;
+    let decrement = given.decrement.min(u8::MAX.into()) as u8;
+    (network(ip, length) == ip).then_some(((ip, length), decrement))
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -146,6 +162,15 @@ mod tests {
         assert!(with(&|it| it.addresses.clear()).contains("addresses"));
         assert!(with(&|it| it.addresses = vec![vec![1; 16]]).contains("addresses"));
         assert!(with(&|it| it.interval_cs = 4096).contains("interval"));
+        let tracks = |address: &[u8], length| {
+            let prefix = Some(v1::Prefix { address: address.to_vec(), length });
+            with(&|it| {
+                it.networks = vec![v1::TrackedNetwork { prefix: prefix.clone(), decrement: 9 }];
+            })
+        };
+        assert_eq!(tracks(&[0; 4], 0), "");
+        assert!(tracks(&[10, 0, 0, 1], 24).contains("no prefix"));
+        assert!(tracks(&[10, 0, 0, 0], 33).contains("no prefix"));
         assert!(with(&|it| (it.version, it.interval_cs) = (2, 150)).contains("interval"));
         assert_eq!(with(&|it| (it.version, it.interval_cs) = (2, 25_400)), "");
         assert!(check(&[good(), good()], true).1[0].contains("twice"));

@@ -1,4 +1,4 @@
-//! `stoa bench convergence`: how fast routes that a daemon learns by BGP carry traffic.
+//! `stoa bench convergence`: how fast routes that a daemon learns by BGP or OSPF carry traffic.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use stoa_lab::convergence::{self, Figures, PEERS_MAX, Table, Target, Workload};
+use stoa_lab::convergence::{
+    self, FOUR_MAX, Figures, Kills, PEERS_MAX, SIX_MAX, Table, Target, Workload,
+};
 use stoa_traffic::prefixes::{self, Source};
 
 use crate::failure::{Failure, Outcome, counted};
@@ -25,11 +27,37 @@ enum Door {
     Bgp,
 }
 
-/// Learn routes by BGP from a daemon, prove each by a packet, change them, cut a link (needs root, FRR or BIRD)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Protocol {
+    /// From peers that say UPDATE messages as fast as TCP takes them
+    Bgp,
+    /// OSPFv2: AS-external LSAs of one neighbour, a BIRD
+    Ospf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Family {
+    /// /24, side by side
+    Ipv4,
+    /// /48 and longer, 256 in a /32, by MP-BGP
+    Ipv6,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kill {
+    /// Stoa's controller; its supervisor starts it again
+    Controller,
+    /// The daemon with all of its processes; started again a second later
+    Daemon,
+}
+
+/// Learn routes by BGP or OSPF from a daemon, prove each by a packet, change them, cut a link, kill what is told (needs root, FRR or BIRD)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa bench convergence --daemon bird --routes 1000000
-  stoa bench convergence --daemon frr --routes 1000000 --peers 2
+  stoa bench convergence --daemon frr --routes 1000000 --peers 2 --kill controller,daemon
+  stoa bench convergence --daemon bird --family ipv6 --routes 500000
+  stoa bench convergence --daemon frr --protocol ospf --routes 500000
   stoa bench convergence --daemon frr --kernel                the same daemon and the Linux kernel alone
   stoa bench convergence --daemon bird --prefixes routes.txt.gz --json
 
@@ -39,11 +67,17 @@ pub struct Arguments {
     /// The daemon between the peers and Stoa
     #[arg(long, value_enum, default_value = "bird")]
     daemon: Daemon,
+    /// How it learns the routes
+    #[arg(long, value_enum, default_value = "bgp")]
+    protocol: Protocol,
+    /// Of which family they are
+    #[arg(long, value_enum, default_value = "ipv4")]
+    family: Family,
     /// How its routes come to Stoa [default: frr: fpm, bird: bgp]
     #[arg(long, value_enum)]
     door: Option<Door>,
-    /// /24 prefixes, side by side (1 to 7000000)
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=7_000_000))]
+    /// Made prefixes (1 to 7000000; IPv6: 1 to 3500000)
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(FOUR_MAX)))]
     routes: u32,
     /// Prefixes of a file, one address/length a line, plain or packed by gzip, in the place of --routes
     #[arg(long, value_name = "FILE", conflicts_with = "routes")]
@@ -51,8 +85,11 @@ pub struct Arguments {
     /// BGP peers that say them (1 to 8); with two or more, a link is cut as well
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(PEERS_MAX)))]
     peers: u8,
+    /// Kill it outright (kill -9) under traffic once all is learned, and measure until it has all again
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,WHAT")]
+    kill: Vec<Kill>,
     /// Without Stoa: the routes go into the Linux kernel's own table
-    #[arg(long, conflicts_with = "door")]
+    #[arg(long, conflicts_with_all = ["door", "kill"])]
     kernel: bool,
     /// Seconds that each phase may take (1 to 3600)
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -87,39 +124,90 @@ pub fn execute(arguments: Arguments) -> Outcome {
 }
 
 fn workload(arguments: &Arguments) -> Result<Workload, Failure> {
+    let is_ospf = arguments.protocol == Protocol::Ospf;
+    if is_ospf && arguments.family == Family::Ipv6 {
+        let why = "OSPF is measured with IPv4 (OSPFv2); leave --family or --protocol out";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    if is_ospf && arguments.peers > 1 {
+        let why = "OSPF has one neighbour here; leave --peers out";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    let (daemon, target) = target(arguments)?;
+    let has = |kill| arguments.kill.contains(&kill);
+    Ok(Workload {
+        daemon,
+        target,
+        protocol: if is_ospf { convergence::Protocol::Ospf } else { convergence::Protocol::Bgp },
+        table: table(arguments)?,
+        peers: arguments.peers,
+        kills: Kills { controller: has(Kill::Controller), daemon: has(Kill::Daemon) },
+        deadline: Duration::from_secs(arguments.deadline),
+    })
+}
+
+fn target(arguments: &Arguments) -> Result<(convergence::Daemon, Target), Failure> {
     let (daemon, usual) = match arguments.daemon {
         Daemon::Frr => (convergence::Daemon::Frr, Target::Fpm),
         Daemon::Bird => (convergence::Daemon::Bird, Target::Bgp),
     };
+    let refused = |why: &str| Err(Failure::Usage(why.to_owned()));
     let target = match arguments.door {
         _ if arguments.kernel => Target::Kernel,
         Some(Door::Fpm) if arguments.daemon == Daemon::Bird => {
-            let why = "BIRD does not speak FPM; give --door bgp or --door linux";
-            return Err(Failure::Usage(why.to_owned()));
+            return refused("BIRD does not speak FPM; give --door bgp or --door linux");
+        }
+        Some(Door::Bgp)
+            if arguments.daemon == Daemon::Frr && arguments.protocol == Protocol::Ospf =>
+        {
+            return refused(
+                "FRR hands routes of OSPF to zebra, not to bgpd; give --door fpm or --door linux",
+            );
         }
         Some(Door::Fpm) => Target::Fpm,
         Some(Door::Linux) => Target::Linux,
         Some(Door::Bgp) => Target::Bgp,
         None => usual,
     };
+    Ok((daemon, target))
+}
+
+fn table(arguments: &Arguments) -> Result<Table, Failure> {
+    let usage = |error: prefixes::PrefixError| Failure::Usage(error.to_string());
+    let is_six = arguments.family == Family::Ipv6;
     let table = match &arguments.prefixes {
+        None if is_six && arguments.routes > SIX_MAX => {
+            let why = format!("IPv6 has {SIX_MAX} made prefixes; give --routes {SIX_MAX} at most");
+            return Err(Failure::Usage(why));
+        }
+        None if is_six => Table::synthetic_six(arguments.routes),
         None => Table::synthetic(arguments.routes),
         Some(file) => {
-            let prefixes = prefixes::load::<u32>(&Source::File(file.clone()));
-            Table::new(prefixes.map_err(|error| Failure::Usage(error.to_string()))?)
+            let source = Source::File(file.clone());
+            if is_six {
+                Table::six(prefixes::load::<u128>(&source).map_err(usage)?)
+            } else {
+                Table::four(prefixes::load::<u32>(&source).map_err(usage)?)
+            }
         }
     };
-    let deadline = Duration::from_secs(arguments.deadline);
-    Ok(Workload { daemon, target, table, peers: arguments.peers, deadline })
+    if table.is_empty() {
+        let family = if is_six { "IPv6" } else { "IPv4" };
+        let why = format!("no {family} prefix to be learned; give another --prefixes or --family");
+        return Err(Failure::Usage(why));
+    }
+    Ok(table)
 }
 
 fn text(figures: &Figures) -> String {
     let (daemon, door) = (format!("{:?}", figures.daemon), format!("{:?}", figures.door));
     let by = if figures.door == Target::Kernel { "into" } else { "by" };
     let mut lines = vec![format!(
-        "{} from {} by BGP, {} {by} {}",
+        "{} of {} from {} by {}, {} {by} {}",
         counted(figures.routes, "route"),
+        if figures.family == "ipv6" { "IPv6" } else { "IPv4" },
         counted(usize::from(figures.peers), "peer"),
+        format!("{:?}", figures.protocol).to_uppercase(),
         daemon.to_lowercase(),
         door.to_lowercase(),
     )];
@@ -133,6 +221,15 @@ fn text(figures: &Figures) -> String {
         row(time(figures.reconverge_s, "s"), "until all were taken back and said anew");
         row(time(figures.repair_ms, "ms"), "without packets after a link was seen down");
         row(time(figures.repair_ms_1k, "ms"), "the same with 1,000 routes");
+        if let Some(lost) = figures.kill_controller_lost {
+            row(time(figures.kill_controller_s, "s"), "until a new controller had all again");
+            row(format!("{lost:>9}"), "packets lost meanwhile");
+        }
+        if let Some(lost) = figures.kill_daemon_lost {
+            row(time(figures.kill_daemon_s, "s"), "until a new daemon had said all again");
+            row(time(figures.kill_daemon_learned_s, "s"), "  of them until it had learned all");
+            row(format!("{lost:>9}"), "packets lost meanwhile");
+        }
         row(time(Some(figures.ours_s), "s"), "of a processor for Stoa while it learned");
         row(time(Some(figures.controller_s), "s"), "  of them the controller");
         row(time(Some(figures.forwarder_s), "s"), "  of them the forwarder's control thread");

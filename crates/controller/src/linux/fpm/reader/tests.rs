@@ -99,6 +99,36 @@ fn what_is_taken_back_and_said_anew_is_one_change() {
 }
 
 #[test]
+fn what_is_taken_back_and_said_anew_stays_one_change_where_a_batch_ends() {
+    let way = by(3, [192, 0, 2, 1]);
+    let frames: Vec<Vec<u8>> = (1..=4)
+        .flat_map(|number| [frame(&[route(25, number, &[])]), frame(&[route(24, number, &way)])])
+        .collect();
+    let bytes = frames.concat();
+    for batch in 1..5 {
+        let (mut reader, mut at, mut events) = (Reader::default(), 0, Vec::new());
+        loop {
+            let read = reader.read(&bytes[at..], batch, &mut interfaces).unwrap();
+            at += read;
+            events.extend(reader.take());
+            if read == 0 {
+                break;
+            }
+        }
+        let target = Some(ways(&[("a", [192, 0, 2, 1], 1)]));
+        for event in events {
+            let Event::Update(update) = event else { panic!("{event:?}") };
+            assert_eq!(update.target, target, "batches of {batch}");
+        }
+        assert_eq!((at, reader.counts.withdrawals), (bytes.len(), 0));
+        // The last word is told at once.
+        let gone = frame(&[route(25, 7, &[])]);
+        let read = reader.read(&gone, batch, &mut interfaces).unwrap();
+        assert_eq!((read, reader.take()), (gone.len(), vec![update(None, &[7])]));
+    }
+}
+
+#[test]
 fn groups_of_next_hops_change_with_their_members() {
     let mut reader = Reader::default();
     let member = |id: u32, weight: u8| [&id.to_ne_bytes()[..], &[weight - 1, 0, 0, 0]].concat();
@@ -185,11 +215,19 @@ fn broken_frames_end_it_and_bad_messages_do_not() {
 
 #[test]
 fn a_session_that_says_much_less_is_not_complete() {
-    let told = |bgp: u64| {
-        let mut told = Told::default();
-        *told.of(v1::Protocol::Bgp) = bgp;
-        told
-    };
-    assert!(told(0).is_like(&told(0)) && told(900).is_like(&told(1_000)));
-    assert!(!told(899).is_like(&told(1_000)) && !told(0).is_like(&told(1)));
+    let ip4 = |bgp: u64| told(bgp, 0);
+    assert!(ip4(0).is_like(&ip4(0)) && ip4(900).is_like(&ip4(1_000)));
+    assert!(!ip4(899).is_like(&ip4(1_000)) && !ip4(0).is_like(&ip4(1)));
+    // Each family for itself.
+    assert!(told(9, 9).is_like(&told(10, 10)) && !told(20, 8).is_like(&told(10, 10)));
+}
+
+/// So many routes of BGP, of IPv4 and of IPv6.
+pub fn told(ip4: u64, ip6: u64) -> Told {
+    let mut told = Told::default();
+    for (is_ip6, routes) in [(false, ip4), (true, ip6)] {
+        let prefix = Prefix { is_ip6, bits: 0, length: 0 };
+        *told.of(&prefix, v1::Protocol::Bgp) = routes;
+    }
+    told
 }

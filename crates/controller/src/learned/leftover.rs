@@ -1,0 +1,177 @@
+//! What a former controller has left in the forwarder: whether it may go.
+//!
+//! A daemon that says when it has said all is believed. zebra does not (`linux::fpm`): it falls silent, and a zebra that was started together
+//! with this controller is silent as well while its own daemons wait for their neighbours. So before what was not said again goes, what was
+//! said is compared with what the forwarder holds, by VRF, family and protocol.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use stoa_api::v1;
+use tokio::sync::mpsc;
+
+use super::link::Heard;
+use super::prefixes::Six;
+use super::run::Runner;
+use super::statics;
+use super::table::{Family, Held, Table};
+use crate::apply::Line;
+
+/// How often the forwarder is asked.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Routes by VRF, family (4 or 6) and protocol.
+type Counts = BTreeMap<(String, u32, i32), u64>;
+
+/// What is known of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Leftover {
+    /// It may go, now and for as long as this controller lives: what it knows since, it knows itself.
+    may_go: bool,
+    /// When the forwarder was asked last.
+    asked: Option<Instant>,
+    /// From when on nobody is waited for any more.
+    deadline: Option<Instant>,
+}
+
+/// Whether nine tenths of what is held were said, of each VRF, family and protocol that doors tell.
+fn is_like(said: &Counts, held: &[v1::RouteCount]) -> bool {
+    let mut sums = Counts::new();
+    for count in held {
+        let is_of_doors = !matches!(count.protocol(), v1::Protocol::Direct | v1::Protocol::Static);
+        if is_of_doors {
+            *sums.entry((count.vrf.clone(), count.family, count.protocol)).or_default() +=
+                count.routes;
+        }
+    }
+    sums.iter().all(|(key, held)| said.get(key).copied().unwrap_or(0) >= held - held / 10)
+}
+
+impl Table {
+    /// Whether one of these doors fell silent, and did not say that this was all.
+    fn is_guessed(&self, doors: &[String]) -> bool {
+        let held = self.held.iter().flatten();
+        held.filter(|held| doors.contains(&held.source.name)).any(|held| held.is_guessed)
+    }
+
+    fn said(&self) -> Counts {
+        let mut said = Counts::new();
+        for held in self.held.iter().flatten().filter(|held| !statics::is_own(&held.source)) {
+            let vrf = held.source.vrf.to_string();
+            for (protocol, routes) in self.by_protocol::<u32>(held) {
+                *said.entry((vrf.clone(), 4, protocol)).or_default() += routes;
+            }
+            for (protocol, routes) in self.by_protocol::<Six>(held) {
+                *said.entry((vrf.clone(), 6, protocol)).or_default() += routes;
+            }
+        }
+        said
+    }
+
+    /// Routes of one family of a door, by protocol.
+    fn by_protocol<A: Family>(&self, held: &Held) -> BTreeMap<i32, u64> {
+        let mut routes = BTreeMap::new();
+        for group in A::of(held).iter().filter_map(|item| self.groups.get(item.group)) {
+            *routes.entry(group.protocol.into()).or_default() += 1;
+        }
+        routes
+    }
+
+    /// The longest time that a door may take to say its routes again.
+    fn patience(&self) -> Duration {
+        let doors = self.held.iter().flatten().filter(|held| !statics::is_own(&held.source));
+        doors.map(|held| held.source.stale_time).max().unwrap_or_default()
+    }
+}
+
+impl Runner {
+    /// Whether what was not said again may go. Asks the forwarder what it holds when that is not clear.
+    pub(super) fn may_sweep(&mut self, line: &Arc<Line>, heard: &mpsc::Sender<Heard>) -> bool {
+        let is_guessed = self.doors.as_ref().is_some_and(|doors| self.table.is_guessed(doors));
+        let now = Instant::now();
+        let deadline = *self.leftover.deadline.get_or_insert(now + self.table.patience());
+        if self.leftover.may_go || !is_guessed || now >= deadline {
+            self.leftover.may_go = true;
+            return true;
+        }
+        if self.leftover.asked.is_none_or(|asked| now >= asked + EVERY) {
+            self.leftover.asked = Some(now);
+            let (mut client, heard) = (line.client(), heard.clone());
+            tokio::spawn(async move {
+                if let Ok(counts) = client.count_routes(v1::CountRoutesRequest {}).await {
+                    // The table lives as long as the controller.
+                    let _ = heard.send(Heard::Counts(counts.into_inner().counts)).await;
+                }
+            });
+        }
+        false
+    }
+
+    /// The forwarder says how many routes it holds.
+    pub(super) fn hear_counts(&mut self, held: &[v1::RouteCount]) {
+        self.leftover.may_go |= is_like(&self.table.said(), held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learned::{Event, Source, Target, Update, Way};
+
+    #[test]
+    fn nine_tenths_of_each_protocol_have_to_be_said() {
+        let count = |vrf: &str, family, protocol: v1::Protocol, routes| v1::RouteCount {
+            vrf: vrf.to_owned(),
+            family,
+            protocol: protocol.into(),
+            routes,
+        };
+        let held = [
+            count("", 4, v1::Protocol::Bgp, 60),
+            count("", 6, v1::Protocol::Bgp, 40),
+            count("", 4, v1::Protocol::Direct, 1_000),
+            count("red", 4, v1::Protocol::Ospf, 1),
+        ];
+        let said = |bgp: u64, ospf: u64| {
+            let (bgp_is, ospf_is) = (v1::Protocol::Bgp.into(), v1::Protocol::Ospf.into());
+            Counts::from([
+                ((String::new(), 4, bgp_is), bgp),
+                ((String::new(), 6, bgp_is), 36),
+                (("red".to_owned(), 4, ospf_is), ospf),
+            ])
+        };
+        assert!(is_like(&said(54, 1), &held) && is_like(&said(0, 0), &[]));
+        assert!(!is_like(&said(53, 1), &held), "some of BGP is missing");
+        assert!(!is_like(&said(100, 0), &held), "a VRF is missing");
+        let more = [count("", 6, v1::Protocol::Bgp, 1)];
+        assert!(
+            !is_like(&said(1_000, 1), &[&held[..], &more].concat()),
+            "IPv4 makes up for no IPv6"
+        );
+    }
+
+    #[test]
+    fn what_doors_have_said_is_counted_by_family() {
+        let mut table = Table::default();
+        let stale_time = Duration::from_secs(60);
+        let source = Source { name: "x".into(), vrf: "red".into(), preference: None, stale_time };
+        let way = Way { interface: Some("a".into()), gateway: None, weight: 1 };
+        let update = |protocol, ip4: u32, ip6: u128| {
+            let ip4 = (0..ip4).map(|it| (0x1400_0000 + (it << 8), 24)).collect();
+            let ip6 = (0..ip6).map(|it| ((0x2001 << 112) + (it << 64), 64)).collect();
+            let target = Some(Target::Ways([way.clone()].into(), [].into()));
+            Event::Update(Update { protocol, target, ip4, ip6 })
+        };
+        let events = vec![update(v1::Protocol::Bgp, 3, 2), update(v1::Protocol::Ospf, 1, 0)];
+        table.hear(&Arc::new(source), events, Instant::now());
+        let said = table.said();
+        let of = |family, protocol: v1::Protocol| {
+            said.get(&("red".to_owned(), family, protocol.into())).copied()
+        };
+        let bgp = (of(4, v1::Protocol::Bgp), of(6, v1::Protocol::Bgp));
+        // The route of OSPF took the place of the first one.
+        assert_eq!((bgp, of(4, v1::Protocol::Ospf)), ((Some(2), Some(2)), Some(1)));
+        assert_eq!(said.len(), 3);
+    }
+}

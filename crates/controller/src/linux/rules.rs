@@ -1,0 +1,380 @@
+//! Policy rules both ways: what `ip rule` orders becomes rules of Stoa, and those of the configuration show up in Linux with our
+//! mark, each for the mirrors of its VRF. Only rules with our mark and a device of ours, or of nobody, are ever taken out.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io;
+
+use ipnet::IpNet;
+use stoa_api::v1;
+use stoa_api::v1::rule::Action;
+
+use super::MARK;
+use super::message::{FAMILY_ANY, Link, Rule, RuleAction, TOS, kind};
+use super::socket::{self, Socket};
+use crate::configuration::Configuration;
+use crate::doors::Kind;
+use crate::rib::contract;
+
+/// The kernel's table main.
+const MAIN: u32 = 254;
+/// `EEXIST`, and what a rule says that is gone already.
+const EXISTS: i32 = 17;
+const NO_ENTRY: i32 = 2;
+
+/// Rules that one namespace is given at most: Linux walks them one by one.
+const SHOWN: usize = 4_096;
+/// How often a list that does not hold still is read again.
+const READS: usize = 8;
+
+/// What names mean in one network namespace.
+struct Names {
+    /// VRFs by the numbers of their tables.
+    vrfs: BTreeMap<u32, String>,
+    /// Numbers of tables by VRF.
+    tables: BTreeMap<String, u32>,
+    /// Interfaces with their VRFs, by the devices of their mirrors.
+    devices: BTreeMap<String, (String, String)>,
+}
+
+impl Names {
+    fn of(configuration: &Configuration, netns: &str) -> Names {
+        let mut names = Names {
+            vrfs: BTreeMap::from([(MAIN, String::new())]),
+            tables: BTreeMap::from([(String::new(), MAIN)]),
+            devices: BTreeMap::new(),
+        };
+        for door in configuration.doors.iter().filter(|door| door.netns == netns) {
+            if let Kind::Linux { table, .. } = door.kind {
+                names.vrfs.insert(table, door.source.vrf.to_string());
+                names.tables.entry(door.source.vrf.to_string()).or_insert(table);
+            }
+        }
+        for (vrf, table) in configuration.kernel_tables.iter() {
+            names.vrfs.insert(*table, vrf.clone());
+            names.tables.insert(vrf.clone(), *table);
+        }
+        for interface in &configuration.desired.interfaces {
+            if let Some(mirror) = interface.mirror.as_ref().filter(|it| it.netns == netns) {
+                let of = (interface.name.clone(), interface.vrf.clone());
+                names.devices.insert(mirror.device.clone(), of);
+            }
+        }
+        names
+    }
+
+    /// Devices with their interfaces, by VRF.
+    fn by_vrf(&self) -> BTreeMap<&str, Vec<(&str, &str)>> {
+        let mut all: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+        for (device, (interface, vrf)) in &self.devices {
+            all.entry(vrf).or_default().push((device, interface));
+        }
+        all
+    }
+
+    /// The VRFs of the mirrors' interfaces.
+    fn vrfs_here(&self) -> BTreeSet<&String> {
+        self.devices.values().map(|(_, vrf)| vrf).collect()
+    }
+}
+
+/// What rules of one namespace come to: rules of the contract, and why the others are not followed.
+pub fn orders(
+    rules: &[Rule],
+    configuration: &Configuration,
+    netns: &str,
+) -> (Vec<v1::Rule>, Vec<String>) {
+    if rules.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let names = Names::of(configuration, netns);
+    let (mut made, mut left_out) = (Vec::new(), Vec::new());
+    for rule in rules {
+        match order(rule, &names) {
+            Ok(orders) => made.extend(orders),
+            Err(why) => left_out.push(format!("{rule}: {why}")),
+        }
+    }
+    (made, left_out)
+}
+
+/// The same rule for each VRF that it concerns.
+fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
+    if rule.unsupported == Some(TOS) {
+        return Err(format!("it asks for {TOS}; use dscp"));
+    }
+    if let Some(what) = rule.unsupported {
+        return Err(format!("it asks for {what}; use VRFs instead"));
+    }
+    if rule.priority == 0 {
+        return Err("priority 0 is for our own addresses; give it a higher one".to_owned());
+    }
+    let action = match rule.action {
+        RuleAction::Table(table) => {
+            let Some(vrf) = names.vrfs.get(&table) else {
+                return Err(format!(
+                    "table {table} is that of no VRF: give a VRF kernel-table {table}, or open a linux door for it"
+                ));
+            };
+            let beyond_default = match rule.suppressed {
+                None => false,
+                Some(0) => true,
+                Some(length) => {
+                    return Err(format!("suppress_prefixlength {length}: Stoa does 0 only"));
+                }
+            };
+            Action::Table(v1::RuleTable { vrf: vrf.clone(), beyond_default })
+        }
+        RuleAction::Goto(to) => Action::GotoPriority(to),
+        RuleAction::Nothing => return Ok(Vec::new()),
+        RuleAction::Blackhole => Action::Special(v1::Special::Blackhole.into()),
+        RuleAction::Unreachable => Action::Special(v1::Special::Unreachable.into()),
+        RuleAction::Prohibit => Action::Special(v1::Special::Prohibit.into()),
+    };
+    let (interface, vrfs) = match names.devices.get(&rule.device) {
+        _ if rule.device.is_empty() => (String::new(), names.vrfs_here()),
+        Some((interface, vrf)) => (interface.clone(), BTreeSet::from([vrf])),
+        None if rule.device == "lo" => {
+            return Err("it is about what this machine itself sends (iif lo)".to_owned());
+        }
+        None => return Err(format!("{} is no mirror of an interface", rule.device)),
+    };
+    let prefix = |net: Option<IpNet>| net.map(|net| contract(&net));
+    let ports = |ports: Option<(u16, u16)>| {
+        ports.map(|(first, last)| v1::PortRange { first: first.into(), last: last.into() })
+    };
+    // Without a device, main is where the packet would go without the rule: other VRFs are not routed by the default one's table.
+    let is_own = rule.device.is_empty()
+        && rule.action == RuleAction::Table(MAIN)
+        && names.vrfs.get(&MAIN).is_some_and(String::is_empty);
+    let action = |vrf: &String| match action.clone() {
+        Action::Table(table) if is_own => {
+            Action::Table(v1::RuleTable { vrf: vrf.clone(), ..table })
+        }
+        other => other,
+    };
+    let of = |vrf: &String| v1::Rule {
+        vrf: vrf.clone(),
+        family: if rule.is_ip6 { 6 } else { 4 },
+        priority: rule.priority,
+        from: prefix(rule.from),
+        to: prefix(rule.to),
+        interface: interface.clone(),
+        dscp: rule.dscp.map(u32::from),
+        ip_protocol: rule.ip_protocol.map(u32::from),
+        source_ports: ports(rule.source_ports),
+        destination_ports: ports(rule.destination_ports),
+        action: Some(action(vrf)),
+        protocol: v1::Protocol::Kernel.into(),
+    };
+    Ok(vrfs.into_iter().map(of).collect())
+}
+
+/// The rules of the configuration that one namespace shall have, and why it does not have the others.
+///
+/// Each is about the mirrors of its VRF alone: packets of programs there, and of other VRFs, are none of its business.
+pub fn wanted(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Vec<String>) {
+    let (mut rules, mut left_out) = (BTreeSet::new(), Vec::new());
+    if configuration.desired.rules.is_empty() {
+        return (rules, left_out);
+    }
+    let names = Names::of(configuration, netns);
+    let here = names.by_vrf();
+    let mut too_many = 0;
+    for rule in &configuration.desired.rules {
+        let Some(devices) = here.get(rule.vrf.as_str()) else { continue };
+        let is_about = |interface: &str| rule.interface.is_empty() || rule.interface == interface;
+        let about = devices.iter().filter(|(_, it)| is_about(it));
+        let devices: Vec<&str> = about.map(|(device, _)| *device).collect();
+        match shown(rule, &names, &devices) {
+            Ok(made) if rules.len() + made.len() > SHOWN => too_many += 1,
+            Ok(made) => rules.extend(made),
+            Err(why) => {
+                left_out.push(format!("IPv{} rule {}: {why}", rule.family, rule.priority));
+            }
+        }
+    }
+    if too_many > 0 {
+        left_out.push(format!(
+            "{too_many} rules are more than {SHOWN} of all mirrors there: name an interface in them (match), or spread the mirrors over namespaces"
+        ));
+    }
+    (rules, left_out)
+}
+
+/// A rule of the configuration as Linux shall have it: one for each of these devices.
+fn shown(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, String> {
+    let mut suppressed = None;
+    let action = match &rule.action {
+        Some(Action::Table(table)) => {
+            suppressed = table.beyond_default.then_some(0);
+            match names.tables.get(&table.vrf) {
+                Some(number) => RuleAction::Table(*number),
+                None => return Err(format!("give the VRF {} a kernel-table", table.vrf)),
+            }
+        }
+        Some(Action::GotoPriority(to)) => RuleAction::Goto(*to),
+        Some(Action::Special(special)) => match v1::Special::try_from(*special) {
+            Ok(v1::Special::Unreachable) => RuleAction::Unreachable,
+            Ok(v1::Special::Prohibit) => RuleAction::Prohibit,
+            _ => RuleAction::Blackhole,
+        },
+        None => RuleAction::Nothing,
+    };
+    if devices.is_empty() {
+        return Err(format!("{} has no mirror there", rule.interface));
+    }
+    if rule.ip_protocol == Some(0) {
+        return Err("Linux has no word for protocol 0".to_owned());
+    }
+    let net = |prefix: &Option<v1::Prefix>| {
+        let prefix = prefix.as_ref()?;
+        let address = stoa_api::text::ip(&prefix.address)?;
+        IpNet::new(address, u8::try_from(prefix.length).ok()?).ok()
+    };
+    let ports = |range: &Option<v1::PortRange>| {
+        range.as_ref().map(|range| (range.first as u16, range.last as u16))
+    };
+    let made = Rule {
+        from: net(&rule.from),
+        to: net(&rule.to),
+        dscp: rule.dscp.map(|dscp| dscp as u8),
+        ip_protocol: rule.ip_protocol.map(|protocol| protocol as u8),
+        source_ports: ports(&rule.source_ports),
+        destination_ports: ports(&rule.destination_ports),
+        suppressed,
+        protocol: MARK,
+        ..Rule::new(rule.family == 6, rule.priority, action)
+    };
+    let of = |device: &&str| Rule { device: (*device).to_owned(), ..made.clone() };
+    Ok(devices.iter().map(of).collect())
+}
+
+/// Reads the rules of a namespace.
+///
+/// # Errors
+/// What the kernel says, and when they do not hold still.
+pub async fn list(asks: &mut Socket) -> io::Result<Vec<Rule>> {
+    let mut room = vec![0; socket::READ];
+    let mut body = [0; 12];
+    body[0] = FAMILY_ANY;
+    for _ in 0..READS {
+        let mut rules = Vec::new();
+        let mut list = asks.list(kind::GET_RULE, &body)?;
+        let mut take = |body: &[u8]| rules.extend(Rule::read(body).ok().flatten());
+        while asks.more(&mut list, &mut room, |message| take(message.body)).await? {}
+        if list.is_whole() {
+            return Ok(rules);
+        }
+    }
+    Err(io::Error::other("rules change faster than they can be read"))
+}
+
+/// The devices of a namespace.
+#[derive(Debug, Default)]
+struct Devices {
+    /// Mirrors of ours.
+    ours: HashSet<String>,
+    /// All others.
+    others: HashSet<String>,
+}
+
+impl Devices {
+    async fn read(asks: &mut Socket, alias: &str) -> io::Result<Devices> {
+        let mut devices = Devices::default();
+        let mut room = vec![0; socket::READ];
+        let mut list = asks.list(kind::GET_LINK, &[0; 16])?;
+        let mut take = |body: &[u8]| {
+            if let Ok(link) = Link::read(body) {
+                let is_ours = link.alias == alias;
+                let place = if is_ours { &mut devices.ours } else { &mut devices.others };
+                place.insert(link.name.to_owned());
+            }
+        };
+        while asks.more(&mut list, &mut room, |message| take(message.body)).await? {}
+        Ok(devices)
+    }
+
+    /// The rules that we have put there: another Stoa in the namespace has the same mark, and mirrors of its own.
+    fn ours(&self, rules: Vec<Rule>) -> BTreeSet<Rule> {
+        let is_ours = |rule: &Rule| {
+            let is_known = !rule.device.is_empty() && !self.others.contains(&rule.device);
+            rule.protocol == MARK && is_known
+        };
+        let ours = rules.into_iter().filter(is_ours);
+        // One that goes to a rule that is not there yet is what we put there all the same.
+        ours.map(|rule| Rule { unsupported: None, ..rule }).collect()
+    }
+}
+
+/// What came of [`mend`].
+#[derive(Debug, Default)]
+pub struct Mended {
+    /// Whether there was nothing of ours, and nothing is wanted.
+    pub is_bare: bool,
+    /// Rules that this kernel makes others of: they are not there.
+    pub impossible: BTreeSet<Rule>,
+    /// What it refused, with why.
+    pub refused: Vec<String>,
+}
+
+/// Makes our rules in a namespace those that are wanted, of mirrors with that alias that are there.
+///
+/// # Errors
+/// When rules or devices cannot be read.
+pub async fn mend(netns: &str, alias: &str, wanted: &BTreeSet<Rule>) -> io::Result<Mended> {
+    let mut asks = Socket::open(netns, 0, socket::READ)?;
+    let devices = Devices::read(&mut asks, alias).await?;
+    let ours = devices.ours(list(&mut asks).await?);
+    let mut mended = Mended { is_bare: ours.is_empty() && wanted.is_empty(), ..Mended::default() };
+    for rule in ours.difference(wanted) {
+        mended.order(&mut asks, kind::DEL_RULE, 0, rule, NO_ENTRY);
+    }
+    let is_there = |rule: &&Rule| devices.ours.contains(&rule.device);
+    let missing: Vec<&Rule> = wanted.difference(&ours).filter(is_there).collect();
+    for rule in &missing {
+        // NLM_F_CREATE, NLM_F_EXCL: one that somebody else has put there is as good.
+        mended.order(&mut asks, kind::NEW_RULE, 0x600, rule, EXISTS);
+    }
+    if !missing.is_empty() {
+        let made = devices.ours(list(&mut asks).await?);
+        for (rule, other) in misread(&missing, wanted, &made) {
+            mended.order(&mut asks, kind::DEL_RULE, 0, other, NO_ENTRY);
+            mended.impossible.insert(rule.clone());
+        }
+    }
+    Ok(mended)
+}
+
+impl Mended {
+    fn order(&mut self, asks: &mut Socket, kind: u16, flags: u16, rule: &Rule, fine: i32) {
+        if let Err(error) = asks.order(kind, flags, &rule.write())
+            && error.raw_os_error() != Some(fine)
+        {
+            self.refused.push(format!("{rule}: {error}"));
+        }
+    }
+}
+
+/// Rules that were added and are not there, each with the one that the kernel made of it: it ignores what it does not know.
+fn misread<'a>(
+    added: &[&'a Rule],
+    wanted: &'a BTreeSet<Rule>,
+    made: &'a BTreeSet<Rule>,
+) -> Vec<(&'a Rule, &'a Rule)> {
+    let place = |rule: &'a Rule| (rule.is_ip6, rule.priority, rule.device.as_str());
+    let strays: BTreeMap<_, &Rule> =
+        made.difference(wanted).map(|rule| (place(rule), rule)).collect();
+    let gone = added.iter().filter(|rule| !made.contains(**rule));
+    gone.filter_map(|rule| Some((*rule, *strays.get(&place(rule))?))).collect()
+}
+
+/// Why a rule cannot be there.
+pub fn impossible(rule: &Rule) -> String {
+    match rule.dscp {
+        Some(_) => format!("{rule}: this kernel has no rules by DSCP (Linux 6.12 has)"),
+        None => format!("{rule}: this kernel makes another one of it"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

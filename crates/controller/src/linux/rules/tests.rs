@@ -1,0 +1,220 @@
+//! Rules from Linux and into it.
+
+use std::path::Path;
+
+use super::*;
+
+/// Mirrors of "wan" (in the default VRF) and "lan" (in red) in "local"; table 100 is read by a door for red, 200 is that of blue.
+fn configuration(rules: &str) -> Configuration {
+    let text = format!(
+        r#"{{
+          "ietf-interfaces:interfaces": {{"interface": [
+            {{"name": "wan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}},
+             "stoa-mirror:mirror": {{"netns": "local", "device": "w"}}}},
+            {{"name": "lan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}},
+             "stoa-vrf:vrf": "red", "stoa-mirror:mirror": {{"netns": "local"}}}},
+            {{"name": "dmz", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}}}}
+          ]}},
+          "stoa-vrf:vrfs": {{"vrf": [{{"name": "red"}}, {{"name": "green"}},
+            {{"name": "blue", "stoa-policy:kernel-table": 200}}]}},
+          "ietf-routing:routing": {{
+            "stoa-policy:policy": {{"rule": [{rules}]}},
+            "control-plane-protocols": {{"control-plane-protocol": [
+              {{"type": "stoa-routing:linux", "name": "k", "stoa-vrf:vrf": "red",
+               "stoa-routing:door": {{"netns": "local", "kernel-table": 100}}}}]}}}}
+        }}"#
+    );
+    let parsed = Configuration::parse(Path::new("test"), text);
+    parsed.unwrap_or_else(|findings| panic!("{findings:#?}"))
+}
+
+fn table(priority: u32, table: u32) -> Rule {
+    Rule::new(false, priority, RuleAction::Table(table))
+}
+
+/// VRF, priority and action of each, and why others are left out.
+fn ordered(rules: &[Rule]) -> (Vec<(String, u32, Action)>, Vec<String>) {
+    let (made, left_out) = orders(rules, &configuration(""), "local");
+    (made.into_iter().map(|it| (it.vrf, it.priority, it.action.unwrap())).collect(), left_out)
+}
+
+fn to(vrf: &str) -> Action {
+    Action::Table(v1::RuleTable { vrf: vrf.to_owned(), beyond_default: false })
+}
+
+#[test]
+fn a_rule_of_linux_is_one_of_each_vrf_that_has_a_mirror_there() {
+    let rule = Rule { from: "10.0.0.0/8".parse().ok(), ..table(50, 100) };
+    let (made, left_out) = orders(&[rule], &configuration(""), "local");
+    assert_eq!(made.iter().map(|it| it.vrf.as_str()).collect::<Vec<_>>(), ["", "red"]);
+    assert_eq!(made[0].from.as_ref().unwrap().to_string(), "10.0.0.0/8");
+    assert_eq!(made[0].protocol(), v1::Protocol::Kernel);
+    assert!(left_out.is_empty());
+    // With a device, it is one of that alone.
+    let device = |name: &str| Rule { device: name.to_owned(), ..table(50, 200) };
+    let (made, _) = orders(&[device("w")], &configuration(""), "local");
+    assert_eq!((made.len(), made[0].interface.as_str(), made[0].vrf.as_str()), (1, "wan", ""));
+    // Where there is no mirror, it concerns nobody.
+    assert_eq!(orders(&[table(50, 100)], &configuration(""), "elsewhere").0, []);
+}
+
+#[test]
+fn tables_are_those_of_doors_vrfs_and_main() {
+    let rules = [table(1, 100), table(2, 200), table(3, 254)];
+    let (made, left_out) = ordered(&rules);
+    let here: Vec<_> = made.iter().filter(|it| it.0.is_empty()).map(|it| it.2.clone()).collect();
+    assert_eq!(here, [to("red"), to("blue"), to("")]);
+    assert!(left_out.is_empty());
+    let first = Rule { suppressed: Some(0), ..table(1, 254) };
+    let beyond = v1::RuleTable { vrf: String::new(), beyond_default: true };
+    assert_eq!(ordered(&[first]).0[0].2, Action::Table(beyond));
+}
+
+#[test]
+fn what_cannot_be_followed_is_said_with_what_to_do() {
+    let rules = [
+        table(1, 77),
+        table(0, 100),
+        Rule { device: "eth7".to_owned(), ..table(2, 100) },
+        Rule { device: "lo".to_owned(), ..table(3, 100) },
+        Rule { suppressed: Some(8), ..table(4, 100) },
+        Rule { unsupported: Some("marks of packets (fwmark)"), ..table(5, 100) },
+        Rule { unsupported: Some(TOS), ..table(5, 100) },
+        Rule::new(true, 6, RuleAction::Nothing),
+    ];
+    let (made, left_out) = ordered(&rules);
+    assert!(made.is_empty());
+    assert_eq!(
+        left_out,
+        [
+            "ip rule 1 from all lookup 77: table 77 is that of no VRF: give a VRF kernel-table 77, or open a linux door for it",
+            "ip rule 0 from all lookup 100: priority 0 is for our own addresses; give it a higher one",
+            "ip rule 2 from all iif eth7 lookup 100: eth7 is no mirror of an interface",
+            "ip rule 3 from all iif lo lookup 100: it is about what this machine itself sends (iif lo)",
+            "ip rule 4 from all lookup 100: suppress_prefixlength 8: Stoa does 0 only",
+            "ip rule 5 from all lookup 100: it asks for marks of packets (fwmark); use VRFs instead",
+            "ip rule 5 from all lookup 100: it asks for three bits of the TOS (tos); use dscp",
+        ]
+    );
+}
+
+#[test]
+fn rules_of_the_configuration_are_shown_and_read_back_as_they_are() {
+    let configured = configuration(
+        r#"{"vrf": "default", "address-family": "ipv4", "priority": 10,
+            "match": {"source-prefix": "10.0.0.0/8", "interface": "wan", "dscp": 46, "protocol": 6,
+              "destination-port": {"lower-port": 80}}, "table": "blue"},
+           {"vrf": "red", "address-family": "ipv6", "priority": 20, "refuse": "prohibit"},
+           {"vrf": "red", "address-family": "ipv6", "priority": 30, "table": "default",
+            "ignore-default": true},
+           {"vrf": "default", "address-family": "ipv4", "priority": 40, "table": "green"},
+           {"vrf": "default", "address-family": "ipv4", "priority": 50,
+            "match": {"interface": "dmz"}, "goto": 60},
+           {"vrf": "blue", "address-family": "ipv4", "priority": 70, "table": "red"}"#,
+    );
+    let (rules, left_out) = wanted(&configured, "local");
+    let told: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "ip rule 10 from 10.0.0.0/8 iif w lookup 200",
+            "ip -6 rule 20 from all iif lan prohibit",
+            "ip -6 rule 30 from all iif lan lookup 254",
+        ]
+    );
+    assert_eq!(
+        left_out,
+        [
+            "IPv4 rule 40: give the VRF green a kernel-table",
+            "IPv4 rule 50: dmz has no mirror there"
+        ]
+    );
+    assert!(rules.iter().all(|rule| rule.protocol == MARK));
+    // What is shown would be ordered the same.
+    let first = rules.into_iter().next().unwrap();
+    let (made, _) = orders(&[first], &configured, "local");
+    let wanted = v1::Rule { protocol: made[0].protocol, ..configured.desired.rules[0].clone() };
+    assert_eq!(made, [wanted]);
+}
+
+#[test]
+fn main_without_a_device_is_the_own_table_of_each_vrf() {
+    let (made, _) = ordered(&[Rule { suppressed: Some(0), ..table(7, 254) }]);
+    let beyond =
+        |vrf: &str| Action::Table(v1::RuleTable { vrf: vrf.to_owned(), beyond_default: true });
+    assert_eq!(made, [(String::new(), 7, beyond("")), ("red".to_owned(), 7, beyond("red"))]);
+    // With one, it is that of the default VRF.
+    let (made, _) = ordered(&[Rule { device: "lan".to_owned(), ..table(7, 254) }]);
+    assert_eq!(made, [("red".to_owned(), 7, to(""))]);
+}
+
+/// One rule that refuses everything in the default VRF, which has two mirrors in "local".
+fn with_two_mirrors() -> Configuration {
+    let mut configured = configuration(
+        r#"{"vrf": "default", "address-family": "ipv4", "priority": 10, "refuse": "prohibit"}"#,
+    );
+    let dmz = configured.desired.interfaces.iter_mut().find(|it| it.name == "dmz").unwrap();
+    dmz.mirror = Some(v1::Mirror { netns: "local".to_owned(), device: "d".to_owned() });
+    configured
+}
+
+#[test]
+fn a_rule_is_shown_for_each_mirror_of_its_vrf_and_for_nothing_else() {
+    let mut configured = with_two_mirrors();
+    let (rules, _) = wanted(&configured, "local");
+    let told: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["ip rule 10 from all iif d prohibit", "ip rule 10 from all iif w prohibit"]);
+    assert!(wanted(&configured, "elsewhere").0.is_empty());
+    // No more than Linux shall walk: two of each.
+    let rule = configured.desired.rules[0].clone();
+    let many = (1..=2_050).map(|priority| v1::Rule { priority, ..rule.clone() });
+    configured.desired.rules = many.collect();
+    let (rules, left_out) = wanted(&configured, "local");
+    assert_eq!((rules.len(), left_out.len()), (4_096, 1));
+    assert!(left_out[0].starts_with("2 rules are more than 4096"), "{left_out:?}");
+}
+
+#[test]
+fn only_rules_of_our_devices_and_of_none_are_ours() {
+    let devices = Devices {
+        ours: HashSet::from(["w".to_owned()]),
+        others: HashSet::from(["eth0".to_owned()]),
+    };
+    let rule = |priority, device: &str, protocol| Rule {
+        device: device.to_owned(),
+        protocol,
+        ..table(priority, 100)
+    };
+    let there = vec![
+        rule(1, "w", MARK),
+        rule(2, "gone", MARK),
+        // Those of another Stoa with its own mirrors, of one that says nothing of devices, and of an operator.
+        rule(3, "eth0", MARK),
+        rule(4, "", MARK),
+        rule(5, "w", 3),
+    ];
+    let ours: Vec<u32> = devices.ours(there).iter().map(|it| it.priority).collect();
+    assert_eq!(ours, [1, 2]);
+}
+
+#[test]
+fn what_the_kernel_made_another_rule_of_is_found() {
+    let rule = |priority, dscp| Rule {
+        device: "w".to_owned(),
+        dscp,
+        protocol: MARK,
+        ..Rule::new(false, priority, RuleAction::Prohibit)
+    };
+    let (of_dscp, other, plain) = (rule(10, Some(46)), rule(10, None), rule(20, None));
+    let added = [&of_dscp, &plain];
+    let all = BTreeSet::from([of_dscp.clone(), plain.clone()]);
+    assert_eq!(misread(&added, &all, &all), []);
+    let made = BTreeSet::from([other.clone(), plain.clone()]);
+    assert_eq!(misread(&added, &all, &made), [(&of_dscp, &other)]);
+    assert_eq!(
+        impossible(&of_dscp),
+        "ip rule 10 from all iif w prohibit: this kernel has no rules by DSCP (Linux 6.12 has)"
+    );
+    // Somebody has taken it out meanwhile: it is tried again.
+    assert_eq!(misread(&added, &all, &BTreeSet::from([plain.clone()])), []);
+}

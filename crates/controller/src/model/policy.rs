@@ -1,0 +1,58 @@
+//! Rules of policy routing, in the words of stoa-policy.
+
+use serde::Deserialize;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Policy {
+    pub rule: Vec<Rule>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Rule {
+    pub vrf: String,
+    pub address_family: AddressFamily,
+    pub priority: u32,
+    #[serde(rename = "match", default)]
+    pub of: RuleMatch,
+    pub table: Option<String>,
+    #[serde(default)]
+    pub ignore_default: bool,
+    pub refuse: Option<Refuse>,
+    pub goto: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AddressFamily {
+    Ipv4,
+    Ipv6,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct RuleMatch {
+    pub source_prefix: Option<String>,
+    pub destination_prefix: Option<String>,
+    pub interface: Option<String>,
+    pub dscp: Option<u32>,
+    pub protocol: Option<u32>,
+    pub source_port: PortRange,
+    pub destination_port: PortRange,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct PortRange {
+    pub lower_port: Option<u32>,
+    pub upper_port: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refuse {
+    Blackhole,
+    Unreachable,
+    Prohibit,
+}

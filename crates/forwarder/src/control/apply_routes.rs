@@ -1,0 +1,88 @@
+//! From the routes that stand in the tables to those that are wanted.
+
+use std::collections::BTreeMap;
+
+use super::apply::Refused;
+use super::fib::PathKey;
+use super::plane::Plane;
+use super::routes::broadcasts;
+use super::vrfs::Slot;
+use super::wanted::{Prefix, Route, Wanted};
+
+impl Plane {
+    pub(super) fn remove_stale_routes(&mut self, wanted: &Wanted, refusals: &Refusals) -> u32 {
+        let mut stale: Vec<(Slot, Prefix)> = Vec::new();
+        for (slot, state) in self.vrfs.iter() {
+            let routes = wanted.routes_of(&state.name);
+            let refusals = refusals.get(state.name.as_str());
+            let stays = |prefix: &Prefix| {
+                routes.is_some_and(|routes| routes.contains_key(prefix))
+                    || refusals.is_some_and(|refusals| refusals.contains_key(prefix))
+            };
+            let gone = state.routes.keys().filter(|prefix| !stays(prefix));
+            let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));
+            stale.extend(gone.map(|prefix| (slot, *prefix)));
+        }
+        self.forget_silent(wanted);
+        for (slot, prefix) in &stale {
+            self.remove_route(*slot, *prefix);
+        }
+        stale.len() as u32
+    }
+
+    /// Routes through an interface that goes are taken out; the wanted ones among
+    /// them come back when routes are added.
+    pub(super) fn drop_routes_through(&mut self, index: u32) {
+        let through = |keys: &Vec<PathKey>| keys.iter().any(|k| k.interface == index);
+        let mut gone: Vec<(Slot, Prefix)> = Vec::new();
+        for (slot, state) in self.vrfs.iter() {
+            let led =
+                state.routes.iter().filter(|(_, route)| route.set.as_ref().is_some_and(through));
+            gone.extend(led.map(|(prefix, _)| (slot, *prefix)));
+        }
+        for (slot, prefix) in gone {
+            self.remove_route(slot, prefix);
+        }
+    }
+
+    pub(super) fn add_routes(
+        &mut self,
+        wanted: &Wanted,
+        refusals: &Refusals,
+    ) -> Result<u32, Refused> {
+        let mut added = 0;
+        for (vrf, routes) in wanted.all_routes() {
+            let Some(slot) = self.vrfs.slot_of(vrf) else { continue };
+            let refusals = refusals.get(vrf).into_iter().flatten();
+            let is_new = |(prefix, route): &(&Prefix, &Route)| {
+                let here = self.vrfs.route(slot, prefix);
+                here.is_none_or(|installed| installed.route != **route)
+                    && !self.is_silent_route(slot, prefix)
+            };
+            let new = routes.iter().chain(refusals).filter(is_new);
+            let new: Vec<_> = new.map(|(prefix, route)| (*prefix, route)).collect();
+            self.set_routes(slot, &new).map_err(|((address, length), full)| {
+                Refused::full(format!("route {address}/{length}"), &full)
+            })?;
+            added += new.len() as u32;
+        }
+        Ok(added)
+    }
+}
+
+/// By VRF, the refusals that directly connected networks bring and no wanted route overrides.
+pub(super) type Refusals<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
+
+pub(super) fn refusals_of(wanted: &Wanted) -> Refusals<'_> {
+    let mut all = Refusals::new();
+    for (vrf, routes) in wanted.all_routes() {
+        for (prefix, route) in routes {
+            for (prefix, refusal) in broadcasts(*prefix, route, &wanted.interfaces) {
+                if !routes.contains_key(&prefix) {
+                    all.entry(vrf).or_default().insert(prefix, refusal);
+                }
+            }
+        }
+    }
+    all
+}

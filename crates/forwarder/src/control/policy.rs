@@ -1,0 +1,204 @@
+//! Rules of policy routing: from what is wanted to what workers read, and what they did.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use stoa_api::text::ip_bytes;
+use stoa_api::v1;
+use stoa_api::v1::rule::Action;
+
+use super::plane::Plane;
+use super::wanted::{Prefix, Rule as WantedRule, RuleAction, Wanted};
+use crate::ip::policy::{ANY, Act, Hits, Match, OWN_TABLE, PLACE, Policies, Policy, Rule, Rules};
+use crate::shared::Verdict;
+
+/// An interface that is not there receives nothing.
+const NOWHERE: u32 = ANY - 1;
+
+/// The rules in effect.
+#[derive(Default)]
+pub(super) struct InEffect {
+    /// As they were wanted, in their order.
+    rules: BTreeMap<(String, bool), Vec<WantedRule>>,
+    /// What each did so far.
+    hits: HashMap<WantedRule, Arc<Hits>>,
+    /// What workers read.
+    policies: Policies,
+}
+
+impl InEffect {
+    /// The greatest number of rules of one VRF and family.
+    pub(super) fn fullest(&self) -> usize {
+        let own = |count: usize| count.saturating_sub(1);
+        let sizes = self.policies.0.iter().flat_map(|it| [it.ip4.list.len(), it.ip6.list.len()]);
+        sizes.map(own).max().unwrap_or(0)
+    }
+}
+
+/// An address as workers compare it.
+trait Bits: Copy + Default + PartialEq {
+    fn masked(prefix: Option<Prefix>) -> (Self, Self);
+}
+
+impl Bits for u32 {
+    fn masked(prefix: Option<Prefix>) -> (Self, Self) {
+        match prefix {
+            Some((IpAddr::V4(ip), length)) => {
+                let mask = Self::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+                (Self::from(ip) & mask, mask)
+            }
+            _ => (0, 0),
+        }
+    }
+}
+
+impl Bits for u128 {
+    fn masked(prefix: Option<Prefix>) -> (Self, Self) {
+        match prefix {
+            Some((IpAddr::V6(ip), length)) => {
+                let mask = Self::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+                (Self::from(ip) & mask, mask)
+            }
+            _ => (0, 0),
+        }
+    }
+}
+
+impl Plane {
+    /// Brings the wanted rules into effect. Interfaces and VRFs are in their places.
+    pub(super) fn set_rules(&mut self, wanted: &Wanted) {
+        let workers = self.workers.count;
+        let mut former = std::mem::take(&mut self.rules.hits);
+        for rule in wanted.rules.values().flatten() {
+            let hits = former.remove(rule).unwrap_or_else(|| Arc::new(Hits::new(workers)));
+            self.rules.hits.insert(rule.clone(), hits);
+        }
+        let mut policies = Policies::default();
+        for (slot, state) in self.vrfs.iter() {
+            let vrf = self.vrf_id(slot);
+            let ip4 = self.compile(vrf, wanted.rules_of(&state.name, true));
+            let ip6 = self.compile(vrf, wanted.rules_of(&state.name, false));
+            if !ip4.list.is_empty() || !ip6.list.is_empty() {
+                policies.0.push(Policy { vrf, ip4, ip6 });
+            }
+        }
+        self.rules.rules.clone_from(&wanted.rules);
+        if self.rules.policies != policies {
+            self.shared.policies.publish(policies.clone(), &mut self.graveyard);
+            self.rules.policies = policies;
+        }
+        for index in 0..self.interfaces.len() as u32 {
+            let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
+            self.put_under_rules(index, vrf);
+        }
+    }
+
+    /// Whether packets that this interface receives are looked at by rules: where its VRF has some.
+    pub(super) fn put_under_rules(&self, index: u32, vrf: Option<u32>) {
+        let policy = vrf.and_then(|vrf| self.rules.policies.of(vrf));
+        let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
+        let has6 = policy.is_some_and(|policy| !policy.ip6.list.is_empty());
+        self.shared.features4.set(index, PLACE, has4);
+        self.shared.features6.set(index, PLACE, has6);
+    }
+
+    /// The rules of one VRF and family as workers read them; none: no list at all.
+    fn compile<K: Bits>(&self, vrf: u32, wanted: &[WantedRule]) -> Rules<K> {
+        if wanted.is_empty() {
+            return Rules { list: Vec::new(), is_deep: false };
+        }
+        // The VRF's own table goes before the rules of its priority.
+        let own_at = wanted.partition_point(|rule| rule.priority < OWN_TABLE);
+        let place_of = |priority: u32| {
+            let at = wanted.partition_point(|rule| rule.priority < priority);
+            if priority > OWN_TABLE { at + 1 } else { at }
+        };
+        let mut list: Vec<Rule<K>> = Vec::with_capacity(wanted.len() + 1);
+        let mut is_deep = false;
+        for rule in wanted {
+            let act = match &rule.action {
+                RuleAction::Table(name, beyond_default) => {
+                    let slot = self.vrfs.slot_of(name);
+                    // Checked before: the VRF is there.
+                    let vrf = slot.map_or(vrf, |slot| self.vrf_id(slot));
+                    Act::Table { vrf, beyond_default: *beyond_default }
+                }
+                RuleAction::Verdict(verdict) => Act::Refuse(*verdict),
+                RuleAction::Goto(priority) => Act::Goto(place_of(*priority)),
+            };
+            let ports = [rule.source_ports, rule.destination_ports];
+            is_deep |= rule.ip_protocol.is_some() || ports.iter().any(Option::is_some);
+            let hits = self.rules.hits.get(rule).cloned();
+            let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.workers.count)));
+            list.push(Rule { of: self.match_of(rule), act, hits });
+        }
+        let act = Act::Table { vrf, beyond_default: false };
+        let hits = Arc::new(Hits::new(0));
+        list.insert(own_at, Rule { of: Match::all(), act, hits });
+        Rules { list, is_deep }
+    }
+
+    fn match_of<K: Bits>(&self, rule: &WantedRule) -> Match<K> {
+        let interface = match rule.interface.as_str() {
+            "" => ANY,
+            name => self.index_of(name).unwrap_or(NOWHERE),
+        };
+        let all = Match::<K>::all();
+        Match {
+            source: K::masked(rule.from),
+            destination: K::masked(rule.to),
+            interface,
+            class: rule.dscp.map_or(all.class, |dscp| (dscp << 2, 0xfc)),
+            protocol: rule.ip_protocol.map_or(all.protocol, |number| (number.into(), u16::MAX)),
+            source_ports: rule.source_ports.unwrap_or(all.source_ports),
+            destination_ports: rule.destination_ports.unwrap_or(all.destination_ports),
+        }
+    }
+
+    /// The rules in effect in their order, by VRF and family.
+    pub fn list_rules(&self) -> Vec<v1::RuleState> {
+        let mut lists: Vec<_> = self.rules.rules.iter().collect();
+        lists.sort_by_key(|((vrf, is_ip4), _)| (vrf, !is_ip4));
+        let state = |rule: &WantedRule| {
+            let (packets, bytes) = self.rules.hits.get(rule).map_or((0, 0), |hits| hits.sum());
+            v1::RuleState { rule: Some(told(rule)), packets, bytes }
+        };
+        lists.into_iter().flat_map(|(_, rules)| rules).map(state).collect()
+    }
+}
+
+/// A rule in the words of the contract.
+fn told(rule: &WantedRule) -> v1::Rule {
+    let prefix = |prefix: Option<Prefix>| {
+        prefix.map(|(ip, length)| v1::Prefix { address: ip_bytes(ip), length: length.into() })
+    };
+    let ports = |ports: Option<(u16, u16)>| {
+        ports.map(|(first, last)| v1::PortRange { first: first.into(), last: last.into() })
+    };
+    let action = match &rule.action {
+        RuleAction::Table(vrf, beyond_default) => {
+            Action::Table(v1::RuleTable { vrf: vrf.clone(), beyond_default: *beyond_default })
+        }
+        RuleAction::Verdict(verdict) => Action::Special(match verdict {
+            Verdict::Unreachable => v1::Special::Unreachable.into(),
+            Verdict::Prohibited => v1::Special::Prohibit.into(),
+            _ => v1::Special::Blackhole.into(),
+        }),
+        RuleAction::Goto(priority) => Action::GotoPriority(*priority),
+    };
+    v1::Rule {
+        vrf: rule.vrf.clone(),
+        family: if rule.is_ip4 { 4 } else { 6 },
+        priority: rule.priority,
+        from: prefix(rule.from),
+        to: prefix(rule.to),
+        interface: rule.interface.clone(),
+        dscp: rule.dscp.map(u32::from),
+        ip_protocol: rule.ip_protocol.map(u32::from),
+        source_ports: ports(rule.source_ports),
+        destination_ports: ports(rule.destination_ports),
+        action: Some(action),
+        protocol: rule.protocol,
+    }
+}

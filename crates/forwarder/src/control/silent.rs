@@ -1,0 +1,121 @@
+//! Static routes all of whose gateways are silent, as BFD tells: they are taken out of the tables, so
+//! that a learned route to the same prefix or a shorter route takes their place, and come back with
+//! the first gateway that speaks again.
+//!
+//! That costs as much as they have prefixes, and comes second: what routes with another way lead to
+//! was changed before, in one word for each set of paths. It needs nobody but the forwarder, and
+//! makes no circle: BFD speaks to neighbours on the link, whatever routes there are beyond it.
+
+use std::collections::BTreeSet;
+
+use stoa_api::v1;
+
+use super::fib::PathKey;
+use super::plane::Plane;
+use super::vrfs::Slot;
+use super::wanted::{Action, Prefix, Route, Wanted};
+
+impl Plane {
+    /// Takes out static routes whose gateways have fallen silent, and puts in again those of which
+    /// one speaks.
+    pub(super) fn review_silent_routes(&mut self) {
+        let (back, gone) = (self.put_in_again(), self.take_silent_out());
+        if back + gone == 0 {
+            return;
+        }
+        self.review_host_routes();
+        self.fib.settle();
+        if gone > 0 {
+            tracing::warn!(
+                routes = gone,
+                "BFD: static routes are out, all their gateways are silent"
+            );
+        }
+        if back > 0 {
+            tracing::info!(routes = back, "BFD: static routes are back");
+        }
+    }
+
+    /// Whether none of these paths can be used, for want of a neighbour that BFD misses.
+    fn is_silent(&self, keys: &[PathKey]) -> bool {
+        let has_failed = |key: &PathKey| {
+            key.next_hop.is_some_and(|gateway| self.bfd.has_failed(&(key.interface, gateway)))
+        };
+        let is_up = |key: &PathKey| self.interface(key.interface).is_some_and(|it| it.is_up);
+        keys.iter().all(|key| has_failed(key) || !is_up(key)) && keys.iter().any(has_failed)
+    }
+
+    fn take_silent_out(&mut self) -> usize {
+        if !self.bfd.has_any_failed() {
+            return 0;
+        }
+        let silent: BTreeSet<&Vec<PathKey>> =
+            self.fib.sets.keys().filter(|keys| self.is_silent(keys)).collect();
+        if silent.is_empty() {
+            return 0;
+        }
+        let mut gone: Vec<(Slot, Prefix, Route)> = Vec::new();
+        for (slot, state) in self.vrfs.iter() {
+            let led = state.routes.iter().filter(|(_, one)| {
+                one.route.protocol == i32::from(v1::Protocol::Static)
+                    && one.set.as_ref().is_some_and(|keys| silent.contains(keys))
+            });
+            gone.extend(led.map(|(prefix, one)| (slot, *prefix, one.route.clone())));
+        }
+        let count = gone.len();
+        for (slot, prefix, route) in gone {
+            self.remove_route(slot, prefix);
+            if let Some(state) = self.vrfs.get_mut(slot) {
+                state.silent.insert(prefix, route);
+            }
+        }
+        count
+    }
+
+    fn put_in_again(&mut self) -> usize {
+        let mut back: Vec<(Slot, Prefix)> = Vec::new();
+        for (slot, state) in self.vrfs.iter() {
+            let speaks = |(prefix, route): &(&Prefix, &Route)| match &route.action {
+                Action::Paths(paths) => !self.is_silent(&self.keys_of(paths, prefix.0.is_ipv4())),
+                Action::Verdict(_) => true,
+            };
+            let speaking = state.silent.iter().filter(speaks);
+            back.extend(speaking.map(|(prefix, _)| (slot, *prefix)));
+        }
+        let mut count = 0;
+        for (slot, prefix) in back {
+            let state = self.vrfs.get_mut(slot);
+            let Some(route) = state.and_then(|state| state.silent.remove(&prefix)) else {
+                continue;
+            };
+            match self.set_route(slot, prefix, &route) {
+                Ok(()) => count += 1,
+                Err(full) => {
+                    tracing::error!(%full, ?prefix, "a static route could not come back");
+                    // The next time that a link or neighbour changes it is tried again.
+                    if let Some(state) = self.vrfs.get_mut(slot) {
+                        state.silent.insert(prefix, route);
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    /// Whether a wanted route is out for this reason.
+    pub(super) fn is_silent_route(&self, slot: Slot, prefix: &Prefix) -> bool {
+        self.vrfs.get(slot).is_some_and(|state| state.silent.contains_key(prefix))
+    }
+
+    /// Forgets silent routes that are wanted no more, or otherwise.
+    pub(super) fn forget_silent(&mut self, wanted: &Wanted) {
+        let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            let Some(state) = self.vrfs.get_mut(slot) else { continue };
+            let routes = wanted.routes_of(&state.name);
+            state.silent.retain(|prefix, route| {
+                routes.and_then(|routes| routes.get(prefix)) == Some(route)
+            });
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What rules look at in a packet, for both families.
+
+use std::ops::BitAnd;
+
+use stoa_engine::quiescence::Reader;
+use stoa_tables::lpm::{Key, LpmReader};
+use stoa_wire::{ipv6, protocol};
+
+use super::{Policy, Rules};
+use crate::shared::Shared;
+
+/// The protocol of a packet whose extension headers lead nowhere: none that a rule can name.
+pub(super) const NO_PROTOCOL: u16 = 0x100;
+const DCCP: u8 = 33;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// What rules ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header<K> {
+    /// Addresses in host byte order.
+    pub(super) source: K,
+    pub(super) destination: K,
+    /// The TOS byte, or the traffic class.
+    pub(super) class: u8,
+    /// The upper protocol, or [`NO_PROTOCOL`].
+    pub(super) protocol: u16,
+    /// Source and destination port; 0: none.
+    pub(super) ports: (u16, u16),
+}
+
+/// An address of one of the two families, and what is different in them.
+pub(super) trait Family: Key + BitAnd<Output = Self> + Default + 'static {
+    /// Whether it is IPv4.
+    const IS_IP4: bool;
+
+    /// What rules ask for in a packet; `deep`: protocol and ports too. `None`: it is cut short.
+    fn header(packet: &[u8], deep: bool) -> Option<Header<Self>>;
+    /// The rules of this family.
+    fn rules(policy: &Policy) -> &Rules<Self>;
+    /// The table of a VRF.
+    fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>>;
+}
+
+impl Family for u32 {
+    const IS_IP4: bool = true;
+
+    fn header(packet: &[u8], _: bool) -> Option<Header<Self>> {
+        let head = packet.first_chunk::<20>()?;
+        let word =
+            |at: usize| Self::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let is_later = u16::from_be_bytes([head[6], head[7]]) & 0x1fff != 0;
+        let behind = packet.get(usize::from(head[0] & 0xf) * 4..).filter(|_| !is_later);
+        Some(Header {
+            source: word(12),
+            destination: word(16),
+            class: head[1],
+            protocol: head[9].into(),
+            ports: ports(head[9], behind),
+        })
+    }
+
+    fn rules(policy: &Policy) -> &Rules<Self> {
+        &policy.ip4
+    }
+
+    fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>> {
+        shared.ip4_table(vrf, reader)
+    }
+}
+
+impl Family for u128 {
+    const IS_IP4: bool = false;
+
+    fn header(packet: &[u8], deep: bool) -> Option<Header<Self>> {
+        let head = packet.first_chunk::<{ ipv6::LENGTH }>()?;
+        let address = |at: usize| head.get(at..at + 16).and_then(<[u8]>::first_chunk::<16>);
+        let mut header = Header {
+            source: Self::from_be_bytes(*address(8)?),
+            destination: Self::from_be_bytes(*address(24)?),
+            class: head[0] << 4 | head[1] >> 4,
+            protocol: NO_PROTOCOL,
+            ports: (0, 0),
+        };
+        if let Some(upper) = deep.then(|| ipv6::check(packet).ok()?.upper().ok()).flatten() {
+            let is_later = upper.fragment.is_some_and(|fragment| fragment.offset() > 0);
+            header.protocol = upper.protocol.into();
+            header.ports = ports(upper.protocol, (!is_later).then_some(upper.payload));
+        }
+        Some(header)
+    }
+
+    fn rules(policy: &Policy) -> &Rules<Self> {
+        &policy.ip6
+    }
+
+    fn table<'a>(shared: &'a Shared, vrf: u32, reader: &'a Reader) -> Option<&'a LpmReader<Self>> {
+        shared.ip6_table(vrf, reader)
+    }
+}
+
+/// The ports of protocols that have them in their first four bytes.
+fn ports(protocol: u8, behind: Option<&[u8]>) -> (u16, u16) {
+    let has_ports = matches!(protocol, protocol::TCP | protocol::UDP | DCCP | SCTP | UDP_LITE);
+    match behind.and_then(<[u8]>::first_chunk::<4>) {
+        Some([a, b, c, d]) if has_ports => {
+            (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d]))
+        }
+        _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_those_of_whole_packets_and_first_fragments() {
+        let mut packet = [0; 24];
+        (packet[0], packet[1], packet[9]) = (0x45, 0xb8, protocol::UDP);
+        packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
+        packet[20..24].copy_from_slice(&[0, 53, 0x1f, 0x90]);
+        let read = |packet: &[u8]| <u32 as Family>::header(packet, true);
+        let header = read(&packet).unwrap();
+        assert_eq!((header.source, header.class), (0x0a00_0001, 0xb8));
+        assert_eq!((header.protocol, header.ports), (17, (53, 8080)));
+        packet[6] = 0x20;
+        assert_eq!(read(&packet).unwrap().ports, (53, 8080));
+        packet[7] = 1;
+        assert_eq!(read(&packet).unwrap().ports, (0, 0));
+        (packet[6], packet[7], packet[9]) = (0, 0, protocol::GRE);
+        assert_eq!(read(&packet).unwrap().ports, (0, 0));
+        packet[9] = protocol::TCP;
+        // An option more than there are bytes for, and packets that are cut.
+        packet[0] = 0x4f;
+        assert_eq!(read(&packet).unwrap().ports, (0, 0));
+        for length in 0..24 {
+            assert_eq!(read(&packet[..length]).is_some(), length >= 20);
+        }
+    }
+
+    #[test]
+    fn extension_headers_are_looked_behind_when_asked_to() {
+        let mut packet = [0; 56];
+        (packet[0], packet[1], packet[5], packet[6]) = (0x6b, 0x80, 16, 60);
+        packet[40] = protocol::UDP;
+        packet[48..52].copy_from_slice(&[0, 53, 0, 54]);
+        let read = |packet: &[u8], deep| <u128 as Family>::header(packet, deep);
+        let header = read(&packet, true).unwrap();
+        assert_eq!((header.class, header.protocol, header.ports), (0xb8, 17, (53, 54)));
+        let shallow = read(&packet, false).unwrap();
+        assert_eq!((shallow.protocol, shallow.ports), (NO_PROTOCOL, (0, 0)));
+        // The option's header is longer than the packet.
+        packet[41] = 9;
+        assert_eq!(read(&packet, true).unwrap().protocol, NO_PROTOCOL);
+        for length in 0..56 {
+            assert_eq!(read(&packet[..length], true).is_some(), length >= 40);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `ip4-policy` and `ip6-policy`: packets of VRFs with rules, each routed by the table that they
+//! say.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use stoa_engine::quiescence::Reader;
+use stoa_engine::vector::Column;
+use stoa_engine::{Context, Next, Node, Vector};
+use stoa_tables::next_hop::Resolved;
+
+use super::PLACE;
+use super::header::Family;
+use super::walk::{Columns, Outcome, Tables};
+use crate::drops::Drop;
+use crate::ethernet::interface_flags::{FORWARD4, FORWARD6};
+use crate::icmp::Trouble;
+use crate::ip::ip4_options::by_way_of_options;
+use crate::ip::{ERROR, REWRITE, ip4_input, ip6_input};
+use crate::shared::{Shared, Verdict};
+
+/// Where IPv4 packets go from here: as the first of `ip4-input`, and the feature behind.
+pub const EDGES4: &[&str] =
+    &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-redirect"];
+/// Where IPv6 packets go from here: as the first of `ip6-input`, and the feature behind.
+pub const EDGES6: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-redirect"];
+const FEATURE4: u16 = 4;
+const FEATURE6: u16 = 3;
+/// What tables say when they have no route.
+const NO_ROUTE: u32 = 0;
+
+/// Makes the IPv4 node of one worker.
+pub fn make4(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    PolicyNode::<u32>::boxed(shared, worker)
+}
+
+/// Makes the IPv6 node of one worker.
+pub fn make6(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+    PolicyNode::<u128>::boxed(shared, worker)
+}
+
+struct PolicyNode<K> {
+    shared: Arc<Shared>,
+    worker: usize,
+    columns: Box<Columns<K>>,
+    /// What the own tables of the VRFs say.
+    own: Column<u32>,
+}
+
+impl<K: Family + Send> PolicyNode<K> {
+    fn boxed(shared: &Arc<Shared>, worker: usize) -> Box<dyn Node> {
+        let (shared, columns, own) = (shared.clone(), Box::new(Columns::new()), Column::of(0));
+        Box::new(Self { shared, worker, columns, own })
+    }
+}
+
+impl<K: Family + Send> Node for PolicyNode<K> {
+    fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        let (mut start, lanes) = (0, vector.len());
+        while start < lanes {
+            let vrf_of = |lane: usize| self.shared.interface(vector.rx_if[lane]).vrf();
+            let vrf = vrf_of(start);
+            let end = (start..lanes).find(|lane| vrf_of(*lane) != vrf).unwrap_or(lanes);
+            self.run(cx.reader, vrf, vector, start..end);
+            start = end;
+        }
+        Next::Lanes
+    }
+}
+
+impl<K: Family + Send> PolicyNode<K> {
+    /// Takes lanes whose interfaces are in one VRF through its rules.
+    fn run(&mut self, reader: &Reader, vrf: u32, vector: &mut Vector, lanes: Range<usize>) {
+        let shared = &*self.shared;
+        // Rules that went while packets were on their way here: as without them.
+        let rules = shared.policies.read(reader).of(vrf).map(K::rules);
+        let is_deep = rules.is_some_and(|rules| rules.is_deep);
+        let tables = WorkerTables { shared, reader };
+        self.columns.clear();
+        let mut cut = false;
+        for lane in lanes.clone() {
+            let (bytes, interface) = (vector.bytes(lane), vector.rx_if[lane]);
+            // `ip4-input` and `ip6-input` have seen that it is there.
+            let header = K::header(bytes, is_deep);
+            cut |= header.is_none();
+            self.columns.put(lane, &header.unwrap_or_default(), interface, vector.length[lane]);
+        }
+        let keys = self.columns.destinations(lanes.clone());
+        let own = &mut self.own[lanes.clone()];
+        tables.look_up(vrf, false, keys, own);
+        self.columns.leave_out(|lane| rules.is_none() || is_ours(shared, self.own[lane]));
+        if let Some(rules) = rules {
+            self.columns.walk(&rules.list, self.worker, &tables);
+        }
+        let leads = |value: u32| Tables::<K>::is_route(&tables, value);
+        for lane in lanes {
+            let truncated = cut && K::header(vector.bytes(lane), false).is_none();
+            vector.next[lane] = match self.columns.outcome[lane] {
+                _ if truncated && K::IS_IP4 => Drop::Ip4Truncated.next(),
+                _ if truncated => Drop::Ip6Truncated.next(),
+                Outcome::Refused(verdict) => refuse::<K>(shared, vector, lane, verdict),
+                Outcome::Route(value) if value != self.own[lane] => {
+                    onward::<K>(shared, vector, lane, value)
+                }
+                // A goto went past the VRF's own table: its route does not count.
+                Outcome::Open if leads(self.own[lane]) => {
+                    onward::<K>(shared, vector, lane, NO_ROUTE)
+                }
+                // Open: the own table says why it has no way, which may be a link that is down.
+                Outcome::Route(_) | Outcome::LeftOut | Outcome::Open => self.own_way(vector, lane),
+            };
+        }
+    }
+
+    /// By the way of the VRF's own table: the feature behind looks at it as at any other.
+    fn own_way(&self, vector: &mut Vector, lane: usize) -> u16 {
+        let shared = &*self.shared;
+        let (arc, edge) =
+            if K::IS_IP4 { (&shared.features4, FEATURE4) } else { (&shared.features6, FEATURE6) };
+        match arc.next(vector.rx_if[lane], PLACE + 1) {
+            Some(_) => edge,
+            None => onward::<K>(shared, vector, lane, self.own[lane]),
+        }
+    }
+}
+
+/// Whether a route of this value leads to ourselves: rule 0 of Linux.
+fn is_ours(shared: &Shared, value: u32) -> bool {
+    match shared.next_hops.resolve(value, 0) {
+        Resolved::Special { code, .. } => {
+            matches!(Verdict::of(code), Verdict::Local | Verdict::Broadcast)
+        }
+        _ => false,
+    }
+}
+
+/// Follows a route.
+fn onward<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+    let flags = shared.interface(vector.rx_if[lane]).flags();
+    if K::IS_IP4 {
+        let next = ip4_input::route(shared, vector, lane, value);
+        let next = ip4_input::forwardable(next, flags & FORWARD4 != 0);
+        return by_way_of_options(next, vector.bytes(lane));
+    }
+    let next = ip6_input::route(shared, vector, lane, value);
+    let is_kept = next == REWRITE && flags & FORWARD6 == 0;
+    if is_kept { Drop::Ip6NotForwarding.next() } else { next }
+}
+
+/// What a rule that refuses does. Where nothing is forwarded, nobody is told either.
+fn refuse<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, verdict: Verdict) -> u16 {
+    let trouble = match verdict {
+        Verdict::Unreachable => Trouble::RuleUnreachable,
+        Verdict::Prohibited => Trouble::RuleProhibited,
+        _ => return Drop::RuleBlackhole.next(),
+    };
+    vector.adjacency[lane] = trouble.code();
+    let flags = shared.interface(vector.rx_if[lane]).flags();
+    if K::IS_IP4 {
+        return ip4_input::forwardable(ERROR, flags & FORWARD4 != 0);
+    }
+    if flags & FORWARD6 == 0 { Drop::Ip6NotForwarding.next() } else { ERROR }
+}
+
+/// The tables that a worker reads.
+struct WorkerTables<'a> {
+    shared: &'a Shared,
+    reader: &'a Reader,
+}
+
+impl<K: Family> Tables<K> for WorkerTables<'_> {
+    fn look_up(&self, vrf: u32, beyond_default: bool, keys: &[K], values: &mut [u32]) {
+        match K::table(self.shared, vrf, self.reader) {
+            None => values.fill(0),
+            Some(table) if beyond_default => {
+                for (value, key) in values.iter_mut().zip(keys) {
+                    *value = table.lookup_beyond_default(*key);
+                }
+            }
+            Some(table) => table.lookup_batch(keys, values),
+        }
+    }
+
+    /// A route all of whose links are down is none, as in Linux a route through a device that is
+    /// down: so the next rule can have a way around.
+    fn is_route(&self, value: u32) -> bool {
+        match self.shared.next_hops.resolve(value, 0) {
+            Resolved::Adjacency(_) => true,
+            Resolved::Special { code, .. } => {
+                !matches!(Verdict::of(code), Verdict::NoRoute | Verdict::LinkDown)
+            }
+            Resolved::Missing => false,
+        }
+    }
+}

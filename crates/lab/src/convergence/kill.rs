@@ -1,0 +1,272 @@
+//! What it costs when the controller or the daemon is killed outright: packets that are lost, and how long until all routes were said
+//! anew and are in the forwarder.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::daemons::Running;
+use super::links::Links;
+use super::stream::{Pace, Stream};
+use super::world::World;
+use super::{Target, Told, Workload};
+use crate::measure::usage;
+use crate::{Command, LabError, Result, Router};
+
+/// 10,000 packets a second: whoever comes back needs the processor.
+const PACE: Pace = Pace { burst: 20, gap: Duration::from_millis(2) };
+/// How long whoever is killed stays away, when we are the one who starts it again.
+const AWAY: Duration = Duration::from_secs(1);
+/// How often the daemon is asked how many routes it has.
+const LOOK: Duration = Duration::from_millis(250);
+/// The daemon has done its work when it takes less of a processor than this for so long.
+const IDLE: Duration = Duration::from_millis(500);
+const IDLE_SHARE: f64 = 0.2;
+/// How often it is asked how the doors do.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long packets are followed after all is well.
+const AFTER: Duration = Duration::from_millis(500);
+
+/// What it cost.
+#[derive(Clone, Debug)]
+pub(super) struct Killed {
+    /// Seconds from the return until all routes were said anew and the audit is equal; `None`: not in time, or the daemon of
+    /// [`Target::Linux`] was killed, whose routes stay in the kernel.
+    pub(super) back_s: Option<f64>,
+    /// Seconds from the daemon's return until it said that it had learned all itself.
+    pub(super) learned_s: Option<f64>,
+    /// Packets that were lost, of 10,000 a second.
+    pub(super) lost: usize,
+    /// What the first audit said that could compare all: `equal`, `different`, or `unknown`.
+    pub(super) audit: String,
+}
+
+/// All is well again.
+struct Recovery {
+    /// Since the return; `None`: the door heard nothing anew.
+    seconds: Option<f64>,
+    /// What the first audit found that could compare all.
+    audit: String,
+}
+
+/// Kills the controller, which its supervisor starts again.
+pub(super) fn controller(world: &mut World, workload: &Workload, told: &Told) -> Result<Killed> {
+    let [_, old] = world.ours()?;
+    let World { links, router, .. } = world;
+    let router = &*router;
+    let wanted = holds(router)?;
+    follow(links, workload, told, move || {
+        Command::program("/bin/kill").args(["-KILL", &old.to_string()]).run()?.ok()?;
+        let end = Instant::now() + workload.deadline;
+        while controller_pid(router).is_none_or(|pid| pid == old) {
+            if Instant::now() > end {
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(recovered(router, wanted, Instant::now(), end)?.map(|found| (None, found)))
+    })
+}
+
+/// Kills the daemon, all of its processes, and starts it again a second later.
+pub(super) fn daemon(
+    world: &mut World,
+    workload: &Workload,
+    told: &Told,
+    daemon: &mut Running,
+) -> Result<Killed> {
+    let World { links, router, .. } = world;
+    let router = &*router;
+    let wanted = holds(router)?;
+    follow(links, workload, told, move || {
+        daemon.kill();
+        std::thread::sleep(AWAY);
+        let begun = Instant::now();
+        daemon.start_again()?;
+        let end = begun + workload.deadline;
+        while daemon.learned().unwrap_or(0) < workload.table.len() {
+            if Instant::now() > end {
+                return Ok(None);
+            }
+            crate::interrupt::check()?;
+            std::thread::sleep(LOOK);
+        }
+        let learned = begun.elapsed().as_secs_f64();
+        if workload.target == Target::Linux {
+            // The daemon leaves the kernel's routes where they are: the door has nothing to hear anew, and nothing is measured by it.
+            while Instant::now() < end {
+                let said = router.json(&["show", "routes", "audit", "--json"])?;
+                if let Some(audit) = said["audit"].as_str().filter(|_| is_compared(&said)) {
+                    let found = Recovery { seconds: None, audit: audit.to_owned() };
+                    return Ok(Some((Some(learned), found)));
+                }
+                crate::interrupt::check()?;
+                std::thread::sleep(LOOK);
+            }
+            return Ok(None);
+        }
+        let mut first = None;
+        while let Some(found) = recovered(router, wanted, begun, end)? {
+            let audit = first.get_or_insert(found.audit).clone();
+            // zebra says what it found in the kernel first, and works on what the others tell it.
+            if usage::busy(&daemon.pids(), IDLE)? < IDLE_SHARE {
+                return Ok(Some((Some(learned), Recovery { seconds: found.seconds, audit })));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Does `work`, which kills and waits, under a stream of packets.
+fn follow(
+    links: &mut Links,
+    workload: &Workload,
+    told: &Told,
+    work: impl FnOnce() -> Result<Option<(Option<f64>, Recovery)>> + Send,
+) -> Result<Killed> {
+    told.still_there()?;
+    let mut stream = Stream::new(&workload.table, PACE);
+    stream.begin(links)?;
+    let back = std::thread::scope(|scope| {
+        let work = scope.spawn(work);
+        while !work.is_finished() {
+            stream.run(links, Instant::now() + PACE.gap * 20)?;
+            links.service();
+        }
+        match work.join() {
+            Ok(back) => back,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })?;
+    stream.run(links, Instant::now() + AFTER)?;
+    stream.settle(links);
+    let lost = stream.lost();
+    Ok(match back {
+        None => Killed { back_s: None, learned_s: None, lost, audit: "unknown".to_owned() },
+        Some((learned_s, Recovery { seconds, audit })) => {
+            Killed { back_s: seconds, learned_s, lost, audit }
+        }
+    })
+}
+
+fn controller_pid(router: &Router) -> Option<u32> {
+    let status = router.status().ok()?;
+    status["controller_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0)
+}
+
+/// How many learned routes the forwarder holds.
+fn holds(router: &Router) -> Result<u64> {
+    let said = router.json(&["show", "routes", "audit", "--json"])?;
+    held(&said).ok_or_else(|| LabError::NotUnderstood {
+        what: "stoa show routes audit --json".to_owned(),
+        why: said.to_string(),
+    })
+}
+
+fn held(audit: &Value) -> Option<u64> {
+    audit["tables"].as_array()?.iter().map(|table| table["held"].as_u64()).sum()
+}
+
+/// Waits until the door has said as many routes anew as there were, none of before is left, and the audit could compare all. `None`: not in
+/// time.
+fn recovered(
+    router: &Router,
+    wanted: u64,
+    begun: Instant,
+    end: Instant,
+) -> Result<Option<Recovery>> {
+    let mut first: Option<String> = None;
+    loop {
+        crate::interrupt::check()?;
+        // A controller that is just being started does not answer. An audit walks whole tables: it waits until the doors have said all.
+        if router.call(&["show", "metrics"]).is_ok_and(|said| has_said(&said.stdout, wanted))
+            && let Ok(said) = router.json(&["show", "routes", "audit", "--json"])
+            && is_compared(&said)
+        {
+            let verdict = said["audit"].as_str().unwrap_or("unknown").to_owned();
+            // An audit mends what differs: the first that could compare everything is the one that counts.
+            let first = first.get_or_insert_with(|| verdict.clone());
+            if verdict == "equal" && is_said_anew(&said, wanted) {
+                let seconds = Some(begun.elapsed().as_secs_f64());
+                return Ok(Some(Recovery { seconds, audit: first.clone() }));
+            }
+        }
+        if Instant::now() > end {
+            return Ok(None);
+        }
+        std::thread::sleep(PERIOD);
+    }
+}
+
+/// Whether everything could be compared: the forwarder's tables, and those of the kernel that doors follow.
+pub(super) fn is_compared(audit: &Value) -> bool {
+    let all = |what: &str| audit[what].as_array().map_or(&[][..], Vec::as_slice);
+    let mut compared = all("tables").iter().chain(all("kernels"));
+    audit["complete"] == true && compared.all(|table| table["compared"] == true)
+}
+
+/// Whether all doors hold so many routes and none of before, by the metrics: they cost no walk.
+fn has_said(metrics: &str, wanted: u64) -> bool {
+    let sum = |family: &str| -> f64 {
+        let samples = metrics.lines().filter_map(|line| line.strip_prefix(family));
+        let samples = samples.filter(|rest| rest.starts_with(['{', ' ']));
+        samples.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    };
+    sum("stoa_learned_complete") > 0.0
+        && sum("stoa_door_stale_routes") == 0.0
+        && sum("stoa_door_routes") >= wanted as f64
+}
+
+/// Whether the doors have said so many routes, none is left of what they said before, and the forwarder holds as many.
+fn is_said_anew(audit: &Value, wanted: u64) -> bool {
+    let doors = audit["doors"].as_array().map_or(&[][..], Vec::as_slice);
+    let said = |door: &Value| door["ip4_routes"].as_u64().zip(door["ip6_routes"].as_u64());
+    let routes: u64 = doors.iter().filter_map(said).map(|(four, six)| four + six).sum();
+    let is_fresh = |door: &Value| {
+        door["stale"] == 0 && door["session"] != "ended" && door["session"] != "awaited"
+    };
+    doors.iter().all(is_fresh) && routes >= wanted && held(audit) == Some(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn all_has_to_be_said_anew_and_held() {
+        let audit = |complete: bool, routes: u64, stale: u64, held: u64| {
+            json!({
+                "audit": "equal", "complete": complete,
+                "tables": [{ "held": held, "compared": true }, { "held": 0, "compared": true }],
+                "doors": [{ "ip4_routes": routes, "ip6_routes": 0, "stale": stale, "session": "begun" }],
+            })
+        };
+        assert!(is_compared(&audit(true, 5, 0, 5)) && !is_compared(&audit(false, 5, 0, 5)));
+        let mut of_kernel = audit(true, 5, 0, 5);
+        of_kernel["kernels"] = json!([{ "compared": true }, { "compared": false }]);
+        assert!(!is_compared(&of_kernel), "a kernel's table was not compared");
+        assert!(is_said_anew(&audit(true, 5, 0, 5), 5));
+        for (routes, stale, held) in [(4, 0, 5), (5, 1, 5), (5, 0, 4)] {
+            assert!(!is_said_anew(&audit(true, routes, stale, held), 5), "{routes} {stale} {held}");
+        }
+    }
+
+    #[test]
+    fn the_metrics_say_when_an_audit_is_worth_its_walk() {
+        let metrics = |complete: u8, ip6: u64, stale: u64| {
+            format!(
+                "# TYPE stoa_door_routes gauge\n\
+                 stoa_door_routes{{door=\"a b\",vrf=\"default\",family=\"ipv4\"}} 4.0\n\
+                 stoa_door_routes{{door=\"a b\",vrf=\"default\",family=\"ipv6\"}} {ip6}.0\n\
+                 stoa_door_stale_routes{{door=\"a b\"}} {stale}.0\n\
+                 stoa_learned_complete {complete}.0\n"
+            )
+        };
+        assert!(has_said(&metrics(1, 6, 0), 10));
+        for (complete, ip6, stale) in [(0, 6, 0), (1, 5, 0), (1, 6, 1)] {
+            assert!(!has_said(&metrics(complete, ip6, stale), 10), "{complete} {ip6} {stale}");
+        }
+    }
+}
