@@ -36,6 +36,13 @@ impl Neighbor {
         let spare = format!("{}/{}", Out::First.spare(), super::hops::hops_length(false));
         namespace.ip(&["addr", "add", &spare, "dev", HOPS])?;
         let bird = Bird::start(namespace, &configuration(table))?;
+        // A forwarding address is told only of a link that is up when its LSA is made.
+        wait_until("the link to the next hops is up in OSPF", MADE, || {
+            let said = bird.says(&format!("show ospf interface \"{HOPS}\""));
+            let said = said.map_err(|error| error.to_string())?;
+            if said.contains("State: PtP") { Ok(()) } else { Err(said) }
+        })?;
+        bird.says("enable prefixes")?;
         let routes = table.len();
         wait_until("the OSPF neighbour has made its LSAs", MADE, || {
             let said = bird.says("show ospf").map_err(|error| error.to_string())?;
@@ -78,8 +85,8 @@ fn configuration(table: &Table) -> String {
     let mut text = format!(
         "router id {};\nlog stderr all;\nprotocol device {{ scan time 1; }}\n\
          protocol ospf v2 {{ ipv4 {{ import none; export where source = RTS_STATIC; }}; area 0 {{ \
-         interface \"eth0\" {{ type ptp; hello 1; retransmit 2; dead 60; }}; interface \"{HOPS}\" {{ stub; }}; }}; }}\n\
-         protocol static {{ ipv4;\n",
+         interface \"eth0\" {{ type ptp; hello 1; retransmit 2; dead 60; }}; interface \"{HOPS}\" {{ stub; type ptp; }}; }}; }}\n\
+         protocol static prefixes {{ disabled; ipv4;\n",
         peer_id(0)
     );
     for (address, length, depth) in table.all() {
