@@ -140,7 +140,7 @@ fn it_runs_reloads_and_ends() {
     let router = Router::start(&config("10.2.0.1", 1));
     let status = router.wait("a status", |_| true);
     assert_eq!(status["configuration"], router.path("stoa.json").display().to_string());
-    for what in ["interfaces", "neighbors", "nodes", "drops", "workers", "conservation"] {
+    for what in "interfaces neighbors bfd vrrp nodes drops workers conservation".split(' ') {
         assert!(router.show(what).is_object(), "{what}");
         let table = router.call(&["show", what]);
         assert!(table.status.success() && !table.stdout.is_empty(), "{what}: {}", err(&table));

@@ -95,11 +95,17 @@ fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
 
 fn bfd(state: &v1::InterfaceState) -> Value {
     let session = |it: &v1::BfdSessionState| {
+        let some = |value: u32| if value == 0 { Value::Null } else { json!(value) };
         let running = object([
             ("local-state", text(&it.state)),
             ("remote-state", text(&it.remote_state)),
             ("local-discriminator", json!(it.discriminator)),
             ("local-diagnostic", json!(it.diagnostic)),
+            ("remote-diagnostic", json!(it.remote_diagnostic)),
+            ("last-change", json!(date::of_unix_s(it.changed_unix_s))),
+            ("negotiated-tx-interval", some(it.tx_us)),
+            ("negotiated-rx-interval", some(it.rx_us)),
+            ("remote-multiplier", some(it.remote_multiplier)),
             ("detection-time", number(it.detection_us)),
             ("failed", json!(it.has_failed)),
             ("session-down-count", number(it.downs)),

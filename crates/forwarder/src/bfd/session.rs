@@ -54,6 +54,8 @@ pub struct Session {
     /// Spreads the times of packets.
     jitter: u32,
     was_up: bool,
+    /// When its state became what it is.
+    changed_at: Micros,
     /// How often it went down after it was up.
     pub downs: u64,
     /// Packets sent and received.
@@ -77,6 +79,7 @@ impl Session {
             expires_at: None,
             jitter: mine,
             was_up: false,
+            changed_at: now,
             downs: 0,
             packets: (0, 0),
         }
@@ -105,6 +108,23 @@ impl Session {
     /// Why it went down last.
     pub fn diagnostic(&self) -> u8 {
         self.diagnostic
+    }
+
+    /// Why the other one says that it went down last.
+    pub fn remote_diagnostic(&self) -> u8 {
+        self.remote.diagnostic
+    }
+
+    /// When its state became what it is.
+    pub fn changed_at(&self) -> Micros {
+        self.changed_at
+    }
+
+    /// What both have agreed upon: microseconds between our packets, between those of the other one, and how many of these
+    /// make up [`detection`](Self::detection). `None` while the other one is not heard.
+    pub fn agreed(&self) -> Option<(u32, u32, u8)> {
+        self.expires_at?;
+        Some((self.interval(), self.remote_interval(), self.remote.multiplier.max(1)))
     }
 
     /// Whether the way is known not to work: it did, and does not any more. A neighbour that an operator has
@@ -165,6 +185,7 @@ impl Session {
         if from == to {
             return None;
         }
+        self.changed_at = now;
         self.downs += u64::from(from == State::Up);
         self.was_up |= to == State::Up;
         // Our interval is another one now: the other side is to know at once.
@@ -235,10 +256,13 @@ impl Session {
 
     /// Silence after which the other one is given up (RFC 5880 section 6.8.4).
     pub fn detection(&self) -> Micros {
+        Micros::from(self.remote.multiplier.max(1)) * Micros::from(self.remote_interval())
+    }
+
+    /// Microseconds between packets of the other one.
+    fn remote_interval(&self) -> u32 {
         let former = self.former.map_or(0, |former| former.required_min_rx);
-        let ours = self.config.required_min_rx.max(former);
-        let interval = ours.max(self.remote.desired_min_tx);
-        Micros::from(self.remote.multiplier.max(1)) * Micros::from(interval)
+        self.config.required_min_rx.max(former).max(self.remote.desired_min_tx)
     }
 
     /// An interval shorter by up to a quarter, so that sessions do not march in step (RFC 5880 section 6.8.7). One whose

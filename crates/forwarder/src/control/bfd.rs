@@ -10,7 +10,7 @@ use stoa_wire::bfd::{self, State};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
-use super::facts::octets;
+use super::facts::{octets, unix_s};
 use super::plane::Plane;
 use super::wanted::{Wanted, network};
 use crate::bfd::Peers;
@@ -232,17 +232,27 @@ impl Plane {
     /// How the sessions of an interface do.
     pub(super) fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
         let all = self.bfd.by_peer.iter().filter(|(key, _)| key.0 == interface);
-        let state = |(key, session): (&Key, &Session)| v1::BfdSessionState {
-            address: octets(key.1),
-            state: word(session.state()).to_owned(),
-            remote_state: word(session.remote_state()).to_owned(),
-            diagnostic: session.diagnostic().into(),
-            detection_us: session.detection(),
-            downs: session.downs,
-            rx_packets: session.packets.1,
-            tx_packets: session.packets.0,
-            discriminator: session.mine(),
-            has_failed: session.has_failed(),
+        let (now, now_unix_s) = (self.micros(), unix_s());
+        let state = |(key, session): (&Key, &Session)| {
+            let (tx_us, rx_us, multiplier) = session.agreed().unwrap_or_default();
+            let age_s = now.saturating_sub(session.changed_at()) / 1_000_000;
+            v1::BfdSessionState {
+                address: octets(key.1),
+                state: word(session.state()).to_owned(),
+                remote_state: word(session.remote_state()).to_owned(),
+                diagnostic: session.diagnostic().into(),
+                detection_us: session.detection(),
+                downs: session.downs,
+                rx_packets: session.packets.1,
+                tx_packets: session.packets.0,
+                discriminator: session.mine(),
+                has_failed: session.has_failed(),
+                changed_unix_s: now_unix_s.saturating_sub(age_s),
+                remote_diagnostic: session.remote_diagnostic().into(),
+                tx_us,
+                rx_us,
+                remote_multiplier: multiplier.into(),
+            }
         };
         all.map(state).collect()
     }

@@ -118,7 +118,8 @@ fn follows(gateways: [IpAddr; 2], us: IpAddr, host: IpAddr, prefix: &str, to: &s
     lab.forget();
     lab.send("east", [control(gateways[0], us, 255, &Packet { mine: 0, ..is_down })]);
     lab.assert_dropped(&[("bfd-malformed", 1)]);
-    assert_eq!(session(&mut lab).state, "up");
+    let state = session(&mut lab);
+    assert_eq!((state.state.as_str(), state.rx_us, state.remote_multiplier), ("up", 100_000, 3));
     // Silence.
     lab.plane().skip(Duration::from_millis(299));
     attend(&mut lab);

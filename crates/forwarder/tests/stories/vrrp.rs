@@ -337,6 +337,11 @@ fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
     lab.plug("north", false);
     lab.send("west", [said(false, 100, VRID)]);
     assert_eq!(states(&mut lab), ["backup", "master"]);
+    let west = lab.plane().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
+    let four = &west.virtual_routers[0];
+    assert_eq!((four.priority, four.configured_priority), (70, 120));
+    assert_eq!(four.addresses, [virtual4().octets().to_vec()]);
+    assert!(four.changed_unix_s >= four.made_unix_s);
 }
 
 #[test]

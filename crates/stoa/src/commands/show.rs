@@ -11,8 +11,8 @@ use stoa_console::session::{Form, Session, Which};
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{
-    audit, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
-    nodes, punts, routes, rules, state, workers,
+    audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
+    nodes, punts, routes, rules, state, vrrp, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -72,6 +72,10 @@ enum What {
     Rules,
     /// Neighbours: ARP and neighbour discovery
     Neighbors,
+    /// BFD: sessions with neighbours, and whether routes through them are used
+    Bfd,
+    /// VRRP: virtual routers, and who of the link has their addresses
+    Vrrp,
     /// Nodes of the packet graph: packets and cycles
     Nodes {
         /// Nodes that no packet passed, too
@@ -198,6 +202,8 @@ async fn look(
         }
         What::Rules => rules::show(client, json, out).await,
         What::Neighbors => neighbors::show(client, json, out).await,
+        What::Bfd => bfd::show(client, json, out).await,
+        What::Vrrp => vrrp::show(client, json, out).await,
         What::Nodes { all } => nodes::show(client, *all, json, out).await,
         What::Drops { all } => drops::show(client, *all, json, out).await,
         What::Punts => punts::show(client, json, out).await,

@@ -176,6 +176,7 @@ mod tests {
         assert!(offered(None, "").contains(&"configure".to_owned()));
         assert_eq!(offered(None, "sh"), ["show"]);
         assert!(offered(None, "show ").contains(&"interfaces".to_owned()));
+        assert_eq!(offered(None, "show b"), ["bfd"]);
         assert!(offered(None, "show routes --l").contains(&"--longest-match".to_owned()));
         assert_eq!(offered(None, "show interfaces | m"), ["match"]);
         let top = || Some(State::default());

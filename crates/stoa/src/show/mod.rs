@@ -2,6 +2,7 @@
 //! and as JSON (the contract's field names) for programs.
 
 pub mod audit;
+pub mod bfd;
 pub mod configuration;
 pub mod conservation;
 pub mod doctor;
@@ -18,9 +19,11 @@ pub mod state;
 pub mod status;
 pub mod trace;
 pub mod users;
+pub mod vrrp;
 pub mod workers;
 
 use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::{Value, json};
@@ -83,6 +86,21 @@ pub fn clock(unix_ns: u64) -> String {
     format!("{hours:02}:{minutes:02}:{:02}.{micros:06}", seconds % 60)
 }
 
+/// "2 d 3 h", "5 min 7 s".
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// Seconds since 1970.
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// A number in a cell.
 fn count(value: u64) -> Cell {
     Cell::new(number(value))
@@ -109,6 +127,14 @@ mod tests {
         assert_eq!(number(999), "999");
         assert_eq!(number(1_000), "1,000");
         assert_eq!(number(u64::MAX), "18,446,744,073,709,551,615");
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        assert_eq!(duration(59), "59 s");
+        assert_eq!(duration(61), "1 min 1 s");
+        assert_eq!(duration(3_660), "1 h 1 min");
+        assert_eq!(duration(90_000), "1 d 1 h");
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! The router as a whole.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::{Value, json};
 use stoa_api::v1::StatusReply;
 
+use super::{duration, unix_s};
+
 /// For eyes.
 pub fn text(status: &StatusReply) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = unix_s();
     let up_s = now.saturating_sub(status.started_unix_s);
     let mut lines = vec![
         format!("Stoa {}", status.version),
@@ -76,27 +76,9 @@ pub fn json(status: &StatusReply) -> Value {
     })
 }
 
-/// "2 d 3 h", "5 min 7 s".
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_have_two_units() {
-        assert_eq!(duration(59), "59 s");
-        assert_eq!(duration(61), "1 min 1 s");
-        assert_eq!(duration(3_660), "1 h 1 min");
-        assert_eq!(duration(90_000), "1 d 1 h");
-    }
 
     #[test]
     fn what_is_not_settled_is_said() {

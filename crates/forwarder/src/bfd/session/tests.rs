@@ -54,6 +54,8 @@ fn a_session_comes_up_speaks_faster_and_is_given_up_in_time() {
     pair.until(3_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
     assert_eq!(pair.ends[0].detection(), 150_000);
+    assert_eq!(pair.ends[0].agreed(), Some((50_000, 50_000, 3)));
+    assert!((0..3_000_000).contains(&pair.ends[0].changed_at()));
     // Between 37.5 and 50 ms each: 20 to 27 in a second.
     let before = pair.heard[1].len();
     pair.until(4_000_000);
@@ -66,6 +68,9 @@ fn a_session_comes_up_speaks_faster_and_is_given_up_in_time() {
     assert_eq!(pair.ends[1].state(), State::Down);
     assert_eq!(pair.ends[1].diagnostic(), EXPIRED);
     assert!(pair.ends[1].has_failed());
+    assert_eq!(pair.ends[1].agreed(), None, "nobody is heard");
+    assert!((4_000_000..=pair.now).contains(&pair.ends[1].changed_at()));
+    assert_eq!(pair.ends[0].remote_diagnostic(), EXPIRED);
     assert_eq!((pair.ends[0].state(), pair.ends[0].diagnostic()), (State::Down, NEIGHBOR_DOWN));
     pair.is_cut[1] = false;
     pair.until(8_000_000);

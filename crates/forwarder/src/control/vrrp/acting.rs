@@ -10,6 +10,7 @@ use stoa_wire::{ipv4, ipv6, protocol};
 
 use super::machine::{Act, State};
 use super::{Key, Router};
+use crate::control::facts::unix_s;
 use crate::control::fib::host;
 use crate::control::plane::Plane;
 use crate::control::wanted::{Action, Route};
@@ -77,6 +78,7 @@ impl Plane {
         let (slot, name) = (state.vrf, state.name.clone());
         let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
         router.counts.transitions += 1;
+        router.changed_unix_s = unix_s();
         tell(&name, key, router, "active");
         if router.wanted.is_owner() {
             return;
@@ -105,6 +107,7 @@ impl Plane {
     fn give_virtual_up(&mut self, key: Key) {
         let name = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
         let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
+        router.changed_unix_s = unix_s();
         tell(&name, key, router, "no longer active");
         let routes = std::mem::take(&mut router.routes);
         for (slot, prefix) in routes {

@@ -58,6 +58,8 @@ struct Router {
     heard_from: Option<IpAddr>,
     /// When it left [`State::Initialize`]; seconds since 1970.
     up_unix_s: u64,
+    /// When its state became what it is; seconds since 1970.
+    changed_unix_s: u64,
     made_unix_s: u64,
     /// The routes that it has put in.
     routes: Vec<(Slot, Prefix)>,
@@ -169,6 +171,7 @@ impl Plane {
             event: Event::None,
             heard_from: None,
             up_unix_s: 0,
+            changed_unix_s: unix_s(),
             made_unix_s: unix_s(),
             routes: Vec::new(),
             is_announced: false,
@@ -188,11 +191,13 @@ impl Plane {
             (State::Initialize, true) => {
                 router.event = if known { Event::InterfaceUp } else { Event::Startup };
                 router.up_unix_s = unix_s();
+                router.changed_unix_s = router.up_unix_s;
                 router.machine.start(now)
             }
             (State::Initialize, false) => Vec::new(),
             (_, false) => {
                 router.event = if is_up { Event::NoPrimaryAddress } else { Event::InterfaceDown };
+                router.changed_unix_s = unix_s();
                 router.machine.stop(false)
             }
             (_, true) => Vec::new(),

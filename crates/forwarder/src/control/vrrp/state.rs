@@ -64,5 +64,8 @@ fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
         resigned_received: counts.resigned_received,
         resigned_sent: counts.resigned_sent,
         address_errors: counts.address_errors,
+        changed_unix_s: router.changed_unix_s,
+        configured_priority: router.wanted.priority.into(),
+        addresses: router.wanted.addresses.iter().map(|address| octets(*address)).collect(),
     }
 }

@@ -1,0 +1,176 @@
+//! Sessions of BFD: which neighbours are asked, how they do, and whether routes through them are used.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::text::ip_text;
+use stoa_api::v1::{BfdSessionState, InterfaceState, ListInterfacesRequest};
+
+use super::{count, duration, table, unix_s, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let interfaces =
+        client.show_interfaces(ListInterfacesRequest {}).await?.into_inner().interfaces;
+    if as_json {
+        let list: Vec<Value> = sessions(&interfaces).map(json).collect();
+        writeln!(out, "{}", json!({ "sessions": list }))?;
+    } else if sessions(&interfaces).next().is_none() {
+        writeln!(out, "No sessions: they are configured in interfaces, as bfd session.")?;
+    } else {
+        write(&made(&interfaces, unix_s()), out)?;
+    }
+    Ok(())
+}
+
+fn sessions(
+    interfaces: &[InterfaceState],
+) -> impl Iterator<Item = (&InterfaceState, &BfdSessionState)> {
+    interfaces.iter().flat_map(|interface| interface.bfd.iter().map(move |it| (interface, it)))
+}
+
+fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
+    let columns = [
+        "vrf",
+        "interface",
+        "neighbor",
+        "state",
+        "for",
+        "routes",
+        ">sends ms",
+        ">hears ms",
+        ">detection ms",
+        ">downs",
+        "why",
+    ];
+    let skip = usize::from(sessions(interfaces).all(|(interface, _)| interface.vrf.is_empty()));
+    let mut table = table(&columns[skip..]);
+    for (interface, session) in sessions(interfaces) {
+        let is_heard = session.tx_us > 0;
+        let told = |us: u64| if is_heard { milliseconds(us) } else { "-".to_owned() };
+        let row = [
+            Cell::new(if interface.vrf.is_empty() { "default" } else { &interface.vrf }),
+            Cell::new(&interface.name),
+            Cell::new(ip_text(&session.address)),
+            Cell::new(&session.state),
+            Cell::new(duration(now_unix_s.saturating_sub(session.changed_unix_s))),
+            Cell::new(if session.has_failed { "not used" } else { "used" }),
+            Cell::new(told(session.tx_us.into())),
+            Cell::new(told(session.rx_us.into())),
+            Cell::new(told(session.detection_us)),
+            count(session.downs),
+            Cell::new(why(session).unwrap_or("-")),
+        ];
+        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
+    }
+    table
+}
+
+/// Microseconds as milliseconds, with as many digits as it takes.
+fn milliseconds(us: u64) -> String {
+    match us % 1_000 {
+        0 => format!("{}", us / 1_000),
+        rest => format!("{}.{rest:03}", us / 1_000).trim_end_matches('0').to_owned(),
+    }
+}
+
+/// Why a session is not up, in the words of RFC 5880 section 4.1 where it has some.
+fn why(session: &BfdSessionState) -> Option<&'static str> {
+    if session.state == "up" || session.state == "init" {
+        return None;
+    }
+    Some(match session.diagnostic {
+        _ if session.remote_state == "admin-down" && session.rx_packets > 0 => {
+            "its operator holds it down"
+        }
+        0 if session.rx_packets == 0 => "it never spoke",
+        1 => "it fell silent",
+        2 => "echo function failed",
+        3 => "it does not hear us",
+        4 => "forwarding plane reset",
+        5 => "path down",
+        6 => "concatenated path down",
+        7 => "administratively down",
+        8 => "reverse concatenated path down",
+        _ => return None,
+    })
+}
+
+fn json((interface, session): (&InterfaceState, &BfdSessionState)) -> Value {
+    let some = |value: u32| (value > 0).then_some(value);
+    json!({
+        "interface": interface.name,
+        "vrf": interface.vrf,
+        "neighbor": ip_text(&session.address),
+        "state": session.state,
+        "remote_state": session.remote_state,
+        "changed_unix_s": session.changed_unix_s,
+        "failed": session.has_failed,
+        "diagnostic": session.diagnostic,
+        "remote_diagnostic": session.remote_diagnostic,
+        "why": why(session),
+        "tx_interval_us": some(session.tx_us),
+        "rx_interval_us": some(session.rx_us),
+        "remote_multiplier": some(session.remote_multiplier),
+        "detection_us": (session.tx_us > 0).then_some(session.detection_us),
+        "downs": session.downs,
+        "rx_packets": session.rx_packets,
+        "tx_packets": session.tx_packets,
+        "discriminator": session.discriminator,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(vrf: &str, session: BfdSessionState) -> InterfaceState {
+        InterfaceState {
+            name: "wan".into(),
+            vrf: vrf.into(),
+            bfd: vec![session],
+            ..InterfaceState::default()
+        }
+    }
+
+    #[test]
+    fn what_was_not_agreed_upon_is_not_told() {
+        let up = BfdSessionState {
+            address: vec![192, 0, 2, 1],
+            state: "up".into(),
+            changed_unix_s: 1_000,
+            tx_us: 100_000,
+            rx_us: 12_500,
+            remote_multiplier: 3,
+            detection_us: 37_500,
+            rx_packets: 7,
+            ..BfdSessionState::default()
+        };
+        let silent = BfdSessionState {
+            state: "down".into(),
+            diagnostic: 1,
+            has_failed: true,
+            detection_us: 300_000,
+            tx_us: 0,
+            rx_us: 0,
+            ..up.clone()
+        };
+        let never = BfdSessionState { state: "down".into(), ..BfdSessionState::default() };
+        assert_eq!(why(&never), Some("it never spoke"));
+        let held = BfdSessionState { remote_state: "admin-down".into(), ..silent.clone() };
+        assert_eq!(why(&held), Some("its operator holds it down"));
+        let all = [interface("", up.clone()), interface("", silent.clone())];
+        let text = made(&all, 1_061).to_string();
+        for words in ["192.0.2.1", "1 min 1 s", "12.5", "37.5", "not used", "it fell silent"] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        assert!(!text.contains("VRF") && !text.contains("300"), "{text}");
+        let told = json((&all[1], &silent));
+        assert!(told["detection_us"].is_null() && told["tx_interval_us"].is_null());
+        assert_eq!((&told["why"], &told["failed"]), (&json!("it fell silent"), &json!(true)));
+        assert!(made(&[interface("red", up)], 0).to_string().contains("red"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Virtual routers (VRRP): who of the link has their addresses, and since when.
+
+use std::io::Write;
+
+use comfy_table::{Cell, Table};
+use serde_json::{Value, json};
+use stoa_api::text::ip_text;
+use stoa_api::v1::{InterfaceState, ListInterfacesRequest, VirtualRouterState};
+
+use super::{count, duration, table, unix_s, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let interfaces =
+        client.show_interfaces(ListInterfacesRequest {}).await?.into_inner().interfaces;
+    if as_json {
+        let list: Vec<Value> = routers(&interfaces).map(json).collect();
+        writeln!(out, "{}", json!({ "virtual_routers": list }))?;
+    } else if routers(&interfaces).next().is_none() {
+        writeln!(out, "No virtual routers: they are configured in interfaces, as ipv4 vrrp.")?;
+    } else {
+        write(&made(&interfaces, unix_s()), out)?;
+    }
+    Ok(())
+}
+
+fn routers(
+    interfaces: &[InterfaceState],
+) -> impl Iterator<Item = (&InterfaceState, &VirtualRouterState)> {
+    interfaces
+        .iter()
+        .flat_map(|interface| interface.virtual_routers.iter().map(move |it| (interface, it)))
+}
+
+fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
+    let columns = [
+        "vrf",
+        "interface",
+        ">vrid",
+        "address",
+        "state",
+        "for",
+        "priority",
+        "master",
+        ">transitions",
+    ];
+    let skip = usize::from(routers(interfaces).all(|(interface, _)| interface.vrf.is_empty()));
+    let mut table = table(&columns[skip..]);
+    for (interface, router) in routers(interfaces) {
+        let addresses: Vec<String> = router.addresses.iter().map(|it| ip_text(it)).collect();
+        let row = [
+            Cell::new(if interface.vrf.is_empty() { "default" } else { &interface.vrf }),
+            Cell::new(&interface.name),
+            Cell::new(router.vrid),
+            Cell::new(addresses.join("\n")),
+            Cell::new(&router.state),
+            Cell::new(duration(now_unix_s.saturating_sub(router.changed_unix_s))),
+            Cell::new(priority(router)),
+            Cell::new(master(router)),
+            count(router.transitions),
+        ];
+        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
+    }
+    table
+}
+
+/// The priority; with the one that is configured, when something that is tracked is down.
+fn priority(router: &VirtualRouterState) -> String {
+    match router.configured_priority {
+        _ if router.owner => format!("{} (owner)", router.priority),
+        configured if configured != router.priority => {
+            format!("{} of {configured}", router.priority)
+        }
+        configured => configured.to_string(),
+    }
+}
+
+/// Who is active: this router, or the address of the one that said so last.
+fn master(router: &VirtualRouterState) -> String {
+    match router.state.as_str() {
+        "master" => "this router".to_owned(),
+        "backup" => ip_text(&router.heard_from),
+        _ => "-".to_owned(),
+    }
+}
+
+fn json((interface, router): (&InterfaceState, &VirtualRouterState)) -> Value {
+    let heard_from = (!router.heard_from.is_empty()).then(|| ip_text(&router.heard_from));
+    json!({
+        "interface": interface.name,
+        "vrf": interface.vrf,
+        "vrid": router.vrid,
+        "family": if router.ip6 { 6 } else { 4 },
+        "addresses": router.addresses.iter().map(|it| ip_text(it)).collect::<Vec<_>>(),
+        "state": router.state,
+        "changed_unix_s": router.changed_unix_s,
+        "owner": router.owner,
+        "priority": router.priority,
+        "configured_priority": router.configured_priority,
+        "heard_from": heard_from,
+        "event": router.event,
+        "reason": router.reason,
+        "transitions": router.transitions,
+        "received": router.received,
+        "sent": router.sent,
+        "interval_errors": router.interval_errors,
+        "resigned_received": router.resigned_received,
+        "resigned_sent": router.resigned_sent,
+        "address_errors": router.address_errors,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_master_is_this_router_or_the_one_that_was_heard() {
+        let backup = VirtualRouterState {
+            vrid: 51,
+            state: "backup".into(),
+            priority: 90,
+            configured_priority: 150,
+            addresses: vec![vec![192, 0, 2, 1], vec![192, 0, 2, 7]],
+            heard_from: vec![192, 0, 2, 3],
+            transitions: 1_234,
+            changed_unix_s: 1_000,
+            ..VirtualRouterState::default()
+        };
+        assert_eq!((master(&backup), priority(&backup)), ("192.0.2.3".into(), "90 of 150".into()));
+        let down = VirtualRouterState { state: "initialize".into(), ..backup.clone() };
+        assert_eq!(master(&down), "-");
+        let owner = VirtualRouterState {
+            state: "master".into(),
+            owner: true,
+            priority: 255,
+            configured_priority: 255,
+            ..backup.clone()
+        };
+        assert_eq!(
+            (master(&owner), priority(&owner)),
+            ("this router".into(), "255 (owner)".into())
+        );
+        let lan = InterfaceState {
+            name: "lan".into(),
+            virtual_routers: vec![backup, owner],
+            ..InterfaceState::default()
+        };
+        let text = made(std::slice::from_ref(&lan), 1_059).to_string();
+        for words in ["lan", "51", "192.0.2.1", "192.0.2.7", "59 s", "1,234", "this router"] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        let told: Vec<Value> = routers(&[lan]).map(json).collect();
+        assert_eq!((&told[0]["heard_from"], &told[0]["family"]), (&json!("192.0.2.3"), &json!(4)));
+    }
+}
