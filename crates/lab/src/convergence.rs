@@ -128,6 +128,9 @@ pub fn measure(
         return kernel::measure(workload, progress);
     }
     let mut figures = by_stoa(binary, workload, progress)?;
+    if workload.table.len() == FEW as usize {
+        figures.repair_ms_1k = figures.repair_ms;
+    }
     if figures.repair_ms.is_some() && workload.table.len() > FEW as usize {
         let table = workload.table.made_alike(FEW);
         let few = Workload { table, kills: Kills::default(), ..*workload };
