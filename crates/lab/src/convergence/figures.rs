@@ -37,8 +37,8 @@ pub struct Figures {
     pub repair_from_failure_ms: Option<f64>,
     /// Test packets that were lost from when the link was cut, of 50,000 a second.
     pub repair_lost: Option<usize>,
-    /// Seconds from when another controller ran in the place of the killed one until the daemon had said all to it and the audit was
-    /// equal, of as many routes.
+    /// Seconds from when the controller was killed, and its supervisor had to start another one, until the daemon had said all to that one
+    /// and the audit was equal, of as many routes.
     pub kill_controller_s: Option<f64>,
     /// Test packets that were lost from when it was killed, of 10,000 a second.
     pub kill_controller_lost: Option<usize>,

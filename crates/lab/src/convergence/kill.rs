@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::daemons::Running;
+use super::hops::Out;
 use super::links::Links;
+use super::prober::Wanted;
 use super::stream::{Pace, Stream};
 use super::world::World;
 use super::{Target, Told, Workload};
@@ -30,8 +32,9 @@ const AFTER: Duration = Duration::from_millis(500);
 /// What it cost.
 #[derive(Clone, Debug)]
 pub(super) struct Killed {
-    /// Seconds from the return until all routes were said anew and the audit is equal; `None`: not in time, or the daemon of
-    /// [`Target::Linux`] was killed, whose routes stay in the kernel.
+    /// Seconds until all routes were said anew and the audit is equal: from the controller's death, which its supervisor mends, or from the
+    /// daemon's return, which is ours to begin. `None`: not in time, or the daemon of [`Target::Linux`] was killed, whose routes stay in the
+    /// kernel.
     pub(super) back_s: Option<f64>,
     /// Seconds from the daemon's return until it said that it had learned all itself.
     pub(super) learned_s: Option<f64>,
@@ -43,7 +46,7 @@ pub(super) struct Killed {
 
 /// All is well again.
 struct Recovery {
-    /// Since the return; `None`: the door heard nothing anew.
+    /// Since the death or the return; `None`: the door heard nothing anew.
     seconds: Option<f64>,
     /// What the first audit found that could compare all.
     audit: String,
@@ -56,15 +59,17 @@ pub(super) fn controller(world: &mut World, workload: &Workload, told: &Told) ->
     let router = &*router;
     let wanted = holds(router)?;
     follow(links, workload, told, move || {
+        // Not from when another one answers: what its supervisor and its start take is without a controller, too.
+        let killed = Instant::now();
         Command::program("/bin/kill").args(["-KILL", &old.to_string()]).run()?.ok()?;
-        let end = Instant::now() + workload.deadline;
+        let end = killed + workload.deadline;
         while controller_pid(router).is_none_or(|pid| pid == old) {
             if Instant::now() > end {
                 return Ok(None);
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        Ok(recovered(router, wanted, Instant::now(), end)?.map(|found| (None, found)))
+        Ok(recovered(router, wanted, killed, end)?.map(|found| (None, found)))
     })
 }
 
@@ -125,7 +130,8 @@ fn follow(
     work: impl FnOnce() -> Result<Option<(Option<f64>, Recovery)>> + Send,
 ) -> Result<Killed> {
     told.still_there()?;
-    let mut stream = Stream::new(&workload.table, PACE);
+    let wanted = Wanted { peer: 0, out: Out::First };
+    let mut stream = Stream::new(&workload.table, wanted, PACE);
     stream.begin(links)?;
     let back = std::thread::scope(|scope| {
         let work = scope.spawn(work);

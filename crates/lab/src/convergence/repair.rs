@@ -7,6 +7,7 @@ use nix::net::if_::InterfaceFlags;
 
 use super::hops::Out;
 use super::links::Links;
+use super::prober::Wanted;
 use super::stream::{LATE, Pace, Stream};
 use super::table::Table;
 use crate::{LabError, Namespace, Result};
@@ -29,18 +30,18 @@ pub(super) struct Outage {
     pub(super) lost: usize,
 }
 
-/// Cuts `out` while packets go to the prefixes and follows them until all arrive again; `None`: they did not within 90 s. `local` has the mirror whose carrier tells when
-/// Stoa has seen it.
+/// Cuts `out` while packets to the prefixes leave there, and follows them until all arrive again; `None`: they did not within 90 s. `local`
+/// has the mirror whose carrier tells when Stoa has seen it.
 ///
 /// # Errors
-/// [`LabError::NotUnderstood`] when packets were lost before, or Stoa does not see that the link is down.
+/// [`LabError::NotUnderstood`] when packets were lost before or left elsewhere, or Stoa does not see that the link is down.
 pub(super) fn follow(
     links: &mut Links,
     table: &Table,
     local: &Namespace,
     out: Out,
 ) -> Result<Option<Outage>> {
-    let mut stream = Stream::new(table, PACE);
+    let mut stream = Stream::new(table, Wanted { peer: 0, out }, PACE);
     stream.begin(links)?;
     let failed = Instant::now();
     links.cut(out);

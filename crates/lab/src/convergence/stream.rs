@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::frames::Arrival;
+use super::hops::Hop;
 use super::links::Links;
+use super::prober::Wanted;
 use super::table::Table;
 use crate::{LabError, Result, interrupt};
 
@@ -26,43 +29,60 @@ pub(super) struct Pace {
 
 /// The packets of the stream.
 pub(super) struct Stream {
-    /// Numbers of prefixes, and the address of each.
-    sample: Vec<(u32, u128)>,
+    /// Numbers of prefixes, the address of each, and where packets to it leave before something is broken.
+    sample: Vec<(u32, u128, Hop)>,
+    /// Whether packets have to leave there: until something is broken.
+    is_before: bool,
     pace: Pace,
     sent: Vec<Instant>,
     came: Vec<bool>,
 }
 
 impl Stream {
-    /// To at most 1,000 prefixes, as far from each other as they can be.
-    pub(super) fn new(table: &Table, pace: Pace) -> Self {
+    /// To at most 1,000 prefixes, as far from each other as they can be, which leave as `wanted` before something is broken.
+    pub(super) fn new(table: &Table, wanted: Wanted, pace: Pace) -> Self {
+        let Wanted { peer, out } = wanted;
         let step = table.provable().div_ceil(SAMPLE).max(1);
-        let provable = (0..table.len()).filter_map(|at| Some((at as u32, table.address(at)?)));
+        let provable = (0..table.len()).filter_map(|at| {
+            let depth = table.depth(at)?;
+            Some((at as u32, table.address(at)?, Hop { peer, out, depth }))
+        });
         let sample = provable.step_by(step).collect();
-        Self { sample, pace, sent: Vec::new(), came: Vec::new() }
+        Self { sample, is_before: true, pace, sent: Vec::new(), came: Vec::new() }
     }
 
-    /// Sends until half a second of it came out without a loss, and forgets what was before: the daemon may still be busy.
+    /// Sends until half a second of it came out without a loss by the next hops that are wanted, and forgets what was before: the daemon
+    /// may still be busy. What comes from then on counts by whichever next hop.
     ///
     /// # Errors
-    /// [`LabError::NotUnderstood`] when packets are lost all the time.
+    /// [`LabError::NotUnderstood`] when packets are lost or go astray all the time, or there are none to send.
     pub(super) fn begin(&mut self, links: &mut Links) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
             (self.sent, self.came) = Default::default();
             self.run(links, Instant::now() + BEFORE)?;
             self.settle(links);
-            match self.last_lost() {
-                None => return Ok(()),
-                Some(lost) if Instant::now() > end => {
-                    return Err(LabError::NotUnderstood {
-                        what: "the stream before something is broken".to_owned(),
-                        why: format!("packet {lost} of {} was lost already", self.sent.len()),
-                    });
+            match self.why_not() {
+                None => {
+                    self.is_before = false;
+                    return Ok(());
+                }
+                Some(why) if self.sent.is_empty() || Instant::now() > end => {
+                    let what = "the stream before something is broken".to_owned();
+                    return Err(LabError::NotUnderstood { what, why });
                 }
                 Some(_) => {}
             }
         }
+    }
+
+    /// Why nothing can be told by breaking something now: packets that did not come before tell nothing when they do not come after.
+    fn why_not(&self) -> Option<String> {
+        if self.sent.is_empty() {
+            return Some("no packet was sent: no prefix has an address of its own".to_owned());
+        }
+        let (lost, count) = (self.last_lost()?, self.sent.len());
+        Some(format!("packet {lost} of {count} did not leave by the wanted next hop already"))
     }
 
     /// Sends until then.
@@ -74,18 +94,18 @@ impl Stream {
             let first = self.sent.len();
             let sample = &self.sample;
             let packets = (first..first + burst).map(|number| {
-                let (index, address) = sample[number % sample.len()];
+                let (index, address, _) = sample[number % sample.len()];
                 (index, address, number as u32)
             });
             let now = Instant::now();
             self.sent.extend(std::iter::repeat_n(now, burst));
             self.came.resize(first + burst, false);
-            let came = &mut self.came;
-            links.send(packets, |arrival| note(came, arrival.sequence));
+            let (came, is_before) = (&mut self.came, self.is_before);
+            links.send(packets, |arrival| note(sample, came, is_before, arrival));
             due += gap;
             while Instant::now() < due {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()).min(gap));
-                links.receive(|arrival| note(came, arrival.sequence));
+                links.receive(|arrival| note(sample, came, is_before, arrival));
             }
         }
         Ok(())
@@ -95,7 +115,8 @@ impl Stream {
     pub(super) fn settle(&mut self, links: &mut Links) {
         let until = Instant::now() + LATE;
         while Instant::now() < until {
-            links.receive(|arrival| note(&mut self.came, arrival.sequence));
+            let (sample, is_before) = (&self.sample, self.is_before);
+            links.receive(|arrival| note(sample, &mut self.came, is_before, arrival));
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -121,10 +142,15 @@ impl Stream {
     }
 }
 
-fn note(came: &mut [bool], sequence: u32) {
-    if let Some(one) = came.get_mut(sequence as usize) {
-        *one = true;
-    }
+/// Notes a packet that came: one of ours, and, before something is broken, by the next hop that is wanted.
+fn note(sample: &[(u32, u128, Hop)], came: &mut [bool], is_before: bool, arrival: Arrival) {
+    let number = arrival.sequence as usize;
+    let Some((one, at)) = came.get_mut(number).zip(number.checked_rem(sample.len())) else {
+        return;
+    };
+    let (index, address, hop) = sample[at];
+    let is_it = (arrival.index, arrival.destination) == (index, address);
+    *one |= is_it && (!is_before || arrival.went_by(hop));
 }
 
 #[cfg(test)]
@@ -132,22 +158,25 @@ impl Stream {
     /// One whose packets were sent then, and came or did not.
     pub(super) fn made(sent: Vec<Instant>, came: Vec<bool>) -> Self {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
-        Self { sample: Vec::new(), pace, sent, came }
+        Self { sample: Vec::new(), is_before: false, pace, sent, came }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::hops::Out;
     use super::*;
+
+    const WANTED: Wanted = Wanted { peer: 0, out: Out::First };
 
     #[test]
     fn a_sample_is_of_the_whole_table() {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
-        let few = Stream::new(&Table::synthetic(10), pace);
+        let few = Stream::new(&Table::synthetic(10), WANTED, pace);
         assert_eq!(few.sample.len(), 10);
-        let many = Stream::new(&Table::synthetic(123_456), pace);
+        let many = Stream::new(&Table::synthetic(123_456), WANTED, pace);
         assert!((900..=1000).contains(&many.sample.len()));
-        assert!(many.sample.last().is_some_and(|(at, _)| *at > 123_000));
+        assert!(many.sample.last().is_some_and(|(at, ..)| *at > 123_000));
     }
 
     #[test]
@@ -158,5 +187,29 @@ mod tests {
         let stream = Stream::made((0..10).map(|number| at(number * 10)).collect(), came);
         assert_eq!((stream.lost(), stream.over()), (3, Some(at(60))));
         assert_eq!(stream.last_lost_before(at(45)), Some(at(30)));
+    }
+    #[test]
+    fn only_what_leaves_by_the_wanted_next_hop_is_a_stream() {
+        let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
+        let mut stream = Stream::new(&Table::synthetic(2), WANTED, pace);
+        assert!(stream.why_not().is_some(), "nothing was sent");
+        let hop = Hop { peer: 0, out: Out::First, depth: 0 };
+        let arrival = |stream: &Stream, sequence: u32, hop: Hop| {
+            let (index, destination, _) = stream.sample[sequence as usize % 2];
+            Arrival { index, sequence, destination, mac: hop.mac() }
+        };
+        (stream.sent, stream.came) = (vec![Instant::now(); 3], vec![false; 3]);
+        let by_another = arrival(&stream, 2, Hop { peer: 1, ..hop });
+        for seen in [arrival(&stream, 0, hop), arrival(&stream, 1, hop), by_another] {
+            note(&stream.sample, &mut stream.came, stream.is_before, seen);
+        }
+        assert_eq!((stream.lost(), stream.why_not().is_some()), (1, true), "one went astray");
+        // Of another stream: nobody sent this one there.
+        let foreign = Arrival { sequence: 2, ..arrival(&stream, 1, hop) };
+        note(&stream.sample, &mut stream.came, stream.is_before, foreign);
+        assert_eq!(stream.lost(), 1);
+        // Once something is broken, another way is a way.
+        note(&stream.sample, &mut stream.came, false, by_another);
+        assert_eq!((stream.lost(), stream.why_not()), (0, None));
     }
 }

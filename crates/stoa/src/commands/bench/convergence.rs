@@ -62,7 +62,9 @@ enum Kill {
   stoa bench convergence --daemon bird --prefixes routes.txt.gz --json
 
 The lab is made in network namespaces and is gone afterwards. Every peer says all the routes; a prefix
-counts when a packet to it, to an address that no other prefix has, leaves to its next hop.")]
+counts when a packet to it, to an address that no other prefix has, leaves to its next hop. A killed
+controller counts from its death, as its supervisor starts the next one; a killed daemon from when it is
+started again, a second later.")]
 pub struct Arguments {
     /// The daemon between the peers and Stoa
     #[arg(long, value_enum, default_value = "bird")]
@@ -222,11 +224,17 @@ fn text(figures: &Figures) -> String {
         row(time(figures.repair_ms, "ms"), "without packets after a link was seen down");
         row(time(figures.repair_ms_1k, "ms"), "the same with 1,000 routes");
         if let Some(lost) = figures.kill_controller_lost {
-            row(time(figures.kill_controller_s, "s"), "until a new controller had all again");
+            row(
+                time(figures.kill_controller_s, "s"),
+                "from its death until a new controller had all again",
+            );
             row(format!("{lost:>9}"), "packets lost meanwhile");
         }
         if let Some(lost) = figures.kill_daemon_lost {
-            row(time(figures.kill_daemon_s, "s"), "until a new daemon had said all again");
+            row(
+                time(figures.kill_daemon_s, "s"),
+                "from its start until a new daemon had said all again",
+            );
             row(time(figures.kill_daemon_learned_s, "s"), "  of them until it had learned all");
             row(format!("{lost:>9}"), "packets lost meanwhile");
         }
