@@ -33,6 +33,8 @@ const BATCH: usize = 4_096;
 const QUIET: Duration = Duration::from_secs(2);
 /// The same when there was no session before that could be compared with: daemons behind zebra may still be on their way.
 const QUIET_FIRST: Duration = Duration::from_secs(5);
+/// What comes piece by piece is gathered for so long, so that many routes cost one wake-up. The first after a silence do not wait.
+const GATHER: Duration = Duration::from_millis(1);
 /// How often it is looked whether the namespace is still the one that we listen in.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
@@ -158,13 +160,18 @@ impl Server {
         let before = std::mem::take(&mut self.told);
         let silence = if before.all() == 0 { QUIET_FIRST } else { QUIET };
         let mut quiet = Some(Instant::now() + silence);
+        let mut gathered = Instant::now();
         loop {
             let ended = tokio::select! {
-                read = stream.read_buf(&mut buffer) => match read {
+                read = async {
+                    sleep_until(gathered).await;
+                    stream.read_buf(&mut buffer).await
+                } => match read {
                     Ok(0) => Some("zebra has closed the connection".to_owned()),
                     Ok(_) => {
                         let heard = self.hear(&mut reader, &mut buffer, devices).await;
                         quiet = quiet.map(|_| Instant::now() + silence);
+                        gathered = Instant::now() + GATHER;
                         heard.err()
                     }
                     Err(error) => Some(format!("the connection broke: {error}")),

@@ -27,6 +27,8 @@ use crate::learned::{Door, Event};
 
 /// Routes of one batch to the table of learned routes.
 const BATCH: usize = 4_096;
+/// News that come one by one are gathered for so long, so that a batch of them costs one wake-up. The first after a silence does not wait.
+const GATHER: Duration = Duration::from_millis(1);
 /// How soon the table is read again when news say too little: others of the same cause come with them.
 const SOON: Duration = Duration::from_millis(200);
 /// How often the table is read again though nothing was lost.
@@ -79,6 +81,8 @@ struct Follower<'a> {
     due: Option<Instant>,
     /// Before then it is not.
     rested: Instant,
+    /// Before then no news are read.
+    gathered: Instant,
 }
 
 impl<'a> Follower<'a> {
@@ -105,6 +109,7 @@ impl<'a> Follower<'a> {
             batch: Batch::default(),
             due: None,
             rested: Instant::now(),
+            gathered: Instant::now(),
         })
     }
 
@@ -132,11 +137,7 @@ impl<'a> Follower<'a> {
         loop {
             let due = self.due.map_or(audit, |due| due.max(self.rested).min(audit));
             tokio::select! {
-                read = self.news.receive(&mut buffer) => match read {
-                    Ok(length) => drop(self.hear(&buffer[..length])),
-                    Err(error) if is_lost(&error) => self.lost(),
-                    Err(error) => return Err(error),
-                },
+                read = news_to_come(&self.news, self.gathered, &mut buffer) => self.hear_all(read, &mut buffer)?,
                 changed = self.devices.changed() => {
                     let changed = changed?;
                     self.translator.devices_changed();
@@ -189,6 +190,24 @@ impl<'a> Follower<'a> {
             );
         }
         self.look_soon();
+    }
+
+    /// Takes what was read, and what else is there, at most a batch.
+    fn hear_all(&mut self, first: io::Result<usize>, buffer: &mut [u8]) -> io::Result<()> {
+        let mut next = Some(first);
+        let mut room = BATCH;
+        while let Some(read) = next.take() {
+            match read {
+                Ok(0) => break,
+                Ok(length) => drop(self.hear(&buffer[..length])),
+                Err(error) if is_lost(&error) => self.lost(),
+                Err(error) => return Err(error),
+            }
+            room -= 1;
+            next = (room > 0).then(|| self.news.receive_now(buffer));
+        }
+        self.gathered = Instant::now() + GATHER;
+        Ok(())
     }
 
     /// Takes news. Gives the prefixes that they name.
@@ -296,4 +315,9 @@ impl<'a> Follower<'a> {
             }
         }
     }
+}
+
+async fn news_to_come(news: &Socket, from: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+    sleep_until(from).await;
+    news.receive(buffer).await
 }
