@@ -69,6 +69,7 @@ impl fmt::Display for v1::Protocol {
             v1::Protocol::Rip => "rip",
             v1::Protocol::Babel => "babel",
             v1::Protocol::Other => "other",
+            v1::Protocol::Bird => "bird",
         })
     }
 }

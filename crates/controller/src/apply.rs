@@ -109,6 +109,13 @@ impl Line {
         let _ = self.learned.set(look);
     }
 
+    /// Names the doors of those of these routes that are learned.
+    pub(crate) async fn name_doors(&self, routes: &mut [v1::RouteState]) {
+        if let Some(look) = self.learned.get() {
+            look.name_doors(routes).await;
+        }
+    }
+
     /// What is counted of learned routes; `None` while their table has no time.
     pub async fn learned(&self) -> Option<learned::Figures> {
         self.learned.get()?.figures().await

@@ -212,5 +212,6 @@ pub(crate) async fn first_routes(
         }
         told.push(route?);
     }
+    line.name_doors(&mut told).await;
     Ok(Routes { table, told, has_more, inactive: idle })
 }

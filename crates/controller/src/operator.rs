@@ -1,6 +1,7 @@
 //! The operator's door: status, reload, and every look at the forwarder.
 
 mod configuration;
+mod held;
 mod inactive;
 
 use std::error::Error as _;
@@ -158,13 +159,16 @@ impl Operator for Service {
     ) -> Result<Response<Self::ShowRoutesStream>, Status> {
         let request = request.into_inner();
         self.is_vrf(&request.vrf)?;
+        let mut client = self.line.client();
+        let held = client.list_routes(request.clone()).await.map_err(failed)?.into_inner();
         if request.inactive {
-            return Ok(Response::new(Box::pin(inactive::stream(&self.learned, &request))));
+            let inactive = inactive::stream(&self.learned, held, &request);
+            return Ok(Response::new(Box::pin(inactive)));
         }
         let notes = self.line.notes();
         let inactive = rib::inactive(&notes, &request);
-        let held = self.line.client().list_routes(request).await.map_err(failed)?.into_inner();
-        Ok(Response::new(Box::pin(HeldAndInactive::new(held, notes, inactive))))
+        let held = HeldAndInactive::new(held, notes, inactive);
+        Ok(Response::new(Box::pin(held::stream(&self.line, held))))
     }
 
     async fn audit_learned(

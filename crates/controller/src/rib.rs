@@ -134,7 +134,8 @@ pub fn inactive(
         let vrf = request.vrf == "all" || *request.vrf == **vrf;
         let place = within.is_none_or(|within| within.contains(prefix))
             && after.is_none_or(|after| *prefix > after);
-        note.is_inactive && family && vrf && place && request.longest_match.is_none()
+        let protocol = request.protocol.is_none_or(|it| it == i32::from(v1::Protocol::Static));
+        note.is_inactive && (family && vrf && place && protocol) && request.longest_match.is_none()
     };
     let show = |(key, note): (&Key, &Note)| {
         let state = v1::RouteState {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::run::{Request, Work};
+use super::run::{Request, Runner, Work};
 use super::{Audit, DoorState, Learned};
 
 /// How long whoever watches waits for a table that is busy.
@@ -60,15 +60,24 @@ pub struct Look {
 impl Look {
     /// What is counted now; `None` when the table has no time for that, or ended.
     pub async fn figures(&self) -> Option<Figures> {
+        self.ask(|runner| Figures {
+            doors: runner.table.door_states(),
+            work: runner.work,
+            audits: runner.audits,
+            is_complete: runner.is_completed(),
+        })
+        .await
+    }
+
+    /// Asks the table; `None` when it has no time, or ended.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&mut Runner) -> T + Send + 'static,
+    ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         let request: Request = Box::new(move |runner| {
             // Who asked may have gone away.
-            let _ = answer.send(Figures {
-                doors: runner.table.door_states(),
-                work: runner.work,
-                audits: runner.audits,
-                is_complete: runner.is_completed(),
-            });
+            let _ = answer.send(ask(runner));
         });
         let asked = async {
             self.requests.upgrade()?.send(request).await.ok()?;

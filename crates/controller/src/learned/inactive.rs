@@ -1,10 +1,12 @@
 //! Learned routes that are not in use, and why: others of their prefix go first, or their gateways are not reached.
 //!
-//! There may be millions of routes. They are told page by page: each costs one pass over the doors of one table, in which nothing is kept but
-//! the page, and between two pages the doors are heard. One address, or doors that have nothing in common and all gateways, cost no pass at all.
+//! There may be millions of routes. They are gathered in one pass over the doors of each table, so many at most as fit into [`GATHERED`],
+//! and told page by page from that: between two pages the doors are heard. What has changed since it was gathered is left out. When there are
+//! more, the next pass begins behind the last. One address, or doors that have nothing in common and all gateways, cost no pass at all.
 
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
@@ -16,10 +18,12 @@ use super::prefixes::Six;
 use super::run::Runner;
 use super::table::{Family, Table};
 use crate::rib::contract;
-use crate::routes::VrfName;
+use crate::routes::{Key, VrfName};
 
+/// Routes that one pass gathers, 32 bytes each.
+const GATHERED: usize = 262_144;
 /// Routes of one page.
-const PAGE: usize = 8_192;
+const PAGE: usize = 4_096;
 
 /// Which of them are wanted.
 #[derive(Clone, Debug, Default)]
@@ -32,40 +36,97 @@ pub struct Query {
     pub within: Option<IpNet>,
     /// Only those that cover this address.
     pub covers: Option<IpAddr>,
+    /// Only those of this protocol.
+    pub protocol: Option<v1::Protocol>,
+    /// Static routes that the forwarder has taken out because BFD misses their gateways: nothing gives way to them.
+    pub silent: Arc<BTreeSet<Key>>,
 }
 
-/// Where a page begins: behind this route. VRF, family, address, length, place of the door.
-pub type Cursor = (VrfName, u32, u128, u8, usize);
+impl Query {
+    fn is_silent(&self, vrf: &VrfName, net: IpNet) -> bool {
+        !self.silent.is_empty() && self.silent.contains(&(vrf.clone(), net))
+    }
+}
 
-/// Some of them, by VRF, family, prefix.
+/// Behind which route a pass begins: VRF, family, address, length, place of the door.
+type Cursor = (VrfName, u32, u128, u8, u16);
+
+/// One route: address, length, place of the door. The order is that in which they are told.
+type Found = (u128, u8, u16);
+
+/// Some of one table, in their order.
+#[derive(Clone, Debug)]
+pub(super) struct OfTable {
+    vrf: VrfName,
+    family: u32,
+    found: VecDeque<Found>,
+}
+
+/// What one pass has found, by VRF, family, prefix.
 #[derive(Clone, Debug, Default)]
-pub struct Page {
-    /// The routes.
-    pub routes: Vec<v1::RouteState>,
-    /// Where the next page begins; `None`: there is no more.
-    pub next: Option<Cursor>,
+pub(super) struct Gathered {
+    tables: VecDeque<OfTable>,
+    /// Where the next pass begins; `None`: there is no more.
+    pub(super) next: Option<Cursor>,
 }
 
-/// One route: address, length, place of the door, group. The order is that of a page.
-type Found = (u128, u8, usize, u32);
+impl Gathered {
+    /// Takes out the first of them, so many at most and of one table; `None`: there are none.
+    pub(super) fn page(&mut self, size: usize) -> Option<OfTable> {
+        let first = self.tables.front_mut()?;
+        let found = first.found.drain(..size.min(first.found.len())).collect();
+        let page = OfTable { vrf: first.vrf.clone(), family: first.family, found };
+        if first.found.is_empty() {
+            self.tables.pop_front();
+        }
+        Some(page)
+    }
+}
+
+/// All routes that a query asks for, as they are taken.
+#[derive(Debug)]
+pub struct Inactive {
+    learned: Learned,
+    query: Query,
+    /// `None`: no pass was made yet.
+    gathered: Option<Gathered>,
+}
+
+impl Inactive {
+    /// The next of them, by VRF, family, prefix; `None`: there are no more. Nothing is looked for before it is asked for.
+    pub async fn next(&mut self) -> Option<Vec<v1::RouteState>> {
+        loop {
+            if let Some(page) = self.gathered.as_mut().and_then(|it| it.page(PAGE)) {
+                let query = self.query.clone();
+                let tell = move |runner: &mut Runner| runner.table.tell_inactive(&query, &page);
+                return self.learned.ask(tell).await;
+            }
+            let after = match &mut self.gathered {
+                Some(gathered) => Some(gathered.next.take()?),
+                None => None,
+            };
+            let query = self.query.clone();
+            let gather = move |runner: &mut Runner| runner.table.gather(&query, after, GATHERED);
+            self.gathered = Some(self.learned.ask(gather).await?);
+        }
+    }
+}
 
 impl Learned {
-    /// The page that begins behind `after`; the first one for `None`.
-    pub async fn inactive(&self, query: Query, after: Option<Cursor>) -> Page {
-        self.ask(move |runner: &mut Runner| runner.table.inactive(&query, after, PAGE))
-            .await
-            .unwrap_or_default()
+    /// The routes that are not in use.
+    pub fn inactive(&self, query: Query) -> Inactive {
+        Inactive { learned: self.clone(), query, gathered: None }
     }
 }
 
 impl Table {
-    /// The first `size` behind `after`.
-    pub(super) fn inactive(&self, query: &Query, after: Option<Cursor>, size: usize) -> Page {
+    /// The first `size` behind `after`, in one pass.
+    pub(super) fn gather(&self, query: &Query, after: Option<Cursor>, size: usize) -> Gathered {
         let vrfs: BTreeSet<VrfName> =
             self.held.iter().flatten().map(|held| held.source.vrf.clone()).collect();
         let is_asked = |vrf: &VrfName| query.vrf.as_ref().is_none_or(|only| only == vrf);
         let tables = vrfs.into_iter().filter(is_asked).flat_map(|vrf| [(vrf.clone(), 4), (vrf, 6)]);
-        let mut page = Page::default();
+        let (mut gathered, mut room) = (Gathered::default(), size);
         for (vrf, family) in tables {
             let is_before =
                 after.as_ref().is_some_and(|after| (&vrf, family) < (&after.0, after.1));
@@ -74,24 +135,31 @@ impl Table {
             }
             let after = after.as_ref().filter(|after| (&after.0, after.1) == (&vrf, family));
             let after = after.map(|(_, _, address, length, place)| (*address, *length, *place));
-            let room = size - page.routes.len();
             let found = match family {
                 4 => self.inactive_of::<u32>(&vrf, query, after, room),
                 _ => self.inactive_of::<Six>(&vrf, query, after, room),
             };
-            let told = found.iter().filter_map(|it| match family {
-                4 => self.told_of::<u32>(&vrf, *it),
-                _ => self.told_of::<Six>(&vrf, *it),
-            });
-            page.routes.extend(told);
-            if let Some((address, length, place, _)) = found.last()
-                && found.len() == room
-            {
-                page.next = Some((vrf, family, *address, *length, *place));
+            let last = found.last().copied().filter(|_| found.len() == room);
+            room -= found.len();
+            if !found.is_empty() {
+                let vrf = vrf.clone();
+                gathered.tables.push_back(OfTable { vrf, family, found: found.into() });
+            }
+            if let Some((address, length, place)) = last {
+                gathered.next = Some((vrf, family, address, length, place));
                 break;
             }
         }
-        page
+        gathered
+    }
+
+    /// A page as it is told, without those that are gone or have come into use since.
+    pub(super) fn tell_inactive(&self, query: &Query, page: &OfTable) -> Vec<v1::RouteState> {
+        let told = page.found.iter().filter_map(|it| match page.family {
+            4 => self.told_of::<u32>(query, &page.vrf, *it),
+            _ => self.told_of::<Six>(query, &page.vrf, *it),
+        });
+        told.collect()
     }
 
     /// The least `room` of one table, sorted.
@@ -99,7 +167,7 @@ impl Table {
         &self,
         vrf: &VrfName,
         query: &Query,
-        after: Option<(u128, u8, usize)>,
+        after: Option<Found>,
         room: usize,
     ) -> Vec<Found> {
         let held = self.held.iter().enumerate();
@@ -107,10 +175,12 @@ impl Table {
         let doors: Vec<_> =
             held.filter(|(_, it)| it.source.vrf == *vrf && A::of(it).len() > 0).collect();
         let mut least = BinaryHeap::new();
-        let mut take = |found: Found| {
-            let (address, length, place, _) = found;
-            let is_asked = after.is_none_or(|after| (address, length, place) > after)
-                && is_within::<A>(query.within, address, length);
+        let mut take = |address: A, length: u8, place: usize, group: u32| {
+            let found = (address.widen(), length, place as u16);
+            let is_of = |protocol| self.groups.get(group).is_some_and(|it| it.protocol == protocol);
+            let is_asked = after.is_none_or(|after| found > after)
+                && is_within::<A>(query.within, address, length)
+                && query.protocol.is_none_or(is_of);
             if is_asked && (least.len() < room || least.peek().is_some_and(|last| found < *last)) {
                 least.push(found);
                 if least.len() > room {
@@ -122,10 +192,9 @@ impl Table {
             for (address, length) in covering::<A>(address) {
                 for (at, held) in &doors {
                     let group = A::of(held).get(address, length);
-                    if let Some(group) =
-                        group.filter(|it| self.loses(vrf, *at, address, length, *it))
-                    {
-                        take((address.widen(), length, *at, group));
+                    let is_lost = |it: &u32| self.loses(query, (vrf, *at), address, length, *it);
+                    if let Some(group) = group.filter(is_lost) {
+                        take(address, length, *at, group);
                     }
                 }
             }
@@ -137,32 +206,58 @@ impl Table {
             for item in A::of(held).iter() {
                 let best = self.best_other(*at, item.address, item.length);
                 if self.better(best, Some(item.group)) != Some(item.group) {
-                    take((item.address.widen(), item.length, *at, item.group));
+                    take(item.address, item.length, *at, item.group);
                 }
             }
         }
         // Those that win here, and lose against the configuration in the forwarder.
-        for (address, length) in self.wanted.prefixes(vrf).filter_map(|it| of_family::<A>(&it)) {
+        let first = self.wanted.prefixes(vrf).filter(|net| !query.is_silent(vrf, *net));
+        for (address, length) in first.filter_map(|it| of_family::<A>(&it)) {
             let winner = self.winner::<A>(vrf, address, length);
             if let Some((group, known)) = winner.and_then(|it| Some((it, self.groups.get(it)?))) {
-                take((address.widen(), length, known.source, group));
+                take(address, length, known.source, group);
             }
         }
         least.into_sorted_vec()
     }
 
-    /// Whether a route of a door is not in use.
-    fn loses<A: Family>(&self, vrf: &VrfName, at: usize, address: A, length: u8, own: u32) -> bool {
+    /// Whether a route of the door at a place is not in use.
+    fn loses<A: Family>(
+        &self,
+        query: &Query,
+        (vrf, at): (&VrfName, usize),
+        address: A,
+        length: u8,
+        own: u32,
+    ) -> bool {
         let best = self.best_other(at, address, length);
-        self.better(best, Some(own)) != Some(own)
-            || self.wanted.get(vrf, ip::<A>(address), length).is_some()
+        self.better(best, Some(own)) != Some(own) || self.is_wanted(query, vrf, address, length)
     }
 
-    /// A route as it is told.
-    fn told_of<A: Family>(&self, vrf: &VrfName, found: Found) -> Option<v1::RouteState> {
-        let (address, length, place, group) = found;
+    /// Whether the configuration has a route to the same that is in the tables.
+    fn is_wanted<A: Family>(&self, query: &Query, vrf: &VrfName, address: A, length: u8) -> bool {
+        let ip = ip::<A>(address);
+        let is_silent = || IpNet::new(ip, length).is_ok_and(|net| query.is_silent(vrf, net));
+        self.wanted.get(vrf, ip, length).is_some() && !is_silent()
+    }
+
+    /// A route as it is told; `None` when it is gone or in use.
+    fn told_of<A: Family>(
+        &self,
+        query: &Query,
+        vrf: &VrfName,
+        found: Found,
+    ) -> Option<v1::RouteState> {
+        let (wide, length, place) = found;
+        let (address, place) = (A::narrow(wide), usize::from(place));
+        let held = self.held.get(place)?.as_ref().filter(|held| held.source.vrf == *vrf)?;
+        let group = A::of(held).get(address, length)?;
+        if !self.loses(query, (vrf, place), address, length, group) {
+            return None;
+        }
         let group = self.groups.get(group)?;
-        let net = IpNet::new(ip::<A>(A::narrow(address)), length).ok()?;
+        let net = IpNet::new(ip::<A>(address), length).ok()?;
+        let is_wanted = self.is_wanted(query, vrf, address, length);
         let action = match group.resolved.special {
             Some(special) => v1::route::Action::Special(special.into()),
             None => v1::route::Action::Paths(v1::Paths { paths: group.resolved.paths.clone() }),
@@ -177,7 +272,10 @@ impl Table {
         Some(v1::RouteState {
             route: Some(route),
             state: "inactive".to_owned(),
-            why: self.why::<A>(vrf, A::narrow(address), length, place, group),
+            is_learned: true,
+            is_stale: A::of(held).is_stale(address, length),
+            door: self.door_of(place),
+            why: self.why(is_wanted, (address, length), place, group),
             next_hops,
             ..v1::RouteState::default()
         })
@@ -186,18 +284,14 @@ impl Table {
     /// Why it is not in use.
     fn why<A: Family>(
         &self,
-        vrf: &VrfName,
-        address: A,
-        length: u8,
+        is_wanted: bool,
+        (address, length): (A, u8),
         place: usize,
         group: &Group,
     ) -> Vec<String> {
-        let name = |place: usize| {
-            let held = self.held.get(place).and_then(Option::as_ref);
-            match held.map_or("", |held| held.source.name.as_str()) {
-                own if own.starts_with('/') => "the configuration".to_owned(),
-                name => format!("door {name}"),
-            }
+        let name = |place: usize| match self.door_of(place) {
+            none if none.is_empty() => "the configuration".to_owned(),
+            name => format!("door {name}"),
         };
         let own = name(place);
         if !group.resolved.is_usable() {
@@ -212,7 +306,7 @@ impl Table {
         let best = self.best_other(place, address, length).and_then(|id| self.groups.get(id));
         let better = best.filter(|best| self.preference(best) <= self.preference(group));
         match better {
-            _ if self.wanted.get(vrf, ip::<A>(address), length).is_some() => {
+            _ if is_wanted => {
                 vec![format!("{own}: a connected or static route to the same goes first")]
             }
             Some(best) => {
@@ -257,8 +351,8 @@ fn covering<A: Family>(address: IpAddr) -> impl Iterator<Item = (A, u8)> {
     (0..=A::BITS).filter_map(move |length| of_family(&IpNet::new(address, length).ok()?.trunc()))
 }
 
-fn is_within<A: Family>(within: Option<IpNet>, address: u128, length: u8) -> bool {
+fn is_within<A: Family>(within: Option<IpNet>, address: A, length: u8) -> bool {
     within.is_none_or(|within| {
-        IpNet::new(ip::<A>(A::narrow(address)), length).is_ok_and(|net| within.contains(&net))
+        IpNet::new(ip::<A>(address), length).is_ok_and(|net| within.contains(&net))
     })
 }

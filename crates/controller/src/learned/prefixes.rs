@@ -103,6 +103,13 @@ impl<A: Address> Prefixes<A> {
         self.table.find(hash, is_it).map(|it| it.group)
     }
 
+    /// Whether a route was not said again since they were marked.
+    pub fn is_stale(&self, address: A, length: u8) -> bool {
+        let hash = Self::hash(self.seed, address, length);
+        let is_it = |it: &Item<A>| it.address == address && it.length == length;
+        self.table.find(hash, is_it).is_some_and(|it| !it.is_fresh)
+    }
+
     /// Puts a route on a group; gives the one that it was on.
     pub fn insert(&mut self, address: A, length: u8, group: u32) -> Option<u32> {
         let seed = self.seed;

@@ -24,7 +24,7 @@ fn usual_preference(protocol: v1::Protocol) -> u8 {
         v1::Protocol::Isis => 115,
         v1::Protocol::Rip => 120,
         v1::Protocol::Babel => 130,
-        v1::Protocol::Other => 200,
+        v1::Protocol::Other | v1::Protocol::Bird => 200,
     }
 }
 

@@ -1,9 +1,13 @@
 //! Routes that are not in use, as operators ask for them: page by page, as they take them.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use stoa_api::v1;
 use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Status;
+use tonic::{Status, Streaming};
 
 use crate::learned::{Learned, Query};
 use crate::rib;
@@ -11,32 +15,39 @@ use crate::rib;
 /// Routes that wait to be taken.
 const WAITING: usize = 256;
 
-/// All that a request asks for. Nothing is looked for that nobody takes.
+/// All that a request asks for: first the static ones that the forwarder has taken out, then those of doors. Nothing is
+/// looked for that nobody takes.
 pub(super) fn stream(
     learned: &Learned,
+    silent: Streaming<v1::RouteState>,
     request: &v1::ListRoutesRequest,
 ) -> ReceiverStream<Result<v1::RouteState, Status>> {
     let covers = request.longest_match.as_ref().and_then(rib::net);
-    let query = Query {
+    let mut query = Query {
         vrf: (request.vrf != "all").then(|| request.vrf.as_str().into()),
         family: request.family,
         within: request.within.as_ref().and_then(rib::net),
         covers: covers.map(|net| net.addr()),
+        protocol: request.protocol.map(|_| request.protocol()),
+        ..Query::default()
     };
     let (sender, receiver) = mpsc::channel(WAITING);
     let learned = learned.clone();
     tokio::spawn(async move {
-        let mut after = None;
-        loop {
-            let page = learned.inactive(query.clone(), after).await;
-            for state in page.routes {
+        let (mut silent, mut out) = (silent, BTreeSet::new());
+        while let Some(state) = silent.next().await {
+            out.extend(state.as_ref().ok().and_then(rib::key_of));
+            if sender.send(state).await.is_err() {
+                return;
+            }
+        }
+        query.silent = Arc::new(out);
+        let mut inactive = learned.inactive(query);
+        while let Some(page) = inactive.next().await {
+            for state in page {
                 if sender.send(Ok(state)).await.is_err() {
                     return;
                 }
-            }
-            after = page.next;
-            if after.is_none() {
-                return;
             }
         }
     });

@@ -114,6 +114,7 @@ pub(crate) fn protocol(protocol: v1::Protocol) -> &'static str {
         v1::Protocol::Rip => "stoa-routing:rip",
         v1::Protocol::Babel => "stoa-routing:babel",
         v1::Protocol::Other => "stoa-routing:other",
+        v1::Protocol::Bird => "stoa-routing:bird",
     }
 }
 
@@ -122,12 +123,16 @@ fn route(state: &v1::RouteState, family: u32) -> Option<Value> {
     let prefix = route.prefix.as_ref()?;
     let destination = format!("{}:destination-prefix", module(family));
     let is_active = matches!(state.state.as_str(), "active" | "partly active");
+    let some = |is_so: bool| if is_so { json!(true) } else { Value::Null };
     Some(object([
         (destination.as_str(), json!(prefix.to_string())),
         ("next-hop", next_hop(route, family)),
         ("source-protocol", text(protocol(route.protocol()))),
         ("active", if is_active { json!([null]) } else { Value::Null }),
         ("stoa-routing:state", text(&state.state)),
+        ("stoa-routing:door", text(&state.door)),
+        ("stoa-routing:backup", some(state.is_backup)),
+        ("stoa-routing:stale", some(state.is_stale)),
         ("stoa-routing:why", list(state.why.iter().map(|why| json!(why)))),
         ("stoa-routing:packets", number(state.packets)),
         ("stoa-routing:octets", number(state.bytes)),

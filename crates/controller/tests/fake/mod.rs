@@ -151,8 +151,11 @@ impl Forwarder for Life {
 
     async fn list_routes(
         &self,
-        _: Request<v1::ListRoutesRequest>,
+        request: Request<v1::ListRoutesRequest>,
     ) -> Result<Response<Self::ListRoutesStream>, Status> {
+        if request.get_ref().inactive {
+            return Ok(answers(Vec::new()));
+        }
         let held = self.held.lock().unwrap();
         let state = |route: &v1::Route| v1::RouteState {
             route: Some(route.clone()),

@@ -8,7 +8,7 @@ use stoa_api::v1;
 use super::facts::octets;
 use super::plane::Plane;
 use super::vrfs::{Slot, VrfState};
-use super::wanted::{Action, Prefix, address, bits, network};
+use super::wanted::{Action, Path, Prefix, Route, address, bits, network};
 use crate::shared::Verdict;
 
 /// What asks for the routes of all VRFs.
@@ -24,6 +24,9 @@ pub struct Listing {
     /// The VRF that is next, and the last prefix of it that was looked at.
     next: Option<(Slot, Option<Prefix>)>,
 }
+
+/// The state of a route all of whose gateways BFD misses.
+const SILENT: &str = "silent gateway";
 
 /// The first place of a table and the last, were there prefixes of any length.
 const WHOLE: (Prefix, Prefix) =
@@ -45,6 +48,11 @@ impl Listing {
 
     fn asks_for(&self, vrf: &VrfState) -> bool {
         self.request.vrf == ALL_VRFS || self.request.vrf == vrf.name
+    }
+
+    /// Whether routes of this protocol are asked for.
+    fn asks_for_protocol(&self, protocol: i32) -> bool {
+        self.request.protocol.is_none_or(|only| only == protocol)
     }
 
     /// The part of a table that is still to be told, behind the last that was looked at.
@@ -112,12 +120,20 @@ impl Plane {
                 listing.next = None;
                 break;
             };
+            if listing.request.inactive {
+                routes.extend(self.silent_routes(slot, listing));
+                listing.next = Some((slot + 1, None));
+                left -= 1;
+                continue;
+            }
             if let Some(wanted) = &listing.request.longest_match {
                 let covering = address(&wanted.address).and_then(|to| {
                     let most = u8::try_from(wanted.length).unwrap_or(u8::MAX).min(bits(to));
                     self.covering(slot, to, if most == 0 { bits(to) } else { most })
                 });
-                routes.extend(covering);
+                routes.extend(covering.filter(|it| {
+                    it.route.as_ref().is_some_and(|it| listing.asks_for_protocol(it.protocol))
+                }));
                 listing.next = Some((slot + 1, None));
                 left -= 1;
                 continue;
@@ -131,11 +147,22 @@ impl Plane {
             for (prefix, next_hop) in rest.take(left) {
                 last = Some(prefix);
                 left -= 1;
-                routes.extend(self.route_at(slot, &prefix, next_hop));
+                if self.is_asked_for(listing, slot, &prefix, next_hop) {
+                    routes.extend(self.route_at(slot, &prefix, next_hop));
+                }
             }
             listing.next = Some(if left > 0 { (slot + 1, None) } else { (slot, last) });
         }
         routes
+    }
+
+    /// Whether the protocol of a route is asked for: looked at before all else is found out about it.
+    fn is_asked_for(&self, listing: &Listing, slot: Slot, prefix: &Prefix, next_hop: u32) -> bool {
+        listing.request.protocol.is_none() || {
+            let wanted = || Some(self.vrfs.route(slot, prefix)?.route.protocol);
+            let protocol = self.learned_protocol(next_hop).or_else(wanted);
+            protocol.is_some_and(|protocol| listing.asks_for_protocol(protocol))
+        }
     }
 
     /// The route of the table to this prefix; `None` when it is one that is not listed.
@@ -157,30 +184,33 @@ impl Plane {
         })?
     }
 
+    /// The static routes of a VRF that are out of the tables because BFD misses their gateways: no more than the
+    /// configuration has, and so told at once.
+    fn silent_routes(&self, slot: Slot, listing: &Listing) -> Vec<v1::RouteState> {
+        let Some((state, (first, last))) = self.vrfs.get(slot).zip(listing.window) else {
+            return Vec::new();
+        };
+        let to = listing.request.longest_match.as_ref().and_then(|it| address(&it.address));
+        let is_asked = |(prefix, route): &(&Prefix, &Route)| {
+            (first..=last).contains(*prefix)
+                && to.is_none_or(|to| network(to, prefix.1) == prefix.0)
+                && listing.asks_for_protocol(route.protocol)
+        };
+        let silent = state.silent.iter().filter(is_asked);
+        let told = silent.filter_map(|(prefix, route)| told_route(&state.name, prefix, route));
+        told.map(|route| v1::RouteState {
+            route: Some(route),
+            state: SILENT.to_owned(),
+            why: vec!["BFD misses its gateway".to_owned()],
+            ..Default::default()
+        })
+        .collect()
+    }
+
     fn route(&self, slot: Slot, prefix: &Prefix) -> Option<v1::RouteState> {
         let state = self.vrfs.get(slot)?;
         let installed = state.routes.get(prefix)?;
-        let action = match &installed.route.action {
-            // A network's broadcast addresses come with it and are not listed.
-            Action::Verdict(Verdict::Broadcast) => return None,
-            Action::Verdict(verdict) => v1::route::Action::Special(told_verdict(*verdict).into()),
-            Action::Paths(paths) => v1::route::Action::Paths(v1::Paths {
-                paths: paths
-                    .iter()
-                    .map(|path| v1::Path {
-                        interface: path.interface.clone(),
-                        next_hop: path.next_hop.map(octets).unwrap_or_default(),
-                        weight: path.weight.into(),
-                    })
-                    .collect(),
-            }),
-        };
-        let route = v1::Route {
-            prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
-            protocol: installed.route.protocol,
-            action: Some(action),
-            vrf: state.name.clone(),
-        };
+        let route = told_route(&state.name, prefix, &installed.route)?;
         let (mut state, packets, bytes) = self.route_state(installed.set.as_deref());
         if self.is_given_up(slot, &installed.route.action, prefix) {
             state = "duplicate";
@@ -204,27 +234,54 @@ impl Plane {
         set: Option<&[super::fib::PathKey]>,
     ) -> (&'static str, u64, u64) {
         let Some(keys) = set else { return ("active", 0, 0) };
-        let (mut up, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0);
+        let (mut up, mut silent, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0, 0);
         for key in keys {
-            up += usize::from(self.interface(key.interface).is_some_and(|state| state.is_up));
+            let is_up = self.interface(key.interface).is_some_and(|state| state.is_up);
+            up += usize::from(is_up);
             let Some(next_hop) = key.next_hop else {
                 resolved += 1;
                 continue;
             };
+            let is_silent = self.bfd.has_failed(&(key.interface, next_hop));
+            silent += usize::from(is_up && is_silent);
             let Some(entry) = self.cache.get(&(key.interface, next_hop)) else { continue };
-            resolved += usize::from(entry.state.is_resolved());
+            resolved += usize::from(entry.state.is_resolved() && !is_silent);
             let sent = entry.sent(self.sent_over(entry.adjacency));
             packets += sent.0;
             bytes += sent.1;
         }
         let state = match (up, resolved) {
             (0, _) => "link down",
+            (up, _) if up == silent => SILENT,
             (_, 0) => "next hop unresolved",
             _ if up < keys.len() || resolved < keys.len() => "partly active",
             _ => "active",
         };
         (state, packets, bytes)
     }
+}
+
+/// A wanted route as the contract tells it; `None`: one that is not listed.
+fn told_route(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
+    let path = |path: &Path| v1::Path {
+        interface: path.interface.clone(),
+        next_hop: path.next_hop.map(octets).unwrap_or_default(),
+        weight: path.weight.into(),
+    };
+    let action = match &route.action {
+        // A network's broadcast addresses come with it and are not listed.
+        Action::Verdict(Verdict::Broadcast) => return None,
+        Action::Verdict(verdict) => v1::route::Action::Special(told_verdict(*verdict).into()),
+        Action::Paths(paths) => {
+            v1::route::Action::Paths(v1::Paths { paths: paths.iter().map(path).collect() })
+        }
+    };
+    Some(v1::Route {
+        prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
+        protocol: route.protocol,
+        action: Some(action),
+        vrf: vrf.to_owned(),
+    })
 }
 
 /// A verdict as the contract tells it.

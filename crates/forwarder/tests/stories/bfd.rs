@@ -3,13 +3,14 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use stoa_api::v1;
 use stoa_forwarder::bfd::session::Config;
 use stoa_wire::bfd::{self, Packet, State};
 use stoa_wire::{ipv4, ipv6, protocol};
 
 use crate::harness::*;
 
-const STATIC: i32 = stoa_api::v1::Protocol::Static as i32;
+const STATIC: i32 = v1::Protocol::Static as i32;
 const CONFIG: Config = Config { desired_min_tx: 100_000, required_min_rx: 100_000, multiplier: 3 };
 
 /// A route by two gateways; the one behind "east" is asked.
@@ -87,7 +88,7 @@ fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
     packet
 }
 
-fn session(lab: &mut Lab) -> stoa_api::v1::BfdSessionState {
+fn session(lab: &mut Lab) -> v1::BfdSessionState {
     let east = lab.plane().list_interfaces().into_iter().find(|it| it.name == "east").unwrap();
     east.bfd.into_iter().next().expect("a session")
 }
@@ -233,6 +234,50 @@ fn a_learned_route_stands_in_for_a_silent_static_one() {
     assert_eq!(way(&mut lab, to), "east");
     lab.learn_all(Said::more().run(0, &["192.0.2.0/24"]));
     assert_eq!(way(&mut lab, to), "east");
+}
+
+#[test]
+fn routes_of_a_silent_gateway_say_so() {
+    let ends = (IpAddr::from(host4(2)), IpAddr::from(our4(2)));
+    let mut lab = lab(&alone(&[]));
+    let (east, north) = (("east", "10.0.2.2"), ("north", "10.0.3.2"));
+    let said = Said::anew().hop(1, &[east]).hop(2, &[east, north]).backed(3, &[east], &[north]);
+    let nets = ["198.51.100.0/24", "203.0.113.0/25", "203.0.113.128/25"];
+    lab.learn_all(said.run(1, &nets[..1]).run(2, &nets[1..2]).run(3, &nets[2..]));
+    come_up(&mut lab, ends);
+    ways(&mut lab, host4(1).into(), [203, 0, 113, 1].into());
+    let states = |lab: &mut Lab| {
+        [[198, 51, 100, 9], [203, 0, 113, 1], [203, 0, 113, 129]].map(|to| {
+            let state = lab.route_to("", to).unwrap();
+            assert!(state.is_learned && !state.is_stale);
+            (state.state, state.is_backup)
+        })
+    };
+    let of = |state: &str, is_backup| (state.to_owned(), is_backup);
+    assert_eq!(states(&mut lab), ["active"; 3].map(|it| of(it, false)));
+    fall_silent(&mut lab);
+    let partly = "partly active";
+    assert_eq!(
+        states(&mut lab),
+        [of("silent gateway", false), of(partly, false), of(partly, true)]
+    );
+    // The static one is out, and is told among those that are not in use.
+    assert!(lab.route_to("", [192, 0, 2, 9]).is_none());
+    let asked = |to: Option<[u8; 4]>, family| {
+        let longest_match = to.map(|to| v1::Prefix { address: to.to_vec(), length: 32 });
+        v1::ListRoutesRequest { inactive: true, longest_match, family, ..Default::default() }
+    };
+    let told = lab.plane().list_routes(&asked(None, 0));
+    let route = told[0].route.as_ref().unwrap();
+    assert_eq!((told.len(), told[0].state.as_str(), route.protocol), (1, "silent gateway", STATIC));
+    assert_eq!(lab.plane().list_routes(&asked(Some([192, 0, 2, 9]), 4)), told);
+    assert_eq!(lab.plane().list_routes(&asked(Some([192, 0, 3, 9]), 0)), []);
+    assert_eq!(lab.plane().list_routes(&asked(None, 6)), []);
+    come_up(&mut lab, ends);
+    assert_eq!(states(&mut lab), ["active"; 3].map(|it| of(it, false)));
+    // Who tells them begins anew.
+    lab.learn_all(Said::anew());
+    assert!(lab.route_to("", [198, 51, 100, 9]).unwrap().is_stale);
 }
 
 #[test]

@@ -184,6 +184,14 @@ fn listings_and_counts_tell_learned_routes_in_order() {
     assert_eq!(lengths, [24, 26, 25]);
     let after = v1::ListRoutesRequest { after: Some(within), ..request };
     assert_eq!(lab.plane().list_routes(&after).len(), 2);
+    for (protocol, of) in [(v1::Protocol::Bgp, true), (v1::Protocol::Direct, false)] {
+        let protocol = Some(protocol.into());
+        let only = v1::ListRoutesRequest { protocol, ..Default::default() };
+        let is_of = |it: &v1::RouteState| it.route.as_ref().map(|it| it.protocol) == protocol;
+        let wanted: Vec<_> = whole.iter().filter(|it| is_of(it)).cloned().collect();
+        assert_eq!(lab.plane().list_routes(&only), wanted);
+        assert!(!wanted.is_empty() && wanted.iter().all(|it| it.is_learned == of));
+    }
     let of = |lab: &mut Lab, to: [u8; 4]| place(&lab.route_to("", to).unwrap());
     assert_eq!(of(&mut lab, [100, 0, 3, 1]).1, 26);
     assert_eq!(of(&mut lab, [100, 0, 3, 200]).1, 25);

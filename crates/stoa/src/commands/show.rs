@@ -5,11 +5,13 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use stoa_api::v1::Store;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use stoa_api::v1::{Protocol, Store};
 use stoa_console::session::{Form, Session, Which};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
+use crate::show::asked_routes::{Asked, To};
 use crate::show::{
     audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
     nodes, punts, routes, rules, state, vrrp, workers,
@@ -19,7 +21,8 @@ use crate::show::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa show interfaces                        Ports, VLANs, addresses, counters
-  stoa show routes --longest-match 10.2.0.9   Which route takes this address?
+  stoa show routes 10.2.0.9                   Which route takes this address?
+  stoa show routes 10.2.0.0/16 --protocol bgp Which routes of BGP are below this prefix?
   stoa show routes --inactive                 Which routes are not in use, and why?
   stoa show routes audit                      Does the forwarder hold what daemons have learned?
   stoa show nodes --watch                     Cycles per packet, every second
@@ -55,12 +58,18 @@ enum What {
     Routes {
         #[command(subcommand)]
         only: Option<OfRoutes>,
-        /// Only the route that takes this address
-        #[arg(long, value_name = "ADDRESS")]
+        /// Only the route that takes this address, or those to this prefix and below it
+        #[arg(value_name = "ADDRESS|PREFIX")]
+        to: Option<To>,
+        /// Only the route that takes this address: the same as the address alone
+        #[arg(long, value_name = "ADDRESS", conflicts_with = "to")]
         longest_match: Option<IpAddr>,
         /// Only IPv4 (4) or IPv6 (6)
         #[arg(long, value_enum)]
         family: Option<Family>,
+        /// Only routes of this protocol, as the column FROM names it
+        #[arg(long, value_name = "PROTOCOL", value_parser = protocols())]
+        protocol: Option<Protocol>,
         /// Only routes that are not in use, and why: others go first, or their gateways are not reached
         #[arg(long)]
         inactive: bool,
@@ -157,6 +166,27 @@ impl Family {
     }
 }
 
+/// The protocols that routes are of.
+const PROTOCOLS: [(&str, Protocol); 10] = [
+    ("direct", Protocol::Direct),
+    ("static", Protocol::Static),
+    ("kernel", Protocol::Kernel),
+    ("bgp", Protocol::Bgp),
+    ("ospf", Protocol::Ospf),
+    ("isis", Protocol::Isis),
+    ("rip", Protocol::Rip),
+    ("babel", Protocol::Babel),
+    ("bird", Protocol::Bird),
+    ("other", Protocol::Other),
+];
+
+/// Reads one of them.
+fn protocols() -> impl TypedValueParser<Value = Protocol> {
+    let words = PossibleValuesParser::new(PROTOCOLS.map(|(word, _)| word));
+    // There is no other word.
+    words.map(|word| PROTOCOLS.iter().find(|it| it.0 == word).map_or(Protocol::Other, |it| it.1))
+}
+
 /// Asks and shows, once or again and again.
 pub fn execute(arguments: Arguments) -> Outcome {
     let socket = SocketArgument::new(arguments.socket.socket.clone());
@@ -191,12 +221,13 @@ async fn look(
     match &arguments.what {
         What::Interfaces => interfaces::show(client, json, out).await,
         What::Routes { only: Some(OfRoutes::Audit), .. } => audit::show(client, json, out).await,
-        What::Routes { only: None, longest_match, family, vrf, inactive } => {
-            let asked = routes::Asked {
-                longest_match: *longest_match,
+        What::Routes { only: None, to, longest_match, family, protocol, vrf, inactive } => {
+            let asked = Asked {
+                to: to.or(longest_match.map(To::Address)),
                 family: family.map_or(0, Family::number),
                 vrf: if vrf == "default" { "" } else { vrf },
                 inactive: *inactive,
+                protocol: *protocol,
             };
             routes::show(client, &asked, json, out).await
         }
@@ -248,5 +279,17 @@ impl What {
             _ => Form::Braces,
         };
         (which, form)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_named_as_routes_name_them() {
+        let all: Vec<Protocol> = (0..).map_while(|it| Protocol::try_from(it).ok()).collect();
+        assert_eq!(all.len(), PROTOCOLS.len());
+        assert!(PROTOCOLS.iter().all(|(word, protocol)| *word == protocol.to_string()));
     }
 }

@@ -1,6 +1,7 @@
 //! How answers look: one file for each thing that is shown, as a table for eyes
 //! and as JSON (the contract's field names) for programs.
 
+pub mod asked_routes;
 pub mod audit;
 pub mod bfd;
 pub mod configuration;

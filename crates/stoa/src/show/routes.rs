@@ -1,15 +1,15 @@
 //! Routes: where each prefix goes. There may be millions: programs get them one
-//! by one as they come, eyes get the first some thousands.
+//! by one as they come, eyes get the first some thousands, and no more are asked for.
 
 use std::io::Write;
-use std::net::IpAddr;
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
-use stoa_api::text::{ip_bytes, ip_text};
+use stoa_api::text::ip_text;
 use stoa_api::v1::route::Action;
-use stoa_api::v1::{ListRoutesRequest, NextHop, Path, Prefix, RouteState, Special};
+use stoa_api::v1::{NextHop, Path, RouteState, Special};
 
+use super::asked_routes::Asked;
 use super::{count, number, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
@@ -20,19 +20,6 @@ const ROW_LIMIT: usize = 5_000;
 /// Routes at most whose reasons for not being active stand below the table.
 const REASONS_LIMIT: usize = 20;
 
-/// Which routes are wanted.
-#[derive(Clone, Debug)]
-pub struct Asked<'a> {
-    /// The one that takes this address; of those that are not in use, all that cover it.
-    pub longest_match: Option<IpAddr>,
-    /// 4, 6, or 0 for both.
-    pub family: u32,
-    /// "" is the default one, "all" every one.
-    pub vrf: &'a str,
-    /// Those that are not in use.
-    pub inactive: bool,
-}
-
 /// Asks and shows.
 pub async fn show(
     client: &mut Client,
@@ -40,44 +27,30 @@ pub async fn show(
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let longest_match = asked.longest_match.map(|address| Prefix {
-        address: ip_bytes(address),
-        length: if address.is_ipv4() { 32 } else { 128 },
-    });
-    let one = longest_match.is_some();
-    let request = ListRoutesRequest {
-        family: asked.family,
-        longest_match,
-        vrf: asked.vrf.to_owned(),
-        inactive: asked.inactive,
-        ..ListRoutesRequest::default()
-    };
-    let mut routes = client.show_routes(request).await?.into_inner();
-    let mut shown: Vec<RouteState> = Vec::new();
-    let mut seen = 0_u64;
+    let mut routes = client.show_routes(asked.request()?).await?.into_inner();
     if as_json {
         write!(out, "{{\"routes\":[")?;
-    }
-    while let Some(route) = routes.message().await? {
-        if as_json {
-            let comma = if seen > 0 { "," } else { "" };
+        let mut comma = "";
+        while let Some(route) = routes.message().await? {
             write!(out, "{comma}{}", json(&route))?;
-        } else if shown.len() < ROW_LIMIT {
-            shown.push(route);
+            comma = ",";
         }
-        seen += 1;
-    }
-    if as_json {
         writeln!(out, "]}}")?;
         return Ok(());
     }
-    if seen == 0 {
-        let none = match (asked.inactive, one) {
-            (true, _) => "No route that is not in use.",
-            (false, true) => "No route takes this address.",
-            (false, false) => "No routes.",
-        };
-        writeln!(out, "{none}")?;
+    let mut shown: Vec<RouteState> = Vec::new();
+    let mut has_more = false;
+    while let Some(route) = routes.message().await? {
+        if shown.len() == ROW_LIMIT {
+            has_more = true;
+            break;
+        }
+        shown.push(route);
+    }
+    // Nobody reads what is left of them.
+    drop(routes);
+    if shown.is_empty() {
+        writeln!(out, "{}", asked.none())?;
         return Ok(());
     }
     write(&made(&shown), out)?;
@@ -88,9 +61,13 @@ pub async fn show(
             "Packets and bytes are those of the gateways: routes that share them show the same."
         )?;
     }
-    let left_out = seen - shown.len() as u64;
-    if left_out > 0 {
-        writeln!(out, "{} more: see them with --json or --longest-match.", number(left_out))?;
+    if has_more {
+        writeln!(
+            out,
+            "There are more than these {}: --json has all, an address or a prefix those that lead there, \
+             `stoa show state /ietf-routing:routing` how many.",
+            number(ROW_LIMIT as u64)
+        )?;
     }
     Ok(())
 }
@@ -98,8 +75,16 @@ pub async fn show(
 fn made(routes: &[RouteState]) -> Table {
     let known = |state: &RouteState| state.route.as_ref().is_some_and(|it| !it.vrf.is_empty());
     let has_vrf = routes.iter().any(known);
-    let columns = ["vrf", "prefix", "from", "goes", "state", ">packets", ">bytes"];
-    let mut table = table(&columns[usize::from(!has_vrf)..]);
+    let has_door = routes.iter().any(|state| !state.door.is_empty());
+    let columns = ["vrf", "prefix", "from", "door", "goes", "state", ">packets", ">bytes"];
+    // Who has neither VRFs nor doors need not know what they are.
+    let is_shown = |at: usize| match columns[at] {
+        "vrf" => has_vrf,
+        "door" => has_door,
+        _ => true,
+    };
+    let shown: Vec<usize> = (0..columns.len()).filter(|at| is_shown(*at)).collect();
+    let mut table = table(&shown.iter().map(|at| columns[*at]).collect::<Vec<_>>());
     for state in routes {
         let Some(route) = &state.route else { continue };
         let prefix = route.prefix.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -108,14 +93,27 @@ fn made(routes: &[RouteState]) -> Table {
             Cell::new(vrf),
             Cell::new(prefix),
             Cell::new(route.protocol().to_string()),
+            Cell::new(if state.door.is_empty() { "-" } else { &state.door }),
             Cell::new(goes(state)),
-            Cell::new(&state.state),
+            Cell::new(standing(state)),
             count(state.packets),
             count(state.bytes),
         ];
-        table.add_row(row.into_iter().skip(usize::from(!has_vrf)).collect::<Vec<_>>());
+        let row = row.into_iter().enumerate().filter(|(at, _)| shown.contains(at));
+        table.add_row(row.map(|(_, cell)| cell).collect::<Vec<_>>());
     }
     table
+}
+
+/// How a route does, and what is odd about it.
+fn standing(state: &RouteState) -> String {
+    let odd = [(state.is_backup, "backup"), (state.is_stale, "stale")];
+    let odd: Vec<&str> = odd.into_iter().filter(|it| it.0).map(|it| it.1).collect();
+    if odd.is_empty() {
+        state.state.clone()
+    } else {
+        format!("{} ({})", state.state, odd.join(", "))
+    }
 }
 
 /// Why routes are inactive, or only partly active. In the table it would be wider than eyes.
@@ -202,6 +200,9 @@ fn json(state: &RouteState) -> Value {
         "vrf": route.vrf,
         "next_hops": state.next_hops.iter().map(hop_json).collect::<Vec<_>>(),
         "state": state.state,
+        "door": (!state.door.is_empty()).then_some(&state.door),
+        "backup": state.is_backup,
+        "stale": state.is_stale,
         "why": state.why,
         "packets": state.packets,
         "bytes": state.bytes,
@@ -210,7 +211,7 @@ fn json(state: &RouteState) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use stoa_api::v1::{Paths, Protocol, Route};
+    use stoa_api::v1::{Paths, Prefix, Protocol, Route};
 
     use super::*;
 
@@ -267,6 +268,26 @@ mod tests {
         let below = String::from_utf8(below).unwrap();
         let expected = "10.0.0.0/8 is partly active:\n  172.31.1.1 is in no connected subnet\n";
         assert_eq!(below, expected);
+    }
+
+    #[test]
+    fn a_learned_route_tells_its_door_and_what_is_odd() {
+        let hole = state(Action::Special(Special::Blackhole.into()));
+        let learned = RouteState {
+            door: "frr".into(),
+            is_backup: true,
+            is_stale: true,
+            state: "partly active".into(),
+            ..hole.clone()
+        };
+        assert!(!made(std::slice::from_ref(&hole)).to_string().contains("DOOR"));
+        let text = made(&[hole, learned.clone()]).to_string();
+        for words in ["DOOR", "frr", "partly active (backup, stale)"] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        let told = json(&learned);
+        assert_eq!((&told["door"], &told["state"]), (&json!("frr"), &json!("partly active")));
+        assert_eq!((&told["backup"], &told["stale"]), (&json!(true), &json!(true)));
     }
 
     #[test]

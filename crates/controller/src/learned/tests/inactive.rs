@@ -2,22 +2,28 @@
 
 use std::net::IpAddr;
 
-use super::super::{Page, Query};
+use super::super::Query;
 use super::*;
 
-/// Prefixes and their reasons, in the order that they are told in, in pages of that size.
+/// Prefixes and their reasons, in the order that they are told in: passes that gather so many, and pages of half of that.
 fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let Page { routes, next } = table.inactive(query, after, size);
-        assert!(routes.len() <= size);
-        for state in routes {
-            let route = state.route.unwrap();
-            let vrf = if route.vrf.is_empty() { String::new() } else { format!(" {}", route.vrf) };
-            all.push((format!("{}{vrf}", route.prefix.unwrap()), state.why.join("; ")));
-            assert_eq!(state.state, "inactive");
+        let mut gathered = table.gather(query, after, size);
+        let before = all.len();
+        while let Some(page) = gathered.page(size.div_ceil(2)) {
+            let routes = table.tell_inactive(query, &page);
+            assert!(routes.len() <= size.div_ceil(2));
+            for state in routes {
+                let route = state.route.unwrap();
+                let vrf =
+                    if route.vrf.is_empty() { String::new() } else { format!(" {}", route.vrf) };
+                all.push((format!("{}{vrf}", route.prefix.unwrap()), state.why.join("; ")));
+                assert_eq!(state.state, "inactive");
+            }
         }
-        match next {
+        assert!(all.len() - before <= size);
+        match gathered.next {
             Some(next) => after = Some(next),
             None => return all,
         }
@@ -90,4 +96,60 @@ fn what_is_told_is_what_a_naive_look_finds() {
         }
     }
     assert_eq!(told(&table, &Query::default(), 3).len(), naive);
+}
+
+#[test]
+fn what_is_gone_or_in_use_meanwhile_is_not_told() {
+    let mut table = some();
+    let query = Query { vrf: Some("".into()), ..Query::default() };
+    let mut gathered = table.gather(&query, None, 100);
+    let page = gathered.page(100).unwrap();
+    assert!(gathered.page(100).is_none() && gathered.next.is_none());
+    let linux = source("linux", "");
+    let gone = routes(v1::Protocol::Kernel, None, &["192.0.2.0/24"]);
+    table.hear(&linux, vec![gone], Instant::now());
+    table.settle();
+    let told = table.tell_inactive(&query, &page);
+    let prefixes: Vec<String> = told
+        .iter()
+        .map(|it| it.route.as_ref().unwrap().prefix.as_ref().unwrap().to_string())
+        .collect();
+    assert_eq!(prefixes, ["10.1.0.0/24", "192.0.3.0/24", "192.0.5.0/24"]);
+    assert!(told.iter().all(|it| it.is_learned && it.door == "frr"));
+}
+
+#[test]
+fn nothing_gives_way_to_a_static_route_that_is_out() {
+    let table = some();
+    let net = "10.1.0.0/24".parse().unwrap();
+    let silent = Arc::new([("".into(), net)].into_iter().collect());
+    let query = Query { vrf: Some("".into()), silent, ..Query::default() };
+    let first = |query: &Query| told(&table, query, 100)[0].0.clone();
+    assert_eq!(first(&query), "192.0.2.0/24");
+    let covers: Option<IpAddr> = "10.1.0.77".parse().ok();
+    assert_eq!(told(&table, &Query { covers, ..query }, 1), []);
+}
+
+#[test]
+fn one_protocol_is_asked_for_alone() {
+    let table = some();
+    let of = |protocol| {
+        let query = Query { protocol: Some(protocol), ..Query::default() };
+        told(&table, &query, 3).len()
+    };
+    assert_eq!((of(v1::Protocol::Ospf), of(v1::Protocol::Kernel)), (5, 0));
+}
+
+#[test]
+fn a_route_that_is_in_use_is_told_with_its_door() {
+    let mut table = some();
+    let of = |table: &Table, net: &str| {
+        let origin = table.origin(&("".into(), net.parse().unwrap()));
+        origin.map(|it| (it.door, it.is_stale))
+    };
+    assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), false)));
+    assert_eq!(of(&table, "192.0.9.0/24"), Some(("frr".to_owned(), false)));
+    assert_eq!(of(&table, "192.0.8.0/24"), None);
+    table.hear(&source("linux", ""), vec![Event::Up], Instant::now());
+    assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), true)));
 }

@@ -281,13 +281,15 @@ pub fn protocol(number: u8) -> v1::Protocol {
         0..=3 | 9 | 16 => v1::Protocol::Kernel,
         // static, and FRR's staticd
         4 | 196 => v1::Protocol::Static,
+        // It does not say of which protocol.
+        12 => v1::Protocol::Bird,
         42 => v1::Protocol::Babel,
         186 => v1::Protocol::Bgp,
         187 => v1::Protocol::Isis,
         188 => v1::Protocol::Ospf,
         // RIP, and FRR's RIPng
         189 | 190 => v1::Protocol::Rip,
-        // zebra's own (11), BIRD's (12: it does not say of which protocol), and what nobody here knows
+        // zebra's own (11), and what nobody here knows
         _ => v1::Protocol::Other,
     }
 }

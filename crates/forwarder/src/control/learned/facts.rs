@@ -46,8 +46,21 @@ impl Plane {
             action: Some(action),
             vrf: self.vrfs.get(slot).map(|state| state.name.clone()).unwrap_or_default(),
         };
-        let (route, state) = (Some(route), state.to_owned());
-        Some(v1::RouteState { route, state, packets, bytes, ..Default::default() })
+        Some(v1::RouteState {
+            route: Some(route),
+            state: state.to_owned(),
+            packets,
+            bytes,
+            is_learned: true,
+            is_backup: face.is_on_backup,
+            is_stale: self.learned.is_stale(next_hop),
+            ..Default::default()
+        })
+    }
+
+    /// Who has learned the routes with this next hop; `None` when it is not that of learned ones.
+    pub(in crate::control) fn learned_protocol(&self, next_hop: u32) -> Option<i32> {
+        self.learned.hop_of(next_hop).map(|hop| hop.protocol)
     }
 
     /// How the paths of a face do, of which so many were named, and what went over them.

@@ -1,0 +1,69 @@
+//! Which door has told a route that is in use, and whether it has told it in its present session: added to what the
+//! forwarder tells of learned routes, which knows neither.
+
+use ipnet::IpNet;
+use stoa_api::v1;
+
+use super::figures::Look;
+use super::prefixes::{Address, Six};
+use super::statics::is_own;
+use super::table::{Family, Table};
+use crate::rib;
+use crate::routes::{Key, VrfName};
+
+/// Where a route comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The name of the door; "": the configuration.
+    pub(super) door: String,
+    /// Whether it was not said again since the session of the door began.
+    pub(super) is_stale: bool,
+}
+
+impl Look {
+    /// Names the doors of those of these routes that are learned. A table that has no time leaves them as they are.
+    pub(crate) async fn name_doors(&self, routes: &mut [v1::RouteState]) {
+        let learned: Vec<usize> = (0..routes.len())
+            .filter(|at| routes[*at].is_learned && routes[*at].door.is_empty())
+            .collect();
+        if learned.is_empty() {
+            return;
+        }
+        let keys: Vec<Option<Key>> = learned.iter().map(|at| rib::key_of(&routes[*at])).collect();
+        let origins = self.ask(move |runner| {
+            let of = |key: &Option<Key>| key.as_ref().and_then(|key| runner.table.origin(key));
+            keys.iter().map(of).collect::<Vec<_>>()
+        });
+        for (at, origin) in learned.into_iter().zip(origins.await.unwrap_or_default()) {
+            let Some(Origin { door, is_stale }) = origin else { continue };
+            routes[at].door = door;
+            routes[at].is_stale |= is_stale;
+        }
+    }
+}
+
+impl Table {
+    /// Where the route to a prefix comes from that wins among those of all doors.
+    pub(super) fn origin(&self, (vrf, net): &Key) -> Option<Origin> {
+        match net {
+            IpNet::V4(net) => self.origin_of::<u32>(vrf, net.addr().to_bits(), net.prefix_len()),
+            IpNet::V6(net) => {
+                self.origin_of::<Six>(vrf, Six::narrow(net.addr().to_bits()), net.prefix_len())
+            }
+        }
+    }
+
+    fn origin_of<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> Option<Origin> {
+        let group = self.groups.get(self.winner(vrf, address, length)?)?;
+        let held = self.held.get(group.source)?.as_ref()?;
+        let is_stale = A::of(held).is_stale(address, length);
+        Some(Origin { door: self.door_of(group.source), is_stale })
+    }
+
+    /// The name of the door at a place; "": it is the configuration's.
+    pub(super) fn door_of(&self, place: usize) -> String {
+        let held = self.held.get(place).and_then(Option::as_ref);
+        let door = held.map(|held| &held.source).filter(|source| !is_own(source));
+        door.map(|source| source.name.clone()).unwrap_or_default()
+    }
+}
