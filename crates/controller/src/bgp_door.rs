@@ -75,7 +75,7 @@ pub async fn run(door: Door, settings: Settings, state: Arc<DoorState>) {
                 format!("cannot listen at {}: {error}", SocketAddr::from((address, port)))
             }
         };
-        server.told.state.down(&why);
+        server.told.state.fail(&why);
         if why != said {
             let (door, netns) = (server.told.name(), &server.settings.netns);
             tracing::warn!(door, netns, "{why}; trying again");

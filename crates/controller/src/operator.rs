@@ -178,6 +178,13 @@ impl Operator for Service {
         Ok(Response::new(self.learned.report().await))
     }
 
+    async fn show_doors(
+        &self,
+        _: Request<v1::ShowDoorsRequest>,
+    ) -> Result<Response<v1::ShowDoorsReply>, Status> {
+        Ok(Response::new(v1::ShowDoorsReply { doors: self.learned.show_doors().await }))
+    }
+
     async fn show_neighbors(
         &self,
         request: Request<v1::ListNeighborsRequest>,

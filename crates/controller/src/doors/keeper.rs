@@ -77,7 +77,12 @@ impl Keeper {
                     opened.door.weigh(&config.source).await;
                     opened.config = config.clone();
                     let Source { preference, stale_time, .. } = &config.source;
-                    tracing::info!(door = name, preference, ?stale_time, "counts otherwise now");
+                    tracing::info!(
+                        door = name,
+                        preference,
+                        ?stale_time,
+                        "door counts otherwise now"
+                    );
                 }
                 None => {
                     let opened = self.open(config, line);
@@ -93,7 +98,7 @@ impl Keeper {
         let name = &config.source.name;
         let door = self.learned.open(config.source.clone());
         let state = self.states.open(config.kind.name(), name);
-        state.down("not open yet");
+        state.fail("not open yet");
         let place = linux::Place {
             netns: config.netns.clone(),
             alias: self.alias.clone(),
@@ -122,7 +127,7 @@ impl Keeper {
                 tokio::spawn(bgp_door::run(its, settings, its_state))
             }
         };
-        tracing::info!(door = name, kind = config.kind.name(), "opened");
+        tracing::info!(door = name, kind = config.kind.name(), "door opened");
         Opened { config: config.clone(), door, state, task }
     }
 
@@ -134,7 +139,7 @@ impl Keeper {
         let _ = task.await;
         door.tell(vec![Event::Closed]).await;
         self.states.shut(kind, name, &state);
-        tracing::info!(door = name, kind, "shut");
+        tracing::info!(door = name, kind, "door shut");
     }
 }
 
@@ -146,6 +151,7 @@ mod tests {
 
     use super::*;
     use crate::configuration::Configuration;
+    use crate::doors::Figures;
 
     /// A door at a port that the system chooses.
     fn door(preference: Option<u8>, stale_time_s: u64, multipath: u8) -> DoorConfig {
@@ -181,5 +187,49 @@ mod tests {
         assert!(!Arc::ptr_eq(&keeper.opened["x"].state, &first));
         keeper.follow(&[], &line).await;
         assert!(keeper.opened.is_empty() && keeper.states.all().is_empty());
+    }
+
+    /// What the only door says, once that is so.
+    async fn wait(keeper: &Keeper, what: &str, is_so: impl Fn(&Figures) -> bool) -> Figures {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+        loop {
+            let figures = keeper.states.all().remove(0).2;
+            if is_so(&figures) {
+                return figures;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{what}: {figures:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_door_that_cannot_listen_says_why_and_is_tried_again() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = taken.local_addr().unwrap();
+        let socket = Path::new("/nowhere/f.sock");
+        let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
+        let line = Arc::new(Line::new(unix::connect_lazily(socket), empty));
+        let learned = Learned::start(Arc::clone(&line)).unwrap();
+        let mut keeper = Keeper::new(socket, Arc::default(), learned);
+        let mut config = door(None, 120, 1);
+        let Kind::Bgp { port, .. } = &mut config.kind else { panic!("a session") };
+        *port = at.port();
+        keeper.follow(&[config], &line).await;
+        let why = format!("cannot listen at {at}: ");
+        let figures = wait(&keeper, "refused", |it| it.why.starts_with(&why)).await;
+        assert!(!figures.is_open && figures.why.contains("in use"), "{figures:?}");
+        drop(taken);
+        let figures = wait(&keeper, "listens", |it| it.is_open).await;
+        assert_eq!(figures.why, "the daemon has not connected yet");
+        // In a namespace that is not there.
+        let mut elsewhere = door(None, 120, 1);
+        elsewhere.netns = "stoa-not-there".to_owned();
+        keeper.follow(std::slice::from_ref(&elsewhere), &line).await;
+        let why = "there is no network namespace \"stoa-not-there\"";
+        let figures = wait(&keeper, "no namespace", |it| it.why.contains(why)).await;
+        assert!(!figures.is_open);
+        let lacking = crate::doors::lacking(&[elsewhere, door(None, 120, 1)]);
+        assert_eq!(lacking.len(), 1);
+        assert!(lacking[0].contains("\"stoa-not-there\"") && lacking[0].contains("door x"));
     }
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::finding::Findings;
 use crate::learned::Source;
+use crate::linux::inside::identity;
 use crate::model::{self, Interface, Routing};
 
 pub use asked::{Asked, Compared, Questions};
@@ -88,6 +89,11 @@ impl Kind {
         }
     }
 
+    /// The same without the name of the module.
+    pub fn word(&self) -> &'static str {
+        self.name().trim_start_matches(MODULE)
+    }
+
     /// Where it listens, if it does.
     fn listens(&self) -> Option<(IpAddr, u16)> {
         match self {
@@ -97,6 +103,23 @@ impl Kind {
             Kind::Linux { .. } => None,
         }
     }
+}
+
+/// What doors lack on this machine now: it may come before they are opened, and they are tried again and again. For who
+/// checks a configuration.
+pub fn lacking(doors: &[DoorConfig]) -> Vec<String> {
+    let mut by_netns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for door in doors.iter().filter(|door| identity(&door.netns).is_none()) {
+        by_netns.entry(&door.netns).or_default().push(&door.source.name);
+    }
+    let words = |(netns, doors): (&str, Vec<&str>)| {
+        let (s, need) = if doors.len() == 1 { ("", "needs") } else { ("s", "need") };
+        let doors = doors.join(", ");
+        format!(
+            "no network namespace \"{netns}\" here, which door{s} {doors} {need}: ip netns add {netns}"
+        )
+    };
+    by_netns.into_iter().map(words).collect()
 }
 
 /// Whether a protocol of this type is a door.

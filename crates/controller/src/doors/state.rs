@@ -1,7 +1,7 @@
 //! How each door does: counted by its task, read by whoever shows it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,6 +26,8 @@ pub struct DoorState {
     resyncs: AtomicU64,
     /// Differences that such a look found and mended.
     repaired: AtomicU64,
+    /// Whether it is open: it listens, or follows Linux.
+    is_open: AtomicBool,
     /// Why the door is not open, or the last thing that was left out.
     why: Mutex<String>,
     /// Audits that wait for the door.
@@ -44,6 +46,7 @@ pub struct Figures {
     pub left_out: u64,
     pub resyncs: u64,
     pub repaired: u64,
+    pub is_open: bool,
     pub why: String,
 }
 
@@ -53,12 +56,21 @@ impl DoorState {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.since_unix_s.store(now.as_secs().max(1), Relaxed);
         self.sessions.fetch_add(1, Relaxed);
+        self.is_open.store(true, Relaxed);
         self.say("");
     }
 
-    /// The session ended, or there is none and why.
+    /// The session ended, or there is none and why: the door is open to the daemon.
     pub fn down(&self, why: &str) {
         self.since_unix_s.store(0, Relaxed);
+        self.is_open.store(true, Relaxed);
+        self.say(why);
+    }
+
+    /// The door is not open, and why: no daemon can come before it is tried again.
+    pub fn fail(&self, why: &str) {
+        self.since_unix_s.store(0, Relaxed);
+        self.is_open.store(false, Relaxed);
         self.say(why);
     }
 
@@ -111,6 +123,7 @@ impl DoorState {
             left_out: self.left_out.load(Relaxed),
             resyncs: self.resyncs.load(Relaxed),
             repaired: self.repaired.load(Relaxed),
+            is_open: self.is_open.load(Relaxed),
             why: self.why.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
@@ -170,6 +183,9 @@ mod tests {
         new.down("the daemon went away");
         let figures = new.figures();
         assert_eq!((figures.since_unix_s, figures.why.as_str()), (0, "the daemon went away"));
+        assert!(figures.is_open);
+        new.fail("cannot listen");
+        assert!(!new.figures().is_open && new.figures().why == "cannot listen");
         states.shut("stoa-routing:fpm", "zebra", &new);
         assert!(states.all().is_empty());
     }

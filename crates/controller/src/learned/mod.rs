@@ -12,6 +12,7 @@
 
 mod audit;
 mod door;
+mod door_state;
 mod figures;
 mod groups;
 mod inactive;
@@ -37,6 +38,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use audit::{Audit, AuditedTable};
 pub use door::{Asker, Door, Event, Source, Target, Update, Way};
+pub use door_state::DoorState;
 pub use figures::{Audits, Figures, Look};
 pub use inactive::{Inactive, Query};
 pub use kernel::AuditedKernel;
@@ -60,32 +62,6 @@ pub struct Learned {
     requests: mpsc::Sender<Request>,
     line: Arc<Line>,
 }
-
-/// How a door does, as the table sees it.
-#[derive(Clone, Debug)]
-pub struct DoorState {
-    /// Its name in the configuration.
-    pub name: String,
-    /// The VRF that its routes are for.
-    pub vrf: VrfName,
-    /// How its session does.
-    pub session: Session,
-    /// IPv4 routes that it has.
-    pub ip4: usize,
-    /// IPv6 routes that it has.
-    pub ip6: usize,
-    /// Those of them that were not said again since its session began.
-    pub stale: usize,
-    /// Prefixes that were none.
-    pub malformed: u64,
-    /// Routes that cannot be used, for no gateway of them is reached.
-    pub waiting: u64,
-    /// Why gateways of it are not reached, and how many routes each keeps from being used.
-    pub unresolved: Vec<(String, u32)>,
-}
-
-/// Reasons that are told of one door at most.
-const REASONS: usize = 20;
 
 impl Learned {
     /// Starts the table on a thread of its own; it ends when nobody holds the way to it.
@@ -138,34 +114,5 @@ impl Learned {
         });
         self.requests.send(request).await.ok()?;
         answered.await.ok()
-    }
-}
-
-impl table::Table {
-    fn door_states(&self) -> Vec<DoorState> {
-        let state = |(at, held): (usize, &table::Held)| {
-            let lost = self.groups.iter().map(|(_, group)| group).filter(|it| it.source == at);
-            let lost = lost.filter(|group| !group.resolved.is_usable() && group.routes > 0);
-            let waiting = lost.clone().map(|group| u64::from(group.routes)).sum();
-            let mut unresolved: Vec<(String, u32)> = lost
-                .filter_map(|it| Some((it.resolved.reasons.first()?.clone(), it.routes)))
-                .collect();
-            unresolved.sort_by_key(|(_, routes)| std::cmp::Reverse(*routes));
-            unresolved.truncate(REASONS);
-            DoorState {
-                name: held.source.name.clone(),
-                vrf: held.source.vrf.clone(),
-                session: held.session,
-                ip4: held.ip4.len(),
-                ip6: held.ip6.len(),
-                stale: held.ip4.stale() + held.ip6.stale(),
-                malformed: held.malformed,
-                waiting,
-                unresolved,
-            }
-        };
-        let held = self.held.iter().enumerate();
-        let held = held.filter_map(|(at, held)| Some((at, held.as_ref()?)));
-        held.filter(|(_, held)| !statics::is_own(&held.source)).map(state).collect()
     }
 }

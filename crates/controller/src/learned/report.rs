@@ -3,6 +3,7 @@
 use stoa_api::v1;
 
 use super::{Audit, AuditedKernel, DoorState, Learned, Session};
+use crate::doors::{DoorConfig, Figures};
 
 impl Session {
     /// As operators read it.
@@ -16,17 +17,33 @@ impl Session {
     }
 }
 
-fn door(state: DoorState) -> v1::DoorState {
-    let unresolved = state.unresolved.into_iter();
-    v1::DoorState {
-        name: state.name,
-        session: state.session.word().to_owned(),
-        ip4_routes: state.ip4 as u64,
-        ip6_routes: state.ip6 as u64,
-        stale: state.stale as u64,
-        malformed: state.malformed,
-        unresolved: unresolved.map(|(why, routes)| v1::UnresolvedGateway { why, routes }).collect(),
+/// A door that is configured, and what is known of it.
+fn door(config: &DoorConfig, figures: Figures, state: Option<DoorState>) -> v1::DoorState {
+    let mut told = v1::DoorState {
+        name: config.source.name.clone(),
+        session: Session::Awaited.word().to_owned(),
+        r#type: config.kind.word().to_owned(),
+        vrf: config.source.vrf.to_string(),
+        netns: config.netns.clone(),
+        is_open: figures.is_open,
+        why: figures.why,
+        since_unix_s: figures.since_unix_s,
+        sessions: figures.sessions,
+        left_out: figures.left_out,
+        ..v1::DoorState::default()
+    };
+    if let Some(state) = state {
+        let unresolved = state.unresolved.into_iter();
+        state.session.word().clone_into(&mut told.session);
+        told.ip4_routes = state.ip4 as u64;
+        told.ip6_routes = state.ip6 as u64;
+        told.stale = state.stale as u64;
+        told.malformed = state.malformed;
+        told.waiting = state.waiting;
+        told.unresolved =
+            unresolved.map(|(why, routes)| v1::UnresolvedGateway { why, routes }).collect();
     }
+    told
 }
 
 fn tables(audit: Audit) -> Vec<v1::AuditedTable> {
@@ -48,18 +65,33 @@ fn kernel(audit: AuditedKernel) -> v1::AuditedKernel {
 }
 
 impl Learned {
+    /// How the doors of the configuration do, by name.
+    pub async fn show_doors(&self) -> Vec<v1::DoorState> {
+        let mut states = self.doors().await;
+        let configuration = self.line.configuration();
+        let doors = configuration.as_ref().map_or(&[][..], |it| &it.doors);
+        let told = doors.iter().map(|config| {
+            let name = &config.source.name;
+            let at = states.iter().position(|state| state.name == *name);
+            let figures = self.line.doors().of(config.kind.name(), name);
+            let figures = figures.map(|it| it.figures()).unwrap_or_default();
+            door(config, figures, at.map(|at| states.swap_remove(at)))
+        });
+        told.collect()
+    }
+
     /// Audits everything, mends what differs, and tells how the doors do.
     pub async fn report(&self) -> v1::AuditLearnedReply {
         // What Linux has comes first: what is mended there is wanted of the forwarder then.
         let kernels = self.audit_kernels().await;
         let audit = self.audit().await;
-        let doors = self.doors().await;
+        let doors = self.show_doors().await;
         let work = self.work().await;
         let rest = self.ask(|runner| (runner.is_completed(), runner.why.clone())).await;
         let (is_complete, why) = rest.unwrap_or_default();
         v1::AuditLearnedReply {
             tables: tables(audit),
-            doors: doors.into_iter().map(door).collect(),
+            doors,
             heard: work.heard,
             refused: work.refused,
             why,

@@ -198,8 +198,9 @@ impl Table {
                     held.ip4.mark();
                     held.ip6.mark();
                 }
-                Session::Awaited | Session::Begun => held.session = Session::Complete,
-                Session::Complete => {}
+                Session::Begun => held.session = Session::Complete,
+                // Nobody came: nothing is waited for any more, and that is all that is known.
+                Session::Awaited | Session::Complete => {}
             }
             let gone = self.sweep(at);
             let name = self.held[at].as_ref().map(|held| held.source.name.clone());

@@ -19,7 +19,14 @@ pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send)
     if netns.is_empty() {
         return make();
     }
-    let file = File::open(Path::new(NAMESPACES).join(netns))?;
+    let file =
+        File::open(Path::new(NAMESPACES).join(netns)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let why = format!("there is no network namespace {netns:?}: ip netns add {netns}");
+                io::Error::new(error.kind(), why)
+            }
+            _ => error,
+        })?;
     // Only this thread changes its namespace.
     std::thread::scope(|scope| {
         let inside =

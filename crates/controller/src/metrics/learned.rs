@@ -18,6 +18,9 @@ pub(super) fn sessions(page: &mut Page<'_>, all: &[(&'static str, String, Door)]
     let help = "Whether a daemon has a session with a door";
     let up = all.iter().map(|(kind, name, it)| (labels(kind, name), one(it.since_unix_s > 0)));
     page.gauges("door_up", "", help, up)?;
+    let help = "Whether a door is open: it listens, or follows Linux";
+    let open = all.iter().map(|(kind, name, it)| (labels(kind, name), one(it.is_open)));
+    page.gauges("door_open", "", help, open)?;
     type Of = fn(&Door) -> u64;
     let counters: [(&str, &str, &str, Of); 7] = [
         ("door_sessions", "", "Sessions of a door: one, and one more for each restart", |it| {

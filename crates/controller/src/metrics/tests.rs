@@ -85,6 +85,7 @@ fn every_family_is_there_with_its_values() {
         r#"stoa_forwarder_info{version="",kernel="avx2"} 1"#,
         r#"stoa_process_cpu_seconds_total{process="controller"} 0.0"#,
         r#"stoa_door_up{door="frr",type="fpm"} 1.0"#,
+        r#"stoa_door_open{door="frr",type="fpm"} 0.0"#,
         r#"stoa_door_sessions_total{door="frr",type="fpm"} 2"#,
         r#"stoa_door_left_out_routes_total{door="frr",type="fpm"} 6"#,
         r#"stoa_door_routes{door="frr",vrf="red",family="ipv4"} 1000000.0"#,

@@ -58,6 +58,7 @@ fn door(kind: &str, name: &str, figures: &Figures) -> Value {
         since => json!(date::of_unix_s(since)),
     };
     let session = object([
+        ("open", json!(figures.is_open)),
         ("up-since", since),
         ("sessions", number(figures.sessions)),
         ("updates", number(figures.updates)),

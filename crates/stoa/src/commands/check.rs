@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::{privileges, workers};
+use stoa_controller::{doors, privileges, workers};
 
 use crate::failure::{Failure, Outcome, counted};
 use crate::show;
@@ -38,6 +38,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             let summary = configuration.summary();
             let mut remarks = configuration.remarks();
             remarks.extend(workers::lacking(&configuration.desired));
+            remarks.extend(doors::lacking(&configuration.doors));
             if arguments.json {
                 let answer =
                     json!({ "ok": true, "summary": summary, "needs": needs, "remarks": remarks });

@@ -13,8 +13,8 @@ use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::asked_routes::{Asked, To};
 use crate::show::{
-    audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
-    nodes, punts, routes, rules, state, vrrp, workers,
+    audit, bfd, clock, configuration, conservation, doors, drops, interfaces, limits, metrics,
+    neighbors, nodes, punts, routes, rules, state, vrrp, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -77,6 +77,8 @@ enum What {
         #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         vrf: String,
     },
+    /// Doors of routing daemons: whether they are open, who has come, how many routes
+    Doors,
     /// Rules of policy routing: what they are about, and what they did
     Rules,
     /// Neighbours: ARP and neighbour discovery
@@ -231,6 +233,7 @@ async fn look(
             };
             routes::show(client, &asked, json, out).await
         }
+        What::Doors => doors::show(client, json, out).await,
         What::Rules => rules::show(client, json, out).await,
         What::Neighbors => neighbors::show(client, json, out).await,
         What::Bfd => bfd::show(client, json, out).await,

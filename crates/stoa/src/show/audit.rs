@@ -7,7 +7,7 @@ use stoa_api::v1::{
     AuditLearnedReply, AuditLearnedRequest, AuditedKernel, AuditedTable, DoorState,
 };
 
-use super::{Cell, count, number, table, write};
+use super::{Cell, count, doors, number, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -36,14 +36,9 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
     }
     if !audit.doors.is_empty() {
         writeln!(out)?;
-        write(&doors(&audit.doors), out)?;
+        write(&of_doors(&audit.doors), out)?;
     }
-    for door in &audit.doors {
-        for gateway in &door.unresolved {
-            let routes = number(gateway.routes.into());
-            writeln!(out, "{}: {routes} routes wait: {}", door.name, gateway.why)?;
-        }
-    }
+    doors::reasons(&audit.doors, out)?;
     if audit.refused > 0 {
         let refused = number(audit.refused);
         writeln!(out, "The forwarder refused {refused} routes so far, last: {}", audit.why)?;
@@ -79,12 +74,12 @@ fn kernels(kernels: &[AuditedKernel]) -> super::Table {
     made
 }
 
-fn doors(doors: &[DoorState]) -> super::Table {
+fn of_doors(all: &[DoorState]) -> super::Table {
     let mut made = table(&["door", "session", ">IPv4", ">IPv6", ">stale", ">malformed"]);
-    for door in doors {
+    for door in all {
         made.add_row(vec![
             Cell::new(&door.name),
-            Cell::new(&door.session),
+            Cell::new(doors::session(door)),
             count(door.ip4_routes),
             count(door.ip6_routes),
             count(door.stale),
@@ -101,15 +96,6 @@ fn json(audit: &AuditLearnedReply) -> Value {
             "different": it.different, "compared": it.is_compared,
         })
     };
-    let door = |it: &DoorState| {
-        let unresolved = it.unresolved.iter();
-        let unresolved = unresolved.map(|it| json!({ "why": it.why, "routes": it.routes }));
-        json!({
-            "name": it.name, "session": it.session, "ip4_routes": it.ip4_routes,
-            "ip6_routes": it.ip6_routes, "stale": it.stale, "malformed": it.malformed,
-            "unresolved": unresolved.collect::<Vec<_>>(),
-        })
-    };
     let kernel = |it: &AuditedKernel| {
         json!({
             "door": it.door, "netns": it.netns, "table": it.table, "routes": it.routes,
@@ -124,7 +110,7 @@ fn json(audit: &AuditLearnedReply) -> Value {
         "complete": audit.is_complete,
         "tables": audit.tables.iter().map(table).collect::<Vec<_>>(),
         "kernels": audit.kernels.iter().map(kernel).collect::<Vec<_>>(),
-        "doors": audit.doors.iter().map(door).collect::<Vec<_>>(),
+        "doors": audit.doors.iter().map(doors::json).collect::<Vec<_>>(),
         "heard": audit.heard, "refused": audit.refused, "why": audit.why,
         "controller_us": audit.table_us, "forwarder_us": audit.forwarder_us,
     })

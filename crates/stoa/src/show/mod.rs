@@ -7,6 +7,7 @@ pub mod bfd;
 pub mod configuration;
 pub mod conservation;
 pub mod doctor;
+pub mod doors;
 pub mod drops;
 pub mod interfaces;
 pub mod limits;

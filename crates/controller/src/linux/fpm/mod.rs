@@ -51,7 +51,7 @@ pub async fn run(door: Door, address: SocketAddr, place: Place, state: Arc<DoorS
             }
             Err(error) => format!("cannot listen at {address}: {error}"),
         };
-        server.state.down(&why);
+        server.state.fail(&why);
         if why != said {
             let (door, netns) = (&server.door.source().name, &server.place.netns);
             tracing::warn!(door, netns, "{why}; trying again");

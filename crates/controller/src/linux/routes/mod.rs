@@ -51,7 +51,7 @@ pub async fn run(door: Door, table: u32, room: usize, place: Place, state: Arc<D
             }
             Err(error) => error.to_string(),
         };
-        state.down(&why);
+        state.fail(&why);
         if why != said {
             tracing::warn!(
                 door = door.source().name,
