@@ -5,7 +5,7 @@ mod orders;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use stoa_api::v1::forwarder_client::ForwarderClient;
 use stoa_api::v1::{self, HelloReply, HelloRequest};
@@ -29,6 +29,8 @@ const HELLO_EVERY: Duration = Duration::from_millis(300);
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a transaction may take: millions of routes.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long it may be away before that is told: at each start it takes a moment.
+const SILENT_FOR: Duration = Duration::from_secs(2);
 /// How long to wait after a refusal before the same state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
@@ -263,12 +265,12 @@ impl Line {
     /// # Errors
     /// The findings of that refusal.
     pub async fn keep(&self, first: bool, in_force: impl Fn(&Line)) -> Vec<Finding> {
-        let mut was_there = true;
+        let mut silence = Silence::default();
         let mut held_before = !first;
         loop {
             match self.sync().await {
                 Ok(Some(applied)) => {
-                    was_there = true;
+                    silence = Silence::default();
                     held_before = true;
                     let totals = self.configuration().map(|c| Totals::of(&c.desired));
                     let Totals { ports, interfaces, routes } = totals.unwrap_or_default();
@@ -281,7 +283,7 @@ impl Line {
                     );
                     in_force(self);
                 }
-                Ok(None) => was_there = true,
+                Ok(None) => silence = Silence::default(),
                 Err(Error::Refused(findings)) => {
                     if !held_before {
                         return findings;
@@ -298,14 +300,31 @@ impl Line {
                     tokio::time::sleep(REFUSED_WAIT).await;
                 }
                 Err(error) => {
-                    if was_there {
+                    if silence.is_to_be_told(Instant::now()) {
                         tracing::warn!("{error}; waiting for it");
                     }
-                    was_there = false;
                 }
             }
             tokio::time::sleep(HELLO_EVERY).await;
         }
+    }
+}
+
+/// The forwarder does not answer.
+#[derive(Debug, Default)]
+struct Silence {
+    since: Option<Instant>,
+    is_told: bool,
+}
+
+impl Silence {
+    /// Whether it lasts, and was not told yet.
+    fn is_to_be_told(&mut self, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let is_long = now.duration_since(since) >= SILENT_FOR;
+        let was_told = self.is_told;
+        self.is_told |= is_long;
+        is_long && !was_told
     }
 }
 
@@ -331,6 +350,14 @@ fn finding(reason: v1::Reason) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silence_is_told_once_and_only_when_it_lasts() {
+        let (begin, mut silence) = (Instant::now(), Silence::default());
+        let told = [0, 300, 1_900, 2_100, 2_400]
+            .map(|ms| silence.is_to_be_told(begin + Duration::from_millis(ms)));
+        assert_eq!(told, [false, false, false, true, false]);
+    }
 
     #[test]
     fn totals_are_of_what_is_wanted() {
