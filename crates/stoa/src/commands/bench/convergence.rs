@@ -24,6 +24,8 @@ enum Daemon {
 enum Door {
     Fpm,
     Linux,
+    /// An internal session with the daemon
+    #[value(name = "bgp-session", alias = "bgp")]
     Bgp,
 }
 
@@ -75,7 +77,7 @@ pub struct Arguments {
     /// Of which family they are
     #[arg(long, value_enum, default_value = "ipv4")]
     family: Family,
-    /// How its routes come to Stoa [default: frr: fpm, bird: bgp]
+    /// How its routes come to Stoa [default: frr: fpm, bird: bgp-session]
     #[arg(long, value_enum)]
     door: Option<Door>,
     /// Made prefixes (1 to 7000000; IPv6: 1 to 3500000)
@@ -157,7 +159,7 @@ fn target(arguments: &Arguments) -> Result<(convergence::Daemon, Target), Failur
     let target = match arguments.door {
         _ if arguments.kernel => Target::Kernel,
         Some(Door::Fpm) if arguments.daemon == Daemon::Bird => {
-            return refused("BIRD does not speak FPM; give --door bgp or --door linux");
+            return refused("BIRD does not speak FPM; give --door bgp-session or --door linux");
         }
         Some(Door::Bgp)
             if arguments.daemon == Daemon::Frr && arguments.protocol == Protocol::Ospf =>
