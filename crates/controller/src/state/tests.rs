@@ -31,6 +31,15 @@ fn made() -> Facts {
         rx_drops: (1 << 32) + 7,
         made_unix_s: 951_782_400,
         changed_unix_s: 951_782_401,
+        bfd: vec![v1::BfdSessionState {
+            address: vec![192, 0, 2, 9],
+            state: "up".into(),
+            remote_state: "up".into(),
+            changed_unix_s: 951_782_400,
+            tx_us: 100_000,
+            remote_multiplier: 3,
+            ..v1::BfdSessionState::default()
+        }],
         ..v1::InterfaceState::default()
     };
     let vlan = v1::InterfaceState {
@@ -73,6 +82,8 @@ fn made() -> Facts {
         packets: 9,
         ..v1::RouteState::default()
     };
+    let mut learned = route(4, paths(vec![path("wan", &[192, 0, 2, 9])]), "silent gateway");
+    learned.route.as_mut().unwrap().protocol = v1::Protocol::Bird.into();
     Facts {
         interfaces: vec![interface, vlan],
         neighbors: vec![
@@ -98,6 +109,7 @@ fn made() -> Facts {
                     "partly active",
                 ),
                 route(3, paths(vec![]), "inactive"),
+                v1::RouteState { door: "zebra".into(), is_backup: true, is_stale: true, ..learned },
             ],
             has_more: true,
             inactive: 1,
@@ -187,6 +199,7 @@ fn facts_fit_the_modules() {
     let vlan = "/ietf-interfaces:interfaces/interface[name='wan.5']";
     let ip4 = "/ietf-routing:routing/ribs/rib[name='ipv4-default']";
     let route = |at: usize| format!("{ip4}/routes/route[{at}]");
+    let session = format!("{wan}/stoa-bfd:bfd/session[dest-addr='192.0.2.9']/session-running");
     let door = |kind: &str, name: &str| {
         format!(
             "/ietf-routing:routing/control-plane-protocols/control-plane-protocol\
@@ -209,14 +222,23 @@ fn facts_fit_the_modules() {
         (format!("{vlan}/oper-status"), "down"),
         (format!("{vlan}/lower-layer-if[.='wan']"), "wan"),
         (format!("{ip4}/default-rib"), "true"),
-        (format!("{ip4}/stoa-routing:routes-left-out"), "4"),
+        (format!("{ip4}/stoa-routing:routes-left-out"), "3"),
         ("/ietf-routing:routing/ribs/rib[name='ipv6-red']/stoa-vrf:vrf".into(), "red"),
         (format!("{}/next-hop/special-next-hop", route(1)), "receive"),
         (format!("{}/next-hop/ietf-ipv4-unicast-routing:next-hop-address", route(2)), "192.0.2.9"),
         (format!("{}/next-hop/next-hop-list/next-hop[2]/outgoing-interface", route(3)), "wan.5"),
         (format!("{}/stoa-routing:state", route(4)), "inactive"),
+        (format!("{}/stoa-routing:state", route(5)), "silent gateway"),
+        (format!("{}/source-protocol", route(5)), "stoa-routing:bird"),
+        (format!("{}/stoa-routing:door", route(5)), "zebra"),
+        (format!("{}/stoa-routing:backup", route(5)), "true"),
+        (format!("{}/stoa-routing:stale", route(5)), "true"),
+        (format!("{session}/last-change"), "2000-02-29T00:00:00Z"),
+        (format!("{session}/negotiated-tx-interval"), "100000"),
+        (format!("{session}/remote-multiplier"), "3"),
         (format!("{}/up-since", door("fpm", "zebra")), "2000-02-29T00:00:00Z"),
         (format!("{}/updates", door("fpm", "zebra")), "9"),
+        (format!("{}/open", door("linux", "kernel")), "false"),
         (format!("{}/why", door("linux", "kernel")), "no such namespace"),
         ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
         ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
@@ -230,6 +252,9 @@ fn facts_fit_the_modules() {
     }
     for path in [
         format!("{}/active", route(4)),
+        format!("{}/active", route(5)),
+        format!("{}/stoa-routing:stale", route(4)),
+        format!("{session}/negotiated-rx-interval"),
         format!("{vlan}/stoa-mirror:linux-orders"),
         format!("{}/up-since", door("linux", "kernel")),
         "/stoa-forwarder:forwarder/workers/worker[index='0']/cpu".into(),
