@@ -36,7 +36,10 @@ pub(super) fn bgpd_configuration(setting: &Setting) -> String {
          no bgp network import-check\n no bgp default ipv4-unicast\n"
     );
     if setting.restarts {
-        text += " bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n";
+        // Else bgpd puts routes aside until its peers have said all, and selects 10,000 a second of them then. (Where bgpd alone is
+        // started anew, zebra would delete old routes too early for it; here zebra is killed as well.)
+        text += " bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
+                 bgp graceful-restart select-defer-time 0\n";
     }
     let family = if setting.six { "ipv6" } else { "ipv4" };
     let mut of_family = format!(" address-family {family} unicast\n");
@@ -169,6 +172,10 @@ mod tests {
         let by_fpm = setting(Daemon::Frr, Target::Fpm, 1);
         assert!(!bgpd_configuration(&by_fpm).contains("127.0.0.1"));
         assert_eq!(zebra_configuration(&by_fpm).1, ["-M", "dplane_fpm_nl"]);
+        let killed = Setting { restarts: true, ..setting(Daemon::Frr, Target::Bgp, 1) };
+        assert!(
+            bgpd_configuration(&killed).contains("\n bgp graceful-restart select-defer-time 0\n")
+        );
     }
 
     #[test]
