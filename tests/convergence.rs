@@ -88,7 +88,7 @@ fn the_other_doors() -> Result<()> {
     beside(&[
         &|| learns("frr", "linux", &[], FEW).map(|_| ()),
         &|| learns("bird", "linux", &[], FEW).map(|_| ()),
-        &|| learns("frr", "bgp", &[], FEW).map(|_| ()),
+        &|| learns("frr", "bgp", &["--kill", "daemon"], FEW).map(|it| is_back(&it, "daemon")),
     ])
 }
 
