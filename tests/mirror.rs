@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use stoa_lab::{
     Command, Configuration, Namespace, Result, Router, Tag, Tool, Topology, stoa_binary, wait_until,
 };
@@ -117,6 +117,47 @@ fn a_connection_outlives_the_forwarder() -> Result<()> {
     let (stdout, stderr, _) = client.finish(Duration::from_secs(30))?;
     assert!(stdout.contains("done"), "{stdout}\n{stderr}");
     ping(&local, "198.18.1.2")?;
+    story.end()
+}
+
+/// How often the devices of the mirrors lost or got a carrier.
+fn carrier_changes(local: &Namespace) -> Result<Vec<(String, u64)>> {
+    let shown = local.ip(&["-s", "-s", "-j", "link", "show"])?;
+    let shown: Value = serde_json::from_str(&shown).expect("it says JSON");
+    let mirrors = shown.as_array().into_iter().flatten().filter_map(|link| {
+        let name = link["ifname"].as_str().filter(|name| name.starts_with("host-"))?;
+        Some((name.to_owned(), link["stats64"]["tx"]["carrier_changes"].as_u64()?))
+    });
+    Ok(mirrors.collect())
+}
+
+#[test]
+fn the_carrier_outlives_the_forwarder() -> Result<()> {
+    let (story, local) = begin()?;
+    wait_until("the controller has a queue of each mirror", Duration::from_secs(20), || {
+        let shown = local.ip(&["-d", "link", "show"]).map_err(|error| error.to_string())?;
+        if shown.matches("numdisabled 1").count() == 3 { Ok(()) } else { Err(shown) }
+    })?;
+    let before = carrier_changes(&local)?;
+    assert_eq!(before.len(), 3, "{before:?}");
+    let pid = |status: &Value| status["forwarder_pid"].as_u64().unwrap_or(0);
+    let first = pid(&story.router.status()?);
+    Command::program("/bin/kill").args(["-KILL", &first.to_string()]).run()?.ok()?;
+    wait_until("another forwarder has the mirrors", Duration::from_secs(20), || {
+        let status = story.router.status().map_err(|error| error.to_string())?;
+        let is_new = pid(&status) != first && status["in_sync"] == true;
+        if is_new { Ok(()) } else { Err(status.to_string()) }
+    })?;
+    story.router.wait_up(&["host-a", "host-b"])?;
+    ping(&local, "198.18.1.2")?;
+    assert_eq!(carrier_changes(&local)?, before, "daemons saw nothing");
+    // A link that goes is still told.
+    story.host("host-a").namespace().ip(&["link", "set", "eth0", "down"])?;
+    wait_until("the mirror lost its carrier", Duration::from_secs(10), || {
+        let shown = local.ip(&["link", "show", "host-a"]).map_err(|error| error.to_string())?;
+        if shown.contains("NO-CARRIER") { Ok(()) } else { Err(shown) }
+    })?;
+    story.host("host-a").namespace().ip(&["link", "set", "eth0", "up"])?;
     story.end()
 }
 

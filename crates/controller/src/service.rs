@@ -16,7 +16,7 @@ use crate::datastore::Datastore;
 use crate::doors;
 use crate::finding::Finding;
 use crate::learned::Learned;
-use crate::linux::{Keeper, alias, orders};
+use crate::linux::{Keeper, alias, orders, spares};
 use crate::operator::Service;
 use crate::running::Running;
 
@@ -34,6 +34,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// Socket of the forwarder.
     pub forwarder_socket: PathBuf,
+    /// Opens a spare queue of a mirror's device.
+    pub spare_queue: spares::Open,
 }
 
 /// Why the controller ended.
@@ -83,7 +85,7 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     let service = Service::new(datastore.clone(), options.config.clone(), learned.clone());
     let _doors = open(datastore.clone());
 
-    let linux = Keeper::new(&options.forwarder_socket);
+    let linux = Keeper::new(&options.forwarder_socket, options.spare_queue);
     let mut orders = orders::Follower::new(alias(&options.forwarder_socket), Arc::clone(&line));
     orders.begin().await;
     let states = Arc::clone(line.doors());

@@ -23,3 +23,4 @@ pub mod shared;
 pub mod tunnel;
 
 pub use control::{Error, Options, run};
+pub use stoa_ports::mirror::spare as spare_mirror_queue;

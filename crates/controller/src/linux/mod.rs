@@ -14,6 +14,7 @@ pub mod orders;
 pub mod routes;
 pub mod rules;
 pub mod socket;
+pub mod spares;
 pub mod translate;
 mod wanted;
 
@@ -74,6 +75,8 @@ pub struct Keeper {
     settled: BTreeMap<String, namespace::Settled>,
     /// The rules that each namespace was given, and those that it could not be given: said once.
     ruled: BTreeMap<String, Ruled>,
+    /// Queues of the devices, so that they outlive a forwarder with their carrier.
+    spares: spares::Spares,
 }
 
 /// Rules of the configuration in one namespace.
@@ -87,11 +90,12 @@ struct Ruled {
 }
 
 impl Keeper {
-    /// For mirrors of the forwarder on that socket.
-    pub fn new(forwarder_socket: &Path) -> Keeper {
+    /// For mirrors of the forwarder on that socket, with what opens spare queues of their devices.
+    pub fn new(forwarder_socket: &Path, spare_queue: spares::Open) -> Keeper {
         let alias = alias(forwarder_socket);
         let (wrong, settled, ruled) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Keeper { alias, swept: None, wrong, settled, ruled }
+        let spares = spares::Spares::new(spare_queue);
+        Keeper { alias, swept: None, wrong, settled, ruled, spares }
     }
 
     /// Looks, and mends, until dropped.
@@ -108,10 +112,12 @@ impl Keeper {
 
     async fn mend(&mut self, configuration: &Configuration) {
         let wanted = wanted::namespaces(&configuration.desired);
+        self.spares.keep_only(&wanted.keys().map(String::as_str).collect());
         for (name, namespace) in &wanted {
             let settled = self.settled.remove(name);
             match self.mend_one(name, namespace, settled.as_ref()).await {
                 Ok(settled) => {
+                    self.spares.hold(name, &settled.wanted_devices());
                     self.settled.insert(name.clone(), settled);
                     if self.wrong.remove(name).is_some() {
                         tracing::info!(namespace = name, "mirrors have their addresses and routes");

@@ -55,6 +55,15 @@ pub struct Settled {
     devices: BTreeMap<String, Found>,
 }
 
+impl Settled {
+    /// The wanted devices with their numbers.
+    pub fn wanted_devices(&self) -> BTreeMap<String, u32> {
+        let wanted =
+            self.devices.iter().filter(|(name, _)| self.wanted.devices.contains_key(*name));
+        wanted.map(|(name, found)| (name.clone(), found.index)).collect()
+    }
+}
+
 /// Whatever Linux says about `doing`.
 fn refused(doing: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> Error {
     |error| Error::Refused(doing.into(), error)

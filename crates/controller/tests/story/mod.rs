@@ -44,6 +44,7 @@ impl Story {
             state: self.path("stoa.state"),
             socket: self.path("stoa.sock"),
             forwarder_socket: self.path("forwarder.sock"),
+            spare_queue: |_, _, _| Err(std::io::ErrorKind::Unsupported.into()),
         };
         self.controller = Some(tokio::spawn(service::run(options, drop)));
     }

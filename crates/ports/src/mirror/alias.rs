@@ -1,4 +1,4 @@
-//! Whose a device is: the alias that `ip link` shows (rtnetlink(7), IFLA_IFALIAS). The two
+//! Whose a device is: the alias that `ip link` shows (rtnetlink(7), IFLA_IFALIAS), and its removal. The three
 //! messages that this takes are built by hand: nothing else here needs netlink.
 
 use std::io::{Error, Result};
@@ -41,6 +41,11 @@ pub(super) fn get(index: i32) -> Result<String> {
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Ok(String::new())
+}
+
+/// Deletes the device with that number in this namespace, whoever has queues of it.
+pub(super) fn delete(index: i32) -> Result<()> {
+    ask(&mut request(libc::RTM_DELLINK, libc::NLM_F_ACK, index)).map(|_| ())
 }
 
 fn request(kind: u16, flags: i32, index: i32) -> Vec<u8> {

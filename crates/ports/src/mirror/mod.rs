@@ -7,10 +7,12 @@
 //! ```
 //! The device is persistent: it outlives a forwarder that was killed, with the addresses and the
 //! sockets on it, and the next forwarder takes it over. It knows its own by the device's alias. A
-//! mirror that is closed in order takes its device along.
+//! mirror that is closed in order takes its device along. The controller holds a [`spare()`] queue of
+//! the device, so that it keeps its carrier until the next forwarder is there.
 
 mod alias;
 mod quiet;
+mod spare;
 
 use std::io::Error;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,8 +29,14 @@ use crate::netdevice::{self, Device, system};
 use crate::tap::{self, Shared, queue::Receiver, queue::Sender, sys};
 use crate::{ethtool, link, netns};
 
+pub use spare::spare;
+
 /// How often a device that was deleted is made anew.
 const MAKE_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long the interface of a forwarder that begins may take until its port is up: so long a
+/// mirror keeps the carrier that it had.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a queue that had nothing is left alone: each look is a system call, and a busy worker
 /// turns every few microseconds.
@@ -43,6 +51,8 @@ struct Held {
     home: Option<netns::Identity>,
     /// Settings that Linux did not take.
     refused: usize,
+    /// It was taken over with a carrier, and its interface was not up yet.
+    had_carrier: bool,
 }
 
 /// A mirror.
@@ -76,9 +86,9 @@ fn hold(config: &MirrorConfig) -> Result<Held, OpenError> {
     let home = netns::identity(config.netns.as_deref());
     netns::within(config.netns.as_deref(), || {
         let watch = netdevice::watch().map_err(system("watch network devices"))?;
-        let first = match sys::open(name, true) {
+        let (first, had_carrier) = match sys::open(name, true) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => take_over(config, &watch)?,
-            first => first.map_err(|error| tap::refused(name, error))?,
+            first => (first.map_err(|error| tap::refused(name, error))?, false),
         };
         let refused = quiet::quiet(name);
         let index = netdevice::device(&watch, name).map_err(system("ask for a TAP device"))?;
@@ -95,12 +105,12 @@ fn hold(config: &MirrorConfig) -> Result<Held, OpenError> {
         let device = device.ok_or_else(gone)?;
         // Last of all: what was not finished goes with us, and what stays bears our mark.
         sys::persist(&queues[0], true).map_err(system("keep a TAP device"))?;
-        Ok(Held { watch, queues, device, home, refused })
+        Ok(Held { watch, queues, device, home, refused, had_carrier })
     })?
 }
 
-/// Opens the device of an earlier forwarder, but no other.
-fn take_over(config: &MirrorConfig, watch: &OwnedFd) -> Result<OwnedFd, OpenError> {
+/// Opens the device of an earlier forwarder, but no other. Says whether it has a carrier.
+fn take_over(config: &MirrorConfig, watch: &OwnedFd) -> Result<(OwnedFd, bool), OpenError> {
     let name = config.device.as_str();
     let place = config.netns.as_ref().map(|name| format!(" in network namespace {name}"));
     let busy = || OpenError::Busy {
@@ -112,7 +122,8 @@ fn take_over(config: &MirrorConfig, watch: &OwnedFd) -> Result<OwnedFd, OpenErro
     if config.alias.is_empty() || found != config.alias {
         return Err(busy());
     }
-    sys::open(name, false).map_err(|error| tap::refused(name, error))
+    let queue = sys::open(name, false).map_err(|error| tap::refused(name, error))?;
+    Ok((queue, device.running))
 }
 
 impl Mirror {
@@ -154,12 +165,31 @@ impl Mirror {
         }
     }
 
-    /// The device ends with its last queue.
+    /// The device ends with its last queue, and at once: the controller may have one.
     fn let_go(&self) {
         for queue in &self.held.queues {
             // A device that is gone already needs no more.
             let _ = sys::persist(queue, false);
         }
+        let (index, netns) = (self.held.device.index, self.config.netns.as_deref());
+        if self.held.home.is_none() || netns::identity(netns) != self.held.home {
+            // It is in no namespace that we could go to.
+            return;
+        }
+        let _ = netns::within(netns, || {
+            if !self.config.alias.is_empty() && alias::get(index)? == self.config.alias {
+                alias::delete(index)?;
+            }
+            std::io::Result::Ok(())
+        });
+    }
+
+    /// What the device is told of its interface: the one of a forwarder that begins is about to come up, and what programs have on a
+    /// device that loses its carrier is gone.
+    fn patient(&mut self, followed: &Followed) -> Followed {
+        let is_late = self.made_at.elapsed() > PATIENCE;
+        self.held.had_carrier &= !followed.is_up && !is_late;
+        Followed { is_up: followed.is_up || self.held.had_carrier, ..followed.clone() }
     }
 
     fn go_down(&mut self, reason: String, events: &mut Vec<PortEvent>) {
@@ -185,10 +215,15 @@ impl Mirror {
     fn set(&mut self, followed: &Followed) -> Result<(), Error> {
         let (watch, name) = (&self.held.watch, self.config.device.as_str());
         let before = self.followed.as_ref();
-        if before.is_none_or(|before| before.mac != followed.mac) {
+        // One that was taken over has them, and Linux would forget its neighbours.
+        let (mac, mtu) = before.map_or_else(
+            || (self.held.device.mac, self.held.device.mtu),
+            |before| (before.mac, before.mtu),
+        );
+        if mac != followed.mac {
             netdevice::set_mac(watch, name, followed.mac)?;
         }
-        if before.is_none_or(|before| before.mtu != followed.mtu) {
+        if mtu != followed.mtu {
             netdevice::set_mtu(watch, name, followed.mtu)?;
         }
         if before.is_none() {
@@ -236,12 +271,13 @@ impl Port for Mirror {
     }
 
     fn follow(&mut self, followed: &Followed) {
-        if self.followed.as_ref() == Some(followed) {
+        let followed = self.patient(followed);
+        if self.followed.as_ref() == Some(&followed) {
             return;
         }
-        match self.set(followed) {
+        match self.set(&followed) {
             Ok(()) => {
-                self.followed = Some(followed.clone());
+                self.followed = Some(followed);
                 if self.up {
                     self.down = None;
                 }

@@ -88,3 +88,34 @@ fn a_deleted_or_downed_device_comes_back() {
     let shown = near.ip(&["link", "show", "wan0"]).expect("made anew");
     assert!(shown.contains("02:00:00:00:00:77") && shown.contains("LOWER_UP"), "{shown}");
 }
+
+/// While the controller holds a spare queue, a device keeps its carrier without a forwarder, and until the next one's port is up.
+#[test]
+fn a_spare_queue_keeps_the_carrier_and_not_the_device() {
+    let Some([near, _far]) = namespaces("a_spare_queue_keeps_the_carrier") else { return };
+    left_behind(&near, "mirror of a test");
+    near.ip(&["link", "set", "wan0", "up"]).expect("up");
+    let shown = || near.ip(&["-d", "-o", "link", "show", "wan0"]).expect("shown");
+    assert!(shown().contains("NO-CARRIER"), "{}", shown());
+    let index = shown().split(':').next().and_then(|number| number.parse().ok()).expect("a number");
+    let spare = stoa_ports::mirror::spare(near.name(), "wan0", index).expect("a queue");
+    let is_held = |now: &str| now.contains("numdisabled 1") && now.contains("LOWER_UP");
+    assert!(is_held(&shown()), "{}", shown());
+    let mut side = Side::open(&config(&near, "mirror of a test"));
+    let followed = |is_up| Followed { mac: MAC, mtu: 1500, is_up };
+    side.port.follow(&followed(false));
+    assert!(is_held(&shown()), "the port may be about to come up: {}", shown());
+    // No packet goes to the spare queue.
+    Raw::new(&near, "wan0").send([0; 10], &plain(1, &[], 60));
+    side.receive(1, is_plain);
+    side.port.follow(&followed(true));
+    side.port.follow(&followed(false));
+    assert!(shown().contains("NO-CARRIER"), "it was up: {}", shown());
+    drop(side);
+    assert!(near.ip(&["link", "show", "wan0"]).is_err(), "closed in order, it goes");
+    drop(spare);
+    for (netns, index) in [(near.name(), index), ("stoa-no-such-namespace", index)] {
+        assert!(stoa_ports::mirror::spare(netns, "wan0", index).is_err(), "{netns}");
+    }
+    assert!(near.ip(&["link", "show", "wan0"]).is_err(), "none is made");
+}

@@ -37,6 +37,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         state,
         socket: arguments.socket,
         forwarder_socket: arguments.forwarder_socket,
+        spare_queue: stoa_forwarder::spare_mirror_queue,
     };
     let file = options.config.display().to_string();
     block_on(async {
