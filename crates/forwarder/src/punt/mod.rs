@@ -142,11 +142,12 @@ impl Class {
             Self::ArpAnswer | Self::NdAnswer => (2000, 512, 20_000),
             Self::Arp | Self::Nd => (1000, 256, 5000),
             Self::Resolve | Self::OwnResolve => (1000, 256, 5000),
-            Self::Routing => (5000, 1024, 20_000),
+            // A million routes by BGP at the peer's speed, or a link-state database, and beside them every hello.
+            Self::Routing => (100_000, 16_384, 200_000),
             // Whole link-state databases come at once; a loop of switches brings more than that.
             Self::Link => (2000, 512, 10_000),
             Self::Icmp => (5000, 1000, 20_000),
-            // TCP to the router itself (scp, BGP of a million routes) must be fast.
+            // TCP to the router itself (scp) must be fast.
             Self::Host => (500_000, 16_384, 1_000_000),
             Self::Fragment => (20_000, 4096, 100_000),
             Self::Listener | Self::Redirect => (10, 10, 100),

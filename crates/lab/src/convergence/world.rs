@@ -11,7 +11,7 @@ use super::hops::{
     ASN, Hop, IN_MAC, Out, hops_length, own, own_in, peer_address, peers_length, warm,
 };
 use super::links::{self, Links};
-use super::{Protocol, Target, Workload};
+use super::{Target, Workload};
 use crate::{
     Address, Configuration, Namespace, NextHop, Result, Router, Scratch, Side, Topology, wait_until,
 };
@@ -144,11 +144,6 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
     let list = &mut whole["ietf-routing:routing"][protocols]["control-plane-protocol"];
     if let (Some(list), Some(door)) = (list.as_array_mut(), door(workload.target, netns)) {
         list.push(door);
-    }
-    if workload.protocol == Protocol::Ospf {
-        // LSAs come without TCP's patience: what the usual budget drops is told again seconds later.
-        whole["stoa-system:system"]["punt"]["class"] =
-            json!([{ "name": "routing", "rate": 100_000, "burst": 16_384, "total": 200_000 }]);
     }
     let routes = workload.table.len();
     if routes > ROUTES_USUAL[usize::from(six)] {
