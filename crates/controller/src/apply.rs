@@ -288,6 +288,7 @@ impl Line {
                     if !held_before {
                         return findings;
                     }
+                    silence = Silence::default();
                     for finding in &findings {
                         tracing::error!(
                             place = finding.path,

@@ -160,11 +160,14 @@ impl Operator for Service {
         let request = request.into_inner();
         self.is_vrf(&request.vrf)?;
         let mut client = self.line.client();
-        let held = client.list_routes(request.clone()).await.map_err(failed)?.into_inner();
+        let held = client.list_routes(request.clone()).await.map_err(failed);
         if request.inactive {
-            let inactive = inactive::stream(&self.learned, held, &request);
+            // Without a forwarder too: that is when one asks why routes are not in use.
+            let silent = held.ok().map(Response::into_inner);
+            let inactive = inactive::stream(&self.learned, silent, &request);
             return Ok(Response::new(Box::pin(inactive)));
         }
+        let held = held?.into_inner();
         let notes = self.line.notes();
         let inactive = rib::inactive(&notes, &request);
         let held = HeldAndInactive::new(held, notes, inactive);

@@ -101,6 +101,7 @@ impl Keeper {
     /// Looks, and mends, until dropped.
     pub async fn keep(mut self, line: &Line) {
         loop {
+            self.spares.let_go();
             if line.in_sync()
                 && let Some(configuration) = line.configuration()
             {
@@ -117,7 +118,6 @@ impl Keeper {
             let settled = self.settled.remove(name);
             match self.mend_one(name, namespace, settled.as_ref()).await {
                 Ok(settled) => {
-                    self.spares.hold(name, &settled.wanted_devices());
                     self.settled.insert(name.clone(), settled);
                     if self.wrong.remove(name).is_some() {
                         tracing::info!(namespace = name, "mirrors have their addresses and routes");
@@ -192,13 +192,17 @@ impl Keeper {
     }
 
     async fn mend_one(
-        &self,
+        &mut self,
         name: &str,
         wanted: &Namespace,
         settled: Option<&namespace::Settled>,
     ) -> Result<namespace::Settled, String> {
+        let identity = inside::identity(name);
         let linux = Linux::enter(name).map_err(|error| error.to_string())?;
-        linux.mend(wanted, &self.alias, settled).await.map_err(|error| error.to_string())
+        let devices = linux.devices(&self.alias).await.map_err(|error| error.to_string())?;
+        // Whatever is wrong with another mirror, or with an address.
+        self.spares.hold(name, identity, &wanted.numbers(&devices));
+        linux.mend(wanted, devices, settled).await.map_err(|error| error.to_string())
     }
 
     fn say(&mut self, name: &str, why: String) {

@@ -42,7 +42,7 @@ pub struct Linux {
 
 /// A device as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+pub struct Found {
     index: u32,
     mac: Vec<u8>,
     is_up: bool,
@@ -55,11 +55,10 @@ pub struct Settled {
     devices: BTreeMap<String, Found>,
 }
 
-impl Settled {
-    /// The wanted devices with their numbers.
-    pub fn wanted_devices(&self) -> BTreeMap<String, u32> {
-        let wanted =
-            self.devices.iter().filter(|(name, _)| self.wanted.devices.contains_key(*name));
+impl Namespace {
+    /// The numbers of those devices that are wanted.
+    pub fn numbers(&self, devices: &BTreeMap<String, Found>) -> BTreeMap<String, u32> {
+        let wanted = devices.iter().filter(|(name, _)| self.devices.contains_key(*name));
         wanted.map(|(name, found)| (name.clone(), found.index)).collect()
     }
 }
@@ -83,7 +82,7 @@ impl Linux {
     }
 
     /// All devices that bear `alias`.
-    async fn devices(&self, alias: &str) -> Result<BTreeMap<String, Found>, Error> {
+    pub async fn devices(&self, alias: &str) -> Result<BTreeMap<String, Found>, Error> {
         let mut found = BTreeMap::new();
         let links = self.handle.link().get().execute();
         let mut links = std::pin::pin!(links);
@@ -119,14 +118,13 @@ impl Linux {
         Ok(count)
     }
 
-    /// Makes addresses and routes as wanted.
+    /// Makes addresses and routes as wanted, on the devices that are ours.
     pub async fn mend(
         &self,
         wanted: &Namespace,
-        alias: &str,
+        devices: BTreeMap<String, Found>,
         settled: Option<&Settled>,
     ) -> Result<Settled, Error> {
-        let devices = self.devices(alias).await?;
         for (name, device) in &wanted.devices {
             let Some(found) = devices.get(name) else { return Err(Error::NoDevice(name.clone())) };
             let mut addresses: BTreeSet<IpNet> = device.addresses.iter().copied().collect();

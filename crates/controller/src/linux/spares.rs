@@ -33,15 +33,26 @@ impl Spares {
 
     /// Lets go what is in namespaces that are gone, or have no mirror any more: an open queue keeps a namespace.
     pub fn keep_only(&mut self, wanted: &BTreeSet<&str>) {
-        self.held.retain(|netns, held| {
-            wanted.contains(netns.as_str()) && held.identity == inside::identity(netns)
-        });
+        self.held.retain(|netns, _| wanted.contains(netns.as_str()));
+        self.let_go();
     }
 
-    /// Holds a queue of each of these devices, numbers by name, and no other.
-    pub fn hold(&mut self, netns: &str, devices: &BTreeMap<String, u32>) {
+    /// Lets go what is in namespaces that are gone. To be called again and again, whether there is a forwarder or not.
+    pub fn let_go(&mut self) {
+        self.held.retain(|netns, held| held.identity == inside::identity(netns));
+    }
+
+    /// Holds a queue of each of these devices, numbers by name, and no other. `identity` is of the namespace that they were found in.
+    pub fn hold(
+        &mut self,
+        netns: &str,
+        identity: Option<(u64, u64)>,
+        devices: &BTreeMap<String, u32>,
+    ) {
         let held = self.held.entry(netns.to_owned()).or_default();
-        held.identity = inside::identity(netns);
+        if held.identity != identity {
+            *held = Held { identity, queues: BTreeMap::new() };
+        }
         held.queues.retain(|name, (index, _)| devices.get(name) == Some(index));
         for (name, index) in devices {
             if held.queues.contains_key(name) {
@@ -81,14 +92,22 @@ mod tests {
             let queues = spares.held.values().flat_map(|held| &held.queues);
             queues.map(|(name, (index, queue))| (name.clone(), *index, queue.is_some())).collect()
         };
-        spares.hold("", &devices(&[("wan0", 3), ("refused", 4)]));
+        let own = inside::identity("");
+        spares.hold("", own, &devices(&[("wan0", 3), ("refused", 4)]));
         let all = [("refused".to_owned(), 4, false), ("wan0".to_owned(), 3, true)];
         assert_eq!(seen(&spares), all);
         // Made anew, it has another number.
-        spares.hold("", &devices(&[("wan0", 7)]));
+        spares.hold("", own, &devices(&[("wan0", 7)]));
         assert_eq!(seen(&spares), [("wan0".to_owned(), 7, true)]);
         spares.keep_only(&BTreeSet::from([""]));
         assert_eq!(seen(&spares).len(), 1);
+        // What was found in a namespace that is another one now does not count, whatever its number.
+        spares.hold("", None, &devices(&[]));
+        assert!(seen(&spares).is_empty());
+        spares.hold("", None, &devices(&[("wan0", 7)]));
+        spares.let_go();
+        assert!(seen(&spares).is_empty());
+        spares.hold("", own, &devices(&[("wan0", 7)]));
         spares.keep_only(&BTreeSet::new());
         assert!(seen(&spares).is_empty());
     }

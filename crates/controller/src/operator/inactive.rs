@@ -15,11 +15,11 @@ use crate::rib;
 /// Routes that wait to be taken.
 const WAITING: usize = 256;
 
-/// All that a request asks for: first the static ones that the forwarder has taken out, then those of doors. Nothing is
+/// All that a request asks for: first the static ones that the forwarder has taken out, if there is one, then those of doors. Nothing is
 /// looked for that nobody takes.
 pub(super) fn stream(
     learned: &Learned,
-    silent: Streaming<v1::RouteState>,
+    silent: Option<Streaming<v1::RouteState>>,
     request: &v1::ListRoutesRequest,
 ) -> ReceiverStream<Result<v1::RouteState, Status>> {
     let covers = request.longest_match.as_ref().and_then(rib::net);
@@ -35,9 +35,12 @@ pub(super) fn stream(
     let learned = learned.clone();
     tokio::spawn(async move {
         let (mut silent, mut out) = (silent, BTreeSet::new());
-        while let Some(state) = silent.next().await {
-            out.extend(state.as_ref().ok().and_then(rib::key_of));
-            if sender.send(state).await.is_err() {
+        // One that breaks off has ended: what doors have is told.
+        while let Some(silent) = &mut silent
+            && let Some(Ok(state)) = silent.next().await
+        {
+            out.extend(rib::key_of(&state));
+            if sender.send(Ok(state)).await.is_err() {
                 return;
             }
         }

@@ -10,7 +10,7 @@ use stoa_wire::bfd::{self, State};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
-use super::facts::{octets, unix_s};
+use super::facts::{octets, unix_us};
 use super::plane::Plane;
 use super::wanted::{Wanted, network};
 use crate::bfd::Peers;
@@ -232,10 +232,10 @@ impl Plane {
     /// How the sessions of an interface do.
     pub(super) fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
         let all = self.bfd.by_peer.iter().filter(|(key, _)| key.0 == interface);
-        let (now, now_unix_s) = (self.micros(), unix_s());
+        let (now, now_unix_us) = (self.micros(), unix_us());
         let state = |(key, session): (&Key, &Session)| {
             let (tx_us, rx_us, multiplier) = session.agreed().unwrap_or_default();
-            let age_s = now.saturating_sub(session.changed_at()) / 1_000_000;
+            let age_us = now.saturating_sub(session.changed_at());
             v1::BfdSessionState {
                 address: octets(key.1),
                 state: word(session.state()).to_owned(),
@@ -247,7 +247,7 @@ impl Plane {
                 tx_packets: session.packets.0,
                 discriminator: session.mine(),
                 has_failed: session.has_failed(),
-                changed_unix_s: now_unix_s.saturating_sub(age_s),
+                changed_unix_s: now_unix_us.saturating_sub(age_us) / 1_000_000,
                 remote_diagnostic: session.remote_diagnostic().into(),
                 tx_us,
                 rx_us,

@@ -21,8 +21,13 @@ pub struct Busy {
 
 /// Seconds since 1970, for people; nothing is reckoned with them.
 pub(super) fn unix_s() -> u64 {
+    unix_us() / 1_000_000
+}
+
+/// Microseconds since 1970. What is reckoned back from it by whole seconds would waver by one.
+pub(super) fn unix_us() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
+    now.unwrap_or_default().as_micros() as u64
 }
 
 pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {

@@ -79,8 +79,12 @@ fn milliseconds(us: u64) -> String {
 
 /// Why a session is not up, in the words of RFC 5880 section 4.1 where it has some.
 fn why(session: &BfdSessionState) -> Option<&'static str> {
-    if session.state == "up" || session.state == "init" {
+    if session.state == "up" {
         return None;
+    }
+    if session.state == "init" {
+        // We hear it, and it goes on saying that it hears nothing.
+        return (session.remote_state == "down").then_some("it does not hear us");
     }
     Some(match session.diagnostic {
         _ if session.remote_state == "admin-down" && session.rx_packets > 0 => {
@@ -89,7 +93,7 @@ fn why(session: &BfdSessionState) -> Option<&'static str> {
         0 if session.rx_packets == 0 => "it never spoke",
         1 => "it fell silent",
         2 => "echo function failed",
-        3 => "it does not hear us",
+        3 => "it said that it is down",
         4 => "forwarding plane reset",
         5 => "path down",
         6 => "concatenated path down",

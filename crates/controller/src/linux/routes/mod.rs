@@ -192,7 +192,7 @@ impl<'a> Follower<'a> {
         self.look_soon();
     }
 
-    /// Takes what was read, and what else is there, at most a batch.
+    /// Takes what was read, and what else is there, until there is a batch to tell.
     fn hear_all(&mut self, first: io::Result<usize>, buffer: &mut [u8]) -> io::Result<()> {
         let mut next = Some(first);
         let mut room = BATCH;
@@ -204,7 +204,7 @@ impl<'a> Follower<'a> {
                 Err(error) => return Err(error),
             }
             room -= 1;
-            next = (room > 0).then(|| self.news.receive_now(buffer));
+            next = (room > 0 && self.batch.routes() < BATCH).then(|| self.news.receive_now(buffer));
         }
         self.gathered = Instant::now() + GATHER;
         Ok(())
