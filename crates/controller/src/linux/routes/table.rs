@@ -319,9 +319,11 @@ impl Taking<'_> {
             held.has_twin &= told != Told::Listed;
             return (false, Some(action));
         }
-        // IPv4 has several routes of one prefix and metric (`ip route append`); the first of the list is used. All ways of IPv6 are
-        // told together.
-        if !route.prefix.is_ip6 && (was_seen || told == Told::Added { replaces: false }) {
+        // There may be several routes of one prefix and metric (`ip route append`, fe80::/64 of each device); the first of the list is used.
+        // Ways of IPv6 that have gateways are one route, and told together.
+        let stands_alone = !route.prefix.is_ip6
+            || matches!(&action, Action::Ways(ways) if ways.iter().all(|way| way.gateway.is_none()));
+        if was_seen || stands_alone && told == (Told::Added { replaces: false }) {
             held.has_twin = true;
             self.is_unsure |= told != Told::Listed;
             return (false, Some(action));
