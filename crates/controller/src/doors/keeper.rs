@@ -127,7 +127,7 @@ impl Keeper {
                 tokio::spawn(bgp_door::run(its, settings, its_state))
             }
         };
-        tracing::info!(door = name, kind = config.kind.name(), "door opened");
+        tracing::info!(door = name, kind = config.kind.name(), "door configured");
         Opened { config: config.clone(), door, state, task }
     }
 
@@ -147,7 +147,7 @@ impl Keeper {
 mod tests {
     use std::time::Duration;
 
-    use stoa_api::unix;
+    use stoa_api::{unix, v1};
 
     use super::*;
     use crate::configuration::Configuration;
@@ -228,8 +228,13 @@ mod tests {
         let why = "there is no network namespace \"stoa-not-there\"";
         let figures = wait(&keeper, "no namespace", |it| it.why.contains(why)).await;
         assert!(!figures.is_open);
-        let lacking = crate::doors::lacking(&[elsewhere, door(None, 120, 1)]);
-        assert_eq!(lacking.len(), 1);
+        let mirror = v1::Mirror { netns: "stoa-nor-there".to_owned(), ..Default::default() };
+        let interface =
+            v1::Interface { name: "wan".to_owned(), mirror: Some(mirror), ..Default::default() };
+        let desired = v1::Desired { interfaces: vec![interface], ..Default::default() };
+        let lacking = crate::doors::lacking(&[elsewhere, door(None, 120, 1)], &desired);
+        assert_eq!(lacking.len(), 2);
+        assert!(lacking[1].contains("\"stoa-nor-there\"") && lacking[1].contains("mirror of wan"));
         assert!(lacking[0].contains("\"stoa-not-there\"") && lacking[0].contains("door x"));
     }
 }

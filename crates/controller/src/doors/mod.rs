@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use stoa_api::v1;
+
 use crate::finding::Findings;
 use crate::learned::Source;
 use crate::linux::inside::identity;
@@ -105,19 +107,23 @@ impl Kind {
     }
 }
 
-/// What doors lack on this machine now: it may come before they are opened, and they are tried again and again. For who
-/// checks a configuration.
-pub fn lacking(doors: &[DoorConfig]) -> Vec<String> {
-    let mut by_netns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for door in doors.iter().filter(|door| identity(&door.netns).is_none()) {
-        by_netns.entry(&door.netns).or_default().push(&door.source.name);
+/// What doors and mirrors lack on this machine now. It may come before the router begins, which tries again and again; a router
+/// that runs refuses mirrors without their namespace. For who checks a configuration.
+pub fn lacking(doors: &[DoorConfig], desired: &v1::Desired) -> Vec<String> {
+    let of_door = |door: &DoorConfig| (door.netns.clone(), format!("door {}", door.source.name));
+    let of_mirror = |interface: &v1::Interface| {
+        let netns = interface.mirror.as_ref()?.netns.clone();
+        Some((netns, format!("mirror of {}", interface.name)))
+    };
+    let all = doors.iter().map(of_door).chain(desired.interfaces.iter().filter_map(of_mirror));
+    let mut by_netns: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (netns, who) in all.filter(|(netns, _)| identity(netns).is_none()) {
+        by_netns.entry(netns).or_default().push(who);
     }
-    let words = |(netns, doors): (&str, Vec<&str>)| {
-        let (s, need) = if doors.len() == 1 { ("", "needs") } else { ("s", "need") };
-        let doors = doors.join(", ");
-        format!(
-            "no network namespace \"{netns}\" here, which door{s} {doors} {need}: ip netns add {netns}"
-        )
+    let words = |(netns, who): (String, Vec<String>)| {
+        let need = if who.len() == 1 { "needs" } else { "need" };
+        let who = who.join(", ");
+        format!("no network namespace \"{netns}\" here, which {who} {need}: ip netns add {netns}")
     };
     by_netns.into_iter().map(words).collect()
 }

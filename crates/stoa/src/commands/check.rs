@@ -38,7 +38,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             let summary = configuration.summary();
             let mut remarks = configuration.remarks();
             remarks.extend(workers::lacking(&configuration.desired));
-            remarks.extend(doors::lacking(&configuration.doors));
+            remarks.extend(doors::lacking(&configuration.doors, &configuration.desired));
             if arguments.json {
                 let answer =
                     json!({ "ok": true, "summary": summary, "needs": needs, "remarks": remarks });
