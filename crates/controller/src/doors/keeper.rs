@@ -228,13 +228,13 @@ mod tests {
         let why = "there is no network namespace \"stoa-not-there\"";
         let figures = wait(&keeper, "no namespace", |it| it.why.contains(why)).await;
         assert!(!figures.is_open);
-        let mirror = v1::Mirror { netns: "stoa-nor-there".to_owned(), ..Default::default() };
+        let mirror = v1::Mirror { netns: "stoa-not-there-2".to_owned(), ..Default::default() };
         let interface =
             v1::Interface { name: "wan".to_owned(), mirror: Some(mirror), ..Default::default() };
         let desired = v1::Desired { interfaces: vec![interface], ..Default::default() };
         let lacking = crate::doors::lacking(&[elsewhere, door(None, 120, 1)], &desired);
         assert_eq!(lacking.len(), 2);
-        assert!(lacking[1].contains("\"stoa-nor-there\"") && lacking[1].contains("mirror of wan"));
+        assert!(lacking[1].contains("\"stoa-not-there-2\"") && lacking[1].contains("mirror of wan"));
         assert!(lacking[0].contains("\"stoa-not-there\"") && lacking[0].contains("door x"));
     }
 }
