@@ -234,7 +234,9 @@ mod tests {
         let desired = v1::Desired { interfaces: vec![interface], ..Default::default() };
         let lacking = crate::doors::lacking(&[elsewhere, door(None, 120, 1)], &desired);
         assert_eq!(lacking.len(), 2);
-        assert!(lacking[1].contains("\"stoa-not-there-2\"") && lacking[1].contains("mirror of wan"));
+        assert!(
+            lacking[1].contains("\"stoa-not-there-2\"") && lacking[1].contains("mirror of wan")
+        );
         assert!(lacking[0].contains("\"stoa-not-there\"") && lacking[0].contains("door x"));
     }
 }

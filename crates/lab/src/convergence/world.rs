@@ -86,12 +86,16 @@ impl World {
             IpAddr::V6(address) => u128::from(address),
         };
         let links = &mut self.links;
+        let router = &self.router;
         wait_until("packets pass the router", MIRRORS, || {
+            // A port that was made anew has other rings.
+            links.service();
             let mut came = 0;
             links.send([(u32::MAX, address, 0)], |_| ());
             std::thread::sleep(Duration::from_millis(5));
             links.receive(|arrival| came += u32::from(arrival.went_by(hop)));
-            if came > 0 { Ok(()) } else { Err("none came out".to_owned()) }
+            let drops = || router.json(&["show", "drops", "--json"]);
+            if came > 0 { Ok(()) } else { Err(format!("none came out; {:?}", drops())) }
         })?;
         links.send((0..WARM_PACKETS).map(|number| (u32::MAX, address, number)), |_| ());
         let end = Instant::now() + Duration::from_millis(100);
