@@ -27,7 +27,7 @@ run: build ## Two hosts joined by Stoa: real ping, traceroute and iperf3, then l
 	@scripts/setup run >&2
 	@$(SUDO) $(STOA) demo $(ARGS)
 
-test: ## Everything: format, lints, unit and property tests, floors, scenarios with real tools
+test: ## Everything: format, lints, unit and property tests, guards, scenarios with real tools
 	@scripts/setup build test >&2
 	@$(MAKE) --no-print-directory build
 	@CARGO="$(CARGO)" scripts/test all

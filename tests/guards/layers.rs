@@ -1,0 +1,126 @@
+//! Layers: a crate depends only on crates below it.
+//!
+//! ```text
+//!                          stoa
+//!       console   northbound   |     traffic
+//!          controller          |    forwarder
+//!        bgp   log             |      ports
+//!              api            lab     engine   tables   wire
+//!                               memif
+//! ```
+//!
+//! The table below is exact; the picture leaves out who uses `api`, `log` and `wire` from afar.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::root;
+
+/// The crates and what each may depend on.
+const MAY_USE: [(&str, &[&str]); 16] = [
+    ("wire", &[]),
+    ("tables", &[]),
+    ("memif", &[]),
+    ("bgp", &[]),
+    ("api", &[]),
+    ("log", &["api"]),
+    ("lab", &["memif"]),
+    ("engine", &[]),
+    ("ports", &["memif", "engine"]),
+    ("forwarder", &["api", "log", "ports", "engine", "tables", "wire"]),
+    ("controller", &["api", "bgp", "log"]),
+    ("console", &["controller", "api"]),
+    ("northbound", &["controller", "api", "wire"]),
+    ("traffic", &["forwarder", "api", "ports", "engine", "tables", "wire"]),
+    (
+        "stoa",
+        &[
+            "console",
+            "northbound",
+            "controller",
+            "traffic",
+            "forwarder",
+            "api",
+            "log",
+            "wire",
+            "lab",
+        ],
+    ),
+    ("scenarios", &["lab"]),
+];
+
+/// What the lower layers must not pull in: run times, servers, YANG.
+const NEVER: [(&str, &[&str]); 8] = [
+    ("memif", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
+    ("bgp", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
+    ("wire", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
+    ("tables", &["tokio", "tonic", "prost", "hyper-util", "yang5", "libc", "nix"]),
+    ("engine", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
+    ("ports", &["tokio", "tonic", "prost", "hyper-util", "yang5"]),
+    ("forwarder", &["yang5", "axum"]),
+    ("api", &["yang5"]),
+];
+
+/// Packages of the workspace with their direct dependencies, those for tests left out.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo can be called");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo says JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let names = packages.iter().map(|package| {
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        let used = dependencies.iter().filter(|one| one["kind"].as_str() != Some("dev"));
+        let used = used.map(|one| short(&one["name"])).collect();
+        (short(&package["name"]), used)
+    });
+    names.collect()
+}
+
+fn short(name: &Value) -> String {
+    let name = name.as_str().expect("a name");
+    name.strip_prefix("stoa-").unwrap_or(name).to_owned()
+}
+
+#[test]
+fn a_crate_uses_only_what_lies_below_it() {
+    let packages = dependencies();
+    let mut faults = Vec::new();
+    for (name, used) in &packages {
+        let Some((_, may)) = MAY_USE.iter().find(|(one, _)| one == name) else {
+            faults.push(format!("{name} has no layer yet: say in this test what it may use"));
+            continue;
+        };
+        let ours = used.iter().filter(|one| packages.contains_key(one.as_str()));
+        let above = ours.filter(|one| !may.contains(&one.as_str()));
+        faults.extend(above.map(|one| format!("{name} uses {one}, which does not lie below it")));
+        let never = NEVER.iter().find(|(one, _)| one == name).map_or(&[][..], |(_, not)| *not);
+        let foreign = never.iter().filter(|one| used.contains(**one));
+        faults.extend(foreign.map(|one| format!("{name} uses {one}, which belongs higher up")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// What is no longer there must not stay in the table.
+#[test]
+fn the_table_holds_what_exists() {
+    let packages = dependencies();
+    let mut faults = Vec::new();
+    for (name, may) in MAY_USE {
+        let Some(used) = packages.get(name) else {
+            faults.push(format!("{name} does not exist"));
+            continue;
+        };
+        let unused = may.iter().filter(|one| !used.contains(**one));
+        faults.extend(unused.map(|one| format!("{name} may use {one}, and does not")));
+    }
+    let never = NEVER.iter().filter(|(name, _)| !packages.contains_key(*name));
+    faults.extend(never.map(|(name, _)| format!("{name} does not exist")));
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,59 @@
+//! A source file is short, says what it is, has a name that means something, and is part of a program.
+
+use std::path::PathBuf;
+
+use crate::{read, root, sources};
+
+/// Lines of a source file at most.
+const LINES: usize = 400;
+
+fn all_sources() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for folder in ["crates", "tests", "fuzz/src", "fuzz/fuzz_targets"] {
+        sources(&root().join(folder), &mut files);
+    }
+    assert!(files.len() > 20, "the sources were found");
+    files
+}
+
+#[test]
+fn a_file_is_one_idea() {
+    let mut faults = Vec::new();
+    for file in all_sources() {
+        let text = read(&file);
+        let lines = text.lines().count();
+        if lines > LINES {
+            faults.push(format!("{} has {lines} lines, {LINES} at most", file.display()));
+        }
+        if !text.starts_with("//!") {
+            faults.push(format!("{} does not begin by saying what it is (//!)", file.display()));
+        }
+        if text.contains(&format!("allow({})", "dead_code")) {
+            faults.push(format!("{} keeps code that nobody uses", file.display()));
+        }
+        let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let words = stem.unwrap_or_default();
+        let vague = ["util", "utils", "common", "helper", "helpers", "manager", "misc"];
+        if words.split('_').any(|word| vague.contains(&word)) {
+            faults.push(format!("{} has a name that says nothing", file.display()));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// A file that no module names is never compiled, so its tests never run.
+#[test]
+fn every_scenario_is_a_module() {
+    let program = read(&root().join("tests/scenarios/main.rs"));
+    let mut faults = Vec::new();
+    for entry in std::fs::read_dir(root().join("tests/scenarios")).expect("a folder").flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(module) = name.strip_suffix(".rs").filter(|module| *module != "main") else {
+            continue;
+        };
+        if !program.lines().any(|line| line == format!("mod {module};")) {
+            faults.push(format!("tests/scenarios/{name} has no `mod {module};` in main.rs"));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

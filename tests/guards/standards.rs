@@ -1,0 +1,28 @@
+//! The table of standards names tests that exist: `file::test`.
+
+use crate::{read, root};
+
+/// What the first word of a file stands for.
+const FOLDERS: [(&str, &str); 4] = [
+    ("forwarder/", "crates/forwarder/src/"),
+    ("stories/", "crates/forwarder/tests/stories/"),
+    ("wire/", "crates/wire/src/"),
+    ("tests/", "tests/"),
+];
+
+#[test]
+fn the_standards_name_tests_that_exist() {
+    let table = read(&root().join("docs/guide/standards.md"));
+    let named: Vec<(&str, &str)> = table
+        .split('`')
+        .filter_map(|word| word.split_once("::"))
+        .filter(|(file, _)| file.contains('/'))
+        .collect();
+    assert!(named.len() > 100, "{} tests are named", named.len());
+    for (file, test) in named {
+        let (short, folder) =
+            FOLDERS.iter().find(|(short, _)| file.starts_with(short)).expect("a known folder");
+        let text = read(&root().join(folder).join(&file[short.len()..]));
+        assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
+    }
+}

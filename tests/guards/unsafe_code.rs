@@ -1,0 +1,149 @@
+//! `unsafe` is where it may be, in every crate of the workspace.
+
+use std::path::{Path, PathBuf};
+
+use crate::{read, root, sources};
+
+/// Crates that need it, and the files that may have it, by the end of their name. In all other crates it is forbidden.
+const MAY: [(&str, &[&str]); 6] = [
+    ("lab", &["src/bpf.rs"]),
+    ("tables", &["kernel.rs"]),
+    // The vector kernels are called `NODE_avx2.rs` and `NODE_avx512.rs`.
+    ("forwarder", &["avx2.rs", "avx512.rs"]),
+    (
+        "engine",
+        &[
+            // Packet memory and its pool.
+            "src/heap.rs",
+            "src/pool/cache.rs",
+            "src/pool/memory.rs",
+            "src/pool/mod.rs",
+            // Packets without bounds checks, and what nodes do with a whole vector of them.
+            "src/column.rs",
+            "src/output.rs",
+            "src/packet.rs",
+            "src/vector.rs",
+            "src/vector/lanes.rs",
+            "src/vector/lanes_avx2.rs",
+            "src/vector/lanes_avx512.rs",
+            "src/vector/lend.rs",
+            "src/worker/turn.rs",
+            "src/worker/urgency.rs",
+            // The time-stamp counter, and memory that readers may still see.
+            "src/clock.rs",
+            "src/quiescence.rs",
+        ],
+    ),
+    (
+        "memif",
+        &[
+            // Memory shared with a peer, descriptors that come by a socket, eventfds.
+            "src/by_fuzzer.rs",
+            "src/cursor.rs",
+            "src/doorbell.rs",
+            "src/lobby.rs",
+            "src/region.rs",
+            "src/ring.rs",
+            "src/rx.rs",
+            "src/socket.rs",
+            "src/tests/mod.rs",
+            "src/tests/sockets.rs",
+            "src/tx.rs",
+        ],
+    ),
+    (
+        "ports",
+        &[
+            // System calls, rings that the kernel shares, and the C of DPDK.
+            "src/af_packet/ring.rs",
+            "src/af_packet/sys.rs",
+            "src/af_packet/tx.rs",
+            "src/af_xdp/bpf.rs",
+            "src/af_xdp/rights.rs",
+            "src/af_xdp/ring.rs",
+            "src/af_xdp/rx.rs",
+            "src/af_xdp/socket.rs",
+            "src/af_xdp/tx.rs",
+            "src/dpdk/device.rs",
+            "src/dpdk/eal.rs",
+            "src/dpdk/mempool.rs",
+            "src/dpdk/queue.rs",
+            "src/dpdk/shim.rs",
+            "src/ethtool.rs",
+            "src/link.rs",
+            "src/netdevice.rs",
+            "src/netns.rs",
+            "src/tap/sys.rs",
+            "tests/harness/testpmd.rs",
+            "tests/linux/offload.rs",
+            "tests/linux/peer.rs",
+            "tests/linux/rights.rs",
+        ],
+    ),
+];
+
+/// The workspace's packages by name, each with its folder.
+fn packages() -> Vec<(String, PathBuf)> {
+    let crates = std::fs::read_dir(root().join("crates")).expect("the crates are there").flatten();
+    let mut all: Vec<(String, PathBuf)> = crates
+        .map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path()))
+        .filter(|(_, folder)| folder.join("Cargo.toml").exists())
+        .collect();
+    assert!(all.len() > 10, "the crates were found");
+    all.push(("tests".to_owned(), root().join("tests")));
+    all
+}
+
+/// Whether a line of code, not of a comment, opens something unsafe.
+fn has_unsafe(text: &str) -> bool {
+    let words = ["{", "fn", "impl", "extern", "trait"].map(|word| ["unsafe", word].join(" "));
+    let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.any(|line| words.iter().any(|word| line.contains(word)))
+}
+
+/// The first file of every program and library of a package: those on which a `forbid` has to stand.
+fn first_files(folder: &Path) -> Vec<PathBuf> {
+    let known =
+        ["src/lib.rs", "src/main.rs", "harness/lib.rs", "scenarios/main.rs", "guards/main.rs"];
+    known.iter().map(|file| folder.join(file)).filter(|file| file.exists()).collect()
+}
+
+#[test]
+fn a_crate_without_unsafe_code_forbids_it() {
+    let mut faults = Vec::new();
+    for (name, folder) in packages() {
+        if MAY.iter().any(|(one, _)| *one == name) {
+            continue;
+        }
+        let first = first_files(&folder);
+        assert!(!first.is_empty(), "{name} has a first file");
+        let bare = first.iter().filter(|file| !read(file).contains("#![forbid(unsafe_code)]"));
+        faults.extend(bare.map(|file| format!("{} lacks #![forbid(unsafe_code)]", file.display())));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Tests and examples of a crate are programs of their own, which a `forbid` in the library does not reach.
+#[test]
+fn unsafe_code_is_in_named_files_only() {
+    let mut faults = Vec::new();
+    for (name, folder) in packages() {
+        let named = MAY.iter().find(|(one, _)| *one == name).map_or(&[][..], |(_, files)| *files);
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        let mut used = vec![false; named.len()];
+        for file in files {
+            if !has_unsafe(&read(&file)) {
+                continue;
+            }
+            let path = file.to_string_lossy();
+            match named.iter().position(|one| path.ends_with(one)) {
+                Some(index) => used[index] = true,
+                None => faults.push(format!("{path} has unsafe code but is not named here")),
+            }
+        }
+        let idle = named.iter().zip(used).filter(|(_, used)| !used);
+        faults.extend(idle.map(|(one, _)| format!("{name}: {one} has no unsafe code any more")));
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,259 @@
+//! Chaos: while traffic runs without a break, halves of the router are killed, links flap, a neighbour dies with its
+//! namespace, another changes its card, configurations good and bad come in, the memif peer dies. In the end traffic
+//! flows again, the books balance, and nothing has leaked.
+//!
+//! `STOA_CHAOS_SECONDS` says how long (30 unless told), `STOA_CHAOS_SEED` repeats a run's events.
+
+mod dice;
+mod traffic;
+mod world;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use stoa_lab::{Command, LabError, Output, Result, Router, Topology, wait_until};
+
+use dice::Dice;
+use stoa_scenarios::{Holdings, pid};
+use world::World;
+
+/// How long until all is well again after the last event, crash loops backed off by 10 s included.
+const RECOVERY: Duration = Duration::from_secs(40);
+/// The share of the time, in the end, when no forwarder is killed, so that one process shows its leaks.
+const QUIET: f64 = 0.4;
+/// Memory that a process may gain, kB: what is touched for the first time.
+const MEMORY: u64 = 24_000;
+
+/// What happened, with its time, for whoever reads a failure.
+struct Diary {
+    began: Instant,
+    events: u64,
+}
+
+impl Diary {
+    fn note(&mut self, event: &str) {
+        self.events += 1;
+        println!("{:7.2} s  {event}", self.began.elapsed().as_secs_f64());
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text}: give a number")),
+        Err(_) => otherwise,
+    }
+}
+
+/// Kills a half, which this scenario has started; it may be dead already.
+fn kill(router: &Router, half: &str) -> Result<()> {
+    let Ok(status) = router.status() else { return Ok(()) };
+    match pid(&status, half) {
+        0 => Ok(()),
+        pid => Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run().map(drop),
+    }
+}
+
+fn flap(hosts: &Topology, label: &str, dice: &mut Dice) -> Result<()> {
+    hosts.router().ip(&["link", "set", label, "down"])?;
+    std::thread::sleep(Duration::from_millis(20 + dice.below(400)));
+    hosts.router().ip(&["link", "set", label, "up"]).map(drop)
+}
+
+/// Captures for a moment; whoever captures dies without a word.
+fn capture(world: &World, dice: &mut Dice) -> Result<()> {
+    let socket = world.first.socket().to_string_lossy().into_owned();
+    let command = Command::program(world.first.binary());
+    let running = command.args(["capture", "any", "--lines", "--socket", &socket]).spawn()?;
+    std::thread::sleep(Duration::from_millis(dice.below(800)));
+    let pid = running.pid().to_string();
+    Command::program("/bin/kill").args(["-KILL", &pid]).run().map(drop)
+}
+
+/// One event. A controller that is just dead cannot take a configuration, and that is well.
+fn strike(world: &mut World, dice: &mut Dice, may_kill_forwarders: bool) -> Result<String> {
+    let which = dice.any();
+    let said = |what: &str, output: &Output| match output.success() {
+        true => format!("{what} configuration {which}: taken"),
+        false => format!("{what} configuration {which}: {}", output.stderr.replace('\n', " ")),
+    };
+    Ok(match dice.below(if may_kill_forwarders { 12 } else { 10 }) {
+        0 => {
+            kill(&world.first, "controller")?;
+            "kill the controller".to_owned()
+        }
+        1 => {
+            kill(&world.second, "controller")?;
+            "kill the peer's controller".to_owned()
+        }
+        2 => {
+            flap(&world.hosts, "host-b", dice)?;
+            "the link of host-b flaps".to_owned()
+        }
+        3 => {
+            world.replace_host()?;
+            "another host-c".to_owned()
+        }
+        4 => {
+            world.replace_card(dice)?;
+            "another card in host-b".to_owned()
+        }
+        5 | 6 => {
+            let json = world::json(&world.socket(), which)?;
+            said("good", &world.first.reload(&json)?)
+        }
+        7 => {
+            let output = world.first.reload(&world::bad(&world.socket(), which)?)?;
+            // A forwarder that has just started waits for devices that are missing.
+            let waits = which % 3 == 1 && world.killed.elapsed() < Duration::from_secs(10);
+            assert!(waits || !output.success(), "a bad configuration was taken: {which}");
+            said("bad", &output)
+        }
+        8 => {
+            let added =
+                world.first.call(&["trace", "add", "--interface", "host-a", "--count", "50"])?;
+            let shown = world.first.call(&["trace", "show", "--json"])?;
+            format!("a trace: {}, {}", added.success(), shown.success())
+        }
+        9 => {
+            capture(world, dice)?;
+            "a capture".to_owned()
+        }
+        10 => {
+            world.killed = Instant::now();
+            kill(&world.first, "forwarder")?;
+            "kill the forwarder".to_owned()
+        }
+        _ => {
+            kill(&world.second, "forwarder")?;
+            "kill the peer's forwarder".to_owned()
+        }
+    })
+}
+
+/// Waits until every flow has got something since now.
+fn all_flow(world: &World) -> Result<Duration> {
+    let began = Instant::now();
+    let before: Vec<u64> = world.all().map(traffic::Flow::received).collect();
+    wait_until("every flow flows", RECOVERY, || {
+        let still = world.all().zip(&before).filter(|(flow, before)| flow.received() <= **before);
+        let still: Vec<_> = still.map(|(flow, _)| flow.name.as_str()).collect();
+        if still.is_empty() { Ok(()) } else { Err(still.join("; ")) }
+    })
+    .map_err(|error| explain(world, error))?;
+    Ok(began.elapsed())
+}
+
+/// Adds what the routers say of themselves to an error.
+fn explain(world: &World, error: LabError) -> LabError {
+    for (name, router) in [("first", &world.first), ("second", &world.second)] {
+        eprintln!("== the {name} router: {:?}", router.status().map(|status| status.to_string()));
+        eprintln!("interfaces: {:?}", router.interfaces());
+        eprintln!("neighbors: {:?}", router.show("neighbors").map(|list| list.to_string()));
+        eprintln!("drops: {:?}", router.drops());
+        eprintln!("{}", router.log().lines().rev().take(60).collect::<Vec<_>>().join("\n"));
+    }
+    error
+}
+
+/// Both routers hold no more than before, once they rest.
+fn nothing_leaked(world: &World, before: &[Holdings; 2]) -> Result<()> {
+    let outcome = wait_until("nothing has leaked", Duration::from_secs(20), || {
+        let now = holdings(world).map_err(|error| error.to_string())?;
+        let grown = now.iter().zip(before).flat_map(|(now, then)| now.grown_since(then, MEMORY));
+        let grown: Vec<_> = grown.collect();
+        if grown.is_empty() { Ok(now) } else { Err(grown.join("; ")) }
+    });
+    let now = outcome.map_err(|error| explain(world, error))?;
+    for (name, (now, then)) in ["first", "second"].iter().zip(now.iter().zip(before)) {
+        println!("{name} router, then: {:?}, now: {:?}", then.processes, now.processes);
+    }
+    Ok(())
+}
+
+fn holdings(world: &World) -> Result<[Holdings; 2]> {
+    let first = Holdings::of(&world.first, &world.hosts)?;
+    Ok([first, Holdings::of(&world.second, &world.far)?])
+}
+
+fn settle(world: &World) -> Result<()> {
+    for router in [&world.first, &world.second] {
+        wait_until("the router is in sync", RECOVERY, || {
+            let status = router.status().map_err(|error| error.to_string())?;
+            if status["in_sync"] == true { Ok(()) } else { Err(status.to_string()) }
+        })
+        .map_err(|error| explain(world, error))?;
+    }
+    let original = world::json(&world.socket(), 0)?;
+    let output = world.first.reload(&original)?;
+    assert!(output.success(), "{}{}", output.stdout, output.stderr);
+    Ok(())
+}
+
+#[test]
+fn the_router_survives_everything_at_once() -> Result<()> {
+    let length = Duration::from_secs(number("STOA_CHAOS_SECONDS", 30));
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    let seed = number("STOA_CHAOS_SEED", now);
+    println!("STOA_CHAOS_SECONDS={} STOA_CHAOS_SEED={seed}", length.as_secs());
+    let mut dice = Dice::new(seed);
+    let mut world = World::new()?;
+    let before = holdings(&world)?;
+    world.speak()?;
+    all_flow(&world)?;
+    let mut diary = Diary { began: Instant::now(), events: 0 };
+    let mut steady = None;
+    while diary.began.elapsed() < length {
+        let is_quiet = diary.began.elapsed() > length.mul_f64(1.0 - QUIET);
+        if is_quiet && steady.is_none() {
+            // From here on the same two forwarders must last.
+            settle(&world)?;
+            diary.note(&format!("all flow again after {:.2?}", all_flow(&world)?));
+            steady = Some(holdings(&world)?.map(|holdings| holdings.processes[1].pid));
+        }
+        let event = strike(&mut world, &mut dice, !is_quiet)?;
+        diary.note(&event);
+        std::thread::sleep(Duration::from_millis(dice.below(1500)));
+    }
+    settle(&world)?;
+    diary.note(&format!("the end: all flow again after {:.2?}", all_flow(&world)?));
+    let same = holdings(&world)?.map(|holdings| holdings.processes[1].pid);
+    assert_eq!(Some(same), steady, "a forwarder died that nobody killed");
+    conclude(world, &before, diary.events)
+}
+
+/// Traffic ends; books and holdings are looked at.
+fn conclude(mut world: World, before: &[Holdings; 2], events: u64) -> Result<()> {
+    let mut wrong = 0;
+    for flow in world.all() {
+        let [sent, received, late, bad, connections] = [
+            &flow.counts.sent,
+            &flow.counts.received,
+            &flow.counts.late,
+            &flow.counts.wrong,
+            &flow.counts.connections,
+        ]
+        .map(|count| count.load(Ordering::Relaxed));
+        println!(
+            "{}: {received} of {sent}, {late} late, {bad} wrong, {connections} connections",
+            flow.name
+        );
+        wrong += bad;
+    }
+    world.flows.clear();
+    world.visits.clear();
+    assert_eq!(wrong, 0, "duplicates or other bytes than were sent");
+    for router in [&world.first, &world.second] {
+        let books = router.conservation()?;
+        assert_eq!(books["balanced"], true, "{books}");
+    }
+    nothing_leaked(&world, before)?;
+    println!("{events} events survived");
+    let World { first, second, hosts, far, .. } = world;
+    second.stop()?;
+    first.stop()?;
+    for namespace in [hosts.router(), far.router()] {
+        let pids = Command::program("/sbin/ip").args(["netns", "pids", namespace.name()]);
+        assert_eq!(pids.run()?.stdout, "", "processes are left behind");
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! The world of the chaos: three hosts on packet sockets around the first router, and behind a memif the second router
+//! with a host of its own.
+
+use serde_json::{Value, json};
+use stoa_lab::{Address, Configuration, NextHop, Result, Router, Side, Topology, stoa_binary};
+use stoa_scenarios::side;
+
+use super::dice::Dice;
+use super::traffic::Flow;
+
+/// Both routers, the hosts, the traffic. Fields are dropped in this order.
+pub struct World {
+    /// Traffic that nothing interrupts for good.
+    pub flows: Vec<Flow>,
+    /// Traffic to and from host-c, whose namespace comes and goes.
+    pub visits: Vec<Flow>,
+    /// The router that suffers.
+    pub first: Router,
+    /// The memif peer, which dies as well.
+    pub second: Router,
+    /// Host-a, host-b and host-c around the first router.
+    pub hosts: Topology,
+    /// Host-d at the second.
+    pub far: Topology,
+    /// When the first router's forwarder was last killed; at first: when all began.
+    pub killed: std::time::Instant,
+}
+
+fn sides() -> Result<[Side; 3]> {
+    Ok([side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?])
+}
+
+/// The network between the routers.
+fn between(last: u8) -> Result<[Address; 2]> {
+    Ok([format!("198.18.9.{last}/24").parse()?, format!("2001:db8:9::{last}/64").parse()?])
+}
+
+fn memif(socket: &std::path::Path, role: &str) -> Value {
+    json!({ "memif": { "socket": socket.to_string_lossy(), "id": 0, "role": role } })
+}
+
+/// What the first router is told; `which` is one of several that differ in what nobody here needs.
+pub fn first(socket: &std::path::Path, which: u64) -> Result<Configuration> {
+    let mut made = Configuration::new(&sides()?)
+        .port("peer", memif(socket, "master"))
+        .addresses("peer", &between(1)?)
+        .route("198.18.4.0/24", NextHop::Via("198.18.9.2"))
+        .route("2001:db8:4::/64", NextHop::Via("2001:db8:9::2"));
+    for number in 0..which % 4 * 50 {
+        made = made.route(&format!("10.{}.{number}.0/24", which % 250), NextHop::Via("198.18.2.2"));
+    }
+    if which % 3 == 1 {
+        made = made.port("spare", json!({ "tap": {} }));
+    }
+    if which % 5 == 1 {
+        made.interface("host-c")["ietf-ip:ipv4"]["mtu"] = json!(1400);
+    }
+    // Host-c is on AF_XDP half of the time, also at the begin and in the end.
+    if which.is_multiple_of(2) {
+        made.interface("host-c")["stoa-interfaces:port"] =
+            json!({ "af-xdp": { "device": "host-c" } });
+    }
+    Ok(made)
+}
+
+/// The same as text, now and then with a VRF, into which host-c may move.
+pub fn json(socket: &std::path::Path, which: u64) -> Result<Value> {
+    let mut made = first(socket, which)?;
+    if which % 6 == 2 {
+        made.interface("host-c")["stoa-vrf:vrf"] = json!("red");
+    }
+    let mut made = made.json();
+    if which % 3 == 2 {
+        made["stoa-vrf:vrfs"] = json!({ "vrf": [{ "name": "red" }, { "name": "blue" }] });
+    }
+    Ok(made)
+}
+
+/// Something that must be refused, in one of several ways.
+pub fn bad(socket: &std::path::Path, which: u64) -> Result<Value> {
+    let good = first(socket, which)?;
+    let mut made = match which % 3 {
+        0 => good.clone().route("198.18.60.0/24", NextHop::Via("198.18.1.1")).json(),
+        1 => good.clone().port("host-z", json!({ "af-packet": { "device": "not-there" } })).json(),
+        _ => json!("no configuration at all"),
+    };
+    if which.is_multiple_of(6) {
+        made["ietf-interfaces:interfaces"]["interface"][0]["colour"] = json!("blue");
+    }
+    Ok(made)
+}
+
+impl World {
+    /// Everything up and traffic running.
+    ///
+    /// # Errors
+    /// What the lab says.
+    pub fn new() -> Result<Self> {
+        let binary = stoa_binary()?;
+        let (hosts, far) = (Topology::new(&sides()?)?, Topology::new(&[side("host-d", 4)?])?);
+        // A neighbour with another MAC address tells everybody, as real ones do.
+        for host in hosts.hosts() {
+            host.namespace().sysctl("ipv4/conf/all/arp_notify", "1")?;
+            host.namespace().sysctl("ipv6/conf/all/ndisc_notify", "1")?;
+        }
+        let scratch = stoa_lab::Scratch::new()?;
+        let socket = scratch.file("memif.sock");
+        let told = json(&socket, 0)?;
+        let first = Router::start_in(scratch, &binary, Some(hosts.router()), &told)?;
+        let told = Configuration::new(&[side("host-d", 4)?])
+            .port("peer", memif(&socket, "slave"))
+            .addresses("peer", &between(2)?)
+            .route("0.0.0.0/0", NextHop::Via("198.18.9.1"))
+            .route("::/0", NextHop::Via("2001:db8:9::1"))
+            .json();
+        let second = Router::start(&binary, Some(far.router()), &told)?;
+        first.wait_up(&["host-a", "host-b", "host-c", "peer"])?;
+        second.wait_up(&["host-d", "peer"])?;
+        let (flows, visits) = (Vec::new(), Vec::new());
+        let killed = std::time::Instant::now();
+        Ok(Self { flows, visits, first, second, hosts, far, killed })
+    }
+
+    /// Lets everybody speak.
+    ///
+    /// # Errors
+    /// When a socket cannot be had.
+    pub fn speak(&mut self) -> Result<()> {
+        let (a, b) = (self.hosts.host("host-a"), self.hosts.host("host-b"));
+        let d = self.far.host("host-d");
+        for six in [false, true] {
+            for (from, to) in [(a, b), (b, a), (a, d), (d, a)] {
+                self.flows.push(Flow::datagrams(from, to, six)?);
+            }
+        }
+        self.flows.push(Flow::stream(a, b)?);
+        self.flows.push(Flow::stream(d, b)?);
+        self.visit()
+    }
+
+    fn visit(&mut self) -> Result<()> {
+        let (a, c) = (self.hosts.host("host-a"), self.hosts.host("host-c"));
+        for six in [false, true] {
+            self.visits.push(Flow::datagrams(a, c, six)?);
+            self.visits.push(Flow::datagrams(c, a, six)?);
+        }
+        Ok(())
+    }
+
+    /// Host-c dies with its link, and another one takes its place.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn replace_host(&mut self) -> Result<()> {
+        // Sockets would keep the namespace alive.
+        self.visits.clear();
+        self.hosts.remake("host-c")?;
+        self.visit()
+    }
+
+    /// Where the routers meet.
+    pub fn socket(&self) -> std::path::PathBuf {
+        self.first.scratch().file("memif.sock")
+    }
+
+    /// Host-b gets another network card.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn replace_card(&self, dice: &mut Dice) -> Result<()> {
+        let mac = format!("02:00:00:00:{:02x}:{:02x}", dice.below(256), dice.below(256));
+        let namespace = self.hosts.host("host-b").namespace();
+        namespace.ip(&["link", "set", "eth0", "address", &mac]).map(drop)
+    }
+
+    /// Every flow.
+    pub fn all(&self) -> impl Iterator<Item = &Flow> {
+        self.flows.iter().chain(&self.visits)
+    }
+}

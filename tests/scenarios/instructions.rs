@@ -1,0 +1,128 @@
+//! Instructions per packet of each node, counted by callgrind, against a committed budget.
+//!
+//! The program runs without threads by the scalar kernel, so the counts come out the same on
+//! every machine. Counts of two runs of different length are set against each other, which takes
+//! the start out. `STOA_UPDATE=1` writes a new budget: look at the difference before you commit it.
+//! Needs `valgrind` (`scripts/setup test`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// How much more than its budget a node may take, in hundredths.
+const TOLERANCE: f64 = 5.0;
+/// Turns of 256 packets in the short and the long run.
+const TURNS: [u32; 2] = [40, 240];
+
+/// What is counted: a name, and options of `stoa bench forward`.
+const CASES: [(&str, &[&str]); 4] = [
+    ("ip4", &["--routes", "1000", "--destinations", "1000"]),
+    ("ip6", &["--family", "ip6", "--routes", "1000", "--destinations", "1000"]),
+    ("vlan", &["--vlan"]),
+    (
+        "imix2",
+        &["--mix", "imix2", "--routes", "1000", "--destinations", "1000", "--next-hops", "4"],
+    ),
+];
+
+/// Whose instructions are told, and what the names of the functions have in them; what these
+/// call counts as theirs.
+const NODES: [(&str, [&str; 2]); 6] = [
+    ("ethernet-input", ["EthernetInput", "::process"]),
+    ("ip4-input", ["Ip4Input", "::process"]),
+    ("ip6-input", ["Ip6Input", "::process"]),
+    ("rewrite", ["rewrite::Rewrite", "::process"]),
+    ("generator-input", ["GeneratorRx", "::receive"]),
+    ("turn", ["worker::turn::Worker", "Worker::turn"]),
+];
+
+/// By case and node, instructions per packet that leaves.
+type Budget = BTreeMap<String, BTreeMap<String, f64>>;
+
+#[test]
+fn nodes_keep_their_budgets() {
+    let stoa = stoa_lab::stoa_binary().unwrap();
+    let folder = stoa_lab::Scratch::new().unwrap();
+    let mut counted = Budget::new();
+    for (case, options) in CASES {
+        let [short, long] = TURNS.map(|turns| count(&stoa, options, turns, folder.path()));
+        let packets = (long.0 - short.0) as f64;
+        let nodes = counted.entry(case.to_owned()).or_default();
+        for (node, _) in NODES {
+            let instructions = long.1.get(node).unwrap_or(&0) - short.1.get(node).unwrap_or(&0);
+            if instructions > 0 {
+                let each = instructions as f64 / packets;
+                nodes.insert(node.to_owned(), (each * 10.0).round() / 10.0);
+            }
+        }
+        assert!(nodes.contains_key("turn") && nodes.len() > 3, "{case}: {nodes:?}");
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/instructions.json");
+    if std::env::var_os("STOA_UPDATE").is_some() {
+        let text = serde_json::to_string_pretty(&counted).unwrap();
+        return std::fs::write(path, text + "\n").unwrap();
+    }
+    let budget: Budget = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut faults = Vec::new();
+    for (case, nodes) in &counted {
+        for (node, each) in nodes {
+            let allowed = budget.get(case).and_then(|nodes| nodes.get(node)).copied();
+            println!("{case:>6} {node:>16} {each:>7.1} of {:.1}", allowed.unwrap_or(0.0));
+            if allowed.is_none_or(|allowed| *each > allowed * (1.0 + TOLERANCE / 100.0)) {
+                faults.push(format!("{case}: {node} takes {each}, its budget is {allowed:?}"));
+            }
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "instructions per packet: {}\nMake it leaner, or say in the commit why it is worth more \
+         and write a new budget by STOA_UPDATE=1.",
+        faults.join("; ")
+    );
+}
+
+/// Packets that left in so many turns, and instructions node by node.
+fn count(
+    stoa: &Path,
+    options: &[&str],
+    turns: u32,
+    folder: &Path,
+) -> (u64, BTreeMap<&'static str, u64>) {
+    let file = folder.join("callgrind.out");
+    let done = Command::new("timeout")
+        .args(["--kill-after=5", "300", "valgrind", "--tool=callgrind", "--quiet"])
+        .args(["--compress-strings=no", "--compress-pos=no"])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .arg(stoa)
+        .args(["bench", "forward", "--kernel", "scalar", "--json", "--turns"])
+        .arg(turns.to_string())
+        .args(options)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{said}\nvalgrind comes by scripts/setup test");
+    let counts: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let profile = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+    (counts["packets"].as_u64().unwrap(), inclusive(&profile))
+}
+
+/// What each node took with all that it called, from callgrind's file: under each `fn=` stand
+/// lines with costs, of its own and (after `calls=`) of a call.
+fn inclusive(profile: &str) -> BTreeMap<&'static str, u64> {
+    let mut all = BTreeMap::new();
+    let mut node = None;
+    for line in profile.lines() {
+        if let Some(name) = line.strip_prefix("fn=") {
+            let is_it = |words: &[&str; 2]| words.iter().all(|word| name.contains(word));
+            node = NODES.iter().find(|(_, words)| is_it(words)).map(|(node, _)| *node);
+        } else if let Some(node) = node
+            && line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
+        {
+            let cost = line.split_whitespace().nth(1).and_then(|cost| cost.parse::<u64>().ok());
+            *all.entry(node).or_insert(0) += cost.unwrap_or(0);
+        }
+    }
+    all
+}

@@ -1,0 +1,289 @@
+//! Linux beside Stoa drives it: what an operator does on mirrors with `ip`, and what zebra pushes by FPM, decides where packets go. News that
+//! are lost are read again, and a controller that is killed loses nothing.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stoa_lab::{
+    Command, Configuration, Frr, Host, Namespace, Result, Router, Tool, Topology, stoa_binary,
+    wait_until,
+};
+use stoa_scenarios::{Scenario, two_sides};
+
+/// How long an order may take. It takes a tenth of a second; the machine may have other things to do.
+const SOON: Duration = Duration::from_secs(20);
+/// How long daemons may take to start and speak.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Behind host-b: only who is told the way gets there.
+const BEHIND: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
+
+/// The router with a mirror of each interface in `local`, a door there, and addresses on host-b that no address of the router leads to.
+fn begin(local: &Namespace, kind: &str, door: Value) -> Result<Scenario> {
+    let sides = two_sides(&[])?;
+    let topology = Topology::new(&sides)?;
+    let host_b = topology.host("host-b").namespace();
+    for address in ["203.0.113.2/32", "203.0.113.3/32", "2001:db8:113::2/128"] {
+        host_b.ip(&["addr", "add", address, "dev", "lo"])?;
+    }
+    host_b.ip(&["addr", "add", "198.18.9.2/24", "dev", "eth0"])?;
+    let mut configuration = Configuration::new(&sides).json();
+    let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
+    for interface in list.into_iter().flatten() {
+        interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+    }
+    let mut settings = door;
+    settings["netns"] = json!(local.name());
+    let door = json!({ "type": format!("stoa-routing:{kind}"), "name": "door", "stoa-routing:door": settings });
+    configuration["ietf-routing:routing"]["control-plane-protocols"]["control-plane-protocol"] =
+        json!([door]);
+    let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
+    router.wait_up(&["host-a", "host-b"])?;
+    wait_until("the mirrors have their addresses", SOON, || {
+        let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
+        let wanted = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:2::1/64"];
+        if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
+    })?;
+    Ok(Scenario { router, topology })
+}
+
+/// Whether a ping from a host arrives and comes back.
+fn reaches(from: &Host, to: &str) -> std::result::Result<bool, String> {
+    let once = ["-n", "-c", "1", "-W", "0.5", to];
+    let ping = from.command(Tool::PING).and_then(|ping| ping.args(once).run());
+    ping.map(|output| output.success()).map_err(|error| error.to_string())
+}
+
+/// Waits until packets from host-a get there, or do not any more.
+fn wait_for(scenario: &Scenario, to: &str, arrives: bool) -> Result<()> {
+    let what = if arrives { "packets get to" } else { "no packet gets to" };
+    wait_until(&format!("{what} {to}"), SOON, || {
+        let is = reaches(scenario.host("host-a"), to)? == arrives;
+        if is { Ok(()) } else { Err(scenario.router.log()) }
+    })
+}
+
+/// A figure of the door's session.
+fn figure(scenario: &Scenario, name: &str) -> std::result::Result<u64, String> {
+    let path = "/ietf-routing:routing/control-plane-protocols";
+    let output =
+        scenario.router.call(&["show", "state", path]).map_err(|error| error.to_string())?;
+    let state: Value = serde_json::from_str(&output.stdout)
+        .map_err(|error| format!("{error}: {}{}", output.stdout, output.stderr))?;
+    let doors = &state["ietf-routing:control-plane-protocols"]["control-plane-protocol"];
+    let figure = &doors[0]["stoa-routing:door"]["session"][name];
+    figure.as_str().and_then(|it| it.parse().ok()).ok_or(format!("{name}: {state}"))
+}
+
+/// Learned routes that the forwarder has in the default table of IPv4.
+fn learned(scenario: &Scenario, protocol: &str) -> std::result::Result<u64, String> {
+    let path = "/ietf-routing:routing/ribs/rib[name='ipv4-default']/stoa-routing:route-counts";
+    let output =
+        scenario.router.call(&["show", "state", path]).map_err(|error| error.to_string())?;
+    let state: Value = serde_json::from_str(&output.stdout)
+        .map_err(|error| format!("{error}: {}", output.stdout))?;
+    let counts =
+        state["stoa-routing:route-counts"]["protocol"].as_array().cloned().unwrap_or_default();
+    let of = counts.iter().find(|it| it["name"].as_str().is_some_and(|it| it.ends_with(protocol)));
+    Ok(of.and_then(|it| it["routes"].as_str()?.parse().ok()).unwrap_or(0))
+}
+
+fn kill_controller(scenario: &Scenario) -> Result<()> {
+    let pid = scenario.router.status()?["controller_pid"].as_u64().unwrap_or(0);
+    assert_ne!(pid, 0);
+    Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
+    wait_until("another controller is there", SOON, || {
+        let now = scenario.router.status().map_err(|error| error.to_string())?;
+        let is_other = now["controller_pid"].as_u64() != Some(pid) && now["in_sync"] == true;
+        if is_other { Ok(()) } else { Err(now.to_string()) }
+    })
+}
+
+#[test]
+fn what_operators_do_with_ip_takes_effect() -> Result<()> {
+    let local = Namespace::new("local")?;
+    let scenario = begin(&local, "linux", json!({}))?;
+    let [four, six] = BEHIND;
+    assert_eq!(reaches(scenario.host("host-a"), four), Ok(false));
+
+    // Routes, plain and on next-hop objects.
+    local.ip(&["route", "add", "203.0.113.2/32", "via", "198.18.2.2"])?;
+    local.ip(&["-6", "route", "add", "2001:db8:113::/48", "via", "2001:db8:2::2"])?;
+    wait_for(&scenario, four, true)?;
+    wait_for(&scenario, six, true)?;
+    local.ip(&["nexthop", "add", "id", "7", "via", "198.18.2.9", "dev", "host-b"])?;
+    local.ip(&["route", "add", "203.0.113.3/32", "nhid", "7"])?;
+    wait_until("the route on the next hop is there", SOON, || {
+        match learned(&scenario, "kernel")? {
+            2 => Ok(()),
+            other => Err(format!("{other} routes")),
+        }
+    })?;
+    local.ip(&["nexthop", "replace", "id", "7", "via", "198.18.2.2", "dev", "host-b"])?;
+    wait_for(&scenario, "203.0.113.3", true)?;
+    // Linux takes the routes along without a word.
+    local.ip(&["nexthop", "del", "id", "7"])?;
+    wait_for(&scenario, "203.0.113.3", false)?;
+    local.ip(&["route", "replace", "blackhole", "203.0.113.2/32"])?;
+    wait_for(&scenario, four, false)?;
+    local.ip(&["route", "del", "blackhole", "203.0.113.2/32"])?;
+    local.ip(&["route", "add", "203.0.113.2/32", "via", "198.18.2.2"])?;
+    wait_for(&scenario, four, true)?;
+
+    // An address, and with it a subnet.
+    assert_eq!(reaches(scenario.host("host-a"), "198.18.9.2"), Ok(false));
+    local.ip(&["addr", "add", "198.18.9.1/24", "dev", "host-b"])?;
+    wait_for(&scenario, "198.18.9.2", true)?;
+    // One that cannot be is said, and the rest stands.
+    local.ip(&["addr", "add", "198.18.1.77/24", "dev", "host-b"])?;
+    wait_until("it is said", SOON, || {
+        let log = scenario.router.log();
+        let is_said = log.contains("the subnet 198.18.1.0/24 is on interface host-a already");
+        if is_said { Ok(()) } else { Err(log) }
+    })?;
+
+    // A neighbour for good: nobody has that MAC address.
+    local.ip(&[
+        "neigh",
+        "replace",
+        "198.18.2.2",
+        "lladdr",
+        "02:00:00:00:00:77",
+        "nud",
+        "permanent",
+        "dev",
+        "host-b",
+    ])?;
+    wait_for(&scenario, "198.18.2.2", false)?;
+    local.ip(&["neigh", "del", "198.18.2.2", "dev", "host-b"])?;
+    wait_for(&scenario, "198.18.2.2", true)?;
+
+    // All of it outlives the controller, and no packet is lost meanwhile.
+    let arguments = ["-n", "-c", "40", "-i", "0.1", "-W", "2", "198.18.9.2"];
+    let pings = scenario.host("host-a").command(Tool::PING)?.args(arguments).spawn()?;
+    pings.wait_for("icmp_seq=3 ", SOON)?;
+    kill_controller(&scenario)?;
+    let (stdout, _, _) = pings.finish(PATIENCE)?;
+    assert!(stdout.contains(" 0% packet loss"), "{stdout}");
+    wait_for(&scenario, four, true)?;
+
+    // The link, down and up; its routes go with it and come back by hand, as Linux has it.
+    local.ip(&["link", "set", "host-b", "down"])?;
+    wait_for(&scenario, "198.18.2.2", false)?;
+    wait_until("the interface is down by order", SOON, || {
+        let shown = scenario.router.show("interfaces").map_err(|error| error.to_string())?;
+        if shown.to_string().contains("\"enabled\":false") {
+            Ok(())
+        } else {
+            Err(shown.to_string())
+        }
+    })?;
+    local.ip(&["link", "set", "host-b", "up"])?;
+    wait_for(&scenario, "198.18.2.2", true)?;
+    wait_for(&scenario, four, false)?;
+    local.ip(&["addr", "del", "198.18.9.1/24", "dev", "host-b"])?;
+    wait_for(&scenario, "198.18.9.2", false)?;
+    scenario.end()
+}
+
+/// Many routes at once, more than a small room for news holds.
+#[test]
+fn lost_news_are_read_again() -> Result<()> {
+    const ROUTES: usize = 50_000;
+    let local = Namespace::new("local")?;
+    let scenario = begin(&local, "linux", json!({ "receive-buffer": 4_096 }))?;
+    let batch = |verb: &str| {
+        let mut lines = String::new();
+        for number in 0..ROUTES {
+            let _ = writeln!(
+                lines,
+                "route {verb} 11.{}.{}.0/24 via 198.18.2.2",
+                number >> 8,
+                number & 255
+            );
+        }
+        lines
+    };
+    let all = |wanted: usize| {
+        wait_until(&format!("the forwarder has {wanted} routes"), PATIENCE, || {
+            let held = learned(&scenario, "kernel")?;
+            if held == wanted as u64 {
+                Ok(())
+            } else {
+                Err(format!("{held}; {}", scenario.router.log()))
+            }
+        })
+    };
+    let path = scenario.router.scratch().write("routes", batch("add"))?;
+    local.ip(&["-batch", &path.display().to_string()])?;
+    all(ROUTES)?;
+    let resyncs = figure(&scenario, "resyncs").unwrap_or(0);
+    assert!(resyncs > 0, "nothing was lost: the test tests nothing");
+    // An address behind the last one is reached.
+    scenario.host("host-b").namespace().ip(&["addr", "add", "11.195.79.9/32", "dev", "lo"])?;
+    wait_for(&scenario, "11.195.79.9", true)?;
+    let path = scenario.router.scratch().write("routes", batch("del"))?;
+    local.ip(&["-batch", &path.display().to_string()])?;
+    all(0)?;
+    println!(
+        "{ROUTES} routes there and back, {} resyncs",
+        figure(&scenario, "resyncs").unwrap_or(0)
+    );
+    scenario.end()
+}
+
+#[test]
+fn zebra_drives_stoa_by_fpm() -> Result<()> {
+    let local = Namespace::new("local")?;
+    let scenario = begin(&local, "fpm", json!({ "stale-time": 60 }))?;
+    let routes = "ip route 203.0.113.2/32 198.18.2.2\nip route 203.0.113.128/25 198.18.1.2\n\
+                  ip route 203.0.113.128/25 198.18.2.2\nipv6 route 2001:db8:113::/48 2001:db8:2::2\n\
+                  ip route 192.0.2.0/24 Null0\n";
+    let zebra = ("fpm address 127.0.0.1\n", &["-M", "dplane_fpm_nl"][..]);
+    let mut frr = Frr::start(&local, zebra, &[(Tool::STATICD, routes)])?;
+    let [four, six] = BEHIND;
+    wait_for(&scenario, four, true)?;
+    wait_for(&scenario, six, true)?;
+    assert_eq!(figure(&scenario, "malformed"), Ok(0));
+    // Several ways of one route, by a group of next hops.
+    let shown = scenario.router.show("routes")?.to_string();
+    assert!(shown.contains("203.0.113.128/25"), "{shown}");
+
+    // zebra dies: its routes stay. It comes back and says the same again: no packet is lost.
+    let arguments = ["-n", "-c", "100", "-i", "0.1", "-W", "2", four];
+    let pings = scenario.host("host-a").command(Tool::PING)?.args(arguments).spawn()?;
+    pings.wait_for("icmp_seq=3 ", SOON)?;
+    frr.kill(Tool::STATICD);
+    frr.kill(Tool::ZEBRA);
+    wait_until("the session ended", SOON, || {
+        if scenario.router.log().contains("the session with zebra ended") {
+            Ok(())
+        } else {
+            Err(String::new())
+        }
+    })?;
+    frr.zebra(zebra.0, zebra.1)?;
+    frr.add(Tool::STATICD, routes, &[])?;
+    let (stdout, _, _) = pings.finish(PATIENCE)?;
+    assert!(stdout.contains(" 0% packet loss"), "{stdout}");
+    wait_until("zebra has connected again", PATIENCE, || match figure(&scenario, "sessions")? {
+        0 | 1 => Err(scenario.router.log()),
+        _ => Ok(()),
+    })?;
+
+    // The controller dies, and hears all of it again.
+    kill_controller(&scenario)?;
+    wait_until("zebra has connected to the new one", PATIENCE, || {
+        match figure(&scenario, "updates")? {
+            0..4 => Err(scenario.router.log()),
+            _ => Ok(()),
+        }
+    })?;
+    wait_for(&scenario, four, true)?;
+    // A route is taken back.
+    frr.tell(&["configure terminal", "no ip route 203.0.113.2/32 198.18.2.2"])?;
+    wait_for(&scenario, four, false)?;
+    wait_for(&scenario, six, true)?;
+    drop(frr);
+    scenario.end()
+}

@@ -1,0 +1,58 @@
+//! Scenarios: the router between real peers in network namespaces. One file is one capability.
+//!
+//! One program, so that it is linked once. `docs/dev/scenarios.md` says how to run one and how to add one.
+
+#![forbid(unsafe_code)]
+
+mod af_xdp;
+mod arping;
+mod bfd;
+mod chaos;
+mod commits;
+mod convergence;
+mod cross_connect;
+mod demo;
+mod device_removal;
+mod discovery;
+mod dpdk;
+mod ecmp;
+mod flood;
+mod fragments;
+mod frr;
+mod host_interface;
+mod instructions;
+mod iperf;
+mod kernels;
+mod lab;
+mod linux_routes;
+mod malformed;
+mod memif_library;
+mod memif_testpmd;
+mod mtu;
+mod ndisc6;
+mod nmap;
+mod no_root;
+mod pcap;
+mod ping;
+mod policy;
+mod prometheus;
+mod radius;
+mod reload;
+mod restart;
+mod routing_bird;
+mod routing_frr;
+mod second_run;
+mod slow_path;
+mod software_rss;
+mod syslog;
+mod tap;
+mod trace_capture;
+mod tracepath;
+mod traceroute;
+mod traffic;
+mod tunnel;
+mod unreachable;
+mod vlan;
+mod vrf;
+mod vrrp;
+mod web;

@@ -1,0 +1,209 @@
+//! memif with DPDK's own driver as the peer, in both roles: host-a, the router, memif, dpdk-testpmd, host-b.
+//!
+//! testpmd joins its `net_memif` port to the far host's link, so that every packet between the hosts crosses the shared
+//! memory both ways: real ping of all sizes and real TCP. Then either side stops and dies, `STOA_LIVES` (4) times each,
+//! our own forwarder at most 8 times (`memif_library.rs` kills the library more often).
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use stoa_lab::measure::{Load, iperf, ping};
+use stoa_lab::{Command, Configuration, Result, Router, Topology, stoa_binary, wait_until};
+use stoa_scenarios::{Holdings, Scenario, Testpmd, two_sides};
+
+/// A link that is leaked would be some megabytes for each life.
+const MEMORY_KB: u64 = 12 << 10;
+
+/// The router and its peer.
+struct Pair {
+    /// Before the topology, which it uses.
+    peer: Testpmd,
+    scenario: Scenario,
+    /// Our role.
+    role: &'static str,
+}
+
+fn configuration(socket: &str, role: &str, enabled: bool) -> Result<Configuration> {
+    let mut made = Configuration::new(&two_sides(&[])?);
+    let interface = made.interface("host-b");
+    interface["stoa-interfaces:port"] =
+        json!({ "memif": { "socket": socket, "id": 7, "role": role } });
+    interface["enabled"] = json!(enabled);
+    Ok(made)
+}
+
+impl Pair {
+    /// Both run, and the far host answers. A slave looks for its master before that is there.
+    fn start(role: &'static str, theirs: &'static str) -> Result<Self> {
+        let [a, b] = two_sides(&[])?;
+        let topology = Topology::new(&[a, b.without_offloads()])?;
+        let peer = Testpmd::new(theirs, 7, &["--forward-mode=io"])?;
+        let json = configuration(&peer.socket(), role, true)?.json();
+        let router = Router::start(&stoa_binary()?, Some(topology.router()), &json)?;
+        let mut pair = Self { peer, scenario: Scenario { router, topology }, role };
+        pair.peer.start(&pair.scenario.topology)?;
+        pair.reach()?;
+        Ok(pair)
+    }
+
+    /// Waits until the far host answers; a testpmd that crashed is started again.
+    fn reach(&mut self) -> Result<()> {
+        let Self { peer, scenario, .. } = self;
+        let to = scenario.host("host-b").address(false)?;
+        wait_until("the far host answers through memif", Duration::from_secs(30), || {
+            peer.survive(&scenario.topology).map_err(|error| error.to_string())?;
+            match ping(scenario.host("host-a"), to, 1, &["-W", "0.2"]) {
+                Ok(pings) if pings.all() => Ok(()),
+                other => {
+                    Err(format!("{other:?}; {:?}; {}", scenario.router.interfaces(), peer.log()))
+                }
+            }
+        })
+    }
+
+    fn wait_down(&self) -> Result<()> {
+        wait_until("memif is down", Duration::from_secs(10), || {
+            let list = self.scenario.router.interfaces().map_err(|error| error.to_string())?;
+            let is_up = list.iter().any(|one| one.name == "host-b" && one.up);
+            if is_up { Err(format!("{list:?}")) } else { Ok(()) }
+        })
+    }
+
+    fn wait_listening(&self) -> Result<()> {
+        wait_until("memif waits for its peer", Duration::from_secs(20), || {
+            let list = self.scenario.router.interfaces().map_err(|error| error.to_string())?;
+            let waits = |detail: &str| detail.starts_with("waits for a slave");
+            let is = list.iter().any(|one| one.name == "host-b" && waits(&one.detail));
+            if is { Ok(()) } else { Err(format!("{list:?}")) }
+        })
+    }
+
+    fn enable(&self, enabled: bool) -> Result<()> {
+        let made = configuration(&self.peer.socket(), self.role, enabled)?;
+        self.scenario.router.reload(&made.json())?.ok()?;
+        Ok(())
+    }
+
+    /// The operator disables the interface, which ends the link, and enables it again.
+    fn rest(&mut self) -> Result<()> {
+        self.enable(false)?;
+        self.wait_down()?;
+        self.enable(true)?;
+        self.reach()
+    }
+
+    fn peer_stops(&mut self) -> Result<()> {
+        self.peer.stop()?;
+        self.begin_anew()
+    }
+
+    fn peer_dies(&mut self) -> Result<()> {
+        self.peer.kill()?;
+        self.begin_anew()
+    }
+
+    /// With a new peer in the place of one that is gone.
+    fn begin_anew(&mut self) -> Result<()> {
+        self.wait_down()?;
+        self.peer.start(&self.scenario.topology)?;
+        self.reach()
+    }
+
+    /// The forwarder is killed, and a new one finds its peer again.
+    fn forwarder_dies(&mut self) -> Result<()> {
+        let pid = self.scenario.router.status()?["forwarder_pid"].as_u64().unwrap_or(0);
+        assert_ne!(pid, 0);
+        Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
+        let killed = Instant::now();
+        if self.role == "master" {
+            // A DPDK client looks for its master once, when it starts.
+            self.peer.kill()?;
+            self.wait_listening()?;
+            self.peer.start(&self.scenario.topology)?;
+        }
+        self.reach()?;
+        let (silent, role) = (killed.elapsed().as_secs_f64(), self.role);
+        println!("memif {role} is back {silent:.3} s after kill -9 of the forwarder");
+        Ok(())
+    }
+}
+
+fn lives() -> u32 {
+    std::env::var("STOA_LIVES").ok().and_then(|text| text.parse().ok()).unwrap_or(4)
+}
+
+fn all_sizes_pass(role: &'static str, theirs: &'static str) -> Result<()> {
+    let pair = Pair::start(role, theirs)?;
+    let scenario = &pair.scenario;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    // Frames of 64 to 1,514 bytes, each compared by ping.
+    for size in [22, 23, 64, 86, 214, 470, 982, 1238, 1472] {
+        let pings = ping(a, b.address(false)?, 2, &["-s", &size.to_string(), "-p", "6d656d6966"])?;
+        assert!(pings.all(), "{size}: {pings:?}");
+    }
+    scenario.hosts_reach_each_other()?;
+    for (from, to) in [(a, b), (b, a)] {
+        let rate = iperf(from, to, false, Load::Tcp, 1)?;
+        let (from, rate) = (from.label(), rate.bits_per_second);
+        println!("memif {role}, TCP from {from}: {:.2} Gbit/s", rate / 1e9);
+        assert!(rate > 1e5, "{rate}");
+    }
+    let Pair { mut peer, scenario, .. } = pair;
+    peer.stop()?;
+    scenario.end()
+}
+
+/// Either side stops and dies again and again: no link stays away, and nothing is held for those that ended.
+fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Result<()> {
+    let mut pair = Pair::start(role, theirs)?;
+    // The first life brings what stays.
+    pair.peer_stops()?;
+    let first = Holdings::of(&pair.scenario.router, &pair.scenario.topology)?;
+    let lives = lives();
+    for life in 0..lives {
+        if role == "slave" {
+            // A DPDK client would not come back.
+            pair.rest()?;
+        }
+        if life % 2 == 0 {
+            pair.peer_dies()?
+        } else {
+            pair.peer_stops()?
+        };
+    }
+    let grown = Holdings::of(&pair.scenario.router, &pair.scenario.topology)?
+        .grown_since(&first, MEMORY_KB);
+    assert!(grown.is_empty(), "{grown:?}");
+    // Forwarders that die too often are held back for ten seconds each.
+    for _ in 0..lives.min(8) {
+        pair.forwarder_dies()?;
+    }
+    // The peer goes and the router stays; the books are those of the router.
+    pair.peer.stop()?;
+    pair.wait_down()?;
+    let Pair { peer, scenario, .. } = pair;
+    let a = scenario.host("host-a");
+    assert!(ping(a, a.gateway(false)?, 2, &[])?.all());
+    println!("memif {role}: {lives} lives; testpmd crashed {} times by itself", peer.crashes());
+    scenario.end()
+}
+
+#[test]
+fn all_sizes_pass_to_a_testpmd_that_connects() -> Result<()> {
+    all_sizes_pass("master", "client")
+}
+
+#[test]
+fn all_sizes_pass_to_a_testpmd_that_listens() -> Result<()> {
+    all_sizes_pass("slave", "server")
+}
+
+#[test]
+fn a_testpmd_that_connects_comes_and_goes() -> Result<()> {
+    either_side_comes_and_goes("master", "client")
+}
+
+#[test]
+fn a_testpmd_that_listens_comes_and_goes() -> Result<()> {
+    either_side_comes_and_goes("slave", "server")
+}

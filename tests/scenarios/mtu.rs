@@ -1,0 +1,81 @@
+//! MTU: a packet that does not fit is answered with the size that does, and path MTU discovery finds it.
+
+use serde_json::json;
+use stoa_lab::measure::{Load, iperf, ping};
+use stoa_lab::{Configuration, Result, Tag, interface_name};
+use stoa_scenarios::{Scenario, ping_says, two_sides};
+
+/// The far side carries packets of at most 1,400 bytes.
+fn begin() -> Result<Scenario> {
+    let sides = two_sides(&[Tag::customer(100)])?;
+    let mut configuration = Configuration::new(&sides);
+    let far = configuration.interface(&interface_name(&sides[1]));
+    for family in ["ietf-ip:ipv4", "ietf-ip:ipv6"] {
+        far[family]["mtu"] = json!(1400);
+    }
+    Scenario::with(&sides, &configuration)
+}
+
+#[test]
+fn what_does_not_fit_is_answered_with_what_does() -> Result<()> {
+    let scenario = begin()?;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    for (six, size, words) in [(false, "1472", "mtu = 1400"), (true, "1452", "mtu=1400")] {
+        let (to, router) = (b.address(six)?.to_string(), a.gateway(six)?.to_string());
+        let output = ping_says(a, &["-M", "do", "-c", "1", "-W", "2", "-s", size, &to])?;
+        let said = format!("{}{}", output.stdout, output.stderr);
+        assert!(said.contains(words), "{said}");
+        assert!(said.contains(&router), "the router says so: {said}");
+    }
+    scenario.end()
+}
+
+#[test]
+fn what_fits_to_the_byte_passes() -> Result<()> {
+    let scenario = begin()?;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    for (six, size) in [(false, "1372"), (true, "1352")] {
+        let pings = ping(a, b.address(six)?, 2, &["-M", "do", "-s", size])?;
+        assert!(pings.all(), "IPv{}: {pings:?}", if six { 6 } else { 4 });
+    }
+    scenario.end()
+}
+
+#[test]
+fn tcp_finds_the_size_of_the_path() -> Result<()> {
+    let scenario = begin()?;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    for six in [false, true] {
+        // The far host would answer with its own 1,500 bytes, too: both ends have to learn.
+        let rate = iperf(a, b, six, Load::Tcp, 1)?;
+        // Bytes arrive, however busy the machine is.
+        assert!(rate.bits_per_second > 1e5, "{rate:?}");
+        let family = if six { "-6" } else { "-4" };
+        let to = b.address(six)?.to_string();
+        let route = a.namespace().ip(&[family, "route", "get", &to])?;
+        assert!(route.contains("mtu 1400"), "the host has learnt: {route}");
+    }
+    scenario.end()
+}
+
+#[test]
+fn jumbo_packets_go_whole() -> Result<()> {
+    let [a, b] = two_sides(&[])?;
+    let scenario = Scenario::begin(&[a.mtu(9000), b.mtu(9000)])?;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    // Whole packets of 1,500 to 9,000 bytes, and the router's own answers.
+    for (six, headers) in [(false, 28), (true, 48)] {
+        for size in [1500, 2090, 2091, 4096, 9000] {
+            let size = (size - headers).to_string();
+            for to in [b.address(six)?, a.gateway(six)?] {
+                let pings = ping(a, to, 2, &["-M", "do", "-s", &size])?;
+                assert!(pings.all(), "{to}, {size} bytes: {pings:?}");
+            }
+        }
+    }
+    // TCP by super-frames, which the driver cuts to the MTU.
+    let rate = iperf(a, b, false, Load::Tcp, 1)?;
+    println!("TCP at MTU 9000: {:.2} Gbit/s", rate.bits_per_second / 1e9);
+    assert!(rate.bits_per_second > 1e6, "{rate:?}");
+    scenario.end()
+}

@@ -1,0 +1,51 @@
+//! Neighbour discovery with ndisc6 and rdisc6: the router answers for its own addresses, and does not advertise itself unless told to.
+
+use std::time::Duration;
+
+use stoa_lab::{Host, Output, Result, Tool};
+use stoa_scenarios::{Scenario, two_sides};
+
+fn ask(host: &Host, tool: Tool, arguments: &[&str]) -> Result<Output> {
+    let command = host.command(tool)?.args(arguments).args(["eth0"]);
+    command.deadline(Duration::from_secs(20)).run()
+}
+
+#[test]
+fn the_router_answers_solicitations_for_its_own_address() -> Result<()> {
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    for host in scenario.topology.hosts() {
+        let router = host.gateway(true)?.to_string();
+        let output = ask(host, Tool::NDISC6, &["-1", "-r", "3", &router])?;
+        let mac = scenario.topology.router_mac(host.label())?;
+        assert!(output.success(), "{}{}", output.stdout, output.stderr);
+        let said = output.stdout.to_lowercase();
+        assert!(said.contains(&mac), "the port's own {mac}: {said}");
+    }
+    scenario.end()
+}
+
+#[test]
+fn the_router_does_not_answer_for_others() -> Result<()> {
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    let a = scenario.host("host-a");
+    for not_here in ["2001:db8:1::77", "2001:db8:2::1", "2001:db8:2::2"] {
+        let output = ask(a, Tool::NDISC6, &["-1", "-r", "1", "-w", "500", not_here])?;
+        assert!(!output.success(), "{not_here}: {}", output.stdout);
+    }
+    scenario.end()
+}
+
+#[test]
+fn router_solicitations_are_heard_and_not_answered() -> Result<()> {
+    // Nobody has switched advertisements on; a solicitation must be counted by name and do no harm.
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    let a = scenario.host("host-a");
+    let total =
+        || -> Result<u64> { Ok(scenario.router.drops()?.iter().map(|one| one.packets).sum()) };
+    let before = total()?;
+    let output = ask(a, Tool::RDISC6, &["-1", "-r", "2", "-w", "500"])?;
+    assert!(!output.success(), "{}", output.stdout);
+    assert!(total()? > before, "{:?}", scenario.router.drops()?);
+    scenario.hosts_reach_each_other()?;
+    scenario.end()
+}

@@ -1,0 +1,114 @@
+//! A pcap file in, the expected pcap file out: forwarding to the byte, without root and without any device.
+//!
+//! Both files are scapy's work, an opinion of its own about what a router does to a packet.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use stoa_lab::{Configuration, Result, Router, Scratch, stoa_binary, wait_until};
+use stoa_scenarios::scapy_here;
+
+const FILES: &str = r#"
+IN, OUT = '02:00:00:00:01:01', '02:00:00:00:02:01'
+HOST, NEXT = '02:00:00:00:01:02', '02:00:00:00:02:02'
+given, expected = [], []
+def scenario(inside, hops='ttl'):
+    given.append(Ether(src=HOST, dst=IN) / inside)
+    after = inside.copy()
+    setattr(after, hops, getattr(after, hops) - 1)
+    expected.append(Ether(src=OUT, dst=NEXT) / after)
+for size in [18, 19, 64, 256, 512, 1024, 1458]:
+    for number in range(5):
+        ports = UDP(sport=1000 + number, dport=53) / Raw(bytes(i & 255 for i in range(size)))
+        scenario(IP(src='198.18.1.2', dst='198.18.2.2', ttl=64 - number, id=number) / ports)
+scenario(IP(src='198.18.1.2', dst='198.18.2.2', ttl=2) / TCP(sport=1, dport=2, flags='S'))
+scenario(IP(src='198.18.1.2', dst='198.18.2.2', tos=0xb8, flags='DF') / ICMP())
+scenario(IP(src='198.18.1.2', dst='198.18.2.2', proto=47) / Raw(b'y' * 60))
+scenario(IP(src='198.18.1.2', dst='198.18.2.2', frag=100, proto=17) / Raw(b'z' * 80))
+for number in range(5):
+    scenario(IPv6(src='2001:db8:1::2', dst='2001:db8:2::2', hlim=64 - number, fl=number) /
+          UDP(sport=1, dport=2) / Raw(b'w' * (40 + number)), 'hlim')
+# These do not come out: wrong checksum, not for us, no route, out of life.
+ip = lambda **more: IP(src='198.18.1.2', **more) / UDP() / Raw(b'x' * 30)
+given.insert(3, Ether(src=HOST, dst=IN) / ip(dst='198.18.2.2', chksum=1))
+given.insert(9, Ether(src=HOST, dst=HOST) / ip(dst='198.18.2.2'))
+given.append(Ether(src=HOST, dst=IN) / ip(dst='203.0.113.1'))
+given.append(Ether(src=HOST, dst=IN) / ip(dst='198.18.2.2', ttl=1))
+wrpcap(FOLDER + '/in.pcap', given)
+wrpcap(FOLDER + '/expected.pcap', expected)
+print(len(expected))
+"#;
+
+fn configuration(folder: &Path) -> Configuration {
+    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+    let address = |text: &str| text.parse().expect("an address");
+    let input = json!({ "pcap": { "input": path("in.pcap"), "output": path("answers.pcap") } });
+    let mut made = Configuration::new(&[])
+        .port("in", input)
+        .port("out", json!({ "pcap": { "output": path("out.pcap") } }))
+        .addresses("in", &[address("198.18.1.1/24"), address("2001:db8:1::1/64")])
+        .addresses("out", &[address("198.18.2.1/24"), address("2001:db8:2::1/64")]);
+    for (name, mac) in [("in", "02:00:00:00:01:01"), ("out", "02:00:00:00:02:01")] {
+        made.interface(name)["stoa-interfaces:mac-address"] = json!(mac);
+    }
+    for (family, ip) in [("ietf-ip:ipv4", "198.18.2.2"), ("ietf-ip:ipv6", "2001:db8:2::2")] {
+        made.interface("out")[family]["neighbor"] =
+            json!([{ "ip": ip, "link-layer-address": "02:00:00:00:02:02" }]);
+    }
+    made
+}
+
+/// The frames of a pcap file.
+fn frames(file: &Path) -> Vec<Vec<u8>> {
+    let opened = std::fs::File::open(file).expect("the file is there");
+    let mut reader = pcap_file::pcap::PcapReader::new(opened).expect("a pcap header");
+    let mut list = Vec::new();
+    // A file that is still being written ends in the middle of a packet.
+    while let Some(Ok(packet)) = reader.next_packet() {
+        list.push(packet.data.into_owned());
+    }
+    list
+}
+
+#[test]
+fn what_comes_out_is_what_scapy_expects() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let folder = scratch.path().to_owned();
+    scapy_here(FILES, &[("FOLDER", &folder.to_string_lossy())])?;
+    let expected = frames(&folder.join("expected.pcap"));
+    assert!(expected.len() > 40);
+    let json = configuration(&folder).json();
+    let router = Router::start_in(scratch, &stoa_binary()?, None, &json)?;
+    let given = frames(&folder.join("in.pcap")).len() as u64;
+    wait_until("the file is read", Duration::from_secs(10), || {
+        let list = router.interfaces().map_err(|error| error.to_string())?;
+        let read = list.iter().find(|one| one.name == "in").map_or(0, |one| one.rx_packets);
+        if read >= given { Ok(()) } else { Err(format!("{read} of {given}")) }
+    })?;
+    let books = router.conservation()?;
+    for reason in ["ip4-checksum", "ethernet-not-for-us", "ip4-no-route", "ip4-ttl-expired"] {
+        assert_eq!(router.dropped(reason)?, 1, "{reason}: {:?}", router.drops()?);
+    }
+    // The last two are answered.
+    assert_eq!(router.through("icmp4-error")?, 2);
+    assert_eq!(books["balanced"], true, "{books}");
+    let (out, answers) = (folder.join("out.pcap"), folder.join("answers.pcap"));
+    let keep = Scratch::new()?;
+    let (kept_out, kept_answers) = (keep.file("out.pcap"), keep.file("answers.pcap"));
+    // The file is whole once the router has ended, and its folder is gone then: link it elsewhere before.
+    std::fs::hard_link(&out, &kept_out).expect("linked");
+    std::fs::hard_link(&answers, &kept_answers).expect("linked");
+    router.stop()?;
+    // To a group goes only what the router says of itself: its addresses, when the port comes up.
+    let mut came = frames(&kept_out);
+    came.retain(|frame| frame[0] & 1 == 0);
+    assert_eq!(came.len(), expected.len());
+    for (number, (came, expected)) in came.iter().zip(&expected).enumerate() {
+        assert_eq!(came, expected, "frame {number}");
+    }
+    // No route and out of life are answered to the sender: two ICMP errors.
+    let neighbour_unknown = frames(&kept_answers).len();
+    assert!(neighbour_unknown >= 1, "at least an ARP request for the host that is to be answered");
+    Ok(())
+}

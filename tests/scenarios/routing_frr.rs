@@ -1,0 +1,242 @@
+//! FRR beside Stoa, its routes by the FPM: two providers by BGP, one router inside by OSPF, both families. Both providers carry what they
+//! share, a provider's link goes and comes back, BFD finds one that falls silent, bgpd is killed and comes again, a flood of packets does not
+//! keep hellos from their daemon.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use stoa_lab::{Frr, Namespace, Result, Tool, wait_until};
+use stoa_scenarios::{FourRouters, SHARED};
+
+/// How long sessions and routes may take; about ten seconds are usual.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long a failure that everybody sees may interrupt traffic.
+const FAIL_OVER: Duration = Duration::from_secs(10);
+/// Zebra's side of the door.
+const ZEBRA: (&str, &[&str]) = ("fpm address 127.0.0.1 port 2620\n", &["-M", "dplane_fpm_nl"]);
+
+/// Transit packets, packets for the router itself, connections to it, and such whose TTL runs out, as fast as one socket takes them.
+const FLOOD: &str = "
+import logging, socket, sys, time
+logging.getLogger('scapy').setLevel(logging.ERROR)
+from scapy.all import *
+router, seconds = sys.argv[1], float(sys.argv[2])
+to_us = Ether(src=get_if_hwaddr('eth0'), dst=router)
+frames = [to_us/IP(src='198.18.3.2', dst='192.0.2.1')/UDP(dport=9),
+          to_us/IP(src='198.18.3.2', dst='198.18.3.1')/UDP(dport=9),
+          to_us/IP(src='198.18.3.2', dst='198.18.3.1')/TCP(sport=9, dport=22, flags='S'),
+          to_us/IP(src='198.18.3.2', dst='192.0.2.1', ttl=1)/UDP(dport=9)]
+frames = [bytes(f) for f in frames] * 64
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind(('eth0', 0))
+print('begins', flush=True)
+end, sent = time.time() + seconds, 0
+while time.time() < end:
+    for frame in frames:
+        try:
+            sent += out.send(frame) > 0
+        except OSError:
+            pass
+print('sent', sent, flush=True)
+";
+
+/// BGP of the router in the middle: the second provider is the worse one.
+fn bgp_of_middle() -> String {
+    let mut text = String::from(
+        "router bgp 65001\n bgp router-id 198.18.3.1\n no bgp ebgp-requires-policy\n \
+         bgp graceful-restart\n bgp graceful-restart preserve-fw-state\n \
+         bgp bestpath as-path multipath-relax\n",
+    );
+    let mut families = [String::new(), String::new()];
+    for provider in [1, 2] {
+        let [four, six] = [format!("198.18.{provider}.2"), format!("2001:db8:{provider}::2")];
+        for (address, family) in [&four, &six].into_iter().zip(&mut families) {
+            text += &format!(
+                " neighbor {address} remote-as 6510{provider}\n neighbor {address} timers 3 9\n \
+                 neighbor {address} timers connect 1\n neighbor {address} bfd\n"
+            );
+            *family += &format!(
+                "  neighbor {address} activate\n  neighbor {address} route-map provider-{provider} in\n"
+            );
+        }
+        families[0] += &format!("  no neighbor {six} activate\n");
+    }
+    let [four, six] = families;
+    text + &format!(
+        " address-family ipv4 unicast\n{four}  maximum-paths 2\n  redistribute ospf\n exit-address-family\n \
+         address-family ipv6 unicast\n{six}  maximum-paths 2\n  redistribute ospf6\n exit-address-family\n\
+         ip prefix-list shared permit {}/32\nipv6 prefix-list shared6 permit {}/128\n\
+         route-map provider-1 permit 4\n match ip address prefix-list shared\n\
+         route-map provider-1 permit 6\n match ipv6 address prefix-list shared6\n\
+         route-map provider-2 permit 4\n match ip address prefix-list shared\n\
+         route-map provider-2 permit 6\n match ipv6 address prefix-list shared6\n\
+         route-map provider-1 permit 10\n set local-preference 200\n\
+         route-map provider-2 permit 10\n set local-preference 50\n",
+        SHARED[0], SHARED[1]
+    )
+}
+
+fn bgp_of_provider(number: u8) -> String {
+    let (four, six) = (format!("198.18.{number}.1"), format!("2001:db8:{number}::1"));
+    format!(
+        "router bgp 6510{number}\n bgp router-id 198.18.{number}.2\n \
+         no bgp ebgp-requires-policy\n no bgp network import-check\n bgp graceful-restart\n \
+         neighbor {four} remote-as 65001\n neighbor {four} timers 3 9\n neighbor {four} timers connect 1\n \
+         neighbor {six} remote-as 65001\n neighbor {six} timers 3 9\n neighbor {six} timers connect 1\n \
+         neighbor {four} bfd\n neighbor {six} bfd\n \
+         address-family ipv4 unicast\n  no neighbor {six} activate\n  network 192.0.2.1/32\n  network {}/32\n exit-address-family\n \
+         address-family ipv6 unicast\n  neighbor {six} activate\n  network 2001:db8:1192::1/128\n  network {}/128\n exit-address-family\n",
+        SHARED[0], SHARED[1]
+    )
+}
+
+/// OSPFv2 and OSPFv3 on these interfaces.
+fn ospf(interfaces: &[&str], router_id: &str, more: &str) -> [String; 2] {
+    let on = |words: &str, area: &str| -> String {
+        let one = |name: &&str| {
+            format!(
+                "interface {name}\n {words} hello-interval 1\n {words} dead-interval 4\n {words} area {area}\n"
+            )
+        };
+        interfaces.iter().map(one).collect()
+    };
+    [
+        format!("{}router ospf\n ospf router-id {router_id}\n{more}", on("ip ospf", "0")),
+        format!(
+            "{}router ospf6\n ospf6 router-id {router_id}\n{more}",
+            on("ipv6 ospf6", "0.0.0.0")
+        ),
+    ]
+}
+
+fn start_middle(local: &Namespace) -> Result<Frr> {
+    let [ospf, ospf6] = ospf(&["inside"], "198.18.3.1", " redistribute bgp\n");
+    let bgp = bgp_of_middle();
+    let others = [
+        (Tool::BFDD, ""),
+        (Tool::BGPD, bgp.as_str()),
+        (Tool::OSPFD, &ospf),
+        (Tool::OSPF6D, &ospf6),
+    ];
+    Frr::start(local, ZEBRA, &others)
+}
+
+struct Daemons {
+    middle: Frr,
+    providers: [Frr; 2],
+    inside: Frr,
+}
+
+fn start(routers: &FourRouters) -> Result<Daemons> {
+    let middle = start_middle(&routers.local)?;
+    let provider = |number: u8| {
+        let namespace = routers.around(&format!("provider-{number}"));
+        let others = [(Tool::BFDD, ""), (Tool::BGPD, &bgp_of_provider(number))];
+        Frr::start(namespace, ("", &[]), &others)
+    };
+    let providers = [provider(1)?, provider(2)?];
+    let [ospf, ospf6] = ospf(&["eth0", "lo"], "198.18.3.2", "");
+    let own = [(Tool::OSPFD, ospf.as_str()), (Tool::OSPF6D, ospf6.as_str())];
+    let inside = Frr::start(routers.around("inside"), ("", &[]), &own)?;
+    Ok(Daemons { middle, providers, inside })
+}
+
+fn begin() -> Result<FourRouters> {
+    FourRouters::begin(|netns| {
+        vec![json!({
+            "type": "stoa-routing:fpm", "name": "frr", "stoa-routing:door": { "netns": netns },
+        })]
+    })
+}
+
+/// How often the state of the neighbour inside has changed.
+fn state_changes(frr: &Frr) -> Result<String> {
+    let said = frr.says("show ip ospf neighbor detail")?;
+    let line = said.lines().find(|line| line.contains("state changes"));
+    Ok(line.map(|line| line.trim().to_owned()).unwrap_or(said))
+}
+
+/// The better provider falls silent while its link stays up.
+fn bfd_finds_who_falls_silent(routers: &FourRouters, daemons: &Daemons) -> Result<()> {
+    let peers = |up: &str| -> Result<()> {
+        wait_until(&format!("BFD with provider-1 is {up}"), PATIENCE, || {
+            let said = daemons.middle.says("show bfd peers brief json");
+            let said: String = said.map_err(|error| error.to_string())?;
+            let list: Value =
+                serde_json::from_str(&said).map_err(|error| format!("{error}: {said}"))?;
+            let of_provider = |peer: &&Value| peer["peer"] == "198.18.1.2" && peer["status"] == up;
+            let found = list.as_array().and_then(|list| list.iter().find(of_provider));
+            found.map(|_| ()).ok_or(said)
+        })
+    };
+    peers("up")?;
+    routers.silence("provider-1")?;
+    routers.wait_passes("provider-2", FAIL_OVER)?;
+    peers("down")?;
+    let said = daemons.middle.says("show bgp neighbors 198.18.1.2")?;
+    // It says "(Cease/BFD Down)" where its peer was told, "BFD down received" where a new attempt has begun.
+    assert!(said.to_lowercase().contains("bfd down"), "bgpd heard it of bfdd: {said}");
+    routers.end_silence("provider-1")?;
+    routers.wait_passes("provider-1", PATIENCE)
+}
+
+#[test]
+fn a_provider_fails_and_comes_back_and_bgpd_starts_again() -> Result<()> {
+    let routers = begin()?;
+    let mut daemons = start(&routers)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    // What operators look at.
+    daemons.middle.wait_for(
+        "show bgp ipv4 unicast summary",
+        &["198.18.1.2", "198.18.2.2"],
+        PATIENCE,
+    )?;
+    daemons.middle.wait_for("show ip ospf neighbor", &["198.18.3.2", "Full/"], PATIENCE)?;
+    daemons.middle.wait_for("show ipv6 route", &["B>* 2001:db8:1192::1/128"], PATIENCE)?;
+    daemons.inside.wait_for("show ip route", &["192.0.2.1/32"], PATIENCE)?;
+    daemons.providers[0].wait_for("show ip route", &["203.0.113.1/32"], PATIENCE)?;
+
+    routers.wait_shared(PATIENCE)?;
+
+    routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
+    bfd_finds_who_falls_silent(&routers, &daemons)?;
+
+    // bgpd is killed: its peers and zebra, and Stoa behind it, keep its routes.
+    let stream = routers.stream()?;
+    daemons.middle.kill(Tool::BGPD);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(stream.lost()?, [0, 0], "no packet is lost while bgpd is away");
+    // Zebra 8.4 deletes them once a new bgpd has connected, until that has its sessions again.
+    let stream = routers.stream()?;
+    daemons.middle.add(Tool::BGPD, &bgp_of_middle(), &[])?;
+    wait_until("bgpd has its sessions again", PATIENCE, || {
+        let said = daemons.middle.says("show bgp summary established json");
+        let said = said.map_err(|error| error.to_string())?;
+        if said.matches("\"Established\"").count() >= 4 { Ok(()) } else { Err(said) }
+    })?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    println!("bgpd came: {:?} were lost", stream.lost()?);
+    drop(daemons);
+    routers.end()
+}
+
+#[test]
+fn hellos_pass_while_packets_flood_the_router() -> Result<()> {
+    let routers = begin()?;
+    let daemons = start(&routers)?;
+    routers.wait_passes("provider-1", PATIENCE)?;
+    daemons.middle.wait_for("show ip ospf neighbor", &["198.18.3.2", "Full/"], PATIENCE)?;
+    let before = state_changes(&daemons.middle)?;
+    let mac = routers.scenario.topology.router_mac("inside")?;
+    let inside = routers.scenario.host("inside");
+    // Twice as long as the neighbours of OSPF wait for a hello.
+    let flood = inside.command(Tool::PYTHON)?.args(["-c", FLOOD, &mac, "8"]).spawn()?;
+    flood.wait_for("begins", Duration::from_secs(20))?;
+    let (said, errors, _) = flood.finish(Duration::from_secs(40))?;
+    println!("{said}{errors}");
+    assert_eq!(state_changes(&daemons.middle)?, before, "{}", daemons.middle.log());
+    assert_eq!(routers.scenario.router.dropped("routing-limited")?, 0);
+    routers.wait_passes("provider-1", PATIENCE)?;
+    drop(daemons);
+    routers.end()
+}

@@ -1,0 +1,39 @@
+//! A second router on the same socket: it says so and ends; the first one does not notice.
+
+use stoa_lab::{Command, Result, stoa_binary};
+use stoa_scenarios::{Scenario, two_sides};
+
+#[test]
+fn a_second_router_says_that_there_is_one() -> Result<()> {
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    let socket = scenario.router.socket().to_string_lossy().into_owned();
+    let file = scenario.router.scratch().file("stoa.json").to_string_lossy().into_owned();
+    let output = Command::program(stoa_binary()?)
+        .args(["run", "--config", &file, "--socket", &socket])
+        .inside(scenario.topology.router().name())
+        .run()?;
+    let said = format!("{}{}", output.stdout, output.stderr);
+    assert!(!output.success(), "{said}");
+    assert!(said.contains("already") && said.contains(&socket), "{said}");
+    assert!(scenario.router.is_running());
+    scenario.hosts_reach_each_other()?;
+    scenario.end()
+}
+
+#[test]
+fn a_socket_left_behind_is_no_obstacle() -> Result<()> {
+    let scratch = stoa_lab::Scratch::new()?;
+    // What a router that was killed leaves: a socket that nobody listens on.
+    drop(std::os::unix::net::UnixListener::bind(scratch.file("stoa.sock")).expect("bound"));
+    let sides = two_sides(&[])?;
+    let topology = stoa_lab::Topology::new(&sides)?;
+    let configuration = stoa_lab::Configuration::new(&sides).json();
+    let router = stoa_lab::Router::start_in(
+        scratch,
+        &stoa_binary()?,
+        Some(topology.router()),
+        &configuration,
+    )?;
+    router.conservation()?;
+    router.stop()
+}

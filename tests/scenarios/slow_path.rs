@@ -1,0 +1,189 @@
+//! Packets that attack routers: each is dropped under its own name, or passes as the standards say, and neighbours go on.
+
+use std::time::Duration;
+
+use stoa_lab::{Result, Tool, wait_until};
+use stoa_scenarios::{Scenario, ping_says, scapy, two_sides};
+
+/// How many of each are sent.
+const EACH: u64 = 5;
+
+/// Frames and the reason under which each must be counted. What scapy would mend by itself is written out.
+const FRAMES: &str = r#"
+ETH = Ether(dst=MAC)
+A, B, R, RB = '198.18.1.2', '198.18.2.2', '198.18.1.1', '198.18.2.1'
+A6, B6, R6 = '2001:db8:1::2', '2001:db8:2::2', '2001:db8:1::1'
+UD = UDP(sport=7, dport=9) / (b'x' * 26)
+def chain(count, header):
+    packet = IPv6(src=A6, dst=B6)
+    for _ in range(count):
+        packet = packet / header
+    return packet / UD
+def frames_of(size):
+    return Ether(dst=MAC) / IP(src=A, dst=B) / UDP(sport=7, dport=9) / (b'x' * size)
+def tags(count):
+    packet = Ether(dst=MAC)
+    for at in range(count):
+        packet = packet / Dot1Q(vlan=100 + at)
+    return packet / IP(src=A, dst=B) / UD
+frames = [
+    ('land', 'land', ETH / IP(src=R, dst=R) / TCP(sport=80, dport=80)),
+    ('smurf', 'ip4-broadcast', ETH / IP(src=A, dst='198.18.2.255') / ICMP()),
+    ('strict source route', 'ip4-source-route', ETH / IP(src=A, dst=B, options=IPOption_SSRR(routers=[RB])) / UD),
+    ('ten tags', 'vlan-unknown', tags(10)),
+    ('llc', 'ethernet-unknown-type', Dot3(dst=MAC) / LLC(dsap=0x42, ssap=0x42) / (b'x' * 40)),
+    ('runt', 'ip4-truncated', Raw(bytes(ETH / IP(src=A, dst=B))[:20])),
+    ('christmas tree', 'tcp-no-listener', ETH / IP(src=A, dst=R) / TCP(dport=80, flags='FSRPAUEC')),
+    ('bad TCP checksum', 'tcp-no-listener', ETH / IP(src=A, dst=R) / TCP(dport=80, chksum=0x1234)),
+    ('routing header 0', 'ip6-header', ETH / IPv6(src=A6, dst=R6) / IPv6ExtHdrRouting(type=0, addresses=[B6], segleft=1) / UD),
+    ('options for the router', 'ip6-option', ETH / IPv6(src=A6, dst=R6) / IPv6ExtHdrDestOpt(options=[HBHOptUnknown(otype=0x80, optdata=b'abcd')]) / UD),
+    ('error about nothing', 'icmp4-ignored', ETH / IP(src=A, dst=R) / ICMP(type=3, code=4) / IP(src=R, dst='203.0.113.9') / UD),
+    ('error about nothing, six', 'icmp6-ignored', ETH / IPv6(src=A6, dst=R6) / ICMPv6PacketTooBig(mtu=68) / IPv6(src=R6, dst='2001:db8:99::1') / UD),
+    ('a redirect from a host', 'redirect-ignored', ETH / IP(src=A, dst=R) / ICMP(type=5, code=1, gw=A) / IP(src=R, dst=B) / UD),
+    ('tiny fragment', 'fragment-tiny', ETH / IP(src=A, dst=R, flags='MF', id=7, proto=6) / (b'x' * 8)),
+    ('last fragment beyond the end', 'fragment-beyond', ETH / IP(src=A, dst=R, frag=8189, id=8, proto=17) / (b'x' * 800)),
+    ('an address conflict', 'address-conflict', Ether(dst='ff:ff:ff:ff:ff:ff') / ARP(op=2, psrc=R, hwsrc='02:00:00:00:66:66', pdst=R, hwdst='ff:ff:ff:ff:ff:ff')),
+    ('arp with a group', 'arp-sender-mac', Ether(dst=MAC) / ARP(op=2, psrc='198.18.1.66', hwsrc='01:00:5e:00:00:01', pdst=R, hwdst=MAC)),
+    ('nd with a lower hop limit', 'nd-hop-limit', ETH / IPv6(src=A6, dst=R6, hlim=254) / ICMPv6ND_NA(tgt=A6)),
+]
+quiet = [
+    chain(30, IPv6ExtHdrDestOpt()), chain(60, IPv6ExtHdrHopByHop()),
+    IP(src=A, dst=B, frag=0, flags='MF', id=9, proto=17) / (b'x' * 64),
+    IP(src=A, dst=B, frag=4, flags='MF', id=9, proto=17) / (b'y' * 64),
+    IP(src=A, dst=R, frag=0, flags='MF', id=10, proto=17) / (b'x' * 64),
+    IP(src=A, dst=R, frag=4, id=10, proto=17) / (b'y' * 64),
+    IPv6(src=A6, dst=R6) / IPv6ExtHdrFragment(offset=0, m=1, id=11) / (b'x' * 64),
+    IPv6(src=A6, dst=R6) / IPv6ExtHdrFragment(offset=4, m=0, id=11) / (b'y' * 64),
+]
+"#;
+
+const SEND: &str = r#"
+socket = conf.L2socket(iface=IFACE)
+for name, reason, frame in frames:
+    if name == WHICH:
+        for _ in range(EACH):
+            socket.send(frame)
+        print(reason)
+"#;
+
+/// The names in [`FRAMES`].
+const NAMES: [&str; 18] = [
+    "land",
+    "smurf",
+    "strict source route",
+    "ten tags",
+    "llc",
+    "runt",
+    "christmas tree",
+    "bad TCP checksum",
+    "routing header 0",
+    "options for the router",
+    "error about nothing",
+    "error about nothing, six",
+    "a redirect from a host",
+    "tiny fragment",
+    "last fragment beyond the end",
+    "an address conflict",
+    "arp with a group",
+    "nd with a lower hop limit",
+];
+
+fn dropped(scenario: &Scenario) -> Result<Vec<(String, u64)>> {
+    Ok(scenario.router.drops()?.into_iter().map(|one| (one.reason, one.packets)).collect())
+}
+
+/// What was counted since `before`.
+fn since(before: &[(String, u64)], scenario: &Scenario) -> Result<Vec<(String, u64)>> {
+    let then = |reason: &str| before.iter().find(|one| one.0 == reason).map_or(0, |one| one.1);
+    let now = dropped(scenario)?.into_iter().map(|(reason, packets)| {
+        let more = packets - then(&reason);
+        (reason, more)
+    });
+    Ok(now.filter(|(_, more)| *more >= EACH).collect())
+}
+
+#[test]
+fn each_is_counted_by_name_and_neighbours_go_on() -> Result<()> {
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    scenario.hosts_reach_each_other()?;
+    let mac = scenario.topology.router_mac("host-a")?;
+    let b = scenario.host("host-b");
+    let beside = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "500", "-W", "2"]);
+    let beside = beside.args([&b.gateway(false)?.to_string()]).spawn()?;
+    let mut wrong = Vec::new();
+    for name in NAMES {
+        let before = dropped(&scenario)?;
+        let script = format!("{FRAMES}EACH = {EACH}\n{SEND}");
+        let said = scapy(scenario.host("host-a"), &script, &[("MAC", &mac), ("WHICH", name)])?;
+        let wanted = said.trim();
+        assert!(!wanted.is_empty(), "{name}: nothing was sent");
+        let seen = wait_until(name, Duration::from_secs(3), || {
+            let seen = since(&before, &scenario).map_err(|error| error.to_string())?;
+            match seen.iter().any(|(reason, _)| reason == wanted) {
+                true => Ok(seen),
+                false => Err(format!("{seen:?}")),
+            }
+        });
+        match seen {
+            Ok(seen) => println!("{name}: {seen:?}"),
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let (said, _, _) = beside.finish(Duration::from_secs(60))?;
+    assert!(said.contains("500 received"), "a ping beside lost nothing: {said}");
+    assert!(scenario.router.is_running(), "{}", scenario.router.log());
+    scenario.hosts_reach_each_other()?;
+    scenario.end()
+}
+
+#[test]
+fn endless_chains_and_overlapping_fragments_do_no_harm() -> Result<()> {
+    const FLOOD: &str = r#"
+socket = conf.L2socket(iface=IFACE)
+whole = [bytes(ETH / packet) for packet in quiet]
+for turn in range(100):
+    for frame in whole:
+        socket.send(frame)
+# Fragments of a thousand packets that never become whole.
+for at in range(1000):
+    socket.send(bytes(ETH / IP(src=A, dst=R, flags='MF', id=1000 + at, proto=17) / (b'x' * 512)))
+    socket.send(bytes(ETH / IPv6(src=A6, dst=R6) / IPv6ExtHdrFragment(m=1, id=1000 + at) / (b'x' * 512)))
+print('done')
+"#;
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    scenario.hosts_reach_each_other()?;
+    let mac = scenario.topology.router_mac("host-a")?;
+    let b = scenario.host("host-b");
+    let beside = b.command(Tool::PING)?.args(["-n", "-i", "0.02", "-c", "200", "-W", "2"]);
+    let beside = beside.args([&b.gateway(true)?.to_string()]).spawn()?;
+    let said = scapy(scenario.host("host-a"), &format!("{FRAMES}{FLOOD}"), &[("MAC", &mac)])?;
+    assert!(said.contains("done"));
+    let (said, _, _) = beside.finish(Duration::from_secs(60))?;
+    assert!(said.contains("200 received"), "a ping beside lost nothing: {said}");
+    assert!(scenario.router.is_running(), "{}", scenario.router.log());
+    scenario.hosts_reach_each_other()?;
+    scenario.end()
+}
+
+#[test]
+fn record_route_and_timestamps_are_understood() -> Result<()> {
+    let scenario = Scenario::begin(&two_sides(&[])?)?;
+    scenario.hosts_reach_each_other()?;
+    let (a, b) = (scenario.host("host-a"), scenario.host("host-b"));
+    let to = b.address(false)?.to_string();
+    for option in [vec!["-R"], vec!["-T", "tsandaddr"], vec!["-T", "tsonly"]] {
+        let arguments = [&option[..], &["-c", "2", "-W", "2", &to]].concat();
+        let said = ping_says(a, &arguments)?.stdout;
+        assert!(said.contains("2 received"), "{option:?}: {said}");
+    }
+    // The router writes the address of the interface that it sends by.
+    let said = ping_says(a, &["-R", "-c", "1", "-W", "2", &to])?.stdout;
+    assert!(said.contains(&b.gateway(false)?.to_string()), "{said}");
+    // More than one packet's worth, in pieces, to the router and through it.
+    for to in [a.gateway(false)?, b.address(false)?, a.gateway(true)?, b.address(true)?] {
+        let pings = ping_says(a, &["-s", "6000", "-c", "2", "-W", "2", &to.to_string()])?;
+        assert!(pings.stdout.contains("2 received"), "{to}: {}", pings.stdout);
+    }
+    scenario.end()
+}
