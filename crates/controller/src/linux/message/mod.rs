@@ -1,7 +1,7 @@
 //! netlink in bytes: messages, attributes, and what stands in those of routes (rtnetlink(7)), read without memory of its own.
 //!
 //! The bytes come from zebra over TCP or from the kernel, a million routes at a time: nothing is allocated for a
-//! route, and nothing is trusted ([decision 33](../../../../docs/decisions/0033-netlink-read-by-ourselves.md)).
+//! route, and nothing is trusted ([decision 33](../../../../docs/decisions/0033-our-own-netlink-reader.md)).
 //! Headers are in the byte order of the machine, addresses in that of the network.
 
 pub mod device;
