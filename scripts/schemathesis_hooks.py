@@ -16,7 +16,7 @@ session.verify = os.environ["STOA_CERTIFICATE"]
 session.headers["Authorization"] = "Bearer " + os.environ["STOA_TOKEN"]
 
 # Drivers of ports, and what else makes devices or files of the machine that the test runs on.
-NOT_HERE = {"af-packet", "af-xdp", "tap", "memif", "dpdk", "pcap", "generator", "tunnel", "stoa-mirror:mirror"}
+NOT_HERE = {"af-packet", "af-xdp", "tap", "memif", "dpdk", "pcap", "generator", "tunnel", "stoa-host-interface:host-interface"}
 # Limits that would stop the test itself, and one that lets a change come back by itself in the midst of it.
 NOT_NOW = {"limits", "confirm-within"}
 # What costs the machine, not the server.

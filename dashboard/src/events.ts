@@ -23,7 +23,7 @@ export async function look(): Promise<void> {
 
 interface Heard {
   "ietf-restconf:notification"?: {
-    "stoa-datastore:changed"?: { author?: string; door?: string };
+    "stoa-datastore:changed"?: { author?: string; client?: string };
     "stoa-datastore:edited"?: object;
   };
 }
@@ -32,8 +32,8 @@ function hear(event: MessageEvent<string>): void {
   const heard = (JSON.parse(event.data) as Heard)["ietf-restconf:notification"];
   const changed = heard?.["stoa-datastore:changed"];
   if (changed) {
-    const own = changed.author === user.value?.user && changed.door === "web";
-    news.set(own ? "" : `${changed.author ?? "Somebody"} changed the configuration (${changed.door ?? ""}).`);
+    const own = changed.author === user.value?.user && changed.client === "web";
+    news.set(own ? "" : `${changed.author ?? "Somebody"} changed the configuration (${changed.client ?? ""}).`);
     changes.set(changes.value + 1);
   }
   editions.set(editions.value + 1);

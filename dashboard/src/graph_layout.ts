@@ -25,7 +25,7 @@ export function stops(nodes: Node[]): Stop[] {
   };
   for (const node of nodes) {
     const stop = named(node.name);
-    stop.sentence = node.sentence ?? "";
+    stop.sentence = node.description ?? "";
     stop.calls += number(node.calls);
     stop.packets += number(node.packets);
     stop.cycles += number(node.cycles);

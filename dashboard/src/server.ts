@@ -57,7 +57,7 @@ const sentence = (words: string): string => {
   return /[.!?]$/.test(first) ? first : `${first}.`;
 };
 
-/** The errors that an answer tells, whatever door said them. */
+/** The errors that an answer tells, whatever client said them. */
 export function faultsOf(status: number, text: string, retryAfter: string | null): Fault[] {
   let told: unknown;
   try {

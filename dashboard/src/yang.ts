@@ -54,7 +54,7 @@ export interface Worker {
   cpu?: number;
   polling?: string;
   busy?: string;
-  turns?: string;
+  loops?: string;
   sleeps?: string;
   packets?: string;
   vector?: string;
@@ -66,7 +66,7 @@ export interface Worker {
 export interface Node {
   name: string;
   worker: number;
-  sentence?: string;
+  description?: string;
   calls?: string;
   packets?: string;
   cycles?: string;
@@ -75,7 +75,7 @@ export interface Node {
 
 export interface Drop {
   reason: string;
-  sentence?: string;
+  description?: string;
   packets?: string;
 }
 
@@ -84,7 +84,7 @@ export interface Limit {
   used?: string;
   limit?: string;
   refused?: string;
-  mend?: string;
+  fix?: string;
 }
 
 export interface Forwarder {
@@ -119,7 +119,7 @@ export interface Entry {
   number: string;
   time: string;
   author: string;
-  door: string;
+  client: string;
   comment?: string;
 }
 

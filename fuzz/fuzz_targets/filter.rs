@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use stoa_engine::sight::filter::{Filter, Instruction};
+use stoa_engine::trace_capture::filter::{Filter, Instruction};
 
 fuzz_target!(|input: &[u8]| {
     let Some((count, rest)) = input.split_first() else { return };

@@ -10,7 +10,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use prost::Message;
 use stoa_api::v1;
-use stoa_forwarder::control::wanted::Wanted;
+use stoa_forwarder::control::desired::DesiredState;
 use stoa_forwarder::control::{Forwarder, Limits, Plane};
 use stoa_fuzz::wire::{self, Wire, Wires, locked};
 use stoa_fuzz::world::{World, host4};
@@ -122,7 +122,7 @@ fn message(step: &Step) -> Option<v1::LearnedRoutes> {
 
 /// A configuration: with the VRF or not, without an interface, with routes that stand before
 /// learned ones.
-fn world(which: u8) -> Wanted {
+fn world(which: u8) -> DesiredState {
     let mut world = World::three_ports();
     if which & 1 == 0 {
         world = world.port("gone", 4).host("gone", 4);

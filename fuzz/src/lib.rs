@@ -1,6 +1,6 @@
-//! What fuzz targets share with the stories of the forwarder: wires in memory, and configurations in few words.
+//! What fuzz targets share with the scenarios of the forwarder: wires in memory, and configurations in few words.
 
-#[path = "../../crates/forwarder/tests/stories/harness/wire.rs"]
+#[path = "../../crates/forwarder/tests/scenarios/harness/wire.rs"]
 pub mod wire;
-#[path = "../../crates/forwarder/tests/stories/harness/world.rs"]
+#[path = "../../crates/forwarder/tests/scenarios/harness/world.rs"]
 pub mod world;

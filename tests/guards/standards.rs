@@ -5,7 +5,7 @@ use crate::{read, root};
 /// What the first word of a file stands for.
 const FOLDERS: [(&str, &str); 4] = [
     ("forwarder/", "crates/forwarder/src/"),
-    ("stories/", "crates/forwarder/tests/stories/"),
+    ("scenarios/", "crates/forwarder/tests/scenarios/"),
     ("wire/", "crates/wire/src/"),
     ("tests/", "tests/"),
 ];

@@ -36,8 +36,8 @@ const INTERNET: [&str; 2] = ["192.0.2.1", "2001:db8:1192::1"];
 pub const SHARED: [&str; 2] = ["192.0.2.129", "2001:db8:1193::1"];
 const INSIDE: [&str; 2] = ["203.0.113.1", "2001:db8:1203::1"];
 
-/// How long the mirrors may take.
-const MIRRORS: Duration = Duration::from_secs(20);
+/// How long the host interfaces may take.
+const HOST_INTERFACES: Duration = Duration::from_secs(20);
 /// Flows to what providers share, and packets that each of them has to carry at least: a quarter.
 const FLOWS: u16 = 200;
 const QUARTER: u64 = 50;
@@ -49,16 +49,16 @@ const PINGS: u64 = 40;
 pub struct FourRouters {
     /// Stoa and its peers.
     pub scenario: Scenario,
-    /// Where the mirrors are, and the daemon belongs.
+    /// Where the host interfaces are, and the daemon belongs.
     pub local: Namespace,
 }
 
 impl FourRouters {
-    /// All but the daemons. `doors` are control-plane protocols of the configuration, made for the namespace of the daemon.
+    /// All but the daemons. `route_sources` are control-plane protocols of the configuration, made for the namespace of the daemon.
     ///
     /// # Errors
     /// What the lab says.
-    pub fn begin(doors: impl FnOnce(&str) -> Vec<Value>) -> Result<Self> {
+    pub fn begin(route_sources: impl FnOnce(&str) -> Vec<Value>) -> Result<Self> {
         let sides = [side(AROUND[0], 1)?, side(AROUND[1], 2)?, side(AROUND[2], 3)?];
         let topology = Topology::new(&sides)?;
         for (label, addresses) in BEHIND {
@@ -74,13 +74,13 @@ impl FourRouters {
         let mut configuration = Configuration::new(&sides).json();
         let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
         for interface in list.into_iter().flatten() {
-            interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+            interface["stoa-host-interface:host-interface"] = json!({ "netns": local.name() });
         }
         configuration["ietf-routing:routing"]["control-plane-protocols"] =
-            json!({ "control-plane-protocol": doors(local.name()) });
+            json!({ "control-plane-protocol": route_sources(local.name()) });
         let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
         router.wait_up(&AROUND)?;
-        wait_until("the mirrors have their addresses", MIRRORS, || {
+        wait_until("the host interfaces have their addresses", HOST_INTERFACES, || {
             let shown = local.ip(&["-o", "addr", "show"]).map_err(|error| error.to_string())?;
             let wanted = (1..=3).flat_map(|number| {
                 [format!(" 198.18.{number}.1/24 "), format!(" 2001:db8:{number}::1/64 ")]

@@ -60,8 +60,8 @@ impl Holdings {
     /// When it does not answer.
     pub fn of(router: &Router, topology: &Topology) -> Result<Self> {
         let status = router.status()?;
-        let books = router.show("conservation")?;
-        let of = |name: &str| books[name].as_i64().unwrap_or(0);
+        let accounting = router.show("conservation")?;
+        let of = |name: &str| accounting[name].as_i64().unwrap_or(0);
         let ours = format!("stoa-{}-", std::process::id());
         Ok(Self {
             processes: [

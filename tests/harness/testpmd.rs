@@ -76,8 +76,9 @@ impl Testpmd {
         let log = self.log();
         let status = self.stop()?;
         if status.and_then(|status| status.signal()) != Some(SIGSEGV) {
-            let (what, why) = ("dpdk-testpmd".to_owned(), format!("it ended: {status:?}: {log}"));
-            return Err(LabError::NotUnderstood { what, why });
+            let (what, reason) =
+                ("dpdk-testpmd".to_owned(), format!("it ended: {status:?}: {log}"));
+            return Err(LabError::NotUnderstood { what, reason });
         }
         self.crashes += 1;
         self.start(topology)

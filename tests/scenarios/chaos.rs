@@ -1,6 +1,6 @@
 //! Chaos: while traffic runs without a break, halves of the router are killed, links flap, a neighbour dies with its
 //! namespace, another changes its card, configurations good and bad come in, the memif peer dies. In the end traffic
-//! flows again, the books balance, and nothing has leaked.
+//! flows again, the packet accounting balance, and nothing has leaked.
 //!
 //! `STOA_CHAOS_SECONDS` says how long (30 unless told), `STOA_CHAOS_SEED` repeats a run's events.
 
@@ -221,7 +221,7 @@ fn the_router_survives_everything_at_once() -> Result<()> {
     conclude(world, &before, diary.events)
 }
 
-/// Traffic ends; books and holdings are looked at.
+/// Traffic ends; packet accounting and holdings are looked at.
 fn conclude(mut world: World, before: &[Holdings; 2], events: u64) -> Result<()> {
     let mut wrong = 0;
     for flow in world.all() {
@@ -243,8 +243,8 @@ fn conclude(mut world: World, before: &[Holdings; 2], events: u64) -> Result<()>
     world.visits.clear();
     assert_eq!(wrong, 0, "duplicates or other bytes than were sent");
     for router in [&world.first, &world.second] {
-        let books = router.conservation()?;
-        assert_eq!(books["balanced"], true, "{books}");
+        let accounting = router.conservation()?;
+        assert_eq!(accounting["balanced"], true, "{accounting}");
     }
     nothing_leaked(&world, before)?;
     println!("{events} events survived");

@@ -1,4 +1,4 @@
-//! The scale lab in small: `stoa bench convergence` with each daemon by each of its doors, by BGP and OSPF, with both families, and with the
+//! The scale lab in small: `stoa bench convergence` with each daemon by each of its route sources, by BGP and OSPF, with both families, and with the
 //! kernel alone. Every prefix is proved by a packet, twice, and what a cut link interrupts is measured. Controller and daemon are killed.
 //!
 //! Labs wait most of their time for daemons: zebra connects after three seconds, is done after five of silence, and OSPF tells nothing for
@@ -26,10 +26,13 @@ fn bench(arguments: &[&str], routes: u64) -> Result<Value> {
     Ok(serde_json::from_str(&output.stdout).expect("it says JSON"))
 }
 
-fn learns(daemon: &str, door: &str, more: &[&str], routes: u64) -> Result<Value> {
-    let given = ["--daemon", daemon, "--door", door, "--peers", "2"];
+fn learns(daemon: &str, route_source: &str, more: &[&str], routes: u64) -> Result<Value> {
+    let given = ["--daemon", daemon, "--route-source", route_source, "--peers", "2"];
     let figures = bench(&[&given, more].concat(), routes)?;
-    assert_eq!((&figures["daemon"], &figures["door"]), (&daemon.into(), &door.into()));
+    assert_eq!(
+        (&figures["daemon"], &figures["route-source"]),
+        (&daemon.into(), &route_source.into())
+    );
     assert_eq!(figures["verified_by_traffic"], routes, "{figures}");
     for seconds in ["learn_s", "reconverge_s", "ours_s", "daemon_s", "repair_ms", "repair_ms_1k"] {
         assert!(figures[seconds].is_f64(), "{seconds}: {figures}");
@@ -46,9 +49,13 @@ fn is_back(figures: &Value, who: &str) {
     assert_eq!(figures[format!("kill_{who}_lost")], 0, "{figures}");
 }
 
-fn learns_by_ospf(daemon: &str, door: &str) -> Result<()> {
-    let figures = bench(&["--protocol", "ospf", "--daemon", daemon, "--door", door], MANY)?;
-    assert_eq!((&figures["protocol"], &figures["door"]), (&"ospf".into(), &door.into()));
+fn learns_by_ospf(daemon: &str, route_source: &str) -> Result<()> {
+    let figures =
+        bench(&["--protocol", "ospf", "--daemon", daemon, "--route-source", route_source], MANY)?;
+    assert_eq!(
+        (&figures["protocol"], &figures["route-source"]),
+        (&"ospf".into(), &route_source.into())
+    );
     assert_eq!(figures["verified_by_traffic"], MANY, "{figures}");
     assert_eq!(figures["audit"], "equal", "{figures}");
     Ok(())
@@ -84,7 +91,7 @@ fn bird_by_its_bgp_session() -> Result<()> {
 }
 
 #[test]
-fn the_other_doors() -> Result<()> {
+fn the_other_route_sources() -> Result<()> {
     beside(&[&|| learns("frr", "linux", &[], FEW).map(|_| ()), &|| {
         learns("bird", "linux", &[], FEW).map(|_| ())
     }])
@@ -97,8 +104,8 @@ fn frr_by_its_bgp_session() -> Result<()> {
     Ok(())
 }
 
-fn learns_six(daemon: &str, door: &str) -> Result<()> {
-    let figures = learns(daemon, door, &["--family", "ipv6"], FEW)?;
+fn learns_six(daemon: &str, route_source: &str) -> Result<()> {
+    let figures = learns(daemon, route_source, &["--family", "ipv6"], FEW)?;
     assert_eq!(figures["family"], "ipv6", "{figures}");
     Ok(())
 }
@@ -117,7 +124,7 @@ fn ipv6_and_ospf_of_both_daemons() -> Result<()> {
 fn the_kernel_alone_is_the_comparison() -> Result<()> {
     for (daemon, family) in [("frr", "ipv4"), ("bird", "ipv4"), ("bird", "ipv6")] {
         let figures = bench(&["--daemon", daemon, "--kernel", "--family", family], MANY)?;
-        assert_eq!(figures["door"], "kernel");
+        assert_eq!(figures["route-source"], "kernel");
         assert!(figures["learn_s"].as_f64() > Some(0.0), "{figures}");
     }
     Ok(())

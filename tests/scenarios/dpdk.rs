@@ -88,14 +88,14 @@ fn what_cannot_be_is_refused(scenario: &Scenario, sides: &[Side]) -> Result<()> 
         (dpdk("net_pcap0,rx_pcap=/no/such/file"), "No such file or directory"),
         (json!({ "rx-queues": 17, "dpdk": { "device": "net_ring0" } }), "net_ring0 has at most 16"),
     ];
-    for (port, why) in cases {
+    for (port, reason) in cases {
         let mut bad = over_packet_sockets(sides);
         bad.interface("host-b")["stoa-interfaces:port"] = port;
         let output = scenario.router.reload(&bad.json())?;
         let said = format!("{}{}", output.stdout, output.stderr);
-        assert!(!output.success() && said.contains(why), "{why}: {said}");
+        assert!(!output.success() && said.contains(reason), "{reason}: {said}");
         let pings = ping(a, b.address(false)?, 2, &[])?;
-        assert!(pings.all(), "{why}: {pings:?}");
+        assert!(pings.all(), "{reason}: {pings:?}");
     }
     Ok(())
 }

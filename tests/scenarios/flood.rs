@@ -1,5 +1,5 @@
 //! A flood of everything that the control plane dreads, on one port: neighbours, pings and new resolutions on the
-//! others go on, and so does the operator's door.
+//! others go on, and so does the operator's route source.
 
 use std::time::{Duration, Instant};
 

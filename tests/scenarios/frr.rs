@@ -1,4 +1,4 @@
-//! FRR on mirrors: its daemons run in a namespace of the router itself and speak OSPF with one host and BGP with another, in a
+//! FRR on host interfaces: its daemons run in a namespace of the router itself and speak OSPF with one host and BGP with another, in a
 //! VLAN, as if the ports were Linux's. What they learn is good for packets: what Linux sends by it arrives. IS-IS, whose frames are no IP, comes up as well.
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn isis(interface: &str, number: u8) -> String {
     )
 }
 
-/// The router with a mirror of each interface in `local`, and an address on each host that only
+/// The router with a host interface of each interface in `local`, and an address on each host that only
 /// its daemon tells of.
 fn begin(local: &Namespace) -> Result<Scenario> {
     let sides = two_sides(&[Tag::customer(100)])?;
@@ -50,11 +50,11 @@ fn begin(local: &Namespace) -> Result<Scenario> {
     let mut configuration = Configuration::new(&sides).json();
     let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
     for interface in list.into_iter().flatten() {
-        interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+        interface["stoa-host-interface:host-interface"] = json!({ "netns": local.name() });
     }
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     router.wait_up(&["host-a", "host-b"])?;
-    wait_until("the mirrors have their addresses", Duration::from_secs(20), || {
+    wait_until("the host interfaces have their addresses", Duration::from_secs(20), || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
         let wanted = ["198.18.1.1/24", "198.18.2.1/24"];
         if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
@@ -63,7 +63,7 @@ fn begin(local: &Namespace) -> Result<Scenario> {
 }
 
 #[test]
-fn ospf_bgp_and_isis_come_up_through_mirrors_and_their_routes_are_good() -> Result<()> {
+fn ospf_bgp_and_isis_come_up_through_host_interfaces_and_their_routes_are_good() -> Result<()> {
     let local = Namespace::new("local")?;
     let scenario = begin(&local)?;
     let [peer_a, peer_b] = ["host-a", "host-b"].map(|name| scenario.host(name).namespace());
@@ -89,7 +89,7 @@ fn ospf_bgp_and_isis_come_up_through_mirrors_and_their_routes_are_good() -> Resu
     // IS-IS is no IP: frames with a length, to groups of ISO 10589.
     frr.wait_for("show isis neighbor detail", &["State: Up"], PATIENCE)?;
     a.wait_for("show isis neighbor detail", &["State: Up"], PATIENCE)?;
-    // zebra gave both to Linux, by the mirrors.
+    // zebra gave both to Linux, by the host interfaces.
     wait_until("Linux has the routes", PATIENCE, || {
         let routes = local.ip(&["route", "show"]).map_err(|error| error.to_string())?;
         let wanted = ["203.0.113.1 ", "via 198.18.1.2 dev host-a", "via 198.18.2.2 dev host-b"];

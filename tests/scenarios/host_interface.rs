@@ -1,4 +1,4 @@
-//! Mirrors: programs in a namespace of the router itself speak through it, with untagged hosts and in a VLAN, and a
+//! Host interfaces: programs in a namespace of the router itself speak through it, with untagged hosts and in a VLAN, and a
 //! forwarder that is killed takes none of their connections along.
 
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use stoa_lab::{
 };
 use stoa_scenarios::{Scenario, two_sides};
 
-/// A router with a mirror of each interface in a namespace for its own programs.
+/// A router with a host interface of each interface in a namespace for its own programs.
 fn begin() -> Result<(Scenario, Namespace)> {
     let sides = two_sides(&[Tag::customer(100)])?;
     let topology = Topology::new(&sides)?;
@@ -17,11 +17,11 @@ fn begin() -> Result<(Scenario, Namespace)> {
     let mut configuration = Configuration::new(&sides).json();
     let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
     for interface in list.into_iter().flatten() {
-        interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+        interface["stoa-host-interface:host-interface"] = json!({ "netns": local.name() });
     }
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     router.wait_up(&["host-a", "host-b"])?;
-    wait_until("the mirrors have their addresses", Duration::from_secs(20), || {
+    wait_until("the host interfaces have their addresses", Duration::from_secs(20), || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
         let wanted = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:1::1/64", "2001:db8:2::1/64"];
         if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
@@ -91,7 +91,7 @@ fn programs_of_the_router_speak_through_it() -> Result<()> {
     scenario.hosts_reach_each_other()?;
     scenario.end()?;
     let left = local.ip(&["link", "show"])?;
-    assert!(!left.contains("host-"), "the mirrors go with the router: {left}");
+    assert!(!left.contains("host-"), "the host interfaces go with the router: {left}");
     Ok(())
 }
 
@@ -107,44 +107,48 @@ fn a_connection_outlives_the_forwarder() -> Result<()> {
     assert_ne!(pid, 0);
     Command::program("/bin/kill").args(["-KILL", &pid.to_string()]).run()?.ok()?;
     let killed = Instant::now();
-    wait_until("the router speaks by its mirror again", Duration::from_secs(20), || {
+    wait_until("the router speaks by its host interface again", Duration::from_secs(20), || {
         let once = ["-n", "-c", "1", "-W", "0.2", "198.18.1.2"];
         let ping = local.command(Tool::PING).and_then(|ping| ping.args(once).run());
         let output = ping.map_err(|error| error.to_string())?;
         if output.success() { Ok(()) } else { Err(output.stdout) }
     })?;
     let silent = killed.elapsed().as_secs_f64();
-    println!("the mirror is back {silent:.3} s after kill -9 of the forwarder");
+    println!("the host interface is back {silent:.3} s after kill -9 of the forwarder");
     let (stdout, stderr, _) = client.finish(Duration::from_secs(30))?;
     assert!(stdout.contains("done"), "{stdout}\n{stderr}");
     ping(&local, "198.18.1.2")?;
     scenario.end()
 }
 
-/// How often the devices of the mirrors lost or got a carrier.
+/// How often the devices of the host interfaces lost or got a carrier.
 fn carrier_changes(local: &Namespace) -> Result<Vec<(String, u64)>> {
     let shown = local.ip(&["-s", "-s", "-j", "link", "show"])?;
     let shown: Value = serde_json::from_str(&shown).expect("it says JSON");
-    let mirrors = shown.as_array().into_iter().flatten().filter_map(|link| {
+    let host_interfaces = shown.as_array().into_iter().flatten().filter_map(|link| {
         let name = link["ifname"].as_str().filter(|name| name.starts_with("host-"))?;
         Some((name.to_owned(), link["stats64"]["tx"]["carrier_changes"].as_u64()?))
     });
-    Ok(mirrors.collect())
+    Ok(host_interfaces.collect())
 }
 
 #[test]
 fn the_carrier_outlives_the_forwarder() -> Result<()> {
     let (scenario, local) = begin()?;
-    wait_until("the controller has a queue of each mirror", Duration::from_secs(20), || {
-        let shown = local.ip(&["-d", "link", "show"]).map_err(|error| error.to_string())?;
-        if shown.matches("numdisabled 1").count() == 3 { Ok(()) } else { Err(shown) }
-    })?;
+    wait_until(
+        "the controller has a queue of each host interface",
+        Duration::from_secs(20),
+        || {
+            let shown = local.ip(&["-d", "link", "show"]).map_err(|error| error.to_string())?;
+            if shown.matches("numdisabled 1").count() == 3 { Ok(()) } else { Err(shown) }
+        },
+    )?;
     let before = carrier_changes(&local)?;
     assert_eq!(before.len(), 3, "{before:?}");
     let pid = |status: &Value| status["forwarder_pid"].as_u64().unwrap_or(0);
     let first = pid(&scenario.router.status()?);
     Command::program("/bin/kill").args(["-KILL", &first.to_string()]).run()?.ok()?;
-    wait_until("another forwarder has the mirrors", Duration::from_secs(20), || {
+    wait_until("another forwarder has the host interfaces", Duration::from_secs(20), || {
         let status = scenario.router.status().map_err(|error| error.to_string())?;
         let is_new = pid(&status) != first && status["in_sync"] == true;
         if is_new { Ok(()) } else { Err(status.to_string()) }
@@ -154,7 +158,7 @@ fn the_carrier_outlives_the_forwarder() -> Result<()> {
     assert_eq!(carrier_changes(&local)?, before, "daemons saw nothing");
     // A link that goes is still told.
     scenario.host("host-a").namespace().ip(&["link", "set", "eth0", "down"])?;
-    wait_until("the mirror lost its carrier", Duration::from_secs(10), || {
+    wait_until("the host interface lost its carrier", Duration::from_secs(10), || {
         let shown = local.ip(&["link", "show", "host-a"]).map_err(|error| error.to_string())?;
         if shown.contains("NO-CARRIER") { Ok(()) } else { Err(shown) }
     })?;
@@ -200,7 +204,7 @@ fn hellos_of_routing_daemons_pass_both_ways() -> Result<()> {
 }
 
 #[test]
-fn tcpdump_on_the_mirror_sees_what_is_for_the_router() -> Result<()> {
+fn tcpdump_on_the_host_interface_sees_what_is_for_the_router() -> Result<()> {
     let (scenario, local) = begin()?;
     let arguments = ["-n", "-l", "-i", "host-a", "-c", "2", "icmp"];
     let dump = local.command(Tool::TCPDUMP)?.args(arguments).spawn()?;

@@ -1,4 +1,4 @@
-//! Linux beside Stoa drives it: what an operator does on mirrors with `ip`, and what zebra pushes by FPM, decides where packets go. News that
+//! Linux beside Stoa drives it: what an operator does on host interfaces with `ip`, and what zebra pushes by FPM, decides where packets go. News that
 //! are lost are read again, and a controller that is killed loses nothing.
 
 use std::fmt::Write as _;
@@ -18,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Behind host-b: only who is told the way gets there.
 const BEHIND: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
 
-/// The router with a mirror of each interface in `local`, a door there, and addresses on host-b that no address of the router leads to.
-fn begin(local: &Namespace, kind: &str, door: Value) -> Result<Scenario> {
+/// The router with a host interface of each interface in `local`, a route source there, and addresses on host-b that no address of the router leads to.
+fn begin(local: &Namespace, kind: &str, route_source: Value) -> Result<Scenario> {
     let sides = two_sides(&[])?;
     let topology = Topology::new(&sides)?;
     let host_b = topology.host("host-b").namespace();
@@ -30,16 +30,16 @@ fn begin(local: &Namespace, kind: &str, door: Value) -> Result<Scenario> {
     let mut configuration = Configuration::new(&sides).json();
     let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
     for interface in list.into_iter().flatten() {
-        interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+        interface["stoa-host-interface:host-interface"] = json!({ "netns": local.name() });
     }
-    let mut settings = door;
+    let mut settings = route_source;
     settings["netns"] = json!(local.name());
-    let door = json!({ "type": format!("stoa-routing:{kind}"), "name": "door", "stoa-routing:door": settings });
+    let route_source = json!({ "type": format!("stoa-routing:{kind}"), "name": "route-source", "stoa-routing:route-source": settings });
     configuration["ietf-routing:routing"]["control-plane-protocols"]["control-plane-protocol"] =
-        json!([door]);
+        json!([route_source]);
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     router.wait_up(&["host-a", "host-b"])?;
-    wait_until("the mirrors have their addresses", SOON, || {
+    wait_until("the host interfaces have their addresses", SOON, || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
         let wanted = ["198.18.1.1/24", "198.18.2.1/24", "2001:db8:2::1/64"];
         if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }
@@ -63,15 +63,15 @@ fn wait_for(scenario: &Scenario, to: &str, arrives: bool) -> Result<()> {
     })
 }
 
-/// A figure of the door's session.
+/// A figure of the route source's session.
 fn figure(scenario: &Scenario, name: &str) -> std::result::Result<u64, String> {
     let path = "/ietf-routing:routing/control-plane-protocols";
     let output =
         scenario.router.call(&["show", "state", path]).map_err(|error| error.to_string())?;
     let state: Value = serde_json::from_str(&output.stdout)
         .map_err(|error| format!("{error}: {}{}", output.stdout, output.stderr))?;
-    let doors = &state["ietf-routing:control-plane-protocols"]["control-plane-protocol"];
-    let figure = &doors[0]["stoa-routing:door"]["session"][name];
+    let route_sources = &state["ietf-routing:control-plane-protocols"]["control-plane-protocol"];
+    let figure = &route_sources[0]["stoa-routing:route-source"]["session"][name];
     figure.as_str().and_then(|it| it.parse().ok()).ok_or(format!("{name}: {state}"))
 }
 

@@ -9,7 +9,7 @@ use stoa_scenarios::{Scenario, scapy, two_sides};
 const EACH: u64 = 5;
 
 /// Frames by the reason under which they must be counted. `ETH` is a frame header towards the router, `A` and `B` the
-/// hosts, `R` the router's address. What scapy would mend by itself is written out.
+/// hosts, `R` the router's address. What scapy would fix by itself is written out.
 const FRAMES: &str = r#"
 ETH = Ether(dst=MAC)
 A, B, R = '198.18.1.2', '198.18.2.2', '198.18.1.1'
@@ -127,7 +127,7 @@ print('done')
     let (stdout, _, _) = conversation.finish(Duration::from_secs(60))?;
     assert!(stdout.contains("300 received"), "{stdout}");
     assert!(scenario.router.is_running(), "{}", scenario.router.log());
-    // What was garbled may have taught it a wrong neighbour for host-a, which host-a mends by speaking for itself.
+    // What was garbled may have taught it a wrong neighbour for host-a, which host-a fixes by speaking for itself.
     let a = scenario.host("host-a");
     let router = a.gateway(false)?.to_string();
     let arping = ["-I", "eth0", "-c", "1", "-w", "2", &router];

@@ -178,7 +178,7 @@ fn either_side_comes_and_goes(role: &'static str, theirs: &'static str) -> Resul
     for _ in 0..lives.min(8) {
         pair.forwarder_dies()?;
     }
-    // The peer goes and the router stays; the books are those of the router.
+    // The peer goes and the router stays; the packet accounting are those of the router.
     pair.peer.stop()?;
     pair.wait_down()?;
     let Pair { peer, scenario, .. } = pair;

@@ -89,7 +89,7 @@ fn ports_in_memory_need_no_root() -> Result<()> {
         // The router announces its own address on top.
         if out >= 1000 { Ok(()) } else { Err(format!("{list:?}")) }
     })?;
-    let books = router.conservation()?;
-    assert!(books["received"].as_u64() >= Some(1000), "{books}");
+    let accounting = router.conservation()?;
+    assert!(accounting["received"].as_u64() >= Some(1000), "{accounting}");
     router.stop()
 }

@@ -86,13 +86,13 @@ fn what_comes_out_is_what_scapy_expects() -> Result<()> {
         let read = list.iter().find(|one| one.name == "in").map_or(0, |one| one.rx_packets);
         if read >= given { Ok(()) } else { Err(format!("{read} of {given}")) }
     })?;
-    let books = router.conservation()?;
+    let accounting = router.conservation()?;
     for reason in ["ip4-checksum", "ethernet-not-for-us", "ip4-no-route", "ip4-ttl-expired"] {
         assert_eq!(router.dropped(reason)?, 1, "{reason}: {:?}", router.drops()?);
     }
     // The last two are answered.
     assert_eq!(router.through("icmp4-error")?, 2);
-    assert_eq!(books["balanced"], true, "{books}");
+    assert_eq!(accounting["balanced"], true, "{accounting}");
     let (out, answers) = (folder.join("out.pcap"), folder.join("answers.pcap"));
     let keep = Scratch::new()?;
     let (kept_out, kept_answers) = (keep.file("out.pcap"), keep.file("answers.pcap"));

@@ -15,7 +15,7 @@ const BEHIND_B: [&str; 2] = ["203.0.113.2", "2001:db8:113::2"];
 const BEHIND_C: [&str; 2] = ["203.0.113.3", "2001:db8:113::3"];
 const FAR: [&str; 2] = ["203.0.113.0/24", "2001:db8:113::/48"];
 
-/// Three hosts, mirrors in `local`, and table 100 of it as the table of the VRF "other", which has no interface.
+/// Three hosts, host interfaces in `local`, and table 100 of it as the table of the VRF "other", which has no interface.
 fn begin(local: &Namespace) -> Result<(Scenario, Value)> {
     let sides = [side("host-a", 1)?, side("host-b", 2)?, side("host-c", 3)?];
     let topology = Topology::new(&sides)?;
@@ -33,19 +33,19 @@ fn begin(local: &Namespace) -> Result<(Scenario, Value)> {
     let mut configuration = made.json();
     let list = configuration["ietf-interfaces:interfaces"]["interface"].as_array_mut();
     for interface in list.into_iter().flatten() {
-        interface["stoa-mirror:mirror"] = json!({ "netns": local.name() });
+        interface["stoa-host-interface:host-interface"] = json!({ "netns": local.name() });
     }
     let protocols = &mut configuration["ietf-routing:routing"]["control-plane-protocols"];
-    let door = json!({
-        "type": "stoa-routing:linux", "name": "other", "stoa-vrf:vrf": "other",
-        "stoa-routing:door": { "netns": local.name(), "kernel-table": 100 }
+    let route_source = json!({
+        "type": "stoa-routing:netlink", "name": "other", "stoa-vrf:vrf": "other",
+        "stoa-routing:route-source": { "netns": local.name(), "kernel-table": 100 }
     });
     protocols["control-plane-protocol"].as_array_mut().into_iter().for_each(|all| {
-        all.push(door.clone());
+        all.push(route_source.clone());
     });
     let router = Router::start(&stoa_binary()?, Some(topology.router()), &configuration)?;
     router.wait_up(&["host-a", "host-b", "host-c"])?;
-    wait_until("the mirrors have their addresses", SOON, || {
+    wait_until("the host interfaces have their addresses", SOON, || {
         let shown = local.ip(&["addr", "show"]).map_err(|error| error.to_string())?;
         let wanted = ["198.18.1.1/24", "198.18.3.1/24", "2001:db8:3::1/64"];
         if wanted.iter().all(|address| shown.contains(address)) { Ok(()) } else { Err(shown) }

@@ -22,7 +22,7 @@ const OSPF: &str = "[ RTS_OSPF, RTS_OSPF_IA, RTS_OSPF_EXT1, RTS_OSPF_EXT2 ]";
 
 /// How routes of BGP come to Stoa.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum RouteSource {
     /// Through Linux's main table, as those of OSPF.
     Linux,
     /// By an internal session.
@@ -30,11 +30,11 @@ enum Door {
 }
 
 /// The router in the middle. Stoa takes over what it puts into Linux's main table, and what it says by the session.
-fn middle(door: Door) -> String {
+fn middle(route_source: RouteSource) -> String {
     let mut text = format!("router id 198.18.3.1;\n{ALL}");
     // Peers take a BIRD that is started again for a failure when they have BFD with it.
-    let bfd = if door == Door::Session { "bfd; " } else { "" };
-    let to_linux = if door == Door::Linux { "source = RTS_BGP ||" } else { "" };
+    let bfd = if route_source == RouteSource::Session { "bfd; " } else { "" };
+    let to_linux = if route_source == RouteSource::Linux { "source = RTS_BGP ||" } else { "" };
     for (family, version, number) in [("ipv4", "v2", 4), ("ipv6", "v3", 6)] {
         text += &format!(
             "protocol kernel k{number} {{ learn off; persist; graceful restart; merge paths on; \
@@ -61,7 +61,7 @@ fn middle(door: Door) -> String {
             );
         }
     }
-    if door == Door::Session {
+    if route_source == RouteSource::Session {
         let families = ["ipv4", "ipv6"].map(|family| {
             format!("{family} {{ import none; export where source = RTS_BGP; add paths tx; }};")
         });
@@ -128,10 +128,10 @@ fn start_around(routers: &FourRouters, bird: &Bird) -> Result<[Bird; 3]> {
 fn a_provider_fails_and_comes_back_and_bird_starts_again() -> Result<()> {
     let routers = FourRouters::begin(|netns| {
         vec![json!({
-            "type": "stoa-routing:linux", "name": "main", "stoa-routing:door": { "netns": netns },
+            "type": "stoa-routing:netlink", "name": "main", "stoa-routing:route-source": { "netns": netns },
         })]
     })?;
-    let mut bird = Bird::start(&routers.local, &middle(Door::Linux))?;
+    let mut bird = Bird::start(&routers.local, &middle(RouteSource::Linux))?;
     let around = start_around(&routers, &bird)?;
 
     routers.fail_over_and_back(FAIL_OVER, PATIENCE)?;
@@ -152,15 +152,15 @@ fn by_an_internal_session_bfd_finds_a_provider_that_falls_silent() -> Result<()>
     let routers = FourRouters::begin(|netns| {
         vec![
             json!({
-                "type": "stoa-routing:linux", "name": "main", "stoa-routing:door": { "netns": netns },
+                "type": "stoa-routing:netlink", "name": "main", "stoa-routing:route-source": { "netns": netns },
             }),
             json!({
-                "type": "stoa-routing:bgp-session", "name": "bgp",
-                "stoa-routing:door": { "netns": netns, "as": 65001, "multipath": 2 },
+                "type": "stoa-routing:bgp", "name": "bgp",
+                "stoa-routing:route-source": { "netns": netns, "as": 65001, "multipath": 2 },
             }),
         ]
     })?;
-    let bird = Bird::start(&routers.local, &middle(Door::Session))?;
+    let bird = Bird::start(&routers.local, &middle(RouteSource::Session))?;
     let around = start_around(&routers, &bird)?;
     bird.wait_for("show bfd sessions", &["198.18.1.2", "2001:db8:1::2", "Up"], PATIENCE)?;
 

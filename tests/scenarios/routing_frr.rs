@@ -12,7 +12,7 @@ use stoa_scenarios::{FourRouters, SHARED};
 const PATIENCE: Duration = Duration::from_secs(90);
 /// How long a failure that everybody sees may interrupt traffic.
 const FAIL_OVER: Duration = Duration::from_secs(10);
-/// Zebra's side of the door.
+/// Zebra's side of the route source.
 const ZEBRA: (&str, &[&str]) = ("fpm address 127.0.0.1 port 2620\n", &["-M", "dplane_fpm_nl"]);
 
 /// Transit packets, packets for the router itself, connections to it, and such whose TTL runs out, as fast as one socket takes them.
@@ -144,7 +144,7 @@ fn start(routers: &FourRouters) -> Result<Daemons> {
 fn begin() -> Result<FourRouters> {
     FourRouters::begin(|netns| {
         vec![json!({
-            "type": "stoa-routing:fpm", "name": "frr", "stoa-routing:door": { "netns": netns },
+            "type": "stoa-routing:fpm", "name": "frr", "stoa-routing:route-source": { "netns": netns },
         })]
     })
 }

@@ -8,7 +8,7 @@ use stoa_scenarios::{Scenario, ping_says, scapy, two_sides};
 /// How many of each are sent.
 const EACH: u64 = 5;
 
-/// Frames and the reason under which each must be counted. What scapy would mend by itself is written out.
+/// Frames and the reason under which each must be counted. What scapy would fix by itself is written out.
 const FRAMES: &str = r#"
 ETH = Ether(dst=MAC)
 A, B, R, RB = '198.18.1.2', '198.18.2.2', '198.18.1.1', '198.18.2.1'

@@ -1,4 +1,4 @@
-//! `spread`: one receive queue, two workers, real ports. Flows are shared out, keep their order, and the books balance.
+//! `spread`: one receive queue, two workers, real ports. Flows are shared out, keep their order, and the packet accounting balance.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! Sight: traces of real packets, and captures that tcpdump and tshark read: files, rings of files, streams.
+//! Trace and capture: traces of real packets, and captures that tcpdump and tshark read: files, rings of files, streams.
 
 use std::time::Duration;
 

@@ -85,7 +85,7 @@ fn an_operator_changes_an_address_in_a_browser_and_takes_it_back() -> Result<()>
     let said: Value = serde_json::from_str(output.stdout.lines().last().unwrap_or_default())
         .map_err(|error| LabError::NotUnderstood {
             what: "the browser's script".into(),
-            why: format!("{error}: {}", output.stdout),
+            reason: format!("{error}: {}", output.stdout),
         })?;
     assert_eq!(said["done"], true, "{said}");
 

@@ -9,15 +9,15 @@ use crate::v1;
 /// The status of a refusal, with all reasons in its details. `code` is
 /// `FailedPrecondition`, `InvalidArgument` or `ResourceExhausted`.
 pub fn refuse(code: Code, reasons: Vec<v1::Reason>) -> Status {
-    let why = match reasons.first() {
-        Some(first) if reasons.len() == 1 => format!("{}: {}", first.place, first.why),
+    let reason = match reasons.first() {
+        Some(first) if reasons.len() == 1 => format!("{}: {}", first.place, first.reason),
         Some(first) => {
-            format!("{}: {} (and {} more)", first.place, first.why, reasons.len() - 1)
+            format!("{}: {} (and {} more)", first.place, first.reason, reasons.len() - 1)
         }
         None => "refused".to_owned(),
     };
     let refusal = v1::Refusal { reasons };
-    Status::with_details(code, why, refusal.encode_to_vec().into())
+    Status::with_details(code, reason, refusal.encode_to_vec().into())
 }
 
 /// The reasons in a status, or `None` when it is not a refusal but a failure.
@@ -30,8 +30,8 @@ pub fn reasons(status: &Status) -> Option<Vec<v1::Reason>> {
     if refusal.reasons.is_empty() {
         return Some(vec![v1::Reason {
             place: "forwarder".to_owned(),
-            why: status.message().to_owned(),
-            mend: "Look at the log of the forwarder.".to_owned(),
+            reason: status.message().to_owned(),
+            fix: "Look at the log of the forwarder.".to_owned(),
         }]);
     }
     Some(refusal.reasons)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     fn reason(place: &str) -> v1::Reason {
-        v1::Reason { place: place.into(), why: "no such device".into(), mend: "make it".into() }
+        v1::Reason { place: place.into(), reason: "no such device".into(), fix: "make it".into() }
     }
 
     #[test]
@@ -57,6 +57,6 @@ mod tests {
     fn failures_are_not_refusals() {
         assert_eq!(reasons(&Status::unavailable("gone")), None);
         let bare = reasons(&Status::invalid_argument("bad")).unwrap();
-        assert_eq!(bare[0].why, "bad");
+        assert_eq!(bare[0].reason, "bad");
     }
 }

@@ -99,9 +99,9 @@ impl fmt::Display for v1::Path {
     }
 }
 
-impl fmt::Display for v1::Finding {
+impl fmt::Display for v1::ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  why:  {}\n  mend: {}", self.path, self.why, self.mend)
+        write!(f, "{}\n  why:  {}\n  fix: {}", self.path, self.cause, self.fix)
     }
 }
 

@@ -187,8 +187,8 @@ pub(crate) fn read(mut bytes: &[u8]) -> Result<Found<'_>, Fault> {
             (15, _) => found.unreach = Some(unreach(value)?),
             _ => {}
         }
-        if let Err(why) = found.take(kind, flags, value) {
-            found.wrong = Some(why);
+        if let Err(reason) = found.take(kind, flags, value) {
+            found.wrong = Some(reason);
         }
     }
     Ok(found)

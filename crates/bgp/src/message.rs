@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 
 /// What is wrong with what the peer sent, as a NOTIFICATION tells it (RFC 4271, section 6).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub struct Fault {
     /// Error code.
     pub code: u8,
@@ -30,12 +30,12 @@ pub struct Fault {
     /// What belongs to it.
     pub data: Vec<u8>,
     /// The same for people.
-    pub why: Cow<'static, str>,
+    pub reason: Cow<'static, str>,
 }
 
 impl Fault {
-    pub(crate) fn new(code: u8, subcode: u8, why: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, subcode, data: Vec::new(), why: why.into() }
+    pub(crate) fn new(code: u8, subcode: u8, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, subcode, data: Vec::new(), reason: reason.into() }
     }
 
     pub(crate) fn with(mut self, data: &[u8]) -> Self {
@@ -62,8 +62,8 @@ pub(crate) fn frame(bytes: &[u8], largest: usize) -> Result<Option<(Kind, &[u8])
         4 => (Kind::Keepalive, HEADER, HEADER),
         5 => (Kind::RouteRefresh, 23, largest),
         other => {
-            let why = format!("a message of the unknown type {other}");
-            return Err(Fault::new(1, 3, why).with(&[other]));
+            let reason = format!("a message of the unknown type {other}");
+            return Err(Fault::new(1, 3, reason).with(&[other]));
         }
     };
     if length < least || length > most {
@@ -107,8 +107,8 @@ pub(crate) fn notified(message: &[u8]) -> String {
     }
     let meaning = match (code, subcode) {
         (1, _) => "header error: it could not read what Stoa sent",
-        (2, 2) => "wrong AS: set the same one in the daemon and in `as` of the door",
-        (2, 3) => "bad BGP identifier: give `router-id` of the door another value",
+        (2, 2) => "wrong AS: set the same one in the daemon and in `as` of the route source",
+        (2, 3) => "bad BGP identifier: give `router-id` of the route source another value",
         (2, 6) => "unacceptable hold time",
         (2, 7) => "unsupported capability",
         (2, _) => "OPEN refused",

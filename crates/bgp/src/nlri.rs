@@ -75,8 +75,8 @@ impl<'a, A: Address> Nlri<'a, A> {
             }
             let (length, behind) = rest.split_first().ok_or_else(|| cut("a prefix"))?;
             if *length > A::BITS {
-                let why = format!("a prefix of {length} bits, {} at most", A::BITS);
-                return Err(Fault::new(3, 10, why));
+                let reason = format!("a prefix of {length} bits, {} at most", A::BITS);
+                return Err(Fault::new(3, 10, reason));
             }
             let size = usize::from(length.div_ceil(8));
             rest = behind.get(size..).ok_or_else(|| cut("a prefix"))?;

@@ -122,28 +122,28 @@ pub(crate) fn agree(local: &Local, message: &[u8]) -> Result<Terms, Fault> {
     let Some(number) = number else {
         let mut wanted = vec![65, 4];
         wanted.extend(local.as_number.to_be_bytes());
-        let why = "the daemon does not know AS numbers of 4 octets (RFC 6793): take a newer one";
-        return Err(Fault::new(2, 7, why).with(&wanted));
+        let reason = "the daemon does not know AS numbers of 4 octets (RFC 6793): take a newer one";
+        return Err(Fault::new(2, 7, reason).with(&wanted));
     };
     if number != local.as_number {
-        let why = format!(
-            "the daemon is in AS {number} and the door in AS {}: set `as` of the door to {number}",
+        let reason = format!(
+            "the daemon is in AS {number} and the route source in AS {}: set `as` of the route source to {number}",
             local.as_number
         );
-        return Err(Fault::new(2, 2, why));
+        return Err(Fault::new(2, 2, reason));
     }
     if open.bgp_id() == local.router_id {
-        let why = format!(
-            "the daemon's router id is {} as well: set `router-id` of the door to another one",
+        let reason = format!(
+            "the daemon's router id is {} as well: set `router-id` of the route source to another one",
             local.router_id
         );
-        return Err(Fault::new(2, 3, why));
+        return Err(Fault::new(2, 3, reason));
     }
     let terms = terms(local, &open, &capabilities);
     if terms.ip4.is_none() && terms.ip6.is_none() {
-        let why =
+        let reason =
             "the daemon offers neither IPv4 nor IPv6 unicast for this neighbour: activate one";
-        return Err(Fault::new(2, 7, why).with(&[1, 4, 0, 1, 0, 1]));
+        return Err(Fault::new(2, 7, reason).with(&[1, 4, 0, 1, 0, 1]));
     }
     Ok(terms)
 }
@@ -198,7 +198,7 @@ fn parse(message: &[u8]) -> Result<BgpOpenMessage, Fault> {
         Ok(BgpMessage::Open(open)) => Ok(open),
         Ok(_) => Err(Fault::new(2, 0, "no OPEN message")),
         Err(BgpMessageParsingError::BgpOpenMessageParsingError(error)) => {
-            let why = format!("its OPEN message: {error}");
+            let reason = format!("its OPEN message: {error}");
             let (subcode, data) = match OpenMessageError::from(error) {
                 OpenMessageError::UnsupportedVersionNumber { value } => (1, value),
                 OpenMessageError::BadPeerAs { value } => (2, value),
@@ -209,7 +209,7 @@ fn parse(message: &[u8]) -> Result<BgpOpenMessage, Fault> {
                 OpenMessageError::Unspecific { value }
                 | OpenMessageError::RoleMismatch { value } => (0, value),
             };
-            Err(Fault::new(2, subcode, why).with(&data))
+            Err(Fault::new(2, subcode, reason).with(&data))
         }
         Err(error) => Err(Fault::new(2, 0, format!("its OPEN message: {error}"))),
     }

@@ -43,10 +43,10 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ended {
     /// The daemon said so.
-    #[error("{why}")]
+    #[error("{reason}")]
     Peer {
         /// In words.
-        why: String,
+        reason: String,
         /// Whether nothing is to outlive the session (RFC 8538, section 3: hard reset).
         is_hard: bool,
     },
@@ -168,11 +168,11 @@ impl Session {
             return Ok(());
         }
         if self.expires.is_some_and(|expires| now >= expires) {
-            let why = match self.terms {
+            let reason = match self.terms {
                 Some(terms) => format!("the daemon was silent for {} s", terms.hold_time_s),
                 None => format!("the daemon said no OPEN in {} s", PATIENCE.as_secs()),
             };
-            return Err(self.end(Fault::new(4, 0, why)));
+            return Err(self.end(Fault::new(4, 0, reason)));
         }
         self.say_alive(now);
         Ok(())
@@ -228,8 +228,9 @@ impl Session {
             (_, Kind::Notification) => {
                 self.state = State::Ended;
                 (self.expires, self.keepalive) = (None, None);
-                let (why, is_hard) = (message::notified(message), message::is_hard_reset(message));
-                return Err(Ended::Peer { why, is_hard });
+                let (reason, is_hard) =
+                    (message::notified(message), message::is_hard_reset(message));
+                return Err(Ended::Peer { reason, is_hard });
             }
             (State::OpenSent, Kind::Open) => {
                 let terms = open::agree(&self.local, message).map_err(|fault| self.end(fault))?;
@@ -251,8 +252,8 @@ impl Session {
                     State::OpenConfirm => (2, "KEEPALIVE"),
                     State::Established | State::Ended => (3, "routes"),
                 };
-                let why = format!("{kind:?} came while {waited} was waited for");
-                return Err(self.end(Fault::new(5, subcode, why)));
+                let reason = format!("{kind:?} came while {waited} was waited for");
+                return Err(self.end(Fault::new(5, subcode, reason)));
             }
         }
         Ok(())

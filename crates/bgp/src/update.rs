@@ -107,15 +107,15 @@ impl<'a> Prefixes<'a> {
             let next_hop = found.next_hop.ok_or("no NEXT_HOP");
             match next_hop.and_then(|hop| whole(found, IpAddr::V4(hop))) {
                 Ok(set) => listener.reach4(&set, announced),
-                Err(why) => {
+                Err(reason) => {
                     listener.unreach4(announced);
-                    wrong = wrong.or(Some(why));
+                    wrong = wrong.or(Some(reason));
                 }
             }
         }
-        if let Some(why) = wrong {
+        if let Some(reason) = wrong {
             counts.treated_as_withdrawn += 1;
-            counts.last_wrong = Some(why);
+            counts.last_wrong = Some(reason);
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl<'a> Prefixes<'a> {
 /// What announced routes have, when nothing is wrong with it.
 fn whole(found: &Found<'_>, next_hop: IpAddr) -> Result<Attributes, &'static str> {
     match found.wrong {
-        Some(why) => Err(why),
+        Some(reason) => Err(reason),
         None => found.with(next_hop),
     }
 }

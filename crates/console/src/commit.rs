@@ -16,7 +16,7 @@ pub struct Commit {
     /// Overwrites a startup file that another hand has changed.
     pub is_overwriting: bool,
     /// Though it cuts off the one who commits.
-    pub is_anyway: bool,
+    pub is_forced: bool,
     /// Goes back from a commit that waits.
     pub is_cancelled: bool,
 }
@@ -51,11 +51,11 @@ impl Commit {
                     commit.confirm_within = Some(Duration::from_secs(60 * u64::from(minutes)));
                 }
                 "overwrite" => commit.is_overwriting = true,
-                "anyway" => commit.is_anyway = true,
+                "force" => commit.is_forced = true,
                 "cancel" => commit.is_cancelled = true,
                 other => {
                     return Err(Failure::Words(format!(
-                        "\"{other}\" behind \"commit\": there are confirmed [MINUTES], comment TEXT, overwrite, anyway, cancel"
+                        "\"{other}\" behind \"commit\": there are confirmed [MINUTES], comment TEXT, overwrite, force, cancel"
                     )));
                 }
             }
@@ -67,7 +67,8 @@ impl Commit {
 /// What a commit did, in lines for people.
 pub fn told(reply: &v1::CommitReply) -> Vec<String> {
     let applied = reply.applied.unwrap_or_default();
-    let mut lines: Vec<_> = reply.remarks.iter().map(|remark| format!("Note: {remark}")).collect();
+    let mut lines: Vec<_> =
+        reply.warnings.iter().map(|warning| format!("Note: {warning}")).collect();
     let kept = match (reply.number, reply.changes.len()) {
         (0, 0) => "In force already: nothing changed.".to_owned(),
         (0, changes) => format!("In force: {changes} changed."),
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(commit.comment, "new uplink");
         assert_eq!(of("confirmed").unwrap().confirm_within, Some(Duration::from_secs(600)));
         assert!(of("overwrite").unwrap().is_overwriting && of("cancel").unwrap().is_cancelled);
-        assert!(of("anyway").unwrap().is_anyway);
+        assert!(of("force").unwrap().is_forced);
         for wrong in ["confirmed 0", "confirmed 1441", "comment", "now"] {
             assert!(matches!(of(wrong), Err(Failure::Words(_))), "{wrong}");
         }

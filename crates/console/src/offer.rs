@@ -1,6 +1,6 @@
 //! What may come next, with a word of help each.
 
-use stoa_controller::mend;
+use stoa_controller::fix;
 use stoa_controller::yang::{self, schema};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
@@ -46,9 +46,10 @@ pub fn identities() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub fn help(node: &SchemaNode<'_>) -> String {
     let text = node.description().unwrap_or_default();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let sentence = text.split_inclusive(". ").next().unwrap_or(&text).trim().trim_end_matches('.');
-    let mut help: String = sentence.chars().take(HELP_LIMIT).collect();
-    if help.len() < sentence.len() {
+    let description =
+        text.split_inclusive(". ").next().unwrap_or(&text).trim().trim_end_matches('.');
+    let mut help: String = description.chars().take(HELP_LIMIT).collect();
+    if help.len() < description.len() {
         help.push('…');
     }
     match node.units() {
@@ -106,7 +107,7 @@ fn values(node: &SchemaNode<'_>, path: &str, there: &dyn Fn(&str) -> Vec<String>
         }
         DataValueType::Empty => return offers,
         DataValueType::Enum => {
-            if let Some(allowed) = mend::allowed_values(node) {
+            if let Some(allowed) = fix::allowed_values(node) {
                 offers.extend(allowed.split(", ").map(|word| Offer::new(word, "")));
                 return offers;
             }
@@ -153,7 +154,7 @@ pub fn there(tree: &Tree, path: &str) -> Vec<String> {
 
 /// What kind of value a leaf takes.
 fn kind(node: &SchemaNode<'_>) -> String {
-    if let Some(allowed) = mend::allowed_values(node) {
+    if let Some(allowed) = fix::allowed_values(node) {
         return allowed;
     }
     let named = node.leaf_type().and_then(|it| it.typedef_name());
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_one_sentence() {
+    fn help_is_one_description() {
         let top = next(&["system".into(), "workers".into()], &|_| Vec::new());
         let count = top.iter().find(|offer| offer.word == "count").unwrap();
         assert_eq!(count.help, "Number of workers (workers)");
@@ -222,7 +223,7 @@ mod tests {
         let version = "interfaces interface wan ipv4 vrrp vrrp-instance 51 version";
         assert_eq!(words(version), ["vrrp-v3", "vrrp-v2", "<version>"]);
         let protocol = words("routing control-plane-protocols control-plane-protocol");
-        assert_eq!(protocol, ["static", "fpm", "linux", "bgp-session", "<type>"]);
+        assert_eq!(protocol, ["static", "fpm", "netlink", "bgp", "<type>"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use stoa_api::v1;
 use stoa_api::v1::operator_client::OperatorClient;
 use stoa_api::v1::{configuration_edit, show_configuration_request};
 use stoa_controller::datastore::parse;
-use stoa_controller::finding::Finding;
+use stoa_controller::error::ValidationError;
 use tonic::Streaming;
 use tonic::transport::Channel;
 use yang5::data::DataTree;
@@ -19,7 +19,7 @@ pub enum Failure {
     /// The words are wrong.
     Words(String),
     /// The router refused, with a headline and its reasons.
-    Refused(String, Vec<Finding>),
+    Refused(String, Vec<ValidationError>),
     /// The router does not answer, or has something against it.
     Status(Box<tonic::Status>),
 }
@@ -89,7 +89,7 @@ impl Session {
         let request = v1::LockRequest { asking: self.asking() };
         let mut held = self.client.lock(request).await?.into_inner();
         let reply = held.message().await?.unwrap_or_default();
-        refused("not locked", reply.findings)?;
+        refused("not locked", reply.errors)?;
         self.asking.session = reply.session;
         Ok(held)
     }
@@ -104,7 +104,7 @@ impl Session {
         let edits = edits.into_iter().map(|edit| v1::ConfigurationEdit { edit: Some(edit) });
         let request = v1::EditRequest { asking: self.asking(), edits: edits.collect() };
         let reply = self.client.edit(request).await?.into_inner();
-        refused("not done; the candidate is as it was", reply.findings)
+        refused("not done; the candidate is as it was", reply.errors)
     }
 
     /// `set WORDS`: in the candidate.
@@ -141,7 +141,8 @@ impl Session {
         }
         if !is_json {
             for (number, line) in text.lines().enumerate() {
-                let told = |why: String| Failure::Words(format!("line {}: {why}", number + 1));
+                let told =
+                    |reason: String| Failure::Words(format!("line {}: {reason}", number + 1));
                 edits.extend(line_edit(line).map_err(told)?);
             }
         }
@@ -165,12 +166,12 @@ impl Session {
                 comment: commit.comment,
                 confirm_within_s: u32::try_from(within).unwrap_or(u32::MAX),
                 is_overwriting: commit.is_overwriting,
-                is_anyway: commit.is_anyway,
+                is_forced: commit.is_forced,
             };
             self.client.commit(request).await?
         };
         let mut reply = reply.into_inner();
-        refused("refused; what runs is untouched", std::mem::take(&mut reply.findings))?;
+        refused("refused; what runs is untouched", std::mem::take(&mut reply.errors))?;
         Ok(reply)
     }
 
@@ -180,7 +181,7 @@ impl Session {
     /// Who holds the lock.
     pub async fn discard(&mut self) -> Result<(), Failure> {
         let request = v1::DiscardRequest { asking: self.asking() };
-        refused("not discarded", self.client.discard(request).await?.into_inner().findings)
+        refused("not discarded", self.client.discard(request).await?.into_inner().errors)
     }
 
     /// `rollback N`: an earlier configuration becomes the candidate.
@@ -189,7 +190,7 @@ impl Session {
     /// That there is none so old; who holds the lock.
     pub async fn rollback(&mut self, back: u32) -> Result<(), Failure> {
         let request = v1::RollbackRequest { asking: self.asking(), back };
-        refused("not rolled back", self.client.rollback(request).await?.into_inner().findings)
+        refused("not rolled back", self.client.rollback(request).await?.into_inner().errors)
     }
 
     /// A configuration, or a part of it, as text.
@@ -235,7 +236,7 @@ impl Session {
             ..v1::ShowConfigurationRequest::default()
         };
         let reply = self.client.show_configuration(request).await?.into_inner();
-        refused("not shown", reply.findings)?;
+        refused("not shown", reply.errors)?;
         Ok(reply.text)
     }
 
@@ -245,7 +246,7 @@ impl Session {
     /// As [`Self::show`].
     pub async fn tree(&mut self, which: Which) -> Result<DataTree<'static>, Failure> {
         let text = self.text(which, v1::ConfigurationFormat::Json, String::new()).await?;
-        parse(&text).map_err(|refusal| Failure::Refused("not shown".into(), refusal.findings()))
+        parse(&text).map_err(|refusal| Failure::Refused("not shown".into(), refusal.errors()))
     }
 
     /// What differs between two configurations.
@@ -257,7 +258,7 @@ impl Session {
         request: v1::CompareRequest,
     ) -> Result<Vec<v1::ConfigurationChange>, Failure> {
         let reply = self.client.compare(request).await?.into_inner();
-        refused("not compared", reply.findings)?;
+        refused("not compared", reply.errors)?;
         Ok(reply.changes)
     }
 
@@ -270,10 +271,10 @@ impl Session {
     }
 }
 
-fn refused(headline: &str, findings: Vec<Finding>) -> Result<(), Failure> {
-    match findings.is_empty() {
+fn refused(headline: &str, errors: Vec<ValidationError>) -> Result<(), Failure> {
+    match errors.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Refused(headline.to_owned(), findings)),
+        false => Err(Failure::Refused(headline.to_owned(), errors)),
     }
 }
 

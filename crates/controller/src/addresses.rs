@@ -8,7 +8,7 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 use crate::advertising;
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{Family, ReversePath};
 use crate::vrrp;
@@ -132,13 +132,13 @@ pub fn not_in_subnet(address: IpAddr, net: &IpNet) -> Option<String> {
         .then(|| format!("is the broadcast address of {net}"))
 }
 
-/// The wanted family of `interface`; `place` is that of the family.
-pub fn wanted(
+/// The desired family of `interface`; `place` is that of the family.
+pub fn desired(
     interface: &str,
     place: &str,
     family: &Family,
     addressing: &mut Addressing,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> v1::Family {
     let six = place.ends_with("ipv6");
     if family.enabled {
@@ -149,15 +149,15 @@ pub fn wanted(
         let place = format!("{place}/address[ip='{}']", given.ip);
         let Ok(ip) = given.ip.parse::<IpAddr>() else { continue };
         let Ok(net) = IpNet::new(ip, given.prefix_length) else { continue };
-        check(ip, &net, &place, findings);
+        check(ip, &net, &place, errors);
         if family.enabled {
-            connect(interface, six, ip, net.trunc(), &place, addressing, findings);
+            connect(interface, six, ip, net.trunc(), &place, addressing, errors);
         }
         let prefix_length = u32::from(given.prefix_length);
         addresses.push(v1::Address { address: ip_bytes(ip), prefix_length, state: String::new() });
     }
     if family.enabled {
-        neighbors(interface, place, six, family, addressing, findings);
+        neighbors(interface, place, six, family, addressing, errors);
     }
     v1::Family {
         enabled: family.enabled,
@@ -175,22 +175,22 @@ pub fn wanted(
         .into(),
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
-        advertising: advertising::advertising(place, family, findings),
-        virtual_routers: vrrp::wanted(place, six, family, findings),
-        discovery: advertising::discovery(place, family, findings),
+        advertising: advertising::advertising(place, family, errors),
+        virtual_routers: vrrp::desired(place, six, family, errors),
+        discovery: advertising::discovery(place, family, errors),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }
 }
 
-fn check(ip: IpAddr, net: &IpNet, place: &str, findings: &mut Findings) {
-    if let Some(why) = not_a_host(ip) {
-        findings.add(place, format!("{ip} {why}"), "Give the address of a host.");
-    } else if let Some(why) = not_in_subnet(ip, net) {
-        findings.add(place, format!("{ip} {why}"), "Give another address of that subnet.");
+fn check(ip: IpAddr, net: &IpNet, place: &str, errors: &mut ValidationErrors) {
+    if let Some(reason) = not_a_host(ip) {
+        errors.add(place, format!("{ip} {reason}"), "Give the address of a host.");
+    } else if let Some(reason) = not_in_subnet(ip, net) {
+        errors.add(place, format!("{ip} {reason}"), "Give another address of that subnet.");
     }
     if net.prefix_len() == 0 {
-        findings.add(
+        errors.add(
             format!("{place}/prefix-length"),
             "a prefix length of 0 puts every address of the world on this link",
             "Give the length of the subnet's prefix; for a default route see static-routes.",
@@ -205,7 +205,7 @@ fn connect(
     net: IpNet,
     place: &str,
     addressing: &mut Addressing,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) {
     if let Some(subnets) = addressing.active.get_mut(&(interface.to_owned(), six)) {
         subnets.push(net);
@@ -218,7 +218,7 @@ fn connect(
     let within = if vrf.is_empty() { String::new() } else { format!(" in VRF \"{vrf}\"") };
     let table = addressing.tables.entry(vrf).or_default();
     if let Some(other) = table.own.get(&ip) {
-        findings.add(
+        errors.add(
             place,
             format!("interface \"{other}\" has the address {ip} already{within}"),
             "Give each interface addresses of its own.",
@@ -230,7 +230,7 @@ fn connect(
         return;
     }
     match table.connected.get(&net) {
-        Some(other) if other != interface => findings.add(
+        Some(other) if other != interface => errors.add(
             place,
             format!("the subnet {net} is on interface \"{other}\" already{within}"),
             "Give each interface a subnet of its own: a packet to it can leave by one only.",
@@ -248,7 +248,7 @@ fn neighbors(
     six: bool,
     family: &Family,
     addressing: &mut Addressing,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) {
     for given in &family.neighbor {
         let place = format!("{place}/neighbor[ip='{}']", given.ip);
@@ -256,7 +256,7 @@ fn neighbors(
         let subnets = addressing.subnets(interface, six).unwrap_or_default();
         let near = six && is_link_local(ip) || subnets.iter().any(|net| net.contains(&ip));
         if !near {
-            findings.add(
+            errors.add(
                 &place,
                 format!("{ip} is in no subnet of \"{interface}\""),
                 "Give a neighbour of this link, or the interface an address of that subnet.",
@@ -267,7 +267,7 @@ fn neighbors(
             .get(&ip)
             .is_some_and(|owner| owner == interface)
         {
-            findings.add(
+            errors.add(
                 &place,
                 format!("{ip} is our own address"),
                 "Give the address of the neighbour.",
@@ -279,7 +279,7 @@ fn neighbors(
                 address: ip_bytes(ip),
                 mac,
             }),
-            None => findings.add(
+            None => errors.add(
                 format!("{place}/link-layer-address"),
                 format!("{} is not the MAC address of a station", given.link_layer_address),
                 "Give six bytes of a unicast address, for example 02:00:00:00:00:01.",
@@ -295,11 +295,11 @@ mod tests {
     #[test]
     fn the_longest_subnet_wins() {
         let mut addressing = Addressing::default();
-        let mut findings = Findings::default();
+        let mut errors = ValidationErrors::default();
         for (interface, net) in [("a", "10.0.0.1/8"), ("b", "10.1.0.1/16"), ("c", "fd00::1/64")] {
             let net: IpNet = net.parse().unwrap();
             let six = net.addr().is_ipv6();
-            connect(interface, six, net.addr(), net.trunc(), "/", &mut addressing, &mut findings);
+            connect(interface, six, net.addr(), net.trunc(), "/", &mut addressing, &mut errors);
         }
         let on_link =
             |text: &str| addressing.table("").on_link(text.parse().unwrap()).map(|(name, _)| name);
@@ -307,18 +307,19 @@ mod tests {
         assert_eq!(on_link("10.2.2.3"), Some("a"));
         assert_eq!(on_link("fd00::2"), Some("c"));
         assert_eq!(on_link("11.0.0.1"), None);
-        assert!(findings.is_empty());
+        assert!(errors.is_empty());
     }
 
     #[test]
     fn edges_of_a_subnet_are_no_hosts() {
-        let why = |ip: &str, net: &str| not_in_subnet(ip.parse().unwrap(), &net.parse().unwrap());
-        assert!(why("10.0.0.0", "10.0.0.0/24").is_some());
-        assert!(why("10.0.0.255", "10.0.0.0/24").is_some());
-        assert!(why("10.0.0.1", "10.0.0.0/24").is_none());
-        assert!(why("10.0.0.0", "10.0.0.0/31").is_none());
-        assert!(why("10.0.0.1", "10.0.0.1/32").is_none());
-        assert!(why("fd00::", "fd00::/64").is_some());
-        assert!(why("fd00::", "fd00::/127").is_none());
+        let reason =
+            |ip: &str, net: &str| not_in_subnet(ip.parse().unwrap(), &net.parse().unwrap());
+        assert!(reason("10.0.0.0", "10.0.0.0/24").is_some());
+        assert!(reason("10.0.0.255", "10.0.0.0/24").is_some());
+        assert!(reason("10.0.0.1", "10.0.0.0/24").is_none());
+        assert!(reason("10.0.0.0", "10.0.0.0/31").is_none());
+        assert!(reason("10.0.0.1", "10.0.0.1/32").is_none());
+        assert!(reason("fd00::", "fd00::/64").is_some());
+        assert!(reason("fd00::", "fd00::/127").is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::Ipv6Net;
 use stoa_api::v1;
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::model::{AdvertisedPrefix, Advertisements, Family, Interface, Preference};
 
 /// Longest lifetime of a default router, in seconds (RFC 8319 section 4).
@@ -20,14 +20,14 @@ const LEAST_MTU: u32 = 1280;
 const LIFETIMES_S: (u32, u32) = (2_592_000, 604_800);
 
 /// Nobody hears advertisements at the other end of a tunnel.
-pub fn check(interface: &Interface, place: &str, findings: &mut Findings) {
+pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
     if interface.port.as_ref().is_none_or(|port| port.tunnel.is_none()) {
         return;
     }
     let six = interface.ip6.as_ref().and_then(|family| family.advertisements.as_ref());
     let four = interface.ip4.as_ref().is_some_and(|family| family.discovery.is_some());
     if four || six.is_some_and(|given| given.send_advertisements) {
-        findings.add(
+        errors.add(
             place,
             "a tunnel has no hosts that could hear router advertisements",
             "Take them out, or put them on the interface that the hosts are on.",
@@ -39,7 +39,7 @@ pub fn check(interface: &Interface, place: &str, findings: &mut Findings) {
 pub fn advertising(
     place: &str,
     family: &Family,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> Option<v1::RouterAdvertising> {
     let given = family.advertisements.as_ref().filter(|given| given.send_advertisements)?;
     let place = format!("{place}/ietf-ipv6-unicast-routing:ipv6-router-advertisements");
@@ -47,7 +47,7 @@ pub fn advertising(
     let usual_s = most.saturating_mul(3).min(LIFETIME_MAX_S);
     let lifetime_s = given.default_lifetime.unwrap_or(usual_s);
     if lifetime_s != 0 && lifetime_s < most {
-        findings.add(
+        errors.add(
             format!("{place}/default-lifetime"),
             format!(
                 "hosts would forget the router after {lifetime_s} s, before they hear of it again"
@@ -56,14 +56,14 @@ pub fn advertising(
         );
     }
     if lifetime_s != 0 && !family.forwarding {
-        findings.add(
+        errors.add(
             format!("{place}/send-advertisements"),
             "hosts would take this for a default router, which does not forward here",
             "Set forwarding to true, or default-lifetime to 0.",
         );
     }
     if (1..LEAST_MTU).contains(&given.link_mtu) {
-        findings.add(
+        errors.add(
             format!("{place}/link-mtu"),
             format!("no link with IPv6 has an MTU of {}", given.link_mtu),
             "Give 0, or at least 1280.",
@@ -142,11 +142,11 @@ fn prefix(
 pub fn discovery(
     place: &str,
     family: &Family,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> Option<v1::RouterDiscovery> {
     let given = family.discovery.as_ref()?;
     if !family.forwarding {
-        findings.add(
+        errors.add(
             format!("{place}/stoa-ip:router-discovery"),
             "hosts would take this for a router, which does not forward here",
             "Set forwarding to true, or take router-discovery out.",

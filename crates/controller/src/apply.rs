@@ -1,4 +1,4 @@
-//! The line to the forwarder: the wanted state goes down as one transaction,
+//! The line to the forwarder: the desired state goes down as one transaction,
 //! and goes down again whenever the forwarder was started anew.
 
 mod orders;
@@ -15,12 +15,12 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
-use crate::doors::States;
-use crate::finding::Finding;
+use crate::error::ValidationError;
 use crate::learned::{self, Look};
 use crate::management::Management;
 use crate::overlay::Overlay;
 use crate::rib::Note;
+use crate::route_sources::States;
 use crate::routes::Key;
 
 /// How often the forwarder is asked who it is.
@@ -34,12 +34,12 @@ const SILENT_FOR: Duration = Duration::from_secs(2);
 /// How long to wait after a refusal before the same state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
-/// Why a wanted state did not take effect.
+/// Why a desired state did not take effect.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The forwarder says why it cannot do it. Nothing was changed.
     #[error("the forwarder refused the configuration")]
-    Refused(Vec<Finding>),
+    Refused(Vec<ValidationError>),
     /// The forwarder could not be asked, or did not answer.
     #[error("the forwarder does not answer: {}", .0.message())]
     Unreachable(Status),
@@ -52,13 +52,13 @@ pub enum Error {
 #[derive(Debug, Default)]
 struct Facts {
     /// The last configuration that took effect, or the one to begin with.
-    wanted: Option<Arc<Configuration>>,
+    desired: Option<Arc<Configuration>>,
     hello: Option<HelloReply>,
-    /// The forwarder that holds `wanted`.
+    /// The forwarder that holds `desired`.
     synced: Option<u64>,
     /// What was ordered through Linux.
     overlay: Arc<Overlay>,
-    /// `wanted` with that over it, as the forwarder holds it.
+    /// `desired` with that over it, as the forwarder holds it.
     merged: Option<Arc<Configuration>>,
     /// Orders that are not followed: said once.
     refused_orders: BTreeSet<String>,
@@ -71,26 +71,26 @@ pub struct Line {
     facts: Mutex<Facts>,
     /// One transaction at a time.
     transaction: tokio::sync::Mutex<()>,
-    /// How often what is known about the forwarder or wanted of it has changed.
+    /// How often what is known about the forwarder or desired of it has changed.
     changes: watch::Sender<u64>,
-    /// How the doors of routing daemons do.
-    doors: Arc<States>,
+    /// How the route sources of routing daemons do.
+    route_sources: Arc<States>,
     /// The table of their routes, once there is one.
     learned: OnceLock<Look>,
 }
 
 impl Line {
-    /// A line over `channel` that brings `wanted` to the forwarder.
-    pub fn new(channel: Channel, wanted: Configuration) -> Line {
+    /// A line over `channel` that brings `desired` to the forwarder.
+    pub fn new(channel: Channel, desired: Configuration) -> Line {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let facts = Facts { wanted: Some(Arc::new(wanted)), ..Facts::default() };
+        let facts = Facts { desired: Some(Arc::new(desired)), ..Facts::default() };
         let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
         Line {
             client,
             facts: Mutex::new(facts),
             transaction,
             changes,
-            doors: Arc::default(),
+            route_sources: Arc::default(),
             learned: OnceLock::new(),
         }
     }
@@ -100,9 +100,9 @@ impl Line {
         self.changes.subscribe()
     }
 
-    /// How the doors of routing daemons do.
-    pub fn doors(&self) -> &Arc<States> {
-        &self.doors
+    /// How the route sources of routing daemons do.
+    pub fn route_sources(&self) -> &Arc<States> {
+        &self.route_sources
     }
 
     /// There is a table of learned routes, to be looked at by this.
@@ -111,10 +111,10 @@ impl Line {
         let _ = self.learned.set(look);
     }
 
-    /// Names the doors of those of these routes that are learned.
-    pub(crate) async fn name_doors(&self, routes: &mut [v1::RouteState]) {
+    /// Names the route sources of those of these routes that are learned.
+    pub(crate) async fn name_route_sources(&self, routes: &mut [v1::RouteState]) {
         if let Some(look) = self.learned.get() {
-            look.name_doors(routes).await;
+            look.name_route_sources(routes).await;
         }
     }
 
@@ -130,22 +130,22 @@ impl Line {
 
     /// The configuration in force.
     pub fn configuration(&self) -> Option<Arc<Configuration>> {
-        self.facts().wanted.clone()
+        self.facts().desired.clone()
     }
 
     /// A look at the configuration in force, without a copy of it.
     pub fn look<T>(&self, look: impl FnOnce(Option<&Configuration>) -> T) -> T {
-        look(self.facts().wanted.as_deref())
+        look(self.facts().desired.as_deref())
     }
 
     /// Who may manage the router, as the configuration in force says.
     pub fn management(&self) -> Arc<Management> {
-        self.facts().wanted.as_ref().map(|wanted| wanted.management.clone()).unwrap_or_default()
+        self.facts().desired.as_ref().map(|desired| desired.management.clone()).unwrap_or_default()
     }
 
     /// What is to be told of routes in force beside what the forwarder knows of them.
     pub(crate) fn notes(&self) -> Arc<BTreeMap<Key, Note>> {
-        self.facts().wanted.as_ref().map(|wanted| wanted.notes.clone()).unwrap_or_default()
+        self.facts().desired.as_ref().map(|desired| desired.notes.clone()).unwrap_or_default()
     }
 
     /// What the forwarder last said of itself; `None` while it does not answer.
@@ -171,14 +171,14 @@ impl Line {
     pub async fn commit(&self, configuration: Configuration) -> Result<v1::Applied, Error> {
         let _one = self.transaction.lock().await;
         let hello = self.hello().await?;
-        // Until it is known what became of it: whoever looks states what is wanted again.
+        // Until it is known what became of it: whoever looks states what is desired again.
         let before = self.facts().synced.take();
         let configuration = Arc::new(configuration);
         let applied = self.apply_with_orders(&configuration).await;
         let mut facts = self.facts();
         match applied {
             Ok((applied, merged)) => {
-                facts.wanted = Some(configuration);
+                facts.desired = Some(configuration);
                 facts.merged = Some(merged);
                 facts.synced = Some(hello.boot_id);
                 self.changes.send_modify(|count| *count += 1);
@@ -203,14 +203,14 @@ impl Line {
     pub async fn sync(&self) -> Result<Option<v1::Applied>, Error> {
         let _one = self.transaction.lock().await;
         let hello = self.hello().await?;
-        let wanted = {
+        let desired = {
             let facts = self.facts();
-            match &facts.wanted {
-                Some(wanted) if facts.synced != Some(hello.boot_id) => Arc::clone(wanted),
+            match &facts.desired {
+                Some(desired) if facts.synced != Some(hello.boot_id) => Arc::clone(desired),
                 _ => return Ok(None),
             }
         };
-        let (applied, merged) = self.apply_with_orders(&wanted).await?;
+        let (applied, merged) = self.apply_with_orders(&desired).await?;
         {
             let mut facts = self.facts();
             facts.merged = Some(merged);
@@ -251,7 +251,7 @@ impl Line {
                 Ok(applied.into_inner())
             }
             Err(status) => Err(match refusal::reasons(&status) {
-                Some(reasons) => Error::Refused(reasons.into_iter().map(finding).collect()),
+                Some(reasons) => Error::Refused(reasons.into_iter().map(error).collect()),
                 None => Error::Unreachable(status),
             }),
         }
@@ -263,8 +263,8 @@ impl Line {
     /// `in_force` is called after each time the state was sent.
     ///
     /// # Errors
-    /// The findings of that refusal.
-    pub async fn keep(&self, first: bool, in_force: impl Fn(&Line)) -> Vec<Finding> {
+    /// The errors of that refusal.
+    pub async fn keep(&self, first: bool, in_force: impl Fn(&Line)) -> Vec<ValidationError> {
         let mut silence = Silence::default();
         let mut held_before = !first;
         loop {
@@ -284,18 +284,13 @@ impl Line {
                     in_force(self);
                 }
                 Ok(None) => silence = Silence::default(),
-                Err(Error::Refused(findings)) => {
+                Err(Error::Refused(errors)) => {
                     if !held_before {
-                        return findings;
+                        return errors;
                     }
                     silence = Silence::default();
-                    for finding in &findings {
-                        tracing::error!(
-                            place = finding.path,
-                            mend = finding.mend,
-                            "{}",
-                            finding.why
-                        );
+                    for error in &errors {
+                        tracing::error!(place = error.path, fix = error.fix, "{}", error.cause);
                     }
                     tracing::error!("the forwarder refused the configuration; trying again in 5 s");
                     tokio::time::sleep(REFUSED_WAIT).await;
@@ -329,7 +324,7 @@ impl Silence {
     }
 }
 
-/// How much is wanted, whether or not the forwarder held it before.
+/// How much is desired, whether or not the forwarder held it before.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     ports: usize,
@@ -344,8 +339,8 @@ impl Totals {
     }
 }
 
-fn finding(reason: v1::Reason) -> Finding {
-    Finding { path: reason.place, why: reason.why, mend: reason.mend }
+fn error(reason: v1::Reason) -> ValidationError {
+    ValidationError { path: reason.place, cause: reason.reason, fix: reason.fix }
 }
 
 #[cfg(test)]
@@ -361,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn totals_are_of_what_is_wanted() {
+    fn totals_are_of_what_is_desired() {
         let desired = v1::Desired {
             ports: vec![v1::Port::default()],
             interfaces: vec![v1::Interface::default(); 2],

@@ -6,12 +6,12 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 use crate::addresses::{self, Addressing};
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::interfaces::place;
 use crate::model::Interface;
 
-/// The wanted sessions of an interface.
-pub fn wanted(interface: &Interface) -> Vec<v1::BfdSession> {
+/// The desired sessions of an interface.
+pub fn desired(interface: &Interface) -> Vec<v1::BfdSession> {
     let session = |session: &crate::model::BfdSession| {
         let peer: IpAddr = session.dest_addr.parse().ok()?;
         Some(v1::BfdSession {
@@ -25,7 +25,7 @@ pub fn wanted(interface: &Interface) -> Vec<v1::BfdSession> {
 }
 
 /// Each neighbour is on the link of its interface, and is not we.
-pub fn check(interfaces: &[Interface], addressing: &Addressing, findings: &mut Findings) {
+pub fn check(interfaces: &[Interface], addressing: &Addressing, errors: &mut ValidationErrors) {
     for interface in interfaces {
         for session in &interface.bfd.session {
             let Ok(peer) = session.dest_addr.parse::<IpAddr>() else { continue };
@@ -33,7 +33,7 @@ pub fn check(interfaces: &[Interface], addressing: &Addressing, findings: &mut F
                 format!("{}/stoa-bfd:bfd/session[dest-addr='{peer}']", place(&interface.name));
             let table = addressing.table(&interface.vrf);
             if table.own.contains_key(&peer) {
-                findings.add(place, format!("{peer} is our own address"), "Name the neighbour.");
+                errors.add(place, format!("{peer} is our own address"), "Name the neighbour.");
                 continue;
             }
             let subnets = addressing.subnets(&interface.name, peer.is_ipv6());
@@ -43,7 +43,7 @@ pub fn check(interfaces: &[Interface], addressing: &Addressing, findings: &mut F
                 None => false,
             };
             if !is_there {
-                findings.add(
+                errors.add(
                     place,
                     format!("{peer} is in no subnet of \"{}\"", interface.name),
                     "Name a neighbour on the link, or give the interface an address of its subnet.",
@@ -69,7 +69,7 @@ mod tests {
             }] },
         });
         let parsed = Configuration::parse(Path::new("test"), text.to_string());
-        parsed.map_err(|findings| findings.into_iter().map(|finding| finding.why).collect())
+        parsed.map_err(|errors| errors.into_iter().map(|error| error.cause).collect())
     }
 
     #[test]
@@ -79,8 +79,8 @@ mod tests {
         assert_eq!((session.multiplier, session.desired_min_tx_us), (5, 300_000));
         assert_eq!(parsed("10.0.0.1").err(), Some(vec!["10.0.0.1 is our own address".to_owned()]));
         for peer in ["10.0.1.9", "fe80::9", "2001:db8::9"] {
-            let why = format!("{peer} is in no subnet of \"wan\"");
-            assert_eq!(parsed(peer).err(), Some(vec![why]));
+            let reason = format!("{peer} is in no subnet of \"wan\"");
+            assert_eq!(parsed(peer).err(), Some(vec![reason]));
         }
     }
 }

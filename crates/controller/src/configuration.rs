@@ -1,6 +1,6 @@
-//! A configuration: from the text of a file to the whole wanted state.
+//! A configuration: from the text of a file to the whole desired state.
 //!
-//! Three steps, and all findings of a step come at once: the text is JSON, it
+//! Three steps, and all errors of a step come at once: the text is JSON, it
 //! is valid against the YANG modules, and the capabilities can do what it says.
 
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 use stoa_api::v1;
 use yang5::data::{DataFormat, DataTree};
 
-use crate::doors::{self, DoorConfig};
-use crate::finding::{Finding, Findings, one};
+use crate::error::{ValidationError, ValidationErrors, one};
 use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
 use crate::rib::{self, Note};
+use crate::route_sources::{self, RouteSourceConfig};
 use crate::routes::{self, Floating, Key};
 use crate::{host_bits, interfaces, logging, policy, punts, unsupported, workers, yang};
 
@@ -40,11 +40,11 @@ pub struct Configuration {
     pub notes: Arc<BTreeMap<Key, Note>>,
     /// Static routes that are weighed against learned ones.
     pub floating: Arc<Floating>,
-    /// The doors of routing daemons.
-    pub doors: Arc<[DoorConfig]>,
+    /// The route sources of routing daemons.
+    pub route_sources: Arc<[RouteSourceConfig]>,
     /// The numbers of the tables of VRFs in Linux.
     pub kernel_tables: Arc<[(String, u32)]>,
-    /// Who may manage the router, and by which doors.
+    /// Who may manage the router, and by which route sources.
     pub management: Arc<Management>,
 }
 
@@ -52,13 +52,15 @@ impl Configuration {
     /// Reads and checks the file at `path`.
     ///
     /// # Errors
-    /// Findings, each with its place, why it is wrong and how to mend it.
-    pub fn read(path: &Path) -> Result<Configuration, Vec<Finding>> {
+    /// ValidationErrors, each with its place, why it is wrong and how to fix it.
+    pub fn read(path: &Path) -> Result<Configuration, Vec<ValidationError>> {
         Ok(Configuration::read_as_data(path)?.0)
     }
 
     /// As [`Configuration::read`], with the data as they are given.
-    pub(crate) fn read_as_data(path: &Path) -> Result<(Configuration, Given), Vec<Finding>> {
+    pub(crate) fn read_as_data(
+        path: &Path,
+    ) -> Result<(Configuration, Given), Vec<ValidationError>> {
         let place = path.display().to_string();
         let size = std::fs::metadata(path).map(|data| data.len());
         if let Ok(size) = size
@@ -71,12 +73,12 @@ impl Configuration {
             ));
         }
         let bytes = std::fs::read(path).map_err(|error| {
-            let mend = match error.kind() {
+            let fix = match error.kind() {
                 std::io::ErrorKind::NotFound => "Check the path; examples stand in examples/.",
                 std::io::ErrorKind::PermissionDenied => "Make it readable for this user.",
                 _ => "Check that it is a file and can be read.",
             };
-            one(&place, format!("cannot be read: {error}"), mend)
+            one(&place, format!("cannot be read: {error}"), fix)
         })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
@@ -89,7 +91,7 @@ impl Configuration {
     ///
     /// # Errors
     /// As [`Configuration::read`].
-    pub fn parse(path: &Path, text: String) -> Result<Configuration, Vec<Finding>> {
+    pub fn parse(path: &Path, text: String) -> Result<Configuration, Vec<ValidationError>> {
         Ok(Configuration::parse_as_data(path, text)?.0)
     }
 
@@ -97,21 +99,21 @@ impl Configuration {
     pub(crate) fn parse_as_data(
         path: &Path,
         text: String,
-    ) -> Result<(Configuration, Given), Vec<Finding>> {
+    ) -> Result<(Configuration, Given), Vec<ValidationError>> {
         json(path, &text)?;
         let found = yang::schema().parse(&text, DataFormat::JSON).and_then(|given| {
-            let mut findings = Findings::default();
-            host_bits::check(path, &text, &mut findings);
-            Ok((Configuration::of(path, &text, &given, findings)?, given))
+            let mut errors = ValidationErrors::default();
+            host_bits::check(path, &text, &mut errors);
+            Ok((Configuration::of(path, &text, &given, errors)?, given))
         });
         // What is wrong with its shape is told by one more look, which knows the lines.
-        found.map_err(|findings| match yang::schema().faults(&text) {
-            faults if faults.is_empty() => findings,
+        found.map_err(|errors| match yang::schema().faults(&text) {
+            faults if faults.is_empty() => errors,
             faults => faults,
         })
     }
 
-    /// Checks data that came by a door, and whose `text` is printed from them.
+    /// Checks data that came by a route source, and whose `text` is printed from them.
     ///
     /// # Errors
     /// As [`Configuration::read`].
@@ -119,17 +121,17 @@ impl Configuration {
         path: &Path,
         text: &str,
         given: &Given,
-    ) -> Result<Configuration, Vec<Finding>> {
-        Configuration::of(path, text, given, Findings::default())
+    ) -> Result<Configuration, Vec<ValidationError>> {
+        Configuration::of(path, text, given, ValidationErrors::default())
     }
 
-    /// Checks the whole, and tells it with the `findings` that are there already.
+    /// Checks the whole, and tells it with the `errors` that are there already.
     fn of(
         path: &Path,
         text: &str,
         given: &Given,
-        mut findings: Findings,
-    ) -> Result<Configuration, Vec<Finding>> {
+        mut errors: ValidationErrors,
+    ) -> Result<Configuration, Vec<ValidationError>> {
         let valid = yang::schema().validate(given)?;
         let model: Model = serde_json::from_str(&valid.text).map_err(|error| {
             one(
@@ -138,13 +140,14 @@ impl Configuration {
                 "Report this with the configuration: it is a fault of the program.",
             )
         })?;
-        unsupported::check(&valid.given, &mut findings);
-        let (desired, notes, floating) = desired(&model, &mut findings);
-        let doors = doors::wanted(&model.routing, &model.interfaces.interface, &mut findings);
-        let kernel_tables = policy::kernel_tables(&model.vrfs, &mut findings);
-        let management = management::wanted(model.management, model.access, &mut findings);
-        if !findings.is_empty() {
-            return Err(findings.into_vec());
+        unsupported::check(&valid.given, &mut errors);
+        let (desired, notes, floating) = desired(&model, &mut errors);
+        let route_sources =
+            route_sources::desired(&model.routing, &model.interfaces.interface, &mut errors);
+        let kernel_tables = policy::kernel_tables(&model.vrfs, &mut errors);
+        let management = management::desired(model.management, model.access, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors.into_vec());
         }
         Ok(Configuration {
             path: path.to_owned(),
@@ -152,16 +155,16 @@ impl Configuration {
             desired,
             notes: Arc::new(notes),
             floating: Arc::new(floating),
-            doors: doors.into(),
+            route_sources: route_sources.into(),
             kernel_tables: kernel_tables.into(),
             management: Arc::new(management),
         })
     }
 
     /// What is odd but no fault, a line each: routes that lead nowhere yet.
-    pub fn remarks(&self) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let workers = self.desired.workers.as_ref().map_or(1, |workers| workers.count);
-        let alone = self.desired.ports.iter().filter(|port| port.spread && workers == 1);
+        let alone = self.desired.ports.iter().filter(|port| port.software_rss && workers == 1);
         let alone = alone.map(|port| {
             let name = &port.interface;
             format!("interface {name}: spread does nothing with one worker: raise workers/count")
@@ -201,7 +204,7 @@ fn counted(number: usize, what: &str) -> String {
 
 /// Checks that the text is one JSON object of bounded depth before libyang sees
 /// it: serde_json knows line and column of a fault.
-fn json(path: &Path, text: &str) -> Result<(), Vec<Finding>> {
+fn json(path: &Path, text: &str) -> Result<(), Vec<ValidationError>> {
     let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(text);
     let place = |line, column| format!("{}:{line}:{column}", path.display());
     if text.trim().is_empty() {
@@ -274,26 +277,29 @@ fn depth(text: &str) -> usize {
     deepest
 }
 
-fn desired(model: &Model, findings: &mut Findings) -> (v1::Desired, BTreeMap<Key, Note>, Floating) {
-    let wanted = interfaces::wanted(&model.interfaces.interface, findings);
-    let (statics, floating) = routes::wanted(&model.routing, &wanted.addressing, findings);
-    let rib::Rib { routes, notes } = rib::routes(&wanted.addressing, &statics);
+fn desired(
+    model: &Model,
+    errors: &mut ValidationErrors,
+) -> (v1::Desired, BTreeMap<Key, Note>, Floating) {
+    let desired = interfaces::desired(&model.interfaces.interface, errors);
+    let (statics, floating) = routes::desired(&model.routing, &desired.addressing, errors);
+    let rib::Rib { routes, notes } = rib::routes(&desired.addressing, &statics);
     let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
     let desired = v1::Desired {
-        workers: Some(workers::wanted(&model.system.workers, findings)),
-        ports: wanted.ports,
-        interfaces: wanted.interfaces,
+        workers: Some(workers::desired(&model.system.workers, errors)),
+        ports: desired.ports,
+        interfaces: desired.interfaces,
         routes,
-        neighbors: wanted.addressing.neighbors,
+        neighbors: desired.addressing.neighbors,
         reassembly: Some(v1::Reassembly {
             packets: model.system.reassembly.packets,
             per_source: model.system.reassembly.per_source,
         }),
         vrfs: model.vrfs.vrf.iter().map(vrf).collect(),
-        punts: punts::wanted(&model.system.punt, findings),
+        punts: punts::desired(&model.system.punt, errors),
         limits: Some(limits(&model.system.limits)),
-        logging: Some(logging::wanted(&model.logging)),
-        rules: policy::wanted(&model.routing.policy, findings),
+        logging: Some(logging::desired(&model.logging)),
+        rules: policy::desired(&model.routing.policy, errors),
     };
     (desired, notes, floating)
 }

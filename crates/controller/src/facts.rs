@@ -8,10 +8,10 @@ use tokio_stream::StreamExt;
 use tonic::{Response, Status};
 
 use crate::apply::Line;
-use crate::doors::Figures;
 use crate::held_and_inactive::HeldAndInactive;
 use crate::overlay::Overlay;
 use crate::rib;
+use crate::route_sources::Figures;
 
 /// A part of the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +24,8 @@ pub enum Piece {
     RouteCounts,
     /// The routes themselves, up to a limit.
     Routes,
-    /// Doors of routing daemons.
-    Doors,
+    /// Route sources of routing daemons.
+    RouteSources,
     /// Version, process, and whether the configuration is held.
     Program,
     /// Workers.
@@ -38,7 +38,7 @@ pub enum Piece {
     Punts,
     /// Everything that is bounded.
     Limits,
-    /// The books of all packets.
+    /// The packet accounting of all packets.
     Conservation,
 }
 
@@ -47,7 +47,7 @@ impl Piece {
     pub const OVERVIEW: [Piece; 10] = [
         Piece::Interfaces,
         Piece::RouteCounts,
-        Piece::Doors,
+        Piece::RouteSources,
         Piece::Program,
         Piece::Workers,
         Piece::Nodes,
@@ -88,7 +88,7 @@ pub struct Facts {
     pub neighbors: Vec<v1::NeighborState>,
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
-    pub doors: Vec<(&'static str, String, Figures)>,
+    pub route_sources: Vec<(&'static str, String, Figures)>,
     pub overlay: Arc<Overlay>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
@@ -100,9 +100,9 @@ pub struct Facts {
     pub conservation: v1::Conservation,
 }
 
-/// Which routes are wanted.
+/// Which routes are desired.
 #[derive(Clone, Debug)]
-pub struct RoutesWanted {
+pub struct RoutesDesired {
     /// Only those of this table; `None`: of all tables.
     pub table: Option<Table>,
     /// So many of each table at most.
@@ -117,7 +117,7 @@ impl Facts {
     pub async fn ask(
         line: &Line,
         pieces: &[Piece],
-        routes: &RoutesWanted,
+        routes: &RoutesDesired,
     ) -> Result<Facts, Status> {
         let client = || line.client();
         let is = |piece| pieces.contains(&piece);
@@ -143,7 +143,11 @@ impl Facts {
             interfaces: interfaces.interfaces,
             route_counts: route_counts.counts,
             overlay: if is(Piece::Interfaces) { line.overlay() } else { Arc::default() },
-            doors: if is(Piece::Doors) { line.doors().all() } else { Vec::new() },
+            route_sources: if is(Piece::RouteSources) {
+                line.route_sources().all()
+            } else {
+                Vec::new()
+            },
             program: line.forwarder().filter(|_| is(Piece::Program)),
             in_sync: line.in_sync(),
             workers: workers.workers,
@@ -184,12 +188,12 @@ impl Facts {
     }
 }
 
-/// Asks only when it is wanted.
+/// Asks only when it is desired.
 async fn when<T: Default>(
-    is_wanted: bool,
+    is_desired: bool,
     call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Status> {
-    if is_wanted { call.await.map(Response::into_inner) } else { Ok(T::default()) }
+    if is_desired { call.await.map(Response::into_inner) } else { Ok(T::default()) }
 }
 
 /// The first routes of a listing of one table; the rest is not asked for.
@@ -212,6 +216,6 @@ pub(crate) async fn first_routes(
         }
         told.push(route?);
     }
-    line.name_doors(&mut told).await;
+    line.name_route_sources(&mut told).await;
     Ok(Routes { table, told, has_more, inactive: idle })
 }

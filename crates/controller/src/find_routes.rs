@@ -114,16 +114,16 @@ fn route(state: &v1::RouteState) -> Option<Value> {
         "packets": state.packets.to_string(),
         "octets": state.bytes.to_string(),
     });
-    if !state.door.is_empty() {
-        told["door"] = state.door.as_str().into();
+    if !state.route_source.is_empty() {
+        told["route-source"] = state.route_source.as_str().into();
     }
     for (name, is_so) in [("backup", state.is_backup), ("stale", state.is_stale)] {
         if is_so {
             told[name] = true.into();
         }
     }
-    if !state.why.is_empty() {
-        told["why"] = state.why.clone().into();
+    if !state.reason.is_empty() {
+        told["reason"] = state.reason.clone().into();
     }
     match &route.action {
         Some(Action::Special(special)) => {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 
 /// The end of a member's name, which may stand behind that of its module.
 const NAME: &str = "destination-prefix\"";
 
 /// Finds the destinations with host bits in the text of a configuration that is valid.
-pub fn check(path: &Path, text: &str, findings: &mut Findings) {
+pub fn check(path: &Path, text: &str, errors: &mut ValidationErrors) {
     let (mut line, mut counted) = (1, 0);
     for (at, _) in text.match_indices(NAME) {
         let Some(prefix) = destination(&text[at + NAME.len()..]) else { continue };
@@ -21,25 +21,25 @@ pub fn check(path: &Path, text: &str, findings: &mut Findings) {
         line += text[counted..at].matches('\n').count();
         counted = at;
         let column = at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;
-        tell(format!("{}:{line}:{column}", path.display()), prefix, findings);
+        tell(format!("{}:{line}:{column}", path.display()), prefix, errors);
     }
 }
 
 /// Finds the destination with host bits in a data path, as `.../route[destination-prefix='10.0.0.1/8']`.
-pub fn check_path(path: &str, findings: &mut Findings) {
+pub fn check_path(path: &str, errors: &mut ValidationErrors) {
     for (at, name) in path.match_indices("destination-prefix=") {
         let value = &path[at + name.len()..];
         let value = value.get(1..).and_then(|rest| rest.split(['\'', '"']).next());
         let Some(prefix) = value.and_then(|value| value.parse::<IpNet>().ok()) else { continue };
         if prefix != prefix.trunc() {
-            tell(path.to_owned(), prefix, findings);
+            tell(path.to_owned(), prefix, errors);
         }
     }
 }
 
-fn tell(place: String, prefix: IpNet, findings: &mut Findings) {
+fn tell(place: String, prefix: IpNet, errors: &mut ValidationErrors) {
     let (ip, all, network) = (prefix.addr(), prefix.max_prefix_len(), prefix.trunc());
-    findings.add(
+    errors.add(
         place,
         format!("the destination {prefix} has host bits set"),
         format!("Write {network} for the network, or {ip}/{all} for this address alone."),
@@ -63,10 +63,10 @@ mod tests {
             "x": "destination-prefix", "destination-prefix": 7, "destination-prefix": "10.0.0.0/8",
             "destination-prefix" : "10.0.0.3\/8",
   "m:destination-prefix":"fd00::4/64"}"#;
-        let mut findings = Findings::default();
-        check(Path::new("file"), text, &mut findings);
-        let found = findings.into_vec();
-        let told: Vec<_> = found.iter().map(|found| (&*found.path, &*found.mend)).collect();
+        let mut errors = ValidationErrors::default();
+        check(Path::new("file"), text, &mut errors);
+        let found = errors.into_vec();
+        let told: Vec<_> = found.iter().map(|found| (&*found.path, &*found.fix)).collect();
         assert_eq!(
             told,
             [

@@ -13,9 +13,9 @@ const INTERFACE_TYPES: &[Identity] = &[
 ];
 const PROTOCOL_TYPES: &[Identity] = &[
     ("ietf-routing", "static", "static routes"),
-    ("stoa-routing", "fpm", "a door: zebra of FRR tells its routes"),
-    ("stoa-routing", "linux", "a door: routes of a table of Linux"),
-    ("stoa-routing", "bgp-session", "a door: a daemon tells its routes by BGP"),
+    ("stoa-routing", "fpm", "a route source: zebra of FRR tells its routes"),
+    ("stoa-routing", "netlink", "a route source: routes of a table of Linux"),
+    ("stoa-routing", "bgp", "a route source: a daemon tells its routes by BGP"),
 ];
 const VRRP_VERSIONS: &[Identity] = &[
     ("ietf-vrrp", "vrrp-v3", "IPv4 and IPv6 (RFC 9568)"),
@@ -50,8 +50,8 @@ pub(crate) fn to_write(leaf: Option<&SchemaNode<'_>>) -> String {
 pub(crate) fn misplaced(message: &str) -> &'static str {
     match message.contains("stoa-rt:fpm") {
         true => {
-            "Remove it, or make the protocol a door: its type is stoa-routing:fpm, stoa-routing:linux or \
-             stoa-routing:bgp-session."
+            "Remove it, or make the protocol a route source: its type is stoa-routing:fpm, stoa-routing:netlink or \
+             stoa-routing:bgp."
         }
         false => "Remove it: it has no meaning where it stands.",
     }

@@ -1,8 +1,8 @@
-//! What is wanted: configuration, transactions, routes.
+//! What is desired: configuration, transactions, routes.
 //!
-//! An intention comes in as text and goes to the forwarder as one wanted state:
+//! An intention comes in as text and goes to the forwarder as one desired state:
 //! `configuration` (JSON, YANG, one file per capability) -> `rib` -> `apply`.
-//! Around it: `operator` is the door for people and programs, `service` the
+//! Around it: `operator` is the route source for people and programs, `service` the
 //! process, `supervise` the parent of both halves.
 #![forbid(unsafe_code)]
 
@@ -10,19 +10,20 @@ mod addresses;
 mod advertising;
 pub mod apply;
 mod bfd;
-pub mod bgp_door;
+pub mod bgp_route_source;
 pub mod capture;
 pub mod configuration;
 mod cross_connects;
 pub mod datastore;
 pub mod doctor;
-pub mod doors;
+pub mod error;
 mod facts;
 pub mod filter;
 pub mod find_routes;
-pub mod finding;
+pub mod fix;
 mod held_and_inactive;
 mod host_bits;
+mod host_interfaces;
 pub mod identities;
 pub mod interfaces;
 pub mod learned;
@@ -32,9 +33,7 @@ mod logging;
 mod mac;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 pub mod management;
-pub mod mend;
 pub mod metrics;
-mod mirrors;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 mod model;
 pub mod operator;
@@ -46,6 +45,7 @@ pub mod privileges;
 mod punts;
 mod recursion;
 mod rib;
+pub mod route_sources;
 mod routes;
 pub mod running;
 pub mod service;

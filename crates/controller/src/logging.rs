@@ -21,8 +21,8 @@ const FACILITIES: [(&str, u32); 10] = [
     ("local7", 23),
 ];
 
-/// The wanted log.
-pub fn wanted(logging: &Logging) -> v1::Logging {
+/// The desired log.
+pub fn desired(logging: &Logging) -> v1::Logging {
     v1::Logging {
         level: logging.level.clone(),
         format: logging.format.clone(),

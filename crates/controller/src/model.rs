@@ -83,8 +83,8 @@ pub struct Interface {
     pub port: Option<Port>,
     #[serde(rename = "stoa-interfaces:sub-interface")]
     pub sub_interface: Option<SubInterface>,
-    #[serde(rename = "stoa-mirror:mirror")]
-    pub mirror: Option<KernelDevice>,
+    #[serde(rename = "stoa-host-interface:host-interface")]
+    pub host_interface: Option<KernelDevice>,
     #[serde(rename = "stoa-interfaces:cross-connect", default)]
     pub cross_connect: String,
     #[serde(rename = "stoa-bfd:bfd", default)]
@@ -203,14 +203,14 @@ pub struct Protocol {
     pub vrf: String,
     #[serde(default)]
     pub static_routes: StaticRoutes,
-    #[serde(rename = "stoa-routing:door")]
-    pub door: Option<Door>,
+    #[serde(rename = "stoa-routing:route-source")]
+    pub route_source: Option<RouteSource>,
 }
 
-/// What a door has depends on its type.
+/// What a route source has depends on its type.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Door {
+pub struct RouteSource {
     #[serde(default)]
     pub netns: String,
     pub preference: Option<u8>,

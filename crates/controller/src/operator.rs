@@ -1,4 +1,4 @@
-//! The operator's door: status, reload, and every look at the forwarder.
+//! The operator's route source: status, reload, and every look at the forwarder.
 
 mod configuration;
 mod held;
@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::apply::Line;
 use crate::capture;
-use crate::datastore::{Author, Datastore, Door, Refusal};
+use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
 use crate::held_and_inactive::HeldAndInactive;
 use crate::learned::Learned;
@@ -49,22 +49,22 @@ impl Service {
     ///
     /// # Errors
     /// `Unavailable` when the forwarder does not answer. What is wrong with the
-    /// configuration is not an error of the call: see the reply's findings.
+    /// configuration is not an error of the call: see the reply's errors.
     pub async fn reload(&self, path: Option<PathBuf>) -> Result<v1::ReloadReply, Status> {
         let path = path.unwrap_or_else(|| self.config.clone());
         let name = path.display().to_string();
-        match self.datastore.load(&Author::new("reload", Door::File), path).await {
+        match self.datastore.load(&Author::new("reload", Client::File), path).await {
             Ok(done) => {
                 // What no packet meets, as a description, is a change all the same.
                 let changed = done.applied.changed || !done.changes.is_empty();
                 let applied = v1::Applied { changed, ..done.applied };
                 tracing::info!(path = name, changed = applied.changed, "configuration reloaded");
-                Ok(v1::ReloadReply { applied: true, what: Some(applied), findings: vec![] })
+                Ok(v1::ReloadReply { applied: true, what: Some(applied), errors: vec![] })
             }
-            Err(Refusal::Unreachable(why)) => Err(Status::unavailable(format!(
-                "{why}. The configuration in force stays; look at the log, then try again."
+            Err(Refusal::Unreachable(reason)) => Err(Status::unavailable(format!(
+                "{reason}. The configuration in force stays; look at the log, then try again."
             ))),
-            Err(refusal) => Ok(refused(refusal.findings())),
+            Err(refusal) => Ok(refused(refusal.errors())),
         }
     }
 }
@@ -83,9 +83,9 @@ impl Service {
     }
 }
 
-fn refused(findings: Vec<v1::Finding>) -> v1::ReloadReply {
-    tracing::warn!(findings = findings.len(), "reload refused; what runs is untouched");
-    v1::ReloadReply { applied: false, what: None, findings }
+fn refused(errors: Vec<v1::ValidationError>) -> v1::ReloadReply {
+    tracing::warn!(errors = errors.len(), "reload refused; what runs is untouched");
+    v1::ReloadReply { applied: false, what: None, errors }
 }
 
 /// A failure of the forwarder, in words for the one who asked the controller.
@@ -181,11 +181,13 @@ impl Operator for Service {
         Ok(Response::new(self.learned.report().await))
     }
 
-    async fn show_doors(
+    async fn show_route_sources(
         &self,
-        _: Request<v1::ShowDoorsRequest>,
-    ) -> Result<Response<v1::ShowDoorsReply>, Status> {
-        Ok(Response::new(v1::ShowDoorsReply { doors: self.learned.show_doors().await }))
+        _: Request<v1::ShowRouteSourcesRequest>,
+    ) -> Result<Response<v1::ShowRouteSourcesReply>, Status> {
+        Ok(Response::new(v1::ShowRouteSourcesReply {
+            route_sources: self.learned.show_route_sources().await,
+        }))
     }
 
     async fn show_neighbors(

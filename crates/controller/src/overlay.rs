@@ -1,7 +1,7 @@
-//! What operators did to mirrors with the tools of Linux, laid over the configuration: addresses, links set down, neighbours.
+//! What operators did to host interfaces with the tools of Linux, laid over the configuration: addresses, links set down, neighbours.
 //!
 //! It is never written into the configuration, and ends where it is undone in Linux
-//! ([decision 34](../../../docs/decisions/0034-orders-from-linux-are-an-overlay.md)).
+//! ([decision 34](../../../docs/decisions/0034-kernel-configuration.md)).
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::rib::contract;
 /// Rules of one VRF and family at most, as the forwarder has room.
 const RULES: usize = 1_024;
 
-/// What was ordered for one interface by its mirror.
+/// What was ordered for one interface by its host interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// Addresses that are not of the configuration.
@@ -50,9 +50,9 @@ pub struct Refused {
     /// The interface.
     pub interface: String,
     /// Why.
-    pub why: String,
+    pub reason: String,
     /// What to do about it.
-    pub mend: &'static str,
+    pub fix: &'static str,
 }
 
 /// What the interfaces of each VRF have.
@@ -98,7 +98,7 @@ impl Overlay {
         self.interfaces.values().all(Orders::is_nothing) && self.rules.is_empty()
     }
 
-    /// The wanted state with the orders laid over it. What cannot be is left out, and told.
+    /// The desired state with the orders laid over it. What cannot be is left out, and told.
     pub fn merge(&self, desired: &mut v1::Desired) -> Vec<Refused> {
         let mut refused = Vec::new();
         let mut taken = Taken::of(desired);
@@ -109,8 +109,8 @@ impl Overlay {
             for net in &orders.addresses {
                 match address(interface, *net, &mut taken) {
                     Ok(made) => routes.extend(made),
-                    Err((why, mend)) => {
-                        refused.push(Refused { interface: interface.name.clone(), why, mend });
+                    Err((reason, fix)) => {
+                        refused.push(Refused { interface: interface.name.clone(), reason, fix });
                     }
                 }
             }
@@ -118,8 +118,8 @@ impl Overlay {
                 if !is_near(interface, *ip) {
                     refused.push(Refused {
                         interface: interface.name.clone(),
-                        why: format!("the neighbour {ip} is in no subnet of it"),
-                        mend: "Remove it (ip neigh del), or give the interface an address there.",
+                        reason: format!("the neighbour {ip} is in no subnet of it"),
+                        fix: "Remove it (ip neigh del), or give the interface an address there.",
                     });
                     continue;
                 }
@@ -150,7 +150,7 @@ impl Overlay {
         let vrfs: HashSet<&str> = desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
         let interfaces = desired.interfaces.iter().map(|it| (it.name.as_str(), it.vrf.as_str()));
         let interfaces: HashSet<(&str, &str)> = interfaces.collect();
-        let (mut left_out, mut made, mut known) = (0, Vec::new(), HashSet::new());
+        let (mut not_imported, mut made, mut known) = (0, Vec::new(), HashSet::new());
         known.extend(&desired.rules);
         for rule in &self.rules {
             // They were made for the configuration that was in force then.
@@ -166,16 +166,16 @@ impl Overlay {
             }
             let count = counts.entry((rule.vrf.clone(), rule.family)).or_default();
             if *count == RULES {
-                left_out += 1;
+                not_imported += 1;
                 continue;
             }
             *count += 1;
             made.push(rule.clone());
         }
         desired.rules.extend(made);
-        let why = format!("{left_out} rules are more than the {RULES} of a VRF and family");
-        let mend = "Remove some (ip rule del).";
-        (left_out > 0).then(|| Refused { interface: String::new(), why, mend })
+        let reason = format!("{not_imported} rules are more than the {RULES} of a VRF and family");
+        let fix = "Remove some (ip rule del).";
+        (not_imported > 0).then(|| Refused { interface: String::new(), reason, fix })
     }
 }
 
@@ -206,18 +206,18 @@ fn address(
     let place = if is_ip6 { &mut interface.ip6 } else { &mut interface.ip4 };
     if place.as_ref().is_some_and(|family| !family.enabled) {
         let family = if is_ip6 { "IPv6" } else { "IPv4" };
-        let why = format!("{net}: the configuration has {family} switched off there");
+        let reason = format!("{net}: the configuration has {family} switched off there");
         return Err((
-            why,
+            reason,
             "Remove it (ip addr del), or switch the family on in the configuration.",
         ));
     }
     let remove = "Remove it (ip addr del), or give another.";
-    if let Some(why) = not_a_host(ip) {
-        return Err((format!("{ip} {why}"), remove));
+    if let Some(reason) = not_a_host(ip) {
+        return Err((format!("{ip} {reason}"), remove));
     }
-    if let Some(why) = not_in_subnet(ip, &net) {
-        return Err((format!("{ip} {why}"), remove));
+    if let Some(reason) = not_in_subnet(ip, &net) {
+        return Err((format!("{ip} {reason}"), remove));
     }
     let vrf = interface.vrf.clone();
     match taken.own.get(&(vrf.clone(), ip)) {

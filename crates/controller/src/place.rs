@@ -30,9 +30,9 @@ pub fn complete(text: &str, complaints: &mut [Complaint]) {
             continue;
         }
         let Some(value) = complaint.message.split('"').nth(1) else { continue };
-        let wanted = Wanted { steps: complaint.data_path.split('/').skip(1).collect(), value };
+        let desired = Desired { steps: complaint.data_path.split('/').skip(1).collect(), value };
         let mut places = Vec::new();
-        wanted.look(&whole, String::new(), &mut places);
+        desired.look(&whole, String::new(), &mut places);
         // The same mistake twice is told at both places.
         if let Some(place) = places.into_iter().find(|place| !told.contains(place)) {
             told.push(place.clone());
@@ -44,12 +44,12 @@ pub fn complete(text: &str, complaints: &mut [Complaint]) {
 }
 
 /// What is looked for: a value, and the last steps of the way to it.
-struct Wanted<'a> {
+struct Desired<'a> {
     steps: Vec<&'a str>,
     value: &'a str,
 }
 
-impl Wanted<'_> {
+impl Desired<'_> {
     /// Adds every place at or below `node`. The depth is that of the text, which its parser bounds.
     fn look(&self, node: &Value, path: String, places: &mut Vec<String>) {
         match node {

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
 use crate::rib::contract;
 
@@ -17,21 +17,21 @@ fn vrf(name: &str) -> String {
     if name == DEFAULT { String::new() } else { name.to_owned() }
 }
 
-/// The wanted rules, by VRF, family and priority.
-pub fn wanted(policy: &Policy, findings: &mut Findings) -> Vec<v1::Rule> {
+/// The desired rules, by VRF, family and priority.
+pub fn desired(policy: &Policy, errors: &mut ValidationErrors) -> Vec<v1::Rule> {
     let mut rules: Vec<v1::Rule> =
-        policy.rule.iter().filter_map(|rule| one(rule, findings)).collect();
+        policy.rule.iter().filter_map(|rule| one(rule, errors)).collect();
     rules.sort_by(|a, b| (&a.vrf, a.family, a.priority).cmp(&(&b.vrf, b.family, b.priority)));
     rules
 }
 
 /// The numbers of the tables of VRFs in Linux.
-pub fn kernel_tables(vrfs: &Vrfs, findings: &mut Findings) -> Vec<(String, u32)> {
+pub fn kernel_tables(vrfs: &Vrfs, errors: &mut ValidationErrors) -> Vec<(String, u32)> {
     let mut owners: BTreeMap<u32, &str> = BTreeMap::new();
     for vrf in &vrfs.vrf {
         let Some(table) = vrf.kernel_table else { continue };
         if let Some(other) = owners.insert(table, &vrf.name) {
-            findings.add(
+            errors.add(
                 format!("/stoa-vrf:vrfs/vrf[name='{}']/stoa-policy:kernel-table", vrf.name),
                 format!("table {table} is that of \"{other}\" already"),
                 "Give each VRF a table of its own.",
@@ -41,7 +41,7 @@ pub fn kernel_tables(vrfs: &Vrfs, findings: &mut Findings) -> Vec<(String, u32)>
     owners.into_iter().map(|(table, vrf)| (vrf.to_owned(), table)).collect()
 }
 
-fn one(rule: &Rule, findings: &mut Findings) -> Option<v1::Rule> {
+fn one(rule: &Rule, errors: &mut ValidationErrors) -> Option<v1::Rule> {
     let is_ip4 = rule.address_family == AddressFamily::Ipv4;
     let family = if is_ip4 { "ipv4" } else { "ipv6" };
     let place = format!(
@@ -50,10 +50,10 @@ fn one(rule: &Rule, findings: &mut Findings) -> Option<v1::Rule> {
         rule.vrf, rule.priority
     );
     let of = &rule.of;
-    let from = prefix(&of.source_prefix, is_ip4, (&place, "source-prefix"), findings);
-    let to = prefix(&of.destination_prefix, is_ip4, (&place, "destination-prefix"), findings);
-    let source_ports = ports(&of.source_port, (&place, "source-port"), findings);
-    let destination_ports = ports(&of.destination_port, (&place, "destination-port"), findings);
+    let from = prefix(&of.source_prefix, is_ip4, (&place, "source-prefix"), errors);
+    let to = prefix(&of.destination_prefix, is_ip4, (&place, "destination-prefix"), errors);
+    let source_ports = ports(&of.source_port, (&place, "source-port"), errors);
+    let destination_ports = ports(&of.destination_port, (&place, "destination-port"), errors);
     let action = match (&rule.table, rule.refuse, rule.goto) {
         (Some(table), ..) => {
             let beyond_default = rule.ignore_default;
@@ -66,8 +66,8 @@ fn one(rule: &Rule, findings: &mut Findings) -> Option<v1::Rule> {
         }),
         (.., Some(to)) if to > rule.priority => Action::GotoPriority(to),
         (.., Some(to)) => {
-            let why = format!("{to} is not behind the rule's own priority");
-            findings.add(format!("{place}/goto"), why, "Give a greater priority to go on with.");
+            let reason = format!("{to} is not behind the rule's own priority");
+            errors.add(format!("{place}/goto"), reason, "Give a greater priority to go on with.");
             return None;
         }
         // libyang has seen to it that there is one.
@@ -93,11 +93,11 @@ fn prefix(
     given: &Option<String>,
     is_ip4: bool,
     (place, leaf): (&str, &str),
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> Option<v1::Prefix> {
     let prefix: IpNet = given.as_ref()?.parse().ok()?;
     if prefix.addr().is_ipv4() != is_ip4 {
-        findings.add(
+        errors.add(
             format!("{place}/match/{leaf}"),
             format!("{prefix} is of the other family"),
             "Give a prefix of the rule's family, or make a rule of that family.",
@@ -110,7 +110,7 @@ fn prefix(
 fn ports(
     given: &PortRange,
     (place, leaf): (&str, &str),
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> Option<v1::PortRange> {
     let (first, last) = match (given.lower_port, given.upper_port) {
         (None, None) => return None,
@@ -118,7 +118,7 @@ fn ports(
         (None, Some(last)) => (1, last),
     };
     if first > last {
-        findings.add(
+        errors.add(
             format!("{place}/match/{leaf}"),
             format!("the ports {first} to {last} are none"),
             "Give the lower one as lower-port.",
@@ -145,8 +145,8 @@ mod tests {
             }}"#
         );
         let parsed = Configuration::parse(Path::new("test"), text);
-        parsed.map(|it| it.desired.rules).map_err(|findings| {
-            findings.into_iter().map(|it| format!("{}: {}", it.path, it.why)).collect()
+        parsed.map(|it| it.desired.rules).map_err(|errors| {
+            errors.into_iter().map(|it| format!("{}: {}", it.path, it.cause)).collect()
         })
     }
 

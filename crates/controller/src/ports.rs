@@ -1,4 +1,4 @@
-//! Ports: which door stands behind an interface, and that no two claim the same.
+//! Ports: which route source stands behind an interface, and that no two claim the same.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{AfXdp, Attach, Bind, Dpdk, Generator, KernelDevice, Memif, Pcap, Port};
 use crate::tunnels;
@@ -36,15 +36,15 @@ impl Claims {
     }
 }
 
-/// The wanted port of `interface`, whose place in the configuration is `place`.
-pub fn wanted(
+/// The desired port of `interface`, whose place in the configuration is `place`.
+pub fn desired(
     interface: &str,
     place: &str,
     port: &Port,
     claims: &mut Claims,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> v1::Port {
-    let mut at = At { interface, place: format!("{place}/stoa-interfaces:port"), claims, findings };
+    let mut at = At { interface, place: format!("{place}/stoa-interfaces:port"), claims, errors };
     let driver = if let Some(device) = &port.af_packet {
         let (device, netns) = at.device("af-packet", device);
         Some(Driver::AfPacket(v1::AfPacket { device, netns }))
@@ -65,7 +65,7 @@ pub fn wanted(
     } else if let Some(generator) = &port.generator {
         at.generator(generator).map(Driver::Generator)
     } else if let Some(given) = &port.tunnel {
-        tunnels::wanted(given, &at.place, at.findings).map(Driver::Tunnel)
+        tunnels::desired(given, &at.place, at.errors).map(Driver::Tunnel)
     } else {
         port.null.as_ref().map(|_| Driver::Null(v1::Null {}))
     };
@@ -76,7 +76,7 @@ pub fn wanted(
     v1::Port {
         interface: interface.to_owned(),
         rx_queues,
-        spread: port.spread,
+        software_rss: port.software_rss,
         tx_queues: port.tx_queues,
         mtu: port.mtu,
         driver,
@@ -87,7 +87,7 @@ struct At<'a> {
     interface: &'a str,
     place: String,
     claims: &'a mut Claims,
-    findings: &'a mut Findings,
+    errors: &'a mut ValidationErrors,
 }
 
 impl At<'_> {
@@ -95,7 +95,7 @@ impl At<'_> {
         let place = format!("{}/{driver}", self.place);
         let name = given.device.clone().unwrap_or_else(|| self.interface.to_owned());
         if given.device.is_none() && !is_device_name(&name) {
-            self.findings.add(
+            self.errors.add(
                 &place,
                 format!("\"{name}\" cannot be the name of a network device"),
                 format!(
@@ -106,7 +106,7 @@ impl At<'_> {
         }
         let what = format!("device {name} netns {}", given.netns);
         if let Err(owner) = self.claims.claim(what, self.interface) {
-            self.findings.add(
+            self.errors.add(
                 place,
                 format!("the device \"{name}\" is behind interface \"{owner}\" already"),
                 "Give each port a device of its own; for several networks on one device make \
@@ -140,7 +140,7 @@ impl At<'_> {
 
     fn memif(&mut self, given: &Memif) -> v1::Memif {
         if !given.buffer_size.is_multiple_of(MEMIF_BUFFER_STEP) {
-            self.findings.add(
+            self.errors.add(
                 format!("{}/memif/buffer-size", self.place),
                 format!("{} is not a multiple of {MEMIF_BUFFER_STEP}", given.buffer_size),
                 format!("Give {}.", given.buffer_size.next_multiple_of(MEMIF_BUFFER_STEP)),
@@ -148,7 +148,7 @@ impl At<'_> {
         }
         let what = format!("memif {} {} {:?}", given.socket, given.id, given.role);
         if let Err(owner) = self.claims.claim(what, self.interface) {
-            self.findings.add(
+            self.errors.add(
                 format!("{}/memif", self.place),
                 format!(
                     "socket \"{}\" with id {} is taken by interface \"{owner}\"",
@@ -171,7 +171,7 @@ impl At<'_> {
         // DPDK knows devices by what stands before their settings.
         let name = given.device.split(',').next().unwrap_or(&given.device);
         if let Err(owner) = self.claims.claim(format!("dpdk {name}"), self.interface) {
-            self.findings.add(
+            self.errors.add(
                 format!("{}/dpdk/device", self.place),
                 format!("the device \"{name}\" is behind interface \"{owner}\" already"),
                 "Give each port a device of its own; virtual devices are told apart by the number \
@@ -185,7 +185,7 @@ impl At<'_> {
         let place = format!("{}/pcap/output", self.place);
         if !given.output.is_empty() {
             if given.input == given.output {
-                self.findings.add(
+                self.errors.add(
                     &place,
                     "input and output are the same file, and the output is replaced at start",
                     "Give the output a name of its own.",
@@ -193,7 +193,7 @@ impl At<'_> {
             }
             let what = format!("pcap output {}", given.output);
             if let Err(owner) = self.claims.claim(what, self.interface) {
-                self.findings.add(
+                self.errors.add(
                     place,
                     format!("interface \"{owner}\" writes to \"{}\" already", given.output),
                     "Give each port an output of its own.",
@@ -209,7 +209,7 @@ impl At<'_> {
         let source = given.source.parse::<std::net::IpAddr>().ok()?;
         let destination = given.destination.parse::<std::net::IpAddr>().ok()?;
         if source.is_ipv4() != destination.is_ipv4() {
-            self.findings.add(
+            self.errors.add(
                 format!("{place}/destination"),
                 format!("{source} and {destination} are of different families"),
                 "Give both as IPv4 or both as IPv6.",
@@ -219,7 +219,7 @@ impl At<'_> {
         let least =
             if destination.is_ipv6() { 62 } else { 42 } + if given.vlan > 0 { 4 } else { 0 };
         if given.frame < least {
-            self.findings.add(
+            self.errors.add(
                 format!("{place}/frame"),
                 format!(
                     "{} bytes are too few for the headers of a {destination} packet",
@@ -232,7 +232,7 @@ impl At<'_> {
         if let Some(text) = &given.destination_mac {
             match mac::station(text) {
                 Some(bytes) => destination_mac = bytes,
-                None => self.findings.add(
+                None => self.errors.add(
                     format!("{place}/destination-mac"),
                     format!("{text} is not the MAC address of a station"),
                     "Give a unicast address that is not all zero, or none: then it is the \

@@ -5,7 +5,7 @@ use std::path::Path;
 use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 
-use crate::finding::Finding;
+use crate::error::ValidationError;
 use crate::interfaces::place;
 
 /// A capability of Linux (capabilities(7)): name and bit.
@@ -55,11 +55,11 @@ fn needs(port: &v1::Port) -> Vec<(Capability, &'static str)> {
     needs
 }
 
-/// What a mirror needs, and what for.
-fn mirror_needs(mirror: &v1::Mirror) -> Vec<(Capability, &'static str)> {
-    let mut needs = vec![(NET_ADMIN, "a mirror is a TAP device with addresses and routes")];
-    if !mirror.netns.is_empty() {
-        needs.push((SYS_ADMIN, "the mirror is in another network namespace"));
+/// What a host interface needs, and what for.
+fn host_interface_needs(host_interface: &v1::HostInterface) -> Vec<(Capability, &'static str)> {
+    let mut needs = vec![(NET_ADMIN, "a host interface is a TAP device with addresses and routes")];
+    if !host_interface.netns.is_empty() {
+        needs.push((SYS_ADMIN, "the host interface is in another network namespace"));
     }
     needs
 }
@@ -68,14 +68,14 @@ fn mirror_needs(mirror: &v1::Mirror) -> Vec<(Capability, &'static str)> {
 fn all_needs(desired: &v1::Desired) -> impl Iterator<Item = (String, Capability, &'static str)> {
     let ports = desired.ports.iter().flat_map(|port| {
         let place = format!("{}/stoa-interfaces:port", place(&port.interface));
-        needs(port).into_iter().map(move |(capability, why)| (place.clone(), capability, why))
+        needs(port).into_iter().map(move |(capability, reason)| (place.clone(), capability, reason))
     });
-    let mirrors = desired.interfaces.iter().flat_map(|interface| {
-        let place = format!("{}/stoa-mirror:mirror", place(&interface.name));
-        let needs = interface.mirror.as_ref().map(mirror_needs).unwrap_or_default();
-        needs.into_iter().map(move |(capability, why)| (place.clone(), capability, why))
+    let host_interfaces = desired.interfaces.iter().flat_map(|interface| {
+        let place = format!("{}/stoa-host-interface:host-interface", place(&interface.name));
+        let needs = interface.host_interface.as_ref().map(host_interface_needs).unwrap_or_default();
+        needs.into_iter().map(move |(capability, reason)| (place.clone(), capability, reason))
     });
-    ports.chain(mirrors)
+    ports.chain(host_interfaces)
 }
 
 /// Every capability that the ports of `desired` need, once.
@@ -89,7 +89,7 @@ pub fn needed(desired: &v1::Desired) -> Vec<Capability> {
 
 /// The capabilities that are needed and that this process does not have, for
 /// each port and why. Empty when all are there.
-pub fn missing(desired: &v1::Desired) -> Vec<Finding> {
+pub fn missing(desired: &v1::Desired) -> Vec<ValidationError> {
     // Without /proc nothing is known: the ports will say it themselves.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     match effective(&status) {
@@ -101,41 +101,41 @@ pub fn missing(desired: &v1::Desired) -> Vec<Finding> {
     .collect()
 }
 
-/// Mirrors are made by a device file that containers often lack.
-fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<Finding> {
-    let mirrored = desired.interfaces.iter().filter(|interface| interface.mirror.is_some());
+/// Host interfaces are made by a device file that containers often lack.
+fn without_tun(desired: &v1::Desired, tun: &Path) -> Vec<ValidationError> {
+    let mirrored = desired.interfaces.iter().filter(|interface| interface.host_interface.is_some());
     mirrored
         .filter(|_| !tun.exists())
-        .map(|interface| Finding {
-            path: format!("{}/stoa-mirror:mirror", place(&interface.name)),
-            why: format!("{} is missing: a mirror is a TAP device", tun.display()),
-            mend: "Load the module (modprobe tun), give the container the device (--device \
-                   /dev/net/tun), or take the mirror out: ARP, neighbours, ping and traceroute \
+        .map(|interface| ValidationError {
+            path: format!("{}/stoa-host-interface:host-interface", place(&interface.name)),
+            cause: format!("{} is missing: a host interface is a TAP device", tun.display()),
+            fix: "Load the module (modprobe tun), give the container the device (--device \
+                   /dev/net/tun), or take the host interface out: ARP, neighbours, ping and traceroute \
                    are answered without."
                 .to_owned(),
         })
         .collect()
 }
 
-fn missing_of(desired: &v1::Desired, held: u64) -> Vec<Finding> {
+fn missing_of(desired: &v1::Desired, held: u64) -> Vec<ValidationError> {
     let names: Vec<String> =
         needed(desired).iter().map(|one| one.name.to_ascii_lowercase()).collect();
     let program = std::env::current_exe()
         .map_or_else(|_| "stoa".to_owned(), |path| path.display().to_string());
-    let mut findings = Vec::new();
-    for (path, capability, why) in all_needs(desired) {
+    let mut errors = Vec::new();
+    for (path, capability, reason) in all_needs(desired) {
         if held & (1 << capability.bit) == 0 {
-            findings.push(Finding {
+            errors.push(ValidationError {
                 path,
-                why: format!("{capability} is missing: {why}"),
-                mend: format!(
+                cause: format!("{capability} is missing: {reason}"),
+                fix: format!(
                     "Run as root (sudo), or once: sudo setcap {}+ep {program}",
                     names.join(",")
                 ),
             });
         }
     }
-    findings
+    errors
 }
 
 /// The effective capabilities in the text of /proc/PID/status.
@@ -172,19 +172,20 @@ mod tests {
         assert_eq!(missing_of(&desired(), u64::MAX), []);
         let one = missing_of(&desired(), 1 << 12 | 1 << 21);
         assert_eq!(one.len(), 1);
-        assert!(one[0].why.starts_with("CAP_NET_RAW is missing"), "{one:?}");
-        assert!(one[0].mend.contains("cap_net_admin,cap_net_raw,cap_sys_admin+ep"), "{one:?}");
+        assert!(one[0].cause.starts_with("CAP_NET_RAW is missing"), "{one:?}");
+        assert!(one[0].fix.contains("cap_net_admin,cap_net_raw,cap_sys_admin+ep"), "{one:?}");
     }
 
     #[test]
-    fn a_mirror_says_what_it_lacks() {
-        let mirror = Some(v1::Mirror { device: "a".into(), netns: "red".into() });
-        let interface = v1::Interface { name: "a".into(), mirror, ..v1::Interface::default() };
+    fn a_host_interface_says_what_it_lacks() {
+        let host_interface = Some(v1::HostInterface { device: "a".into(), netns: "red".into() });
+        let interface =
+            v1::Interface { name: "a".into(), host_interface, ..v1::Interface::default() };
         let desired = v1::Desired { interfaces: vec![interface], ..v1::Desired::default() };
         assert_eq!(needed(&desired), [NET_ADMIN, SYS_ADMIN]);
         let missing = without_tun(&desired, Path::new("/nowhere/tun"));
-        assert!(missing[0].mend.contains("--device"), "{missing:?}");
-        assert!(missing[0].path.ends_with("stoa-mirror:mirror"), "{missing:?}");
+        assert!(missing[0].fix.contains("--device"), "{missing:?}");
+        assert!(missing[0].path.ends_with("stoa-host-interface:host-interface"), "{missing:?}");
         assert_eq!(without_tun(&desired, Path::new("/")), []);
     }
 

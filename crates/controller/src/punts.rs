@@ -2,13 +2,13 @@
 
 use stoa_api::v1;
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::model::Punt;
 
-/// The wanted budgets.
-pub fn wanted(punt: &Punt, findings: &mut Findings) -> Vec<v1::PuntLimit> {
+/// The desired budgets.
+pub fn desired(punt: &Punt, errors: &mut ValidationErrors) -> Vec<v1::PuntLimit> {
     for class in punt.class.iter().filter(|class| class.total > 0 && class.total < class.rate) {
-        findings.add(
+        errors.add(
             format!("/stoa-system:system/punt/class[name='{}']/total", class.name),
             format!(
                 "all interfaces together may have {} packets a second, and one alone {}",

@@ -100,7 +100,7 @@ pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
     // What the configuration alone does not reach, and learned routes do, is as the forwarder says.
     let Some(note) = note.filter(|note| !note.is_inactive) else { return };
     state.next_hops.clone_from(&note.next_hops);
-    state.why.clone_from(&note.reasons);
+    state.reason.clone_from(&note.reasons);
     if !note.reasons.is_empty() && state.state == "active" {
         "partly active".clone_into(&mut state.state);
     }
@@ -147,7 +147,7 @@ pub fn inactive(
             }),
             state: "inactive".to_owned(),
             next_hops: note.next_hops.clone(),
-            why: note.reasons.clone(),
+            reason: note.reasons.clone(),
             ..v1::RouteState::default()
         };
         (key.clone(), state)

@@ -10,9 +10,9 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 use crate::addresses::{self, Addressing, Table};
-use crate::doors;
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::model::{NextHop, Protocol, Route, Routing, Special};
+use crate::route_sources;
 
 /// Next hops of one route.
 pub const PATH_LIMIT: usize = 64;
@@ -54,31 +54,31 @@ pub type Statics = BTreeMap<Key, Static>;
 /// Static routes that are weighed against learned ones and each other, by preference: less is better.
 pub type Floating = BTreeMap<(Key, u8), Static>;
 
-/// The wanted static routes of every protocol instance.
-pub fn wanted(
+/// The desired static routes of every protocol instance.
+pub fn desired(
     routing: &Routing,
     addressing: &Addressing,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> (Statics, Floating) {
-    let (mut wanted, mut floating) = (Statics::new(), Floating::new());
+    let (mut desired, mut floating) = (Statics::new(), Floating::new());
     let mut owners: BTreeMap<(Key, Option<u8>), &str> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {
-        if doors::is_door(&protocol.kind) {
+        if route_sources::is_route_source(&protocol.kind) {
             continue;
         }
         let place = place(protocol);
         if bare(&protocol.kind) != "static" {
-            let mend = if protocol.kind.contains(':') && !protocol.kind.starts_with(MODULE) {
-                "Stoa speaks no routing protocol itself: run a daemon beside it, and give its door \
-                 (stoa-routing:fpm, stoa-routing:linux or stoa-routing:bgp-session)."
+            let fix = if protocol.kind.contains(':') && !protocol.kind.starts_with(MODULE) {
+                "Stoa speaks no routing protocol itself: run a daemon beside it, and give its route source \
+                 (stoa-routing:fpm, stoa-routing:netlink or stoa-routing:bgp)."
                     .to_owned()
             } else {
                 format!("Set type to {MODULE}static; connected routes come from the addresses.")
             };
-            findings.add(
+            errors.add(
                 format!("{place}/type"),
                 format!("{} cannot be configured", full(&protocol.kind)),
-                mend,
+                fix,
             );
             continue;
         }
@@ -96,7 +96,7 @@ pub fn wanted(
             let prefix = prefix.trunc();
             let key: Key = (protocol.vrf.as_str().into(), prefix);
             if let Some(other) = owners.insert((key.clone(), route.preference), &protocol.name) {
-                findings.add(
+                errors.add(
                     &place,
                     format!("\"{other}\" has a route to {prefix} already"),
                     "Keep one; for several next hops use next-hop-list. One that stands in for the \
@@ -104,10 +104,10 @@ pub fn wanted(
                 );
             }
             let vrf = protocol.vrf.as_str();
-            let mut at = At { place, vrf, prefix, addressing, findings };
+            let mut at = At { place, vrf, prefix, addressing, errors };
             at.check_destination();
             match (at.action(route), route.preference) {
-                (Some(action), None) => drop(wanted.insert(key, action)),
+                (Some(action), None) => drop(desired.insert(key, action)),
                 (Some(action), Some(preference)) => {
                     floating.insert((key, preference), action);
                 }
@@ -115,7 +115,7 @@ pub fn wanted(
             }
         }
     }
-    (wanted, floating)
+    (desired, floating)
 }
 
 fn bare(kind: &str) -> &str {
@@ -141,12 +141,12 @@ struct At<'a> {
     vrf: &'a str,
     prefix: IpNet,
     addressing: &'a Addressing,
-    findings: &'a mut Findings,
+    errors: &'a mut ValidationErrors,
 }
 
 impl At<'_> {
-    fn find(&mut self, below: &str, why: impl Into<String>, mend: impl Into<String>) {
-        self.findings.add(format!("{}{below}", self.place), why, mend);
+    fn find(&mut self, below: &str, reason: impl Into<String>, fix: impl Into<String>) {
+        self.errors.add(format!("{}{below}", self.place), reason, fix);
     }
 
     fn table(&self) -> &Table {
@@ -298,8 +298,8 @@ impl At<'_> {
 
     /// The interface on whose link the gateway is.
     fn link(&mut self, place: &str, address: IpAddr, interface: Option<&str>) -> Option<Link> {
-        if let Some(why) = addresses::not_a_host(address) {
-            self.find(place, format!("{address} {why}"), "Give the address of the gateway.");
+        if let Some(reason) = addresses::not_a_host(address) {
+            self.find(place, format!("{address} {reason}"), "Give the address of the gateway.");
             return None;
         }
         // The gateway is in the VRF of the interface, where one is named.
@@ -346,8 +346,8 @@ impl At<'_> {
             );
             return None;
         };
-        if let Some(why) = addresses::not_in_subnet(address, &net) {
-            self.find(place, format!("{address} {why}"), "Give the address of the gateway.");
+        if let Some(reason) = addresses::not_in_subnet(address, &net) {
+            self.find(place, format!("{address} {reason}"), "Give the address of the gateway.");
             return None;
         }
         Some(Link::Of(interface))

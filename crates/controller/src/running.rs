@@ -53,11 +53,8 @@ impl Running {
         let kept: Kept<'_> = serde_json::from_slice(&kept).ok()?;
         match Configuration::parse_as_data(&kept.path, kept.text.into_owned()) {
             Ok(found) => Some(found),
-            Err(findings) => {
-                tracing::warn!(
-                    findings = findings.len(),
-                    "what was in force is not valid any more"
-                );
+            Err(errors) => {
+                tracing::warn!(errors = errors.len(), "what was in force is not valid any more");
                 None
             }
         }

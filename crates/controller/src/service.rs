@@ -13,11 +13,11 @@ use tonic::transport::Server;
 use crate::apply::Line;
 use crate::configuration::Configuration;
 use crate::datastore::Datastore;
-use crate::doors;
-use crate::finding::Finding;
+use crate::error::ValidationError;
 use crate::learned::Learned;
 use crate::linux::{Keeper, alias, orders, spares};
 use crate::operator::Service;
+use crate::route_sources;
 use crate::running::Running;
 
 /// How long open calls may take to end when the controller ends.
@@ -34,7 +34,7 @@ pub struct Options {
     pub socket: PathBuf,
     /// Socket of the forwarder.
     pub forwarder_socket: PathBuf,
-    /// Opens a spare queue of a mirror's device.
+    /// Opens a spare queue of a host interface's device.
     pub spare_queue: spares::Open,
 }
 
@@ -43,7 +43,7 @@ pub struct Options {
 pub enum Error {
     /// The configuration is wrong, or the forwarder refused it at the start.
     #[error("the configuration is refused")]
-    Refused(Vec<Finding>),
+    Refused(Vec<ValidationError>),
     /// The operator's socket cannot be had.
     #[error(transparent)]
     Socket(#[from] unix::Error),
@@ -62,7 +62,7 @@ pub enum Error {
 /// When the configuration is refused before it was ever in force, or the
 /// operator's socket cannot be served.
 ///
-/// `open` opens the other doors to the datastores; they stay open as long as what it gives lives.
+/// `open` opens the other route sources to the datastores; they stay open as long as what it gives lives.
 pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Result<(), Error> {
     let running = Running::beside(&options.socket);
     let resumed = running.read();
@@ -83,13 +83,14 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     );
     let learned = Learned::start(Arc::clone(&line))?;
     let service = Service::new(datastore.clone(), options.config.clone(), learned.clone());
-    let _doors = open(datastore.clone());
+    let _route_sources = open(datastore.clone());
 
     let linux = Keeper::new(&options.forwarder_socket, options.spare_queue);
     let mut orders = orders::Follower::new(alias(&options.forwarder_socket), Arc::clone(&line));
     orders.begin().await;
-    let states = Arc::clone(line.doors());
-    let doors = doors::Keeper::new(&options.forwarder_socket, states, learned.clone());
+    let states = Arc::clone(line.route_sources());
+    let route_sources =
+        route_sources::Keeper::new(&options.forwarder_socket, states, learned.clone());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hang_up = signal(SignalKind::hangup())?;
@@ -102,12 +103,12 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     tokio::pin!(server);
     let ended = tokio::select! {
         served = &mut server => served.map_err(Error::from),
-        findings = line.keep(first, |line| in_force(line, &running)) => Err(Error::Refused(findings)),
+        errors = line.keep(first, |line| in_force(line, &running)) => Err(Error::Refused(errors)),
         () = linux.keep(&line) => Ok(()),
         () = orders.follow() => Ok(()),
         () = datastore.keep_time() => Ok(()),
         () = learned.watch() => Ok(()),
-        () = doors.keep(&line) => Ok(()),
+        () = route_sources.keep(&line) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
@@ -130,8 +131,8 @@ async fn reload_on(mut signal: tokio::signal::unix::Signal, service: Service) {
     while signal.recv().await.is_some() {
         match service.reload(None).await {
             Ok(reply) => {
-                for finding in reply.findings {
-                    tracing::error!(place = finding.path, mend = finding.mend, "{}", finding.why);
+                for error in reply.errors {
+                    tracing::error!(place = error.path, fix = error.fix, "{}", error.cause);
                 }
             }
             Err(status) => tracing::error!("{}", status.message()),

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::configuration::Configuration;
-use crate::finding::Finding;
+use crate::error::ValidationError;
 use crate::lock::{self, Lock};
 use crate::privileges;
 use crate::running::Running;
@@ -33,7 +33,7 @@ const SUPERVISOR: &str = "STOA_SUPERVISOR";
 /// First wait before a half is started again; it doubles up to the last.
 const WAIT_FIRST: Duration = Duration::from_millis(100);
 const WAIT_LAST: Duration = Duration::from_secs(10);
-/// A half that ran this long is in good health: the wait begins anew. A kill now and then is mended at once; what dies
+/// A half that ran this long is in good health: the wait begins anew. A kill now and then is fixed at once; what dies
 /// as soon as it runs is not started more often than ten times in a minute.
 const HEALTHY: Duration = Duration::from_secs(5);
 /// Deaths in a row before the first configuration was ever in force.
@@ -62,10 +62,10 @@ pub struct Options {
 pub enum Error {
     /// The configuration is wrong.
     #[error("the configuration is refused")]
-    Refused(Vec<Finding>),
+    Refused(Vec<ValidationError>),
     /// The ports need what this process may not do.
     #[error("a privilege is missing")]
-    Privileges(Vec<Finding>),
+    Privileges(Vec<ValidationError>),
     /// Another Stoa serves the socket.
     #[error(
         "Stoa runs on {} already (process {pid}): stop it, use `stoa reload`, \
@@ -88,7 +88,7 @@ pub enum Error {
     /// A half does not come up; its own words stand above in the log.
     #[error("the {0} does not stay up: its last words are above")]
     NotUp(&'static str),
-    /// The controller or the forwarder refused; the findings stand above.
+    /// The controller or the forwarder refused; the errors stand above.
     #[error("not started: what is wrong is said above")]
     Said,
 }

@@ -1,6 +1,6 @@
 //! What the standard modules offer and Stoa does not do yet: said, not ignored.
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 
 /// Schema path of a node, and why it is refused. What stands below is meant too.
 const NODES: &[(&str, &str)] = &[
@@ -24,7 +24,7 @@ pub fn is_named(name: &str) -> bool {
 }
 
 /// Finds the given nodes (data path, schema path) that are not supported.
-pub fn check(given: &[(String, String)], findings: &mut Findings) {
+pub fn check(given: &[(String, String)], errors: &mut ValidationErrors) {
     let mut last = String::new();
     for (data, schema) in given {
         if !last.is_empty() && data.starts_with(&last) {
@@ -33,8 +33,8 @@ pub fn check(given: &[(String, String)], findings: &mut Findings) {
         let refused = NODES.iter().find(|(node, _)| {
             schema.strip_prefix(node).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         });
-        if let Some((_, why)) = refused {
-            findings.add(data, *why, "Remove it.");
+        if let Some((_, reason)) = refused {
+            errors.add(data, *reason, "Remove it.");
             last = format!("{data}/");
         }
     }

@@ -8,7 +8,7 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
 use crate::addresses::is_link_local;
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::model::{Family, Interface, TrackedNetwork, VirtualRouter};
 use crate::rib::contract;
 
@@ -16,13 +16,13 @@ use crate::rib::contract;
 const OWNER: u32 = 255;
 
 /// Nobody shares the other end of a tunnel.
-pub fn check(interface: &Interface, place: &str, findings: &mut Findings) {
+pub fn check(interface: &Interface, place: &str, errors: &mut ValidationErrors) {
     let has_any = |family: &Option<Family>| {
         family.as_ref().is_some_and(|family| !family.vrrp.vrrp_instance.is_empty())
     };
     let is_tunnel = interface.port.as_ref().is_some_and(|port| port.tunnel.is_some());
     if is_tunnel && (has_any(&interface.ip4) || has_any(&interface.ip6)) {
-        findings.add(
+        errors.add(
             place,
             "a tunnel has no other routers that could share an address",
             "Take vrrp out, or put it on the interface that the routers share.",
@@ -31,11 +31,11 @@ pub fn check(interface: &Interface, place: &str, findings: &mut Findings) {
 }
 
 /// The virtual routers of a family at `place`.
-pub fn wanted(
+pub fn desired(
     place: &str,
     is_ip6: bool,
     family: &Family,
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) -> Vec<v1::VirtualRouter> {
     let own: Vec<IpNet> = family
         .address
@@ -47,10 +47,10 @@ pub fn wanted(
     for given in &family.vrrp.vrrp_instance {
         let place = format!("{place}/ietf-vrrp:vrrp/vrrp-instance[vrid='{}']", given.vrid);
         let addresses = addresses(given, is_ip6);
-        check_addresses(&place, is_ip6, &addresses, &own, findings);
+        check_addresses(&place, is_ip6, &addresses, &own, errors);
         for address in &addresses {
             if let Some(other) = seen.insert(*address, given.vrid) {
-                findings.add(
+                errors.add(
                     &place,
                     format!("{address} belongs to virtual router {other} already"),
                     "Give each virtual router addresses of its own.",
@@ -60,7 +60,7 @@ pub fn wanted(
         let is_ours = |address: &IpAddr| own.iter().any(|net| net.addr() == *address);
         let ours = addresses.iter().filter(|address| is_ours(address)).count();
         if ours > 0 && ours < addresses.len() {
-            findings.add(
+            errors.add(
                 &place,
                 "some of its addresses are the interface's own and some are not",
                 "Give either only addresses of the interface, or none.",
@@ -114,10 +114,10 @@ fn check_addresses(
     is_ip6: bool,
     addresses: &[IpAddr],
     own: &[IpNet],
-    findings: &mut Findings,
+    errors: &mut ValidationErrors,
 ) {
     let Some(first) = addresses.first() else {
-        findings.add(
+        errors.add(
             place,
             "the virtual router has no address",
             "Give it the address that hosts shall take as their gateway.",
@@ -125,14 +125,14 @@ fn check_addresses(
         return;
     };
     if is_ip6 && !is_link_local(*first) {
-        findings.add(
+        errors.add(
             place,
             "none of its addresses is link-local (RFC 9568 5.2.9)",
             "Give one of fe80::/10 as well: hosts take it as their gateway.",
         );
     }
     if own.is_empty() && !is_ip6 {
-        findings.add(
+        errors.add(
             place,
             "the interface has no address to send advertisements from",
             "Give it an address of its own.",
@@ -143,7 +143,7 @@ fn check_addresses(
         let is_near =
             is_ip6 && is_link_local(*address) || own.iter().any(|net| net.contains(address));
         if !is_near {
-            findings.add(
+            errors.add(
                 place,
                 format!("{address} is in no subnet of the interface"),
                 "Give an address of one of its subnets.",

@@ -2,19 +2,19 @@
 
 use stoa_api::v1;
 
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::model::{HugePages, Polling, Workers};
 
 const PLACE: &str = "/stoa-system:system/workers";
 
-/// The wanted workers.
-pub fn wanted(workers: &Workers, findings: &mut Findings) -> v1::Workers {
+/// The desired workers.
+pub fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers {
     let pinned = u32::try_from(workers.cpus.len()).unwrap_or(u32::MAX);
     if let Some(count) = workers.count
         && pinned != 0
         && pinned != count
     {
-        findings.add(
+        errors.add(
             format!("{PLACE}/cpus"),
             format!("{count} workers, but {pinned} processors to pin them to"),
             format!(
@@ -52,7 +52,7 @@ pub fn lacking(desired: &v1::Desired) -> Option<String> {
 }
 
 /// `there`: such as "0-3,8".
-fn lacking_of(wanted: &[u32], there: &str) -> Option<String> {
+fn lacking_of(desired: &[u32], there: &str) -> Option<String> {
     let holds = |part: &str, cpu: u32| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let [first, last] = [first, last].map(|number| number.trim().parse::<u32>().ok());
@@ -60,7 +60,7 @@ fn lacking_of(wanted: &[u32], there: &str) -> Option<String> {
     };
     let is_there = |cpu: u32| there.split(',').any(|part| holds(part, cpu));
     let lacking: Vec<String> =
-        wanted.iter().filter(|cpu| !is_there(**cpu)).map(u32::to_string).collect();
+        desired.iter().filter(|cpu| !is_there(**cpu)).map(u32::to_string).collect();
     (!lacking.is_empty()).then(|| {
         let lacking = lacking.join(", ");
         format!("no processor {lacking} here, so that `stoa run` refuses it on this machine (it has {there})")
@@ -81,13 +81,13 @@ mod tests {
 
     #[test]
     fn one_worker_for_each_processor() {
-        let mut findings = Findings::default();
+        let mut errors = ValidationErrors::default();
         let workers = Workers { cpus: vec![2, 3], ..Workers::default() };
-        assert_eq!(wanted(&workers, &mut findings).count, 2);
-        assert_eq!(wanted(&Workers::default(), &mut findings).count, 1);
-        assert!(findings.is_empty());
+        assert_eq!(desired(&workers, &mut errors).count, 2);
+        assert_eq!(desired(&Workers::default(), &mut errors).count, 1);
+        assert!(errors.is_empty());
         let workers = Workers { count: Some(3), cpus: vec![2, 3], ..Workers::default() };
-        wanted(&workers, &mut findings);
-        assert_eq!(findings.into_vec().len(), 1);
+        desired(&workers, &mut errors);
+        assert_eq!(errors.into_vec().len(), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! The schema: the standard modules and our own, compiled once by libyang.
 //!
-//! First door of an intention: a text that gets through here has the right
+//! First route source of an intention: a text that gets through here has the right
 //! shape, types and references. What YANG cannot say is checked after it.
 
 use std::borrow::Cow;
@@ -13,8 +13,8 @@ use yang5::data::{
 };
 use yang5::logging::LogCallback;
 
-use crate::finding::Finding;
-use crate::mend;
+use crate::error::ValidationError;
+use crate::fix;
 use crate::place;
 use crate::unsupported;
 
@@ -40,7 +40,7 @@ const MODULES: &[(&str, &[&str])] = &[
     ("stoa-ip", &[]),
     ("stoa-logging", &[]),
     ("stoa-management", &[]),
-    ("stoa-mirror", &[]),
+    ("stoa-host-interface", &[]),
     ("stoa-policy", &[]),
     ("stoa-routing", &[]),
     ("stoa-system", &[]),
@@ -176,7 +176,7 @@ impl Schema {
             | ContextFlags::DISABLE_SEARCHDIR_CWD;
         let mut context = Context::new(flags)?;
         // Somebody else in the process may listen already; then only the last
-        // complaint of a look is known, which is still a finding.
+        // complaint of a look is known, which is still an error.
         let _ = context.init_logger(Listener);
         context.set_embedded_modules(embedded());
         let modules: Vec<_> =
@@ -193,11 +193,15 @@ impl Schema {
     /// Reads configuration from the root on as it is given; the whole is for [`Self::validate`].
     ///
     /// # Errors
-    /// Every fault of its values that libyang can see in one look, each with its mend.
+    /// Every fault of its values that libyang can see in one look, each with its fix.
     ///
     /// # Panics
     /// When the text holds a zero character.
-    pub fn parse(&self, text: &str, format: DataFormat) -> Result<DataTree<'_>, Vec<Finding>> {
+    pub fn parse(
+        &self,
+        text: &str,
+        format: DataFormat,
+    ) -> Result<DataTree<'_>, Vec<ValidationError>> {
         let flags =
             DataParserFlags::STRICT | DataParserFlags::NO_STATE | DataParserFlags::NO_VALIDATION;
         let parse = || DataTree::parse_string(&self.context, text, format, flags, EVERY_FAULT);
@@ -207,7 +211,7 @@ impl Schema {
     }
 
     /// Every fault in a text of RFC 7951 encoding: of its values and of the whole, with their lines.
-    pub fn faults(&self, text: &str) -> Vec<Finding> {
+    pub fn faults(&self, text: &str) -> Vec<ValidationError> {
         let parser = DataParserFlags::STRICT | DataParserFlags::NO_STATE;
         let validation = DataValidationFlags::NO_STATE | EVERY_FAULT;
         let parse =
@@ -220,8 +224,8 @@ impl Schema {
     /// Validates a configuration that was read: a copy of it, since every default is filled in.
     ///
     /// # Errors
-    /// Every fault that libyang can see in one look, each with its mend.
-    pub fn validate(&self, given: &DataTree<'_>) -> Result<Valid, Vec<Finding>> {
+    /// Every fault that libyang can see in one look, each with its fix.
+    pub fn validate(&self, given: &DataTree<'_>) -> Result<Valid, Vec<ValidationError>> {
         let validate = || {
             let mut tree = given.duplicate()?;
             tree.validate(DataValidationFlags::NO_STATE | EVERY_FAULT).map(|()| tree)
@@ -236,10 +240,10 @@ impl Schema {
         &self,
         made: Result<DataTree<'a>, yang5::Error>,
         mut complaints: Vec<Complaint>,
-    ) -> Result<DataTree<'a>, Vec<Finding>> {
+    ) -> Result<DataTree<'a>, Vec<ValidationError>> {
         match made {
             Ok(tree) if complaints.is_empty() => Ok(tree),
-            Ok(_) => Err(mend::findings(self, &complaints)),
+            Ok(_) => Err(fix::errors(self, &complaints)),
             Err(error) => {
                 if complaints.is_empty() {
                     complaints.push(Complaint {
@@ -248,7 +252,7 @@ impl Schema {
                         ..Complaint::default()
                     });
                 }
-                Err(mend::findings(self, &complaints))
+                Err(fix::errors(self, &complaints))
             }
         }
     }
@@ -271,12 +275,12 @@ impl Schema {
         })
     }
 
-    fn print(&self, tree: &DataTree<'_>) -> Result<String, Vec<Finding>> {
+    fn print(&self, tree: &DataTree<'_>) -> Result<String, Vec<ValidationError>> {
         let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::WD_ALL;
         match tree.print_string(DataFormat::JSON, flags) {
             Ok(text) if text.is_empty() => Ok("{}".to_owned()),
             Ok(text) => Ok(text),
-            Err(error) => Err(crate::finding::one(
+            Err(error) => Err(crate::error::one(
                 "/",
                 format!("the configuration cannot be printed again: {error}"),
                 "Report this with the configuration: it is a fault of the program.",
@@ -330,7 +334,7 @@ fn watched(tree: &DataTree<'_>) -> Vec<(String, String)> {
 mod tests {
     use super::*;
 
-    fn valid(text: &str) -> Result<Valid, Vec<Finding>> {
+    fn valid(text: &str) -> Result<Valid, Vec<ValidationError>> {
         schema().validate(&schema().parse(text, DataFormat::JSON)?)
     }
 
@@ -361,9 +365,9 @@ mod tests {
     #[test]
     fn faults_come_all_at_once() {
         let text = r#"{"stoa-system:system": {"workers": {"count": 0, "polling": "often"}}}"#;
-        let findings = schema().faults(text);
-        assert_eq!(findings.len(), 2, "{findings:#?}");
-        assert_eq!(findings[0].path, "/stoa-system:system/workers/count");
-        assert_eq!(findings[1].path, "/stoa-system:system/workers/polling");
+        let errors = schema().faults(text);
+        assert_eq!(errors.len(), 2, "{errors:#?}");
+        assert_eq!(errors[0].path, "/stoa-system:system/workers/count");
+        assert_eq!(errors[1].path, "/stoa-system:system/workers/polling");
     }
 }

@@ -1,6 +1,6 @@
-//! Recorded cases: a configuration in, the wanted state or the findings out.
+//! Recorded cases: a configuration in, the wanted state or the errors out.
 //!
-//! `tests/cases/<name>/config.json` -> `desired.json` or `findings.json`. To
+//! `tests/cases/<name>/config.json` -> `desired.json` or `errors.json`. To
 //! record again after a change that is meant: `STOA_RECORD=1 cargo test`, and
 //! read the difference before it is committed.
 
@@ -12,8 +12,8 @@ use stoa_api::v1;
 use stoa_api::v1::port::Driver;
 use stoa_api::v1::route::Action;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::doors::DoorConfig;
-use stoa_controller::finding::Finding;
+use stoa_controller::error::ValidationError;
+use stoa_controller::route_sources::RouteSourceConfig;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -31,8 +31,8 @@ fn recorded_cases() {
     for folder in folders {
         let text = std::fs::read_to_string(folder.join("config.json")).unwrap();
         let (name, other, got) = match Configuration::parse(Path::new("config.json"), text) {
-            Ok(configuration) => ("desired.json", "findings.json", wanted(&configuration)),
-            Err(findings) => ("findings.json", "desired.json", found(&findings)),
+            Ok(configuration) => ("desired.json", "errors.json", wanted(&configuration)),
+            Err(errors) => ("errors.json", "desired.json", found(&errors)),
         };
         let got = serde_json::to_string_pretty(&got).unwrap() + "\n";
         let expected = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
@@ -52,8 +52,8 @@ fn every_example_is_good() {
     for entry in std::fs::read_dir(root().join("examples")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "json") {
-            let configuration = Configuration::read(&path).unwrap_or_else(|findings| {
-                panic!("{}: {findings:#?}", path.display());
+            let configuration = Configuration::read(&path).unwrap_or_else(|errors| {
+                panic!("{}: {errors:#?}", path.display());
             });
             assert!(!configuration.summary().is_empty());
             seen += 1;
@@ -69,8 +69,8 @@ fn every_configuration_of_the_guide_is_good() {
     let mut seen = 0;
     for block in guide.split("```json\n").skip(1) {
         let text = block.split("```").next().unwrap().to_owned();
-        if let Err(findings) = Configuration::parse(Path::new("guide"), text.clone()) {
-            panic!("{text}\n{findings:#?}");
+        if let Err(errors) = Configuration::parse(Path::new("guide"), text.clone()) {
+            panic!("{text}\n{errors:#?}");
         }
         seen += 1;
     }
@@ -91,11 +91,11 @@ fn what_does_nothing_is_counted_and_said() {
                 {"destination-prefix": "10.2.0.0/16", "next-hop": {"next-hop-address": "10.1.0.1"}}
             ]}}}]}}}"#;
     let configuration = Configuration::parse(Path::new("idle"), text.to_owned());
-    let configuration = configuration.unwrap_or_else(|findings| panic!("{findings:#?}"));
+    let configuration = configuration.unwrap_or_else(|errors| panic!("{errors:#?}"));
     let summary = configuration.summary();
     assert!(summary.contains("2 static routes (2 inactive)"), "{summary}");
-    let remarks = configuration.remarks().join("\n");
-    assert!(remarks.contains("interface a: spread does nothing with one worker"), "{remarks}");
+    let warnings = configuration.warnings().join("\n");
+    assert!(warnings.contains("interface a: spread does nothing with one worker"), "{warnings}");
 }
 
 /// Cut anywhere, or with a byte changed, a text is refused or read, never a panic.
@@ -104,8 +104,8 @@ fn mangled_texts_are_refused_in_peace() {
     let text = std::fs::read_to_string(root().join("examples/ecmp.json")).unwrap();
     for cut in (0..text.len()).step_by(37) {
         let half = text[..cut].to_owned();
-        let findings = Configuration::parse(Path::new("cut"), half).unwrap_err();
-        assert!(!findings.is_empty());
+        let errors = Configuration::parse(Path::new("cut"), half).unwrap_err();
+        assert!(!errors.is_empty());
         let mut bytes = text.clone().into_bytes();
         for letter in [b'"', b'{', b'9', b' '] {
             bytes[cut] = letter;
@@ -115,10 +115,10 @@ fn mangled_texts_are_refused_in_peace() {
     }
 }
 
-fn found(findings: &[Finding]) -> Value {
-    findings
+fn found(errors: &[ValidationError]) -> Value {
+    errors
         .iter()
-        .map(|finding| json!({"path": finding.path, "why": finding.why, "mend": finding.mend}))
+        .map(|error| json!({"path": error.path, "reason": error.cause, "fix": error.fix}))
         .collect()
 }
 
@@ -126,10 +126,10 @@ fn found(findings: &[Finding]) -> Value {
 
 fn wanted(configuration: &Configuration) -> Value {
     let mut all = desired(&configuration.desired);
-    let remarks = configuration.remarks();
+    let warnings = configuration.warnings();
     let vrfs: Vec<&str> = configuration.desired.vrfs.iter().map(|vrf| vrf.name.as_str()).collect();
-    if !remarks.is_empty() {
-        all["remarks"] = json!(remarks);
+    if !warnings.is_empty() {
+        all["warnings"] = json!(warnings);
     }
     let limits = configuration.desired.limits.unwrap_or_default();
     let usual = v1::Limits {
@@ -152,14 +152,14 @@ fn wanted(configuration: &Configuration) -> Value {
     if !vrfs.is_empty() {
         all["vrfs"] = json!(vrfs);
     }
-    if !configuration.doors.is_empty() {
-        all["doors"] = configuration.doors.iter().map(door).collect();
+    if !configuration.route_sources.is_empty() {
+        all["route-sources"] = configuration.route_sources.iter().map(route_source).collect();
     }
     all
 }
 
-fn door(door: &DoorConfig) -> Value {
-    let DoorConfig { source, netns, kind } = door;
+fn route_source(route_source: &RouteSourceConfig) -> Value {
+    let RouteSourceConfig { source, netns, kind } = route_source;
     let of = match source.preference {
         Some(preference) => format!("preference {preference}, stale {:?}", source.stale_time),
         None => format!("stale {:?}", source.stale_time),
@@ -248,7 +248,7 @@ fn port(port: &v1::Port) -> Value {
         "mtu": port.mtu,
         "driver": driver,
     });
-    if port.spread {
+    if port.software_rss {
         recorded["spread"] = json!(true);
     }
     recorded
@@ -312,8 +312,9 @@ fn interface(interface: &v1::Interface) -> Value {
         all["vrf"] = json!(interface.vrf);
     }
     // Said where it is, so that the cases without stay short.
-    if let Some(mirror) = &interface.mirror {
-        all["mirror"] = json!(format!("{:?} in {:?}", mirror.device, mirror.netns));
+    if let Some(host_interface) = &interface.host_interface {
+        all["host-interface"] =
+            json!(format!("{:?} in {:?}", host_interface.device, host_interface.netns));
     }
     if !interface.cross_connect.is_empty() {
         all["cross_connect"] = json!(interface.cross_connect);

@@ -2,109 +2,110 @@
 
 mod fake;
 mod hand;
-mod story;
+mod scenario;
 
 use std::time::Duration;
 
 use hand::{ADDRESS, Hand};
+use scenario::{Scenario, config, until};
 use stoa_api::v1;
 use stoa_api::v1::configuration_edit::Edit;
-use story::{Story, config, until};
 
 fn length(it: &v1::Desired) -> u32 {
     it.interfaces[0].ip4.as_ref().unwrap().addresses[0].prefix_length
 }
 
 /// Lengths of the first address in all that the forwarder ever got.
-fn lengths(story: &Story) -> Vec<u32> {
-    story.applied().iter().map(length).collect()
+fn lengths(scenario: &Scenario) -> Vec<u32> {
+    scenario.applied().iter().map(length).collect()
 }
 
 #[tokio::test]
 async fn a_commit_is_in_force_and_comes_back() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
-    assert_eq!((hand.differs().await, lengths(&story)), (1, vec![24]), "only the candidate");
+    assert_eq!((hand.differs().await, lengths(&scenario)), (1, vec![24]), "only the candidate");
     let reply = hand.commit(0, false).await;
-    assert_eq!(reply.findings, []);
+    assert_eq!(reply.errors, []);
     assert_eq!((reply.number, reply.changes.len()), (2, 1));
     assert_eq!(reply.changes[0].new.as_deref(), Some("25"));
-    assert_eq!(lengths(&story), [24, 25]);
+    assert_eq!(lengths(&scenario), [24, 25]);
     assert_eq!(hand.differs().await, 0);
-    let file = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    let file = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
     assert_eq!(file, hand.text(v1::Store::Running).await);
     assert!(file.contains("\"prefix-length\": 25"), "{file}");
     let history = hand.history().await.entries;
     assert_eq!(history.len(), 2, "what was there before is kept, too");
-    assert_eq!((history[0].comment.as_str(), history[0].door.as_str()), ("a test", "shell"));
-    assert_eq!(history[1].door, "file");
+    assert_eq!((history[0].comment.as_str(), history[0].client.as_str()), ("a test", "shell"));
+    assert_eq!(history[1].client, "file");
     assert_eq!(hand.commit(0, false).await.number, 0, "nothing changed, nothing is kept");
-    assert_eq!(lengths(&story), [24, 25, 25], "told again, which changes nothing");
+    assert_eq!(lengths(&scenario), [24, 25, 25], "told again, which changes nothing");
     // All of Stoa starts anew, as after a power cut.
-    story.kill().await;
+    scenario.kill().await;
     drop(forwarder);
-    std::fs::remove_file(story.path("stoa.sock.running")).unwrap();
-    let _forwarder = story.forwarder();
-    story.start();
-    story.in_sync().await;
-    assert_eq!(lengths(&story), [24, 25, 25, 25]);
-    story.kill().await;
+    std::fs::remove_file(scenario.path("stoa.sock.running")).unwrap();
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    scenario.in_sync().await;
+    assert_eq!(lengths(&scenario), [24, 25, 25, 25]);
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_refused_commit_changes_nothing() {
     let before = config(&["10.0.0.1"]);
-    let mut story = Story::new(&before);
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&before);
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     // By libyang, at once and at the commit; by a capability; by the forwarder.
     let wrong = hand.set(&format!("{ADDRESS}/prefix-length"), "33").await;
-    assert!(wrong[0].why.contains("33") || wrong[0].mend.contains("0 to 32"), "{wrong:?}");
+    assert!(wrong[0].cause.contains("33") || wrong[0].fix.contains("0 to 32"), "{wrong:?}");
     let fact =
         hand.set("/ietf-interfaces:interfaces/interface[name='if0']/oper-status", "up").await;
-    assert!(fact[0].why.contains("a fact"), "{fact:?}");
+    assert!(fact[0].cause.contains("a fact"), "{fact:?}");
     let key = hand.edit(Edit::Delete(format!("{ADDRESS}/ip"))).await;
-    assert!(key[0].why.contains("the key of an entry"), "{key:?}");
+    assert!(key[0].cause.contains("the key of an entry"), "{key:?}");
     let missing = hand.edit(Edit::Delete(ADDRESS.replace("10.0.0.1", "10.9.9.9"))).await;
-    assert!(missing[0].why.contains("does not exist"), "{missing:?}");
+    assert!(missing[0].cause.contains("does not exist"), "{missing:?}");
     assert_eq!(hand.differs().await, 0);
     assert_eq!(hand.set("/ietf-interfaces:interfaces/interface[name='if1']", "").await, []);
     let reply = hand.commit(0, false).await;
-    assert!(reply.findings.iter().any(|it| it.why.contains("type")), "{:?}", reply.findings);
+    assert!(reply.errors.iter().any(|it| it.cause.contains("type")), "{:?}", reply.errors);
     hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
     hand.set_length("25").await;
-    let reason = v1::Reason { place: "/x".into(), why: "no room".into(), mend: "make some".into() };
-    *story.record.refuse.lock().unwrap() = vec![reason];
+    let reason =
+        v1::Reason { place: "/x".into(), reason: "no room".into(), fix: "make some".into() };
+    *scenario.record.refuse.lock().unwrap() = vec![reason];
     let reply = hand.commit(0, false).await;
-    assert_eq!(reply.findings[0].why, "no room");
-    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), before);
+    assert_eq!(reply.errors[0].cause, "no room");
+    assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
     let entries = hand.history().await.entries;
-    assert!(entries.iter().all(|entry| entry.door == "file"), "{entries:?}");
-    assert_eq!((lengths(&story), hand.differs().await), (vec![24], 1), "the candidate stays");
-    story.record.refuse.lock().unwrap().clear();
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    assert!(!story.path("stoa.json.new").exists());
-    story.kill().await;
+    assert!(entries.iter().all(|entry| entry.client == "file"), "{entries:?}");
+    assert_eq!((lengths(&scenario), hand.differs().await), (vec![24], 1), "the candidate stays");
+    scenario.record.refuse.lock().unwrap().clear();
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert!(!scenario.path("stoa.json.new").exists());
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_commit_that_is_not_confirmed_is_undone() {
     let before = config(&["10.0.0.1"]);
-    let mut story = Story::new(&before);
-    let forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&before);
+    let forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
     let reply = hand.commit(1, false).await;
-    assert!(reply.findings.is_empty() && reply.number == 0 && reply.confirm_by_unix_ms > 0);
-    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), before);
-    until("it is undone", async || (lengths(&story) == [24, 25, 24]).then_some(())).await;
+    assert!(reply.errors.is_empty() && reply.number == 0 && reply.confirm_by_unix_ms > 0);
+    assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
+    until("it is undone", async || (lengths(&scenario) == [24, 25, 24]).then_some(())).await;
     until("nothing waits", async || {
-        (story
+        (scenario
             .operator()
             .await
             .show_history(v1::ShowHistoryRequest {})
@@ -118,85 +119,85 @@ async fn a_commit_that_is_not_confirmed_is_undone() {
     .await;
     // The controller dies while one waits: the next one goes back.
     hand.set_length("26").await;
-    assert_eq!(hand.commit(2, false).await.findings, []);
-    story.kill().await;
-    story.start();
-    until("it is undone", async || (lengths(&story).last() == Some(&24)).then_some(())).await;
-    assert!(lengths(&story).contains(&26));
+    assert_eq!(hand.commit(2, false).await.errors, []);
+    scenario.kill().await;
+    scenario.start();
+    until("it is undone", async || (lengths(&scenario).last() == Some(&24)).then_some(())).await;
+    assert!(lengths(&scenario).contains(&26));
     // All dies while one waits: what comes back is what was confirmed.
-    let mut hand = Hand::of(&story).await;
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("27").await;
-    assert_eq!(hand.commit(3600, false).await.findings, []);
-    story.kill().await;
+    assert_eq!(hand.commit(3600, false).await.errors, []);
+    scenario.kill().await;
     drop(forwarder);
-    std::fs::remove_file(story.path("stoa.sock.running")).unwrap();
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
-    assert_eq!(lengths(&story).last(), Some(&24));
+    std::fs::remove_file(scenario.path("stoa.sock.running")).unwrap();
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
+    assert_eq!(lengths(&scenario).last(), Some(&24));
     assert_eq!(hand.history().await.confirm_by_unix_ms, 0);
-    story.kill().await;
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_confirmed_commit_stays_and_a_cancelled_one_goes() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
-    assert_eq!(hand.commit(3600, false).await.findings, []);
+    assert_eq!(hand.commit(3600, false).await.errors, []);
     let confirm = v1::ConfirmRequest { comment: "it works".into(), ..Default::default() };
     let reply = hand.client.confirm(confirm.clone()).await.unwrap().into_inner();
-    assert_eq!((reply.findings.as_slice(), reply.number), (&[][..], 2));
+    assert_eq!((reply.errors.as_slice(), reply.number), (&[][..], 2));
     let history = hand.history().await;
     assert_eq!((history.confirm_by_unix_ms, history.entries[0].comment.as_str()), (0, "it works"));
     // Who confirms without a word leaves what was said at the commit.
     hand.set_length("28").await;
-    assert_eq!(hand.commit(3600, false).await.findings, []);
+    assert_eq!(hand.commit(3600, false).await.errors, []);
     let reload = v1::ReloadRequest { path: String::new() };
-    let refused = story.operator().await.reload(reload).await.unwrap().into_inner();
-    assert!(!refused.applied && refused.findings[0].why.starts_with("a commit waits"));
+    let refused = scenario.operator().await.reload(reload).await.unwrap().into_inner();
+    assert!(!refused.applied && refused.errors[0].cause.starts_with("a commit waits"));
     let silent = hand.client.confirm(v1::ConfirmRequest::default()).await.unwrap().into_inner();
-    assert_eq!(silent.findings, []);
+    assert_eq!(silent.errors, []);
     assert_eq!(hand.history().await.entries[0].comment, "a test");
     hand.set_length("26").await;
-    assert_eq!(hand.commit(3600, false).await.findings, []);
+    assert_eq!(hand.commit(3600, false).await.errors, []);
     let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
-    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().findings, []);
-    assert_eq!(lengths(&story), [24, 25, 25, 28, 28, 26, 28]);
+    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().errors, []);
+    assert_eq!(lengths(&scenario), [24, 25, 25, 28, 28, 26, 28]);
     let again = hand.client.confirm(confirm).await.unwrap().into_inner();
-    assert_eq!(again.findings[0].why, "no commit waits to be confirmed");
-    story.kill().await;
+    assert_eq!(again.errors[0].cause, "no commit waits to be confirmed");
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn earlier_configurations_come_back() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     for length in ["25", "26"] {
         hand.set_length(length).await;
-        assert_eq!(hand.commit(0, false).await.findings, []);
+        assert_eq!(hand.commit(0, false).await.errors, []);
     }
     let back = |back| v1::RollbackRequest { back, ..Default::default() };
-    assert_eq!(hand.client.rollback(back(2)).await.unwrap().into_inner().findings, []);
+    assert_eq!(hand.client.rollback(back(2)).await.unwrap().into_inner().errors, []);
     assert_eq!(hand.differs().await, 1);
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    assert_eq!(lengths(&story), [24, 25, 26, 24]);
-    let none = hand.client.rollback(back(9)).await.unwrap().into_inner().findings;
-    assert!(none[0].why.contains("none 9 commits back"), "{none:?}");
-    story.kill().await;
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(lengths(&scenario), [24, 25, 26, 24]);
+    let none = hand.client.rollback(back(9)).await.unwrap().into_inner().errors;
+    assert!(none[0].cause.contains("none 9 commits back"), "{none:?}");
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn one_works_at_a_time() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut one = Hand::of(&story).await;
-    let mut other = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut one = Hand::of(&scenario).await;
+    let mut other = Hand::of(&scenario).await;
     let asking =
         Some(v1::Asking { login: "ann".into(), is_console: true, ..v1::Asking::default() });
     let request = v1::LockRequest { asking };
@@ -205,74 +206,74 @@ async fn one_works_at_a_time() {
     one.set_length("25").await;
     let refused = other.set(&format!("{ADDRESS}/prefix-length"), "26").await;
     assert!(
-        refused[0].why.starts_with("ann (") && refused[0].why.contains("console"),
+        refused[0].cause.starts_with("ann (") && refused[0].cause.contains("console"),
         "{refused:?}"
     );
-    assert!(!other.commit(0, false).await.findings.is_empty());
+    assert!(!other.commit(0, false).await.errors.is_empty());
     let mut second = other.client.lock(request).await.unwrap().into_inner();
-    assert!(second.message().await.unwrap().unwrap().findings[0].why.contains("holds"));
-    assert_eq!(one.commit(0, false).await.findings, []);
+    assert!(second.message().await.unwrap().unwrap().errors[0].cause.contains("holds"));
+    assert_eq!(one.commit(0, false).await.errors, []);
     drop(held);
     until("the lock is free", async || {
         let path = format!("{ADDRESS}/prefix-length");
         let set = Edit::Set(v1::SetEdit { path, value: Some("26".into()) });
         let edits = vec![v1::ConfigurationEdit { edit: Some(set) }];
         let request = v1::EditRequest { asking: None, edits };
-        let reply = story.operator().await.edit(request).await.ok()?.into_inner();
-        reply.findings.is_empty().then_some(())
+        let reply = scenario.operator().await.edit(request).await.ok()?.into_inner();
+        reply.errors.is_empty().then_some(())
     })
     .await;
-    story.kill().await;
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_file_that_was_edited_by_hand_is_not_overwritten() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
     let by_hand = config(&["10.0.0.1", "10.0.1.1"]);
-    std::fs::write(story.path("stoa.json"), &by_hand).unwrap();
-    let refused = hand.commit(0, false).await.findings;
-    assert!(refused[0].why.contains("another hand"), "{refused:?}");
-    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), by_hand);
+    std::fs::write(scenario.path("stoa.json"), &by_hand).unwrap();
+    let refused = hand.commit(0, false).await.errors;
+    assert!(refused[0].cause.contains("another hand"), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), by_hand);
     // Read again, it is in force, and what the candidate had besides stays.
-    assert!(story.reload(&by_hand).await.applied);
+    assert!(scenario.reload(&by_hand).await.applied);
     assert_eq!(hand.differs().await, 1);
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    let last = story.applied().pop().unwrap();
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    let last = scenario.applied().pop().unwrap();
     assert_eq!((last.interfaces.len(), length(&last)), (2, 25));
-    std::fs::write(story.path("stoa.json"), &by_hand).unwrap();
+    std::fs::write(scenario.path("stoa.json"), &by_hand).unwrap();
     hand.set_length("26").await;
-    assert_eq!(hand.commit(0, true).await.findings, []);
-    story.kill().await;
+    assert_eq!(hand.commit(0, true).await.errors, []);
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn what_two_have_changed_is_told() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
-    assert!(story.reload(&config(&["10.0.0.1"]).replace("24}", "26}")).await.applied);
-    let refused = hand.commit(0, false).await.findings;
-    assert!(refused[0].why.contains("changed by reload (file)"), "{refused:?}");
-    assert_eq!(lengths(&story), [24, 26]);
+    assert!(scenario.reload(&config(&["10.0.0.1"]).replace("24}", "26}")).await.applied);
+    let refused = hand.commit(0, false).await.errors;
+    assert!(refused[0].cause.contains("changed by reload (file)"), "{refused:?}");
+    assert_eq!(lengths(&scenario), [24, 26]);
     hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
     hand.set_length("27").await;
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    assert_eq!(lengths(&story), [24, 26, 27]);
-    story.kill().await;
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(lengths(&scenario), [24, 26, 27]);
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn who_hangs_up_cuts_nothing_in_half() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     for length in 17..25_u32 {
         hand.set_length(&length.to_string()).await;
         let mut client = hand.client.clone();
@@ -282,109 +283,109 @@ async fn who_hangs_up_cuts_nothing_in_half() {
         let _ = commit.await;
     }
     hand.set_length("30").await;
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    assert_eq!(lengths(&story).last(), Some(&30));
-    let file = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert_eq!(lengths(&scenario).last(), Some(&30));
+    let file = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
     assert!(file.contains("\"prefix-length\": 30"), "{file}");
-    story.kill().await;
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_commit_that_was_cut_off_is_finished() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    let before = std::fs::read_to_string(story.path("stoa.json")).unwrap();
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    let before = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
     hand.set_length("26").await;
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    let after = std::fs::read_to_string(story.path("stoa.json")).unwrap();
-    story.kill().await;
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    let after = std::fs::read_to_string(scenario.path("stoa.json")).unwrap();
+    scenario.kill().await;
     // As if it had died before the files were in their places.
-    std::fs::write(story.path("stoa.json"), &before).unwrap();
-    std::fs::remove_file(story.path("stoa.state/history/000000003.json.gz")).unwrap();
-    story.start();
-    let mut hand = Hand::of(&story).await;
-    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), after);
-    assert_eq!(hand.history().await.entries[0].door, "Stoa");
-    assert_eq!(lengths(&story).last(), Some(&26));
-    story.kill().await;
+    std::fs::write(scenario.path("stoa.json"), &before).unwrap();
+    std::fs::remove_file(scenario.path("stoa.state/history/000000003.json.gz")).unwrap();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
+    assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), after);
+    assert_eq!(hand.history().await.entries[0].client, "Stoa");
+    assert_eq!(lengths(&scenario).last(), Some(&26));
+    scenario.kill().await;
     // A hand has edited the file while the controller was away: it stays.
-    std::fs::write(story.path("stoa.json"), config(&["10.0.0.7"])).unwrap();
-    story.start();
-    story.in_sync().await;
-    assert_eq!(lengths(&story).last(), Some(&26));
-    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), config(&["10.0.0.7"]));
-    story.kill().await;
+    std::fs::write(scenario.path("stoa.json"), config(&["10.0.0.7"])).unwrap();
+    scenario.start();
+    scenario.in_sync().await;
+    assert_eq!(lengths(&scenario).last(), Some(&26));
+    assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), config(&["10.0.0.7"]));
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn another_file_is_in_force_for_this_once() {
     let before = config(&["10.0.0.1"]);
-    let mut story = Story::new(&before);
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
-    let other = story.path("other.json");
+    let mut scenario = Scenario::new(&before);
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
+    let other = scenario.path("other.json");
     std::fs::write(&other, before.replace("24}", "25}")).unwrap();
     let reload = |path: String| v1::ReloadRequest { path };
     let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
     assert!(reply.into_inner().applied);
-    assert_eq!(std::fs::read_to_string(story.path("stoa.json")).unwrap(), before);
+    assert_eq!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap(), before);
     assert!(hand.text(v1::Store::Startup).await.contains("24"));
     assert!(hand.client.reload(reload(String::new())).await.unwrap().into_inner().applied);
-    assert_eq!(lengths(&story), [24, 25, 24]);
+    assert_eq!(lengths(&scenario), [24, 25, 24]);
     // A commit keeps it; what the startup file was is in the history.
     let reply = hand.client.reload(reload(other.display().to_string())).await.unwrap();
     assert!(reply.into_inner().applied);
-    assert_eq!(hand.commit(0, false).await.findings, []);
-    assert!(std::fs::read_to_string(story.path("stoa.json")).unwrap().contains("25"));
-    story.kill().await;
+    assert_eq!(hand.commit(0, false).await.errors, []);
+    assert!(std::fs::read_to_string(scenario.path("stoa.json")).unwrap().contains("25"));
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_disk_that_takes_nothing_refuses_before_anything_changes() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     hand.set_length("25").await;
-    std::fs::write(story.path("stoa.state"), "in the way").unwrap();
-    let refused = hand.commit(0, false).await.findings;
-    assert!(refused[0].why.contains("stoa.state"), "{refused:?}");
+    std::fs::write(scenario.path("stoa.state"), "in the way").unwrap();
+    let refused = hand.commit(0, false).await.errors;
+    assert!(refused[0].cause.contains("stoa.state"), "{refused:?}");
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(lengths(&story), [24]);
-    story.kill().await;
+    assert_eq!(lengths(&scenario), [24]);
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_commit_that_cuts_off_its_author_is_refused_unless_it_is_asked_for() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let mut hand = Hand::of(&story).await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let mut hand = Hand::of(&scenario).await;
     // A shell that came by SSH to the address of the interface.
     hand.asking.came_to = "10.0.0.1".into();
     assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
-    let refused = hand.commit(0, false).await.findings;
+    let refused = hand.commit(0, false).await.errors;
     assert_eq!(refused[0].path, ADDRESS);
-    assert!(refused[0].why.contains("cut off your own access"), "{refused:?}");
-    assert!(refused[0].mend.contains("confirm-within"), "{refused:?}");
-    assert_eq!(lengths(&story), [24]);
+    assert!(refused[0].cause.contains("cut off your own access"), "{refused:?}");
+    assert!(refused[0].fix.contains("confirm-within"), "{refused:?}");
+    assert_eq!(lengths(&scenario), [24]);
     // It undoes itself, so that nobody is cut off for long.
-    assert_eq!(hand.commit(3600, false).await.findings, []);
+    assert_eq!(hand.commit(3600, false).await.errors, []);
     let cancel = v1::ConfirmRequest { is_cancelled: true, ..Default::default() };
-    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().findings, []);
+    assert_eq!(hand.client.confirm(cancel).await.unwrap().into_inner().errors, []);
     hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
     assert_eq!(hand.edit(Edit::Delete(ADDRESS.into())).await, []);
-    let anyway = v1::CommitRequest {
+    let force = v1::CommitRequest {
         asking: Some(hand.asking.clone()),
-        is_anyway: true,
+        is_forced: true,
         ..Default::default()
     };
-    assert_eq!(hand.client.commit(anyway).await.unwrap().into_inner().findings, []);
+    assert_eq!(hand.client.commit(force).await.unwrap().into_inner().errors, []);
     assert!(!hand.text(v1::Store::Running).await.contains("10.0.0.1"));
-    story.kill().await;
+    scenario.kill().await;
 }

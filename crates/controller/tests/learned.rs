@@ -1,5 +1,5 @@
-//! Learned routes from doors to a forwarder that is fake: everything arrives, a forwarder or a controller that begins anew
-//! comes to hold the same, what differs is found and mended, what does not fit is said.
+//! Learned routes from route sources to a forwarder that is fake: everything arrives, a forwarder or a controller that begins anew
+//! comes to hold the same, what differs is found and fixed, what does not fit is said.
 
 mod fake;
 
@@ -11,11 +11,11 @@ use fake::{Fake, Record};
 use stoa_api::{unix, v1};
 use stoa_controller::apply::Line;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::learned::{Door, Event, Learned, Source, Target, Update, Way};
+use stoa_controller::learned::{Event, Learned, RouteSource, Source, Target, Update, Way};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A controller's line and table, without doors of the configuration.
+/// A controller's line and table, without route sources of the configuration.
 struct Half {
     line: Arc<Line>,
     learned: Learned,
@@ -33,7 +33,7 @@ impl Half {
         Half { learned: Learned::start(Arc::clone(&line)).unwrap(), line, keeper }
     }
 
-    fn door(&self, name: &str) -> Door {
+    fn route_source(&self, name: &str) -> RouteSource {
         let stale_time = Duration::from_secs(60);
         let source = Source { name: name.to_owned(), vrf: "".into(), preference: None, stale_time };
         self.learned.open(source)
@@ -83,8 +83,8 @@ async fn routes_arrive_and_outlive_either_half() {
     let record = Record::default();
     let fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
-    let door = half.door("frr");
-    door.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Complete]).await;
+    let route_source = half.route_source("frr");
+    route_source.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Complete]).await;
     half.learned.expect(vec!["frr".to_owned()]).await;
     until("routes arrive", || held(&record) == 55_000).await;
     until("all is said", || record.learned.lock().unwrap().completed == 1).await;
@@ -96,19 +96,19 @@ async fn routes_arrive_and_outlive_either_half() {
     until("routes arrive again", || held(&record) == 55_000).await;
     until("all is said again", || record.learned.lock().unwrap().completed == 1).await;
 
-    // A controller that begins anew knows nothing: what the forwarder holds stays until the door has said all.
-    drop((half, door));
+    // A controller that begins anew knows nothing: what the forwarder holds stays until the route source has said all.
+    drop((half, route_source));
     let half = Half::start(&socket);
     half.learned.expect(vec!["frr".to_owned()]).await;
     until("a new stream", || record.learned.lock().unwrap().begun == 2).await;
-    let door = half.door("frr");
-    door.tell(vec![Event::Up, many(40_000, "10.0.0.8")]).await;
+    let route_source = half.route_source("frr");
+    route_source.tell(vec![Event::Up, many(40_000, "10.0.0.8")]).await;
     until("what is said again is fresh", || record.learned.lock().unwrap().stale.len() == 11_000)
         .await;
     // An audit has nothing to compare before that, and takes nothing out.
     assert!(half.learned.audit().await.tables.iter().all(|table| !table.is_compared));
     assert_eq!(held(&record), 55_000);
-    door.tell(vec![Event::Complete]).await;
+    route_source.tell(vec![Event::Complete]).await;
     until("what was not said again goes", || held(&record) == 44_000).await;
     let audit = half.learned.audit().await;
     assert!(audit.is_equal(), "{audit:?}");
@@ -116,14 +116,14 @@ async fn routes_arrive_and_outlive_either_half() {
 }
 
 #[tokio::test]
-async fn an_audit_finds_what_differs_and_mends_it() {
+async fn an_audit_finds_what_differs_and_fixes_it() {
     let (_folder, socket) = socket();
     let record = Record::default();
     let _fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
-    let door = half.door("frr");
+    let route_source = half.route_source("frr");
     half.learned.expect(vec!["frr".to_owned()]).await;
-    door.tell(vec![Event::Up, many(20_000, "10.0.0.9"), Event::Complete]).await;
+    route_source.tell(vec![Event::Up, many(20_000, "10.0.0.9"), Event::Complete]).await;
     until("routes arrive", || held(&record) == 22_000).await;
     assert!(half.learned.audit().await.is_equal());
     {
@@ -151,8 +151,8 @@ async fn an_audit_finds_what_differs_and_mends_it() {
         "stoa_route_audit_different_routes_total 45",
         "stoa_route_audit_repaired_routes_total 45",
         "stoa_route_audit_equal 1.0",
-        r#"stoa_door_routes{door="frr",vrf="default",family="ipv4"} 20000.0"#,
-        r#"stoa_door_session_state{door="frr",session="complete"} 1.0"#,
+        r#"stoa_route_source_routes{route_source="frr",vrf="default",family="ipv4"} 20000.0"#,
+        r#"stoa_route_source_session_state{route_source="frr",session="complete"} 1.0"#,
         "stoa_learned_complete 1.0",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
@@ -166,9 +166,9 @@ async fn what_does_not_fit_is_said_and_the_rest_works() {
     record.learned.lock().unwrap().limit = Some(1_000);
     let _fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
-    let door = half.door("frr");
+    let route_source = half.route_source("frr");
     half.learned.expect(vec!["frr".to_owned()]).await;
-    door.tell(vec![Event::Up, many(1_500, "10.0.0.9"), Event::Complete]).await;
+    route_source.tell(vec![Event::Up, many(1_500, "10.0.0.9"), Event::Complete]).await;
     let end = Instant::now() + PATIENCE;
     while half.learned.work().await.refused < 650 {
         assert!(Instant::now() < end, "refusals are counted");
@@ -176,7 +176,7 @@ async fn what_does_not_fit_is_said_and_the_rest_works() {
     }
     assert_eq!(held(&record), 1_000);
     let report = half.learned.report().await;
-    assert_eq!(report.why, "no room");
+    assert_eq!(report.reason, "no room");
     assert_eq!(report.tables.iter().map(|table| table.different).sum::<u64>(), 650);
     // What is refused again is not called repaired.
     let text = stoa_controller::metrics::render(&half.line).await;
@@ -196,7 +196,7 @@ async fn a_peer_that_floods_and_flaps_is_followed_to_its_last_word() {
     let record = Record::default();
     let _fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
-    let (peer, calm) = (half.door("peer"), half.door("calm"));
+    let (peer, calm) = (half.route_source("peer"), half.route_source("calm"));
     half.learned.expect(vec!["peer".to_owned(), "calm".to_owned()]).await;
     let way = Way { interface: Some("b".into()), gateway: None, weight: 1 };
     let one = Update {
@@ -227,23 +227,23 @@ async fn what_a_former_controller_left_stays_until_as_much_was_said() {
     let record = Record::default();
     let _fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
-    let door = half.door("zebra");
+    let route_source = half.route_source("zebra");
     half.learned.expect(vec!["zebra".to_owned()]).await;
-    door.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Silent]).await;
+    route_source.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Silent]).await;
     until("all is said", || record.learned.lock().unwrap().completed == 1).await;
     assert_eq!(held(&record), 55_000);
 
     // zebra was started anew as well: it has its first routes, and is silent while its daemons wait for their neighbours.
-    drop((half, door));
+    drop((half, route_source));
     let half = Half::start(&socket);
     half.learned.expect(vec!["zebra".to_owned()]).await;
     let before = record.learned.lock().unwrap().counted;
-    let door = half.door("zebra");
-    door.tell(vec![Event::Up, many(1_000, "10.0.0.8"), Event::Silent]).await;
+    let route_source = half.route_source("zebra");
+    route_source.tell(vec![Event::Up, many(1_000, "10.0.0.8"), Event::Silent]).await;
     until("it is looked at twice", || record.learned.lock().unwrap().counted >= before + 2).await;
     assert_eq!((held(&record), record.learned.lock().unwrap().completed), (55_000, 1));
     // They come back.
-    door.tell(vec![many(49_000, "10.0.0.8")]).await;
+    route_source.tell(vec![many(49_000, "10.0.0.8")]).await;
     until("what was not said again goes", || held(&record) == 53_900).await;
     assert_eq!(record.learned.lock().unwrap().completed, 2);
     assert!(half.learned.audit().await.is_equal());

@@ -1,24 +1,24 @@
 //! The controller between an operator and a fake forwarder, over real sockets.
 
 mod fake;
-mod story;
+mod scenario;
 
 use std::path::Path;
 
+use scenario::{DEADLINE, Scenario, config, until};
 use stoa_api::v1;
-use stoa_controller::finding::Finding;
+use stoa_controller::error::ValidationError;
 use stoa_controller::service::Error;
-use story::{DEADLINE, Story, config, until};
 
 #[tokio::test]
 async fn what_is_wanted_arrives_and_can_be_seen() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    let status = story.in_sync().await;
-    assert_eq!(status.configuration, story.path("stoa.json").display().to_string());
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let status = scenario.in_sync().await;
+    assert_eq!(status.configuration, scenario.path("stoa.json").display().to_string());
     assert_eq!(status.forwarder.unwrap().version, "fake");
-    let mut operator = story.operator().await;
+    let mut operator = scenario.operator().await;
     let interfaces = operator.show_interfaces(v1::ListInterfacesRequest {}).await.unwrap();
     assert_eq!(interfaces.into_inner().interfaces[0].name, "if0");
     let mut routes =
@@ -36,127 +36,127 @@ async fn what_is_wanted_arrives_and_can_be_seen() {
     assert!(operator.show_workers(v1::ListWorkersRequest {}).await.is_ok());
     assert!(operator.show_neighbors(v1::ListNeighborsRequest {}).await.is_ok());
     assert!(operator.show_conservation(v1::GetConservationRequest {}).await.is_ok());
-    story.kill().await;
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_refused_reload_leaves_what_runs_untouched() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    story.in_sync().await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    scenario.in_sync().await;
 
-    let reply = story.reload(&config(&["10.0.0.1", "10.0.0.2"])).await;
+    let reply = scenario.reload(&config(&["10.0.0.1", "10.0.0.2"])).await;
     assert!(!reply.applied);
-    assert!(reply.findings[0].why.contains("10.0.0.0/24"), "{:?}", reply.findings);
-    let reply = story.reload("{ not json").await;
+    assert!(reply.errors[0].cause.contains("10.0.0.0/24"), "{:?}", reply.errors);
+    let reply = scenario.reload("{ not json").await;
     assert!(!reply.applied && reply.what.is_none());
 
     let reason =
-        v1::Reason { place: "port \"if1\"".into(), why: "no buffers".into(), mend: "add".into() };
-    story.record.refuse.lock().unwrap().push(reason);
-    let reply = story.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
+        v1::Reason { place: "port \"if1\"".into(), reason: "no buffers".into(), fix: "add".into() };
+    scenario.record.refuse.lock().unwrap().push(reason);
+    let reply = scenario.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
     assert!(!reply.applied);
-    assert_eq!(reply.findings[0].path, "port \"if1\"");
-    assert_eq!(story.applied().len(), 1, "nothing new took effect");
-    assert!(story.in_sync().await.in_sync);
+    assert_eq!(reply.errors[0].path, "port \"if1\"");
+    assert_eq!(scenario.applied().len(), 1, "nothing new took effect");
+    assert!(scenario.in_sync().await.in_sync);
 
-    story.record.refuse.lock().unwrap().clear();
-    let reply = story.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
+    scenario.record.refuse.lock().unwrap().clear();
+    let reply = scenario.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
     assert!(reply.applied && reply.what.unwrap().changed);
-    assert_eq!(story.applied().last().unwrap().interfaces.len(), 2);
-    story.kill().await;
+    assert_eq!(scenario.applied().last().unwrap().interfaces.len(), 2);
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_forwarder_that_comes_back_is_told_all() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let forwarder = story.forwarder();
-    story.start();
-    let first = story.in_sync().await.forwarder.unwrap().boot_id;
-    assert!(story.reload(&config(&["10.0.9.1"])).await.applied);
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let forwarder = scenario.forwarder();
+    scenario.start();
+    let first = scenario.in_sync().await.forwarder.unwrap().boot_id;
+    assert!(scenario.reload(&config(&["10.0.9.1"])).await.applied);
     drop(forwarder);
-    let _again = story.forwarder();
-    let record = story.record.clone();
+    let _again = scenario.forwarder();
+    let record = scenario.record.clone();
     until("the state is sent again", async || {
         (record.applied.lock().unwrap().len() == 3).then_some(())
     })
     .await;
-    assert_ne!(story.in_sync().await.forwarder.unwrap().boot_id, first);
-    let applied = story.applied();
+    assert_ne!(scenario.in_sync().await.forwarder.unwrap().boot_id, first);
+    let applied = scenario.applied();
     assert_eq!(applied[2], applied[1], "what was reloaded, not what was at the start");
-    story.kill().await;
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_controller_that_comes_back_wants_what_was_in_force() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    story.in_sync().await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    scenario.in_sync().await;
     // Edited meanwhile, and wrong: nobody asked to reload it.
-    std::fs::write(story.path("stoa.json"), "{ half an ed").unwrap();
-    story.kill().await;
-    story.start();
-    story.in_sync().await;
-    let applied = story.applied();
+    std::fs::write(scenario.path("stoa.json"), "{ half an ed").unwrap();
+    scenario.kill().await;
+    scenario.start();
+    scenario.in_sync().await;
+    let applied = scenario.applied();
     assert_eq!(applied.len(), 2);
     assert_eq!(applied[0], applied[1]);
-    story.kill().await;
+    scenario.kill().await;
 }
 
 #[tokio::test]
 async fn a_first_configuration_that_is_refused_ends_the_controller() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let reason =
-        v1::Reason { place: "port \"if0\"".into(), why: "no device".into(), mend: "make".into() };
-    story.record.refuse.lock().unwrap().push(reason);
-    let _forwarder = story.forwarder();
-    story.start();
-    let ended = tokio::time::timeout(DEADLINE, story.controller.take().unwrap()).await;
-    assert_eq!(refused(ended.unwrap().unwrap())[0].why, "no device");
+        v1::Reason { place: "port \"if0\"".into(), reason: "no device".into(), fix: "make".into() };
+    scenario.record.refuse.lock().unwrap().push(reason);
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    let ended = tokio::time::timeout(DEADLINE, scenario.controller.take().unwrap()).await;
+    assert_eq!(refused(ended.unwrap().unwrap())[0].cause, "no device");
 
-    let mut story = Story::new("{}x");
-    story.start();
-    let ended = tokio::time::timeout(DEADLINE, story.controller.take().unwrap()).await;
-    assert!(refused(ended.unwrap().unwrap())[0].why.starts_with("not JSON"));
+    let mut scenario = Scenario::new("{}x");
+    scenario.start();
+    let ended = tokio::time::timeout(DEADLINE, scenario.controller.take().unwrap()).await;
+    assert!(refused(ended.unwrap().unwrap())[0].cause.starts_with("not JSON"));
 }
 
 #[tokio::test]
 async fn without_a_forwarder_the_controller_says_so_and_waits() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    story.start();
-    let mut operator = story.operator().await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    scenario.start();
+    let mut operator = scenario.operator().await;
     let status = operator.status(v1::StatusRequest {}).await.unwrap().into_inner();
     assert!(!status.in_sync && status.forwarder.is_none());
     let error = operator.show_drops(v1::ListDropsRequest {}).await.unwrap_err();
     assert_eq!(error.code(), tonic::Code::Unavailable);
-    let request = v1::ReloadRequest { path: path_text(&story.path("stoa.json")) };
+    let request = v1::ReloadRequest { path: path_text(&scenario.path("stoa.json")) };
     let error = operator.reload(request).await.unwrap_err();
     assert!(error.message().contains("stays"), "{error}");
-    let _forwarder = story.forwarder();
-    story.in_sync().await;
-    story.kill().await;
+    let _forwarder = scenario.forwarder();
+    scenario.in_sync().await;
+    scenario.kill().await;
 }
 
 fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn refused(ended: Result<(), Error>) -> Vec<Finding> {
+fn refused(ended: Result<(), Error>) -> Vec<ValidationError> {
     match ended {
-        Err(Error::Refused(findings)) => findings,
+        Err(Error::Refused(errors)) => errors,
         other => panic!("not refused: {other:?}"),
     }
 }
 
 #[tokio::test]
 async fn filters_are_compiled_on_the_way_to_the_forwarder() {
-    let mut story = Story::new(&config(&["10.0.0.1"]));
-    let _forwarder = story.forwarder();
-    story.start();
-    story.in_sync().await;
-    let mut operator = story.operator().await;
+    let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
+    let _forwarder = scenario.forwarder();
+    scenario.start();
+    scenario.in_sync().await;
+    let mut operator = scenario.operator().await;
     let request = |expression: &str| v1::StartTraceRequest {
         interface: "any".into(),
         expression: expression.into(),
@@ -164,7 +164,7 @@ async fn filters_are_compiled_on_the_way_to_the_forwarder() {
     };
     let reply = operator.start_trace(request("icmp")).await.unwrap().into_inner();
     assert_eq!(reply.count, 10);
-    let traced = story.record.traced.lock().unwrap().clone();
+    let traced = scenario.record.traced.lock().unwrap().clone();
     assert_eq!((traced.expression.as_str(), traced.filter.len()), ("icmp", 6));
     let refused = operator.start_trace(request("icmp and")).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);

@@ -14,18 +14,18 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Lives until it is told to end.
 const LIVE: &str = "trap 'exit 0' TERM\nwhile :; do sleep 0.02; done";
 
-struct Story {
+struct Scenario {
     folder: tempfile::TempDir,
 }
 
-impl Story {
+impl Scenario {
     /// Halves that do what these lines of shell say.
-    fn new(forwarder: &str, controller: &str) -> Story {
+    fn new(forwarder: &str, controller: &str) -> Scenario {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("forwarder"), forwarder).unwrap();
         std::fs::write(folder.path().join("controller"), controller).unwrap();
         std::fs::write(folder.path().join("stoa.json"), "{}").unwrap();
-        Story { folder }
+        Scenario { folder }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -66,56 +66,56 @@ fn is_alive(pid: i32) -> bool {
 
 #[tokio::test]
 async fn a_half_that_is_killed_comes_back_and_the_other_stays() {
-    let story = Story::new(LIVE, LIVE);
+    let scenario = Scenario::new(LIVE, LIVE);
     let (tell, told) = oneshot::channel::<()>();
     let told = async {
         let _ = told.await;
     };
     let drive = async {
-        let first = story.wait_for_lives("forwarder", 1).await[0];
-        story.wait_for_lives("controller", 1).await;
-        match run_until(story.options(), async {}).await {
+        let first = scenario.wait_for_lives("forwarder", 1).await[0];
+        scenario.wait_for_lives("controller", 1).await;
+        match run_until(scenario.options(), async {}).await {
             Err(Error::Runs { pid, .. }) => assert_eq!(pid, std::process::id().to_string()),
             other => panic!("a second one on the same socket: {other:?}"),
         }
         kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
-        story.wait_for_lives("forwarder", 2).await;
-        assert_eq!(story.lives("controller").len(), 1);
+        scenario.wait_for_lives("forwarder", 2).await;
+        assert_eq!(scenario.lives("controller").len(), 1);
         tell.send(()).unwrap();
     };
-    let (ended, ()) = tokio::join!(run_until(story.options(), told), drive);
+    let (ended, ()) = tokio::join!(run_until(scenario.options(), told), drive);
     ended.unwrap();
-    for pid in [story.lives("forwarder"), story.lives("controller")].concat() {
+    for pid in [scenario.lives("forwarder"), scenario.lives("controller")].concat() {
         assert!(!is_alive(pid), "process {pid} is left behind");
     }
-    assert!(!story.path("stoa.sock.lock").exists());
+    assert!(!scenario.path("stoa.sock.lock").exists());
 }
 
 #[tokio::test]
 async fn a_refused_start_is_not_tried_again() {
-    let story = Story::new(LIVE, "exit 78");
-    let ended = tokio::time::timeout(DEADLINE, run_until(story.options(), pending())).await;
+    let scenario = Scenario::new(LIVE, "exit 78");
+    let ended = tokio::time::timeout(DEADLINE, run_until(scenario.options(), pending())).await;
     assert!(matches!(ended, Ok(Err(Error::Said))), "{ended:?}");
-    assert_eq!(story.lives("controller").len(), 1);
+    assert_eq!(scenario.lives("controller").len(), 1);
     // It may have been ended before it could say that it lived.
-    assert!(story.lives("forwarder").into_iter().all(|pid| !is_alive(pid)));
+    assert!(scenario.lives("forwarder").into_iter().all(|pid| !is_alive(pid)));
 }
 
 #[tokio::test]
 async fn a_half_that_never_comes_up_ends_the_start() {
-    let story = Story::new("exit 1", LIVE);
-    let ended = tokio::time::timeout(DEADLINE, run_until(story.options(), pending())).await;
+    let scenario = Scenario::new("exit 1", LIVE);
+    let ended = tokio::time::timeout(DEADLINE, run_until(scenario.options(), pending())).await;
     assert!(matches!(ended, Ok(Err(Error::NotUp("forwarder")))), "{ended:?}");
-    assert_eq!(story.lives("forwarder").len(), 5);
+    assert_eq!(scenario.lives("forwarder").len(), 5);
 }
 
 #[tokio::test]
 async fn a_wrong_configuration_starts_nothing() {
-    let story = Story::new(LIVE, LIVE);
-    std::fs::write(story.path("stoa.json"), "{").unwrap();
-    let ended = run_until(story.options(), pending()).await;
+    let scenario = Scenario::new(LIVE, LIVE);
+    std::fs::write(scenario.path("stoa.json"), "{").unwrap();
+    let ended = run_until(scenario.options(), pending()).await;
     assert!(matches!(ended, Err(Error::Refused(_))), "{ended:?}");
-    assert!(!story.path("log").exists());
+    assert!(!scenario.path("log").exists());
 }
 
 fn pending() -> impl Future<Output = ()> {

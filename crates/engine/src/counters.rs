@@ -70,7 +70,7 @@ pub struct AdjacencyCounters {
     pub bytes: Counter,
 }
 
-/// The books of one worker: `received + generated = sent + consumed + dropped + held`.
+/// The packet accounting of one worker: `received + generated = sent + consumed + dropped + held`.
 #[derive(Default, FromZeros)]
 #[repr(C, align(64))]
 pub struct Ledger {
@@ -123,7 +123,7 @@ pub struct WorkerCounters {
     pub interfaces: Box<[InterfaceCounters]>,
     /// By adjacency.
     pub adjacencies: Box<[AdjacencyCounters]>,
-    /// The books.
+    /// The packet accounting.
     pub ledger: Ledger,
     /// The loop.
     pub turns: LoopCounters,

@@ -10,7 +10,7 @@ pub struct ReasonSpec {
     /// Short name with dashes, layer first.
     pub name: &'static str,
     /// What happened, for an operator.
-    pub sentence: &'static str,
+    pub description: &'static str,
 }
 
 /// The port took fewer packets than it was given.
@@ -26,21 +26,21 @@ pub const GRAPH_FULL: Reason = Reason(4);
 /// The ring towards the control thread was full.
 pub const PUNT_FULL: Reason = Reason(5);
 /// The ring to the worker of a flow was full when its packet was received.
-pub const SPREAD_FULL: Reason = Reason(6);
+pub const SOFTWARE_RSS_FULL: Reason = Reason(6);
 
 /// The engine's own reasons; a forwarder's reasons follow after them.
 pub const ENGINE: &[ReasonSpec] = &[
-    ReasonSpec { name: "tx-full", sentence: "the port's transmit queue was full" },
-    ReasonSpec { name: "tx-no-port", sentence: "the interface has no port that sends now" },
+    ReasonSpec { name: "tx-full", description: "the port's transmit queue was full" },
+    ReasonSpec { name: "tx-no-port", description: "the interface has no port that sends now" },
     ReasonSpec {
         name: "tx-refused",
-        sentence: "the device refused the frame: longer than its MTU, or malformed",
+        description: "the device refused the frame: longer than its MTU, or malformed",
     },
-    ReasonSpec { name: "handoff-full", sentence: "the worker that owns the port is overloaded" },
-    ReasonSpec { name: "graph-full", sentence: "the graph had no vector left" },
-    ReasonSpec { name: "punt-full", sentence: "the control thread is overloaded" },
+    ReasonSpec { name: "handoff-full", description: "the worker that owns the port is overloaded" },
+    ReasonSpec { name: "graph-full", description: "the graph had no vector left" },
+    ReasonSpec { name: "punt-full", description: "the control thread is overloaded" },
     ReasonSpec {
-        name: "spread-full",
-        sentence: "the worker that a flow was spread to is overloaded",
+        name: "software-rss-full",
+        description: "the worker that a flow was spread to is overloaded",
     },
 ];

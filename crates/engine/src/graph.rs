@@ -12,8 +12,8 @@ use crate::output::Output;
 use crate::packet::Packet;
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Reader;
-use crate::sight::Sight;
-use crate::sight::trace::Event;
+use crate::trace_capture::TraceCapture;
+use crate::trace_capture::trace::Event;
 use crate::vector::{DROP, HANDED, Lanes, TAKEN, Vector, flags};
 
 /// The name of the last node: the engine's own, which transmits.
@@ -60,7 +60,7 @@ pub struct Walk<'a> {
     /// Access to published values.
     pub reader: &'a Reader,
     /// What is traced and captured.
-    pub sight: &'a mut Sight,
+    pub trace_capture: &'a mut TraceCapture,
 }
 
 impl Walk<'_> {
@@ -79,7 +79,7 @@ impl Walk<'_> {
             pool: self.pool,
             emitted,
             punts: self.punts,
-            sight: self.sight,
+            trace_capture: self.trace_capture,
             node: at as u16,
             handoff: &mut output.handoff,
             handed: &mut output.handed,
@@ -216,7 +216,7 @@ impl Graph {
             self.dispatch(at, vector, next, walk);
             count(&walk.counters.nodes[at], packets, &mut start);
         }
-        walk.sight.walked();
+        walk.trace_capture.walked();
     }
 
     /// Lets time pass in all nodes; what they send waits for the next [`Self::walk`].
@@ -242,7 +242,7 @@ impl Graph {
 
     fn dispatch(&mut self, from: usize, vector: Box<Vector>, next: Next, walk: &mut Walk<'_>) {
         let all = if let Next::All(edge) = next { Some(edge) } else { None };
-        walk.sight.dispatched(from, &vector, all);
+        walk.trace_capture.dispatched(from, &vector, all);
         match next {
             Next::All(edge) => self.move_whole(from, vector, edge, walk),
             Next::Lanes => {
@@ -267,7 +267,8 @@ impl Graph {
         let mut emitted = std::mem::take(&mut self.emitted);
         for (edge, packet) in emitted.drain(..) {
             walk.counters.ledger.generated.add(1);
-            walk.sight.happened_to(&packet, Event::Passed { node: from as u16, next: edge });
+            walk.trace_capture
+                .happened_to(&packet, Event::Passed { node: from as u16, next: edge });
             match self.slots[from].edges.get(edge as usize) {
                 Some(node) => self.enqueue_packet(*node, packet, walk),
                 None => walk.counters.drops[drops::GRAPH_FULL.0 as usize].add(1),
@@ -355,7 +356,7 @@ fn drop_all(vector: &mut Vector, reason: Reason, walk: &mut Walk<'_>) {
     reason_counter(reason, walk).add(vector.len() as u64);
     for lane in 0..vector.len() {
         blame(vector, lane, walk);
-        walk.sight.dropped(vector, lane, reason);
+        walk.trace_capture.dropped(vector, lane, reason);
     }
     walk.pool.free_from(vector, 0);
 }
@@ -363,7 +364,7 @@ fn drop_all(vector: &mut Vector, reason: Reason, walk: &mut Walk<'_>) {
 fn drop_lane(vector: &mut Vector, lane: usize, reason: Reason, walk: &mut Walk<'_>) {
     reason_counter(reason, walk).add(1);
     blame(vector, lane, walk);
-    walk.sight.dropped(vector, lane, reason);
+    walk.trace_capture.dropped(vector, lane, reason);
     if let Some(id) = vector.release_lane(lane) {
         walk.pool.give(&[id]);
     }

@@ -20,21 +20,21 @@ pub mod heap;
 pub mod node;
 pub mod output;
 pub mod packet;
+pub mod packet_fifo;
 pub mod picture;
 pub mod pool;
 pub mod port;
 pub mod quiescence;
-pub mod shelf;
-pub mod sight;
+pub mod trace_capture;
 pub mod vector;
 pub mod worker;
 
 pub use drops::Reason;
 pub use node::{Context, Next, Node, NodeSpec, Urgency};
 pub use packet::Packet;
+pub use packet_fifo::PacketFifo;
 pub use pool::{Pool, PoolCache};
 pub use port::{Doze, Port, PortEvent, Queues, Refused, RxQueue, TxQueue};
-pub use shelf::Shelf;
 pub use vector::Vector;
 
 /// Packets in a vector at most (see `docs/decisions` for the measurement).

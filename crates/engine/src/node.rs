@@ -5,8 +5,8 @@ use crate::drops::Reason;
 use crate::packet::Packet;
 use crate::pool::PoolCache;
 use crate::quiescence::Reader;
-use crate::sight::Sight;
-use crate::sight::trace::Event;
+use crate::trace_capture::TraceCapture;
+use crate::trace_capture::trace::Event;
 use crate::vector::{HANDED, Vector, flags};
 use crate::worker::Inject;
 
@@ -35,7 +35,7 @@ pub struct NodeSpec<S> {
     /// Name, layer first, with dashes.
     pub name: &'static str,
     /// What it does, for `stoa show nodes` and the picture.
-    pub sentence: &'static str,
+    pub description: &'static str,
     /// The nodes that it sends to, by name; an edge is an index into this list.
     pub edges: &'static [&'static str],
     /// Makes the instance of one worker.
@@ -96,7 +96,7 @@ pub struct Context<'a> {
     pub(crate) handoff: &'a mut [Option<rtrb::Producer<Inject>>],
     /// Workers that got packets in this walk.
     pub(crate) handed: &'a mut u64,
-    pub(crate) sight: &'a mut Sight,
+    pub(crate) trace_capture: &'a mut TraceCapture,
 }
 
 impl Context<'_> {
@@ -131,7 +131,7 @@ impl Context<'_> {
         let Some(ring) = ring.filter(|ring| !ring.is_full()) else {
             return vector.drop_lane(lane, crate::drops::HANDOFF_FULL);
         };
-        self.sight.happened(vector, lane, Event::HandedOver { to: worker as u16 });
+        self.trace_capture.happened(vector, lane, Event::HandedOver { to: worker as u16 });
         if let Some(packet) = vector.take(lane) {
             // Room was checked above, and this thread is the only producer.
             let _ = ring.push(Inject { packet, node: self.node });
@@ -156,7 +156,7 @@ impl Context<'_> {
         packet.flags |= traced;
         if traced != 0 {
             let from = vector.buffers()[lane];
-            self.sight.happened_to(packet, Event::Made { from });
+            self.trace_capture.happened_to(packet, Event::Made { from });
         }
     }
 
@@ -174,7 +174,7 @@ impl Context<'_> {
     /// of our own: an answer. Both are booked. To be called before the answer is
     /// written, for captures of what is dropped.
     pub fn answered(&mut self, reason: Reason, vector: &mut Vector, lane: usize) {
-        self.sight.dropped(vector, lane, reason);
+        self.trace_capture.dropped(vector, lane, reason);
         if let Some(counter) = self.counters.drops.get(reason.0 as usize) {
             counter.add(1);
             self.counters.ledger.generated.add(1);
@@ -205,7 +205,7 @@ impl Context<'_> {
             self.counters.turns.urgent_full.add((urgency == Urgency::Urgent).into());
             return false;
         }
-        self.sight.happened(vector, lane, Event::Punted { cause });
+        self.trace_capture.happened(vector, lane, Event::Punted { cause });
         if let Some(packet) = vector.take(lane) {
             // Room was checked above, and this thread is the only producer.
             let _ = ring.push(Punt { packet, cause });

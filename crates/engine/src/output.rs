@@ -7,7 +7,7 @@ use crate::drops::{self, Reason};
 use crate::graph::Walk;
 use crate::pool::Pool;
 use crate::port::{Refused, TxQueue};
-use crate::sight::trace::Event;
+use crate::trace_capture::trace::Event;
 use crate::vector::{Lanes, Vector};
 use crate::worker::Inject;
 
@@ -36,7 +36,7 @@ pub struct Output {
     own: Vec<u32>,
     /// Rings to the other workers, by worker; the own place is empty.
     pub(crate) handoff: Vec<Option<rtrb::Producer<Inject>>>,
-    /// Workers that got packets in this walk, one bit each: their bells must ring.
+    /// Workers that got packets in this walk, one bit each: their wakeups must ring.
     pub(crate) handed: u64,
     /// The place of `port-output` in the graph.
     pub(crate) node: u16,
@@ -63,7 +63,7 @@ impl Output {
         }
     }
 
-    /// Replaces the way to a port, and books what the old one has not told yet.
+    /// Replaces the way to a port, and packet accounting what the old one has not told yet.
     pub fn set(&mut self, base: u32, slot: TxSlot, counters: &WorkerCounters) {
         let Some(place) = self.slots.get_mut(base as usize) else { return };
         self.own.retain(|own| *own != base);
@@ -78,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Books what devices refused when no burst came afterwards that could tell.
+    /// Packet accounting what devices refused when no burst came afterwards that could tell.
     pub(crate) fn settle(&mut self, counters: &WorkerCounters) {
         for base in &self.own {
             if let Some(TxSlot::Own(queue, owed)) = self.slots.get_mut(*base as usize) {
@@ -111,7 +111,7 @@ impl Output {
         let base = self.base.get(interface as usize).copied().unwrap_or(NO_INTERFACE);
         match self.slots.get_mut(base as usize) {
             Some(TxSlot::Own(queue, owed)) => {
-                vector.watch(walk.sight.sees_sent());
+                vector.watch(walk.trace_capture.sees_sent());
                 let taken = queue.transmit(vector, walk.pool).min(packets);
                 *owed += queue.refused();
                 let bytes = total(vector, taken);
@@ -122,7 +122,7 @@ impl Output {
                 walk.counters.ledger.sent.add(sent as u64);
                 dropped(drops::TX_REFUSED, lost, walk);
                 dropped(drops::TX_FULL, packets - taken, walk);
-                walk.sight.sent(vector, (taken, drops::TX_FULL), interface, base);
+                walk.trace_capture.sent(vector, (taken, drops::TX_FULL), interface, base);
             }
             Some(TxSlot::Via(worker)) => {
                 let worker = *worker;
@@ -131,7 +131,7 @@ impl Output {
             _ => {
                 count(interface, base, 0, 0, packets, walk);
                 dropped(drops::TX_NO_PORT, packets, walk);
-                walk.sight.sent(vector, (0, drops::TX_NO_PORT), interface, base);
+                walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), interface, base);
             }
         }
         walk.pool.free_from(vector, 0);
@@ -146,12 +146,12 @@ impl Output {
     ) {
         let Some(Some(ring)) = self.handoff.get_mut(worker) else {
             walk.counters.drops[drops::TX_NO_PORT.0 as usize].add(vector.len() as u64);
-            walk.sight.sent(vector, (0, drops::TX_NO_PORT), interface, base);
+            walk.trace_capture.sent(vector, (0, drops::TX_NO_PORT), interface, base);
             return walk.pool.free_from(vector, 0);
         };
         let room = ring.slots().min(vector.len());
         for lane in 0..room {
-            walk.sight.happened(vector, lane, Event::HandedOver { to: worker as u16 });
+            walk.trace_capture.happened(vector, lane, Event::HandedOver { to: worker as u16 });
             if let Some(packet) = vector.take(lane) {
                 // Room was checked, and this thread is the only producer.
                 let _ = ring.push(Inject { packet, node: self.node });
@@ -161,7 +161,7 @@ impl Output {
         walk.counters.ledger.handed_out.add(room as u64);
         walk.counters.drops[drops::HANDOFF_FULL.0 as usize].add(left as u64);
         // Lanes that were taken over are not there any more.
-        walk.sight.sent(vector, (room, drops::HANDOFF_FULL), interface, base);
+        walk.trace_capture.sent(vector, (room, drops::HANDOFF_FULL), interface, base);
         self.handed |= 1 << worker;
         walk.pool.free_from(vector, 0);
     }
@@ -191,7 +191,7 @@ fn count(interface: u32, base: u32, sent: usize, bytes: u64, lost: usize, walk: 
     }
 }
 
-/// Books as dropped what was booked as sent through a port. Of which of its interfaces is not
+/// Packet accounting as dropped what was booked as sent through a port. Of which of its interfaces is not
 /// known any more: the port's own alone is corrected.
 fn correct(base: u32, owed: &mut Refused, reason: Reason, counters: &WorkerCounters) {
     let Some(port) = counters.interfaces.get(base as usize) else { return };
@@ -284,7 +284,7 @@ mod tests {
         let quiescence = Quiescence::new(1);
         // SAFETY: nothing is published here.
         let reader = unsafe { Reader::new(&quiescence) };
-        let mut sight = crate::sight::Sight::default();
+        let mut trace_capture = crate::trace_capture::TraceCapture::default();
         let mut output = Output::new(pool, 0);
         output.set(3, TxSlot::Own(queue, Refused::default()), &counters);
         for (interface, base) in ways {
@@ -300,7 +300,7 @@ mod tests {
                 pool: &mut cache,
                 punts: &mut punts,
                 reader: &reader,
-                sight: &mut sight,
+                trace_capture: &mut trace_capture,
             };
             output.send(&mut vector, &mut walk);
             assert!(vector.is_empty());

@@ -27,7 +27,7 @@ pub fn mermaid<S>(specs: &[NodeSpec<S>], inputs: &[(&str, &str)]) -> String {
 pub fn table<S>(specs: &[NodeSpec<S>]) -> String {
     let mut text = String::from("| node | what it does |\n|---|---|\n");
     for spec in specs {
-        let _ = writeln!(text, "| `{}` | {} |", spec.name, spec.sentence);
+        let _ = writeln!(text, "| `{}` | {} |", spec.name, spec.description);
     }
     text
 }

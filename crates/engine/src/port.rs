@@ -154,7 +154,7 @@ pub trait Port: Send {
         let _ = enabled;
     }
 
-    /// The port is a mirror: take on what is true of the interface that it mirrors. Called at
+    /// The port is a host interface: take on what is true of the interface that it host interfaces. Called at
     /// the start and after each change. Other ports leave it as it is.
     fn follow(&mut self, _interface: &Followed) {}
 

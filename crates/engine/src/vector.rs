@@ -42,7 +42,7 @@ pub mod flags {
     pub const ONE_TUNNEL: u16 = 0x10;
     /// The device behind a port refused the frame, which [`crate::TxQueue::transmit`] took.
     pub const REFUSED: u16 = 0x4000;
-    /// The packet is traced: see [`crate::sight::trace`].
+    /// The packet is traced: see [`crate::trace_capture::trace`].
     pub const TRACED: u16 = 0x8000;
 }
 

@@ -5,7 +5,7 @@
 
 use pcap::{BpfProgram, Capture, Linktype};
 use proptest::prelude::*;
-use stoa_engine::sight::filter::{Filter, Instruction};
+use stoa_engine::trace_capture::filter::{Filter, Instruction};
 
 /// Expressions that use each kind of instruction.
 const EXPRESSIONS: [&str; 16] = [

@@ -82,7 +82,7 @@ impl Columns {
 pub(crate) unsafe fn load_16(pool: &Pool, places: &[u64; STEP], by: usize) -> [__m256i; 4] {
     let base = pool.base().as_ptr().cast_const();
     std::array::from_fn(|lane| {
-        // SAFETY: as wanted of the caller.
+        // SAFETY: as desired of the caller.
         unsafe {
             let low = _mm_loadu_si128(base.add(places[lane] as usize + by).cast());
             let high = _mm_loadu_si128(base.add(places[lane + 4] as usize + by).cast());

@@ -4,14 +4,14 @@ use stoa_engine::Reason;
 use stoa_engine::drops::{ENGINE, ReasonSpec};
 
 macro_rules! reasons {
-    ($($name:ident $text:literal $sentence:literal;)*) => {
+    ($($name:ident $text:literal $description:literal;)*) => {
         /// Why the forwarder dropped a packet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]
-        pub enum Drop { $(#[doc = $sentence] $name,)* }
+        pub enum Drop { $(#[doc = $description] $name,)* }
 
         /// All reasons of the forwarder, in the order of [`Drop`].
-        pub const REASONS: &[ReasonSpec] = &[$(ReasonSpec { name: $text, sentence: $sentence },)*];
+        pub const REASONS: &[ReasonSpec] = &[$(ReasonSpec { name: $text, description: $description },)*];
     };
 }
 
@@ -173,7 +173,7 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), COUNT);
-        assert!(all().all(|reason| !reason.sentence.is_empty()));
+        assert!(all().all(|reason| !reason.description.is_empty()));
         let last = REASONS.last().map(|reason| reason.name);
         assert_eq!(last, Some("link-down"));
         assert_eq!(Drop::LinkDown.reason().0 as usize, COUNT - 1);

@@ -141,12 +141,12 @@ mod tests {
     fn a_kernel_is_chosen_by_name_or_refused_with_the_reason() {
         assert_eq!(Kernel::choose(""), Ok(Kernel::detect()));
         for kernel in Kernel::ALL {
-            let wanted = if kernel.is_here() {
+            let desired = if kernel.is_here() {
                 Ok(kernel)
             } else {
                 Err(KernelError::NotHere(kernel.needs()))
             };
-            assert_eq!(Kernel::choose(kernel.name()), wanted);
+            assert_eq!(Kernel::choose(kernel.name()), desired);
             assert!(kernel.lookup().is_available());
         }
         assert_eq!(Kernel::choose("sse"), Err(KernelError::Unknown("sse".to_owned())));

@@ -12,10 +12,10 @@ pub mod control;
 pub mod drops;
 pub mod ethernet;
 pub mod flow;
+pub mod host_interface;
 pub mod icmp;
 pub mod ip;
 pub mod kernel;
-pub mod mirror;
 pub mod neighbor;
 pub mod nodes;
 pub mod punt;
@@ -23,4 +23,4 @@ pub mod shared;
 pub mod tunnel;
 
 pub use control::{Error, Options, run};
-pub use stoa_ports::mirror::spare as spare_mirror_queue;
+pub use stoa_ports::host_interface::spare as spare_host_interface_queue;

@@ -5,28 +5,28 @@ use std::sync::Arc;
 use stoa_engine::NodeSpec;
 
 use crate::ethernet::{self, cross_connect};
+use crate::host_interface::{host_interface_input, host_interface_output};
 use crate::icmp::{icmp4_echo, icmp4_error, icmp6_echo, icmp6_error};
 use crate::ip::reassembly::{ip4_reassembly, ip6_reassembly};
 use crate::ip::{
     ip4_fragment, ip4_input, ip4_local, ip4_lookup, ip4_options, ip4_rewrite, ip6_fragment,
     ip6_input, ip6_local, ip6_lookup, ip6_rewrite, policy, redirect, reverse_path,
 };
-use crate::mirror::{mirror_input, mirror_output};
 use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::shared::Shared;
 use crate::tunnel::{tunnel_input, tunnel_output};
 
 /// The node that received frames go to.
 pub const ENTRY: &str = "ethernet-input";
-/// The node that frames of a mirror go to.
-pub const MIRROR_ENTRY: &str = "mirror-input";
+/// The node that frames of a host interface go to.
+pub const HOST_INTERFACE_ENTRY: &str = "host-interface-input";
 
 macro_rules! nodes {
-    ($($name:literal $sentence:literal $edges:expr, $make:expr;)*) => {
+    ($($name:literal $description:literal $edges:expr, $make:expr;)*) => {
         /// All nodes. `port-output` follows after the last.
         pub const NODES: &[NodeSpec<Arc<Shared>>] = &[$(NodeSpec {
             name: $name,
-            sentence: $sentence,
+            description: $description,
             edges: $edges,
             make: $make,
         },)*];
@@ -84,15 +84,15 @@ nodes! {
         tunnel_output::EDGES, tunnel_output::make;
     "neighbor-resolve" "hands packets to unresolved neighbours to the control thread"
         neighbor_resolve::EDGES, neighbor_resolve::make;
-    "mirror-input" "sends what Linux says in a mirror by the interface that it mirrors"
-        mirror_input::EDGES, mirror_input::make;
-    "mirror-output" "gives packets for ourselves to Linux, within a budget"
-        mirror_output::EDGES, mirror_output::make;
+    "host-interface-input" "sends what Linux says in a host interface by the interface that it host interfaces"
+        host_interface_input::EDGES, host_interface_input::make;
+    "host-interface-output" "gives packets for ourselves to Linux, within a budget"
+        host_interface_output::EDGES, host_interface_output::make;
 }
 
-/// The nodes that a port input feeds. A mirror is a TAP device whose frames have a way of their own.
+/// The nodes that a port input feeds. A host interface is a TAP device whose frames have a way of their own.
 pub fn after_input(input: &str) -> &'static [&'static str] {
-    if input == "tap-input" { &[ENTRY, MIRROR_ENTRY] } else { &[ENTRY] }
+    if input == "tap-input" { &[ENTRY, HOST_INTERFACE_ENTRY] } else { &[ENTRY] }
 }
 
 /// The graph as the documentation shows it.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use stoa_forwarder::{drops, nodes};
 
-const MEND: &str = "write it anew with: STOA_UPDATE=1 cargo test -p stoa-forwarder --test picture";
+const FIX: &str = "write it anew with: STOA_UPDATE=1 cargo test -p stoa-forwarder --test picture";
 
 /// Compares what stands between `<!-- NAME -->` and `<!-- /NAME -->` of a page with `made`.
 fn compare(page: &str, name: &str, made: &str) {
@@ -24,7 +24,7 @@ fn compare(page: &str, name: &str, made: &str) {
         std::fs::write(&path, text).unwrap_or_else(|error| panic!("{page}: {error}"));
         return;
     }
-    assert!(found == made, "{page}: what stands in <!-- {name} --> is stale; {MEND}");
+    assert!(found == made, "{page}: what stands in <!-- {name} --> is stale; {FIX}");
 }
 
 #[test]
@@ -38,7 +38,8 @@ fn the_picture_of_the_graph_is_true() {
 fn the_list_of_drop_reasons_is_true() {
     let mut table = String::from("| reason | what it means |\n|---|---|\n");
     for reason in drops::all() {
-        writeln!(table, "| `{}` | {} |", reason.name, reason.sentence).expect("a string has room");
+        writeln!(table, "| `{}` | {} |", reason.name, reason.description)
+            .expect("a string has room");
     }
     compare("docs/guide/seeing.md", "drops", &table);
 }

@@ -28,7 +28,7 @@ impl FromStr for Address {
         };
         parse().ok_or_else(|| LabError::NotUnderstood {
             what: format!("address `{text}`"),
-            why: "write ADDRESS/PREFIX-LENGTH, e.g. 198.18.1.1/24".to_owned(),
+            reason: "write ADDRESS/PREFIX-LENGTH, e.g. 198.18.1.1/24".to_owned(),
         })
     }
 }

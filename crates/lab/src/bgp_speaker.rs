@@ -71,7 +71,7 @@ struct Seen {
     said: u64,
     said_at: Option<Instant>,
     /// Why the last session ended, or could not begin.
-    why: String,
+    reason: String,
 }
 
 impl Shared {
@@ -92,10 +92,10 @@ impl Speaker {
     pub fn start(namespace: &Namespace, identity: Identity) -> Result<Self> {
         let (orders, receiver) = channel();
         let shared = Arc::new(Shared::default());
-        let (door, theirs) = (namespace.door()?, Arc::clone(&shared));
-        let thread = std::thread::spawn(move || match door.pass() {
+        let (route_source, theirs) = (namespace.handle()?, Arc::clone(&shared));
+        let thread = std::thread::spawn(move || match route_source.pass() {
             Ok(()) => session::run(&identity, &theirs, &receiver),
-            Err(error) => theirs.note(|seen| seen.why = error.to_string()),
+            Err(error) => theirs.note(|seen| seen.reason = error.to_string()),
         });
         Ok(Self { shared, orders, thread: Some(thread), given: AtomicU64::new(0) })
     }
@@ -124,7 +124,7 @@ impl Speaker {
     pub fn wait_established(&self, deadline: Duration) -> Result<Instant> {
         wait_until("the BGP session is established", deadline, || {
             let seen = self.shared.seen();
-            seen.established.ok_or(seen.why)
+            seen.established.ok_or(seen.reason)
         })
     }
 
@@ -159,7 +159,7 @@ impl Speaker {
     /// [`LabError::WaitDeadline`] when it does not.
     pub fn wait_said(&self, deadline: Duration) -> Result<Instant> {
         wait_until("the BGP peer takes what is said", deadline, || {
-            self.said().ok_or_else(|| self.shared.seen().why)
+            self.said().ok_or_else(|| self.shared.seen().reason)
         })
     }
 
@@ -172,7 +172,7 @@ impl Speaker {
         if seen.established.is_some() {
             return Ok(());
         }
-        Err(LabError::NotUnderstood { what: "the BGP session".to_owned(), why: seen.why })
+        Err(LabError::NotUnderstood { what: "the BGP session".to_owned(), reason: seen.reason })
     }
 }
 

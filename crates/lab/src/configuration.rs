@@ -9,7 +9,7 @@ use crate::{Address, Side};
 const ETHERNET: &str = "iana-if-type:ethernetCsmacd";
 const VLAN: &str = "iana-if-type:l2vlan";
 
-/// Has every story that does not say otherwise run with this kernel of Stoa's.
+/// Has every scenario that does not say otherwise run with this kernel of Stoa's.
 const KERNEL: &str = "STOA_KERNEL";
 
 /// Where a static route leads.
@@ -139,7 +139,7 @@ impl Configuration {
     /// The interface of this name, to be changed at will.
     ///
     /// # Panics
-    /// When there is none: a mistake in the story that is being told.
+    /// When there is none: a mistake in the scenario that is being told.
     pub fn interface(&mut self, name: &str) -> &mut Value {
         let found = self.interfaces.iter_mut().find(|one| one["name"] == name);
         found.unwrap_or_else(|| panic!("this configuration has no interface `{name}`"))

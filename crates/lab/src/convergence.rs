@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  peers ── veth ── Stoa ── memif ── test packets: in, out, out2
-//!                     │ mirrors
+//!                     │ host interfaces
 //!                   local: FRR or BIRD
 //! ```
 //!
@@ -109,7 +109,7 @@ pub struct Workload {
 }
 
 /// How long the daemon may take to connect.
-const DOOR: Duration = Duration::from_secs(60);
+const ROUTE_SOURCE: Duration = Duration::from_secs(60);
 /// How long the audit may find what is still under way.
 const AUDIT: Duration = Duration::from_secs(15);
 /// Routes of the small lab whose repair is measured beside that of the large one.
@@ -159,7 +159,7 @@ fn by_stoa(
     let ours = world.ours()?;
     let mut daemon = Running::start(&world.local, Setting::of(workload))?;
     let pids = daemon.pids();
-    wait_door(&world)?;
+    wait_route_source(&world)?;
     let (before, resident) = (Spent::until_now(ours, &pids)?, usage::resident(&ours)?);
     let (told, begun) = Told::begin(world.peers(), workload)?;
     let first = Wanted { peer: 0, out: Out::First };
@@ -282,14 +282,15 @@ fn prove(
     Ok(proof.arrived)
 }
 
-/// Waits until the door has its session with the daemon: that it connects is no part of what is measured.
-fn wait_door(world: &World) -> Result<()> {
-    wait_until("the daemon is connected to Stoa", DOOR, || {
+/// Waits until the route source has its session with the daemon: that it connects is no part of what is measured.
+fn wait_route_source(world: &World) -> Result<()> {
+    wait_until("the daemon is connected to Stoa", ROUTE_SOURCE, || {
         let said = world.router.json(&["show", "routes", "audit", "--json"]);
         let said = said.map_err(|error| error.to_string())?;
-        let doors = said["doors"].as_array().map_or(&[][..], Vec::as_slice);
-        let is_up =
-            doors.iter().any(|door| door["session"] == "begun" || door["session"] == "complete");
+        let route_sources = said["route-sources"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_up = route_sources.iter().any(|route_source| {
+            route_source["session"] == "begun" || route_source["session"] == "complete"
+        });
         if is_up { Ok(()) } else { Err(said.to_string()) }
     })
 }
@@ -300,7 +301,7 @@ fn audit(world: &World) -> String {
     loop {
         let answer = world.router.json(&["show", "routes", "audit", "--json"]);
         let answer = answer.ok();
-        // An audit mends what differs: the first that could compare everything is the one that counts.
+        // An audit fixes what differs: the first that could compare everything is the one that counts.
         let is_compared = answer.as_ref().is_some_and(kill::is_compared);
         let verdict = answer.and_then(|said| said["audit"].as_str().map(str::to_owned));
         match verdict {

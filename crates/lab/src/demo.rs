@@ -74,7 +74,7 @@ fn sides() -> Result<[Side; 2]> {
     Ok([Side::new("host-a", &a)?, Side::new("host-b", &b)?.tagged(&[Tag::customer(VLAN)])])
 }
 
-/// The whole story; what is made in it is gone when it returns.
+/// The whole scenario; what is made in it is gone when it returns.
 fn tell(options: &Options, report: &mut Report) -> Made {
     let mut made = Made::default();
     let topology = match sides().and_then(|sides| Topology::new(&sides)) {
@@ -140,7 +140,7 @@ fn traffic(report: &mut Report, topology: &Topology, router: &Router, made: &mut
     let interfaces: Vec<String> =
         topology.hosts().iter().map(|host| interface_name(host.side())).collect();
     report.step("counters moved", steps::counters_moved(router, &interfaces));
-    report.step("packets conserved", steps::books(router));
+    report.step("packets conserved", steps::accounting(router));
 }
 
 /// The same hosts and links once more, with the Linux kernel as the router.

@@ -82,12 +82,12 @@ pub enum LabError {
     #[error("no router at {0}; build it with `make build`, or set STOA_BIN")]
     NoBinary(String),
     /// What was said was not understood.
-    #[error("{what} cannot be read: {why}")]
+    #[error("{what} cannot be read: {reason}")]
     NotUnderstood {
         /// What was read.
         what: String,
         /// Why it cannot be read.
-        why: String,
+        reason: String,
     },
     /// A system call failed.
     #[error("{what}: {source}")]

@@ -128,7 +128,7 @@ impl Frr {
         if output.stdout.contains("% ") {
             return Err(LabError::NotUnderstood {
                 what: output.command.clone(),
-                why: output.stdout,
+                reason: output.stdout,
             });
         }
         Ok(())

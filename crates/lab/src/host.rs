@@ -120,7 +120,7 @@ impl Host {
         let found = self.side.addresses.iter().find(|(host, _)| host.ip.is_ipv6() == six);
         found.copied().ok_or_else(|| LabError::NotUnderstood {
             what: format!("the IPv{} address of {}", if six { 6 } else { 4 }, self.side.label),
-            why: "it has none".to_owned(),
+            reason: "it has none".to_owned(),
         })
     }
 
@@ -213,7 +213,7 @@ impl Topology {
     /// The host of this name.
     ///
     /// # Panics
-    /// When there is none: a mistake in the story that is being told.
+    /// When there is none: a mistake in the scenario that is being told.
     #[must_use]
     pub fn host(&self, label: &str) -> &Host {
         let found = self.hosts.iter().find(|host| host.label() == label);
@@ -228,7 +228,7 @@ impl Topology {
         let found = self.hosts.iter().position(|host| host.label() == label);
         let at = found.ok_or_else(|| LabError::NotUnderstood {
             what: format!("the host {label}"),
-            why: "there is none".to_owned(),
+            reason: "there is none".to_owned(),
         })?;
         let side = self.hosts.remove(at).side.clone();
         // The kernel takes a namespace down in the background, and its devices with it.
@@ -285,6 +285,6 @@ fn mac(namespace: &Namespace, device: &str) -> Result<String> {
     let found = words.by_ref().find(|word| *word == "link/ether").and_then(|_| words.next());
     found.map(str::to_owned).ok_or_else(|| LabError::NotUnderstood {
         what: format!("the MAC address of {device}"),
-        why: said.clone(),
+        reason: said.clone(),
     })
 }

@@ -35,7 +35,7 @@ pub use configuration::{Configuration, NextHop, interface_name};
 pub use error::LabError;
 pub use frr::Frr;
 pub use host::{Host, Linux, Side, Tag, Topology};
-pub use namespace::{Door, Namespace, sweep};
+pub use namespace::{Handle, Namespace, sweep};
 pub use process::Background;
 pub use router::{Router, stoa_binary};
 pub use scratch::Scratch;

@@ -102,11 +102,11 @@ impl Namespace {
     ///
     /// # Errors
     /// When the namespace is gone.
-    pub fn door(&self) -> Result<Door> {
+    pub fn handle(&self) -> Result<Handle> {
         let path = PathBuf::from("/run/netns").join(&self.name);
         let file = File::open(&path)
             .map_err(|error| LabError::system(format!("open {}", path.display()), error))?;
-        Ok(Door(file))
+        Ok(Handle(file))
     }
 
     /// Does `work` on a thread of its own inside this namespace.
@@ -118,10 +118,10 @@ impl Namespace {
         T: Send,
         F: FnOnce() -> T + Send,
     {
-        let door = self.door()?;
+        let handle = self.handle()?;
         std::thread::scope(|scope| {
             // Only this short-lived thread changes its namespace; nothing has to be changed back.
-            let inside = scope.spawn(move || door.pass().map(|()| work()));
+            let inside = scope.spawn(move || handle.pass().map(|()| work()));
             match inside.join() {
                 Ok(done) => done,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -130,11 +130,11 @@ impl Namespace {
     }
 }
 
-/// A way into a namespace, which stays as long as the door is held.
+/// A way into a namespace, which stays as long as the handle is held.
 #[derive(Debug)]
-pub struct Door(File);
+pub struct Handle(File);
 
-impl Door {
+impl Handle {
     /// Moves the calling thread into the namespace, for good.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use crate::{Background, Command, LabError, Namespace, Output, Result, Scratch, w
 
 /// How long the router may take until it forwards.
 const START: Duration = Duration::from_secs(30);
-/// How long the books may take to balance once traffic has ended.
+/// How long the packet accounting may take to balance once traffic has ended.
 const BALANCE: Duration = Duration::from_secs(5);
 
 /// The router binary: `STOA_BIN`, or `target/release/stoa` of this workspace.
@@ -48,7 +48,7 @@ impl Router {
         Self::start_in(Scratch::new()?, binary, namespace, configuration)
     }
 
-    /// As [`Router::start`], with a folder that the story has put files into.
+    /// As [`Router::start`], with a folder that the scenario has put files into.
     ///
     /// # Errors
     /// As [`Router::start`].
@@ -140,7 +140,7 @@ impl Router {
         let output = self.call(arguments)?.ok()?;
         serde_json::from_str(&output.stdout).map_err(|error| LabError::NotUnderstood {
             what: output.command.clone(),
-            why: format!("{error}: {}", last_words(&output.stdout, 2)),
+            reason: format!("{error}: {}", last_words(&output.stdout, 2)),
         })
     }
 
@@ -167,34 +167,34 @@ impl Router {
     }
 
     /// Checks the conservation of packets: waits until received + generated = sent + consumed + dropped + held, and gives
-    /// the books.
+    /// the packet accounting.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with the books when they do not balance within 5 s.
+    /// [`LabError::WaitDeadline`] with the packet accounting when they do not balance within 5 s.
     pub fn conservation(&self) -> Result<Value> {
-        wait_until("the books of packets balance", BALANCE, || {
-            let books = self.show("conservation").map_err(|error| error.to_string())?;
-            if books["balanced"].as_bool() == Some(true) {
-                Ok(books)
+        wait_until("the packet accounting of packets balance", BALANCE, || {
+            let accounting = self.show("conservation").map_err(|error| error.to_string())?;
+            if accounting["balanced"].as_bool() == Some(true) {
+                Ok(accounting)
             } else {
-                Err(books.to_string())
+                Err(accounting.to_string())
             }
         })
     }
 
-    /// Waits until nothing is on its way any more, and gives the books: they balance, no packet is between workers, and
+    /// Waits until nothing is on its way any more, and gives the packet accounting: they balance, no packet is between workers, and
     /// every buffer is free or has a packet that waits for a neighbour.
     ///
     /// # Errors
-    /// [`LabError::WaitDeadline`] with the books when that does not come about within 5 s.
+    /// [`LabError::WaitDeadline`] with the packet accounting when that does not come about within 5 s.
     pub fn at_rest(&self) -> Result<Value> {
         wait_until("nothing is on its way", BALANCE, || {
-            let books = self.show("conservation").map_err(|error| error.to_string())?;
-            let is_none = |what: &str| books[what].as_u64() == Some(0);
-            if books["balanced"] == true && is_none("held") && is_none("buffers_busy") {
-                Ok(books)
+            let accounting = self.show("conservation").map_err(|error| error.to_string())?;
+            let is_none = |what: &str| accounting[what].as_u64() == Some(0);
+            if accounting["balanced"] == true && is_none("held") && is_none("buffers_busy") {
+                Ok(accounting)
             } else {
-                Err(books.to_string())
+                Err(accounting.to_string())
             }
         })
     }
@@ -211,7 +211,7 @@ impl Router {
         self.scratch.file("stoa.sock")
     }
 
-    /// Its folder, for further files of the story.
+    /// Its folder, for further files of the scenario.
     #[must_use]
     pub fn scratch(&self) -> &Scratch {
         &self.scratch

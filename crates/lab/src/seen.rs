@@ -113,7 +113,7 @@ impl Router {
         let list = if said.is_array() { &said } else { &said[what] };
         Vec::deserialize(list).map_err(|error| LabError::NotUnderstood {
             what: format!("stoa show {what} --json"),
-            why: error.to_string(),
+            reason: error.to_string(),
         })
     }
 }

@@ -160,7 +160,7 @@ pub(crate) mod tests {
         let time = UNIX_EPOCH + Duration::from_micros(1_500_000);
         let record = Record {
             message: "link is\nup".into(),
-            fields: vec![("port", "wan0".into()), ("why", r#"a "b" ] \"#.into())],
+            fields: vec![("port", "wan0".into()), ("reason", r#"a "b" ] \"#.into())],
         };
         let text = message(&sender(), 30, time, "stoa_forwarder::control", &record);
         assert_eq!(

@@ -204,8 +204,8 @@ fn load(
         all.looked_at += count.looked_at;
         all.foreign += count.foreign;
         for Link { memif, .. } in &mut links {
-            if let Some(Event::Down(why)) = memif.service() {
-                return Err(format!("the link went down: {why}").into());
+            if let Some(Event::Down(reason)) = memif.service() {
+                return Err(format!("the link went down: {reason}").into());
             }
         }
     }

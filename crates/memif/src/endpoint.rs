@@ -177,8 +177,8 @@ impl Memif {
 
     /// Looks after a link that is up.
     fn look_after(&self, channel: &Channel, link: &Link) -> Result<(), Ended> {
-        if let Some(why) = link.broken.get() {
-            return Err(Ended::refused(why));
+        if let Some(reason) = link.broken.get() {
+            return Err(Ended::refused(reason));
         }
         if let Some((message, file)) = channel.receive()? {
             return Err(Ended::unexpected(&message, file.as_ref()));
@@ -187,11 +187,11 @@ impl Memif {
     }
 
     /// Sends whoever comes away.
-    fn turn_away(&self, why: &str) {
+    fn turn_away(&self, reason: &str) {
         if let Role::Master(seat) = &self.role
             && let Some(late) = seat.next()
         {
-            late.channel.say_goodbye(why);
+            late.channel.say_goodbye(reason);
         }
     }
 

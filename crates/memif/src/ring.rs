@@ -54,8 +54,8 @@ impl Link {
 
     /// Says that the peer cannot be worked with.
     #[cold]
-    pub(crate) fn break_down(&self, why: &'static str) {
-        let _ = self.broken.set(why);
+    pub(crate) fn break_down(&self, reason: &'static str) {
+        let _ = self.broken.set(reason);
     }
 
     /// Whether the link must end.

@@ -25,8 +25,8 @@ pub struct Deed<'a> {
     pub user: &'a str,
     /// Where it came from; `None`: the machine itself.
     pub from: Option<IpAddr>,
-    /// The door: "restconf", "login", "token", ...
-    pub door: &'a str,
+    /// The client: "restconf", "login", "token", ...
+    pub client: &'a str,
     /// What was asked.
     pub what: &'a str,
     /// What came of it.
@@ -71,7 +71,7 @@ impl Log {
             "time": timestamp(SystemTime::now()),
             "user": short(deed.user),
             "from": deed.from.map(|from| from.to_string()),
-            "door": deed.door,
+            "client": deed.client,
             "what": short(deed.what),
             "result": short(deed.result),
         });
@@ -116,7 +116,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let audit = Audit::new(folder.path());
         let what = "x".repeat(10_000);
-        let deed = Deed { user: "eve", from: None, door: "login", what: &what, result: "refused" };
+        let deed =
+            Deed { user: "eve", from: None, client: "login", what: &what, result: "refused" };
         audit.write(&deed);
         let line = std::fs::read_to_string(folder.path().join("audit.log")).unwrap();
         assert!(line.len() < 1_000, "{}", line.len());

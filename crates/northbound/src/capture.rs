@@ -35,7 +35,7 @@ const BYTES: usize = 256 << 20;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long a client may take nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Captures at the same time by this door; one client has half of them at most.
+/// Captures at the same time by this client; one client has half of them at most.
 const CAPTURES: usize = 4;
 /// Pieces that wait for a slow client; what comes meanwhile waits in the forwarder, or is missed there.
 const PIECES: usize = 4;
@@ -184,7 +184,7 @@ pub async fn serve(State(front): State<Arc<Front>>, request: Request) -> Respons
         let asked = parts.uri.path_and_query().map_or("", |asked| asked.as_str());
         let (what, from) = (format!("GET {asked}"), Some(peer(&parts).address));
         let user = &identity.name;
-        front.audit.write(&Deed { user, from, door: "capture", what: &what, result });
+        front.audit.write(&Deed { user, from, client: "capture", what: &what, result });
     };
     if !Rights::of(&identity, &front.management()).may_call(MODULE, NAME) {
         note("forbidden");

@@ -1,7 +1,7 @@
 //! The management server: HTTPS, users, RESTCONF, gNMI.
 //!
 //! Programs and people come in here from the network. `server` (TLS, connections, limits) -> `auth` (who is it)
-//! -> a door (`restconf`, `gnmi`, `capture`; `web` is the page that comes through them) -> `nacm` (may it) -> the
+//! -> a client (`restconf`, `gnmi`, `capture`; `web` is the page that comes through them) -> `nacm` (may it) -> the
 //! datastores of the controller. Everything that clients may cost has a limit, and nothing here can hold up the
 //! router: it runs on threads of its own.
 #![forbid(unsafe_code)]

@@ -36,7 +36,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 /// The name of a file changes with its content: it can be kept for ever.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
-/// The doors of the page.
+/// The clients of the page.
 pub fn router() -> Router<Arc<Front>> {
     Router::new()
         .route(PAGE, get(async |headers: HeaderMap| serve(PAGE, &headers)))

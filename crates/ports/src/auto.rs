@@ -20,7 +20,7 @@ pub struct Auto {
     config: AutoConfig,
     inner: Inner,
     /// Why it is this driver.
-    why: String,
+    reason: String,
     /// The device may come back as another one.
     is_open: bool,
     retry: Retry,
@@ -52,11 +52,11 @@ impl Inner {
 /// # Errors
 /// Those of [`af_packet::open`].
 pub fn open(config: &AutoConfig) -> Result<Auto, OpenError> {
-    let (inner, why) = choose(config)?;
+    let (inner, reason) = choose(config)?;
     let mut retry = Retry::new();
     // It was looked at just now.
     retry.failed();
-    Ok(Auto { config: config.clone(), inner, why, is_open: false, retry })
+    Ok(Auto { config: config.clone(), inner, reason, is_open: false, retry })
 }
 
 fn choose(config: &AutoConfig) -> Result<(Inner, String), OpenError> {
@@ -64,8 +64,8 @@ fn choose(config: &AutoConfig) -> Result<(Inner, String), OpenError> {
     let driver = follower.watch().map(|watch| ethtool::driver(watch, &config.device));
     let Driver { name, is_virtual } = driver.unwrap_or_default();
     if is_virtual {
-        let why = format!("{name} is virtual: super-frames pass whole");
-        return Ok((packet(config)?, why));
+        let reason = format!("{name} is virtual: super-frames pass whole");
+        return Ok((packet(config)?, reason));
     }
     let xdp = AfXdpConfig {
         device: config.device.clone(),
@@ -94,9 +94,9 @@ impl Auto {
         if let Inner::Xdp(port) = &self.inner
             && let Some(refused) = port.refused()
         {
-            let why = format!("af-xdp: {refused}");
+            let reason = format!("af-xdp: {refused}");
             if let Ok(inner) = packet(&self.config) {
-                (self.inner, self.why) = (inner, why);
+                (self.inner, self.reason) = (inner, reason);
             }
             return;
         }
@@ -104,11 +104,11 @@ impl Auto {
             return;
         }
         self.retry.failed();
-        if let Ok((inner, why)) = choose(&self.config)
+        if let Ok((inner, reason)) = choose(&self.config)
             && inner.port().driver() != self.inner.port().driver()
-            && !self.why.starts_with("af-xdp: ")
+            && !self.reason.starts_with("af-xdp: ")
         {
-            (self.inner, self.why) = (inner, why);
+            (self.inner, self.reason) = (inner, reason);
         }
     }
 }
@@ -150,6 +150,6 @@ impl Port for Auto {
 
     fn detail(&self) -> String {
         let port = self.inner.port();
-        format!("{} (auto: {} because {})", port.detail(), port.driver(), self.why)
+        format!("{} (auto: {} because {})", port.detail(), port.driver(), self.reason)
     }
 }

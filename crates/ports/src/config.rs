@@ -30,7 +30,7 @@ pub enum PortConfig {
     /// Another port, with a header of our own before each packet.
     Tunnel(TunnelConfig),
     /// The end in Linux of one of our interfaces: a TAP device of the forwarder's own.
-    Mirror(MirrorConfig),
+    HostInterface(HostInterfaceConfig),
 }
 
 impl PortConfig {
@@ -41,7 +41,7 @@ impl PortConfig {
             Self::AfPacket(_) => "af-packet",
             Self::AfXdp(_) => "af-xdp",
             Self::Auto(_) => "auto",
-            Self::Tap(_) | Self::Mirror(_) => "tap",
+            Self::Tap(_) | Self::HostInterface(_) => "tap",
             Self::Memif(_) => "memif",
             Self::Dpdk(_) => "dpdk",
             Self::Pcap(_) => "pcap",
@@ -76,7 +76,7 @@ impl PortConfig {
             Self::AfXdp(it) => Some((&it.device, &it.netns)),
             Self::Auto(it) => Some((&it.device, &it.netns)),
             Self::Tap(it) => Some((&it.device, &it.netns)),
-            Self::Mirror(it) => Some((&it.device, &it.netns)),
+            Self::HostInterface(it) => Some((&it.device, &it.netns)),
             Self::Memif(_)
             | Self::Dpdk(_)
             | Self::Pcap(_)
@@ -189,7 +189,7 @@ pub struct TapConfig {
 
 /// The end in Linux of one of our interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MirrorConfig {
+pub struct HostInterfaceConfig {
     /// The device's name.
     pub device: String,
     /// The network namespace: a name below `/run/netns` or a path. `None`: our own.

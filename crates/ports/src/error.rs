@@ -49,7 +49,7 @@ pub enum OpenError {
         reason: String,
     },
     /// There is no such network device.
-    #[error("there is no device {device:?}{} yet: create it, or mend the name", in_netns(netns))]
+    #[error("there is no device {device:?}{} yet: create it, or fix the name", in_netns(netns))]
     NoDevice {
         /// The device.
         device: String,
@@ -57,7 +57,7 @@ pub enum OpenError {
         netns: Option<String>,
     },
     /// There is no such network namespace.
-    #[error("no network namespace {netns}: create it first, or mend the name")]
+    #[error("no network namespace {netns}: create it first, or fix the name")]
     NoNamespace {
         /// Name or path.
         netns: String,

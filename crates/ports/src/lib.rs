@@ -18,9 +18,9 @@ mod error;
 mod ethtool;
 mod follow;
 pub mod generator;
+pub mod host_interface;
 mod link;
 pub mod memif;
-pub mod mirror;
 mod netdevice;
 mod netns;
 pub mod null;
@@ -30,9 +30,9 @@ pub mod tap;
 pub mod tunnel;
 
 pub use config::{
-    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, DpdkConfig, GeneratorConfig, Kind,
-    MemifConfig, MemifRole, MirrorConfig, Mix, NullConfig, PcapConfig, PortConfig, TapConfig,
-    XdpAttach, XdpBind,
+    AfPacketConfig, AfXdpConfig, AutoConfig, Destinations, DpdkConfig, GeneratorConfig,
+    HostInterfaceConfig, Kind, MemifConfig, MemifRole, Mix, NullConfig, PcapConfig, PortConfig,
+    TapConfig, XdpAttach, XdpBind,
 };
 pub use error::OpenError;
 pub use link::MTU_MAX;
@@ -85,7 +85,7 @@ pub fn open(config: &PortConfig, pool: &'static Pool) -> Result<Box<dyn Port>, O
         PortConfig::Generator(config) => Ok(Box::new(generator::open(config, pool)?)),
         PortConfig::Null(config) => Ok(Box::new(null::open(config)?)),
         PortConfig::Tunnel(config) => Ok(Box::new(tunnel::open(config)?)),
-        PortConfig::Mirror(config) => Ok(Box::new(mirror::open(config)?)),
+        PortConfig::HostInterface(config) => Ok(Box::new(host_interface::open(config)?)),
     }
 }
 

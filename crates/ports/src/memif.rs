@@ -89,7 +89,7 @@ impl Port for Memif {
                 }
                 PortEvent::Up(queues)
             }
-            Event::Down(why) => PortEvent::Down(why),
+            Event::Down(reason) => PortEvent::Down(reason),
         });
         event.into_iter().collect()
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stoa_console::session;
-use stoa_controller::finding::Finding;
+use stoa_controller::error::ValidationError;
 
 use crate::show;
 
@@ -18,8 +18,8 @@ pub enum Failure {
     Words(String),
     /// Wrong usage, found after the command line was read.
     Usage(String),
-    /// Findings for standard error, under a headline.
-    Findings(String, Vec<Finding>),
+    /// ValidationErrors for standard error, under a headline.
+    ValidationErrors(String, Vec<ValidationError>),
     /// All is said; only the exit code is left.
     Said(ExitCode),
     /// Nobody reads the output any more, as with `stoa show routes | head`.
@@ -34,9 +34,9 @@ impl Failure {
     fn json(&self) -> Option<serde_json::Value> {
         match self {
             Failure::Words(words) | Failure::Usage(words) => Some(json!({ "error": words })),
-            Failure::Findings(headline, findings) => {
+            Failure::ValidationErrors(headline, errors) => {
                 let error = headline.trim_end_matches(':');
-                Some(json!({ "error": error, "findings": show::findings(findings) }))
+                Some(json!({ "error": error, "errors": show::errors(errors) }))
             }
             Failure::Said(_) | Failure::NobodyReads => None,
         }
@@ -50,10 +50,10 @@ impl Failure {
         }
         match self {
             Failure::Words(words) => say(format_args!("stoa: {words}")),
-            Failure::Findings(headline, findings) => {
+            Failure::ValidationErrors(headline, errors) => {
                 say(format_args!("stoa: {headline}\n"));
-                for finding in findings {
-                    say(format_args!("{finding}\n"));
+                for error in errors {
+                    say(format_args!("{error}\n"));
                 }
             }
             Failure::Usage(words) => {
@@ -98,8 +98,8 @@ impl From<session::Failure> for Failure {
     fn from(failure: session::Failure) -> Failure {
         match failure {
             session::Failure::Words(words) => Failure::Words(words),
-            session::Failure::Refused(headline, findings) => {
-                Failure::Findings(format!("{headline}:"), findings)
+            session::Failure::Refused(headline, errors) => {
+                Failure::ValidationErrors(format!("{headline}:"), errors)
             }
             session::Failure::Status(status) => Failure::from(*status),
         }
@@ -112,7 +112,7 @@ pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// "1 finding", "2 findings".
+/// "1 error", "2 errors".
 pub fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -36,18 +36,18 @@ fn a_good_configuration_is_told_in_a_line() {
 }
 
 #[test]
-fn a_bad_configuration_has_place_why_and_mend() {
+fn a_bad_configuration_has_place_reason_and_fix() {
     let output = stoa(&["check", BAD]);
     assert_eq!(output.status.code(), Some(1));
-    for word in ["destination-prefix='10.21.0.0/16'", "why:", "mend:", "10.1.0.1"] {
+    for word in ["destination-prefix='10.21.0.0/16'", "reason:", "fix:", "10.1.0.1"] {
         assert!(err(&output).contains(word), "{word} in {}", err(&output));
     }
     let output = stoa(&["check", BAD, "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["ok"], false);
-    assert!(answer["findings"].as_array().unwrap().len() > 5);
-    assert!(answer["findings"][0]["mend"].is_string());
+    assert!(answer["errors"].as_array().unwrap().len() > 5);
+    assert!(answer["errors"][0]["fix"].is_string());
 }
 
 #[test]

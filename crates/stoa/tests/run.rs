@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A router in a folder of its own, ended when the story ends.
+/// A router in a folder of its own, ended when the scenario ends.
 struct Router {
     folder: tempfile::TempDir,
     child: Child,
@@ -328,7 +328,7 @@ fn a_killed_supervisor_takes_its_halves_along_and_leaves_no_obstacle() {
 }
 
 #[test]
-fn a_start_that_the_forwarder_refuses_says_why() {
+fn a_start_that_the_forwarder_refuses_says_reason() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("stoa.json");
     let config = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "in",
@@ -339,7 +339,7 @@ fn a_start_that_the_forwarder_refuses_says_why() {
     let output = stoa(&socket, &["run", "--config", &file.display().to_string()]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(err(&output).contains("/nowhere/in.pcap"), "{}", err(&output));
-    assert!(err(&output).contains("mend:"), "{}", err(&output));
+    assert!(err(&output).contains("fix:"), "{}", err(&output));
     assert!(!socket.exists());
 }
 

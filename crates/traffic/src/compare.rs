@@ -35,12 +35,12 @@ pub struct Comparison {
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     /// It is not what this program writes.
-    #[error("{name}: {why}: give a file that `stoa traffic ... --json` wrote")]
+    #[error("{name}: {reason}: give a file that `stoa traffic ... --json` wrote")]
     NoResults {
         /// The file.
         name: String,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// They are not of a kind.
     #[error("{first} has {one}, {second} has {other}: compare results of the same kind")]
@@ -114,17 +114,17 @@ fn pair((of, figure): (String, String), first: Option<f64>, second: Option<f64>)
 }
 
 fn side(name: &str, text: &str) -> Result<Side, CompareError> {
-    let wrong = |why: serde_json::Error| CompareError::NoResults {
+    let wrong = |reason: serde_json::Error| CompareError::NoResults {
         name: name.into(),
-        why: why.to_string(),
+        reason: reason.to_string(),
     };
     let kind: Kind = serde_json::from_str(text).map_err(wrong)?;
     match kind.tool.as_str() {
         "stoa traffic" => Ok(of_run(name, &serde_json::from_str(text).map_err(wrong)?)),
         "stoa traffic method" => Ok(of_method(name, &serde_json::from_str(text).map_err(wrong)?)),
         other => {
-            let why = format!("it is of {other:?}");
-            Err(CompareError::NoResults { name: name.into(), why })
+            let reason = format!("it is of {other:?}");
+            Err(CompareError::NoResults { name: name.into(), reason })
         }
     }
 }
@@ -150,7 +150,7 @@ fn of_run(name: &str, results: &Results) -> Side {
         }
     }
     let not_valid = results.faults.iter();
-    let remarks = not_valid.map(|fault| format!("{name} is not valid: {}", fault.why)).collect();
+    let remarks = not_valid.map(|fault| format!("{name} is not valid: {}", fault.reason)).collect();
     let rate = results.total.asked_pps.map_or("max".into(), |rate| format!("{rate} pps"));
     let how = format!("{rate} for {} s", results.asked_seconds);
     Side { kind: "a run".into(), how, figures, remarks }
@@ -159,7 +159,7 @@ fn of_run(name: &str, results: &Results) -> Side {
 fn of_method(name: &str, report: &Report) -> Side {
     let mut figures = Vec::new();
     let mut remarks = Vec::new();
-    remarks.extend(report.ended.iter().map(|why| format!("{name} ended early: {why}")));
+    remarks.extend(report.ended.iter().map(|reason| format!("{name} ended early: {reason}")));
     for row in &report.rows {
         let of_row = row.figures.values.iter();
         figures.extend(of_row.map(|(figure, value)| ((row.size.clone(), figure.clone()), *value)));

@@ -21,7 +21,7 @@ pub mod report;
 pub mod results;
 pub mod session;
 pub mod signature;
-pub mod spread;
+pub mod software_rss;
 pub mod table;
 
 pub use plan::Plan;

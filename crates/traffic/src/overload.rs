@@ -13,7 +13,9 @@ use serde::Serialize;
 use stoa_engine::pool::HugePages;
 use stoa_engine::worker::Polling;
 use stoa_engine::{Pool, PoolCache, Port, PortEvent, Queues, VECTOR, Vector, clock};
-use stoa_forwarder::control::wanted::{Action, Family, Interface, Path, Route, Wanted, Workers};
+use stoa_forwarder::control::desired::{
+    Action, DesiredState, Family, Interface, Path, Route, Workers,
+};
 use stoa_forwarder::control::{Forwarder, Plane};
 use stoa_ports::{Destinations, GeneratorConfig, MemifConfig, MemifRole, NullConfig, PortConfig};
 
@@ -75,14 +77,14 @@ pub enum OverloadError {
     NoLink(String),
     /// This machine cannot offer enough.
     #[error(
-        "this machine offers {offered:.1} Mpps where twice the capacity is {wanted:.1}: {}",
+        "this machine offers {offered:.1} Mpps where twice the capacity is {desired:.1}: {}",
         more(*processors)
     )]
     TooSlow {
         /// Million packets per second.
         offered: f64,
         /// Million packets per second.
-        wanted: f64,
+        desired: f64,
         /// Processors that this program may use.
         processors: usize,
     },
@@ -112,8 +114,8 @@ struct Offer {
 pub fn run(rounds: u32, progress: impl Fn(f64)) -> Result<Figures, OverloadError> {
     let mut forwarder = Forwarder::default();
     let socket = format!("@stoa-overload-{}", std::process::id());
-    forwarder.apply(wanted(&socket)).map_err(|refused| {
-        let whys = refused.reasons.iter().map(|reason| reason.why.clone());
+    forwarder.apply(desired(&socket)).map_err(|refused| {
+        let whys = refused.reasons.iter().map(|reason| reason.reason.clone());
         OverloadError::Refused(whys.collect::<Vec<_>>().join("; "))
     })?;
     let plane = forwarder
@@ -172,9 +174,9 @@ fn measure(
     let peak_mpps = loads.iter().fold(0.0, best);
     let twice = loads.iter().find(|load| load.factor == TWICE).copied().unwrap_or_default();
     if !is_whole(&twice, capacity * TWICE) {
-        let (offered, wanted) = (twice.offered_mpps, capacity * TWICE);
+        let (offered, desired) = (twice.offered_mpps, capacity * TWICE);
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        return Err(OverloadError::TooSlow { offered, wanted, processors });
+        return Err(OverloadError::TooSlow { offered, desired, processors });
     }
     let kept = twice.forwarded_mpps / peak_mpps;
     let dropped_inside = dropped(plane) - before;
@@ -303,10 +305,10 @@ fn generator(plane: &Plane, pool: &'static Pool) -> Result<Queues, OverloadError
     up.ok_or_else(|| OverloadError::Refused("the generator has no queue".to_owned()))
 }
 
-fn wanted(socket: &str) -> Wanted {
-    let mut wanted = Wanted {
+fn desired(socket: &str) -> DesiredState {
+    let mut desired = DesiredState {
         workers: Workers { count: 1, polling: Polling::Always, ..Workers::default() },
-        ..Wanted::default()
+        ..DesiredState::default()
     };
     for (name, ours) in ["in", "out"].into_iter().zip(OURS) {
         let ip4 = Family {
@@ -315,7 +317,7 @@ fn wanted(socket: &str) -> Wanted {
             addresses: vec![(ours, 24)],
             ..Family::default()
         };
-        wanted
+        desired
             .interfaces
             .insert(name.to_owned(), Interface { enabled: true, ip4, ..Interface::default() });
     }
@@ -324,15 +326,15 @@ fn wanted(socket: &str) -> Wanted {
         role: MemifRole::Master,
         ..MemifConfig::default()
     };
-    wanted.ports.insert("in".to_owned(), PortConfig::Memif(memif));
+    desired.ports.insert("in".to_owned(), PortConfig::Memif(memif));
     let null = NullConfig { tx_queues: 1, ..NullConfig::default() };
-    wanted.ports.insert("out".to_owned(), PortConfig::Null(null));
+    desired.ports.insert("out".to_owned(), PortConfig::Null(null));
     let gateway = IpAddr::from(GATEWAY);
-    wanted.neighbors.insert(("out".to_owned(), gateway), [2, 0, 0, 0, 0, 2]);
+    desired.neighbors.insert(("out".to_owned(), gateway), [2, 0, 0, 0, 0, 2]);
     let path = Path { interface: "out".to_owned(), next_hop: Some(gateway), weight: 1 };
     let route = Route { protocol: 1, action: Action::Paths(vec![path]) };
-    wanted.routes.insert((IpAddr::from([16, 0, 0, 0]), 24), route);
-    wanted
+    desired.routes.insert((IpAddr::from([16, 0, 0, 0]), 24), route);
+    desired
 }
 
 #[cfg(test)]

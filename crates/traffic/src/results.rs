@@ -43,7 +43,7 @@ pub struct Fault {
     /// What kind of reason, for programs.
     pub cause: Cause,
     /// The reason, for people.
-    pub why: String,
+    pub reason: String,
 }
 
 /// Kinds of reasons.

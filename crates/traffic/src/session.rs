@@ -26,12 +26,12 @@ const LINK_HEADER: usize = 14 + 8;
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// A port cannot be opened.
-    #[error("port {port}: {why}")]
+    #[error("port {port}: {reason}")]
     Port {
         /// The port's name.
         port: String,
         /// What is wrong, and what to do about it.
-        why: String,
+        reason: String,
     },
     /// A port's link did not come up.
     #[error(
@@ -58,12 +58,12 @@ pub enum RunError {
         gateway: std::net::IpAddr,
     },
     /// A stream cannot be sent as it is.
-    #[error("stream {stream}: {why}")]
+    #[error("stream {stream}: {reason}")]
     Stream {
         /// The stream's name.
         stream: String,
         /// What is wrong, and what to do about it.
-        why: String,
+        reason: String,
     },
     /// There is no packet memory.
     #[error(transparent)]
@@ -184,12 +184,12 @@ impl Session {
                 let mtu = self.desks[place].mtu() as usize;
                 let most = mtu + LINK_HEADER + FCS;
                 if longest > most {
-                    let why = format!(
+                    let reason = format!(
                         "frames of {longest} bytes do not fit port {} with an MTU of {mtu}: make \
                          them shorter or the MTU greater",
                         self.plan.ports[place].name
                     );
-                    return Err(RunError::Stream { stream: stream.name.clone(), why });
+                    return Err(RunError::Stream { stream: stream.name.clone(), reason });
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! A device that drops, repeats and holds packets back by its own books, which the analyser must
+//! A device that drops, repeats and holds packets back by its own packet accounting, which the analyser must
 //! find to the packet.
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ enum Fate {
 
 /// What the device did.
 #[derive(Default)]
-struct Books {
+struct Accounting {
     came: u64,
     dropped: u64,
     repeated: u64,
@@ -99,10 +99,10 @@ fn relay(
     pool: &'static Pool,
     end: &AtomicBool,
     fate: impl Fn(u64) -> Fate,
-) -> Books {
+) -> Accounting {
     let (mut cache, mut vector, mut out) =
         (PoolCache::new(pool), Vector::new(pool), Vector::new(pool));
-    let (mut books, mut seen) = (Books::default(), 0);
+    let (mut accounting, mut seen) = (Accounting::default(), 0);
     let mut held: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut frames = VecDeque::new();
     while !end.load(Ordering::Relaxed) {
@@ -119,21 +119,21 @@ fn relay(
                 frames.push_back(frame);
                 continue;
             }
-            let number = books.came;
-            books.came += 1;
+            let number = accounting.came;
+            accounting.came += 1;
             if number == 100 {
                 frames.push_back(question());
             }
             match fate(number) {
                 Fate::Pass => frames.push_back(frame),
-                Fate::Drop => books.dropped += 1,
+                Fate::Drop => accounting.dropped += 1,
                 Fate::Repeat => {
                     frames.push_back(frame.clone());
                     frames.push_back(frame);
-                    books.repeated += 1;
+                    accounting.repeated += 1;
                 }
                 Fate::Hold(others) => {
-                    books.held += 1;
+                    accounting.held += 1;
                     held.push((number + others, frame));
                     continue;
                 }
@@ -141,7 +141,7 @@ fn relay(
                     let last = frame.len() - 1;
                     frame[last] ^= 0x10;
                     frames.push_back(frame);
-                    books.spoiled += 1;
+                    accounting.spoiled += 1;
                 }
             }
             let ready = held.iter().position(|(until, _)| *until <= number);
@@ -153,7 +153,7 @@ fn relay(
         if let Some(queues) = &mut right.queues {
             queues.rx[0].receive(&mut vector, &mut cache);
             let answers = (0..vector.len()).filter(|lane| is_answer(vector.bytes(*lane)));
-            books.answers += answers.count() as u64;
+            accounting.answers += answers.count() as u64;
             cache.free_from(&mut vector, 0);
         }
         send(right, &mut cache, &mut out, &mut frames);
@@ -161,11 +161,11 @@ fn relay(
             std::thread::sleep(std::time::Duration::from_micros(200));
         }
     }
-    books
+    accounting
 }
 
 /// One run through the device.
-fn run(name: &str, count: u64, fate: impl Fn(u64) -> Fate + Send) -> (Results, Books) {
+fn run(name: &str, count: u64, fate: impl Fn(u64) -> Fate + Send) -> (Results, Accounting) {
     let socket = |side: &str| format!("@stoa-faulty-{name}-{side}-{}", std::process::id());
     let pool = Pool::leak(8192, HugePages::Never).unwrap();
     let sides = [Side::open(&socket("left"), pool), Side::open(&socket("right"), pool)];
@@ -186,62 +186,66 @@ threads: one",
         let plan = plan::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         let results = stoa_traffic::run(plan, &Load::default(), &mut |_| true);
         end.store(true, Ordering::Relaxed);
-        let books = device.join().unwrap();
+        let accounting = device.join().unwrap();
         let results = results.unwrap_or_else(|error| panic!("{error}"));
-        assert_eq!((results.total.sent, books.came), (count, count));
-        (results, books)
+        assert_eq!((results.total.sent, accounting.came), (count, count));
+        (results, accounting)
     })
 }
 
 #[test]
 fn a_device_without_faults_has_none() {
-    let (results, books) = run("sound", 3000, |_| Fate::Pass);
+    let (results, accounting) = run("sound", 3000, |_| Fate::Pass);
     let (stream, port) = (&results.streams[0], &results.ports[1]);
     assert_eq!((stream.received, stream.lost, stream.duplicates), (3000, 0, 0));
     assert_eq!((stream.reordered, stream.stray), (0, 0));
-    assert_eq!((port.foreign, port.neighbor, books.answers), (1, 1, 1), "it asked, and was told");
+    assert_eq!(
+        (port.foreign, port.neighbor, accounting.answers),
+        (1, 1, 1),
+        "it asked, and was told"
+    );
 }
 
 #[test]
 fn what_is_dropped_is_lost() {
-    let (results, books) = run("drops", 5000, |number| match number % 10 {
+    let (results, accounting) = run("drops", 5000, |number| match number % 10 {
         3 => Fate::Drop,
         _ => Fate::Pass,
     });
     let stream = &results.streams[0];
-    assert_eq!((stream.lost, books.dropped), (500, 500));
+    assert_eq!((stream.lost, accounting.dropped), (500, 500));
     assert_eq!((stream.duplicates, stream.reordered), (0, 0), "a gap is no reordering");
     assert!((stream.loss - 0.1).abs() < 1e-9);
 }
 
 #[test]
 fn what_is_repeated_is_counted_once() {
-    let (results, books) = run("repeats", 5000, |number| match number % 7 {
+    let (results, accounting) = run("repeats", 5000, |number| match number % 7 {
         0 => Fate::Repeat,
         _ => Fate::Pass,
     });
     let stream = &results.streams[0];
     assert_eq!((stream.received, stream.lost), (5000, 0));
-    assert_eq!(stream.duplicates, books.repeated);
+    assert_eq!(stream.duplicates, accounting.repeated);
     assert_eq!(stream.reordered, 0);
 }
 
 #[test]
 fn what_is_held_back_is_reordered() {
-    let (results, books) = run("holds", 5000, |number| match number % 50 {
+    let (results, accounting) = run("holds", 5000, |number| match number % 50 {
         5 => Fate::Hold(1),
         20 => Fate::Hold(7),
         _ => Fate::Pass,
     });
     let stream = &results.streams[0];
     assert_eq!((stream.received, stream.lost, stream.duplicates), (5000, 0, 0));
-    assert_eq!((stream.reordered, books.held), (200, 200));
+    assert_eq!((stream.reordered, accounting.held), (200, 200));
     assert_eq!(stream.reorder_extent, 7);
 }
 
 #[test]
 fn all_at_once_are_told_apart_and_spoiled_ones_are_nobodys() {
-    let (results, books) = run("all", 10_000, |number| match number % 20 {
+    let (results, accounting) = run("all", 10_000, |number| match number % 20 {
         2 => Fate::Drop,
         5 => Fate::Repeat,
         8 => Fate::Hold(3),
@@ -249,9 +253,9 @@ fn all_at_once_are_told_apart_and_spoiled_ones_are_nobodys() {
         _ => Fate::Pass,
     });
     let stream = &results.streams[0];
-    assert_eq!(stream.lost, books.dropped + books.spoiled);
-    assert_eq!(stream.duplicates, books.repeated);
-    assert_eq!(stream.reordered, books.held);
+    assert_eq!(stream.lost, accounting.dropped + accounting.spoiled);
+    assert_eq!(stream.duplicates, accounting.repeated);
+    assert_eq!(stream.reordered, accounting.held);
     let port = &results.ports[1];
-    assert_eq!(port.foreign - port.neighbor, books.spoiled);
+    assert_eq!(port.foreign - port.neighbor, accounting.spoiled);
 }

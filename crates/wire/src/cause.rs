@@ -3,12 +3,12 @@
 /// Declares a cause enum: each line gives the variant, its short name for counters and drop
 /// reports (lower case, dashes), and the sentence that people read.
 macro_rules! causes {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident = $short:literal, $sentence:literal;)+ }) => {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $short:literal, $description:literal;)+ }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum $name {
-            $(#[doc = $sentence] $variant,)+
+            $(#[doc = $description] $variant,)+
         }
 
         impl $name {
@@ -26,7 +26,7 @@ macro_rules! causes {
         impl core::fmt::Display for $name {
             fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 out.write_str(match self {
-                    $(Self::$variant => $sentence,)+
+                    $(Self::$variant => $description,)+
                 })
             }
         }

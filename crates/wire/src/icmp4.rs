@@ -215,7 +215,7 @@ impl Error {
     /// Type, code, and the two halves of the word behind the checksum.
     const fn fields(self) -> (u8, u8, u16, u16) {
         match self {
-            Self::Unreachable(why) => (kind::UNREACHABLE, why as u8, 0, 0),
+            Self::Unreachable(reason) => (kind::UNREACHABLE, reason as u8, 0, 0),
             Self::FragmentationNeeded { mtu } => (kind::UNREACHABLE, 4, 0, mtu),
             Self::TimeExceeded => (kind::TIME_EXCEEDED, 0, 0, 0),
             Self::ReassemblyTimeExceeded => (kind::TIME_EXCEEDED, 1, 0, 0),

@@ -228,7 +228,7 @@ impl Error {
     /// Type, code, and the word behind the checksum.
     const fn fields(self) -> (u8, u8, u32) {
         match self {
-            Self::Unreachable(why) => (kind::UNREACHABLE, why as u8, 0),
+            Self::Unreachable(reason) => (kind::UNREACHABLE, reason as u8, 0),
             Self::PacketTooBig { mtu } => (kind::PACKET_TOO_BIG, 0, mtu),
             Self::TimeExceeded => (kind::TIME_EXCEEDED, 0, 0),
             Self::ReassemblyTimeExceeded => (kind::TIME_EXCEEDED, 1, 0),

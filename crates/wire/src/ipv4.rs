@@ -98,7 +98,7 @@ impl Header {
         self.flags_fragment.get() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
 
-    /// Takes one hop off the time to live and mends the checksum (RFC 1812 section 5.3.1).
+    /// Takes one hop off the time to live and fixes the checksum (RFC 1812 section 5.3.1).
     ///
     /// A time to live of 0 stays 0: the caller has answered "time exceeded" before.
     #[inline]

@@ -50,7 +50,7 @@ export function CommitForm({ turn }: { turn: number }): JSX.Element {
   };
   const commit = (isAnyway: boolean): void =>
     void act(async () => {
-      const input = { ...(comment && { comment }), ...(within > 0 && { "confirm-within": within }), ...(isAnyway && { anyway: true }) };
+      const input = { ...(comment && { comment }), ...(within > 0 && { "confirm-within": within }), ...(isAnyway && { force: true }) };
       const made = await call<Done>("stoa-datastore:commit", input);
       setComment("");
       return made;

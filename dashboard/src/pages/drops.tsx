@@ -20,7 +20,7 @@ export function Drops(): JSX.Element {
     { name: "Reason", show: (drop) => <span class="mono">{drop.reason}</span> },
     { name: "Now", right: true, show: (drop) => (rates.has(drop.reason) ? packetRate(rate(drop)) : "–") },
     { name: "Since the start", right: true, show: (drop) => `${count(number(drop.packets))} packets` },
-    { name: "What it means", show: (drop) => drop.sentence ?? "" },
+    { name: "What it means", show: (drop) => drop.description ?? "" },
   ];
   return (
     <>

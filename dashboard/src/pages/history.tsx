@@ -52,7 +52,7 @@ export function History(): JSX.Element {
                   <span class="what">
                     {entry.comment ? <b>{entry.comment}</b> : <span class="note">without a comment</span>}
                     <small>
-                      {entry.author} by {entry.door}, {moment(entry.time)}
+                      {entry.author} by {entry.client}, {moment(entry.time)}
                       {at === 0 ? ", in force" : ""}
                     </small>
                   </span>

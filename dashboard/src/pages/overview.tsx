@@ -60,7 +60,7 @@ export function problems(look: Look, stands: Standing, rates: Map<string, number
   }
   if (down.length > 5) found.push({ mood: "bad", words: `${down.length - 5} more interfaces are down.`, to: link("interfaces") });
   for (const limit of look.forwarder.limits?.limit ?? []) {
-    if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit are used. ${limit.mend ?? ""}` });
+    if (shareOf(limit) >= NEAR) found.push({ mood: "warn", words: `${limit.name}: ${percent(shareOf(limit))} of the limit are used. ${limit.fix ?? ""}` });
   }
   const missed = rates.get("missed") ?? 0;
   if (missed >= 1) found.push({ mood: "warn", words: `Ports miss ${packetRate(missed)}: they come faster than the workers take them.`, to: link("workers") });
@@ -103,7 +103,7 @@ function TopDrops({ look, rates }: { look: Look; rates: Map<string, number> }): 
       ) : (
         <ul class="lines">
           {list.slice(0, 6).map((drop) => (
-            <li title={drop.sentence}>
+            <li title={drop.description}>
               <span>{drop.reason}</span>
               <span>
                 {packetRate(rate(drop.reason))} <small>{count(number(drop.packets))} in all</small>
@@ -123,7 +123,7 @@ function Limits({ limits }: { limits: Limit[] }): JSX.Element {
     <Card title="Limits" note="the nearest first">
       <ul class="lines">
         {list.slice(0, 6).map((limit) => (
-          <li title={limit.mend}>
+          <li title={limit.fix}>
             <span>{limit.name}</span>
             <Bar share={shareOf(limit)} label={limit.name} words={`${count(number(limit.used))} of ${count(number(limit.limit))}`} />
           </li>

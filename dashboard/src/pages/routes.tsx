@@ -23,7 +23,7 @@ interface Route {
   "source-protocol": string;
   state: string;
   active?: boolean;
-  why?: string[];
+  reason?: string[];
   "special-next-hop"?: string;
   path?: Path[];
   packets?: string;
@@ -49,7 +49,7 @@ function Way({ route }: { route: Route }): JSX.Element {
   const special = route["special-next-hop"];
   if (special) return <>{SPECIAL[special] ?? special}</>;
   const paths = route.path ?? [];
-  if (paths.length === 0) return <>{(route.why ?? ["no next hop is reached"]).join(" ")}</>;
+  if (paths.length === 0) return <>{(route.reason ?? ["no next hop is reached"]).join(" ")}</>;
   return (
     <span class="stack">
       {paths.map((path) => (

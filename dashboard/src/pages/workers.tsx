@@ -13,7 +13,7 @@ export function Workers(): JSX.Element {
   if (!data) return <Waiting failure={failure} data={data} />;
   const counters = new Map<string, number>();
   for (const one of data) {
-    for (const name of ["packets", "turns", "sleeps", "handed-out", "handed-in"] as const) counters.set(`${one.index} ${name}`, number(one[name]));
+    for (const name of ["packets", "loops", "sleeps", "handed-out", "handed-in"] as const) counters.set(`${one.index} ${name}`, number(one[name]));
   }
   const rates = at > 0 ? meter.current.take(counters, at) : meter.current.current;
   const rate = (one: Worker, name: string): number | undefined => rates.get(`${one.index} ${name}`);
@@ -36,7 +36,7 @@ export function Workers(): JSX.Element {
     { name: "Busy with packets", show: (one) => <Bar share={number(one.busy)} label={`Worker ${one.index}`} words={percent(number(one.busy))} /> },
     { name: "Received", right: true, show: (one) => shown(one, "packets", "pkt/s") },
     { name: "Together", right: true, show: (one) => `${number(one.vector).toFixed(1)} pkt` },
-    { name: "Turns", right: true, show: (one) => shown(one, "turns", "/s") },
+    { name: "Loops", right: true, show: (one) => shown(one, "loops", "/s") },
     { name: "Sleeps", right: true, show: (one) => shown(one, "sleeps", "/s") },
     { name: "Given away", right: true, extra: true, show: (one) => shown(one, "handed-out", "pkt/s") },
     { name: "Taken over", right: true, extra: true, show: (one) => shown(one, "handed-in", "pkt/s") },

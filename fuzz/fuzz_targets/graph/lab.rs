@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use stoa_api::v1;
 use stoa_engine::clock;
-use stoa_forwarder::control::wanted::Wanted;
+use stoa_forwarder::control::desired::DesiredState;
 use stoa_forwarder::control::{Forwarder, Limits, Plane};
 use stoa_forwarder::kernel::Kernel;
 use stoa_forwarder::shared::Verdict;
@@ -50,7 +50,7 @@ pub struct Lab {
     fresh: Option<Vec<v1::NeighborState>>,
 }
 
-fn world(kernel: Kernel, which: u8) -> Wanted {
+fn world(kernel: Kernel, which: u8) -> DesiredState {
     let mut world = World::three_ports()
         .sub("west.100", 10, "west", &[(0x8100, 100)])
         .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
@@ -161,17 +161,17 @@ impl Lab {
         }
         self.fresh = None;
         let workers = world(self.kernel, 0).workers;
-        let nothing = Wanted { workers, ..Wanted::default() };
-        self.forwarder.apply(nothing).expect("nothing can be wanted");
+        let nothing = DesiredState { workers, ..DesiredState::default() };
+        self.forwarder.apply(nothing).expect("nothing can be desired");
         self.settle();
-        let books = self.plane().conservation();
-        assert_eq!(books.buffers_free, books.buffers, "buffers are missing: {books:?}");
+        let accounting = self.plane().conservation();
+        assert_eq!(accounting.buffers_free, accounting.buffers, "buffers are missing: {accounting:?}");
     }
 
     pub fn reload(&mut self, which: u8) {
-        let wanted = world(self.kernel, which);
+        let desired = world(self.kernel, which);
         self.fresh = None;
-        self.forwarder.apply(wanted).expect("the state is possible");
+        self.forwarder.apply(desired).expect("the state is possible");
         self.settle();
     }
 
@@ -190,7 +190,7 @@ impl Lab {
         self.settle();
     }
 
-    /// Works until nothing is left to do; then the books must balance.
+    /// Works until nothing is left to do; then the packet accounting must balance.
     fn settle(&mut self) {
         // The labs take turns in one process, each wholly with its kernel.
         stoa_engine::column::limit(self.kernel.width());
@@ -205,10 +205,10 @@ impl Lab {
                 break;
             }
         }
-        let books = self.plane().conservation();
-        assert_eq!(quiet, 2, "it does not come to rest: {books:?}");
-        assert!(books.balanced && books.received == self.sent, "{} sent, {books:?}", self.sent);
-        assert_eq!(books.buffers_busy, 0, "{books:?}");
+        let accounting = self.plane().conservation();
+        assert_eq!(quiet, 2, "it does not come to rest: {accounting:?}");
+        assert!(accounting.balanced && accounting.received == self.sent, "{} sent, {accounting:?}", self.sent);
+        assert_eq!(accounting.buffers_busy, 0, "{accounting:?}");
     }
 
     /// What happened since the begin.

@@ -1,5 +1,5 @@
 //! The whole graph: bursts of frames, right, wrong and odd, through real forwarders without threads, which differ in
-//! their kernels only. All must do the same, balance their books, get every buffer back, and send only what is valid.
+//! their kernels only. All must do the same, balance their packet accounting, get every buffer back, and send only what is valid.
 #![no_main]
 
 mod body;

@@ -104,9 +104,9 @@ impl Flow {
         let listener = listener.map_err(system("listen"))?;
         listener.set_nonblocking(true).map_err(system("set a socket"))?;
         let target = listener.local_addr().map_err(system("look at a socket"))?;
-        let door = from.namespace().door()?;
+        let route_source = from.namespace().handle()?;
         flow.spawn(move |counts, stop| {
-            if let Err(error) = door.pass() {
+            if let Err(error) = route_source.pass() {
                 return eprintln!("no stream: {error}");
             }
             while !stop.load(Ordering::Relaxed) {

@@ -69,7 +69,7 @@ fn only_what_both_offer_is_agreed_on() {
 }
 
 #[test]
-fn a_daemon_that_does_not_fit_is_told_why() {
+fn a_daemon_that_does_not_fit_is_told_reason() {
     let now = Instant::now();
     let refused = |local: Local, bytes: &[u8]| {
         let mut session = Session::new(local, now);
@@ -79,9 +79,9 @@ fn a_daemon_that_does_not_fit_is_told_why() {
         (notified(&session.take_output()), ended.to_string())
     };
     let fits = open(90, capabilities(65_000, true));
-    let (code, why) = refused(local(), &open(90, capabilities(65_001, true)));
+    let (code, reason) = refused(local(), &open(90, capabilities(65_001, true)));
     assert_eq!(code, Some((2, 2)));
-    assert!(why.contains("set `as` of the door to 65001"), "{why}");
+    assert!(reason.contains("set `as` of the route source to 65001"), "{reason}");
     let twin = Local { router_id: [198, 51, 100, 1].into(), ..local() };
     assert_eq!(refused(twin, &fits).0, Some((2, 3)));
     let old: Vec<_> = capabilities(65_000, true).into_iter().take(2).collect();
@@ -157,7 +157,7 @@ fn the_daemon_may_end_it() {
     let mut session = established(true, now, &mut notes);
     let ended = session.receive(&message(3, &[6, 2]), now, &mut notes).expect_err("ended");
     assert!(
-        matches!(&ended, Ended::Peer { why, is_hard: false } if why.contains("shut down by its operator"))
+        matches!(&ended, Ended::Peer { reason, is_hard: false } if reason.contains("shut down by its operator"))
     );
     // Nothing is said to one that has gone, and nothing more is read.
     assert_eq!(session.take_output(), []);

@@ -10,10 +10,10 @@ use crate::configuration::Configuration;
 use crate::overlay::{Orders, Overlay};
 
 impl Line {
-    /// The configuration in force with the orders of Linux over its wanted state: what the forwarder holds.
+    /// The configuration in force with the orders of Linux over its desired state: what the forwarder holds.
     pub fn in_force(&self) -> Option<Arc<Configuration>> {
         let facts = self.facts();
-        facts.merged.clone().or_else(|| facts.wanted.clone())
+        facts.merged.clone().or_else(|| facts.desired.clone())
     }
 
     /// What was ordered through Linux.
@@ -34,15 +34,15 @@ impl Line {
         }
         let _one = self.transaction.lock().await;
         self.say(&overlay);
-        let (wanted, before) = {
+        let (desired, before) = {
             let mut facts = self.facts();
             facts.overlay = Arc::new(overlay);
             // What the forwarder does not hold yet is sent with the orders.
             let Some(synced) = facts.synced.take() else { return };
-            let Some(wanted) = facts.wanted.clone() else { return };
-            (wanted, synced)
+            let Some(desired) = facts.desired.clone() else { return };
+            (desired, synced)
         };
-        match self.apply_with_orders(&wanted).await {
+        match self.apply_with_orders(&desired).await {
             Ok((_, merged)) => {
                 let mut facts = self.facts();
                 facts.merged = Some(merged);
@@ -70,14 +70,14 @@ impl Line {
         let mut merged = (**configuration).clone();
         let mut said = BTreeSet::new();
         for refused in overlay.merge(&mut merged.desired) {
-            let line = format!("{}: {}", refused.interface, refused.why);
+            let line = format!("{}: {}", refused.interface, refused.reason);
             if !self.facts().refused_orders.contains(&line) {
-                let (interface, mend) = (&refused.interface, refused.mend);
+                let (interface, fix) = (&refused.interface, refused.fix);
                 tracing::warn!(
                     interface,
-                    mend,
+                    fix,
                     "an order from Linux is not followed: {}",
-                    refused.why
+                    refused.reason
                 );
             }
             said.insert(line);
@@ -85,13 +85,13 @@ impl Line {
         self.facts().refused_orders = said;
         match self.apply(&merged.desired).await {
             Ok(applied) => Ok((applied, Arc::new(merged))),
-            Err(Error::Refused(findings)) => {
-                for finding in findings {
+            Err(Error::Refused(errors)) => {
+                for error in errors {
                     tracing::warn!(
-                        place = finding.path,
-                        mend = finding.mend,
+                        place = error.path,
+                        fix = error.fix,
                         "orders from Linux are not followed: {}",
-                        finding.why
+                        error.cause
                     );
                 }
                 let applied = self.apply(&configuration.desired).await?;

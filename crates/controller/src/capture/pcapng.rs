@@ -92,7 +92,7 @@ impl<W: Write> Sink for PcapNg<W> {
             CaptureDirection::Rx => options.push(EnhancedPacketOption::Flags(INBOUND)),
             CaptureDirection::Tx => options.push(EnhancedPacketOption::Flags(OUTBOUND)),
             CaptureDirection::Drop => {
-                let words = format!("dropped, {}: {}", frame.drop, frame.sentence);
+                let words = format!("dropped, {}: {}", frame.drop, frame.description);
                 options.push(EnhancedPacketOption::Comment(Cow::Owned(words)));
             }
         }
@@ -132,7 +132,7 @@ mod tests {
         };
         sink.frame(&frame).unwrap();
         frame.set_direction(CaptureDirection::Drop);
-        (frame.drop, frame.sentence, frame.interface) = ("no-route".into(), "no way".into(), 9);
+        (frame.drop, frame.description, frame.interface) = ("no-route".into(), "no way".into(), 9);
         sink.frame(&frame).unwrap();
         sink.flush().unwrap();
         let mut reader = PcapNgReader::new(&bytes[..]).unwrap();

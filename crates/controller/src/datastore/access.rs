@@ -10,12 +10,12 @@ use stoa_api::v1;
 use super::{Author, Refusal};
 use crate::apply::Line;
 use crate::configuration::Configuration;
-use crate::finding::{Finding, Findings};
+use crate::error::{ValidationError, ValidationErrors};
 use crate::management::{self, Action, Https, Management, User};
 
 /// How to go on.
-const MEND: &str = "Put it into the candidate and commit that with a time to confirm in (`confirm-within`, `commit \
-                    confirmed 5`): it undoes itself when you do not confirm it. Or commit it all the same (`anyway`).";
+const FIX: &str = "Put it into the candidate and commit that with a time to confirm in (`confirm-within`, `commit \
+                    confirmed 5`): it undoes itself when you do not confirm it. Or commit it all the same (`force`).";
 
 /// By what the HTTPS server knows a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +39,14 @@ pub struct Way {
 
 /// What of a configuration decides on a way.
 #[derive(Clone, Copy, Debug)]
-struct Doors<'a> {
+struct Clients<'a> {
     management: &'a Management,
     interfaces: &'a [v1::Interface],
 }
 
-impl<'a> Doors<'a> {
-    fn of(configuration: &'a Configuration) -> Doors<'a> {
-        Doors {
+impl<'a> Clients<'a> {
+    fn of(configuration: &'a Configuration) -> Clients<'a> {
+        Clients {
             management: &configuration.management,
             interfaces: &configuration.desired.interfaces,
         }
@@ -60,7 +60,7 @@ impl<'a> Doors<'a> {
 pub(super) fn check(line: &Line, author: &Author, after: &Configuration) -> Result<(), Refusal> {
     let Some(way) = &author.way else { return Ok(()) };
     let lost = line.look(|before| {
-        before.map(|before| lost(&author.name, way, Doors::of(before), Doors::of(after)))
+        before.map(|before| lost(&author.name, way, Clients::of(before), Clients::of(after)))
     });
     match lost.unwrap_or_default() {
         none if none.is_empty() => Ok(()),
@@ -69,10 +69,10 @@ pub(super) fn check(line: &Line, author: &Author, after: &Configuration) -> Resu
 }
 
 /// What was a part of the way before and is none after.
-fn lost(name: &str, way: &Way, before: Doors<'_>, after: Doors<'_>) -> Vec<Finding> {
-    let mut findings = Findings::default();
-    let mut add = |(path, why): (String, String)| {
-        findings.add(path, format!("this would cut off your own access: {why}"), MEND);
+fn lost(name: &str, way: &Way, before: Clients<'_>, after: Clients<'_>) -> Vec<ValidationError> {
+    let mut errors = ValidationErrors::default();
+    let mut add = |(path, reason): (String, String)| {
+        errors.add(path, format!("this would cut off your own access: {reason}"), FIX);
     };
     if let Some(proof) = way.proof {
         let (old, new) = (before.management, after.management);
@@ -80,7 +80,7 @@ fn lost(name: &str, way: &Way, before: Doors<'_>, after: Doors<'_>) -> Vec<Findi
         user(name, proof, old, new).into_iter().for_each(&mut add);
     }
     interface(before.interfaces, after.interfaces, way.local.ip()).into_iter().for_each(add);
-    findings.into_vec()
+    errors.into_vec()
 }
 
 // ===== the server =====
@@ -94,8 +94,9 @@ fn is_heard(https: &Https, address: IpAddr) -> bool {
 }
 
 fn server(old: &Https, new: &Https, local: SocketAddr) -> Option<(String, String)> {
-    let told =
-        |leaf: &str, why: String| Some((format!("/stoa-management:management/https/{leaf}"), why));
+    let told = |leaf: &str, reason: String| {
+        Some((format!("/stoa-management:management/https/{leaf}"), reason))
+    };
     // An open connection may be older than the settings before: what is not there cannot be lost.
     if !old.enabled || old.port != local.port() || !is_heard(old, local.ip()) {
         return None;
@@ -104,12 +105,12 @@ fn server(old: &Https, new: &Https, local: SocketAddr) -> Option<(String, String
         return told("enabled", "the HTTPS server is switched off".into());
     }
     if new.port != old.port {
-        let why = format!("the HTTPS server leaves port {} for {}", old.port, new.port);
-        return told("port", why);
+        let reason = format!("the HTTPS server leaves port {} for {}", old.port, new.port);
+        return told("port", reason);
     }
     if !is_heard(new, local.ip()) {
-        let why = format!("the HTTPS server listens on {} no more", local.ip());
-        return told("address", why);
+        let reason = format!("the HTTPS server listens on {} no more", local.ip());
+        return told("address", reason);
     }
     None
 }
@@ -159,11 +160,11 @@ fn user(name: &str, proof: Proof, old: &Management, new: &Management) -> Vec<(St
     }
     let ca = &old.https.client_ca;
     if proof == Proof::Certificate && ca.is_some() && *ca != new.https.client_ca {
-        let why = match &new.https.client_ca {
+        let reason = match &new.https.client_ca {
             None => "client certificates are not taken any more".to_owned(),
             Some(file) => format!("whether {} knows your certificate is not known", file.display()),
         };
-        lost.push(("/stoa-management:management/https/client-ca".into(), why));
+        lost.push(("/stoa-management:management/https/client-ca".into(), reason));
     }
     if reach(&was, old) > reach(&is, new) {
         let (place, what) = match was.admin && !is.admin {
@@ -207,7 +208,9 @@ fn interface(
 ) -> Option<(String, String)> {
     let was = old.iter().find(|it| has(it, address) && is_up(it, old))?;
     let is_way = |it: &&v1::Interface| {
-        has(it, address) && is_up(it, new) && it.mirror.is_some() == was.mirror.is_some()
+        has(it, address)
+            && is_up(it, new)
+            && it.host_interface.is_some() == was.host_interface.is_some()
     };
     if new.iter().any(|it| is_way(&it)) {
         return None;
@@ -219,8 +222,8 @@ fn interface(
         return Some((place, format!("the interface {name}, which has {address}, is removed")));
     };
     if !is.enabled {
-        let why = format!("the interface {name}, which has {address}, is disabled");
-        return Some((format!("{place}/enabled"), why));
+        let reason = format!("the interface {name}, which has {address}, is disabled");
+        return Some((format!("{place}/enabled"), reason));
     }
     let (kind, family) = family(is, address);
     if !has(is, address) {

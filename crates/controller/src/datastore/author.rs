@@ -1,4 +1,4 @@
-//! Who changes which datastore, and by which door.
+//! Who changes which datastore, and by which client.
 
 use super::access::Way;
 
@@ -13,10 +13,10 @@ pub enum Store {
     Startup,
 }
 
-/// By which door a change came.
+/// By which client a change came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Door {
+pub enum Client {
     /// The file that Stoa was started with, read at the start or again.
     File,
     /// A command of the shell.
@@ -33,16 +33,16 @@ pub enum Door {
     Stoa,
 }
 
-impl std::fmt::Display for Door {
+impl std::fmt::Display for Client {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
-            Door::File => "file",
-            Door::Shell => "shell",
-            Door::Console => "console",
-            Door::Restconf => "RESTCONF",
-            Door::Gnmi => "gNMI",
-            Door::Web => "web",
-            Door::Stoa => "Stoa",
+            Client::File => "file",
+            Client::Shell => "shell",
+            Client::Console => "console",
+            Client::Restconf => "RESTCONF",
+            Client::Gnmi => "gNMI",
+            Client::Web => "web",
+            Client::Stoa => "Stoa",
         })
     }
 }
@@ -53,7 +53,7 @@ pub struct Author {
     /// The user.
     pub name: String,
     /// How the user came.
-    pub door: Door,
+    pub client: Client,
     /// The session that holds a lock, from [`Held::session`]; 0: none.
     pub session: u64,
     /// The way on which the user is connected; `None`: it is not known, or nothing that is configured can cut it.
@@ -62,8 +62,8 @@ pub struct Author {
 
 impl Author {
     /// Somebody without a lock.
-    pub fn new(name: impl Into<String>, door: Door) -> Author {
-        Author { name: name.into(), door, session: 0, way: None }
+    pub fn new(name: impl Into<String>, client: Client) -> Author {
+        Author { name: name.into(), client, session: 0, way: None }
     }
 
     /// The same, connected on this way.

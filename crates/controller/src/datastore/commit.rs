@@ -11,7 +11,7 @@ use super::confirm::Unconfirmed;
 use super::disk::Fresh;
 use super::refusal::{self, Refusal};
 use super::snapshot::{self, Snapshot};
-use super::{Author, Change, Datastore, Door, Event, Stores, between};
+use super::{Author, Change, Client, Datastore, Event, Stores, between};
 use crate::configuration::Configuration;
 
 /// Pairs of changes that are compared to find a conflict.
@@ -27,7 +27,7 @@ pub struct Commit {
     /// Writes the startup file though somebody else has changed it since it was read.
     pub is_overwriting: bool,
     /// Done though it takes away the way on which its author is connected.
-    pub is_anyway: bool,
+    pub is_forced: bool,
     /// Where it comes from.
     pub origin: Origin,
     /// Only while the candidate has this revision: what was looked at is what is committed.
@@ -37,9 +37,9 @@ pub struct Commit {
 /// Where a configuration comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Origin {
-    /// From a door: it is written to the startup file.
+    /// From a client: it is written to the startup file.
     #[default]
-    Door,
+    Client,
     /// From the startup file, just now.
     Startup,
     /// From another file, for this once: the startup file stays.
@@ -58,7 +58,7 @@ pub struct Committed {
     /// What the forwarder did.
     pub applied: v1::Applied,
     /// What is odd but no fault.
-    pub remarks: Vec<String>,
+    pub warnings: Vec<String>,
     /// Until when it has to be confirmed.
     pub confirm_by: Option<SystemTime>,
 }
@@ -74,8 +74,8 @@ impl Datastore {
         let (tree, startup) = (tree.into(), self.inner.startup.clone());
         let checked = tokio::task::spawn_blocking(move || {
             let text = snapshot::print(&tree)?;
-            let found =
-                Configuration::of_data(&startup, &text, &tree).map_err(Refusal::Findings)?;
+            let found = Configuration::of_data(&startup, &text, &tree)
+                .map_err(Refusal::ValidationErrors)?;
             Ok::<_, Refusal>((tree, found))
         });
         let (tree, configuration) = checked.await.map_err(refusal::broken)??;
@@ -95,7 +95,7 @@ impl Datastore {
         let is_waiting = self.unconfirmed().is_some();
         // To go back from nothing to the same is not worth a wait.
         let waits = commit.confirm_within.is_some() && (is_waiting || !changes.is_empty());
-        if !waits && !commit.is_anyway && commit.origin == Origin::Door {
+        if !waits && !commit.is_forced && commit.origin == Origin::Client {
             access::check(&self.inner.line, author, &configuration)?;
         }
         let kept = match waits {
@@ -111,7 +111,7 @@ impl Datastore {
             // of it, gets back in all the same.
             self.wait_for(Some(Unconfirmed::new(author, within, before, &commit.comment)))?;
         }
-        let (text, mut remarks) = (configuration.text.clone(), configuration.remarks());
+        let (text, mut warnings) = (configuration.text.clone(), configuration.warnings());
         let applied = match self.inner.line.commit(configuration).await {
             Ok(applied) => applied,
             Err(error) => {
@@ -134,18 +134,18 @@ impl Datastore {
         }
         let confirm_by = self.unconfirmed().map(|unconfirmed| unconfirmed.deadline);
         let is_kept = !waits && not_saved.is_none() && commit.origin.is_saved();
-        remarks.extend(not_saved);
+        warnings.extend(not_saved);
         self.note(author, tree, is_kept.then_some(text), number > 0 || waits);
         if !changes.is_empty() {
             let changes = Arc::clone(&changes);
-            let Author { name, door, .. } = author;
-            tracing::info!(author = name, %door, number, changes = changes.len(), "committed");
+            let Author { name, client, .. } = author;
+            tracing::info!(author = name, %client, number, changes = changes.len(), "committed");
             self.tell(Event::Changed { author: author.clone(), number, changes });
         }
-        for remark in &remarks {
-            tracing::warn!("{remark}");
+        for warning in &warnings {
+            tracing::warn!("{warning}");
         }
-        Ok(Committed { number, changes, applied, remarks, confirm_by })
+        Ok(Committed { number, changes, applied, warnings, confirm_by })
     }
 
     /// As a controller that comes back: what was in force is in the startup file as well, unless a hand has edited
@@ -166,8 +166,8 @@ impl Datastore {
         let (number, history) =
             past.write(&stoa(), "finished after the controller had died", running)?;
         let startup = Some(Fresh::write(&self.inner.startup, running.as_bytes())?);
-        if let (_, Some(why)) = (Kept { startup, history: Some((number, history)) }).place() {
-            return Err(Refusal::Disk(why));
+        if let (_, Some(reason)) = (Kept { startup, history: Some((number, history)) }).place() {
+            return Err(Refusal::Disk(reason));
         }
         let mut stores = self.stores();
         stores.startup = Arc::clone(&stores.running);
@@ -292,7 +292,7 @@ fn follow(stores: &mut Stores, author: &Author, before: &Snapshot, running: &Arc
     }
     let mine = between(&before.tree, &stores.candidate.tree).unwrap_or_default();
     let theirs = between(&before.tree, &running.tree).unwrap_or_default();
-    let conflict = Some(format!("{} ({})", author.name, author.door));
+    let conflict = Some(format!("{} ({})", author.name, author.client));
     if touch(&mine, &theirs) {
         stores.conflict = conflict;
         return;
@@ -323,9 +323,9 @@ impl Kept {
     /// The number in the history, and why it is not saved.
     fn place(self) -> (u64, Option<String>) {
         if let Some(Err(error)) = self.startup.map(Fresh::place) {
-            let why =
+            let reason =
                 format!("in force, but not saved: the startup file cannot be replaced: {error}");
-            return (0, Some(why));
+            return (0, Some(reason));
         }
         match self.history.map(|(number, file)| (number, file.place())) {
             Some((number, Ok(()))) => (number, None),
@@ -340,12 +340,12 @@ impl Kept {
 
 /// The file that Stoa was started with.
 fn file() -> Author {
-    Author::new("startup file", Door::File)
+    Author::new("startup file", Client::File)
 }
 
 /// Stoa itself, when a time is over.
 pub(super) fn stoa() -> Author {
-    Author::new("stoa", Door::Stoa)
+    Author::new("stoa", Client::Stoa)
 }
 
 #[cfg(test)]
@@ -361,9 +361,9 @@ mod tests {
         let past = folder.path().join("7.json.gz");
         let history = Fresh::write(&past, b"{}").unwrap();
         let kept = Kept { startup: Some(startup), history: Some((7, history)) };
-        let (number, why) = kept.place();
+        let (number, reason) = kept.place();
         assert_eq!(number, 0);
-        assert!(why.unwrap().starts_with("in force, but not saved: the startup file"));
+        assert!(reason.unwrap().starts_with("in force, but not saved: the startup file"));
         assert!(!past.exists(), "the history has only what is saved");
     }
 }

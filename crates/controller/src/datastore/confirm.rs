@@ -167,14 +167,14 @@ impl Datastore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::datastore::Door;
+    use crate::datastore::Client;
 
     const MINUTE: Duration = Duration::from_secs(60);
     const DAY: Duration = Duration::from_secs(86_400);
 
     #[test]
     fn a_clock_that_is_set_makes_no_time_longer() {
-        let author = Author::new("ann", Door::Console);
+        let author = Author::new("ann", Client::Console);
         let mut waits = Unconfirmed::new(&author, MINUTE, "{}".into(), "");
         assert!(waits.left() <= MINUTE && waits.left() > MINUTE / 2);
         // Set back by a day while it waits, and before another controller reads the file.
@@ -191,7 +191,7 @@ mod tests {
     fn what_an_earlier_controller_left_has_no_more_time_than_it_had() {
         let folder = tempfile::tempdir().unwrap();
         let mut waits =
-            Unconfirmed::new(&Author::new("ann", Door::Console), MINUTE, "{}".into(), "");
+            Unconfirmed::new(&Author::new("ann", Client::Console), MINUTE, "{}".into(), "");
         waits.deadline += DAY;
         std::fs::write(file(folder.path()), serde_json::to_vec(&waits).unwrap()).unwrap();
         let left = read(folder.path()).unwrap();

@@ -7,7 +7,7 @@ use yang5::data::{Data, DataNodeRef, DataTree};
 use super::choice;
 use super::refusal::{self, Refusal};
 use super::snapshot;
-use crate::finding::Findings;
+use crate::error::ValidationErrors;
 use crate::{host_bits, yang};
 
 /// A change. Paths are data paths from the root with keys in predicates, as libyang has them
@@ -96,11 +96,11 @@ fn one(tree: &mut DataTree<'static>, edit: &Edit) -> Result<(), Refusal> {
 
 fn parse(body: &str) -> Result<DataTree<'static>, Refusal> {
     let parsed = snapshot::parse(body)?;
-    let mut findings = Findings::default();
-    host_bits::check(Path::new("what was given"), body, &mut findings);
-    match findings.is_empty() {
+    let mut errors = ValidationErrors::default();
+    host_bits::check(Path::new("what was given"), body, &mut errors);
+    match errors.is_empty() {
         true => Ok(parsed),
-        false => Err(Refusal::Findings(findings.into_vec())),
+        false => Err(Refusal::ValidationErrors(errors.into_vec())),
     }
 }
 
@@ -170,10 +170,10 @@ fn set(tree: &mut DataTree<'static>, path: &str, value: Option<&str>) -> Result<
     if path.contains('\0') || value.is_some_and(|value| value.contains('\0')) {
         return Err(refusal::one("/", "there is a zero character in it", "Remove it."));
     }
-    let mut findings = Findings::default();
-    host_bits::check_path(path, &mut findings);
-    if !findings.is_empty() {
-        return Err(Refusal::Findings(findings.into_vec()));
+    let mut errors = ValidationErrors::default();
+    host_bits::check_path(path, &mut errors);
+    if !errors.is_empty() {
+        return Err(Refusal::ValidationErrors(errors.into_vec()));
     }
     // An entry of a leaf-list is there once, however often it is set.
     if path.ends_with(']') && is_there(tree, path).unwrap_or(false) {
@@ -274,9 +274,9 @@ mod tests {
         #[test]
         fn edits_do_what_a_map_does(steps in proptest::collection::vec((0..8_u8, 0..4_u8, 0..3_u8), 1..40)) {
             let mut tree = snapshot::parse("{}").unwrap();
-            let mut wanted = Model::new();
+            let mut desired = Model::new();
             for (kind, name, text) in steps {
-                let (edit, may) = expect(&mut wanted, kind, &format!("if{name}"), &format!("text {text}"));
+                let (edit, may) = expect(&mut desired, kind, &format!("if{name}"), &format!("text {text}"));
                 match apply(&tree, std::slice::from_ref(&edit)) {
                     Ok(edited) => {
                         prop_assert!(may, "{:?} was made", edit);
@@ -284,7 +284,7 @@ mod tests {
                     }
                     Err(refusal) => prop_assert!(!may, "{:?}: {}", edit, refusal),
                 }
-                prop_assert_eq!(model(&tree), wanted.clone());
+                prop_assert_eq!(model(&tree), desired.clone());
             }
         }
 
@@ -367,7 +367,7 @@ mod tests {
         let path = "/ietf-routing:routing/control-plane-protocols/control-plane-protocol[type='ietf-routing:static']\
                     [name='s']/static-routes/ietf-ipv4-unicast-routing:ipv4/route[destination-prefix='10.0.0.1/8']";
         let set = Edit::Set { path: path.into(), value: None };
-        let told = apply(&tree, &[set]).unwrap_err().findings();
-        assert!(told[0].why.contains("host bits"), "{told:?}");
+        let told = apply(&tree, &[set]).unwrap_err().errors();
+        assert!(told[0].cause.contains("host bits"), "{told:?}");
     }
 }

@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
 
 use super::disk::{self, Fresh};
-use super::{Author, Door, Refusal};
+use super::{Author, Client, Refusal};
 
 /// Configurations that are kept.
 pub const HISTORY_LIMIT: usize = 100;
@@ -28,8 +28,8 @@ pub struct Entry {
     pub time: String,
     /// Who brought it.
     pub author: String,
-    /// By which door.
-    pub door: Door,
+    /// By which client.
+    pub client: Client,
     /// Why.
     #[serde(default)]
     pub comment: String,
@@ -110,7 +110,7 @@ impl History {
             number,
             time: jiff::Timestamp::now().to_string(),
             author: author.name.clone(),
-            door: author.door,
+            client: author.client,
             comment: comment.chars().take(COMMENT_LIMIT).collect(),
         };
         let refused = |error| Refusal::Disk(format!("the history cannot be written: {error}"));
@@ -145,7 +145,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let history = History::new(folder.path());
         assert!(history.list().is_empty() && !history.is_newest("{}"));
-        let author = Author::new("ann", Door::Shell);
+        let author = Author::new("ann", Client::Shell);
         for number in 1..=HISTORY_LIMIT as u64 + 3 {
             let (given, fresh) =
                 history.write(&author, "a\nline", &format!("{{{number}}}")).unwrap();

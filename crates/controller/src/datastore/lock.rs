@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{Author, Datastore, Door, Refusal};
+use super::{Author, Client, Datastore, Refusal};
 
 /// Who holds the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Holder {
     /// The user.
     pub name: String,
     /// How the user came.
-    pub door: Door,
+    pub client: Client,
     /// Since when.
     pub since: SystemTime,
     /// Known to the holder alone.
@@ -20,8 +20,8 @@ pub struct Holder {
 impl std::fmt::Display for Holder {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seconds = self.since.elapsed().unwrap_or_default().as_secs();
-        let Holder { name, door, .. } = self;
-        write!(out, "{name} ({door}) holds the configuration since {seconds} s")
+        let Holder { name, client, .. } = self;
+        write!(out, "{name} ({client}) holds the configuration since {seconds} s")
     }
 }
 
@@ -56,12 +56,12 @@ impl Datastore {
     pub fn lock(&self, author: &Author) -> Result<Held, Refusal> {
         let mut stores = self.stores();
         check(stores.holder.as_ref(), author)?;
-        // A number that others cannot guess by counting is not needed: the doors keep it to themselves.
+        // A number that others cannot guess by counting is not needed: the clients keep it to themselves.
         stores.sessions += 1;
         let session = stores.sessions;
         stores.holder = Some(Holder {
             name: author.name.clone(),
-            door: author.door,
+            client: author.client,
             since: SystemTime::now(),
             session,
         });

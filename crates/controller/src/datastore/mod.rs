@@ -1,6 +1,6 @@
 //! The datastores (RFC 8342): candidate, running and startup, and what became of them.
 //!
-//! Every door comes here to change what is wanted. A change of running is one transaction: valid by YANG, valid
+//! Every client comes here to change what is desired. A change of running is one transaction: valid by YANG, valid
 //! by the capabilities, written to disk, taken by the forwarder; or refused with every reason, and nothing is
 //! changed. Startup is the file that Stoa was started with: a commit writes it, so that what runs is what comes
 //! back. Only a commit that still waits for its confirmation is in running alone.
@@ -30,7 +30,7 @@ use tokio::sync::{Notify, broadcast};
 use yang5::data::DataTree;
 
 pub use access::{Proof, Way};
-pub use author::{Author, Door, Store};
+pub use author::{Author, Client, Store};
 pub use commit::{Commit, Committed, Origin};
 pub use confirm::Unconfirmed;
 pub use difference::{Change, Kind, between, change_of, visit};
@@ -124,8 +124,8 @@ impl Datastore {
         running_file: Running,
         is_resumed: bool,
     ) -> Datastore {
-        let wanted = line.configuration();
-        let text = wanted.as_ref().map_or("{}", |it| it.text.as_str());
+        let desired = line.configuration();
+        let text = desired.as_ref().map_or("{}", |it| it.text.as_str());
         let running = Arc::new(Snapshot::new(running, 1));
         let startup_text = std::fs::read_to_string(&startup).ok();
         let held = match startup_text.as_deref() {
@@ -378,7 +378,7 @@ impl Datastore {
             false => Origin::OtherFile,
         };
         let read = tokio::task::spawn_blocking(move || {
-            Configuration::read_as_data(&file).map_err(Refusal::Findings)
+            Configuration::read_as_data(&file).map_err(Refusal::ValidationErrors)
         });
         let (configuration, tree) = read.await.map_err(refusal::broken)??;
         let commit = Commit { origin, ..Commit::default() };

@@ -1,8 +1,8 @@
 //! Why a datastore was not changed.
 
-use crate::finding::{self, Finding};
+use crate::error::{self, ValidationError};
 use crate::yang::{Complaint, schema};
-use crate::{apply, mend};
+use crate::{apply, fix};
 
 use super::lock::Holder;
 
@@ -11,10 +11,10 @@ use super::lock::Holder;
 pub enum Refusal {
     /// It would not be valid, or the forwarder has no room for it.
     #[error("it is refused")]
-    Findings(Vec<Finding>),
+    ValidationErrors(Vec<ValidationError>),
     /// It would take away the way on which the one who asks is connected.
     #[error("it would cut off your own access")]
-    CutsOff(Vec<Finding>),
+    CutsOff(Vec<ValidationError>),
     /// Somebody else is at work.
     #[error("{0}")]
     Locked(Holder),
@@ -52,11 +52,11 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// In the form that operators read: where, why, how to mend.
-    pub fn findings(self) -> Vec<Finding> {
-        let why = self.to_string();
-        let (path, mend) = match self {
-            Refusal::Findings(findings) | Refusal::CutsOff(findings) => return findings,
+    /// In the form that operators read: where, why, how to fix.
+    pub fn errors(self) -> Vec<ValidationError> {
+        let reason = self.to_string();
+        let (path, fix) = match self {
+            Refusal::ValidationErrors(errors) | Refusal::CutsOff(errors) => return errors,
             Refusal::Locked(_) => ("/".into(), "Wait, or ask who holds it to leave."),
             Refusal::Exists(path) => (path, "Change it instead, or delete it first."),
             Refusal::Missing(path) => (path, "Look at what is configured."),
@@ -71,12 +71,12 @@ impl Refusal {
                 ("/".into(), "Make room or give the right to write, then try again.")
             }
         };
-        finding::one(path, why, mend)
+        error::one(path, reason, fix)
     }
 }
 
-pub(super) fn one(path: &str, why: impl Into<String>, mend: &str) -> Refusal {
-    Refusal::Findings(finding::one(path, why, mend))
+pub(super) fn one(path: &str, reason: impl Into<String>, fix: &str) -> Refusal {
+    Refusal::ValidationErrors(error::one(path, reason, fix))
 }
 
 pub(super) fn startup_follows() -> Refusal {
@@ -85,8 +85,8 @@ pub(super) fn startup_follows() -> Refusal {
 
 /// A failure of libyang that no operator has caused.
 pub(super) fn yang(error: yang5::Error) -> Refusal {
-    let why = format!("libyang: {}", error.msg.as_deref().unwrap_or("it gave no reason"));
-    one("/", why, "Report this with the configuration: it is a fault of the program.")
+    let reason = format!("libyang: {}", error.msg.as_deref().unwrap_or("it gave no reason"));
+    one("/", reason, "Report this with the configuration: it is a fault of the program.")
 }
 
 /// What libyang said about data that somebody gave.
@@ -97,7 +97,7 @@ pub(super) fn said(error: &yang5::Error, complaints: &[Complaint]) -> Refusal {
         ..Complaint::default()
     }];
     let complaints = if complaints.is_empty() { &own } else { complaints };
-    Refusal::Findings(mend::findings(schema(), complaints))
+    Refusal::ValidationErrors(fix::errors(schema(), complaints))
 }
 
 pub(super) fn broken(error: tokio::task::JoinError) -> Refusal {
@@ -111,7 +111,7 @@ pub(super) fn broken(error: tokio::task::JoinError) -> Refusal {
 impl From<apply::Error> for Refusal {
     fn from(error: apply::Error) -> Refusal {
         match error {
-            apply::Error::Refused(findings) => Refusal::Findings(findings),
+            apply::Error::Refused(errors) => Refusal::ValidationErrors(errors),
             other => Refusal::Unreachable(other.to_string()),
         }
     }

@@ -16,17 +16,17 @@ const POOL: u64 = 35 * 1024;
 const FOOTPRINT: u64 = 300 * 1024;
 
 fn ok(name: &'static str, found: impl Into<String>) -> Check {
-    let (costs, mend) = Default::default();
-    Check { name, state: State::Ok, found: found.into(), costs, mend }
+    let (costs, fix) = Default::default();
+    Check { name, state: State::Ok, found: found.into(), costs, fix }
 }
 
 impl Check {
-    fn better(self, costs: &str, mend: impl Into<String>) -> Self {
-        Self { state: State::Better, costs: costs.to_owned(), mend: mend.into(), ..self }
+    fn better(self, costs: &str, fix: impl Into<String>) -> Self {
+        Self { state: State::Better, costs: costs.to_owned(), fix: fix.into(), ..self }
     }
 
-    fn missing(self, costs: &str, mend: impl Into<String>) -> Self {
-        Self { state: State::Missing, costs: costs.to_owned(), mend: mend.into(), ..self }
+    fn missing(self, costs: &str, fix: impl Into<String>) -> Self {
+        Self { state: State::Missing, costs: costs.to_owned(), fix: fix.into(), ..self }
     }
 }
 
@@ -53,8 +53,8 @@ pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
 }
 
 fn capabilities(machine: &Machine) -> Check {
-    let wanted = [(NET_ADMIN, "net_admin"), (NET_RAW, "net_raw"), (SYS_ADMIN, "sys_admin")];
-    let lacking: Vec<String> = wanted
+    let desired = [(NET_ADMIN, "net_admin"), (NET_RAW, "net_raw"), (SYS_ADMIN, "sys_admin")];
+    let lacking: Vec<String> = desired
         .into_iter()
         .filter(|(bit, _)| !machine.may(*bit))
         .map(|(_, name)| format!("cap_{name}"))
@@ -63,11 +63,11 @@ fn capabilities(machine: &Machine) -> Check {
         return ok("privileges", "net_admin, net_raw, sys_admin");
     }
     let check = ok("privileges", format!("without {}", lacking.join(", ")));
-    let mend = "run as root: sudo stoa run --config FILE";
+    let fix = "run as root: sudo stoa run --config FILE";
     if lacking == ["cap_sys_admin"] {
-        return check.better("no ports in other network namespaces", mend);
+        return check.better("no ports in other network namespaces", fix);
     }
-    check.missing("no ports to devices of Linux; memif, pcap and generator work", mend)
+    check.missing("no ports to devices of Linux; memif, pcap and generator work", fix)
 }
 
 fn af_packet(machine: &Machine) -> Check {
@@ -103,11 +103,11 @@ fn tun(machine: &Machine) -> Check {
     match machine.tun {
         (true, true) => ok("tap", "/dev/net/tun"),
         (true, false) => ok("tap", "/dev/net/tun, not for this user").missing(
-            "no tap ports and no mirrors in Linux",
+            "no tap ports and no host interfaces in Linux",
             "run as root: sudo stoa run --config FILE",
         ),
         (false, _) => ok("tap", "no /dev/net/tun").missing(
-            "no tap ports and no mirrors in Linux",
+            "no tap ports and no host interfaces in Linux",
             "sudo modprobe tun; in a container: --device /dev/net/tun",
         ),
     }
@@ -129,14 +129,14 @@ fn processor(machine: &Machine, kernel: &str) -> Check {
         return ok("vectors", format!("{found} (F, BW, DQ, VL{more})"));
     }
     let lacking: Vec<_> = AVX512.into_iter().filter(|flag| !machine.has(&[flag])).collect();
-    let why =
+    let reason =
         if lacking.is_empty() { String::new() } else { format!(", without {}", lacking.join(" ")) };
     let costs = if kernel == "avx2" {
         "all works; look-ups in large tables may take more cycles than AVX-512 takes"
     } else {
         "all works, with some twice the cycles for a packet that AVX2 or AVX-512 takes"
     };
-    ok("vectors", format!("{found}{why}"))
+    ok("vectors", format!("{found}{reason}"))
         .better(costs, "take a processor with AVX-512: Skylake-SP, Ice Lake, Zen 4 or newer")
 }
 

@@ -1,4 +1,4 @@
-//! `stoa doctor`: what this machine offers, what each missing thing costs, and the command that mends it.
+//! `stoa doctor`: what this machine offers, what each missing thing costs, and the command that fixes it.
 //!
 //! All is read from `/proc`, `/sys` and `/dev`: it needs neither a running router nor a privilege, and changes nothing.
 
@@ -43,8 +43,8 @@ pub struct Check {
     pub found: String,
     /// What the state costs; empty when all is well.
     pub costs: String,
-    /// The command that mends it; empty when there is none or nothing to mend.
-    pub mend: String,
+    /// The command that fixes it; empty when there is none or nothing to fix.
+    pub fix: String,
 }
 
 /// Looks at the machine below `root` (`/` but for tests). `kernel` is the SIMD kernel that the forwarder chooses here.

@@ -40,15 +40,15 @@ fn made_of(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_good_machine_has_nothing_to_mend() {
+fn a_good_machine_has_nothing_to_fix() {
     let root = made_of(GOOD);
     for check in examine(root.path(), "avx512") {
-        assert_eq!((check.state, check.mend.as_str()), (State::Ok, ""), "{check:?}");
+        assert_eq!((check.state, check.fix.as_str()), (State::Ok, ""), "{check:?}");
     }
 }
 
 #[test]
-fn each_lack_is_told_with_its_cost_and_its_mend() {
+fn each_lack_is_told_with_its_cost_and_its_fix() {
     for (file, content, name, state) in [
         ("proc/self/status", "CapEff:\t0\nCpus_allowed_list:\t0-7\n", "privileges", State::Missing),
         (
@@ -103,7 +103,7 @@ fn each_lack_is_told_with_its_cost_and_its_mend() {
         let checks = examine(root.path(), "avx512");
         let check = checks.iter().find(|check| check.name == name).unwrap();
         assert_eq!(check.state, state, "{check:?}");
-        assert!(!check.costs.is_empty() && !check.mend.is_empty(), "{check:?}");
+        assert!(!check.costs.is_empty() && !check.fix.is_empty(), "{check:?}");
     }
 }
 

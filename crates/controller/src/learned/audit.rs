@@ -1,4 +1,4 @@
-//! The audit: proves that the forwarder holds the routes that win here, by counts and digests, and mends what differs.
+//! The audit: proves that the forwarder holds the routes that win here, by counts and digests, and fixes what differs.
 //!
 //! Both sides add up digests of their routes (`stoa_api::digest`) while nothing changes; slices that differ are told route by route and
 //! put right.
@@ -31,10 +31,10 @@ pub struct AuditedTable {
     /// 4 or 6.
     pub family: u32,
     /// Routes that win here.
-    pub wanted: u64,
+    pub desired: u64,
     /// Learned routes that the forwarder holds.
     pub held: u64,
-    /// Routes that were not as wanted.
+    /// Routes that were not as desired.
     pub different: u64,
     /// Whether both were compared: they change all the time when not.
     pub is_compared: bool,
@@ -79,7 +79,7 @@ impl Learned {
         }
     }
 
-    /// Audits all tables that have learned routes on either side, and mends what differs.
+    /// Audits all tables that have learned routes on either side, and fixes what differs.
     pub async fn audit(&self) -> Audit {
         let mut vrfs: BTreeSet<VrfName> =
             self.ask(|runner| runner.table.vrfs()).await.unwrap_or_default();
@@ -121,19 +121,19 @@ impl Learned {
     async fn audit_table(&self, vrf: &VrfName, family: u32) -> AuditedTable {
         let mut table = AuditedTable { vrf: vrf.to_string(), family, ..AuditedTable::default() };
         for _ in 0..TRIES {
-            // What a former controller has left is not wanted and not to be taken out yet.
+            // What a former controller has left is not desired and not to be taken out yet.
             if !self.ask(|runner| runner.is_completed()).await.unwrap_or(false) {
                 return table;
             }
             if let Some((here, there)) = self.compare(vrf, family).await {
-                (table.wanted, table.held) = (here.sums.routes, there.routes);
+                (table.desired, table.held) = (here.sums.routes, there.routes);
                 table.is_compared = true;
                 let differs =
                     |at: &u32| here.sums.digests[*at as usize] != there.digests[*at as usize];
                 let slices: Vec<u32> = (0..digest::SLICES as u32).filter(differs).collect();
                 let mut different = 0;
                 for slices in slices.chunks(SLICES_AT_ONCE) {
-                    match self.mend(vrf, family, slices).await {
+                    match self.fix(vrf, family, slices).await {
                         Some(count) => different += count,
                         None => table.is_compared = false,
                     }
@@ -188,7 +188,7 @@ impl Learned {
 
     /// Compares these slices route by route and tells what differs; gives how many did, or `None` when routes changed
     /// meanwhile.
-    async fn mend(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<u64> {
+    async fn fix(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<u64> {
         let changes = self.drained().await?;
         let held = listed(&self.held(vrf, family, slices).await?.runs, family);
         let (vrf, slices) = (vrf.clone(), slices.to_vec());
@@ -198,8 +198,8 @@ impl Learned {
             }
             let table = &mut runner.table;
             Some(match family {
-                4 => table.mend::<u32>(&vrf, &slices, held),
-                _ => table.mend::<Six>(&vrf, &slices, held),
+                4 => table.fix::<u32>(&vrf, &slices, held),
+                _ => table.fix::<Six>(&vrf, &slices, held),
             })
         })
         .await?
@@ -257,7 +257,7 @@ impl Table {
         sums
     }
 
-    fn mend<A: Family>(&mut self, vrf: &VrfName, slices: &[u32], mut held: Listed) -> u64 {
+    fn fix<A: Family>(&mut self, vrf: &VrfName, slices: &[u32], mut held: Listed) -> u64 {
         let is_meant =
             |address: u128, length: u8| slices.contains(&(digest::slice(address, length) as u32));
         let winners = self.winners::<A>(vrf).filter(|it| is_meant(it.0, it.1));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot};
 
 use super::run::{Request, Runner, Work};
-use super::{Audit, DoorState, Learned};
+use super::{Audit, Learned, RouteSourceState};
 
 /// How long whoever watches waits for a table that is busy.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Audits {
     /// How many were made, by themselves or on demand.
     pub runs: u64,
-    /// Routes that were not as wanted.
+    /// Routes that were not as desired.
     pub different: u64,
     /// Routes of them that were told again, and that the forwarder took.
     pub repaired: u64,
@@ -41,13 +41,13 @@ impl Audits {
 /// All that is counted.
 #[derive(Clone, Debug, Default)]
 pub struct Figures {
-    /// Each door, as the table sees it.
-    pub doors: Vec<DoorState>,
+    /// Each route source, as the table sees it.
+    pub route_sources: Vec<RouteSourceState>,
     /// What the table has done.
     pub work: Work,
     /// Audits so far.
     pub audits: Audits,
-    /// Whether all doors have said all, and what a former controller left is gone.
+    /// Whether all route sources have said all, and what a former controller left is gone.
     pub is_complete: bool,
 }
 
@@ -61,7 +61,7 @@ impl Look {
     /// What is counted now; `None` when the table has no time for that, or ended.
     pub async fn figures(&self) -> Option<Figures> {
         self.ask(|runner| Figures {
-            doors: runner.table.door_states(),
+            route_sources: runner.table.route_source_states(),
             work: runner.work,
             audits: runner.audits,
             is_complete: runner.is_completed(),

@@ -1,10 +1,10 @@
-//! What routes lead to, each once: a group is what one door says of many prefixes, and one hop of the forwarder.
+//! What routes lead to, each once: a group is what one route source says of many prefixes, and one hop of the forwarder.
 
 use std::collections::HashMap;
 
 use stoa_api::v1;
 
-use super::door::Target;
+use super::route_source::Target;
 
 /// What a group comes to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,15 +29,15 @@ impl Resolved {
 /// One of them.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// The door's place.
+    /// The route source's place.
     pub source: usize,
     /// Who has learned its routes.
     pub protocol: v1::Protocol,
-    /// What the door said.
+    /// What the route source said.
     pub target: Target,
     /// In which of its sessions, where that matters: numbers of groups are those of one session.
     pub session: u32,
-    /// Routes of the door on it.
+    /// Routes of the route source on it.
     pub routes: u32,
     /// What it comes to.
     pub resolved: Resolved,
@@ -123,7 +123,7 @@ impl Groups {
         (id, true)
     }
 
-    /// The groups on a number of a door's own, whoever has learned their routes.
+    /// The groups on a number of a route source's own, whoever has learned their routes.
     pub fn on_number(&self, (source, session): (usize, u32), number: u32) -> Vec<u32> {
         let protocols = (0..).map_while(|it| v1::Protocol::try_from(it).ok());
         let target = Target::Group(number);

@@ -1,8 +1,8 @@
 //! Learned routes that are not in use, and why: others of their prefix go first, or their gateways are not reached.
 //!
-//! There may be millions of routes. They are gathered in one pass over the doors of each table, so many at most as fit into [`GATHERED`],
-//! and told page by page from that: between two pages the doors are heard. What has changed since it was gathered is left out. When there are
-//! more, the next pass begins behind the last. One address, or doors that have nothing in common and all gateways, cost no pass at all.
+//! There may be millions of routes. They are gathered in one pass over the route sources of each table, so many at most as fit into [`GATHERED`],
+//! and told page by page from that: between two pages the route sources are heard. What has changed since it was gathered is left out. When there are
+//! more, the next pass begins behind the last. One address, or route sources that have nothing in common and all gateways, cost no pass at all.
 
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const GATHERED: usize = 262_144;
 /// Routes of one page.
 const PAGE: usize = 4_096;
 
-/// Which of them are wanted.
+/// Which of them are desired.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// Of this VRF; `None`: of all.
@@ -48,10 +48,10 @@ impl Query {
     }
 }
 
-/// Behind which route a pass begins: VRF, family, address, length, place of the door.
+/// Behind which route a pass begins: VRF, family, address, length, place of the route source.
 type Cursor = (VrfName, u32, u128, u8, u16);
 
-/// One route: address, length, place of the door. The order is that in which they are told.
+/// One route: address, length, place of the route source. The order is that in which they are told.
 type Found = (u128, u8, u16);
 
 /// Some of one table, in their order.
@@ -172,7 +172,7 @@ impl Table {
     ) -> Vec<Found> {
         let held = self.held.iter().enumerate();
         let held = held.filter_map(|(at, held)| Some((at, held.as_ref()?)));
-        let doors: Vec<_> =
+        let route_sources: Vec<_> =
             held.filter(|(_, it)| it.source.vrf == *vrf && A::of(it).len() > 0).collect();
         let mut least = BinaryHeap::new();
         let mut take = |address: A, length: u8, place: usize, group: u32| {
@@ -190,7 +190,7 @@ impl Table {
         };
         if let Some(address) = query.covers {
             for (address, length) in covering::<A>(address) {
-                for (at, held) in &doors {
+                for (at, held) in &route_sources {
                     let group = A::of(held).get(address, length);
                     let is_lost = |it: &u32| self.loses(query, (vrf, *at), address, length, *it);
                     if let Some(group) = group.filter(is_lost) {
@@ -201,8 +201,9 @@ impl Table {
             return least.into_sorted_vec();
         }
         let is_lost = |group: &Group| group.routes > 0 && !group.resolved.is_usable();
-        let is_alone = doors.len() < 2 && !self.groups.iter().any(|(_, group)| is_lost(group));
-        for (at, held) in doors.iter().filter(|_| !is_alone) {
+        let is_alone =
+            route_sources.len() < 2 && !self.groups.iter().any(|(_, group)| is_lost(group));
+        for (at, held) in route_sources.iter().filter(|_| !is_alone) {
             for item in A::of(held).iter() {
                 let best = self.best_other(*at, item.address, item.length);
                 if self.better(best, Some(item.group)) != Some(item.group) {
@@ -211,7 +212,7 @@ impl Table {
             }
         }
         // Those that win here, and lose against the configuration in the forwarder.
-        let first = self.wanted.prefixes(vrf).filter(|net| !query.is_silent(vrf, *net));
+        let first = self.desired.prefixes(vrf).filter(|net| !query.is_silent(vrf, *net));
         for (address, length) in first.filter_map(|it| of_family::<A>(&it)) {
             let winner = self.winner::<A>(vrf, address, length);
             if let Some((group, known)) = winner.and_then(|it| Some((it, self.groups.get(it)?))) {
@@ -221,7 +222,7 @@ impl Table {
         least.into_sorted_vec()
     }
 
-    /// Whether a route of the door at a place is not in use.
+    /// Whether a route of the route source at a place is not in use.
     fn loses<A: Family>(
         &self,
         query: &Query,
@@ -231,14 +232,14 @@ impl Table {
         own: u32,
     ) -> bool {
         let best = self.best_other(at, address, length);
-        self.better(best, Some(own)) != Some(own) || self.is_wanted(query, vrf, address, length)
+        self.better(best, Some(own)) != Some(own) || self.is_desired(query, vrf, address, length)
     }
 
     /// Whether the configuration has a route to the same that is in the tables.
-    fn is_wanted<A: Family>(&self, query: &Query, vrf: &VrfName, address: A, length: u8) -> bool {
+    fn is_desired<A: Family>(&self, query: &Query, vrf: &VrfName, address: A, length: u8) -> bool {
         let ip = ip::<A>(address);
         let is_silent = || IpNet::new(ip, length).is_ok_and(|net| query.is_silent(vrf, net));
-        self.wanted.get(vrf, ip, length).is_some() && !is_silent()
+        self.desired.get(vrf, ip, length).is_some() && !is_silent()
     }
 
     /// A route as it is told; `None` when it is gone or in use.
@@ -257,7 +258,7 @@ impl Table {
         }
         let group = self.groups.get(group)?;
         let net = IpNet::new(ip::<A>(address), length).ok()?;
-        let is_wanted = self.is_wanted(query, vrf, address, length);
+        let is_desired = self.is_desired(query, vrf, address, length);
         let action = match group.resolved.special {
             Some(special) => v1::route::Action::Special(special.into()),
             None => v1::route::Action::Paths(v1::Paths { paths: group.resolved.paths.clone() }),
@@ -274,28 +275,28 @@ impl Table {
             state: "inactive".to_owned(),
             is_learned: true,
             is_stale: A::of(held).is_stale(address, length),
-            door: self.door_of(place),
-            why: self.why(is_wanted, (address, length), place, group),
+            route_source: self.route_source_of(place),
+            reason: self.reason(is_desired, (address, length), place, group),
             next_hops,
             ..v1::RouteState::default()
         })
     }
 
     /// Why it is not in use.
-    fn why<A: Family>(
+    fn reason<A: Family>(
         &self,
-        is_wanted: bool,
+        is_desired: bool,
         (address, length): (A, u8),
         place: usize,
         group: &Group,
     ) -> Vec<String> {
-        let name = |place: usize| match self.door_of(place) {
+        let name = |place: usize| match self.route_source_of(place) {
             none if none.is_empty() => "the configuration".to_owned(),
-            name => format!("door {name}"),
+            name => format!("route source {name}"),
         };
         let own = name(place);
         if !group.resolved.is_usable() {
-            let reasons = group.resolved.reasons.iter().map(|why| format!("{own}: {why}"));
+            let reasons = group.resolved.reasons.iter().map(|reason| format!("{own}: {reason}"));
             let reasons: Vec<String> = reasons.collect();
             return if reasons.is_empty() {
                 vec![format!("{own}: no way leads on")]
@@ -306,7 +307,7 @@ impl Table {
         let best = self.best_other(place, address, length).and_then(|id| self.groups.get(id));
         let better = best.filter(|best| self.preference(best) <= self.preference(group));
         match better {
-            _ if is_wanted => {
+            _ if is_desired => {
                 vec![format!("{own}: a connected or static route to the same goes first")]
             }
             Some(best) => {

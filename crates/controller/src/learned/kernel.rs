@@ -1,4 +1,4 @@
-//! The audit's other half: kernel tables that doors take over, against what the table of learned routes holds of them.
+//! The audit's other half: kernel tables that route sources take over, against what the table of learned routes holds of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,30 +6,30 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::Learned;
-use crate::doors::{DoorState, Kind};
+use crate::route_sources::{Kind, RouteSourceState};
 
-/// How long a door has to compare: a million routes take it a second or two, and the table as much to hear them.
+/// How long a route source has to compare: a million routes take it a second or two, and the table as much to hear them.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What an audit of one kernel table found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditedKernel {
-    /// The door that takes it over.
-    pub door: String,
+    /// The route source that takes it over.
+    pub route_source: String,
     /// The network namespace; "" is our own.
     pub netns: String,
     /// The table's number.
     pub table: u32,
-    /// Prefixes of it that lead through mirrors.
+    /// Prefixes of it that lead through host interfaces.
     pub routes: u64,
     /// Routes that are held of it.
     pub held: u64,
     /// Prefixes that were not as they had been told, or not held. They were told again.
     pub different: u64,
-    /// Whether both were compared, at one moment; they change all the time, or the door is not open, when not.
+    /// Whether both were compared, at one moment; they change all the time, or the route source is not open, when not.
     pub is_compared: bool,
     /// Why they were not.
-    pub why: String,
+    pub reason: String,
 }
 
 impl AuditedKernel {
@@ -40,44 +40,52 @@ impl AuditedKernel {
 }
 
 impl Learned {
-    /// Has all doors of kernel tables compare now, all at the same time. What differs is told again, and counted by the door.
+    /// Has all route sources of kernel tables compare now, all at the same time. What differs is told again, and counted by the route source.
     pub async fn audit_kernels(&self) -> Vec<AuditedKernel> {
         let mut audits = JoinSet::new();
-        let doors = self.line.configuration().map(|it| Arc::clone(&it.doors)).unwrap_or_default();
-        for door in doors.iter() {
-            let Kind::Linux { table, .. } = door.kind else { continue };
+        let route_sources =
+            self.line.configuration().map(|it| Arc::clone(&it.route_sources)).unwrap_or_default();
+        for route_source in route_sources.iter() {
+            let Kind::Linux { table, .. } = route_source.kind else { continue };
             let audit = AuditedKernel {
-                door: door.source.name.clone(),
-                netns: door.netns.clone(),
+                route_source: route_source.source.name.clone(),
+                netns: route_source.netns.clone(),
                 table,
                 ..AuditedKernel::default()
             };
-            let state = self.line.doors().of(door.kind.name(), &audit.door);
+            let state = self.line.route_sources().of(route_source.kind.name(), &audit.route_source);
             audits.spawn(audit_kernel(audit, state));
         }
         let mut audited = audits.join_all().await;
-        audited.sort_by(|one, other| one.door.cmp(&other.door));
+        audited.sort_by(|one, other| one.route_source.cmp(&other.route_source));
         audited
     }
 }
 
-async fn audit_kernel(mut audit: AuditedKernel, state: Option<Arc<DoorState>>) -> AuditedKernel {
+async fn audit_kernel(
+    mut audit: AuditedKernel,
+    state: Option<Arc<RouteSourceState>>,
+) -> AuditedKernel {
     let Some(state) = state else {
-        "the door is not open yet".clone_into(&mut audit.why);
+        "the route source is not open yet".clone_into(&mut audit.reason);
         return audit;
     };
     for is_second in [false, true] {
         let Some(compared) = state.questions.ask(is_second, PATIENCE).await else {
-            let why = state.figures().why;
+            let reason = state.figures().reason;
             audit.is_compared = false;
-            audit.why = if why.is_empty() { "the door did not answer".to_owned() } else { why };
+            audit.reason = if reason.is_empty() {
+                "the route source did not answer".to_owned()
+            } else {
+                reason
+            };
             return audit;
         };
         audit.different += compared.different;
         audit.routes = compared.routes;
         let Some(held) = compared.held else {
             audit.is_compared = false;
-            "the table of learned routes is busy: ask again".clone_into(&mut audit.why);
+            "the table of learned routes is busy: ask again".clone_into(&mut audit.reason);
             return audit;
         };
         audit.held = held;
@@ -93,7 +101,7 @@ async fn audit_kernel(mut audit: AuditedKernel, state: Option<Arc<DoorState>>) -
         }
     }
     if !audit.is_compared {
-        "the kernel's routes change: ask again".clone_into(&mut audit.why);
+        "the kernel's routes change: ask again".clone_into(&mut audit.reason);
     }
     audit
 }
@@ -108,21 +116,21 @@ mod tests {
     use super::*;
     use crate::apply::Line;
     use crate::configuration::Configuration;
-    use crate::doors::Compared;
-    use crate::learned::{Door, Event, Source, Target, Update, Way};
+    use crate::learned::{Event, RouteSource, Source, Target, Update, Way};
+    use crate::route_sources::Compared;
 
-    /// A line whose configuration has a door for kernel table 254.
+    /// A line whose configuration has a route source for kernel table 254.
     fn line() -> Arc<Line> {
         let interface = json!({
             "name": "a", "type": "iana-if-type:ethernetCsmacd",
-            "stoa-interfaces:port": { "null": {} }, "stoa-mirror:mirror": { "netns": "local" },
+            "stoa-interfaces:port": { "null": {} }, "stoa-host-interface:host-interface": { "netns": "local" },
         });
-        let door = json!({
-            "type": "stoa-routing:linux", "name": "kernel", "stoa-routing:door": { "netns": "local" },
+        let route_source = json!({
+            "type": "stoa-routing:netlink", "name": "kernel", "stoa-routing:route-source": { "netns": "local" },
         });
         let text = json!({
             "ietf-interfaces:interfaces": { "interface": [interface] },
-            "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [door] } },
+            "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [route_source] } },
         });
         let configuration = Configuration::parse(Path::new("test"), text.to_string()).unwrap();
         Arc::new(Line::new(unix::connect_lazily(Path::new("/nowhere/f.sock")), configuration))
@@ -139,14 +147,18 @@ mod tests {
     }
 
     /// Answers each question so, and says everything again when it is asked to.
-    fn answer(state: Arc<DoorState>, door: Door, found: Compared) -> tokio::task::JoinHandle<()> {
+    fn answer(
+        state: Arc<RouteSourceState>,
+        route_source: RouteSource,
+        found: Compared,
+    ) -> tokio::task::JoinHandle<()> {
         tokio::spawn(async move {
             loop {
                 let asked = state.questions.next().await;
                 if asked.iter().any(|asked| asked.says_all) {
-                    door.tell(vec![Event::Up, routes(9), Event::Complete]).await;
+                    route_source.tell(vec![Event::Up, routes(9), Event::Complete]).await;
                 }
-                let held = door.count().await.await.ok();
+                let held = route_source.count().await.await.ok();
                 let found = Compared { held, ..found };
                 asked.into_iter().for_each(|asked| asked.answer(found));
             }
@@ -159,21 +171,21 @@ mod tests {
         let learned = Learned::start(Arc::clone(&line)).unwrap();
         let audited = learned.audit_kernels().await;
         assert_eq!((audited.len(), audited[0].table, audited[0].netns.as_str()), (1, 254, "local"));
-        assert!(!audited[0].is_equal() && audited[0].why.contains("not open"), "{audited:?}");
+        assert!(!audited[0].is_equal() && audited[0].reason.contains("not open"), "{audited:?}");
 
-        let state = line.doors().open("stoa-routing:linux", "kernel");
+        let state = line.route_sources().open("stoa-routing:netlink", "kernel");
         let (name, vrf) = ("kernel".to_owned(), "".into());
         let stale_time = Duration::from_secs(60);
-        let door = learned.open(Source { name, vrf, preference: None, stale_time });
-        door.tell(vec![Event::Up, routes(9), Event::Complete]).await;
+        let route_source = learned.open(Source { name, vrf, preference: None, stale_time });
+        route_source.tell(vec![Event::Up, routes(9), Event::Complete]).await;
         let found = Compared { routes: 9, held: None, different: 0, is_whole: true };
-        let task = answer(Arc::clone(&state), door.clone(), found);
+        let task = answer(Arc::clone(&state), route_source.clone(), found);
         let audited = learned.audit_kernels().await;
         assert!(audited[0].is_equal() && audited[0].held == 9, "{audited:?}");
 
-        // Two got lost between the door and the table: they are said again, and counted.
-        door.tell(vec![Event::Up, routes(7), Event::Complete]).await;
-        assert_eq!(door.count().await.await, Ok(7));
+        // Two got lost between the route source and the table: they are said again, and counted.
+        route_source.tell(vec![Event::Up, routes(7), Event::Complete]).await;
+        assert_eq!(route_source.count().await.await, Ok(7));
         let audited = learned.audit_kernels().await;
         let it = &audited[0];
         assert_eq!((it.routes, it.held, it.different, it.is_compared), (9, 9, 2, true), "{it:?}");
@@ -187,14 +199,14 @@ mod tests {
             busy.questions.next().await.into_iter().for_each(|asked| asked.answer(found));
         });
         let audited = learned.audit_kernels().await;
-        assert!(!audited[0].is_compared && audited[0].why.contains("busy"), "{audited:?}");
+        assert!(!audited[0].is_compared && audited[0].reason.contains("busy"), "{audited:?}");
         task.await.unwrap();
 
         // A kernel that never rests proves nothing.
         let found = Compared { is_whole: false, ..found };
-        let task = answer(state, door, found);
+        let task = answer(state, route_source, found);
         let audited = learned.audit_kernels().await;
-        assert!(!audited[0].is_compared && audited[0].why.contains("ask again"), "{audited:?}");
+        assert!(!audited[0].is_compared && audited[0].reason.contains("ask again"), "{audited:?}");
         task.abort();
     }
 }

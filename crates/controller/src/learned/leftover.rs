@@ -35,12 +35,13 @@ pub(super) struct Leftover {
     deadline: Option<Instant>,
 }
 
-/// Whether nine tenths of what is held were said, of each VRF, family and protocol that doors tell.
+/// Whether nine tenths of what is held were said, of each VRF, family and protocol that route sources tell.
 fn is_like(said: &Counts, held: &[v1::RouteCount]) -> bool {
     let mut sums = Counts::new();
     for count in held {
-        let is_of_doors = !matches!(count.protocol(), v1::Protocol::Direct | v1::Protocol::Static);
-        if is_of_doors {
+        let is_of_route_sources =
+            !matches!(count.protocol(), v1::Protocol::Direct | v1::Protocol::Static);
+        if is_of_route_sources {
             *sums.entry((count.vrf.clone(), count.family, count.protocol)).or_default() +=
                 count.routes;
         }
@@ -49,10 +50,10 @@ fn is_like(said: &Counts, held: &[v1::RouteCount]) -> bool {
 }
 
 impl Table {
-    /// Whether one of these doors fell silent, and did not say that this was all.
-    fn is_guessed(&self, doors: &[String]) -> bool {
+    /// Whether one of these route sources fell silent, and did not say that this was all.
+    fn is_guessed(&self, route_sources: &[String]) -> bool {
         let held = self.held.iter().flatten();
-        held.filter(|held| doors.contains(&held.source.name)).any(|held| held.is_guessed)
+        held.filter(|held| route_sources.contains(&held.source.name)).any(|held| held.is_guessed)
     }
 
     fn said(&self) -> Counts {
@@ -69,7 +70,7 @@ impl Table {
         said
     }
 
-    /// Routes of one family of a door, by protocol.
+    /// Routes of one family of a route source, by protocol.
     fn by_protocol<A: Family>(&self, held: &Held) -> BTreeMap<i32, u64> {
         let mut routes = BTreeMap::new();
         for group in A::of(held).iter().filter_map(|item| self.groups.get(item.group)) {
@@ -78,17 +79,21 @@ impl Table {
         routes
     }
 
-    /// The longest time that a door may take to say its routes again.
+    /// The longest time that a route source may take to say its routes again.
     fn patience(&self) -> Duration {
-        let doors = self.held.iter().flatten().filter(|held| !statics::is_own(&held.source));
-        doors.map(|held| held.source.stale_time).max().unwrap_or_default()
+        let route_sources =
+            self.held.iter().flatten().filter(|held| !statics::is_own(&held.source));
+        route_sources.map(|held| held.source.stale_time).max().unwrap_or_default()
     }
 }
 
 impl Runner {
     /// Whether what was not said again may go. Asks the forwarder what it holds when that is not clear.
     pub(super) fn may_sweep(&mut self, line: &Arc<Line>, heard: &mpsc::Sender<Heard>) -> bool {
-        let is_guessed = self.doors.as_ref().is_some_and(|doors| self.table.is_guessed(doors));
+        let is_guessed = self
+            .route_sources
+            .as_ref()
+            .is_some_and(|route_sources| self.table.is_guessed(route_sources));
         let now = Instant::now();
         let deadline = *self.leftover.deadline.get_or_insert(now + self.table.patience());
         if self.leftover.may_go || !is_guessed || now >= deadline {
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_doors_have_said_is_counted_by_family() {
+    fn what_route_sources_have_said_is_counted_by_family() {
         let mut table = Table::default();
         let stale_time = Duration::from_secs(60);
         let source = Source { name: "x".into(), vrf: "red".into(), preference: None, stale_time };

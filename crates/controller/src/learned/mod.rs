@@ -1,18 +1,17 @@
-//! Routes that daemons have learned: what each door hears, which of them wins, and how the winners reach the forwarder.
+//! Routes that daemons have learned: what each route source hears, which of them wins, and how the winners reach the forwarder.
 //!
 //! ```text
 //! fpm ───┐
-//! linux ─┼─ Door::tell ─► bounded queue ─► table (one thread) ─► link ─► forwarder
+//! linux ─┼─ Route source::tell ─► bounded queue ─► table (one thread) ─► link ─► forwarder
 //! bgp ───┘
 //! ```
 //!
-//! A door is one session with one daemon. It says what it hears in batches and waits while the queue is full, so that a
+//! A route source is one session with one daemon. It says what it hears in batches and waits while the queue is full, so that a
 //! daemon that floods is slowed down by its own socket. Static and connected routes are no business of this room: they are in the
-//! wanted state, go before learned ones in the forwarder, and are looked at here to resolve gateways.
+//! desired state, go before learned ones in the forwarder, and are looked at here to resolve gateways.
 
 mod audit;
-mod door;
-mod door_state;
+mod desired;
 mod figures;
 mod groups;
 mod inactive;
@@ -24,24 +23,25 @@ mod outbox;
 mod prefixes;
 mod report;
 mod resolve;
+mod route_source;
+mod route_source_state;
 mod run;
 mod select;
 mod statics;
 mod table;
 #[cfg(test)]
 mod tests;
-mod wanted;
 
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
 pub use audit::{Audit, AuditedTable};
-pub use door::{Asker, Door, Event, Source, Target, Update, Way};
-pub use door_state::DoorState;
 pub use figures::{Audits, Figures, Look};
 pub use inactive::{Inactive, Query};
 pub use kernel::AuditedKernel;
+pub use route_source::{Asker, Event, RouteSource, Source, Target, Update, Way};
+pub use route_source_state::RouteSourceState;
 pub use run::Work;
 pub use table::Session;
 
@@ -50,7 +50,7 @@ pub use crate::routes::VrfName;
 use crate::apply::Line;
 use run::{Request, Runner, Said};
 
-/// What doors may have said that the table has not looked at yet, in batches.
+/// What route sources may have said that the table has not looked at yet, in batches.
 const QUEUE: usize = 32;
 /// Questions that may wait.
 const REQUESTS: usize = 64;
@@ -81,15 +81,15 @@ impl Learned {
         Ok(learned)
     }
 
-    /// A door for a source.
-    pub fn open(&self, source: Source) -> Door {
-        Door::new(source, self.queue.clone())
+    /// A route source for a source.
+    pub fn open(&self, source: Source) -> RouteSource {
+        RouteSource::new(source, self.queue.clone())
     }
 
-    /// Which doors the configuration has, by name: routes that the forwarder still holds of a former controller go when each
+    /// Which route sources the configuration has, by name: routes that the forwarder still holds of a former controller go when each
     /// of them has said all that it has.
-    pub async fn expect(&self, doors: Vec<String>) {
-        self.ask(move |runner| runner.doors = Some(doors)).await;
+    pub async fn expect(&self, route_sources: Vec<String>) {
+        self.ask(move |runner| runner.route_sources = Some(route_sources)).await;
     }
 
     /// What it has cost so far.
@@ -97,9 +97,9 @@ impl Learned {
         self.ask(|runner| runner.work).await.unwrap_or_default()
     }
 
-    /// How all doors do.
-    pub async fn doors(&self) -> Vec<DoorState> {
-        self.ask(|runner| runner.table.door_states()).await.unwrap_or_default()
+    /// How all route sources do.
+    pub async fn route_sources(&self) -> Vec<RouteSourceState> {
+        self.ask(|runner| runner.table.route_source_states()).await.unwrap_or_default()
     }
 
     /// Asks the table; `None` when the controller ends.

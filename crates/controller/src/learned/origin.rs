@@ -1,4 +1,4 @@
-//! Which door has told a route that is in use, and whether it has told it in its present session: added to what the
+//! Which route source has told a route that is in use, and whether it has told it in its present session: added to what the
 //! forwarder tells of learned routes, which knows neither.
 
 use ipnet::IpNet;
@@ -14,17 +14,17 @@ use crate::routes::{Key, VrfName};
 /// Where a route comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The name of the door; "": the configuration.
-    pub(super) door: String,
-    /// Whether it was not said again since the session of the door began.
+    /// The name of the route source; "": the configuration.
+    pub(super) route_source: String,
+    /// Whether it was not said again since the session of the route source began.
     pub(super) is_stale: bool,
 }
 
 impl Look {
-    /// Names the doors of those of these routes that are learned. A table that has no time leaves them as they are.
-    pub(crate) async fn name_doors(&self, routes: &mut [v1::RouteState]) {
+    /// Names the route sources of those of these routes that are learned. A table that has no time leaves them as they are.
+    pub(crate) async fn name_route_sources(&self, routes: &mut [v1::RouteState]) {
         let learned: Vec<usize> = (0..routes.len())
-            .filter(|at| routes[*at].is_learned && routes[*at].door.is_empty())
+            .filter(|at| routes[*at].is_learned && routes[*at].route_source.is_empty())
             .collect();
         if learned.is_empty() {
             return;
@@ -35,15 +35,15 @@ impl Look {
             keys.iter().map(of).collect::<Vec<_>>()
         });
         for (at, origin) in learned.into_iter().zip(origins.await.unwrap_or_default()) {
-            let Some(Origin { door, is_stale }) = origin else { continue };
-            routes[at].door = door;
+            let Some(Origin { route_source, is_stale }) = origin else { continue };
+            routes[at].route_source = route_source;
             routes[at].is_stale |= is_stale;
         }
     }
 }
 
 impl Table {
-    /// Where the route to a prefix comes from that wins among those of all doors.
+    /// Where the route to a prefix comes from that wins among those of all route sources.
     pub(super) fn origin(&self, (vrf, net): &Key) -> Option<Origin> {
         match net {
             IpNet::V4(net) => self.origin_of::<u32>(vrf, net.addr().to_bits(), net.prefix_len()),
@@ -57,13 +57,13 @@ impl Table {
         let group = self.groups.get(self.winner(vrf, address, length)?)?;
         let held = self.held.get(group.source)?.as_ref()?;
         let is_stale = A::of(held).is_stale(address, length);
-        Some(Origin { door: self.door_of(group.source), is_stale })
+        Some(Origin { route_source: self.route_source_of(group.source), is_stale })
     }
 
-    /// The name of the door at a place; "": it is the configuration's.
-    pub(super) fn door_of(&self, place: usize) -> String {
+    /// The name of the route source at a place; "": it is the configuration's.
+    pub(super) fn route_source_of(&self, place: usize) -> String {
         let held = self.held.get(place).and_then(Option::as_ref);
-        let door = held.map(|held| &held.source).filter(|source| !is_own(source));
-        door.map(|source| source.name.clone()).unwrap_or_default()
+        let route_source = held.map(|held| &held.source).filter(|source| !is_own(source));
+        route_source.map(|source| source.name.clone()).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! The routes of one door and family: from prefix to group, in 12 bytes (IPv4) or 24 (IPv6) a route and a table's slack.
+//! The routes of one route source and family: from prefix to group, in 12 bytes (IPv4) or 24 (IPv6) a route and a table's slack.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,9 +1,9 @@
-//! Audits and doors in the words of the contract.
+//! Audits and route sources in the words of the contract.
 
 use stoa_api::v1;
 
-use super::{Audit, AuditedKernel, DoorState, Learned, Session};
-use crate::doors::{DoorConfig, Figures};
+use super::{Audit, AuditedKernel, Learned, RouteSourceState, Session};
+use crate::route_sources::{Figures, RouteSourceConfig};
 
 impl Session {
     /// As operators read it.
@@ -17,20 +17,24 @@ impl Session {
     }
 }
 
-/// A door that is configured, and what is known of it.
-fn door(config: &DoorConfig, figures: Figures, state: Option<DoorState>) -> v1::DoorState {
-    let mut told = v1::DoorState {
+/// A route source that is configured, and what is known of it.
+fn route_source(
+    config: &RouteSourceConfig,
+    figures: Figures,
+    state: Option<RouteSourceState>,
+) -> v1::RouteSourceState {
+    let mut told = v1::RouteSourceState {
         name: config.source.name.clone(),
         session: Session::Awaited.word().to_owned(),
         r#type: config.kind.word().to_owned(),
         vrf: config.source.vrf.to_string(),
         netns: config.netns.clone(),
         is_open: figures.is_open,
-        why: figures.why,
+        reason: figures.reason,
         since_unix_s: figures.since_unix_s,
         sessions: figures.sessions,
-        left_out: figures.left_out,
-        ..v1::DoorState::default()
+        not_imported: figures.not_imported,
+        ..v1::RouteSourceState::default()
     };
     if let Some(state) = state {
         let unresolved = state.unresolved.into_iter();
@@ -41,7 +45,7 @@ fn door(config: &DoorConfig, figures: Figures, state: Option<DoorState>) -> v1::
         told.malformed = state.malformed;
         told.waiting = state.waiting;
         told.unresolved =
-            unresolved.map(|(why, routes)| v1::UnresolvedGateway { why, routes }).collect();
+            unresolved.map(|(reason, routes)| v1::UnresolvedGateway { reason, routes }).collect();
     }
     told
 }
@@ -50,7 +54,7 @@ fn tables(audit: Audit) -> Vec<v1::AuditedTable> {
     let table = |it: super::AuditedTable| v1::AuditedTable {
         vrf: it.vrf,
         family: it.family,
-        wanted: it.wanted,
+        desired: it.desired,
         held: it.held,
         different: it.different,
         is_compared: it.is_compared,
@@ -60,41 +64,52 @@ fn tables(audit: Audit) -> Vec<v1::AuditedTable> {
 
 fn kernel(audit: AuditedKernel) -> v1::AuditedKernel {
     let is_equal = audit.is_equal();
-    let AuditedKernel { door, netns, table, routes, held, different, is_compared, why } = audit;
-    v1::AuditedKernel { door, netns, table, routes, held, different, is_compared, why, is_equal }
+    let AuditedKernel { route_source, netns, table, routes, held, different, is_compared, reason } =
+        audit;
+    v1::AuditedKernel {
+        route_source,
+        netns,
+        table,
+        routes,
+        held,
+        different,
+        is_compared,
+        reason,
+        is_equal,
+    }
 }
 
 impl Learned {
-    /// How the doors of the configuration do, by name.
-    pub async fn show_doors(&self) -> Vec<v1::DoorState> {
-        let mut states = self.doors().await;
+    /// How the route sources of the configuration do, by name.
+    pub async fn show_route_sources(&self) -> Vec<v1::RouteSourceState> {
+        let mut states = self.route_sources().await;
         let configuration = self.line.configuration();
-        let doors = configuration.as_ref().map_or(&[][..], |it| &it.doors);
-        let told = doors.iter().map(|config| {
+        let route_sources = configuration.as_ref().map_or(&[][..], |it| &it.route_sources);
+        let told = route_sources.iter().map(|config| {
             let name = &config.source.name;
             let at = states.iter().position(|state| state.name == *name);
-            let figures = self.line.doors().of(config.kind.name(), name);
+            let figures = self.line.route_sources().of(config.kind.name(), name);
             let figures = figures.map(|it| it.figures()).unwrap_or_default();
-            door(config, figures, at.map(|at| states.swap_remove(at)))
+            route_source(config, figures, at.map(|at| states.swap_remove(at)))
         });
         told.collect()
     }
 
-    /// Audits everything, mends what differs, and tells how the doors do.
+    /// Audits everything, fixes what differs, and tells how the route sources do.
     pub async fn report(&self) -> v1::AuditLearnedReply {
-        // What Linux has comes first: what is mended there is wanted of the forwarder then.
+        // What Linux has comes first: what is fixed there is desired of the forwarder then.
         let kernels = self.audit_kernels().await;
         let audit = self.audit().await;
-        let doors = self.show_doors().await;
+        let route_sources = self.show_route_sources().await;
         let work = self.work().await;
-        let rest = self.ask(|runner| (runner.is_completed(), runner.why.clone())).await;
-        let (is_complete, why) = rest.unwrap_or_default();
+        let rest = self.ask(|runner| (runner.is_completed(), runner.reason.clone())).await;
+        let (is_complete, reason) = rest.unwrap_or_default();
         v1::AuditLearnedReply {
             tables: tables(audit),
-            doors,
-            heard: work.heard,
+            route_sources,
+            received: work.heard,
             refused: work.refused,
-            why,
+            reason,
             table_us: work.table_us,
             forwarder_us: work.forwarder_us,
             is_complete,

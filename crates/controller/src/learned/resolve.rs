@@ -8,9 +8,9 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use super::door::{Target, Way};
 use super::groups::{Group, Resolved};
 use super::prefixes::{Address, Six};
+use super::route_source::{Target, Way};
 use super::table::{Family, Held, Table};
 use crate::recursion::{LEVEL_LIMIT, weigh};
 use crate::routes::{PATH_LIMIT, VrfName};
@@ -139,7 +139,7 @@ impl Table {
         self.is_moved |= changed && !is_new && self.watched.is_any();
     }
 
-    /// A group of a door's own number is new, has changed, or is forgotten.
+    /// A group of a route source's own number is new, has changed, or is forgotten.
     pub(super) fn set_group(&mut self, at: usize, number: u32, target: Option<Target>) {
         let Some(held) = &mut self.held[at] else { return };
         match target {
@@ -238,7 +238,7 @@ impl Table {
         for length in (1..=if gateway.is_ipv4() { 32 } else { 128 }).rev() {
             let Ok(net) = ipnet::IpNet::new(gateway, length) else { continue };
             let net = net.trunc();
-            if let Some(action) = self.wanted.get(vrf, net.addr(), length) {
+            if let Some(action) = self.desired.get(vrf, net.addr(), length) {
                 return match action {
                     Action::Paths(paths) => Ok(on_link(paths.paths.clone())),
                     Action::Special(special) => {
@@ -255,7 +255,7 @@ impl Table {
             match self.by_learned(winner, net, search) {
                 Ok(paths) => return Ok(on_link(paths)),
                 // A shorter one may lead to a link.
-                Err(why) => reason = reason.or(Some(why)),
+                Err(other) => reason = reason.or(Some(other)),
             }
         }
         Err(reason.unwrap_or_else(|| {
@@ -278,15 +278,15 @@ impl Table {
             None => Ok(group.resolved.paths.clone()),
             Some(Some(Target::Ways(best, _))) => {
                 let mut all = Vec::new();
-                let mut why = format!("{net} leads nowhere itself");
+                let mut reason = format!("{net} leads nowhere itself");
                 for way in best.iter().take(PATH_LIMIT) {
                     match self.behind_way(way, search) {
                         Ok(paths) => all.extend(paths),
-                        Err(reason) => why = reason,
+                        Err(other) => reason = other,
                     }
                 }
                 all.truncate(PATH_LIMIT);
-                if all.is_empty() { Err(why) } else { Ok(all) }
+                if all.is_empty() { Err(reason) } else { Ok(all) }
             }
             Some(Some(Target::Special(special))) => {
                 Err(format!("the gateway is reached by {net}, which is {special}"))
@@ -297,7 +297,7 @@ impl Table {
 }
 
 impl Held {
-    /// What a group of this door means now; `None`: it is of a former session, whose numbers mean something else now.
+    /// What a group of this route source means now; `None`: it is of a former session, whose numbers mean something else now.
     fn meaning<'a>(&'a self, group: &'a Group) -> Option<Option<&'a Target>> {
         match &group.target {
             Target::Group(_) if group.session != self.sessions => None,

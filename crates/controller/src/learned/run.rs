@@ -1,4 +1,4 @@
-//! The thread that the table lives on: doors' events in, messages out, no more of them under way than the forwarder keeps
+//! The thread that the table lives on: route sources' events in, messages out, no more of them under way than the forwarder keeps
 //! up with.
 
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use stoa_api::v1;
 use tokio::sync::mpsc;
 
-use super::door::{Event, Source};
 use super::figures::Audits;
 use super::leftover::Leftover;
 use super::link::{self, Heard};
+use super::route_source::{Event, Source};
 use super::table::Table;
 use crate::apply::Line;
 
-/// Messages that wait for the forwarder before doors are heard no more.
+/// Messages that wait for the forwarder before route sources are heard no more.
 const WAITING: usize = 16;
-/// Batches of doors that are heard between two looks at everything else.
+/// Batches of route sources that are heard between two looks at everything else.
 const BATCHES: usize = 32;
 /// How long it sleeps at most.
 const TICK: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ const SAY_EVERY: Duration = Duration::from_secs(5);
 /// What somebody asks of the table.
 pub(super) type Request = Box<dyn FnOnce(&mut Runner) + Send>;
 
-/// What doors say, and who says it.
+/// What route sources say, and who says it.
 pub(super) type Said = (Arc<Source>, Vec<Event>);
 
 /// Figures of the table's own work.
@@ -36,7 +36,7 @@ pub struct Work {
     pub table_us: u64,
     /// Microseconds of the forwarder's control thread.
     pub forwarder_us: u64,
-    /// Changes of routes that doors have told.
+    /// Changes of routes that route sources have told.
     pub heard: u64,
     /// Routes that the forwarder refused.
     pub refused: u64,
@@ -48,15 +48,15 @@ pub struct Runner {
     pub(super) work: Work,
     pub(super) audits: Audits,
     pub(super) leftover: Leftover,
-    /// Doors that the configuration has, once it is known.
-    pub(super) doors: Option<Vec<String>>,
+    /// Route sources that the configuration has, once it is known.
+    pub(super) route_sources: Option<Vec<String>>,
     stream: Option<mpsc::Sender<v1::LearnedRoutes>>,
     sent: u64,
     answered: u64,
     is_completed: bool,
     said: Option<Instant>,
     /// Why the forwarder refused routes last.
-    pub(super) why: String,
+    pub(super) reason: String,
 }
 
 impl Runner {
@@ -69,13 +69,13 @@ impl Runner {
             work: Work::default(),
             audits: Audits::default(),
             leftover: Leftover::default(),
-            doors: None,
+            route_sources: None,
             stream: None,
             sent: 0,
             answered: 0,
             is_completed: false,
             said: None,
-            why: String::new(),
+            reason: String::new(),
         }
     }
 
@@ -84,7 +84,7 @@ impl Runner {
         self.stream.is_some() && self.table.out.len() == 0 && self.sent == self.answered
     }
 
-    /// Whether the forwarder holds all that is wanted, and nothing else.
+    /// Whether the forwarder holds all that is desired, and nothing else.
     pub(super) fn is_settled(&self) -> bool {
         self.is_drained() && self.is_completed
     }
@@ -127,7 +127,7 @@ impl Runner {
                     None => break,
                 },
                 first = said.recv(), if may_hear => match first {
-                    Some(first) => self.hear_doors(first, &mut said),
+                    Some(first) => self.hear_route_sources(first, &mut said),
                     None => break,
                 },
                 _ = changes.changed() => {}
@@ -137,7 +137,7 @@ impl Runner {
         keeper.abort();
     }
 
-    fn hear_doors(&mut self, first: Said, said: &mut mpsc::Receiver<Said>) {
+    fn hear_route_sources(&mut self, first: Said, said: &mut mpsc::Receiver<Said>) {
         let now = Instant::now();
         let mut next = Some(first);
         let mut batches = 0;
@@ -184,14 +184,14 @@ impl Runner {
         let of_run = |run: &v1::RouteRun| run.ip4.len() / 5 + run.ip6.len() / 17;
         let routes: usize = runs.iter().filter_map(|it| it.run.as_ref()).map(of_run).sum();
         self.work.refused += routes as u64;
-        self.why.clone_from(&last.why);
+        self.reason.clone_from(&last.reason);
         if self.said.is_none_or(|said| said.elapsed() >= SAY_EVERY) {
             self.said = Some(Instant::now());
-            let (refused, why) = (self.work.refused, &last.why);
+            let (refused, reason) = (self.work.refused, &last.reason);
             tracing::error!(
                 refused,
-                mend = last.mend,
-                "the forwarder refused learned routes: {why}"
+                fix = last.fix,
+                "the forwarder refused learned routes: {reason}"
             );
         }
     }
@@ -200,7 +200,10 @@ impl Runner {
     fn complete(&mut self, line: &Arc<Line>, heard: &mpsc::Sender<Heard>) {
         if self.stream.is_some()
             && !self.is_completed
-            && self.doors.as_ref().is_some_and(|doors| self.table.is_complete(doors))
+            && self
+                .route_sources
+                .as_ref()
+                .is_some_and(|route_sources| self.table.is_complete(route_sources))
             && self.may_sweep(line, heard)
         {
             self.table.out.complete();

@@ -1,4 +1,4 @@
-//! Who wins a prefix that several doors have.
+//! Who wins a prefix that several route sources have.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use stoa_api::v1;
 
-use super::door::Source;
 use super::groups::Group;
 use super::prefixes::{Item, Six};
+use super::route_source::Source;
 use super::statics::is_own;
 use super::table::{Family, Table};
 use crate::routes::VrfName;
 
-/// How much a route counts when its door says nothing of it: less is better.
+/// How much a route counts when its route source says nothing of it: less is better.
 fn usual_preference(protocol: v1::Protocol) -> u8 {
     match protocol {
         v1::Protocol::Direct => 0,
@@ -70,7 +70,7 @@ impl Table {
         preference.unwrap_or(usual_preference(group.protocol))
     }
 
-    /// The best group that other doors of the VRF have for a prefix.
+    /// The best group that other route sources of the VRF have for a prefix.
     pub(super) fn best_other<A: Family>(&self, at: usize, address: A, length: u8) -> Option<u32> {
         if self.held.len() < 2 {
             return None;
@@ -90,7 +90,7 @@ impl Table {
         groups.fold(None, |best, group| self.better(best, Some(group)))
     }
 
-    /// Each winner of a door, each prefix once.
+    /// Each winner of a route source, each prefix once.
     pub(super) fn winners_of<A: Family>(&self, at: usize) -> impl Iterator<Item = &Item<A>> {
         let held = self.held[at].as_ref();
         let wins = move |item: &&Item<A>| {
@@ -100,7 +100,7 @@ impl Table {
         held.into_iter().flat_map(|held| A::of(held).iter()).filter(wins)
     }
 
-    /// A door counts otherwise now: its routes win or lose against those of other doors.
+    /// A route source counts otherwise now: its routes win or lose against those of other route sources.
     pub(super) fn weigh(&mut self, at: usize, preference: Option<u8>, stale_time: Duration) {
         let Some(held) = &self.held[at] else { return };
         if held.source.preference == preference && held.source.stale_time == stale_time {
@@ -118,7 +118,7 @@ impl Table {
         self.weigh_again(at, before.1);
     }
 
-    /// Who wins the prefixes of a door that others have as well.
+    /// Who wins the prefixes of a route source that others have as well.
     fn contested<A: Family>(&self, at: usize) -> Vec<(A, u8, Option<u32>)> {
         let held = self.held[at].as_ref();
         let items = held.into_iter().flat_map(|held| A::of(held).iter());

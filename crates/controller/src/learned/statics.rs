@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use stoa_api::v1;
 
-use super::door::{Event, Source, Target, Update, Way};
+use super::route_source::{Event, Source, Target, Update, Way};
 use super::table::Table;
 use crate::configuration::Configuration;
 use crate::rib::Note;
@@ -22,7 +22,7 @@ const PREFERENCE: u8 = 0;
 /// VRF, preference, and whether they wait for their gateways.
 type Place = (VrfName, u8, bool);
 
-/// The table's own door for them. No protocol instance has such a name.
+/// The table's own route source for them. No protocol instance has such a name.
 fn source((vrf, preference, is_waiting): &Place) -> Arc<Source> {
     let kind = if *is_waiting { "waiting" } else { "static" };
     let name = format!("/{kind}/{preference}/{vrf}");
@@ -35,12 +35,12 @@ fn place(source: &Source) -> Place {
     (source.vrf.clone(), preference, source.name.starts_with("/waiting/"))
 }
 
-/// Whether this is no door of a daemon.
+/// Whether this is no route source of a daemon.
 pub fn is_own(source: &Source) -> bool {
     source.name.starts_with('/')
 }
 
-/// What a route of the configuration says, as a door says it.
+/// What a route of the configuration says, as a route source says it.
 fn event(prefix: &IpNet, target: Target) -> Event {
     let target = Some(target);
     let mut update = Update { protocol: v1::Protocol::Static, target, ip4: vec![], ip6: vec![] };

@@ -1,18 +1,18 @@
-//! All that doors have said, and which of it wins. No threads, no sockets, no time but what it is told.
+//! All that route sources have said, and which of it wins. No threads, no sockets, no time but what it is told.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::door::{Event, Source, Target, Update};
+use super::desired::Desired;
 use super::groups::Groups;
 use super::outbox::{Outbox, Packed};
 use super::prefixes::{Item, Prefixes, Six};
 use super::resolve::Watched;
-use super::wanted::Wanted;
+use super::route_source::{Event, Source, Target, Update};
 use crate::configuration::Configuration;
 
-/// How a door's session does.
+/// How a route source's session does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Session {
     /// None since it was opened.
@@ -25,10 +25,10 @@ pub enum Session {
     Ended,
 }
 
-/// What is held of one door.
+/// What is held of one route source.
 #[derive(Debug)]
 pub struct Held {
-    /// The door.
+    /// The route source.
     pub source: Arc<Source>,
     /// How its session does.
     pub session: Session,
@@ -50,9 +50,9 @@ pub struct Held {
 
 /// A family of routes as the table keeps it.
 pub trait Family: Packed + super::resolve::Watchable {
-    /// The routes of a door.
+    /// The routes of a route source.
     fn of(held: &Held) -> &Prefixes<Self>;
-    /// The routes of a door, to change.
+    /// The routes of a route source, to change.
     fn of_mut(held: &mut Held) -> &mut Prefixes<Self>;
 }
 
@@ -76,12 +76,12 @@ impl Family for Six {
     }
 }
 
-/// The routes of all doors.
+/// The routes of all route sources.
 #[derive(Debug, Default)]
 pub struct Table {
     pub(super) held: Vec<Option<Held>>,
     pub(super) groups: Groups,
-    pub(super) wanted: Wanted,
+    pub(super) desired: Desired,
     pub(super) watched: Watched,
     /// Something changed that gateways may lead through.
     pub(super) is_moved: bool,
@@ -103,7 +103,7 @@ fn is_prefix<A: Family>(address: A, length: u8) -> bool {
 }
 
 impl Table {
-    /// The place of a door; made when it is new.
+    /// The place of a route source; made when it is new.
     fn place(&mut self, source: &Arc<Source>, now: Instant) -> usize {
         let known =
             |held: &Option<Held>| held.as_ref().is_some_and(|held| held.source.name == source.name);
@@ -129,7 +129,7 @@ impl Table {
         free
     }
 
-    /// Takes in what a door says.
+    /// Takes in what a route source says.
     pub fn hear(&mut self, source: &Arc<Source>, events: Vec<Event>, now: Instant) {
         let at = self.place(source, now);
         for event in events {
@@ -143,7 +143,7 @@ impl Table {
                     }
                 }
                 Event::Down => {
-                    // What the door was opened with may have changed since.
+                    // What the route source was opened with may have changed since.
                     let stale_time = self.held[at].as_ref().map(|held| held.source.stale_time);
                     let deadline = stale_time.map(|stale_time| now + stale_time);
                     self.set_session(at, Session::Ended, deadline);
@@ -153,7 +153,7 @@ impl Table {
                 Event::Closed => {
                     self.begin(at, now);
                     self.sweep(at);
-                    // The place may be another door's at once.
+                    // The place may be another route source's at once.
                     self.forget_idle();
                     self.held[at] = None;
                 }
@@ -185,7 +185,7 @@ impl Table {
         (held.session, held.deadline) = (Session::Begun, Some(now + held.source.stale_time));
     }
 
-    /// What is due: doors whose time is over lose what is stale.
+    /// What is due: route sources whose time is over lose what is stale.
     pub fn tick(&mut self, now: Instant) {
         for at in 0..self.held.len() {
             let Some(held) = &mut self.held[at] else { continue };
@@ -204,7 +204,11 @@ impl Table {
             }
             let gone = self.sweep(at);
             let name = self.held[at].as_ref().map(|held| held.source.name.clone());
-            tracing::info!(door = name, routes = gone, "routes that were not said again go");
+            tracing::info!(
+                route_source = name,
+                routes = gone,
+                "routes that were not said again go"
+            );
         }
     }
 
@@ -215,9 +219,9 @@ impl Table {
         deadlines.min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
-    /// Whether each of these doors has said all that it has, or its time is over.
-    pub fn is_complete(&self, doors: &[String]) -> bool {
-        doors.iter().all(|name| {
+    /// Whether each of these route sources has said all that it has, or its time is over.
+    pub fn is_complete(&self, route_sources: &[String]) -> bool {
+        route_sources.iter().all(|name| {
             self.held.iter().flatten().any(|held| {
                 held.source.name == *name
                     && (held.session == Session::Complete || held.deadline.is_none())
@@ -225,7 +229,7 @@ impl Table {
         })
     }
 
-    /// Takes out all that a door has of a family.
+    /// Takes out all that a route source has of a family.
     fn clear(&mut self, at: usize, is_ip4: bool, is_ip6: bool) {
         let Some(held) = &mut self.held[at] else { return };
         let (mut ip4, mut ip6) = (Vec::new(), Vec::new());
@@ -245,7 +249,7 @@ impl Table {
         self.gone(at, ip6);
     }
 
-    /// Takes out what a door has not said again.
+    /// Takes out what a route source has not said again.
     fn sweep(&mut self, at: usize) -> usize {
         let Some(held) = &mut self.held[at] else { return 0 };
         let (ip4, ip6) = (held.ip4.sweep(), held.ip6.sweep());
@@ -255,7 +259,7 @@ impl Table {
         count
     }
 
-    /// Routes that a door had are taken out of its prefixes already.
+    /// Routes that a route source had are taken out of its prefixes already.
     fn gone<A: Family>(&mut self, at: usize, items: Vec<Item<A>>) {
         for item in items {
             self.moved(at, item.address, item.length, Some(item.group), None);
@@ -310,7 +314,7 @@ impl Table {
         }
     }
 
-    /// A route of a door went from one group to another: tells who wins, if that changes.
+    /// A route of a route source went from one group to another: tells who wins, if that changes.
     fn moved<A: Family>(
         &mut self,
         at: usize,
@@ -335,8 +339,8 @@ impl Table {
 
     /// The configuration in force: what gateways lead through may have changed.
     pub fn configure(&mut self, configuration: &Arc<Configuration>) {
-        if !self.wanted.is_of(configuration) {
-            self.wanted = Wanted::new(Arc::clone(configuration));
+        if !self.desired.is_of(configuration) {
+            self.desired = Desired::new(Arc::clone(configuration));
             self.take_static(configuration, Instant::now());
             self.is_moved = true;
         }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 
-use super::door::{Event, Source, Target, Update, Way};
+use super::route_source::{Event, Source, Target, Update, Way};
 use super::table::{Session, Table};
 use crate::configuration::Configuration;
 
@@ -230,7 +230,7 @@ fn a_floating_static_route_stands_in_while_nobody_has_learned_a_better_one() {
 }
 
 #[test]
-fn the_better_door_wins_and_the_other_takes_over() {
+fn the_better_route_source_wins_and_the_other_takes_over() {
     let (mut table, mut told) = (table(), Told::default());
     let (frr, linux, red) = (source("frr", ""), source("linux", ""), source("red", "red"));
     let (now, one) = (Instant::now(), &["192.0.2.0/24"][..]);
@@ -314,7 +314,7 @@ fn another_preference_or_stale_time_keeps_the_routes() {
         vec![Event::Weigh { preference, stale_time: Duration::from_secs(seconds) }]
     };
     table.hear(&frr, weigh(Some(30), 60), now);
-    assert_eq!(table.changes, 3, "only what another door has is told again");
+    assert_eq!(table.changes, 3, "only what another route source has is told again");
     told.take(&mut table);
     assert_eq!(told.way("", at), "via 10.2.0.2 dev b");
     assert_eq!(told.way("", prefix("192.0.3.0/24")), "via 10.1.0.2 dev a");
@@ -324,7 +324,7 @@ fn another_preference_or_stale_time_keeps_the_routes() {
     let changes = table.changes;
     table.hear(&frr, weigh(None, 10), now);
     assert_eq!(table.changes, changes, "nobody wins by a stale-time");
-    // The new stale-time counts from the next loss on, though the door says it with what it was opened as.
+    // The new stale-time counts from the next loss on, though the route source says it with what it was opened as.
     table.hear(&frr, vec![Event::Down], now);
     table.tick(now + Duration::from_secs(9));
     assert_eq!(table.held[0].as_ref().unwrap().ip4.len(), 2);

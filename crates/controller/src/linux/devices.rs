@@ -1,4 +1,4 @@
-//! Devices of one network namespace by their numbers: which of them is the mirror of which interface.
+//! Devices of one network namespace by their numbers: which of them is the host interface of which interface.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,14 +21,14 @@ pub struct Devices {
     place: Place,
     news: Socket,
     asks: Socket,
-    /// The interface of each device that was asked for; `None`: it is no mirror of ours.
+    /// The interface of each device that was asked for; `None`: it is no host interface of ours.
     known: HashMap<u32, Option<Arc<str>>>,
-    /// The names of the mirrors' interfaces, by their devices.
-    mirrors: HashMap<String, Arc<str>>,
+    /// The names of the host interfaces' interfaces, by their devices.
+    host_interfaces: HashMap<String, Arc<str>>,
 }
 
 impl Devices {
-    /// Opens lines into the namespace of a door.
+    /// Opens lines into the namespace of a route source.
     ///
     /// # Errors
     /// When the namespace cannot be entered.
@@ -36,27 +36,27 @@ impl Devices {
         let news = Socket::open(&place.netns, group::LINKS, ROOM)?;
         let asks = Socket::open(&place.netns, 0, ROOM)?;
         let mut devices =
-            Devices { place, news, asks, known: HashMap::new(), mirrors: HashMap::new() };
+            Devices { place, news, asks, known: HashMap::new(), host_interfaces: HashMap::new() };
         devices.reconfigure();
         Ok(devices)
     }
 
-    /// Looks at the configuration in force: whether its mirrors in this namespace are others now.
+    /// Looks at the configuration in force: whether its host interfaces in this namespace are others now.
     pub fn reconfigure(&mut self) -> bool {
         let netns = &self.place.netns;
-        let mirrors = self.place.line.look(|configuration| {
+        let host_interfaces = self.place.line.look(|configuration| {
             let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
-            mirrors(interfaces, netns)
+            host_interfaces(interfaces, netns)
         });
-        let is_other = mirrors != self.mirrors;
+        let is_other = host_interfaces != self.host_interfaces;
         if is_other {
-            self.mirrors = mirrors;
+            self.host_interfaces = host_interfaces;
             self.known.clear();
         }
         is_other
     }
 
-    /// The interface whose mirror has this number.
+    /// The interface whose host interface has this number.
     pub fn interface(&mut self, device: u32) -> Option<Arc<str>> {
         if let Some(known) = self.known.get(&device) {
             return known.clone();
@@ -72,20 +72,20 @@ impl Devices {
     fn ask(&mut self, device: u32) -> Option<Arc<str>> {
         let mut body = [0; 16];
         body[4..8].copy_from_slice(&device.to_ne_bytes());
-        let (alias, mirrors) = (&self.place.alias, &self.mirrors);
+        let (alias, host_interfaces) = (&self.place.alias, &self.host_interfaces);
         let mut found = None;
         let looked = self.asks.look(kind::GET_LINK, &body, |message| {
             if let Ok(link) = Link::read(message.body)
                 && link.alias == alias
             {
-                found = mirrors.get(link.name).cloned();
+                found = host_interfaces.get(link.name).cloned();
             }
         });
         // ENODEV: it went meanwhile.
         looked.ok().and(found)
     }
 
-    /// Waits until devices changed, and forgets what was known of them. Gives whether something that was no mirror may be one now,
+    /// Waits until devices changed, and forgets what was known of them. Gives whether something that was no host interface may be one now,
     /// or routes may have gone with a device.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl Devices {
                 return Ok(all);
             }
             let changed = self.took(read, &buffer)?;
-            all.is_new_mirror |= changed.is_new_mirror;
+            all.is_new_host_interface |= changed.is_new_host_interface;
             all.is_anything |= changed.is_anything;
         }
     }
@@ -120,20 +120,21 @@ impl Devices {
             // We do not know which: all of them.
             Err(error) if is_lost(&error) => {
                 let before = std::mem::take(&mut self.known);
-                let mut is_new_mirror = false;
+                let mut is_new_host_interface = false;
                 for (device, interface) in before {
-                    is_new_mirror |= self.interface(device) != interface;
+                    is_new_host_interface |= self.interface(device) != interface;
                 }
-                return Ok(Changed { is_new_mirror, is_anything: true });
+                return Ok(Changed { is_new_host_interface, is_anything: true });
             }
             Err(error) => return Err(error),
         };
-        let mut changed = Changed { is_new_mirror: false, is_anything: true };
+        let mut changed = Changed { is_new_host_interface: false, is_anything: true };
         for message in Messages::of(&buffer[..length]).map_while(Result::ok) {
             if let Ok(link) = Link::read(message.body)
                 && let Some(before) = self.known.remove(&link.index)
             {
-                changed.is_new_mirror |= before.is_none() && self.interface(link.index).is_some();
+                changed.is_new_host_interface |=
+                    before.is_none() && self.interface(link.index).is_some();
             }
         }
         Ok(changed)
@@ -143,17 +144,20 @@ impl Devices {
 /// What became of the devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changed {
-    /// One that was no mirror, and was asked for, is one now: routes that were left out for it are good.
-    pub is_new_mirror: bool,
+    /// One that was no host interface, and was asked for, is one now: routes that were left out for it are good.
+    pub is_new_host_interface: bool,
     /// Some device came, went, or changed.
     pub is_anything: bool,
 }
 
-/// The interfaces with a mirror in a namespace, by the mirror's device.
-pub fn mirrors(interfaces: &[v1::Interface], netns: &str) -> HashMap<String, Arc<str>> {
+/// The interfaces with a host interface in a namespace, by the host interface's device.
+pub fn host_interfaces(interfaces: &[v1::Interface], netns: &str) -> HashMap<String, Arc<str>> {
     let named = interfaces.iter().filter_map(|interface| {
-        let mirror = interface.mirror.as_ref().filter(|mirror| mirror.netns == netns)?;
-        Some((mirror.device.clone(), Arc::from(interface.name.as_str())))
+        let host_interface = interface
+            .host_interface
+            .as_ref()
+            .filter(|host_interface| host_interface.netns == netns)?;
+        Some((host_interface.device.clone(), Arc::from(interface.name.as_str())))
     });
     named.collect()
 }

@@ -22,8 +22,9 @@ pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send)
     let file =
         File::open(Path::new(NAMESPACES).join(netns)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
-                let why = format!("there is no network namespace {netns:?}: ip netns add {netns}");
-                io::Error::new(error.kind(), why)
+                let reason =
+                    format!("there is no network namespace {netns:?}: ip netns add {netns}");
+                io::Error::new(error.kind(), reason)
             }
             _ => error,
         })?;

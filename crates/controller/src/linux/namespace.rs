@@ -1,5 +1,5 @@
 //! One network namespace by rtnetlink(7): look at what is there, add what is missing, take out what
-//! bears our mark and is not wanted.
+//! bears our mark and is not desired.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -18,16 +18,16 @@ use rtnetlink::packet_route::route::{
 use tokio_stream::StreamExt as _;
 
 use super::MARK;
+use super::desired::{Namespace, Way};
 use super::inside::inside;
-use super::wanted::{Namespace, Way};
 
 /// Why Linux could not be set.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The namespace cannot be entered.
-    #[error("cannot enter it ({0}): create it (ip netns add), or mend netns of the mirror")]
+    #[error("cannot enter it ({0}): create it (ip netns add), or fix netns of the host interface")]
     Enter(std::io::Error),
-    /// The device of a mirror is not there yet.
+    /// The device of a host interface is not there yet.
     #[error("no device {0} of ours yet: `stoa show interfaces` says why")]
     NoDevice(String),
     /// Linux refused something.
@@ -51,15 +51,15 @@ pub struct Found {
 /// What was true when routes were last set: while it holds, they are as they were left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settled {
-    wanted: Namespace,
+    desired: Namespace,
     devices: BTreeMap<String, Found>,
 }
 
 impl Namespace {
-    /// The numbers of those devices that are wanted.
+    /// The numbers of those devices that are desired.
     pub fn numbers(&self, devices: &BTreeMap<String, Found>) -> BTreeMap<String, u32> {
-        let wanted = devices.iter().filter(|(name, _)| self.devices.contains_key(*name));
-        wanted.map(|(name, found)| (name.clone(), found.index)).collect()
+        let desired = devices.iter().filter(|(name, _)| self.devices.contains_key(*name));
+        desired.map(|(name, found)| (name.clone(), found.index)).collect()
     }
 }
 
@@ -105,11 +105,11 @@ impl Linux {
         Ok(found)
     }
 
-    /// Removes our devices that are not wanted; returns how many.
-    pub async fn sweep(&self, wanted: Option<&Namespace>, alias: &str) -> Result<usize, Error> {
+    /// Removes our devices that are not desired; returns how many.
+    pub async fn sweep(&self, desired: Option<&Namespace>, alias: &str) -> Result<usize, Error> {
         let mut count = 0;
         for (name, found) in self.devices(alias).await? {
-            if wanted.is_none_or(|wanted| !wanted.devices.contains_key(&name)) {
+            if desired.is_none_or(|desired| !desired.devices.contains_key(&name)) {
                 let removed = self.handle.link().del(found.index).execute().await;
                 removed.map_err(refused(format!("remove {name}")))?;
                 count += 1;
@@ -118,34 +118,34 @@ impl Linux {
         Ok(count)
     }
 
-    /// Makes addresses and routes as wanted, on the devices that are ours.
-    pub async fn mend(
+    /// Makes addresses and routes as desired, on the devices that are ours.
+    pub async fn fix(
         &self,
-        wanted: &Namespace,
+        desired: &Namespace,
         devices: BTreeMap<String, Found>,
         settled: Option<&Settled>,
     ) -> Result<Settled, Error> {
-        for (name, device) in &wanted.devices {
+        for (name, device) in &desired.devices {
             let Some(found) = devices.get(name) else { return Err(Error::NoDevice(name.clone())) };
             let mut addresses: BTreeSet<IpNet> = device.addresses.iter().copied().collect();
             if device.link_local {
                 addresses.extend(link_local(&found.mac));
             }
-            self.mend_addresses(name, found, &addresses).await?;
+            self.fix_addresses(name, found, &addresses).await?;
         }
-        let now = Settled { wanted: wanted.clone(), devices };
+        let now = Settled { desired: desired.clone(), devices };
         // A million routes are not listed twice a second: Linux drops them with their device only.
         if settled != Some(&now) {
-            self.mend_routes(wanted, &now.devices).await?;
+            self.fix_routes(desired, &now.devices).await?;
         }
         Ok(now)
     }
 
-    async fn mend_addresses(
+    async fn fix_addresses(
         &self,
         name: &str,
         found: &Found,
-        wanted: &BTreeSet<IpNet>,
+        desired: &BTreeSet<IpNet>,
     ) -> Result<(), Error> {
         let mut there = BTreeSet::new();
         let listed = self.handle.address().get().set_link_index_filter(found.index).execute();
@@ -154,14 +154,14 @@ impl Linux {
             let message = message.map_err(refused(format!("list addresses of {name}")))?;
             let Some(address) = address_of(&message) else { continue };
             let mark = AddressAttribute::Protocol(AddressProtocol::Other(MARK));
-            if message.attributes.contains(&mark) && !wanted.contains(&address) {
+            if message.attributes.contains(&mark) && !desired.contains(&address) {
                 let gone = self.handle.address().del(message).execute().await;
                 gone.map_err(refused(format!("remove {address} from {name}")))?;
             } else {
                 there.insert(address);
             }
         }
-        for address in wanted.difference(&there) {
+        for address in desired.difference(&there) {
             let (ip, length) = (address.addr(), address.prefix_len());
             let mut request = self.handle.address().add(found.index, ip, length).replace();
             let message = request.message_mut();
@@ -175,9 +175,9 @@ impl Linux {
         Ok(())
     }
 
-    async fn mend_routes(
+    async fn fix_routes(
         &self,
-        wanted: &Namespace,
+        desired: &Namespace,
         devices: &BTreeMap<String, Found>,
     ) -> Result<(), Error> {
         // Linux has no routes through a device that is down.
@@ -185,7 +185,7 @@ impl Linux {
             let found = devices.get(device).filter(|found| found.is_up)?;
             Some((found.index, *gateway, *share))
         };
-        let wanted: BTreeMap<IpNet, Vec<Hop>> = wanted
+        let desired: BTreeMap<IpNet, Vec<Hop>> = desired
             .routes
             .iter()
             .map(|(prefix, ways)| (*prefix, sorted(ways.iter().filter_map(usable).collect())))
@@ -204,7 +204,7 @@ impl Linux {
                 if !hops.iter().all(|hop| ours.contains(&hop.0)) {
                     continue;
                 }
-                if wanted.contains_key(&prefix) {
+                if desired.contains_key(&prefix) {
                     there.insert(prefix, hops);
                 } else {
                     let gone = self.handle.route().del(message).execute().await;
@@ -212,7 +212,7 @@ impl Linux {
                 }
             }
         }
-        for (prefix, hops) in &wanted {
+        for (prefix, hops) in &desired {
             if there.get(prefix) != Some(hops) {
                 let added = self.handle.route().add(route(*prefix, hops)).replace().execute().await;
                 added.map_err(refused(format!("add the route {prefix}")))?;

@@ -1,6 +1,6 @@
-//! What operators do to mirrors with `ip addr`, `ip link`, `ip neigh` and `ip rule`, as orders to Stoa.
+//! What operators do to host interfaces with `ip addr`, `ip link`, `ip neigh` and `ip rule`, as orders to Stoa.
 //!
-//! Each namespace with mirrors is followed by a task of its own. News only say that it is time to look: all devices, addresses,
+//! Each namespace with host interfaces is followed by a task of its own. News only say that it is time to look: all devices, addresses,
 //! neighbours and rules are read again, so that news that are lost cost nothing but a look more.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::devices::mirrors;
+use super::devices::host_interfaces;
 use super::message::{Address, FAMILY_ANY, Link, Neighbor, Rule, kind};
 use super::socket::{self, Socket, group, is_lost};
 use super::{MARK, Place, RETRY, rules};
@@ -56,7 +56,7 @@ pub struct Follower {
     sender: mpsc::Sender<(String, Looked)>,
     looks: mpsc::Receiver<(String, Looked)>,
     /// Rules that are not followed: said once.
-    left_out: BTreeSet<String>,
+    not_imported: BTreeSet<String>,
 }
 
 #[derive(Debug)]
@@ -72,16 +72,16 @@ impl Drop for Followed {
 }
 
 impl Follower {
-    /// For mirrors with that alias.
+    /// For host interfaces with that alias.
     pub fn new(alias: String, line: Arc<Line>) -> Follower {
         let (sender, looks) = mpsc::channel(LOOKS);
-        let (namespaces, left_out) = (BTreeMap::new(), BTreeSet::new());
-        Follower { alias, line, namespaces, sender, looks, left_out }
+        let (namespaces, not_imported) = (BTreeMap::new(), BTreeSet::new());
+        Follower { alias, line, namespaces, sender, looks, not_imported }
     }
 
     /// What was ordered before we were there: a controller that is started again must not undo it.
     pub async fn begin(&mut self) {
-        for netns in self.wanted() {
+        for netns in self.desired() {
             let look = async {
                 let mut asks = Socket::open(&netns, 0, socket::READ)?;
                 look(&mut asks, &self.alias).await
@@ -99,9 +99,9 @@ impl Follower {
     pub async fn follow(mut self) {
         let mut changes = self.line.changes();
         loop {
-            let wanted = self.wanted();
-            self.namespaces.retain(|netns, _| wanted.contains(netns));
-            for netns in wanted {
+            let desired = self.desired();
+            self.namespaces.retain(|netns, _| desired.contains(netns));
+            for netns in desired {
                 let is_followed =
                     self.namespaces.get(&netns).is_some_and(|it| !it.task.is_finished());
                 if !is_followed {
@@ -132,11 +132,12 @@ impl Follower {
         }
     }
 
-    /// The namespaces that have mirrors.
-    fn wanted(&self) -> Vec<String> {
+    /// The namespaces that have host interfaces.
+    fn desired(&self) -> Vec<String> {
         self.line.look(|configuration| {
             let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
-            let netns = interfaces.iter().filter_map(|it| Some(it.mirror.as_ref()?.netns.clone()));
+            let netns =
+                interfaces.iter().filter_map(|it| Some(it.host_interface.as_ref()?.netns.clone()));
             let mut all: Vec<String> = netns.collect();
             all.sort();
             all.dedup();
@@ -147,13 +148,15 @@ impl Follower {
     /// Orders by interface, and rules. Says which rules are not followed.
     fn overlay(&mut self) -> Overlay {
         let mut overlay = Overlay::default();
-        let mut left_out = BTreeSet::new();
+        let mut not_imported = BTreeSet::new();
         for (netns, followed) in &self.namespaces {
-            let mirrors: HashMap<String, Arc<str>> = self.line.look(|configuration| {
-                mirrors(configuration.map_or(&[][..], |it| &it.desired.interfaces), netns)
+            let host_interfaces: HashMap<String, Arc<str>> = self.line.look(|configuration| {
+                host_interfaces(configuration.map_or(&[][..], |it| &it.desired.interfaces), netns)
             });
             for (device, orders) in &followed.looked.devices {
-                if let Some(interface) = mirrors.get(device).filter(|_| !orders.is_nothing()) {
+                if let Some(interface) =
+                    host_interfaces.get(device).filter(|_| !orders.is_nothing())
+                {
                     overlay.interfaces.insert(interface.to_string(), orders.clone());
                 }
             }
@@ -161,12 +164,12 @@ impl Follower {
             let orders = |it: &Configuration| rules::orders(all, it, netns);
             let (made, refused) = self.line.look(|it| it.map(orders)).unwrap_or_default();
             overlay.rules.extend(made);
-            left_out.extend(refused);
+            not_imported.extend(refused);
         }
-        for why in left_out.difference(&self.left_out) {
-            tracing::warn!("a policy rule of Linux is not followed: {why}");
+        for reason in not_imported.difference(&self.not_imported) {
+            tracing::warn!("a policy rule of Linux is not followed: {reason}");
         }
-        self.left_out = left_out;
+        self.not_imported = not_imported;
         overlay
     }
 }
@@ -178,7 +181,7 @@ async fn follow(place: Place, sender: mpsc::Sender<(String, Looked)>) {
             // Nobody listens any more.
             Ok(()) => return,
             Err(error) => {
-                tracing::debug!(netns = place.netns, %error, "mirrors cannot be followed")
+                tracing::debug!(netns = place.netns, %error, "host interfaces cannot be followed")
             }
         }
         sleep(RETRY).await;

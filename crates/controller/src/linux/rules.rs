@@ -1,5 +1,5 @@
 //! Policy rules both ways: what `ip rule` orders becomes rules of Stoa, and those of the configuration show up in Linux with our
-//! mark, each for the mirrors of its VRF. Only rules with our mark and a device of ours, or of nobody, are ever taken out.
+//! mark, each for the host interfaces of its VRF. Only rules with our mark and a device of ours, or of nobody, are ever taken out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -12,8 +12,8 @@ use super::MARK;
 use super::message::{FAMILY_ANY, Link, Rule, RuleAction, TOS, kind};
 use super::socket::{self, Socket};
 use crate::configuration::Configuration;
-use crate::doors::Kind;
 use crate::rib::contract;
+use crate::route_sources::Kind;
 
 /// The kernel's table main.
 const MAIN: u32 = 254;
@@ -32,7 +32,7 @@ struct Names {
     vrfs: BTreeMap<u32, String>,
     /// Numbers of tables by VRF.
     tables: BTreeMap<String, u32>,
-    /// Interfaces with their VRFs, by the devices of their mirrors.
+    /// Interfaces with their VRFs, by the devices of their host interfaces.
     devices: BTreeMap<String, (String, String)>,
 }
 
@@ -43,10 +43,12 @@ impl Names {
             tables: BTreeMap::from([(String::new(), MAIN)]),
             devices: BTreeMap::new(),
         };
-        for door in configuration.doors.iter().filter(|door| door.netns == netns) {
-            if let Kind::Linux { table, .. } = door.kind {
-                names.vrfs.insert(table, door.source.vrf.to_string());
-                names.tables.entry(door.source.vrf.to_string()).or_insert(table);
+        for route_source in
+            configuration.route_sources.iter().filter(|route_source| route_source.netns == netns)
+        {
+            if let Kind::Linux { table, .. } = route_source.kind {
+                names.vrfs.insert(table, route_source.source.vrf.to_string());
+                names.tables.entry(route_source.source.vrf.to_string()).or_insert(table);
             }
         }
         for (vrf, table) in configuration.kernel_tables.iter() {
@@ -54,9 +56,11 @@ impl Names {
             names.tables.insert(vrf.clone(), *table);
         }
         for interface in &configuration.desired.interfaces {
-            if let Some(mirror) = interface.mirror.as_ref().filter(|it| it.netns == netns) {
+            if let Some(host_interface) =
+                interface.host_interface.as_ref().filter(|it| it.netns == netns)
+            {
                 let of = (interface.name.clone(), interface.vrf.clone());
-                names.devices.insert(mirror.device.clone(), of);
+                names.devices.insert(host_interface.device.clone(), of);
             }
         }
         names
@@ -71,7 +75,7 @@ impl Names {
         all
     }
 
-    /// The VRFs of the mirrors' interfaces.
+    /// The VRFs of the host interfaces' interfaces.
     fn vrfs_here(&self) -> BTreeSet<&String> {
         self.devices.values().map(|(_, vrf)| vrf).collect()
     }
@@ -87,14 +91,14 @@ pub fn orders(
         return (Vec::new(), Vec::new());
     }
     let names = Names::of(configuration, netns);
-    let (mut made, mut left_out) = (Vec::new(), Vec::new());
+    let (mut made, mut not_imported) = (Vec::new(), Vec::new());
     for rule in rules {
         match order(rule, &names) {
             Ok(orders) => made.extend(orders),
-            Err(why) => left_out.push(format!("{rule}: {why}")),
+            Err(reason) => not_imported.push(format!("{rule}: {reason}")),
         }
     }
-    (made, left_out)
+    (made, not_imported)
 }
 
 /// The same rule for each VRF that it concerns.
@@ -112,7 +116,7 @@ fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
         RuleAction::Table(table) => {
             let Some(vrf) = names.vrfs.get(&table) else {
                 return Err(format!(
-                    "table {table} is that of no VRF: give a VRF kernel-table {table}, or open a linux door for it"
+                    "table {table} is that of no VRF: give a VRF kernel-table {table}, or open a linux route source for it"
                 ));
             };
             let beyond_default = match rule.suppressed {
@@ -136,7 +140,7 @@ fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
         None if rule.device == "lo" => {
             return Err("it is about what this machine itself sends (iif lo)".to_owned());
         }
-        None => return Err(format!("{} is no mirror of an interface", rule.device)),
+        None => return Err(format!("{} is no host interface of an interface", rule.device)),
     };
     let prefix = |net: Option<IpNet>| net.map(|net| contract(&net));
     let ports = |ports: Option<(u16, u16)>| {
@@ -171,11 +175,11 @@ fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
 
 /// The rules of the configuration that one namespace shall have, and why it does not have the others.
 ///
-/// Each is about the mirrors of its VRF alone: packets of programs there, and of other VRFs, are none of its business.
-pub fn wanted(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Vec<String>) {
-    let (mut rules, mut left_out) = (BTreeSet::new(), Vec::new());
+/// Each is about the host interfaces of its VRF alone: packets of programs there, and of other VRFs, are none of its business.
+pub fn desired(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Vec<String>) {
+    let (mut rules, mut not_imported) = (BTreeSet::new(), Vec::new());
     if configuration.desired.rules.is_empty() {
-        return (rules, left_out);
+        return (rules, not_imported);
     }
     let names = Names::of(configuration, netns);
     let here = names.by_vrf();
@@ -188,17 +192,17 @@ pub fn wanted(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Ve
         match shown(rule, &names, &devices) {
             Ok(made) if rules.len() + made.len() > SHOWN => too_many += 1,
             Ok(made) => rules.extend(made),
-            Err(why) => {
-                left_out.push(format!("IPv{} rule {}: {why}", rule.family, rule.priority));
+            Err(reason) => {
+                not_imported.push(format!("IPv{} rule {}: {reason}", rule.family, rule.priority));
             }
         }
     }
     if too_many > 0 {
-        left_out.push(format!(
-            "{too_many} rules are more than {SHOWN} of all mirrors there: name an interface in them (match), or spread the mirrors over namespaces"
+        not_imported.push(format!(
+            "{too_many} rules are more than {SHOWN} of all host interfaces there: name an interface in them (match), or spread the host interfaces over namespaces"
         ));
     }
-    (rules, left_out)
+    (rules, not_imported)
 }
 
 /// A rule of the configuration as Linux shall have it: one for each of these devices.
@@ -221,7 +225,7 @@ fn shown(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, 
         None => RuleAction::Nothing,
     };
     if devices.is_empty() {
-        return Err(format!("{} has no mirror there", rule.interface));
+        return Err(format!("{} has no host interface there", rule.interface));
     }
     if rule.ip_protocol == Some(0) {
         return Err("Linux has no word for protocol 0".to_owned());
@@ -272,7 +276,7 @@ pub async fn list(asks: &mut Socket) -> io::Result<Vec<Rule>> {
 /// The devices of a namespace.
 #[derive(Debug, Default)]
 struct Devices {
-    /// Mirrors of ours.
+    /// Host interfaces of ours.
     ours: HashSet<String>,
     /// All others.
     others: HashSet<String>,
@@ -294,7 +298,7 @@ impl Devices {
         Ok(devices)
     }
 
-    /// The rules that we have put there: another Stoa in the namespace has the same mark, and mirrors of its own.
+    /// The rules that we have put there: another Stoa in the namespace has the same mark, and host interfaces of its own.
     fn ours(&self, rules: Vec<Rule>) -> BTreeSet<Rule> {
         let is_ours = |rule: &Rule| {
             let is_known = !rule.device.is_empty() && !self.others.contains(&rule.device);
@@ -306,10 +310,10 @@ impl Devices {
     }
 }
 
-/// What came of [`mend`].
+/// What came of [`fix`].
 #[derive(Debug, Default)]
-pub struct Mended {
-    /// Whether there was nothing of ours, and nothing is wanted.
+pub struct Fixed {
+    /// Whether there was nothing of ours, and nothing is desired.
     pub is_bare: bool,
     /// Rules that this kernel makes others of: they are not there.
     pub impossible: BTreeSet<Rule>,
@@ -317,35 +321,35 @@ pub struct Mended {
     pub refused: Vec<String>,
 }
 
-/// Makes our rules in a namespace those that are wanted, of mirrors with that alias that are there.
+/// Makes our rules in a namespace those that are desired, of host interfaces with that alias that are there.
 ///
 /// # Errors
 /// When rules or devices cannot be read.
-pub async fn mend(netns: &str, alias: &str, wanted: &BTreeSet<Rule>) -> io::Result<Mended> {
+pub async fn fix(netns: &str, alias: &str, desired: &BTreeSet<Rule>) -> io::Result<Fixed> {
     let mut asks = Socket::open(netns, 0, socket::READ)?;
     let devices = Devices::read(&mut asks, alias).await?;
     let ours = devices.ours(list(&mut asks).await?);
-    let mut mended = Mended { is_bare: ours.is_empty() && wanted.is_empty(), ..Mended::default() };
-    for rule in ours.difference(wanted) {
-        mended.order(&mut asks, kind::DEL_RULE, 0, rule, NO_ENTRY);
+    let mut fixed = Fixed { is_bare: ours.is_empty() && desired.is_empty(), ..Fixed::default() };
+    for rule in ours.difference(desired) {
+        fixed.order(&mut asks, kind::DEL_RULE, 0, rule, NO_ENTRY);
     }
     let is_there = |rule: &&Rule| devices.ours.contains(&rule.device);
-    let missing: Vec<&Rule> = wanted.difference(&ours).filter(is_there).collect();
+    let missing: Vec<&Rule> = desired.difference(&ours).filter(is_there).collect();
     for rule in &missing {
         // NLM_F_CREATE, NLM_F_EXCL: one that somebody else has put there is as good.
-        mended.order(&mut asks, kind::NEW_RULE, 0x600, rule, EXISTS);
+        fixed.order(&mut asks, kind::NEW_RULE, 0x600, rule, EXISTS);
     }
     if !missing.is_empty() {
         let made = devices.ours(list(&mut asks).await?);
-        for (rule, other) in misread(&missing, wanted, &made) {
-            mended.order(&mut asks, kind::DEL_RULE, 0, other, NO_ENTRY);
-            mended.impossible.insert(rule.clone());
+        for (rule, other) in misread(&missing, desired, &made) {
+            fixed.order(&mut asks, kind::DEL_RULE, 0, other, NO_ENTRY);
+            fixed.impossible.insert(rule.clone());
         }
     }
-    Ok(mended)
+    Ok(fixed)
 }
 
-impl Mended {
+impl Fixed {
     fn order(&mut self, asks: &mut Socket, kind: u16, flags: u16, rule: &Rule, fine: i32) {
         if let Err(error) = asks.order(kind, flags, &rule.write())
             && error.raw_os_error() != Some(fine)
@@ -358,12 +362,12 @@ impl Mended {
 /// Rules that were added and are not there, each with the one that the kernel made of it: it ignores what it does not know.
 fn misread<'a>(
     added: &[&'a Rule],
-    wanted: &'a BTreeSet<Rule>,
+    desired: &'a BTreeSet<Rule>,
     made: &'a BTreeSet<Rule>,
 ) -> Vec<(&'a Rule, &'a Rule)> {
     let place = |rule: &'a Rule| (rule.is_ip6, rule.priority, rule.device.as_str());
     let strays: BTreeMap<_, &Rule> =
-        made.difference(wanted).map(|rule| (place(rule), rule)).collect();
+        made.difference(desired).map(|rule| (place(rule), rule)).collect();
     let gone = added.iter().filter(|rule| !made.contains(**rule));
     gone.filter_map(|rule| Some((*rule, *strays.get(&place(rule))?))).collect()
 }

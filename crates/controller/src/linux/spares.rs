@@ -1,4 +1,4 @@
-//! Spare queues of the mirrors' devices: with one of them open, a device keeps its carrier while the forwarder is started again after it
+//! Spare queues of the host interfaces' devices: with one of them open, a device keeps its carrier while the forwarder is started again after it
 //! was killed, and routing daemons keep their neighbours.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,9 +31,9 @@ impl Spares {
         Spares { open, held: BTreeMap::new() }
     }
 
-    /// Lets go what is in namespaces that are gone, or have no mirror any more: an open queue keeps a namespace.
-    pub fn keep_only(&mut self, wanted: &BTreeSet<&str>) {
-        self.held.retain(|netns, _| wanted.contains(netns.as_str()));
+    /// Lets go what is in namespaces that are gone, or have no host interface any more: an open queue keeps a namespace.
+    pub fn keep_only(&mut self, desired: &BTreeSet<&str>) {
+        self.held.retain(|netns, _| desired.contains(netns.as_str()));
         self.let_go();
     }
 
@@ -63,7 +63,7 @@ impl Spares {
                 tracing::warn!(
                     namespace = netns,
                     device = name,
-                    "the mirror will lose its carrier when the forwarder is killed: {error}"
+                    "the host interface will lose its carrier when the forwarder is killed: {error}"
                 );
             }
             held.queues.insert(name.clone(), (*index, queue.ok()));

@@ -57,7 +57,7 @@ enum Action {
     Special(v1::Special),
 }
 
-/// Keeps next-hop objects and targets of one door.
+/// Keeps next-hop objects and targets of one route source.
 #[derive(Debug, Default)]
 pub struct Translator {
     objects: HashMap<u32, Object>,
@@ -89,7 +89,7 @@ impl Translator {
         self.targets.clear();
     }
 
-    /// What a route of the door's table is to Stoa.
+    /// What a route of the route source's table is to Stoa.
     pub fn route(&mut self, route: &Route<'_>, interfaces: Interfaces<'_>) -> Verdict {
         if route.has_service {
             return Verdict::LeftOut("a route for one type of service");
@@ -144,11 +144,11 @@ impl Translator {
                 Verdict::Own
             }
             (Verdict::Leads(_), Meaning::NextHop(id)) => Verdict::Leads(Target::Group(*id)),
-            (Verdict::LeftOut(why), Meaning::NextHop(id)) => {
+            (Verdict::LeftOut(reason), Meaning::NextHop(id)) => {
                 if self.refused.len() < OBJECTS {
                     self.refused.insert(*id);
                 }
-                Verdict::LeftOut(why)
+                Verdict::LeftOut(reason)
             }
             (verdict, _) => verdict,
         }
@@ -257,7 +257,7 @@ impl Translator {
         }
     }
 
-    /// Takes an object out of the books of its members.
+    /// Takes an object out of the packet accounting of its members.
     fn leave(&mut self, id: u32) {
         let Some(Object { action: Some(Action::Group(members)), .. }) = self.objects.get(&id)
         else {
@@ -292,7 +292,7 @@ impl Translator {
     }
 }
 
-/// What ways come to: those through our mirrors, and those that only have a gateway.
+/// What ways come to: those through our host interfaces, and those that only have a gateway.
 fn leads(ways: &[message::Way], interfaces: Interfaces<'_>) -> Verdict {
     let mut ours: Vec<learned::Way> = Vec::with_capacity(ways.len());
     for way in ways {
@@ -307,7 +307,7 @@ fn leads(ways: &[message::Way], interfaces: Interfaces<'_>) -> Verdict {
     }
     ours.dedup();
     if ours.is_empty() {
-        return Verdict::LeftOut("it leads through no mirror of Stoa");
+        return Verdict::LeftOut("it leads through no host interface of Stoa");
     }
     Verdict::Leads(Target::Ways(ours.into(), Arc::default()))
 }

@@ -114,7 +114,7 @@ pub(super) fn nodes(page: &mut Page<'_>, all: &[v1::NodeState]) -> fmt::Result {
 pub(super) fn workers(page: &mut Page<'_>, all: &[v1::WorkerState]) -> fmt::Result {
     type Of = fn(&v1::WorkerState) -> u64;
     let counters: [(&str, &str, &str, Of); 5] = [
-        ("worker_turns", "", "How often a worker looked at its queues", |it| it.turns),
+        ("worker_turns", "", "How often a worker looked at its queues", |it| it.loops),
         ("worker_sleeps", "", "How often a worker went to sleep", |it| it.sleeps),
         ("worker_receive", "packets", "Packets that a worker received", |it| it.packets),
         ("worker_handed_out", "packets", "Packets given to other workers", |it| it.handed_out),
@@ -192,27 +192,27 @@ pub(super) fn limits(page: &mut Page<'_>, all: &[v1::LimitState]) -> fmt::Result
     page.counters("limit_refused", "", "How often there was no room", refused)
 }
 
-/// The books of all packets.
-pub(super) fn books(page: &mut Page<'_>, books: &v1::Conservation) -> fmt::Result {
+/// The packet accounting of all packets.
+pub(super) fn accounting(page: &mut Page<'_>, accounting: &v1::Conservation) -> fmt::Result {
     let counters = [
-        ("received", "Packets that ports received", books.received),
-        ("generated", "Packets that Stoa made itself", books.generated),
-        ("sent", "Packets that ports sent", books.sent),
-        ("consumed", "Packets for Stoa itself or for Linux", books.consumed),
-        ("dropped", "Packets dropped, by whatever reason", books.dropped),
+        ("received", "Packets that ports received", accounting.received),
+        ("generated", "Packets that Stoa made itself", accounting.generated),
+        ("sent", "Packets that ports sent", accounting.sent),
+        ("consumed", "Packets for Stoa itself or for Linux", accounting.consumed),
+        ("dropped", "Packets dropped, by whatever reason", accounting.dropped),
     ];
     for (name, help, value) in counters {
         page.counter(name, "packets", help, value)?;
     }
-    page.gauge("held", "packets", "Packets under way", float(books.held))?;
+    page.gauge("held", "packets", "Packets under way", float(accounting.held))?;
     let help = "Whether received and generated packets are sent, consumed, dropped or held; \
                 while packets move the sums differ for a moment";
-    page.gauge("conserved", "", help, one(books.balanced))?;
-    page.gauge("buffers", "", "Packet buffers in all", float(books.buffers))?;
+    page.gauge("conserved", "", help, one(accounting.balanced))?;
+    page.gauge("buffers", "", "Packet buffers in all", float(accounting.buffers))?;
     let states = [
-        ("free", books.buffers_free),
-        ("busy", books.buffers_busy),
-        ("waiting", books.buffers_waiting),
+        ("free", accounting.buffers_free),
+        ("busy", accounting.buffers_busy),
+        ("waiting", accounting.buffers_waiting),
     ];
     let states = states.map(|(state, value)| ([("state", state)], float(value)));
     page.gauges("buffers_state", "", "Packet buffers by what they are doing", states)

@@ -17,9 +17,9 @@ use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
 use crate::apply::Line;
-use crate::doors;
-use crate::facts::{Facts, Piece, RoutesWanted};
+use crate::facts::{Facts, Piece, RoutesDesired};
 use crate::learned::Figures;
+use crate::route_sources;
 
 /// What an HTTP server says of the text: OpenMetrics 1.0.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,14 +28,14 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 /// and no error: whoever watches shall see that.
 pub async fn render(line: &Line) -> String {
     let begun = Instant::now();
-    let none = RoutesWanted { table: None, at_most: 0 };
+    let none = RoutesDesired { table: None, at_most: 0 };
     let facts = Facts::ask(line, &Piece::OVERVIEW, &none).await.ok();
     let forwarder = line.forwarder().and_then(|hello| u32::try_from(hello.pid).ok());
     let processes = [("controller", std::process::id())].into_iter();
     let processes = processes.chain(forwarder.map(|pid| ("forwarder", pid)));
     let processes = processes.filter_map(|(name, pid)| Some((name, process::look(pid)?))).collect();
     let learned = line.learned().await;
-    text(Scrape { facts, learned, doors: line.doors().all(), processes, begun })
+    text(Scrape { facts, learned, route_sources: line.route_sources().all(), processes, begun })
 }
 
 fn text(scrape: Scrape) -> String {
@@ -54,7 +54,7 @@ struct Scrape {
     facts: Option<Facts>,
     /// `None`: the table of learned routes has no time.
     learned: Option<Figures>,
-    doors: Vec<(&'static str, String, doors::Figures)>,
+    route_sources: Vec<(&'static str, String, route_sources::Figures)>,
     processes: Vec<(&'static str, process::Figures)>,
     begun: Instant,
 }
@@ -72,9 +72,9 @@ impl Collector for Scrape {
             families::punts(&mut page, &facts.punts)?;
             families::routes(&mut page, &facts.route_counts)?;
             families::limits(&mut page, &facts.limits)?;
-            families::books(&mut page, &facts.conservation)?;
+            families::accounting(&mut page, &facts.conservation)?;
         }
-        learned::sessions(&mut page, &self.doors)?;
+        learned::sessions(&mut page, &self.route_sources)?;
         if let Some(figures) = &self.learned {
             learned::table(&mut page, figures)?;
         }

@@ -67,14 +67,14 @@ mod tests {
         let stat =
             "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 3 0 1000 8192000 500 1";
         let figures = parse(stat, 9, 100, 4096).unwrap();
-        let wanted = Figures {
+        let desired = Figures {
             cpu_s: 2.0,
             resident_bytes: 2_048_000,
             virtual_bytes: 8_192_000,
             threads: 3,
             files: 9,
         };
-        assert_eq!(figures, wanted);
+        assert_eq!(figures, desired);
         assert_eq!(parse("7 (a) S 1", 0, 100, 4096), None);
         assert_eq!(parse("", 0, 100, 4096), None);
     }

@@ -3,7 +3,7 @@
 use stoa_api::v1;
 
 use super::*;
-use crate::learned::{Audits, DoorState, Session, Work};
+use crate::learned::{Audits, RouteSourceState, Session, Work};
 
 fn scrape() -> Scrape {
     let interface = v1::InterfaceState {
@@ -45,7 +45,7 @@ fn scrape() -> Scrape {
         ..Facts::default()
     };
     let processes = vec![("controller", process::Figures::default())];
-    let door = DoorState {
+    let route_source = RouteSourceState {
         name: "frr".into(),
         vrf: "red".into(),
         session: Session::Begun,
@@ -58,11 +58,16 @@ fn scrape() -> Scrape {
     };
     let audits = Audits { runs: 7, different: 9, repaired: 8, last_unix_s: 11, was_equal: true };
     let work = Work { heard: 12, refused: 13, ..Work::default() };
-    let learned = Some(Figures { doors: vec![door], work, audits, is_complete: true });
-    let figures =
-        doors::Figures { since_unix_s: 1, sessions: 2, left_out: 6, ..Default::default() };
-    let doors = vec![("stoa-routing:fpm", "frr".to_owned(), figures)];
-    Scrape { facts: Some(facts), learned, doors, processes, begun: Instant::now() }
+    let learned =
+        Some(Figures { route_sources: vec![route_source], work, audits, is_complete: true });
+    let figures = route_sources::Figures {
+        since_unix_s: 1,
+        sessions: 2,
+        not_imported: 6,
+        ..Default::default()
+    };
+    let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), figures)];
+    Scrape { facts: Some(facts), learned, route_sources, processes, begun: Instant::now() }
 }
 
 #[test]
@@ -84,16 +89,16 @@ fn every_family_is_there_with_its_values() {
         "stoa_forwarder_up 1.0",
         r#"stoa_forwarder_info{version="",kernel="avx2"} 1"#,
         r#"stoa_process_cpu_seconds_total{process="controller"} 0.0"#,
-        r#"stoa_door_up{door="frr",type="fpm"} 1.0"#,
-        r#"stoa_door_open{door="frr",type="fpm"} 0.0"#,
-        r#"stoa_door_sessions_total{door="frr",type="fpm"} 2"#,
-        r#"stoa_door_left_out_routes_total{door="frr",type="fpm"} 6"#,
-        r#"stoa_door_routes{door="frr",vrf="red",family="ipv4"} 1000000.0"#,
-        r#"stoa_door_routes{door="frr",vrf="red",family="ipv6"} 2.0"#,
-        r#"stoa_door_stale_routes{door="frr"} 3.0"#,
-        r#"stoa_door_unresolved_routes{door="frr"} 5.0"#,
-        r#"stoa_door_session_state{door="frr",session="begun"} 1.0"#,
-        r#"stoa_door_session_state{door="frr",session="complete"} 0.0"#,
+        r#"stoa_route_source_up{route_source="frr",type="fpm"} 1.0"#,
+        r#"stoa_route_source_open{route_source="frr",type="fpm"} 0.0"#,
+        r#"stoa_route_source_sessions_total{route_source="frr",type="fpm"} 2"#,
+        r#"stoa_route_source_not_imported_routes_total{route_source="frr",type="fpm"} 6"#,
+        r#"stoa_route_source_routes{route_source="frr",vrf="red",family="ipv4"} 1000000.0"#,
+        r#"stoa_route_source_routes{route_source="frr",vrf="red",family="ipv6"} 2.0"#,
+        r#"stoa_route_source_stale_routes{route_source="frr"} 3.0"#,
+        r#"stoa_route_source_unresolved_routes{route_source="frr"} 5.0"#,
+        r#"stoa_route_source_session_state{route_source="frr",session="begun"} 1.0"#,
+        r#"stoa_route_source_session_state{route_source="frr",session="complete"} 0.0"#,
         "stoa_learned_refused_routes_total 13",
         "stoa_learned_complete 1.0",
         "stoa_route_audits_total 7",

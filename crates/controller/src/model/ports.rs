@@ -12,7 +12,7 @@ pub struct Port {
     #[serde(default)]
     pub mtu: u32,
     #[serde(default)]
-    pub spread: bool,
+    pub software_rss: bool,
     pub af_packet: Option<KernelDevice>,
     pub af_xdp: Option<AfXdp>,
     pub auto: Option<KernelDevice>,

@@ -1,4 +1,4 @@
-//! The operator's door to the datastores.
+//! The operator's client to the datastores.
 
 use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,10 +13,10 @@ use yang5::data::{Data, DataFormat, DataImplicitFlags, DataPrinterFlags, DataTre
 
 use super::Service;
 use crate::datastore::{
-    self, Author, Change, Commit, Committed, Datastore, Door, Edit, Held, Kind, Origin, Refusal,
+    self, Author, Change, Client, Commit, Committed, Datastore, Edit, Held, Kind, Origin, Refusal,
     Store, Way,
 };
-use crate::finding::Finding;
+use crate::error::ValidationError;
 
 /// The longest name that somebody may give.
 const LOGIN_LIMIT: usize = 64;
@@ -37,9 +37,10 @@ fn author<T>(request: &Request<T>, asking: Option<&v1::Asking>) -> Author {
     let login: String =
         login.chars().filter(|letter| !letter.is_control()).take(LOGIN_LIMIT).collect();
     let name = if login.is_empty() || login == user { user } else { format!("{login} ({user})") };
-    let door = if asking.is_some_and(|it| it.is_console) { Door::Console } else { Door::Shell };
+    let client =
+        if asking.is_some_and(|it| it.is_console) { Client::Console } else { Client::Shell };
     let way = asking.and_then(|asking| way(&asking.came_to));
-    Author { name, door, session: asking.map_or(0, |asking| asking.session), way }
+    Author { name, client, session: asking.map_or(0, |asking| asking.session), way }
 }
 
 /// The way of a shell that came over the network: no commit takes away the socket itself.
@@ -85,14 +86,14 @@ fn change(change: &Change) -> v1::ConfigurationChange {
 fn committed(done: Result<Committed, Refusal>) -> v1::CommitReply {
     match done {
         Ok(done) => v1::CommitReply {
-            findings: vec![],
+            errors: vec![],
             number: done.number,
             changes: done.changes.iter().map(change).collect(),
             applied: Some(done.applied),
-            remarks: done.remarks,
+            warnings: done.warnings,
             confirm_by_unix_ms: done.confirm_by.map_or(0, unix_ms),
         },
-        Err(refusal) => v1::CommitReply { findings: refusal.findings(), ..Default::default() },
+        Err(refusal) => v1::CommitReply { errors: refusal.errors(), ..Default::default() },
     }
 }
 
@@ -102,7 +103,7 @@ pub(super) fn confirm_by(datastore: &Datastore) -> u64 {
 }
 
 fn edited<T>(done: Result<T, Refusal>) -> v1::EditReply {
-    v1::EditReply { findings: done.err().map(Refusal::findings).unwrap_or_default() }
+    v1::EditReply { errors: done.err().map(Refusal::errors).unwrap_or_default() }
 }
 
 impl Service {
@@ -126,8 +127,8 @@ impl Service {
             comment: request.comment,
             confirm_within: (within > 0).then(|| Duration::from_secs(within)),
             is_overwriting: request.is_overwriting,
-            is_anyway: request.is_anyway,
-            origin: Origin::Door,
+            is_forced: request.is_forced,
+            origin: Origin::Client,
             if_match: None,
         };
         committed(self.datastore.commit(&author, commit).await)
@@ -168,9 +169,9 @@ impl Service {
             None => self.now(Store::Running),
         };
         match tree.and_then(|tree| print(tree, request)) {
-            Ok(text) => v1::ShowConfigurationReply { text, findings: vec![] },
+            Ok(text) => v1::ShowConfigurationReply { text, errors: vec![] },
             Err(refusal) => v1::ShowConfigurationReply {
-                findings: refusal.findings(),
+                errors: refusal.errors(),
                 ..v1::ShowConfigurationReply::default()
             },
         }
@@ -199,9 +200,9 @@ impl Service {
         let changes = old.and_then(|old| datastore::between(&old, &new?));
         match changes {
             Ok(changes) => {
-                v1::CompareReply { changes: changes.iter().map(change).collect(), findings: vec![] }
+                v1::CompareReply { changes: changes.iter().map(change).collect(), errors: vec![] }
             }
-            Err(refusal) => v1::CompareReply { changes: vec![], findings: refusal.findings() },
+            Err(refusal) => v1::CompareReply { changes: vec![], errors: refusal.errors() },
         }
     }
 
@@ -210,7 +211,7 @@ impl Service {
             number: entry.number,
             time: entry.time,
             author: entry.author,
-            door: entry.door.to_string(),
+            client: entry.client.to_string(),
             comment: entry.comment,
         };
         v1::ShowHistoryReply {
@@ -226,7 +227,7 @@ impl Service {
         match self.datastore.lock(&author) {
             Ok(held) => Box::pin(Holding { held, is_told: false }),
             Err(refusal) => {
-                let reply = v1::LockReply { session: 0, findings: refusal.findings() };
+                let reply = v1::LockReply { session: 0, errors: refusal.errors() };
                 Box::pin(tokio_stream::once(Ok(reply)))
             }
         }
@@ -250,14 +251,14 @@ impl Stream for Holding {
             // The other side ends it.
             return std::task::Poll::Pending;
         }
-        let reply = v1::LockReply { session: self.held.session(), findings: vec![] };
+        let reply = v1::LockReply { session: self.held.session(), errors: vec![] };
         std::task::Poll::Ready(Some(Ok(reply)))
     }
 }
 
 fn failed(error: yang5::Error) -> Refusal {
-    let why = error.msg.unwrap_or_else(|| "libyang gave no reason".to_owned());
-    Refusal::Findings(crate::finding::one("/", why, "Check the path."))
+    let reason = error.msg.unwrap_or_else(|| "libyang gave no reason".to_owned());
+    Refusal::ValidationErrors(crate::error::one("/", reason, "Check the path."))
 }
 
 fn print(
@@ -280,12 +281,12 @@ fn print(
         return Ok(if is_empty { "{}\n".to_owned() } else { text });
     }
     let missing = || {
-        let finding: Vec<Finding> = crate::finding::one(
+        let error: Vec<ValidationError> = crate::error::one(
             &request.path,
             "there is nothing",
             "Look at what is configured by `stoa show configuration`.",
         );
-        Refusal::Findings(finding)
+        Refusal::ValidationErrors(error)
     };
     if request.path.contains('\0') || tree.reference().is_none() {
         return Err(missing());

@@ -1,4 +1,4 @@
-//! Routes that are in use, as operators ask for them: with the doors that have told them.
+//! Routes that are in use, as operators ask for them: with the route sources that have told them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::apply::Line;
 
-/// Routes whose doors are asked for together.
+/// Routes whose route sources are asked for together.
 const TOGETHER: usize = 512;
 
 /// What the forwarder tells, in its order.
@@ -34,7 +34,7 @@ pub(super) fn stream(
                 }
             }
             let is_last = some.len() < TOGETHER;
-            line.name_doors(&mut some).await;
+            line.name_route_sources(&mut some).await;
             for state in some.into_iter().map(Ok).chain(failed.clone().map(Err)) {
                 if sender.send(state).await.is_err() {
                     return;

@@ -15,7 +15,7 @@ use crate::rib;
 /// Routes that wait to be taken.
 const WAITING: usize = 256;
 
-/// All that a request asks for: first the static ones that the forwarder has taken out, if there is one, then those of doors. Nothing is
+/// All that a request asks for: first the static ones that the forwarder has taken out, if there is one, then those of route sources. Nothing is
 /// looked for that nobody takes.
 pub(super) fn stream(
     learned: &Learned,
@@ -35,7 +35,7 @@ pub(super) fn stream(
     let learned = learned.clone();
     tokio::spawn(async move {
         let (mut silent, mut out) = (silent, BTreeSet::new());
-        // One that breaks off has ended: what doors have is told.
+        // One that breaks off has ended: what route sources have is told.
         while let Some(silent) = &mut silent
             && let Some(Ok(state)) = silent.next().await
         {

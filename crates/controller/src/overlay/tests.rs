@@ -9,11 +9,11 @@ fn desired() -> v1::Desired {
     let text = r#"{
       "ietf-interfaces:interfaces": {"interface": [
         {"name": "a", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
-         "stoa-mirror:mirror": {},
+         "stoa-host-interface:host-interface": {},
          "ietf-ip:ipv4": {"forwarding": true, "address": [{"ip": "10.0.0.1", "prefix-length": 24}],
            "neighbor": [{"ip": "10.0.0.9", "link-layer-address": "02:00:00:00:00:09"}]}},
         {"name": "b", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
-         "stoa-mirror:mirror": {}, "ietf-ip:ipv6": {"enabled": false},
+         "stoa-host-interface:host-interface": {}, "ietf-ip:ipv6": {"enabled": false},
          "ietf-ip:ipv4": {"address": [{"ip": "10.0.1.1", "prefix-length": 24}]}}]},
       "ietf-routing:routing": {"control-plane-protocols": {"control-plane-protocol": [
         {"type": "ietf-routing:static", "name": "s", "static-routes": {
@@ -72,7 +72,7 @@ fn what_cannot_be_is_told_and_the_rest_goes_on() {
         &["10.3.0.9", "10.4.0.9"],
     );
     let refused = orders.merge(&mut merged);
-    let whys: Vec<&str> = refused.iter().map(|it| it.why.as_str()).collect();
+    let whys: Vec<&str> = refused.iter().map(|it| it.reason.as_str()).collect();
     assert_eq!(
         whys,
         [
@@ -137,5 +137,5 @@ fn rules_stand_behind_those_of_the_configuration_and_only_where_they_can() {
     let mut merged = desired();
     let refused = Overlay { rules, ..Overlay::default() }.merge(&mut merged);
     assert_eq!(merged.rules.len(), 1_024);
-    assert_eq!(refused[0].why, "6 rules are more than the 1024 of a VRF and family");
+    assert_eq!(refused[0].reason, "6 rules are more than the 1024 of a VRF and family");
 }

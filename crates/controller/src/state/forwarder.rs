@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use stoa_api::v1;
 
-use super::{Wanted, list, number, object, text};
+use super::{Desired, list, number, object, text};
 use crate::facts::{Facts, Piece};
 use stoa_api::date;
 
 /// `/stoa-forwarder:forwarder`.
-pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
+pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
     let mut all = Map::new();
-    if wanted.is(Piece::Program) {
+    if desired.is(Piece::Program) {
         all.insert("in-sync".to_owned(), json!(facts.in_sync));
         if let Some(Value::Object(members)) = facts.program.as_ref().map(program) {
             all.extend(members);
@@ -40,9 +40,9 @@ pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
             "limits",
             json!({ "limit": facts.limits.iter().map(limit).collect::<Vec<_>>() }),
         ),
-        (Piece::Conservation, "conservation", books(&facts.conservation)),
+        (Piece::Conservation, "conservation", accounting(&facts.conservation)),
     ];
-    let asked = parts.into_iter().filter(|(piece, ..)| wanted.is(*piece));
+    let asked = parts.into_iter().filter(|(piece, ..)| desired.is(*piece));
     all.extend(asked.map(|(_, name, part)| (name.to_owned(), part)));
     (!all.is_empty()).then_some(Value::Object(all))
 }
@@ -71,7 +71,7 @@ fn worker(worker: &v1::WorkerState) -> Value {
         ("cpu", u16::try_from(worker.cpu).map_or(Value::Null, |cpu| json!(cpu))),
         ("polling", text(&worker.polling)),
         ("busy", decimal(worker.busy.clamp(0.0, 1.0))),
-        ("turns", number(worker.turns)),
+        ("loops", number(worker.loops)),
         ("sleeps", number(worker.sleeps)),
         ("packets", number(worker.packets)),
         ("vector", decimal(worker.vector)),
@@ -85,7 +85,7 @@ fn node(node: &v1::NodeState) -> Value {
     object([
         ("name", text(&node.name)),
         ("worker", json!(node.worker)),
-        ("sentence", text(&node.sentence)),
+        ("description", text(&node.description)),
         ("calls", number(node.calls)),
         ("packets", number(node.packets)),
         ("cycles", number(node.cycles)),
@@ -96,7 +96,7 @@ fn node(node: &v1::NodeState) -> Value {
 fn drop(drop: &v1::DropState) -> Value {
     object([
         ("reason", text(&drop.reason)),
-        ("sentence", text(&drop.sentence)),
+        ("description", text(&drop.description)),
         ("packets", number(drop.packets)),
     ])
 }
@@ -117,7 +117,7 @@ fn punts(rows: &[v1::PuntState]) -> Vec<Value> {
     let class = |row: &v1::PuntState| {
         object([
             ("class", text(&row.class)),
-            ("sentence", text(&row.sentence)),
+            ("description", text(&row.description)),
             ("urgent", json!(row.urgent)),
             ("total", json!(row.rate)),
             ("passed", number(row.passed)),
@@ -134,22 +134,22 @@ fn limit(limit: &v1::LimitState) -> Value {
         ("used", limit.used.map_or(Value::Null, number)),
         ("limit", if limit.limit == 0 { Value::Null } else { number(limit.limit) }),
         ("refused", number(limit.refused)),
-        ("mend", text(&limit.sentence)),
+        ("fix", text(&limit.description)),
     ])
 }
 
-fn books(books: &v1::Conservation) -> Value {
+fn accounting(accounting: &v1::Conservation) -> Value {
     object([
-        ("received", number(books.received)),
-        ("generated", number(books.generated)),
-        ("sent", number(books.sent)),
-        ("consumed", number(books.consumed)),
-        ("dropped", number(books.dropped)),
-        ("held", number(books.held)),
-        ("balanced", json!(books.balanced)),
-        ("buffers", number(books.buffers)),
-        ("buffers-free", number(books.buffers_free)),
-        ("buffers-busy", number(books.buffers_busy)),
-        ("buffers-waiting", number(books.buffers_waiting)),
+        ("received", number(accounting.received)),
+        ("generated", number(accounting.generated)),
+        ("sent", number(accounting.sent)),
+        ("consumed", number(accounting.consumed)),
+        ("dropped", number(accounting.dropped)),
+        ("held", number(accounting.held)),
+        ("balanced", json!(accounting.balanced)),
+        ("buffers", number(accounting.buffers)),
+        ("buffers-free", number(accounting.buffers_free)),
+        ("buffers-busy", number(accounting.buffers_busy)),
+        ("buffers-waiting", number(accounting.buffers_waiting)),
     ])
 }

@@ -6,17 +6,17 @@ use serde_json::{Value, json};
 use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
-use super::{Wanted, list, number, object, text, vrrp};
+use super::{Desired, list, number, object, text, vrrp};
 use crate::facts::{Facts, Piece};
 use crate::overlay::Orders;
 use stoa_api::date;
 
 /// `/ietf-interfaces:interfaces`.
-pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
-    wanted.is(Piece::Interfaces).then_some(())?;
-    let is_wanted = |name: &str| wanted.interface.as_ref().is_none_or(|only| only == name);
+pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
+    desired.is(Piece::Interfaces).then_some(())?;
+    let is_desired = |name: &str| desired.interface.as_ref().is_none_or(|only| only == name);
     let mut neighbors: BTreeMap<&str, Vec<&v1::NeighborState>> = BTreeMap::new();
-    for neighbor in facts.neighbors.iter().filter(|it| is_wanted(&it.interface)) {
+    for neighbor in facts.neighbors.iter().filter(|it| is_desired(&it.interface)) {
         neighbors.entry(&neighbor.interface).or_default().push(neighbor);
     }
     let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -26,7 +26,7 @@ pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
     let links: BTreeMap<&str, bool> =
         facts.interfaces.iter().map(|state| (state.name.as_str(), state.up)).collect();
     let none = Vec::new();
-    let told = facts.interfaces.iter().filter(|state| is_wanted(&state.name)).map(|state| {
+    let told = facts.interfaces.iter().filter(|state| is_desired(&state.name)).map(|state| {
         let around = Around {
             neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
             children: children.get(state.name.as_str()).unwrap_or(&none),
@@ -85,8 +85,8 @@ fn interface(state: &v1::InterfaceState, around: &Around<'_>) -> Value {
         ("lower-layer-if", list(lower.map(|name| json!(name)))),
         ("statistics", statistics(state)),
         ("stoa-interfaces:port-state", port(state)),
-        ("stoa-mirror:mirror-state", text(&state.mirror)),
-        ("stoa-mirror:linux-orders", around.orders.map_or(Value::Null, orders)),
+        ("stoa-host-interface:host-interface-state", text(&state.host_interface)),
+        ("stoa-host-interface:kernel-configuration", around.orders.map_or(Value::Null, orders)),
         ("stoa-bfd:bfd", bfd(state)),
         ("ietf-ip:ipv4", family(state, around.neighbors, true)),
         ("ietf-ip:ipv6", family(state, around.neighbors, false)),
@@ -142,7 +142,10 @@ fn port(state: &v1::InterfaceState) -> Value {
         ("mtu", json!(state.mtu)),
         ("rx-queues", of_port(state.rx_queues)),
         ("tx-queues", of_port(state.tx_queues)),
-        ("is-spread", if state.driver.is_empty() { Value::Null } else { json!(state.spread) }),
+        (
+            "is-software-rss",
+            if state.driver.is_empty() { Value::Null } else { json!(state.software_rss) },
+        ),
     ])
 }
 

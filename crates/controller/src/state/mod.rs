@@ -15,7 +15,7 @@ use tonic::Status;
 use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
 use crate::apply::Line;
-use crate::facts::{Facts, Piece, RoutesWanted};
+use crate::facts::{Facts, Piece, RoutesDesired};
 use crate::yang;
 
 /// Routes of one table that are told when nobody says how many.
@@ -35,20 +35,20 @@ pub enum Error {
     NotThere(String),
 }
 
-/// Which parts of the state are wanted: what a request for one leaf does not need is not asked for.
+/// Which parts of the state are desired: what a request for one leaf does not need is not asked for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct Desired {
     pieces: Vec<Piece>,
     /// Only the interface of this name.
     interface: Option<String>,
-    routes: RoutesWanted,
+    routes: RoutesDesired,
 }
 
-impl Wanted {
+impl Desired {
     /// Everything but neighbours and the routes themselves, of which there may be very many: how
     /// many routes there are is in it.
-    pub fn overview() -> Wanted {
-        Wanted::of(&Piece::OVERVIEW)
+    pub fn overview() -> Desired {
+        Desired::of(&Piece::OVERVIEW)
     }
 
     /// What stands at or below a data path such as
@@ -56,13 +56,13 @@ impl Wanted {
     ///
     /// Neighbours are told at or below `interface`; routes at or below `/ietf-routing:routing/ribs`,
     /// the first [`ROUTES_AT_MOST`] of each table. A path that leads to no state asks for nothing.
-    pub fn at(path: &str) -> Wanted {
-        path::wanted(path)
+    pub fn at(path: &str) -> Desired {
+        path::desired(path)
     }
 
     /// With so many routes of each table at most.
     #[must_use]
-    pub fn routes_at_most(mut self, at_most: usize) -> Wanted {
+    pub fn routes_at_most(mut self, at_most: usize) -> Desired {
         self.routes.at_most = at_most;
         self
     }
@@ -72,9 +72,9 @@ impl Wanted {
         self.pieces.is_empty()
     }
 
-    fn of(pieces: &[Piece]) -> Wanted {
-        let routes = RoutesWanted { table: None, at_most: ROUTES_AT_MOST };
-        Wanted { pieces: pieces.to_vec(), interface: None, routes }
+    fn of(pieces: &[Piece]) -> Desired {
+        let routes = RoutesDesired { table: None, at_most: ROUTES_AT_MOST };
+        Desired { pieces: pieces.to_vec(), interface: None, routes }
     }
 
     fn is(&self, piece: Piece) -> bool {
@@ -82,17 +82,17 @@ impl Wanted {
     }
 }
 
-/// The state that is wanted, as a tree of the nodes that are `config false`, with the keys and
+/// The state that is desired, as a tree of the nodes that are `config false`, with the keys and
 /// entries of lists that they stand in. Merged into a configuration it makes the operational
 /// datastore of RFC 8342.
 ///
 /// # Errors
 /// When the forwarder does not answer.
-pub async fn read(line: &Line, wanted: &Wanted) -> Result<DataTree<'static>, Error> {
-    let facts = Facts::ask(line, &wanted.pieces, &wanted.routes).await?;
-    let wanted = wanted.clone();
+pub async fn read(line: &Line, desired: &Desired) -> Result<DataTree<'static>, Error> {
+    let facts = Facts::ask(line, &desired.pieces, &desired.routes).await?;
+    let desired = desired.clone();
     // A thousand interfaces are a tenth of a second of work: others are served meanwhile.
-    let made = tokio::task::spawn_blocking(move || tree(&facts, &wanted));
+    let made = tokio::task::spawn_blocking(move || tree(&facts, &desired));
     made.await.map_err(|error| Error::Model(error.to_string()))?
 }
 
@@ -102,12 +102,12 @@ pub async fn read(line: &Line, wanted: &Wanted) -> Result<DataTree<'static>, Err
 /// When the forwarder does not answer, or nothing stands there.
 pub async fn json(line: &Line, path: &str, routes_at_most: Option<usize>) -> Result<String, Error> {
     let not_there = || Error::NotThere(path.to_owned());
-    let wanted = Wanted::at(path);
-    if wanted.is_nothing() || path.contains('\0') {
+    let desired = Desired::at(path);
+    if desired.is_nothing() || path.contains('\0') {
         return Err(not_there());
     }
     let at_most = routes_at_most.unwrap_or(ROUTES_AT_MOST);
-    let tree = read(line, &wanted.routes_at_most(at_most)).await?;
+    let tree = read(line, &desired.routes_at_most(at_most)).await?;
     let printed = if path.trim_matches('/').is_empty() {
         tree.print_string(DataFormat::JSON, DataPrinterFlags::WITH_SIBLINGS)
     } else {
@@ -118,18 +118,18 @@ pub async fn json(line: &Line, path: &str, routes_at_most: Option<usize>) -> Res
 }
 
 /// The tree of facts that are known already.
-fn tree(facts: &Facts, wanted: &Wanted) -> Result<DataTree<'static>, Error> {
-    yang::schema().state(&render(facts, wanted).to_string()).map_err(Error::Model)
+fn tree(facts: &Facts, desired: &Desired) -> Result<DataTree<'static>, Error> {
+    yang::schema().state(&render(facts, desired).to_string()).map_err(Error::Model)
 }
 
 /// The facts in RFC 7951 encoding.
-fn render(facts: &Facts, wanted: &Wanted) -> Value {
+fn render(facts: &Facts, desired: &Desired) -> Value {
     let mut root = Map::new();
     let parts = [
-        ("ietf-interfaces:interfaces", interfaces::render(facts, wanted)),
-        ("ietf-routing:routing", routing::render(facts, wanted)),
-        ("stoa-forwarder:forwarder", forwarder::render(facts, wanted)),
-        ("ietf-vrrp:vrrp", vrrp::render(facts, wanted)),
+        ("ietf-interfaces:interfaces", interfaces::render(facts, desired)),
+        ("ietf-routing:routing", routing::render(facts, desired)),
+        ("stoa-forwarder:forwarder", forwarder::render(facts, desired)),
+        ("ietf-vrrp:vrrp", vrrp::render(facts, desired)),
     ];
     for (name, part) in parts {
         if let Some(part) = part {

@@ -1,6 +1,6 @@
 //! Which facts a data path asks for.
 
-use super::Wanted;
+use super::Desired;
 use crate::facts::Piece;
 
 /// Below `/stoa-forwarder:forwarder`.
@@ -20,48 +20,48 @@ struct Step<'a> {
 }
 
 /// The facts at or below a path.
-pub(super) fn wanted(path: &str) -> Wanted {
+pub(super) fn desired(path: &str) -> Desired {
     let steps = steps(path);
     let mut steps = steps.iter();
-    let Some(first) = steps.next() else { return Wanted::overview() };
+    let Some(first) = steps.next() else { return Desired::overview() };
     let second = steps.next();
     match first.name {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
-        "vrrp" => Wanted::of(&[Piece::Interfaces, Piece::Drops]),
-        _ => Wanted::of(&[]),
+        "vrrp" => Desired::of(&[Piece::Interfaces, Piece::Drops]),
+        _ => Desired::of(&[]),
     }
 }
 
-fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> Wanted {
+fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> Desired {
     let families = part.is_none_or(|part| matches!(part.name, "ipv4" | "ipv6"));
     let pieces: &[Piece] =
         if families { &[Piece::Interfaces, Piece::Neighbors] } else { &[Piece::Interfaces] };
     let name = interface.and_then(|step| step.key).map(str::to_owned);
-    Wanted { interface: name, ..Wanted::of(pieces) }
+    Desired { interface: name, ..Desired::of(pieces) }
 }
 
-fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> Wanted {
+fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> Desired {
     match part {
-        None => Wanted::of(&[Piece::RouteCounts, Piece::Doors]),
-        Some(part) if part.name == "control-plane-protocols" => Wanted::of(&[Piece::Doors]),
+        None => Desired::of(&[Piece::RouteCounts, Piece::RouteSources]),
+        Some(part) if part.name == "control-plane-protocols" => Desired::of(&[Piece::RouteSources]),
         Some(part) if part.name == "ribs" => {
-            let mut wanted = Wanted::of(&[Piece::RouteCounts, Piece::Routes]);
-            wanted.routes.table = rib.and_then(|step| step.key).map(super::routing::table);
-            wanted
+            let mut desired = Desired::of(&[Piece::RouteCounts, Piece::Routes]);
+            desired.routes.table = rib.and_then(|step| step.key).map(super::routing::table);
+            desired
         }
-        Some(_) => Wanted::of(&[]),
+        Some(_) => Desired::of(&[]),
     }
 }
 
-fn forwarder(part: Option<&Step<'_>>) -> Wanted {
+fn forwarder(part: Option<&Step<'_>>) -> Desired {
     let all = FORWARDER.iter().map(|(_, piece)| *piece);
     match part {
-        None => Wanted::of(&all.chain([Piece::Program]).collect::<Vec<_>>()),
+        None => Desired::of(&all.chain([Piece::Program]).collect::<Vec<_>>()),
         Some(part) => {
             let known = FORWARDER.iter().find(|(name, _)| *name == part.name);
-            Wanted::of(&[known.map_or(Piece::Program, |(_, piece)| *piece)])
+            Desired::of(&[known.map_or(Piece::Program, |(_, piece)| *piece)])
         }
     }
 }

@@ -6,9 +6,9 @@ use stoa_api::text::ip_text;
 use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
-use super::{Wanted, list, number, object, text};
-use crate::doors::Figures;
+use super::{Desired, list, number, object, text};
 use crate::facts::{Facts, Piece, Routes, Table};
+use crate::route_sources::Figures;
 
 /// What the default VRF, which has no name, is called in the names of tables.
 const DEFAULT: &str = "default";
@@ -33,26 +33,30 @@ fn module(family: u32) -> &'static str {
 }
 
 /// `/ietf-routing:routing`.
-pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
+pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
     let mut parts = Map::new();
-    if wanted.is(Piece::RouteCounts) {
-        let only = wanted.routes.table.as_ref();
+    if desired.is(Piece::RouteCounts) {
+        let only = desired.routes.table.as_ref();
         let tables = facts.tables().filter(|table| only.is_none_or(|only| only == table));
-        let ribs = list(tables.map(|table| rib(facts, &table, wanted)));
+        let ribs = list(tables.map(|table| rib(facts, &table, desired)));
         if !ribs.is_null() {
             parts.insert("ribs".to_owned(), json!({ "rib": ribs }));
         }
     }
-    if wanted.is(Piece::Doors) && !facts.doors.is_empty() {
-        let doors: Vec<Value> =
-            facts.doors.iter().map(|(kind, name, it)| door(kind, name, it)).collect();
-        let doors = json!({ "control-plane-protocol": doors });
-        parts.insert("control-plane-protocols".to_owned(), doors);
+    if desired.is(Piece::RouteSources) && !facts.route_sources.is_empty() {
+        let route_sources: Vec<Value> = facts
+            .route_sources
+            .iter()
+            .map(|(kind, name, it)| route_source(kind, name, it))
+            .collect();
+        let route_sources = json!({ "control-plane-protocol": route_sources });
+        parts.insert("control-plane-protocols".to_owned(), route_sources);
     }
-    (wanted.is(Piece::RouteCounts) || wanted.is(Piece::Doors)).then_some(Value::Object(parts))
+    (desired.is(Piece::RouteCounts) || desired.is(Piece::RouteSources))
+        .then_some(Value::Object(parts))
 }
 
-fn door(kind: &str, name: &str, figures: &Figures) -> Value {
+fn route_source(kind: &str, name: &str, figures: &Figures) -> Value {
     let since = match figures.since_unix_s {
         0 => Value::Null,
         since => json!(date::of_unix_s(since)),
@@ -64,15 +68,15 @@ fn door(kind: &str, name: &str, figures: &Figures) -> Value {
         ("updates", number(figures.updates)),
         ("withdrawals", number(figures.withdrawals)),
         ("malformed", number(figures.malformed)),
-        ("left-out", number(figures.left_out)),
+        ("not-imported", number(figures.not_imported)),
         ("resyncs", number(figures.resyncs)),
         ("repaired", number(figures.repaired)),
-        ("why", text(&figures.why)),
+        ("reason", text(&figures.reason)),
     ]);
-    json!({ "type": kind, "name": name, "stoa-routing:door": { "session": session } })
+    json!({ "type": kind, "name": name, "stoa-routing:route-source": { "session": session } })
 }
 
-fn rib(facts: &Facts, table: &Table, wanted: &Wanted) -> Value {
+fn rib(facts: &Facts, table: &Table, desired: &Desired) -> Value {
     let counts = facts.route_counts.iter();
     let counts = counts.filter(|it| it.vrf == table.vrf && it.family == table.family);
     let all: u64 = counts.clone().map(|count| count.routes).sum();
@@ -81,7 +85,7 @@ fn rib(facts: &Facts, table: &Table, wanted: &Wanted) -> Value {
     let family = if table.family == 4 { "ipv4-unicast" } else { "ipv6-unicast" };
     let routes = facts.routes.iter().find(|routes| routes.table == *table);
     let told = routes.map(|it| list(it.told.iter().filter_map(|told| route(told, table.family))));
-    let left_out = |routes: &Routes| match routes.has_more {
+    let not_imported = |routes: &Routes| match routes.has_more {
         true => (all + routes.inactive).saturating_sub(routes.told.len() as u64),
         false => 0,
     };
@@ -91,11 +95,11 @@ fn rib(facts: &Facts, table: &Table, wanted: &Wanted) -> Value {
         ("default-rib", json!(table.vrf.is_empty())),
         ("stoa-vrf:vrf", text(&table.vrf)),
         ("stoa-routing:route-counts", json!({ "protocol": protocols.collect::<Vec<_>>() })),
-        ("stoa-routing:routes-left-out", routes.map_or(Value::Null, |it| number(left_out(it)))),
+        ("stoa-routing:routes-left-out", routes.map_or(Value::Null, |it| number(not_imported(it)))),
         (
             "routes",
             match told {
-                Some(told) if !told.is_null() && wanted.is(Piece::Routes) => {
+                Some(told) if !told.is_null() && desired.is(Piece::Routes) => {
                     json!({ "route": told })
                 }
                 _ => Value::Null,
@@ -131,10 +135,10 @@ fn route(state: &v1::RouteState, family: u32) -> Option<Value> {
         ("source-protocol", text(protocol(route.protocol()))),
         ("active", if is_active { json!([null]) } else { Value::Null }),
         ("stoa-routing:state", text(&state.state)),
-        ("stoa-routing:door", text(&state.door)),
+        ("stoa-routing:route-source", text(&state.route_source)),
         ("stoa-routing:backup", some(state.is_backup)),
         ("stoa-routing:stale", some(state.is_stale)),
-        ("stoa-routing:why", list(state.why.iter().map(|why| json!(why)))),
+        ("stoa-routing:reason", list(state.reason.iter().map(|reason| json!(reason)))),
         ("stoa-routing:packets", number(state.packets)),
         ("stoa-routing:octets", number(state.bytes)),
     ]))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use super::*;
-use crate::doors::Figures;
 use crate::facts::{Routes, Table};
 use crate::overlay::{Orders, Overlay};
+use crate::route_sources::Figures;
 
 fn made() -> Facts {
     let interface = v1::InterfaceState {
@@ -109,7 +109,12 @@ fn made() -> Facts {
                     "partly active",
                 ),
                 route(3, paths(vec![]), "inactive"),
-                v1::RouteState { door: "zebra".into(), is_backup: true, is_stale: true, ..learned },
+                v1::RouteState {
+                    route_source: "zebra".into(),
+                    is_backup: true,
+                    is_stale: true,
+                    ..learned
+                },
             ],
             has_more: true,
             inactive: 1,
@@ -125,16 +130,16 @@ fn made() -> Facts {
             )]),
             rules: Vec::new(),
         }),
-        doors: vec![
+        route_sources: vec![
             (
                 "stoa-routing:fpm",
                 "zebra".into(),
                 Figures { since_unix_s: 951_782_400, updates: 9, ..Figures::default() },
             ),
             (
-                "stoa-routing:linux",
+                "stoa-routing:netlink",
                 "kernel".into(),
-                Figures { why: "no such namespace".into(), ..Figures::default() },
+                Figures { reason: "no such namespace".into(), ..Figures::default() },
             ),
         ],
         program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
@@ -158,7 +163,7 @@ fn made() -> Facts {
         ],
         drops: vec![v1::DropState {
             reason: "no-route".into(),
-            sentence: "none".into(),
+            description: "none".into(),
             packets: 4,
         }],
         punts: vec![
@@ -181,10 +186,10 @@ fn made() -> Facts {
 }
 
 /// Everything that there is.
-fn everything() -> Wanted {
-    let mut wanted = Wanted::overview();
-    wanted.pieces.extend([Piece::Neighbors, Piece::Routes]);
-    wanted
+fn everything() -> Desired {
+    let mut desired = Desired::overview();
+    desired.pieces.extend([Piece::Neighbors, Piece::Routes]);
+    desired
 }
 
 /// What a path of the rendered tree says.
@@ -200,10 +205,10 @@ fn facts_fit_the_modules() {
     let ip4 = "/ietf-routing:routing/ribs/rib[name='ipv4-default']";
     let route = |at: usize| format!("{ip4}/routes/route[{at}]");
     let session = format!("{wan}/stoa-bfd:bfd/session[dest-addr='192.0.2.9']/session-running");
-    let door = |kind: &str, name: &str| {
+    let route_source = |kind: &str, name: &str| {
         format!(
             "/ietf-routing:routing/control-plane-protocols/control-plane-protocol\
-             [type='stoa-routing:{kind}'][name='{name}']/stoa-routing:door/session"
+             [type='stoa-routing:{kind}'][name='{name}']/stoa-routing:route-source/session"
         )
     };
     for (path, value) in [
@@ -216,9 +221,15 @@ fn facts_fit_the_modules() {
         (format!("{wan}/ietf-ip:ipv4/address[ip='192.0.2.1']/origin"), "static"),
         (format!("{wan}/ietf-ip:ipv4/neighbor[ip='192.0.2.9']/origin"), "static"),
         (format!("{wan}/ietf-ip:ipv4/neighbor[ip='192.0.2.8']/stoa-interfaces:queued"), "1"),
-        (format!("{wan}/stoa-mirror:linux-orders/address[.='10.9.0.1/24']"), "10.9.0.1/24"),
-        (format!("{wan}/stoa-mirror:linux-orders/neighbor[.='10.9.0.7']"), "10.9.0.7"),
-        (format!("{wan}/stoa-mirror:linux-orders/down"), "true"),
+        (
+            format!("{wan}/stoa-host-interface:kernel-configuration/address[.='10.9.0.1/24']"),
+            "10.9.0.1/24",
+        ),
+        (
+            format!("{wan}/stoa-host-interface:kernel-configuration/neighbor[.='10.9.0.7']"),
+            "10.9.0.7",
+        ),
+        (format!("{wan}/stoa-host-interface:kernel-configuration/down"), "true"),
         (format!("{vlan}/oper-status"), "down"),
         (format!("{vlan}/lower-layer-if[.='wan']"), "wan"),
         (format!("{ip4}/default-rib"), "true"),
@@ -230,16 +241,16 @@ fn facts_fit_the_modules() {
         (format!("{}/stoa-routing:state", route(4)), "inactive"),
         (format!("{}/stoa-routing:state", route(5)), "silent gateway"),
         (format!("{}/source-protocol", route(5)), "stoa-routing:bird"),
-        (format!("{}/stoa-routing:door", route(5)), "zebra"),
+        (format!("{}/stoa-routing:route-source", route(5)), "zebra"),
         (format!("{}/stoa-routing:backup", route(5)), "true"),
         (format!("{}/stoa-routing:stale", route(5)), "true"),
         (format!("{session}/last-change"), "2000-02-29T00:00:00Z"),
         (format!("{session}/negotiated-tx-interval"), "100000"),
         (format!("{session}/remote-multiplier"), "3"),
-        (format!("{}/up-since", door("fpm", "zebra")), "2000-02-29T00:00:00Z"),
-        (format!("{}/updates", door("fpm", "zebra")), "9"),
-        (format!("{}/open", door("linux", "kernel")), "false"),
-        (format!("{}/why", door("linux", "kernel")), "no such namespace"),
+        (format!("{}/up-since", route_source("fpm", "zebra")), "2000-02-29T00:00:00Z"),
+        (format!("{}/updates", route_source("fpm", "zebra")), "9"),
+        (format!("{}/open", route_source("linux", "kernel")), "false"),
+        (format!("{}/reason", route_source("linux", "kernel")), "no such namespace"),
         ("/stoa-forwarder:forwarder/in-sync".into(), "true"),
         ("/stoa-forwarder:forwarder/workers/worker[index='0']/vector".into(), "12.5"),
         (
@@ -255,8 +266,8 @@ fn facts_fit_the_modules() {
         format!("{}/active", route(5)),
         format!("{}/stoa-routing:stale", route(4)),
         format!("{session}/negotiated-rx-interval"),
-        format!("{vlan}/stoa-mirror:linux-orders"),
-        format!("{}/up-since", door("linux", "kernel")),
+        format!("{vlan}/stoa-host-interface:kernel-configuration"),
+        format!("{}/up-since", route_source("linux", "kernel")),
         "/stoa-forwarder:forwarder/workers/worker[index='0']/cpu".into(),
         "/stoa-forwarder:forwarder/nodes/node[name='never-called'][worker='0']".into(),
     ] {
@@ -285,24 +296,24 @@ fn state_merged_into_a_configuration_is_valid() {
 #[test]
 fn only_what_a_path_leads_to_is_asked_for() {
     let pieces = |path: &str| {
-        let mut pieces = Wanted::at(path).pieces;
+        let mut pieces = Desired::at(path).pieces;
         pieces.sort();
         pieces
     };
     assert!(!pieces("/").contains(&Piece::Routes) && !pieces("").contains(&Piece::Neighbors));
     let one = "/ietf-interfaces:interfaces/interface[name='a/b']";
-    assert_eq!(Wanted::at(one).interface.as_deref(), Some("a/b"));
+    assert_eq!(Desired::at(one).interface.as_deref(), Some("a/b"));
     assert_eq!(pieces(one), [Piece::Interfaces, Piece::Neighbors]);
     assert_eq!(pieces(&format!("{one}/statistics/in-octets")), [Piece::Interfaces]);
     assert_eq!(pieces(&format!("{one}/ietf-ip:ipv4")), [Piece::Interfaces, Piece::Neighbors]);
-    assert_eq!(pieces("/ietf-routing:routing"), [Piece::RouteCounts, Piece::Doors]);
-    assert_eq!(pieces("/ietf-routing:routing/control-plane-protocols"), [Piece::Doors]);
+    assert_eq!(pieces("/ietf-routing:routing"), [Piece::RouteCounts, Piece::RouteSources]);
+    assert_eq!(pieces("/ietf-routing:routing/control-plane-protocols"), [Piece::RouteSources]);
     assert_eq!(pieces("/ietf-routing:routing/router-id"), []);
-    let rib = Wanted::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
+    let rib = Desired::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
     assert_eq!(rib.routes.table, Some(Table { vrf: "red-2".into(), family: 6 }));
     assert_eq!(pieces("/stoa-forwarder:forwarder/nodes"), [Piece::Nodes]);
     assert_eq!(pieces("/stoa-forwarder:forwarder/version"), [Piece::Program]);
-    assert!(Wanted::at("/stoa-system:system/workers").is_nothing());
+    assert!(Desired::at("/stoa-system:system/workers").is_nothing());
     for odd in [
         "/a[",
         "/ietf-interfaces:interfaces/interface[name='",
@@ -310,7 +321,7 @@ fn only_what_a_path_leads_to_is_asked_for() {
         "/interfaces/x[a='",
         "/interfaces/x[a=]",
     ] {
-        let _ = Wanted::at(odd);
+        let _ = Desired::at(odd);
     }
 }
 
@@ -318,13 +329,13 @@ fn only_what_a_path_leads_to_is_asked_for() {
 #[test]
 fn one_interface_is_told_alone() {
     let facts = made();
-    let mut wanted = Wanted::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
-    let told = render(&facts, &wanted);
+    let mut desired = Desired::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
+    let told = render(&facts, &desired);
     let list = told["ietf-interfaces:interfaces"]["interface"].as_array().unwrap();
     assert_eq!((list.len(), &list[0]["lower-layer-if"][0]), (1, &Value::from("wan")));
-    wanted.interface = Some("nobody".into());
+    desired.interface = Some("nobody".into());
     assert!(
-        tree(&facts, &wanted)
+        tree(&facts, &desired)
             .unwrap()
             .find_path("/ietf-interfaces:interfaces/interface[name='wan']")
             .is_err()

@@ -5,13 +5,13 @@ use stoa_api::date;
 use stoa_api::text::ip_text;
 use stoa_api::v1;
 
-use super::{Wanted, list, number, object, text};
+use super::{Desired, list, number, object, text};
 use crate::facts::{Facts, Piece};
 
 /// `/ietf-vrrp:vrrp`: all of them together, when there is any.
-pub(super) fn render(facts: &Facts, wanted: &Wanted) -> Option<Value> {
+pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
     // An overview of one interface has nothing to do with all of them.
-    let is_whole = wanted.is(Piece::Interfaces) && wanted.is(Piece::Drops);
+    let is_whole = desired.is(Piece::Interfaces) && desired.is(Piece::Drops);
     let of_each = facts.interfaces.iter().map(|state| state.virtual_routers.len());
     let (interfaces, routers) = of_each
         .filter(|routers| *routers > 0)
@@ -106,9 +106,9 @@ mod tests {
             v1::DropState { reason: "vrrp-unknown".into(), packets: 3, ..Default::default() };
         let facts = Facts { interfaces: vec![interface], drops: vec![dropped], ..Facts::default() };
         for place in ["/", "/ietf-vrrp:vrrp", "/ietf-interfaces:interfaces/interface[name='lan']"] {
-            super::super::tree(&facts, &Wanted::at(place)).unwrap();
+            super::super::tree(&facts, &Desired::at(place)).unwrap();
         }
-        let all = super::super::render(&facts, &Wanted::at("/ietf-vrrp:vrrp"));
+        let all = super::super::render(&facts, &Desired::at("/ietf-vrrp:vrrp"));
         let sum = &all["ietf-vrrp:vrrp"];
         assert_eq!((&sum["virtual-routers"], &sum["interfaces"]), (&json!(2), &json!(1)));
         assert_eq!(sum["statistics"]["vrid-errors"], "3");

@@ -74,8 +74,8 @@ impl Held {
                     self.routes.remove(&prefix);
                 } else if is_full && !self.routes.contains_key(&prefix) {
                     let run = Some(pack(&prefix, run.hop));
-                    let (why, mend) = ("no room".to_owned(), "Raise the limit.".to_owned());
-                    refused.push(v1::RefusedRun { run, why, mend, is_full: true });
+                    let (reason, fix) = ("no room".to_owned(), "Raise the limit.".to_owned());
+                    refused.push(v1::RefusedRun { run, reason, fix, is_full: true });
                 } else {
                     let protocol = self.hops.get(&run.hop).map_or(0, |hop| hop.protocol);
                     self.protocols.insert(prefix.clone(), protocol);

@@ -5,7 +5,7 @@ use stoa_api::v1::configuration_edit::Edit;
 use stoa_api::v1::operator_client::OperatorClient;
 use tonic::transport::Channel;
 
-use crate::story::Story;
+use crate::scenario::Scenario;
 
 /// The address of the first interface of `config`.
 pub const ADDRESS: &str =
@@ -18,18 +18,18 @@ pub struct Hand {
 }
 
 impl Hand {
-    pub async fn of(story: &Story) -> Hand {
-        story.in_sync().await;
-        Hand { client: story.operator().await, asking: v1::Asking::default() }
+    pub async fn of(scenario: &Scenario) -> Hand {
+        scenario.in_sync().await;
+        Hand { client: scenario.operator().await, asking: v1::Asking::default() }
     }
 
-    pub async fn edit(&mut self, edit: Edit) -> Vec<v1::Finding> {
+    pub async fn edit(&mut self, edit: Edit) -> Vec<v1::ValidationError> {
         let edits = vec![v1::ConfigurationEdit { edit: Some(edit) }];
         let request = v1::EditRequest { asking: Some(self.asking.clone()), edits };
-        self.client.edit(request).await.unwrap().into_inner().findings
+        self.client.edit(request).await.unwrap().into_inner().errors
     }
 
-    pub async fn set(&mut self, path: &str, value: &str) -> Vec<v1::Finding> {
+    pub async fn set(&mut self, path: &str, value: &str) -> Vec<v1::ValidationError> {
         let value = (!value.is_empty()).then(|| value.to_owned());
         self.edit(Edit::Set(v1::SetEdit { path: path.into(), value })).await
     }
@@ -45,7 +45,7 @@ impl Hand {
             comment: "a test".into(),
             confirm_within_s: within_s,
             is_overwriting,
-            is_anyway: false,
+            is_forced: false,
         };
         self.client.commit(request).await.unwrap().into_inner()
     }
@@ -64,7 +64,7 @@ impl Hand {
 
     pub async fn differs(&mut self) -> usize {
         let reply = self.client.compare(v1::CompareRequest::default()).await.unwrap().into_inner();
-        assert_eq!(reply.findings, []);
+        assert_eq!(reply.errors, []);
         reply.changes.len()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::shelf::Shelf;
+use crate::packet_fifo::PacketFifo;
 use crate::vector::Vector;
 
 fn pool() -> &'static Pool {
@@ -79,11 +79,11 @@ fn a_lane_moves_to_a_jumbo_buffer_with_its_data() {
     vector.length[1] = 9014;
     vector.length[0] = 9014;
     assert_eq!((vector.bytes(1).len(), vector.bytes(0).len()), (9014, FRAME_MAX));
-    let mut shelf = Shelf::new(pool, 8);
-    assert_eq!(shelf.put(&mut vector, 0), 3);
-    assert_eq!(shelf.take().map(|packet| packet.bytes().len()), Some(FRAME_MAX), "cut");
-    assert_eq!(shelf.take().map(|packet| packet.bytes().len()), Some(9014));
-    drop((shelf, vector, cache));
+    let mut packet_fifo = PacketFifo::new(pool, 8);
+    assert_eq!(packet_fifo.put(&mut vector, 0), 3);
+    assert_eq!(packet_fifo.take().map(|packet| packet.bytes().len()), Some(FRAME_MAX), "cut");
+    assert_eq!(packet_fifo.take().map(|packet| packet.bytes().len()), Some(9014));
+    drop((packet_fifo, vector, cache));
     assert!(all_free(pool));
 }
 

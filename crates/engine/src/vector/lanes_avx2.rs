@@ -37,7 +37,7 @@ pub(super) fn equal_16(column: &[u16; VECTOR], value: u16) -> Lanes {
         // SAFETY: a step is two vectors.
         let [low, high] = unsafe { [_mm256_loadu_si256(from), _mm256_loadu_si256(from.add(1))] };
         let (low, high) = (_mm256_cmpeq_epi16(low, value), _mm256_cmpeq_epi16(high, value));
-        // Packing works on halves of vectors: their order is mended.
+        // Packing works on halves of vectors: their order is fixed.
         let bytes = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi16(low, high));
         lanes.0[at / 2] |= u64::from(_mm256_movemask_epi8(bytes) as u32) << (at % 2 * 32);
     }

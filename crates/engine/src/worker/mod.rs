@@ -3,25 +3,25 @@
 //! A worker owns its queues. The control thread talks to it through bounded rings
 //! only: commands, packets to inject, packets punted.
 
-mod bell;
 mod polling;
+mod software_rss;
 mod spawn;
-mod spread;
 mod turn;
 mod urgency;
+mod wakeup;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-pub use bell::Bell;
 pub use polling::Polling;
-pub use spawn::{Crew, Plan, SpawnError, WORKERS_MAX, WorkerHandle};
-pub use spread::FlowOf;
+pub use software_rss::FlowOf;
+pub use spawn::{Plan, SpawnError, WORKERS_MAX, WorkerHandle, WorkerPool};
+pub use wakeup::Wakeup;
 
 use crate::packet::Packet;
 use crate::port::{RxQueue, TxQueue};
-use crate::sight::capture::Tap;
-use crate::sight::trace::Tracer;
+use crate::trace_capture::capture::Tap;
+use crate::trace_capture::trace::Tracer;
 
 /// Commands that may wait for one worker.
 pub(crate) const COMMANDS: usize = 1024;
@@ -43,7 +43,7 @@ pub enum Command {
         /// The queue.
         queue: Box<dyn RxQueue>,
         /// Share its packets out among all workers, by flow.
-        spread: Option<FlowOf>,
+        software_rss: Option<FlowOf>,
     },
     /// Send the port's packets through this queue.
     AddTx {
@@ -75,7 +75,7 @@ pub enum Command {
     Trace(Option<Box<Tracer>>),
     /// Begin or end the capture in one of the places.
     Capture {
-        /// Below [`crate::sight::CAPTURES`].
+        /// Below [`crate::trace_capture::CAPTURES`].
         slot: usize,
         /// What to write to.
         tap: Option<Box<Tap>>,
@@ -110,6 +110,6 @@ impl WorkerShown {
 
 /// Shared by a worker and its handle.
 pub(crate) struct Line {
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) wakeup: Arc<Wakeup>,
     pub(crate) shown: Arc<WorkerShown>,
 }

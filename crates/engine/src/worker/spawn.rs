@@ -13,10 +13,10 @@ use crate::graph::{Graph, GraphError};
 use crate::node::{NodeSpec, Punt, Punts, Urgency};
 use crate::pool::{Pool, PoolCache};
 use crate::quiescence::Quiescence;
-use crate::worker::spread::Spread;
+use crate::worker::software_rss::SoftwareRss;
 use crate::worker::turn::Worker;
 use crate::worker::{
-    Bell, COMMANDS, Command, Inject, Line, Polling, RING, URGENT_RING, WorkerShown,
+    COMMANDS, Command, Inject, Line, Polling, RING, URGENT_RING, Wakeup, WorkerShown,
 };
 
 /// The most workers: hand-off keeps one bit for each.
@@ -82,7 +82,7 @@ pub struct WorkerHandle {
     pub shown: Arc<WorkerShown>,
     /// The CPU that it is pinned to.
     pub cpu: Option<usize>,
-    bell: Arc<Bell>,
+    wakeup: Arc<Wakeup>,
     commands: rtrb::Producer<Command>,
     sent: u64,
     injected: rtrb::Producer<Inject>,
@@ -104,13 +104,13 @@ impl WorkerHandle {
         while let Err(rtrb::PushError::Full(back)) = self.commands.push(command) {
             command = back;
             self.step();
-            self.bell.ring();
+            self.wakeup.ring();
             // Nothing may be lost here; who restarts the process makes all whole again.
             assert!(Instant::now() < deadline, "a worker has not obeyed for five seconds");
             std::thread::yield_now();
         }
         self.sent += 1;
-        self.bell.ring();
+        self.wakeup.ring();
     }
 
     /// Waits until the worker has done all it was told; `false` after `patience`.
@@ -122,7 +122,7 @@ impl WorkerHandle {
             if Instant::now() > deadline {
                 return false;
             }
-            self.bell.ring();
+            self.wakeup.ring();
             std::thread::sleep(Duration::from_micros(50));
         }
         true
@@ -137,7 +137,7 @@ impl WorkerHandle {
     /// Puts a packet into the worker's graph; gives it back when the ring is full.
     pub fn inject(&mut self, inject: Inject) -> Result<(), Inject> {
         self.injected.push(inject).map_err(|rtrb::PushError::Full(back)| back)?;
-        self.bell.ring();
+        self.wakeup.ring();
         Ok(())
     }
 
@@ -167,21 +167,21 @@ impl WorkerHandle {
     /// Changes how the worker waits.
     pub fn set_polling(&self, polling: Polling) {
         self.shown.polling.store(polling.number(), Ordering::Relaxed);
-        self.bell.ring();
+        self.wakeup.ring();
     }
 }
 
 /// All workers of a forwarder. Dropping it stops them.
-pub struct Crew {
+pub struct WorkerPool {
     /// One handle for each worker.
     pub workers: Vec<WorkerHandle>,
     /// Rings when a worker has punted something.
-    pub punt_bell: Arc<Bell>,
+    pub punt_wakeup: Arc<Wakeup>,
     /// The workers' epochs.
     pub quiescence: Arc<Quiescence>,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Starts the workers. `inputs` are counted like nodes, after `port-output`.
     pub fn start<S>(
         plan: &Plan,
@@ -197,35 +197,35 @@ impl Crew {
         if !plan.cpus.is_empty() && plan.cpus.len() != plan.count {
             return Err(SpawnError::Cpus { workers: plan.count, cpus: plan.cpus.len() });
         }
-        let bells = (0..plan.count)
-            .map(|_| Bell::new().map(Arc::new).map_err(std::io::Error::from))
+        let wakeups = (0..plan.count)
+            .map(|_| Wakeup::new().map(Arc::new).map_err(std::io::Error::from))
             .collect::<Result<Vec<_>, _>>()?;
-        let punt_bell = Arc::new(Bell::new().map_err(std::io::Error::from)?);
+        let punt_wakeup = Arc::new(Wakeup::new().map_err(std::io::Error::from)?);
         let (mut to, mut from) = handoff_rings(plan.count);
-        let (spread_to, spread_from) = handoff_rings(plan.count);
-        let mut spread = spread_to.into_iter().zip(spread_from);
-        let mut crew = Self { workers: Vec::new(), punt_bell, quiescence };
+        let (software_rss_to, software_rss_from) = handoff_rings(plan.count);
+        let mut software_rss = software_rss_to.into_iter().zip(software_rss_from);
+        let mut worker_pool = Self { workers: Vec::new(), punt_wakeup, quiescence };
         for index in 0..plan.count {
             let mut graph = Graph::new(specs, shared, index, pool)?;
             graph.output.handoff = std::mem::take(&mut to[index]);
             let handed = std::mem::take(&mut from[index]);
-            let (to, from) = spread.next().unwrap_or_default();
-            let spread = Spread::new(to, from);
+            let (to, from) = software_rss.next().unwrap_or_default();
+            let software_rss = SoftwareRss::new(to, from);
             let counters = graph.len() + inputs;
             let counters = Arc::new(WorkerCounters::new(counters, reasons, plan.adjacencies));
             let cpu = plan.cpus.get(index).copied();
             let parts = (graph, PoolCache::new(pool), counters);
-            crew.add(index, parts, &bells, (handed, spread), (plan, cpu))?;
+            worker_pool.add(index, parts, &wakeups, (handed, software_rss), (plan, cpu))?;
         }
-        Ok(crew)
+        Ok(worker_pool)
     }
 
     fn add(
         &mut self,
         index: usize,
         (graph, pool, counters): (Graph, PoolCache, Arc<WorkerCounters>),
-        bells: &[Arc<Bell>],
-        (handed, spread): (Vec<rtrb::Consumer<Inject>>, Spread),
+        wakeups: &[Arc<Wakeup>],
+        (handed, software_rss): (Vec<rtrb::Consumer<Inject>>, SoftwareRss),
         (plan, cpu): (&Plan, Option<usize>),
     ) -> Result<(), SpawnError> {
         let (commands, told) = rtrb::RingBuffer::new(COMMANDS);
@@ -234,24 +234,24 @@ impl Crew {
         let (usual, usual_end) = rtrb::RingBuffer::new(RING);
         let shown = Arc::new(WorkerShown::default());
         shown.polling.store(plan.polling.number(), Ordering::Relaxed);
-        let bell = bells[index].clone();
+        let wakeup = wakeups[index].clone();
         let worker = Worker {
             index,
             graph,
             pool,
             counters: counters.clone(),
             quiescence: self.quiescence.clone(),
-            line: Line { bell: bell.clone(), shown: shown.clone() },
+            line: Line { wakeup: wakeup.clone(), shown: shown.clone() },
             commands: told,
             injected: inject,
             punts: Punts { urgent, usual },
-            punt_bell: self.punt_bell.clone(),
+            punt_wakeup: self.punt_wakeup.clone(),
             handed,
-            spread,
-            colleagues: bells.to_vec(),
+            software_rss,
+            colleagues: wakeups.to_vec(),
             rx: Vec::new(),
             ticked: crate::clock::tsc(),
-            sight: crate::sight::Sight::default(),
+            trace_capture: crate::trace_capture::TraceCapture::default(),
         };
         let (thread, by_hand) = match plan.by_hand {
             true => (None, Some(Box::new(worker))),
@@ -261,7 +261,7 @@ impl Crew {
             counters,
             shown,
             cpu,
-            bell,
+            wakeup,
             commands,
             sent: 0,
             injected,
@@ -323,7 +323,7 @@ fn handoff_rings(count: usize) -> (Vec<HandoffTo>, Vec<HandoffFrom>) {
     (to, from)
 }
 
-impl Drop for Crew {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         for worker in &mut self.workers {
             worker.tell(Command::Stop);

@@ -18,11 +18,11 @@ use crate::output::TxSlot;
 use crate::pool::PoolCache;
 use crate::port::{Doze, Refused, RxQueue};
 use crate::quiescence::{Quiescence, Reader};
-use crate::sight::Sight;
-use crate::sight::trace::Event;
-use crate::worker::spread::{FlowOf, Spread};
+use crate::trace_capture::TraceCapture;
+use crate::trace_capture::trace::Event;
+use crate::worker::software_rss::{FlowOf, SoftwareRss};
 use crate::worker::urgency::Urgency;
-use crate::worker::{Bell, Command, Inject, Line, RING};
+use crate::worker::{Command, Inject, Line, RING, Wakeup};
 
 /// The longest sleep: a worker looks around at least this often.
 const NAP: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ pub(crate) struct Rx {
     input: u16,
     node: u16,
     queue: Box<dyn RxQueue>,
-    spread: Option<FlowOf>,
+    software_rss: Option<FlowOf>,
 }
 
 /// A worker thread's own state.
@@ -50,14 +50,14 @@ pub(crate) struct Worker {
     pub(crate) commands: rtrb::Consumer<Command>,
     pub(crate) injected: rtrb::Consumer<Inject>,
     pub(crate) punts: Punts,
-    pub(crate) punt_bell: Arc<Bell>,
+    pub(crate) punt_wakeup: Arc<Wakeup>,
     pub(crate) handed: Vec<rtrb::Consumer<Inject>>,
-    pub(crate) spread: Spread,
-    pub(crate) colleagues: Vec<Arc<Bell>>,
+    pub(crate) software_rss: SoftwareRss,
+    pub(crate) colleagues: Vec<Arc<Wakeup>>,
     pub(crate) rx: Vec<Rx>,
     /// When nodes were last told that time passes.
     pub(crate) ticked: u64,
-    pub(crate) sight: Sight,
+    pub(crate) trace_capture: TraceCapture,
 }
 
 impl Worker {
@@ -112,8 +112,8 @@ impl Worker {
         while let Ok(command) = self.commands.pop() {
             let go_on = !matches!(command, Command::Stop);
             match command {
-                Command::AddRx { interface, input, node, queue, spread } => {
-                    self.rx.push(Rx { interface, input, node, queue, spread });
+                Command::AddRx { interface, input, node, queue, software_rss } => {
+                    self.rx.push(Rx { interface, input, node, queue, software_rss });
                 }
                 Command::AddTx { base, queue } => {
                     let slot = TxSlot::Own(queue, Refused::default());
@@ -128,8 +128,8 @@ impl Worker {
                 }
                 Command::Map { interface, base } => self.graph.output.map(interface, base),
                 // The old ones are freed here; their other ends see it.
-                Command::Trace(tracer) => drop(self.sight.set_tracer(tracer)),
-                Command::Capture { slot, tap } => drop(self.sight.set_tap(slot, tap)),
+                Command::Trace(tracer) => drop(self.trace_capture.set_tracer(tracer)),
+                Command::Capture { slot, tap } => drop(self.trace_capture.set_tap(slot, tap)),
                 Command::Stop => {}
             }
             self.line.shown.done.fetch_add(1, Ordering::Release);
@@ -159,7 +159,7 @@ impl Worker {
             pool: &mut self.pool,
             punts: &mut self.punts,
             reader: &reader,
-            sight: &mut self.sight,
+            trace_capture: &mut self.trace_capture,
         };
         self.graph.tick(&mut walk);
         self.graph.walk(&mut walk);
@@ -177,13 +177,13 @@ impl Worker {
             pool: &mut self.pool,
             punts: &mut self.punts,
             reader: &reader,
-            sight: &mut self.sight,
+            trace_capture: &mut self.trace_capture,
         };
         // What waited for a neighbour leaves before what comes now.
         let mut packets = take_injected(&mut self.injected, &mut self.graph, &mut walk);
         let mut waiting = 0;
         for rx in &mut self.rx {
-            let received = receive(rx, &mut self.spread, &mut self.graph, &mut walk);
+            let received = receive(rx, &mut self.software_rss, &mut self.graph, &mut walk);
             packets += received;
             waiting += received;
             // Walk before a second full burst comes: the vectors are still in L1.
@@ -192,7 +192,7 @@ impl Worker {
                 waiting = 0;
             }
         }
-        packets += self.spread.take_in(&mut self.graph, &mut walk);
+        packets += self.software_rss.take_in(&mut self.graph, &mut walk);
         packets += take_in(&mut self.handed, &mut self.graph, &mut walk);
         self.graph.walk(&mut walk);
         if packets > 0 {
@@ -201,19 +201,19 @@ impl Worker {
         packets
     }
 
-    /// Rings the bells of those who got something from this turn.
+    /// Rings the wakeups of those who got something from this turn.
     fn after_walk(&mut self) {
         let handed = std::mem::take(&mut self.graph.output.handed);
-        for (worker, bell) in self.colleagues.iter().enumerate() {
+        for (worker, wakeup) in self.colleagues.iter().enumerate() {
             if handed & 1 << worker != 0 {
-                bell.ring();
+                wakeup.ring();
             }
         }
         if self.punts.has_some() {
-            self.punt_bell.ring();
+            self.punt_wakeup.ring();
         }
         let waiting = self.handed.iter().map(rtrb::Consumer::slots).sum::<usize>();
-        self.counters.turns.waiting.set((waiting + self.spread.waiting()) as u64);
+        self.counters.turns.waiting.set((waiting + self.software_rss.waiting()) as u64);
         self.counters.turns.cached.set(self.pool.len() as u64);
         self.counters.turns.exhausted.set(self.pool.exhausted);
         self.counters.turns.jumbo_exhausted.set(self.pool.jumbo_exhausted);
@@ -221,12 +221,12 @@ impl Worker {
 
     /// Sleeps until a queue, the control thread or a colleague has work; for so many TSC cycles.
     fn sleep(&mut self) -> u64 {
-        self.line.bell.lie_down();
+        self.line.wakeup.lie_down();
         let (mut nap, mut slept) = (NAP, 0);
         let mut awake = !self.commands.is_empty()
             || !self.injected.is_empty()
             || self.handed.iter().any(|ring| !ring.is_empty())
-            || self.spread.has_work();
+            || self.software_rss.has_work();
         let mut watched: Vec<PollFd<'_>> = Vec::with_capacity(self.rx.len() + 1);
         let mut dozing = 0;
         while !awake && dozing < self.rx.len() {
@@ -238,7 +238,7 @@ impl Worker {
             dozing += 1;
         }
         if !awake {
-            watched.push(PollFd::new(self.line.bell.descriptor(), PollFlags::POLLIN));
+            watched.push(PollFd::new(self.line.wakeup.descriptor(), PollFlags::POLLIN));
             for rx in &self.rx {
                 if let Some(descriptor) = rx.queue.descriptor()
                     && descriptor.as_raw_fd() >= 0
@@ -258,12 +258,17 @@ impl Worker {
         for rx in &mut self.rx[..dozing] {
             rx.queue.wake();
         }
-        self.line.bell.get_up();
+        self.line.wakeup.get_up();
         slept
     }
 }
 
-fn receive(rx: &mut Rx, spread: &mut Spread, graph: &mut Graph, walk: &mut Walk<'_>) -> usize {
+fn receive(
+    rx: &mut Rx,
+    software_rss: &mut SoftwareRss,
+    graph: &mut Graph,
+    walk: &mut Walk<'_>,
+) -> usize {
     let start = clock::tsc();
     let Some(mut vector) = graph.vector() else { return 0 };
     let received = rx.queue.receive(&mut vector, walk.pool).min(vector.len());
@@ -279,14 +284,14 @@ fn receive(rx: &mut Rx, spread: &mut Spread, graph: &mut Graph, walk: &mut Walk<
         interface.rx_bytes.add(bytes.into());
     }
     walk.counters.ledger.received.add(received as u64);
-    walk.sight.received(&mut vector, received, rx.interface, rx.input);
+    walk.trace_capture.received(&mut vector, received, rx.interface, rx.input);
     if let Some(node) = walk.counters.nodes.get(rx.input as usize) {
         node.calls.add(1);
         node.packets.add(received as u64);
         node.cycles.add(clock::tsc().saturating_sub(start));
     }
-    if let Some(flow_of) = rx.spread {
-        let handed = spread.share_out(&mut vector, (rx.node, flow_of), graph, walk);
+    if let Some(flow_of) = rx.software_rss {
+        let handed = software_rss.share_out(&mut vector, (rx.node, flow_of), graph, walk);
         graph.output.handed |= handed;
     }
     graph.enqueue(rx.node, vector, walk);
@@ -304,7 +309,7 @@ fn take_injected(
         && let Ok(Inject { packet, node }) = injected.pop()
     {
         walk.counters.ledger.generated.add(1);
-        walk.sight.happened_to(&packet, Event::Injected { node });
+        walk.trace_capture.happened_to(&packet, Event::Injected { node });
         graph.enqueue_packet(node, packet, walk);
         packets += 1;
         if packets % VECTOR == 0 {
@@ -326,7 +331,7 @@ fn take_in(handed: &mut [rtrb::Consumer<Inject>], graph: &mut Graph, walk: &mut 
             && let Ok(Inject { packet, node }) = ring.pop()
         {
             walk.counters.ledger.handed_in.add(1);
-            walk.sight.entered(&packet);
+            walk.trace_capture.entered(&packet);
             graph.enqueue_packet(node, packet, walk);
             taken += 1;
         }

@@ -1,4 +1,4 @@
-//! Applying a wanted state as one transaction: all of it or none of it.
+//! Applying a desired state as one transaction: all of it or none of it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
 use super::apply_routes::refusals_of;
+use super::desired::{DesiredState, Interface, Workers};
 use super::limits::{Full, Limits};
 use super::plane::{Plane, StartError};
 use super::ports::Open;
 use super::reopen::Reopened;
 use super::routes::directed_broadcasts;
-use super::wanted::{Interface, Wanted, Workers};
 
-/// Why a wanted state was refused: reasons, and whether it was for lack of room.
+/// Why a desired state was refused: reasons, and whether it was for lack of room.
 #[derive(Debug)]
 pub struct Refused {
     /// Every reason.
@@ -26,30 +26,30 @@ pub struct Refused {
 }
 
 impl Refused {
-    fn one(place: impl Into<String>, why: impl ToString, mend: &str) -> Self {
+    fn one(place: impl Into<String>, reason: impl ToString, fix: &str) -> Self {
         let reason =
-            v1::Reason { place: place.into(), why: why.to_string(), mend: mend.to_owned() };
+            v1::Reason { place: place.into(), reason: reason.to_string(), fix: fix.to_owned() };
         Self { reasons: vec![reason], is_full: false }
     }
 
     pub(super) fn full(place: impl Into<String>, full: &Full) -> Self {
-        Self { is_full: true, ..Self::one(place, full, &full.table.mend()) }
+        Self { is_full: true, ..Self::one(place, full, &full.table.fix()) }
     }
 
-    pub(super) fn mirror(name: &str, error: &OpenError) -> Self {
-        let mend = "Mend the mirror, or take it out of the configuration.";
-        Self::one(format!("mirror of {name:?}"), error, mend)
+    pub(super) fn host_interface(name: &str, error: &OpenError) -> Self {
+        let fix = "Fix the host interface, or take it out of the configuration.";
+        Self::one(format!("host interface of {name:?}"), error, fix)
     }
 
     pub(super) fn port(name: &str, error: &OpenError) -> Self {
-        let mend = "Mend the port, or take it out of the configuration.";
-        Self::one(format!("port {name:?}"), error, mend)
+        let fix = "Fix the port, or take it out of the configuration.";
+        Self::one(format!("port {name:?}"), error, fix)
     }
 }
 
-/// A forwarder: nothing runs before the first state is wanted.
+/// A forwarder: nothing runs before the first state is desired.
 pub struct Forwarder {
-    wanted: Option<Wanted>,
+    desired: Option<DesiredState>,
     plane: Option<Plane>,
     limits: Limits,
     open: Open,
@@ -69,7 +69,7 @@ impl Forwarder {
     /// A forwarder with these limits, whose ports are opened by `open`.
     pub fn new(limits: Limits, open: Open) -> Self {
         let (alias, by_hand) = (String::new(), false);
-        Self { wanted: None, plane: None, limits, open, by_hand, alias, pool: None }
+        Self { desired: None, plane: None, limits, open, by_hand, alias, pool: None }
     }
 
     /// The same without threads and without time: workers go on by [`Plane::step`], time by [`Plane::skip`]. For tests
@@ -85,68 +85,69 @@ impl Forwarder {
         self
     }
 
-    /// What runs, once something was wanted.
+    /// What runs, once something was desired.
     pub fn plane(&mut self) -> Option<&mut Plane> {
         self.plane.as_mut()
     }
 
     /// The state that is in effect.
-    pub fn wanted(&self) -> Option<&Wanted> {
-        self.wanted.as_ref()
+    pub fn desired(&self) -> Option<&DesiredState> {
+        self.desired.as_ref()
     }
 
-    /// Makes `wanted` the state in effect, or leaves everything as it is.
+    /// Makes `desired` the state in effect, or leaves everything as it is.
     ///
     /// # Errors
     /// Every reason that is known.
-    pub fn apply(&mut self, wanted: Wanted) -> Result<v1::Applied, Refused> {
-        if self.wanted.as_ref() == Some(&wanted) {
+    pub fn apply(&mut self, desired: DesiredState) -> Result<v1::Applied, Refused> {
+        if self.desired.as_ref() == Some(&desired) {
             return Ok(v1::Applied::default());
         }
-        self.admit(&wanted)?;
-        let limits = self.limits.with(&wanted.limits);
-        let fits = |plane: &Plane| plane.has(&wanted.workers) && plane.limits == limits;
+        self.admit(&desired)?;
+        let limits = self.limits.with(&desired.limits);
+        let fits = |plane: &Plane| plane.has(&desired.workers) && plane.limits == limits;
         let mut plane = match self.plane.take().filter(fits) {
             Some(plane) => plane,
             // The workers of a first state that was refused have ended by now.
             None => {
                 let (open, former) = (self.open.clone(), self.pool);
-                let plane = Plane::start(&wanted.workers, limits, open, self.by_hand, former);
+                let plane = Plane::start(&desired.workers, limits, open, self.by_hand, former);
                 plane.map_err(|error| start(&error))?
             }
         };
         self.pool = Some(plane.pool);
-        // Someone asks for a change and can mend it; a start, or a way back, must come about.
-        plane.may_wait = self.wanted.is_none();
+        // Someone asks for a change and can fix it; a start, or a way back, must come about.
+        plane.may_wait = self.desired.is_none();
         plane.alias.clone_from(&self.alias);
-        let result = plane.converge(&wanted);
+        let result = plane.converge(&desired);
         if result.is_err() {
             plane.may_wait = true;
-            let nothing = Wanted { workers: wanted.workers.clone(), ..Wanted::default() };
-            if let Err(again) = plane.converge(self.wanted.as_ref().unwrap_or(&nothing)) {
+            let nothing =
+                DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
+            if let Err(again) = plane.converge(self.desired.as_ref().unwrap_or(&nothing)) {
                 tracing::error!(reasons = ?again.reasons, "the former state could not be restored whole");
             }
         }
-        plane.set_polling(result.as_ref().map_or(self.wanted.as_ref(), |_| Some(&wanted)));
+        plane.set_polling(result.as_ref().map_or(self.desired.as_ref(), |_| Some(&desired)));
         self.plane = Some(plane);
         let applied = result?;
-        self.wanted = Some(wanted);
+        self.desired = Some(desired);
         Ok(applied)
     }
 
     /// Checks what cannot be changed while running, and whether it fits.
-    fn admit(&mut self, wanted: &Wanted) -> Result<(), Refused> {
-        let runs = self.plane.as_ref().filter(|_| self.wanted.is_some());
-        let limits = self.limits.with(&wanted.limits);
-        if runs.is_some_and(|plane| !plane.has(&wanted.workers)) {
-            let why = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
-            return Err(Refused::one("workers", why, "Restart Stoa to change them."));
+    fn admit(&mut self, desired: &DesiredState) -> Result<(), Refused> {
+        let runs = self.plane.as_ref().filter(|_| self.desired.is_some());
+        let limits = self.limits.with(&desired.limits);
+        if runs.is_some_and(|plane| !plane.has(&desired.workers)) {
+            let reason = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
+            return Err(Refused::one("workers", reason, "Restart Stoa to change them."));
         }
         if runs.is_some_and(|plane| plane.limits != limits) {
-            let why = "the limits of tables are fixed while the forwarder runs";
-            return Err(Refused::one("limits", why, "Restart Stoa to change them."));
+            let reason = "the limits of tables are fixed while the forwarder runs";
+            return Err(Refused::one("limits", reason, "Restart Stoa to change them."));
         }
-        limits.admit(wanted).map_err(|(place, full)| {
+        limits.admit(desired).map_err(|(place, full)| {
             let refused = Refused::full(place, &full);
             if let Some(plane) = &mut self.plane {
                 plane.fib.refusals.count(full.table);
@@ -157,49 +158,49 @@ impl Forwarder {
 }
 
 fn start(error: &StartError) -> Refused {
-    Refused::one("workers", error, "Mend the workers of the configuration.")
+    Refused::one("workers", error, "Fix the workers of the configuration.")
 }
 
 impl Plane {
-    /// Whether the workers are as wanted, but for what can be changed.
-    fn has(&self, wanted: &Workers) -> bool {
-        self.workers == Workers { polling: self.workers.polling, ..wanted.clone() }
+    /// Whether the workers are as desired, but for what can be changed.
+    fn has(&self, desired: &Workers) -> bool {
+        self.workers == Workers { polling: self.workers.polling, ..desired.clone() }
     }
 
-    fn set_polling(&self, wanted: Option<&Wanted>) {
-        if let Some(wanted) = wanted {
-            for worker in &self.crew.workers {
-                worker.set_polling(wanted.workers.polling);
+    fn set_polling(&self, desired: Option<&DesiredState>) {
+        if let Some(desired) = desired {
+            for worker in &self.worker_pool.workers {
+                worker.set_polling(desired.workers.polling);
             }
         }
     }
 
-    /// Moves from what is to what is wanted; on an error it stops half-way, and the caller converges on the former state.
-    fn converge(&mut self, wanted: &Wanted) -> Result<v1::Applied, Refused> {
+    /// Moves from what is to what is desired; on an error it stops half-way, and the caller converges on the former state.
+    fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, Refused> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
-        let mirrors = self.open_mirrors(wanted)?;
-        self.retire_advertising(wanted);
-        self.retire_virtual_routers(wanted);
-        let (mut changed, reasons) = self.open_changed(wanted);
-        self.open_added(wanted, (&mut changed, reasons), &mut applied)?;
-        self.replace_changed(wanted, changed, &mut applied)?;
-        self.set_budgets(&wanted.punts);
-        self.shared.reassembly.set(wanted.reassembly.0, wanted.reassembly.1);
-        self.add_vrfs(wanted).map_err(|full| Refused::full("vrfs", &full))?;
-        let refusals = refusals_of(wanted);
-        applied.routes_removed = self.remove_stale_routes(wanted, &refusals);
-        self.remove_stale_interfaces(wanted);
-        self.close_stale(wanted, &mut applied);
-        self.set_interfaces(wanted)?;
+        let host_interfaces = self.open_host_interfaces(desired)?;
+        self.retire_advertising(desired);
+        self.retire_virtual_routers(desired);
+        let (mut changed, reasons) = self.open_changed(desired);
+        self.open_added(desired, (&mut changed, reasons), &mut applied)?;
+        self.replace_changed(desired, changed, &mut applied)?;
+        self.set_budgets(&desired.punts);
+        self.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
+        self.add_vrfs(desired).map_err(|full| Refused::full("vrfs", &full))?;
+        let refusals = refusals_of(desired);
+        applied.routes_removed = self.remove_stale_routes(desired, &refusals);
+        self.remove_stale_interfaces(desired);
+        self.close_stale(desired, &mut applied);
+        self.set_interfaces(desired)?;
         self.publish_interfaces();
-        self.set_rules(wanted);
-        self.rebind_sight();
-        self.set_neighbors(wanted)?;
+        self.set_rules(desired);
+        self.rebind_trace_capture();
+        self.set_neighbors(desired)?;
         self.resolve_learned();
-        self.set_bfd(wanted);
-        applied.routes_added = self.add_routes(wanted, &refusals)?;
-        self.set_mirrors(wanted, mirrors)?;
-        self.remove_stale_vrfs(wanted);
+        self.set_bfd(desired);
+        applied.routes_added = self.add_routes(desired, &refusals)?;
+        self.set_host_interfaces(desired, host_interfaces)?;
+        self.remove_stale_vrfs(desired);
         self.review_silent_routes();
         self.review_host_routes();
         self.review_claims();
@@ -216,12 +217,12 @@ impl Plane {
     /// `changed` ones.
     fn open_added(
         &mut self,
-        wanted: &Wanted,
+        desired: &DesiredState,
         (changed, mut reasons): (&mut Reopened, Vec<v1::Reason>),
         applied: &mut v1::Applied,
     ) -> Result<(), Refused> {
         let (mut opened, mut places) = (Vec::new(), Vec::new());
-        for (name, config) in &wanted.ports {
+        for (name, config) in &desired.ports {
             if self.ports.contains_key(name) {
                 continue;
             }
@@ -231,7 +232,7 @@ impl Plane {
                 Some(index) => index,
                 None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
             };
-            if self.needs_room(wanted, config) {
+            if self.needs_room(desired, config) {
                 changed.push((name.clone(), None));
             } else {
                 match self.open_port(config, (name, index)) {
@@ -259,21 +260,21 @@ impl Plane {
         Ok(())
     }
 
-    fn close_stale(&mut self, wanted: &Wanted, applied: &mut v1::Applied) {
+    fn close_stale(&mut self, desired: &DesiredState, applied: &mut v1::Applied) {
         let stale: Vec<String> =
-            self.ports.keys().filter(|name| !wanted.ports.contains_key(*name)).cloned().collect();
+            self.ports.keys().filter(|name| !desired.ports.contains_key(*name)).cloned().collect();
         for name in stale {
             self.close_port(&name);
             applied.ports_closed += 1;
         }
     }
 
-    /// Takes interfaces out that are not wanted, or that moved to another parent.
-    fn remove_stale_interfaces(&mut self, wanted: &Wanted) {
+    /// Takes interfaces out that are not desired, or that moved to another parent.
+    fn remove_stale_interfaces(&mut self, desired: &DesiredState) {
         for index in 0..self.interfaces.len() as u32 {
             let Some(state) = self.interface(index) else { continue };
-            let stays = wanted.interfaces.get(&state.name).is_some_and(|interface| {
-                interface.parent == state.wanted.parent && interface.tags == state.wanted.tags
+            let stays = desired.interfaces.get(&state.name).is_some_and(|interface| {
+                interface.parent == state.desired.parent && interface.tags == state.desired.tags
             });
             if !stays {
                 self.drop_routes_through(index);
@@ -284,12 +285,12 @@ impl Plane {
     }
 
     /// Ports' interfaces first: sub-interfaces take MAC and MTU from them.
-    fn set_interfaces(&mut self, wanted: &Wanted) -> Result<(), Refused> {
+    fn set_interfaces(&mut self, desired: &DesiredState) -> Result<(), Refused> {
         let by_rank = |parents: bool| {
             move |(_, interface): &(&String, &Interface)| interface.parent.is_none() == parents
         };
-        let first = wanted.interfaces.iter().filter(by_rank(true));
-        for (name, interface) in first.chain(wanted.interfaces.iter().filter(by_rank(false))) {
+        let first = desired.interfaces.iter().filter(by_rank(true));
+        for (name, interface) in first.chain(desired.interfaces.iter().filter(by_rank(false))) {
             let port = self.ports.get(name).map(|port| port.interface);
             let index = match port.or_else(|| self.index_of(name)) {
                 Some(index) => index,
@@ -301,14 +302,14 @@ impl Plane {
         Ok(())
     }
 
-    fn set_neighbors(&mut self, wanted: &Wanted) -> Result<(), Refused> {
+    fn set_neighbors(&mut self, desired: &DesiredState) -> Result<(), Refused> {
         let mut fixed = BTreeMap::new();
-        for ((name, address), mac) in &wanted.neighbors {
+        for ((name, address), mac) in &desired.neighbors {
             if let Some(index) = self.index_of(name) {
                 fixed.insert((index, *address), *mac);
             }
         }
-        for (name, address) in directed_broadcasts(wanted) {
+        for (name, address) in directed_broadcasts(desired) {
             if let Some(index) = self.index_of(name) {
                 fixed.insert((index, address), Mac::BROADCAST.0);
             }

@@ -1,19 +1,23 @@
-//! From the routes that stand in the tables to those that are wanted.
+//! From the routes that stand in the tables to those that are desired.
 
 use std::collections::BTreeMap;
 
 use super::apply::Refused;
+use super::desired::{DesiredState, Prefix, Route};
 use super::fib::PathKey;
 use super::plane::Plane;
 use super::routes::broadcasts;
 use super::vrfs::Slot;
-use super::wanted::{Prefix, Route, Wanted};
 
 impl Plane {
-    pub(super) fn remove_stale_routes(&mut self, wanted: &Wanted, refusals: &Refusals) -> u32 {
+    pub(super) fn remove_stale_routes(
+        &mut self,
+        desired: &DesiredState,
+        refusals: &Refusals,
+    ) -> u32 {
         let mut stale: Vec<(Slot, Prefix)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
-            let routes = wanted.routes_of(&state.name);
+            let routes = desired.routes_of(&state.name);
             let refusals = refusals.get(state.name.as_str());
             let stays = |prefix: &Prefix| {
                 routes.is_some_and(|routes| routes.contains_key(prefix))
@@ -23,14 +27,14 @@ impl Plane {
             let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));
             stale.extend(gone.map(|prefix| (slot, *prefix)));
         }
-        self.forget_silent(wanted);
+        self.forget_silent(desired);
         for (slot, prefix) in &stale {
             self.remove_route(*slot, *prefix);
         }
         stale.len() as u32
     }
 
-    /// Routes through an interface that goes are taken out; the wanted ones among
+    /// Routes through an interface that goes are taken out; the desired ones among
     /// them come back when routes are added.
     pub(super) fn drop_routes_through(&mut self, index: u32) {
         let through = |keys: &Vec<PathKey>| keys.iter().any(|k| k.interface == index);
@@ -47,11 +51,11 @@ impl Plane {
 
     pub(super) fn add_routes(
         &mut self,
-        wanted: &Wanted,
+        desired: &DesiredState,
         refusals: &Refusals,
     ) -> Result<u32, Refused> {
         let mut added = 0;
-        for (vrf, routes) in wanted.all_routes() {
+        for (vrf, routes) in desired.all_routes() {
             let Some(slot) = self.vrfs.slot_of(vrf) else { continue };
             let refusals = refusals.get(vrf).into_iter().flatten();
             let is_new = |(prefix, route): &(&Prefix, &Route)| {
@@ -70,14 +74,14 @@ impl Plane {
     }
 }
 
-/// By VRF, the refusals that directly connected networks bring and no wanted route overrides.
+/// By VRF, the refusals that directly connected networks bring and no desired route overrides.
 pub(super) type Refusals<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
 
-pub(super) fn refusals_of(wanted: &Wanted) -> Refusals<'_> {
+pub(super) fn refusals_of(desired: &DesiredState) -> Refusals<'_> {
     let mut all = Refusals::new();
-    for (vrf, routes) in wanted.all_routes() {
+    for (vrf, routes) in desired.all_routes() {
         for (prefix, route) in routes {
-            for (prefix, refusal) in broadcasts(*prefix, route, &wanted.interfaces) {
+            for (prefix, refusal) in broadcasts(*prefix, route, &desired.interfaces) {
                 if !routes.contains_key(&prefix) {
                     all.entry(vrf).or_default().insert(prefix, refusal);
                 }

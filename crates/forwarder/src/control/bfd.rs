@@ -10,9 +10,9 @@ use stoa_wire::bfd::{self, State};
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
+use super::desired::{DesiredState, network};
 use super::facts::{octets, unix_us};
 use super::plane::Plane;
-use super::wanted::{Wanted, network};
 use crate::bfd::Peers;
 use crate::bfd::session::{Change, Micros, Session};
 use crate::drops::Drop;
@@ -54,11 +54,11 @@ impl Sessions {
 }
 
 impl Plane {
-    /// Makes the sessions that are wanted; the others say good-bye.
-    pub(super) fn set_bfd(&mut self, wanted: &Wanted) {
+    /// Makes the sessions that are desired; the others say good-bye.
+    pub(super) fn set_bfd(&mut self, desired: &DesiredState) {
         let now = self.micros();
         let mut stays = BTreeMap::new();
-        for (name, interface) in &wanted.interfaces {
+        for (name, interface) in &desired.interfaces {
             let Some(index) = self.index_of(name) else { continue };
             stays.extend(interface.bfd.iter().map(|(peer, config)| ((index, *peer), *config)));
         }

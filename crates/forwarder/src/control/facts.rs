@@ -41,7 +41,7 @@ impl Plane {
     /// Measures how busy the workers are; called about once a second.
     pub fn sample(&mut self) {
         let hz = clock::tsc_hz() as f64;
-        for (worker, busy) in self.crew.workers.iter().zip(&mut self.busy) {
+        for (worker, busy) in self.worker_pool.workers.iter().zip(&mut self.busy) {
             let cycles = worker.counters.turns.busy_cycles.get();
             if let Some(at) = busy.at {
                 let elapsed = at.elapsed().as_secs_f64() * hz;
@@ -67,14 +67,14 @@ impl Plane {
         let port = self.ports.get(&state.name).filter(|_| state.base == index);
         let figures = self.figures(index).since(&state.before);
         let tag = |at: usize| {
-            let (tpid, vid) = state.wanted.tags.get(at)?;
+            let (tpid, vid) = state.desired.tags.get(at)?;
             Some(v1::Tag { tpid: (*tpid).into(), vid: (*vid).into() })
         };
-        let families = [&state.wanted.ip4, &state.wanted.ip6];
+        let families = [&state.desired.ip4, &state.desired.ip6];
         let addresses = families.iter().flat_map(|family| &family.addresses);
         let detail = port.map(|port| match port.port.detail() {
             // What the port says now is newer than why its link went, where it says anything.
-            said if said.is_empty() && !port.is_up => port.why_down.clone(),
+            said if said.is_empty() && !port.is_up => port.reason_down.clone(),
             said => said,
         });
         v1::InterfaceState {
@@ -82,10 +82,10 @@ impl Plane {
             bfd: self.list_bfd(index),
             index,
             driver: port.map(|port| port.port.driver().to_owned()).unwrap_or_default(),
-            parent: state.wanted.parent.clone().unwrap_or_default(),
+            parent: state.desired.parent.clone().unwrap_or_default(),
             outer: tag(0),
             inner: tag(1),
-            enabled: state.wanted.enabled,
+            enabled: state.desired.enabled,
             up: state.is_up,
             made_unix_s: state.since.0,
             changed_unix_s: state.since.1,
@@ -111,11 +111,15 @@ impl Plane {
             detail: detail.unwrap_or_default(),
             rx_queues: port.map_or(0, |port| port.queues.0),
             tx_queues: port.map_or(0, |port| port.queues.1),
-            vrf: state.wanted.vrf.clone(),
-            mirror: self.mirrors.get(&state.name).map(|it| it.detail()).unwrap_or_default(),
-            cross_connect: state.wanted.cross_connect.clone().unwrap_or_default(),
-            spread: port.is_some_and(|port| {
-                self.spread.contains(&state.name) && self.is_short_of_queues(port.queues.0)
+            vrf: state.desired.vrf.clone(),
+            host_interface: self
+                .host_interfaces
+                .get(&state.name)
+                .map(|it| it.detail())
+                .unwrap_or_default(),
+            cross_connect: state.desired.cross_connect.clone().unwrap_or_default(),
+            software_rss: port.is_some_and(|port| {
+                self.software_rss.contains(&state.name) && self.is_short_of_queues(port.queues.0)
             }),
         }
     }
@@ -127,7 +131,7 @@ impl Plane {
             counters.map_or((0, 0), |counters| (counters.packets.get(), counters.bytes.get()))
         };
         let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
-        self.crew.workers.iter().map(of).fold((0, 0), add)
+        self.worker_pool.workers.iter().map(of).fold((0, 0), add)
     }
 
     /// All neighbours.
@@ -138,7 +142,7 @@ impl Plane {
                 let interface = self.interface(key.0)?;
                 Some(v1::NeighborState {
                     interface: interface.name.clone(),
-                    vrf: interface.wanted.vrf.clone(),
+                    vrf: interface.desired.vrf.clone(),
                     address: octets(key.1),
                     mac: if entry.state.is_resolved() { entry.mac.to_vec() } else { Vec::new() },
                     state: entry.state.name().to_owned(),
@@ -151,21 +155,21 @@ impl Plane {
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.
     pub fn list_nodes(&self) -> Vec<v1::NodeState> {
-        let graph = NODES.iter().map(|spec| (spec.name, spec.sentence, spec.edges));
+        let graph = NODES.iter().map(|spec| (spec.name, spec.description, spec.edges));
         let output = (graph::OUTPUT, "gives packets to the ports", &[][..]);
         let inputs = stoa_ports::INPUTS.iter();
         let inputs = inputs.map(|name| (*name, "receives from a port", nodes::after_input(name)));
         let names: Vec<_> = graph.chain([output]).chain(inputs).collect();
         let mut nodes = Vec::new();
-        for (worker, handle) in self.crew.workers.iter().enumerate() {
-            for ((name, sentence, next), counters) in names.iter().zip(&handle.counters.nodes) {
+        for (worker, handle) in self.worker_pool.workers.iter().enumerate() {
+            for ((name, description, next), counters) in names.iter().zip(&handle.counters.nodes) {
                 nodes.push(v1::NodeState {
                     name: (*name).to_owned(),
                     worker: worker as u32,
                     calls: counters.calls.get(),
                     packets: counters.packets.get(),
                     cycles: counters.cycles.get(),
-                    sentence: (*sentence).to_owned(),
+                    description: (*description).to_owned(),
                     next: next.iter().map(|name| (*name).to_owned()).collect(),
                 });
             }
@@ -176,14 +180,15 @@ impl Plane {
     /// All drop reasons with what they have cost so far.
     pub fn list_drops(&self) -> Vec<v1::DropState> {
         let count = |at: usize| {
-            let workers = self.crew.workers.iter().map(|worker| worker.counters.drops[at].get());
+            let workers =
+                self.worker_pool.workers.iter().map(|worker| worker.counters.drops[at].get());
             workers.sum::<u64>() + self.dropped[at]
         };
         drops::all()
             .enumerate()
             .map(|(at, reason)| v1::DropState {
                 reason: reason.name.to_owned(),
-                sentence: reason.sentence.to_owned(),
+                description: reason.description.to_owned(),
                 packets: count(at),
             })
             .collect()
@@ -198,7 +203,7 @@ impl Plane {
                 index: at as u32,
                 cpu: worker.cpu.map_or(-1, |cpu| cpu as i32),
                 polling: worker.shown.polling().name().to_owned(),
-                turns: turns.turns.get(),
+                loops: turns.turns.get(),
                 sleeps: turns.sleeps.get(),
                 busy: self.busy[at].share,
                 queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
@@ -208,12 +213,12 @@ impl Plane {
                 handed_in: worker.counters.ledger.handed_in.get(),
             }
         };
-        self.crew.workers.iter().enumerate().map(show).collect()
+        self.worker_pool.workers.iter().enumerate().map(show).collect()
     }
 
-    /// The books of all workers together.
+    /// The packet accounting of all workers together.
     pub fn conservation(&self) -> v1::Conservation {
-        let mut sum = books(self.crew.workers.iter().map(|worker| &*worker.counters));
+        let mut sum = accounting(self.worker_pool.workers.iter().map(|worker| &*worker.counters));
         sum.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
         sum.buffers_free += self.pool.free() + self.pool.jumbo_free();
         sum.buffers_waiting = self.cache.waiting() as u64;
@@ -232,9 +237,9 @@ impl Plane {
     }
 }
 
-/// The books of workers together. What waits between them is counted in the rings and not
+/// The packet accounting of workers together. What waits between them is counted in the rings and not
 /// reckoned from what was handed over: a packet that gets lost there is missing.
-fn books<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> v1::Conservation {
+fn accounting<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> v1::Conservation {
     let mut sum = v1::Conservation::default();
     for counters in workers {
         let ledger = &counters.ledger;
@@ -257,19 +262,19 @@ mod tests {
 
     #[test]
     fn a_packet_that_got_lost_between_workers_is_missing() {
-        let crew = [WorkerCounters::new(1, 1, 1), WorkerCounters::new(1, 1, 1)];
-        crew[0].ledger.received.add(2);
-        crew[0].ledger.handed_out.add(2);
-        crew[1].ledger.handed_in.add(1);
-        crew[1].ledger.sent.add(1);
-        assert!(!books(crew.iter()).balanced);
+        let worker_pool = [WorkerCounters::new(1, 1, 1), WorkerCounters::new(1, 1, 1)];
+        worker_pool[0].ledger.received.add(2);
+        worker_pool[0].ledger.handed_out.add(2);
+        worker_pool[1].ledger.handed_in.add(1);
+        worker_pool[1].ledger.sent.add(1);
+        assert!(!accounting(worker_pool.iter()).balanced);
         // It waits in the ring, or was dropped by the other worker.
-        crew[1].turns.waiting.set(1);
-        let seen = books(crew.iter());
+        worker_pool[1].turns.waiting.set(1);
+        let seen = accounting(worker_pool.iter());
         assert_eq!((seen.held, seen.balanced), (1, true));
-        crew[1].turns.waiting.set(0);
-        crew[1].drops[0].add(1);
-        let seen = books(crew.iter());
+        worker_pool[1].turns.waiting.set(0);
+        worker_pool[1].drops[0].add(1);
+        let seen = accounting(worker_pool.iter());
         assert_eq!((seen.held, seen.balanced), (0, true));
     }
 }

@@ -14,9 +14,9 @@ use stoa_tables::grace::Reclaim;
 use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHopError, NextHops};
 
+use super::desired::{Prefix, bits};
 use super::limits::{Full, Limits, Refusals, Table};
 use super::vrfs::{DEFAULT, Slot};
-use super::wanted::{Prefix, bits};
 use crate::kernel::Kernel;
 use crate::shared::{Readers, Verdict};
 

@@ -9,11 +9,11 @@ use stoa_engine::worker::Command;
 use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
+use super::desired;
 use super::facts::unix_s;
 use super::limits::{Full, Table};
 use super::plane::{InterfaceFigures, InterfaceState, Plane};
 use super::vrfs::DEFAULT;
-use super::wanted;
 use crate::ethernet::interface_flags::{
     ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
 };
@@ -27,9 +27,9 @@ impl Plane {
     pub(super) fn free_index(&mut self) -> Result<u32, Full> {
         let free = self.interfaces.iter().position(Option::is_none);
         let at = free.unwrap_or(self.interfaces.len());
-        if at >= self.mirrors_begin() as usize {
-            let why = format!("all {INTERFACES} interfaces are in use");
-            return Err(self.fib.refusals.full(Table::Interfaces, why));
+        if at >= self.host_interfaces_begin() as usize {
+            let reason = format!("all {INTERFACES} interfaces are in use");
+            return Err(self.fib.refusals.full(Table::Interfaces, reason));
         }
         if at == self.interfaces.len() {
             self.interfaces.push(None);
@@ -39,7 +39,7 @@ impl Plane {
 
     /// Whether the interface is that of a port, not a sub-interface.
     pub(super) fn is_of_port(&self, index: u32) -> bool {
-        self.interface(index).is_some_and(|state| state.wanted.parent.is_none())
+        self.interface(index).is_some_and(|state| state.desired.parent.is_none())
     }
 
     /// Takes a place for the interface of a port that was just opened.
@@ -78,31 +78,31 @@ impl Plane {
         &mut self,
         index: u32,
         name: &str,
-        wanted: &wanted::Interface,
+        desired: &desired::Interface,
     ) -> Result<(), Full> {
-        let base = match &wanted.parent {
+        let base = match &desired.parent {
             Some(parent) => self.index_of(parent).unwrap_or(index),
             None => index,
         };
-        let owner = wanted.parent.as_deref().unwrap_or(name);
+        let owner = desired.parent.as_deref().unwrap_or(name);
         let Some(port) = self.ports.get_mut(owner) else {
             return Err(Full::of(Table::Interfaces, format!("{owner} has no port")));
         };
         if base == index {
-            port.port.set_enabled(wanted.enabled);
+            port.port.set_enabled(desired.enabled);
         }
         let (own_mac, port_up) = (port.port.mac(), port.is_up);
         let most = port.port.mtu().min(u16::MAX.into()) as u16;
         let parent_mac = self.interface(base).filter(|_| base != index).map(|p| p.link.mac);
-        let mac = wanted.mac.or(parent_mac).unwrap_or(own_mac);
+        let mac = desired.mac.or(parent_mac).unwrap_or(own_mac);
         let mtu =
-            |family: &wanted::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
-        let parent_up = base == index || self.interface(base).is_some_and(|p| p.wanted.enabled);
-        let is_up = wanted.enabled && parent_up && port_up;
-        let no_vrf = || Full::of(Table::Vrfs, format!("there is no VRF {:?}", wanted.vrf));
-        let vrf = self.vrfs.slot_of(&wanted.vrf).ok_or_else(no_vrf)?;
-        let link = Link { mac, tags: wanted.tags.clone(), is_router: wanted.ip6.forwarding };
-        let mtu = (mtu(&wanted.ip4), mtu(&wanted.ip6));
+            |family: &desired::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
+        let parent_up = base == index || self.interface(base).is_some_and(|p| p.desired.enabled);
+        let is_up = desired.enabled && parent_up && port_up;
+        let no_vrf = || Full::of(Table::Vrfs, format!("there is no VRF {:?}", desired.vrf));
+        let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
+        let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
+        let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
         let kind = self.glean_kind(index);
         let same = |old: &InterfaceState| {
             let glean = self.fib.adjacency(old.gleans.0);
@@ -110,7 +110,7 @@ impl Plane {
                 return false;
             }
             let place = old.base == base && old.is_up == is_up && old.name == name;
-            place && old.link == link && old.mtu == mtu && old.wanted == *wanted && old.vrf == vrf
+            place && old.link == link && old.mtu == mtu && old.desired == *desired && old.vrf == vrf
         };
         if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
             return Ok(());
@@ -134,11 +134,11 @@ impl Plane {
             }
             None => (self.figures(index), self.punted(index), (now, now)),
         };
-        let wanted = wanted.clone();
+        let desired = desired.clone();
         let name = name.to_owned();
         let state = InterfaceState {
             name,
-            wanted,
+            desired,
             base,
             link,
             is_up,
@@ -183,12 +183,12 @@ impl Plane {
         let is_set = |state: &&InterfaceState| state.base == base && !state.is_reserved();
         let of_port = (0..self.interfaces.len() as u32)
             .filter_map(|index| Some((index, self.interface(index).filter(is_set)?)));
-        let mut family: Vec<(u32, String, wanted::Interface)> =
-            of_port.map(|(index, s)| (index, s.name.clone(), s.wanted.clone())).collect();
+        let mut family: Vec<(u32, String, desired::Interface)> =
+            of_port.map(|(index, s)| (index, s.name.clone(), s.desired.clone())).collect();
         // The port's own interface first: the others take its MAC address.
         family.sort_by_key(|(index, ..)| *index != base);
-        for (index, name, wanted) in &family {
-            if let Err(full) = self.set_interface(*index, name, wanted) {
+        for (index, name, desired) in &family {
+            if let Err(full) = self.set_interface(*index, name, desired) {
                 tracing::error!(interface = name, %full, "could not be set anew");
             }
         }
@@ -217,30 +217,30 @@ impl Plane {
     /// Writes what workers see of an interface.
     pub(super) fn write_line(&self, index: u32) {
         let Some(state) = self.interface(index) else { return };
-        let wanted = &state.wanted;
+        let desired = &state.desired;
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
         let parent_enabled =
-            state.base == index || self.interface(state.base).is_some_and(|p| p.wanted.enabled);
-        let flags = bit(wanted.enabled && parent_enabled, UP)
-            | bit(wanted.ip4.enabled, IP4)
-            | bit(wanted.ip6.enabled, IP6)
-            | bit(wanted.ip4.forwarding, FORWARD4)
-            | bit(wanted.ip6.forwarding, FORWARD6)
-            | bit(wanted.cross_connect.is_some(), CROSS_CONNECT)
-            | bit(wanted.ip4.discovery.is_some(), DISCOVERY4)
-            | bit(wanted.ip6.advertisement.is_some(), ADVERTISE6)
-            | bit(!wanted.ip4.virtual_routers.is_empty(), VRRP4)
-            | bit(!wanted.ip6.virtual_routers.is_empty(), VRRP6)
+            state.base == index || self.interface(state.base).is_some_and(|p| p.desired.enabled);
+        let flags = bit(desired.enabled && parent_enabled, UP)
+            | bit(desired.ip4.enabled, IP4)
+            | bit(desired.ip6.enabled, IP6)
+            | bit(desired.ip4.forwarding, FORWARD4)
+            | bit(desired.ip6.forwarding, FORWARD6)
+            | bit(desired.cross_connect.is_some(), CROSS_CONNECT)
+            | bit(desired.ip4.discovery.is_some(), DISCOVERY4)
+            | bit(desired.ip6.advertisement.is_some(), ADVERTISE6)
+            | bit(!desired.ip4.virtual_routers.is_empty(), VRRP4)
+            | bit(!desired.ip6.virtual_routers.is_empty(), VRRP6)
             | bit(self.has_active_virtual(index), VIRTUAL);
-        let modes = wanted.ip4.reverse_path | wanted.ip6.reverse_path << 2;
+        let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
         // Before packets come in: what the VRF's rules forbid must not pass a new interface for a moment.
         self.put_under_rules(index, Some(vrf));
         self.shared.interface(index).set(&state.link.mac, flags, modes, vrf);
-        self.shared.features4.set(index, reverse_path::PLACE, wanted.ip4.reverse_path != 0);
-        self.shared.features6.set(index, reverse_path::PLACE, wanted.ip6.reverse_path != 0);
-        self.shared.features4.set(index, redirect::PLACE, wanted.ip4.redirects);
-        self.shared.features6.set(index, redirect::PLACE, wanted.ip6.redirects);
+        self.shared.features4.set(index, reverse_path::PLACE, desired.ip4.reverse_path != 0);
+        self.shared.features6.set(index, reverse_path::PLACE, desired.ip6.reverse_path != 0);
+        self.shared.features4.set(index, redirect::PLACE, desired.ip4.redirects);
+        self.shared.features6.set(index, redirect::PLACE, desired.ip6.redirects);
     }
 
     /// Publishes tags and addresses anew, after interfaces have changed.
@@ -249,12 +249,12 @@ impl Plane {
         let mut addresses = vec![InterfaceAddresses::default(); self.interfaces.len()];
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state else { continue };
-            if let Some((outer, inner)) = state.wanted.tag_keys().split_first() {
+            if let Some((outer, inner)) = state.desired.tag_keys().split_first() {
                 vlans.insert(state.base, *outer, inner.first().copied(), index as u32);
             }
             addresses[index] = self.addresses_of(index as u32, state);
             addresses[index].vrf = self.vrf_id(state.vrf);
-            let across = state.wanted.cross_connect.as_ref().and_then(|name| self.index_of(name));
+            let across = state.desired.cross_connect.as_ref().and_then(|name| self.index_of(name));
             self.shared.interface(index as u32).set_across(across);
         }
         let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
@@ -281,7 +281,7 @@ impl Plane {
     fn addresses_of(&self, index: u32, state: &InterfaceState) -> InterfaceAddresses {
         let mut addresses = InterfaceAddresses::default();
         for (address, length) in
-            state.wanted.ip4.addresses.iter().chain(&state.wanted.ip6.addresses)
+            state.desired.ip4.addresses.iter().chain(&state.desired.ip6.addresses)
         {
             match address {
                 _ if self.is_duplicate((index, *address)) => {}
@@ -290,7 +290,7 @@ impl Plane {
             }
         }
         let local = Mac(state.link.mac).link_local();
-        if state.wanted.ip6.enabled && !self.is_duplicate((index, IpAddr::V6(local))) {
+        if state.desired.ip6.enabled && !self.is_duplicate((index, IpAddr::V6(local))) {
             addresses.link_local = Some(local);
         }
         addresses
@@ -302,9 +302,9 @@ impl Plane {
             .filter(|index| self.interface(*index).is_some_and(|state| state.base == base))
             .collect();
         for index in family {
-            let parent_enabled = self.interface(base).is_some_and(|p| p.wanted.enabled);
+            let parent_enabled = self.interface(base).is_some_and(|p| p.desired.enabled);
             let Some(Some(state)) = self.interfaces.get_mut(index as usize) else { continue };
-            let now = is_up && state.wanted.enabled && parent_enabled;
+            let now = is_up && state.desired.enabled && parent_enabled;
             if state.is_up == now {
                 continue;
             }
@@ -329,7 +329,7 @@ impl Plane {
     /// Counters of an interface, all workers together.
     pub(super) fn figures(&self, index: u32) -> InterfaceFigures {
         let mut figures = InterfaceFigures::default();
-        for worker in &self.crew.workers {
+        for worker in &self.worker_pool.workers {
             if let Some(counters) = worker.counters.interfaces.get(index as usize) {
                 figures.add(counters);
             }
@@ -348,7 +348,7 @@ impl InterfaceState {
     fn reserved(name: &str, index: u32) -> Self {
         Self {
             name: name.to_owned(),
-            wanted: wanted::Interface::default(),
+            desired: desired::Interface::default(),
             base: index,
             link: Link { mac: [0; 6], tags: Vec::new(), is_router: false },
             is_up: false,

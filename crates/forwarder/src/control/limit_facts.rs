@@ -3,7 +3,7 @@
 
 use stoa_api::v1;
 use stoa_engine::counters::{Counter, LoopCounters};
-use stoa_engine::sight::CAPTURES;
+use stoa_engine::trace_capture::CAPTURES;
 use stoa_engine::worker::{RING, URGENT_RING, WORKERS_MAX};
 
 use super::plane::Plane;
@@ -18,14 +18,14 @@ impl Plane {
             used: Some(state.used),
             limit: state.limit,
             refused: state.refused,
-            sentence: state.mend,
+            description: state.fix,
         });
         let mut limits: Vec<v1::LimitState> = tables.collect();
         limits.extend(self.buffer_limits());
         limits.extend(self.waiting_limits());
         limits.extend(self.ring_limits());
         limits.extend(self.budget_limits());
-        limits.extend(self.sight_limits());
+        limits.extend(self.trace_capture_limits());
         limits
     }
 
@@ -57,8 +57,8 @@ impl Plane {
         let reassembly = |(is_ip4, name)| {
             let (used, refused) = self.shared.reassembly.used(is_ip4);
             let room = self.shared.reassembly.get().0 as u64;
-            let mend = "Raise /stoa-system:system/stoa-ip:reassembly/packets.";
-            limit(name, Some(used as u64), room, refused, mend)
+            let fix = "Raise /stoa-system:system/stoa-ip:reassembly/packets.";
+            limit(name, Some(used as u64), room, refused, fix)
         };
         let mut limits: Vec<v1::LimitState> =
             [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")].map(reassembly).into();
@@ -74,8 +74,8 @@ impl Plane {
 
     /// Rings between threads. A ring whose use is not told is filled and emptied by workers alone.
     fn ring_limits(&self) -> Vec<v1::LimitState> {
-        let workers = self.crew.workers.len() as u64;
-        let waiting = self.crew.workers.iter().map(stoa_engine::worker::WorkerHandle::punts);
+        let workers = self.worker_pool.workers.len() as u64;
+        let waiting = self.worker_pool.workers.iter().map(stoa_engine::worker::WorkerHandle::punts);
         let punts = waiting.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let urgent_full = self.sum(|turns| &turns.urgent_full);
         vec![
@@ -122,15 +122,17 @@ impl Plane {
     fn budget_limits(&self) -> impl Iterator<Item = v1::LimitState> {
         let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
         let budget = |(class, row): (Class, v1::PuntState)| {
-            let mend =
-                format!("Packets per second: {}. `stoa show punts` tells more.", class.sentence());
-            limit(&format!("budget-{}", class.name()), None, row.rate.into(), row.dropped, &mend)
+            let fix = format!(
+                "Packets per second: {}. `stoa show punts` tells more.",
+                class.description()
+            );
+            limit(&format!("budget-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
         };
         Class::ALL.into_iter().zip(sums).map(budget)
     }
 
     /// Who watches.
-    fn sight_limits(&self) -> [v1::LimitState; 4] {
+    fn trace_capture_limits(&self) -> [v1::LimitState; 4] {
         let captures = self.capture_figures();
         let trace = self.trace_figures();
         [
@@ -168,7 +170,7 @@ impl Plane {
 
     /// A counter of all workers together.
     fn sum(&self, of: fn(&LoopCounters) -> &Counter) -> u64 {
-        self.crew.workers.iter().map(|worker| of(&worker.counters.turns).get()).sum()
+        self.worker_pool.workers.iter().map(|worker| of(&worker.counters.turns).get()).sum()
     }
 
     fn drops_of(&self, reason: &str) -> u64 {
@@ -183,8 +185,8 @@ pub(super) fn limit(
     used: Option<u64>,
     limit: u64,
     refused: u64,
-    sentence: &str,
+    description: &str,
 ) -> v1::LimitState {
-    let (name, sentence) = (name.to_owned(), sentence.to_owned());
-    v1::LimitState { name, used, limit, refused, sentence }
+    let (name, description) = (name.to_owned(), description.to_owned());
+    v1::LimitState { name, used, limit, refused, description }
 }

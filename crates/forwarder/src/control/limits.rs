@@ -4,9 +4,9 @@
 use stoa_api::v1;
 use stoa_engine::INTERFACES;
 
+use super::desired::DesiredState;
 use super::plane::Plane;
 use super::vrfs::VRFS;
-use super::wanted::Wanted;
 use crate::ip::policy::RULES;
 
 /// Room in the tables, fixed when the forwarder gets its first state. Memory is taken as the
@@ -55,19 +55,19 @@ impl Limits {
     }
 
     /// Whether so many routes fit: where they do not, and why.
-    pub(super) fn admit(&self, wanted: &Wanted) -> Result<(), (String, Full)> {
-        let vrfs = wanted.vrfs.len() + 1;
+    pub(super) fn admit(&self, desired: &DesiredState) -> Result<(), (String, Full)> {
+        let vrfs = desired.vrfs.len() + 1;
         if vrfs > VRFS {
-            let why = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
-            return Err(("vrfs".to_owned(), Full::of(Table::Vrfs, why)));
+            let reason = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
+            return Err(("vrfs".to_owned(), Full::of(Table::Vrfs, reason)));
         }
-        for (vrf, routes) in wanted.all_routes() {
+        for (vrf, routes) in desired.all_routes() {
             for is_ip4 in [true, false] {
-                let rules = wanted.rules_of(vrf, is_ip4).len();
+                let rules = desired.rules_of(vrf, is_ip4).len();
                 if rules > RULES {
-                    let why = format!("{rules} rules of one family are more than {RULES}");
+                    let reason = format!("{rules} rules of one family are more than {RULES}");
                     let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-                    return Err((format!("rules{vrf}"), Full::of(Table::Rules, why)));
+                    return Err((format!("rules{vrf}"), Full::of(Table::Rules, reason)));
                 }
             }
             let ip4 = routes.keys().filter(|prefix| prefix.0.is_ipv4()).count();
@@ -79,9 +79,9 @@ impl Limits {
             };
             for (routes, (limit, table)) in [(ip4, four), (routes.len() - ip4, six)] {
                 if routes > limit {
-                    let why = format!("{routes} routes are more than the {limit} that fit");
+                    let reason = format!("{routes} routes are more than the {limit} that fit");
                     let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-                    return Err((format!("routes{vrf}"), Full::of(table, why)));
+                    return Err((format!("routes{vrf}"), Full::of(table, reason)));
                 }
             }
         }
@@ -165,7 +165,7 @@ impl Table {
     }
 
     /// What an operator does who meets the limit.
-    pub fn mend(self) -> String {
+    pub fn fix(self) -> String {
         match self {
             Self::Interfaces | Self::Vrfs | Self::Rules => {
                 "This limit is fixed: use fewer, or spread them over several routers.".to_owned()
@@ -231,7 +231,7 @@ pub struct LimitState {
     /// How often somebody was refused for it since the start.
     pub refused: u64,
     /// What to do when it is reached; empty when nothing has to be done.
-    pub mend: String,
+    pub fix: String,
 }
 
 impl Plane {
@@ -241,7 +241,7 @@ impl Plane {
         let usual = census.usual_limit();
         let of_side = |((interface, is_ip4), used)| {
             let state = self.interface(interface);
-            let family = state.map(|s| if is_ip4 { &s.wanted.ip4 } else { &s.wanted.ip6 });
+            let family = state.map(|s| if is_ip4 { &s.desired.ip4 } else { &s.desired.ip6 });
             let own = family.map(|family| family.neighbor_limit as usize);
             (used, own.filter(|limit| *limit > 0).unwrap_or(usual))
         };
@@ -271,7 +271,7 @@ impl Plane {
             used: used as u64,
             limit: limit as u64,
             refused: self.fib.refusals.of(table),
-            mend: table.mend(),
+            fix: table.fix(),
         };
         let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
         let census = self.cache.census();
@@ -287,7 +287,7 @@ impl Plane {
             used: used as u64,
             limit: limit as u64,
             refused,
-            mend: "Nothing has to be done: who has not answered for longest makes room, then who is stale.".to_owned(),
+            fix: "Nothing has to be done: who has not answered for longest makes room, then who is stale.".to_owned(),
         }));
         limits
     }

@@ -45,7 +45,7 @@ impl Plane {
         }
     }
 
-    /// Somebody asks which groups are wanted: all that we are in, at once. The answer is one
+    /// Somebody asks which groups are desired: all that we are in, at once. The answer is one
     /// packet a query, so that nobody has to wait for others' (RFC 3810 5.1.3 allows any delay
     /// up to what the query says).
     pub(super) fn answer_query(&mut self, interface: u32) {
@@ -62,7 +62,7 @@ impl Plane {
         let addresses = own.ip6.iter().map(|(address, _)| *address).chain([local]);
         let addresses = addresses.chain(own.virtual6.iter().copied());
         let mut groups: Vec<Ipv6Addr> = addresses.map(ipv6::solicited_node).collect();
-        if state.wanted.ip6.forwarding {
+        if state.desired.ip6.forwarding {
             groups.push(ipv6::ALL_ROUTERS);
         }
         if self.has_virtual_routers(interface, true) {

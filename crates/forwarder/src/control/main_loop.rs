@@ -34,7 +34,7 @@ enum Message {
 #[derive(Clone)]
 pub struct Requests {
     sender: SyncSender<Message>,
-    bell: Arc<EventFd>,
+    wakeup: Arc<EventFd>,
     waiting: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
 }
@@ -51,7 +51,7 @@ impl Requests {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.sender.try_send(Message::Do(request));
         // Fails only when the counter is full, and then the loop wakes anyway.
-        let _ = self.bell.write(1);
+        let _ = self.wakeup.write(1);
         let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) = sent else {
             return Ok(());
         };
@@ -67,15 +67,15 @@ impl Requests {
     pub fn limit(&self) -> v1::LimitState {
         let [waiting, refused] =
             [&self.waiting, &self.refused].map(|it| it.load(Ordering::Relaxed));
-        let mend = "Ask less often, or one after the other.";
-        limit("requests", Some(waiting), REQUESTS as u64, refused, mend)
+        let fix = "Ask less often, or one after the other.";
+        limit("requests", Some(waiting), REQUESTS as u64, refused, fix)
     }
 
     /// Ends the control thread.
     pub fn stop(&self) {
         // It has ended already when nobody receives.
         let _ = self.sender.send(Message::Stop);
-        let _ = self.bell.write(1);
+        let _ = self.wakeup.write(1);
     }
 }
 
@@ -84,7 +84,7 @@ pub struct Steward {
     forwarder: Forwarder,
     requests: Receiver<Message>,
     waiting: Arc<AtomicU64>,
-    bell: Arc<EventFd>,
+    wakeup: Arc<EventFd>,
 }
 
 impl Steward {
@@ -95,12 +95,13 @@ impl Steward {
     /// No descriptor is left.
     pub fn new(alias: String) -> std::io::Result<(Requests, Self)> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
-        let bell = Arc::new(EventFd::from_value_and_flags(0, flags)?);
+        let wakeup = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (sender, requests) = sync_channel(REQUESTS);
         let (waiting, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let forwarder = Forwarder::default().marked(alias);
-        let steward = Self { forwarder, requests, waiting: waiting.clone(), bell: bell.clone() };
-        Ok((Requests { sender, bell, waiting, refused }, steward))
+        let steward =
+            Self { forwarder, requests, waiting: waiting.clone(), wakeup: wakeup.clone() };
+        Ok((Requests { sender, wakeup, waiting, refused }, steward))
     }
 
     /// Runs until told to stop.
@@ -153,21 +154,23 @@ impl Steward {
 
     /// Waits for something to do, at most so long; whether a port called.
     fn sleep(&mut self, longest: Duration) -> bool {
-        let mut watched = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
+        let mut watched = vec![PollFd::new(self.wakeup.as_fd(), PollFlags::POLLIN)];
         let mut timeout = longest;
         let mut ports_called = false;
         if let Some(plane) = self.forwarder.plane() {
-            plane.crew.punt_bell.lie_down();
-            // What was punted before the bell was set rings no bell.
+            plane.worker_pool.punt_wakeup.lie_down();
+            // What was punted before the wakeup was set rings no wakeup.
             if plane.has_punts() {
                 timeout = Duration::ZERO;
             }
             timeout = timeout.min(plane.until_next());
             let plane = &*plane;
-            watched.push(PollFd::new(plane.crew.punt_bell.descriptor(), PollFlags::POLLIN));
+            watched
+                .push(PollFd::new(plane.worker_pool.punt_wakeup.descriptor(), PollFlags::POLLIN));
             let of_ports = plane.ports.values().map(|state| state.port.descriptors());
-            let of_mirrors = plane.mirrors.values().map(|state| state.descriptors());
-            for descriptors in of_ports.chain(of_mirrors) {
+            let of_host_interfaces =
+                plane.host_interfaces.values().map(|state| state.descriptors());
+            for descriptors in of_ports.chain(of_host_interfaces) {
                 let ports = descriptors.into_iter();
                 watched.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
             }
@@ -175,12 +178,12 @@ impl Steward {
             // An interrupted or failed wait is a short one.
             let _ = poll(&mut watched, timeout);
             ports_called = watched[2..].iter().any(|port| port.any().unwrap_or(true));
-            plane.crew.punt_bell.get_up();
+            plane.worker_pool.punt_wakeup.get_up();
         } else {
             let _ = poll(&mut watched, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO));
         }
         // Empty already when something else woke the loop.
-        let _ = self.bell.read();
+        let _ = self.wakeup.read();
         ports_called
     }
 }
@@ -220,13 +223,13 @@ impl super::Plane {
         self.tick_neighbors();
         self.tick_claims();
         self.follow_tracked_networks();
-        self.tick_sight();
+        self.tick_trace_capture();
         self.tick_reports();
         self.fib.settle();
         self.graveyard.sweep();
     }
 
     fn has_punts(&self) -> bool {
-        self.crew.workers.iter().any(stoa_engine::worker::WorkerHandle::has_punts)
+        self.worker_pool.workers.iter().any(stoa_engine::worker::WorkerHandle::has_punts)
     }
 }

@@ -5,15 +5,17 @@ mod advertising;
 mod apply;
 mod apply_routes;
 mod bfd;
+pub mod desired;
+mod desired_port;
 mod facts;
 mod fib;
+mod host_interfaces;
 mod interfaces;
 mod learned;
 mod limit_facts;
 mod limits;
 mod listening;
 mod main_loop;
-mod mirrors;
 mod neighbors;
 mod paging;
 mod plane;
@@ -26,14 +28,12 @@ mod route_counts;
 mod route_facts;
 mod routes;
 mod service;
-pub mod sight;
 mod silent;
+pub mod trace_capture;
 mod tunnels;
 mod vrfs;
 mod vrrp;
 mod waiting;
-pub mod wanted;
-mod wanted_port;
 
 use std::path::PathBuf;
 
@@ -79,7 +79,7 @@ pub fn run(options: Options) -> Result<(), Error> {
         .enable_all()
         .thread_name("contract")
         .build()?;
-    let owner = format!("stoa mirror of {}", options.socket.display());
+    let owner = format!("stoa host interface of {}", options.socket.display());
     let (requests, steward) = Steward::new(owner)?;
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(|| steward.run())?;
     let served = runtime.block_on(service::serve(&options, requests.clone()));

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use stoa_engine::counters::InterfaceCounters;
 use stoa_engine::quiescence::{Graveyard, Quiescence};
-use stoa_engine::worker::{Command, Crew, Inject, Plan, WorkerHandle};
+use stoa_engine::worker::{Command, Inject, Plan, WorkerHandle, WorkerPool};
 use stoa_engine::{Pool, Port, graph};
 use stoa_ports::PortConfig;
 
+use super::desired::{self, Route, Workers};
 use super::fib::Fib;
 use super::learned::Learned;
 use super::limits::{Full, Limits, Table};
 use super::ports::Open;
 use super::vrfs::{Slot, Vrfs};
-use super::wanted::{self, Route, Workers};
 use crate::drops::{self, Drop};
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
@@ -34,13 +34,13 @@ pub(super) struct PortState {
     pub(super) interface: u32,
     pub(super) is_up: bool,
     pub(super) queues: (u32, u32),
-    pub(super) why_down: String,
+    pub(super) reason_down: String,
 }
 
 /// An interface in its place.
 pub(super) struct InterfaceState {
     pub(super) name: String,
-    pub(super) wanted: wanted::Interface,
+    pub(super) desired: desired::Interface,
     /// The interface of its port; its own index unless it is a sub-interface.
     pub(super) base: u32,
     pub(super) link: Link,
@@ -113,16 +113,16 @@ pub enum StartError {
     Pool(#[from] stoa_engine::pool::PoolError),
     /// No workers.
     #[error(transparent)]
-    Crew(#[from] stoa_engine::worker::SpawnError),
+    WorkerPool(#[from] stoa_engine::worker::SpawnError),
     /// No tables.
     #[error(transparent)]
     Fib(#[from] Full),
 }
 
-/// Everything that runs once the first state was wanted.
+/// Everything that runs once the first state was desired.
 pub struct Plane {
     pub(super) pool: &'static Pool,
-    pub(super) crew: Crew,
+    pub(super) worker_pool: WorkerPool,
     pub(super) shared: Arc<Shared>,
     pub(super) graveyard: Graveyard,
     pub(super) fib: Fib,
@@ -134,8 +134,8 @@ pub struct Plane {
     pub(super) learned: Learned,
     pub(super) rules: super::policy::InEffect,
     pub(super) limits: Limits,
-    /// Mirrors in Linux, by their interface.
-    pub(super) mirrors: BTreeMap<String, super::mirrors::MirrorState>,
+    /// Host interfaces in Linux, by their interface.
+    pub(super) host_interfaces: BTreeMap<String, super::host_interfaces::HostInterfaceState>,
     /// What marks devices in Linux as ours.
     pub(super) alias: String,
     pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
@@ -153,7 +153,7 @@ pub struct Plane {
     /// Punts that wait until those before an answer to a question are taken in.
     pub(super) set_aside: super::punts::SetAside,
     /// Ports whose packets are shared out among all workers.
-    pub(super) spread: BTreeSet<String>,
+    pub(super) software_rss: BTreeSet<String>,
     /// Ports whose device is not there are waited for, not refused.
     pub(super) may_wait: bool,
     /// What the workers were started as.
@@ -168,7 +168,7 @@ pub struct Plane {
     pub(super) punts: BTreeMap<Class, Limit>,
     /// Our addresses on links that are up.
     pub(super) claims: BTreeMap<(u32, IpAddr), super::neighbors::Claim>,
-    pub(super) watched: super::sight::Watched,
+    pub(super) watched: super::trace_capture::Watched,
     /// Who tells hosts of us.
     pub(super) advertising: super::advertising::Advertising,
     /// Routers that are shared with others.
@@ -202,11 +202,12 @@ impl Plane {
             by_hand,
         };
         let counted = (stoa_ports::INPUTS.len(), drops::COUNT);
-        let crew = Crew::start(&plan, NODES, &shared, pool, quiescence.clone(), counted)?;
+        let worker_pool =
+            WorkerPool::start(&plan, NODES, &shared, pool, quiescence.clone(), counted)?;
         Ok(Self {
             pool,
             busy: vec![super::facts::Busy::default(); workers.count],
-            crew,
+            worker_pool,
             shared,
             graveyard: Graveyard::new(quiescence),
             fib,
@@ -217,7 +218,7 @@ impl Plane {
             learned: Learned::default(),
             rules: super::policy::InEffect::default(),
             limits,
-            mirrors: BTreeMap::new(),
+            host_interfaces: BTreeMap::new(),
             alias: String::new(),
             permanent: BTreeMap::new(),
             cache: Cache::new(limits.neighbors),
@@ -228,7 +229,7 @@ impl Plane {
             skipped: 0,
             open,
             set_aside: super::punts::SetAside::default(),
-            spread: BTreeSet::new(),
+            software_rss: BTreeSet::new(),
             may_wait: true,
             workers: workers.clone(),
             next_queue: 0,
@@ -236,7 +237,7 @@ impl Plane {
             queues: Vec::new(),
             punts: BTreeMap::new(),
             claims: BTreeMap::new(),
-            watched: super::sight::Watched::default(),
+            watched: super::trace_capture::Watched::default(),
             advertising: super::advertising::Advertising::default(),
             virtual_routers: super::vrrp::VirtualRouters::default(),
             bfd: super::bfd::Sessions::default(),
@@ -278,7 +279,7 @@ impl Plane {
 
     /// Lets workers without threads make one turn each; returns the packets that they took in.
     pub fn step(&mut self) -> usize {
-        self.crew.workers.iter_mut().map(stoa_engine::worker::WorkerHandle::step).sum()
+        self.worker_pool.workers.iter_mut().map(stoa_engine::worker::WorkerHandle::step).sum()
     }
 
     /// The interface of that name.
@@ -293,7 +294,7 @@ impl Plane {
 
     /// Tells all workers.
     pub(super) fn tell(&mut self, command: impl Fn() -> Command) {
-        for worker in &mut self.crew.workers {
+        for worker in &mut self.worker_pool.workers {
             worker.tell(command());
         }
     }
@@ -301,7 +302,7 @@ impl Plane {
     /// Waits until the workers have done what they were told: for tests.
     #[must_use]
     pub fn is_settled(&mut self, patience: Duration) -> bool {
-        self.crew.workers.iter_mut().all(|worker| worker.settle(patience))
+        self.worker_pool.workers.iter_mut().all(|worker| worker.settle(patience))
     }
 
     /// Counts a packet that this thread dropped.
@@ -332,7 +333,7 @@ impl Plane {
     /// Puts a packet before a node of a worker.
     pub(super) fn inject_at(&mut self, worker: usize, packet: stoa_engine::Packet, node: &str) {
         let Some(node) = graph::index_of(NODES, node) else { return };
-        if let Some(worker) = self.crew.workers.get_mut(worker)
+        if let Some(worker) = self.worker_pool.workers.get_mut(worker)
             && worker.inject(Inject { packet, node }).is_err()
         {
             self.dropped[stoa_engine::drops::HANDOFF_FULL.0 as usize] += 1;
@@ -345,7 +346,8 @@ impl Plane {
         const PATIENCE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + PATIENCE;
         self.step();
-        let has_more = |plane: &Self| plane.crew.workers.iter().any(WorkerHandle::has_injected);
+        let has_more =
+            |plane: &Self| plane.worker_pool.workers.iter().any(WorkerHandle::has_injected);
         let mut epoch = None;
         while Instant::now() < deadline {
             if has_more(self) {

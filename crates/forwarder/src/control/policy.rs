@@ -1,4 +1,4 @@
-//! Rules of policy routing: from what is wanted to what workers read, and what they did.
+//! Rules of policy routing: from what is desired to what workers read, and what they did.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -8,8 +8,8 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
+use super::desired::{DesiredState, Prefix, Rule as DesiredStateRule, RuleAction};
 use super::plane::Plane;
-use super::wanted::{Prefix, Rule as WantedRule, RuleAction, Wanted};
 use crate::ip::policy::{ANY, Act, Hits, Match, OWN_TABLE, PLACE, Policies, Policy, Rule, Rules};
 use crate::shared::Verdict;
 
@@ -19,10 +19,10 @@ const NOWHERE: u32 = ANY - 1;
 /// The rules in effect.
 #[derive(Default)]
 pub(super) struct InEffect {
-    /// As they were wanted, in their order.
-    rules: BTreeMap<(String, bool), Vec<WantedRule>>,
+    /// As they were desired, in their order.
+    rules: BTreeMap<(String, bool), Vec<DesiredStateRule>>,
     /// What each did so far.
-    hits: HashMap<WantedRule, Arc<Hits>>,
+    hits: HashMap<DesiredStateRule, Arc<Hits>>,
     /// What workers read.
     policies: Policies,
 }
@@ -66,24 +66,24 @@ impl Bits for u128 {
 }
 
 impl Plane {
-    /// Brings the wanted rules into effect. Interfaces and VRFs are in their places.
-    pub(super) fn set_rules(&mut self, wanted: &Wanted) {
+    /// Brings the desired rules into effect. Interfaces and VRFs are in their places.
+    pub(super) fn set_rules(&mut self, desired: &DesiredState) {
         let workers = self.workers.count;
         let mut former = std::mem::take(&mut self.rules.hits);
-        for rule in wanted.rules.values().flatten() {
+        for rule in desired.rules.values().flatten() {
             let hits = former.remove(rule).unwrap_or_else(|| Arc::new(Hits::new(workers)));
             self.rules.hits.insert(rule.clone(), hits);
         }
         let mut policies = Policies::default();
         for (slot, state) in self.vrfs.iter() {
             let vrf = self.vrf_id(slot);
-            let ip4 = self.compile(vrf, wanted.rules_of(&state.name, true));
-            let ip6 = self.compile(vrf, wanted.rules_of(&state.name, false));
+            let ip4 = self.compile(vrf, desired.rules_of(&state.name, true));
+            let ip6 = self.compile(vrf, desired.rules_of(&state.name, false));
             if !ip4.list.is_empty() || !ip6.list.is_empty() {
                 policies.0.push(Policy { vrf, ip4, ip6 });
             }
         }
-        self.rules.rules.clone_from(&wanted.rules);
+        self.rules.rules.clone_from(&desired.rules);
         if self.rules.policies != policies {
             self.shared.policies.publish(policies.clone(), &mut self.graveyard);
             self.rules.policies = policies;
@@ -104,19 +104,19 @@ impl Plane {
     }
 
     /// The rules of one VRF and family as workers read them; none: no list at all.
-    fn compile<K: Bits>(&self, vrf: u32, wanted: &[WantedRule]) -> Rules<K> {
-        if wanted.is_empty() {
+    fn compile<K: Bits>(&self, vrf: u32, desired: &[DesiredStateRule]) -> Rules<K> {
+        if desired.is_empty() {
             return Rules { list: Vec::new(), is_deep: false };
         }
         // The VRF's own table goes before the rules of its priority.
-        let own_at = wanted.partition_point(|rule| rule.priority < OWN_TABLE);
+        let own_at = desired.partition_point(|rule| rule.priority < OWN_TABLE);
         let place_of = |priority: u32| {
-            let at = wanted.partition_point(|rule| rule.priority < priority);
+            let at = desired.partition_point(|rule| rule.priority < priority);
             if priority > OWN_TABLE { at + 1 } else { at }
         };
-        let mut list: Vec<Rule<K>> = Vec::with_capacity(wanted.len() + 1);
+        let mut list: Vec<Rule<K>> = Vec::with_capacity(desired.len() + 1);
         let mut is_deep = false;
-        for rule in wanted {
+        for rule in desired {
             let act = match &rule.action {
                 RuleAction::Table(name, beyond_default) => {
                     let slot = self.vrfs.slot_of(name);
@@ -139,7 +139,7 @@ impl Plane {
         Rules { list, is_deep }
     }
 
-    fn match_of<K: Bits>(&self, rule: &WantedRule) -> Match<K> {
+    fn match_of<K: Bits>(&self, rule: &DesiredStateRule) -> Match<K> {
         let interface = match rule.interface.as_str() {
             "" => ANY,
             name => self.index_of(name).unwrap_or(NOWHERE),
@@ -160,7 +160,7 @@ impl Plane {
     pub fn list_rules(&self) -> Vec<v1::RuleState> {
         let mut lists: Vec<_> = self.rules.rules.iter().collect();
         lists.sort_by_key(|((vrf, is_ip4), _)| (vrf, !is_ip4));
-        let state = |rule: &WantedRule| {
+        let state = |rule: &DesiredStateRule| {
             let (packets, bytes) = self.rules.hits.get(rule).map_or((0, 0), |hits| hits.sum());
             v1::RuleState { rule: Some(told(rule)), packets, bytes }
         };
@@ -169,7 +169,7 @@ impl Plane {
 }
 
 /// A rule in the words of the contract.
-fn told(rule: &WantedRule) -> v1::Rule {
+fn told(rule: &DesiredStateRule) -> v1::Rule {
     let prefix = |prefix: Option<Prefix>| {
         prefix.map(|(ip, length)| v1::Prefix { address: ip_bytes(ip), length: length.into() })
     };

@@ -25,29 +25,29 @@ impl Plane {
         (name, interface): (&str, u32),
     ) -> Result<PortState, OpenError> {
         let sized = self.sized(config);
-        let mut why_down = String::new();
+        let mut reason_down = String::new();
         let port = match (self.open)(&sized, self.pool) {
             Ok(port) => port,
             Err(error) if self.may_wait && error.may_pass() => {
-                why_down = error.to_string();
+                reason_down = error.to_string();
                 tracing::warn!(
                     interface = name,
                     driver = config.driver(),
-                    why = why_down,
+                    reason = reason_down,
                     "a port waits"
                 );
-                Box::new(Waiting::new(sized, self.pool, self.open.clone(), why_down.clone()))
+                Box::new(Waiting::new(sized, self.pool, self.open.clone(), reason_down.clone()))
             }
             Err(error) => return Err(error),
         };
         let (config, is_up, queues) = (config.clone(), false, (0, 0));
-        Ok(PortState { port, config, interface, is_up, queues, why_down })
+        Ok(PortState { port, config, interface, is_up, queues, reason_down })
     }
 
     /// Fills in one transmit queue for each worker, where that was left open.
     fn sized(&self, config: &PortConfig) -> PortConfig {
         let mut config = config.clone();
-        let workers = self.crew.workers.len() as u16;
+        let workers = self.worker_pool.workers.len() as u16;
         match &mut config {
             PortConfig::AfPacket(config) if config.tx_queues == 0 => config.tx_queues = workers,
             PortConfig::Auto(config) if config.tx_queues == 0 => config.tx_queues = workers,
@@ -73,7 +73,7 @@ impl Plane {
 
     /// Waits until the workers have done what they were told.
     pub(super) fn settle(&mut self) {
-        for worker in &mut self.crew.workers {
+        for worker in &mut self.worker_pool.workers {
             if !worker.settle(PATIENCE) {
                 tracing::error!("a worker does not answer; it goes on with what it has");
             }
@@ -94,9 +94,9 @@ impl Plane {
                         receivers.retain(|(other, _)| *other != name);
                         receivers.push((name.clone(), rx));
                     }
-                    PortEvent::Down(why) => {
+                    PortEvent::Down(reason) => {
                         receivers.retain(|(other, _)| *other != name);
-                        self.port_down(&name, why);
+                        self.port_down(&name, reason);
                     }
                 }
             }
@@ -107,7 +107,7 @@ impl Plane {
         for (name, rx) in receivers {
             self.receive_from(&name, rx);
         }
-        self.service_mirrors();
+        self.service_host_interfaces();
     }
 
     /// Gives a port's transmit queues to the workers, and its receive queues back.
@@ -132,14 +132,14 @@ impl Plane {
 
     /// One transmit queue for each worker; workers without one hand packets over.
     pub(super) fn send_through(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
-        let workers = self.crew.workers.len();
+        let workers = self.worker_pool.workers.len();
         let senders = tx.len().min(workers);
         for (at, queue) in tx.into_iter().take(senders).enumerate() {
-            self.crew.workers[at].tell(Command::AddTx { base, queue });
+            self.worker_pool.workers[at].tell(Command::AddTx { base, queue });
         }
         for at in senders..workers {
             if senders > 0 {
-                self.crew.workers[at].tell(Command::TxVia { base, worker: at % senders });
+                self.worker_pool.workers[at].tell(Command::TxVia { base, worker: at % senders });
             }
         }
     }
@@ -152,33 +152,35 @@ impl Plane {
         let input = (crate::nodes::NODES.len() + 1 + input) as u16;
         self.forget_queues(name);
         // With a queue for each worker the port spreads by itself.
-        let is_spread = self.spread.contains(name) && self.is_short_of_queues(rx.len() as u32);
-        let spread = is_spread.then_some(crate::flow::of_frame as stoa_engine::worker::FlowOf);
+        let is_software_rss =
+            self.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
+        let software_rss =
+            is_software_rss.then_some(crate::flow::of_frame as stoa_engine::worker::FlowOf);
         for (number, queue) in rx.into_iter().enumerate() {
-            let at = self.next_queue % self.crew.workers.len();
+            let at = self.next_queue % self.worker_pool.workers.len();
             self.next_queue += 1;
             self.queues.push((format!("{name}:{number}"), at));
-            let command = Command::AddRx { interface, input, node, queue, spread };
-            self.crew.workers[at].tell(command);
+            let command = Command::AddRx { interface, input, node, queue, software_rss };
+            self.worker_pool.workers[at].tell(command);
         }
     }
 
     /// Whether there are workers that own none of so many receive queues.
     pub(super) fn is_short_of_queues(&self, queues: u32) -> bool {
-        (queues as usize) < self.crew.workers.len()
+        (queues as usize) < self.worker_pool.workers.len()
     }
 
     pub(super) fn forget_queues(&mut self, name: &str) {
         self.queues.retain(|(queue, _)| queue.rsplit_once(':').is_none_or(|q| q.0 != name));
     }
 
-    fn port_down(&mut self, name: &str, why: String) {
+    fn port_down(&mut self, name: &str, reason: String) {
         let Some(state) = self.ports.get_mut(name) else { return };
         if state.is_up {
-            tracing::warn!(port = name, why, "down");
+            tracing::warn!(port = name, reason, "down");
         }
         (state.is_up, state.queues) = (false, (0, 0));
-        state.why_down = why;
+        state.reason_down = reason;
         let base = state.interface;
         self.forget_queues(name);
         self.withdraw(base);

@@ -30,11 +30,11 @@ impl Plane {
     /// Takes in what the workers have handed over; returns how many packets.
     pub fn take_punts(&mut self) -> usize {
         let mut taken = 0;
-        self.set_aside.room = BATCHES[1].1 * self.crew.workers.len();
+        self.set_aside.room = BATCHES[1].1 * self.worker_pool.workers.len();
         for (urgency, batch) in BATCHES {
-            for at in 0..self.crew.workers.len() {
+            for at in 0..self.worker_pool.workers.len() {
                 for _ in 0..batch {
-                    let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
+                    let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
                     taken += 1;
                     self.take_punt(at, punt);
                     // Older than what is still in the ring.
@@ -49,9 +49,9 @@ impl Plane {
 
     fn take_punt(&mut self, worker: usize, punt: Punt) {
         match Class::of(punt.cause) {
-            Some(Class::Arp | Class::ArpAnswer) => self.arp(&punt.packet),
-            Some(Class::Nd | Class::NdAnswer) => self.nd(&punt.packet),
-            Some(Class::Resolve | Class::OwnResolve) => self.resolve(worker, punt.packet),
+            Some(Class::Arp | Class::ArpReply) => self.arp(&punt.packet),
+            Some(Class::Nd | Class::NdReply) => self.nd(&punt.packet),
+            Some(Class::Resolve | Class::LocalResolve) => self.resolve(worker, punt.packet),
             Some(Class::Redirect) => self.redirect(&punt.packet),
             Some(Class::Routing) => self.hear_routing(&punt.packet),
             Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
@@ -83,14 +83,14 @@ impl Plane {
     /// same is due.
     pub(super) fn catch_up(&mut self) {
         let (urgency, batch) = BATCHES[1];
-        for at in 0..self.crew.workers.len() {
+        for at in 0..self.worker_pool.workers.len() {
             for _ in 0..batch {
                 if self.set_aside.room == 0 {
                     return;
                 }
-                let Some(punt) = self.crew.workers[at].punted(urgency) else { break };
+                let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
                 match Class::of(punt.cause) {
-                    Some(Class::Resolve | Class::OwnResolve) => self.resolve(at, punt.packet),
+                    Some(Class::Resolve | Class::LocalResolve) => self.resolve(at, punt.packet),
                     _ => {
                         self.set_aside.room -= 1;
                         self.set_aside.punts.push_back((at, punt));
@@ -101,16 +101,16 @@ impl Plane {
     }
 
     /// Sets the budgets: those that are not named are the usual ones.
-    pub(super) fn set_budgets(&mut self, wanted: &BTreeMap<Class, Limit>) {
+    pub(super) fn set_budgets(&mut self, desired: &BTreeMap<Class, Limit>) {
         for class in Class::ALL {
             let of = |limits: &BTreeMap<Class, Limit>| {
                 limits.get(&class).copied().unwrap_or(class.usual_limit())
             };
-            if of(&self.punts) != of(wanted) {
-                self.shared.budgets.set(class, of(wanted));
+            if of(&self.punts) != of(desired) {
+                self.shared.budgets.set(class, of(desired));
             }
         }
-        self.punts = wanted.clone();
+        self.punts = desired.clone();
     }
 
     /// What the budgets of an interface have passed and dropped so far.
@@ -125,7 +125,7 @@ impl Plane {
             let limit = self.punts.get(&class).copied().unwrap_or(class.usual_limit());
             let row = |interface: &str, figures: Figures, rate: u32, burst: u32| v1::PuntState {
                 class: class.name().to_owned(),
-                sentence: class.sentence().to_owned(),
+                description: class.description().to_owned(),
                 interface: interface.to_owned(),
                 passed: figures.passed,
                 dropped: figures.dropped,

@@ -55,7 +55,7 @@ impl Plane {
         let own = self.addresses.of(packet.rx_if)?;
         // RFC 1812 5.2.7.2: source and next hop are on one network of the interface.
         let shares = |(address, length): &&(Ipv4Addr, u8)| {
-            let network = |ip: Ipv4Addr| super::wanted::network(ip.into(), *length);
+            let network = |ip: Ipv4Addr| super::desired::network(ip.into(), *length);
             network(*address) == network(source) && network(*address) == network(gateway)
         };
         let (us, _) = own.ip4.iter().find(shares)?;

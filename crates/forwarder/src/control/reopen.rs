@@ -8,8 +8,8 @@ use stoa_api::v1;
 use stoa_ports::{OpenError, PortConfig};
 
 use super::apply::Refused;
+use super::desired::DesiredState;
 use super::plane::{Plane, PortState};
-use super::wanted::Wanted;
 
 /// Ports of the new settings by name; `None`: one that others have to make room for.
 pub(super) type Reopened = Vec<(String, Option<PortState>)>;
@@ -17,14 +17,14 @@ pub(super) type Reopened = Vec<(String, Option<PortState>)>;
 impl Plane {
     /// Opens the ports that changed, or are spread otherwise, beside the old ones. Nothing is
     /// changed yet.
-    pub(super) fn open_changed(&self, wanted: &Wanted) -> (Reopened, Vec<v1::Reason>) {
+    pub(super) fn open_changed(&self, desired: &DesiredState) -> (Reopened, Vec<v1::Reason>) {
         let (mut opened, mut reasons) = (Reopened::new(), Vec::new());
-        for (name, config) in &wanted.ports {
-            let Some(old) = self.ports.get(name).filter(|old| !stays(self, wanted, name, old))
+        for (name, config) in &desired.ports {
+            let Some(old) = self.ports.get(name).filter(|old| !stays(self, desired, name, old))
             else {
                 continue;
             };
-            if self.needs_room(wanted, config) {
+            if self.needs_room(desired, config) {
                 opened.push((name.clone(), None));
                 continue;
             }
@@ -39,23 +39,23 @@ impl Plane {
     }
 
     /// Whether a port with these settings can only be opened when some are closed that will be.
-    pub(super) fn needs_room(&self, wanted: &Wanted, config: &PortConfig) -> bool {
+    pub(super) fn needs_room(&self, desired: &DesiredState, config: &PortConfig) -> bool {
         let mut all = self.ports.iter();
-        all.any(|(name, old)| config.excludes(&old.config) && !stays(self, wanted, name, old))
+        all.any(|(name, old)| config.excludes(&old.config) && !stays(self, desired, name, old))
     }
 
     /// Puts the new ports in the places of the old ones. When one cannot be opened after all, it
     /// stops there, and the way back to the former state opens what was closed.
     pub(super) fn replace_changed(
         &mut self,
-        wanted: &Wanted,
+        desired: &DesiredState,
         opened: Reopened,
         applied: &mut v1::Applied,
     ) -> Result<(), Refused> {
         let late: BTreeSet<_> = opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
         let late: Vec<(String, &PortConfig)> = late
             .into_iter()
-            .filter_map(|name| Some((name.clone(), wanted.ports.get(name)?)))
+            .filter_map(|name| Some((name.clone(), desired.ports.get(name)?)))
             .collect();
         let mut beside: Vec<_> =
             opened.into_iter().filter_map(|(name, state)| Some((name, state?))).collect();
@@ -64,12 +64,12 @@ impl Plane {
         let is_first = |(name, _): &(String, _)| self.ports.get(name).is_some_and(in_the_way);
         let last = beside.extract_if(.., |it| !is_first(it)).collect::<Vec<_>>();
         let leaves = |(name, old): &(&String, &PortState)| {
-            !wanted.ports.contains_key(*name) && in_the_way(old)
+            !desired.ports.contains_key(*name) && in_the_way(old)
         };
         let leaving: Vec<_> =
             self.ports.iter().filter(leaves).map(|(name, _)| name.clone()).collect();
         for (name, state) in beside {
-            self.put(wanted, name, state, applied);
+            self.put(desired, name, state, applied);
         }
         let places: Vec<_> = late.iter().map(|(name, _)| self.index_of(name)).collect();
         for name in leaving.iter().chain(late.iter().map(|(name, _)| name)) {
@@ -81,7 +81,7 @@ impl Plane {
         for ((name, config), index) in late.iter().zip(&places) {
             let Some(index) = *index else { continue };
             match self.open_port(config, (name, index)) {
-                Ok(state) => self.put(wanted, name.clone(), state, applied),
+                Ok(state) => self.put(desired, name.clone(), state, applied),
                 Err(error) => {
                     // Places of ports that are new.
                     let unopened = late.iter().zip(&places).skip_while(|it| it.0.0 != *name);
@@ -91,29 +91,35 @@ impl Plane {
             }
         }
         for (name, state) in last {
-            self.put(wanted, name, state, applied);
+            self.put(desired, name, state, applied);
         }
-        self.spread.clone_from(&wanted.spread);
+        self.software_rss.clone_from(&desired.software_rss);
         Ok(())
     }
 
     /// Puts an open port in its place; one that is there is closed.
-    fn put(&mut self, wanted: &Wanted, name: String, state: PortState, applied: &mut v1::Applied) {
+    fn put(
+        &mut self,
+        desired: &DesiredState,
+        name: String,
+        state: PortState,
+        applied: &mut v1::Applied,
+    ) {
         if self.ports.contains_key(&name) {
             self.close_port(&name);
             applied.ports_closed += 1;
         }
         self.ports.insert(name.clone(), state);
         applied.ports_opened += 1;
-        match wanted.spread.contains(&name) {
-            true => self.spread.insert(name),
-            false => self.spread.remove(&name),
+        match desired.software_rss.contains(&name) {
+            true => self.software_rss.insert(name),
+            false => self.software_rss.remove(&name),
         };
     }
 }
 
 /// Whether a port goes on as it is.
-fn stays(plane: &Plane, wanted: &Wanted, name: &str, old: &PortState) -> bool {
-    wanted.ports.get(name) == Some(&old.config)
-        && plane.spread.contains(name) == wanted.spread.contains(name)
+fn stays(plane: &Plane, desired: &DesiredState, name: &str, old: &PortState) -> bool {
+    desired.ports.get(name) == Some(&old.config)
+        && plane.software_rss.contains(name) == desired.software_rss.contains(name)
 }

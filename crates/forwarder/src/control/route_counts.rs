@@ -3,9 +3,9 @@
 
 use stoa_api::v1;
 
+use super::desired::{Action, Prefix};
 use super::plane::{Installed, Plane};
 use super::vrfs::{Slot, VrfState};
-use super::wanted::{Action, Prefix};
 use crate::shared::Verdict;
 
 /// The routes of one VRF that are listed. A few kinds: looked for one after the other. Those that
@@ -100,7 +100,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::wanted::Route;
+    use super::super::desired::Route;
     use super::*;
 
     fn installed(protocol: i32, verdict: Verdict) -> Installed {

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
 
+use super::desired::{Action, Path, Prefix, Route, address, bits, network};
 use super::facts::octets;
 use super::plane::Plane;
 use super::vrfs::{Slot, VrfState};
-use super::wanted::{Action, Path, Prefix, Route, address, bits, network};
 use crate::shared::Verdict;
 
 /// What asks for the routes of all VRFs.
@@ -126,9 +126,9 @@ impl Plane {
                 left -= 1;
                 continue;
             }
-            if let Some(wanted) = &listing.request.longest_match {
-                let covering = address(&wanted.address).and_then(|to| {
-                    let most = u8::try_from(wanted.length).unwrap_or(u8::MAX).min(bits(to));
+            if let Some(desired) = &listing.request.longest_match {
+                let covering = address(&desired.address).and_then(|to| {
+                    let most = u8::try_from(desired.length).unwrap_or(u8::MAX).min(bits(to));
                     self.covering(slot, to, if most == 0 { bits(to) } else { most })
                 });
                 routes.extend(covering.filter(|it| {
@@ -159,8 +159,8 @@ impl Plane {
     /// Whether the protocol of a route is asked for: looked at before all else is found out about it.
     fn is_asked_for(&self, listing: &Listing, slot: Slot, prefix: &Prefix, next_hop: u32) -> bool {
         listing.request.protocol.is_none() || {
-            let wanted = || Some(self.vrfs.route(slot, prefix)?.route.protocol);
-            let protocol = self.learned_protocol(next_hop).or_else(wanted);
+            let desired = || Some(self.vrfs.route(slot, prefix)?.route.protocol);
+            let protocol = self.learned_protocol(next_hop).or_else(desired);
             protocol.is_some_and(|protocol| listing.asks_for_protocol(protocol))
         }
     }
@@ -201,7 +201,7 @@ impl Plane {
         told.map(|route| v1::RouteState {
             route: Some(route),
             state: SILENT.to_owned(),
-            why: vec!["BFD misses its gateway".to_owned()],
+            reason: vec!["BFD misses its gateway".to_owned()],
             ..Default::default()
         })
         .collect()
@@ -261,7 +261,7 @@ impl Plane {
     }
 }
 
-/// A wanted route as the contract tells it; `None`: one that is not listed.
+/// A desired route as the contract tells it; `None`: one that is not listed.
 fn told_route(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     let path = |path: &Path| v1::Path {
         interface: path.interface.clone(),

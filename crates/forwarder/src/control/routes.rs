@@ -1,13 +1,13 @@
-//! Routes: from what is wanted to prefixes, sets of paths and next hops.
+//! Routes: from what is desired to prefixes, sets of paths and next hops.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
+use super::desired::{Action, DesiredState, Interface, Path, Prefix, Route, bits, network};
 use super::fib::{PathKey, PathSet, hop_of};
 use super::limits::Full;
 use super::plane::{Installed, Plane};
 use super::vrfs::{DEFAULT, Slot};
-use super::wanted::{Action, Interface, Path, Prefix, Route, Wanted, bits, network};
 use crate::neighbor::entry::Key;
 use crate::shared::Verdict;
 
@@ -26,7 +26,7 @@ struct Prepared<'a> {
 impl Plane {
     /// Puts routes of the default VRF in, changes them, or takes them out (`None`), one after the
     /// other, and closes the batch: what applying a state does once it knows what has changed.
-    /// The wanted state knows nothing of it; for benches.
+    /// The desired state knows nothing of it; for benches.
     ///
     /// # Errors
     /// The first route that does not fit; those before it are changed.
@@ -52,7 +52,7 @@ impl Plane {
         route: &Route,
     ) -> Result<(), Full> {
         let prepared = self.prepare(prefix, route)?;
-        // A neighbour's host route gives way to one that is wanted, and so does a learned one.
+        // A neighbour's host route gives way to one that is desired, and so does a learned one.
         match self.fib.insert(slot, prefix, prepared.hop) {
             Ok(former) => self.shadow(slot, prefix, former),
             Err(full) => {
@@ -330,8 +330,8 @@ fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
 
 /// Broadcast addresses of networks whose interface may send to them: as neighbours whose MAC
 /// address is everybody's (RFC 2644).
-pub(super) fn directed_broadcasts(wanted: &Wanted) -> Vec<(&String, IpAddr)> {
-    let willing = wanted.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
+pub(super) fn directed_broadcasts(desired: &DesiredState) -> Vec<(&String, IpAddr)> {
+    let willing = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
     willing
         .flat_map(|(name, interface)| {
             let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);

@@ -13,11 +13,11 @@ use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
+use super::desired::DesiredState;
 use super::learned::Callers;
 use super::main_loop::Requests;
 use super::paging::PAGE;
-use super::sight::Reader;
-use super::wanted::Wanted;
+use super::trace_capture::Reader;
 use super::{Error, Forwarder, Listing, Options, Plane};
 use crate::kernel::Kernel;
 
@@ -169,7 +169,7 @@ impl Contract for Service {
     async fn hello(&self, _: tonic::Request<v1::HelloRequest>) -> Answer<v1::HelloReply> {
         let (kernel, memory) = self
             .on_control(|forwarder| {
-                let kernel = forwarder.wanted().map_or(Kernel::detect(), |w| w.workers.kernel);
+                let kernel = forwarder.desired().map_or(Kernel::detect(), |w| w.workers.kernel);
                 Ok((kernel, forwarder.plane().map(|plane| memory(plane)).unwrap_or_default()))
             })
             .await?;
@@ -187,11 +187,11 @@ impl Contract for Service {
     }
 
     async fn apply(&self, request: tonic::Request<v1::Desired>) -> Answer<v1::Applied> {
-        let wanted = Wanted::parse(request.get_ref());
-        let wanted = wanted.map_err(|reasons| refusal::refuse(Code::InvalidArgument, reasons))?;
+        let desired = DesiredState::parse(request.get_ref());
+        let desired = desired.map_err(|reasons| refusal::refuse(Code::InvalidArgument, reasons))?;
         let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
-            forwarder.apply(wanted).map_err(|refused| {
+            forwarder.apply(desired).map_err(|refused| {
                 let full = Code::ResourceExhausted;
                 let code = if refused.is_full { full } else { Code::FailedPrecondition };
                 refusal::refuse(code, refused.reasons)

@@ -10,10 +10,10 @@ use std::collections::BTreeSet;
 
 use stoa_api::v1;
 
+use super::desired::{Action, DesiredState, Prefix, Route};
 use super::fib::PathKey;
 use super::plane::Plane;
 use super::vrfs::Slot;
-use super::wanted::{Action, Prefix, Route, Wanted};
 
 impl Plane {
     /// Takes out static routes whose gateways have fallen silent, and puts in again those of which
@@ -102,17 +102,17 @@ impl Plane {
         count
     }
 
-    /// Whether a wanted route is out for this reason.
+    /// Whether a desired route is out for this reason.
     pub(super) fn is_silent_route(&self, slot: Slot, prefix: &Prefix) -> bool {
         self.vrfs.get(slot).is_some_and(|state| state.silent.contains_key(prefix))
     }
 
-    /// Forgets silent routes that are wanted no more, or otherwise.
-    pub(super) fn forget_silent(&mut self, wanted: &Wanted) {
+    /// Forgets silent routes that are desired no more, or otherwise.
+    pub(super) fn forget_silent(&mut self, desired: &DesiredState) {
         let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let Some(state) = self.vrfs.get_mut(slot) else { continue };
-            let routes = wanted.routes_of(&state.name);
+            let routes = desired.routes_of(&state.name);
             state.silent.retain(|prefix, route| {
                 routes.and_then(|routes| routes.get(prefix)) == Some(route)
             });

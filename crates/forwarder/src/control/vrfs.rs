@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use super::desired::{DesiredState, Prefix, Route, bits, network};
 use super::fib::PathKey;
 use super::limits::Full;
 use super::plane::{Installed, Plane};
 use super::route_counts::RouteCounts;
-use super::wanted::{Prefix, Route, Wanted, bits, network};
 use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_name};
 
 /// VRFs that a forwarder has at most, the default one among them.
@@ -27,7 +27,7 @@ pub(super) struct VrfState {
     /// The name by which workers know it.
     pub(super) id: u32,
     pub(super) routes: BTreeMap<Prefix, Installed>,
-    /// Wanted, and out of the table while all their gateways are silent.
+    /// DesiredState, and out of the table while all their gateways are silent.
     pub(super) silent: BTreeMap<Prefix, Route>,
     pub(super) counts: RouteCounts,
 }
@@ -108,7 +108,7 @@ impl VrfState {
 }
 
 impl Plane {
-    /// The paths of the longest route to an address that has at least so many bits, wanted or
+    /// The paths of the longest route to an address that has at least so many bits, desired or
     /// learned, and its backup paths. Neighbours' host routes follow from it and do not count.
     fn longest(&self, slot: Slot, address: IpAddr, least: u8) -> [&[PathKey]; 2] {
         let none = self.learned.is_empty();
@@ -147,9 +147,9 @@ impl Plane {
     }
 
     /// Makes the VRFs that are new. Workers see their tables before any interface is in one.
-    pub(super) fn add_vrfs(&mut self, wanted: &Wanted) -> Result<(), Full> {
+    pub(super) fn add_vrfs(&mut self, desired: &DesiredState) -> Result<(), Full> {
         let mut added = false;
-        for name in wanted.vrfs.keys() {
+        for name in desired.vrfs.keys() {
             if self.vrfs.slot_of(name).is_some() {
                 continue;
             }
@@ -171,11 +171,11 @@ impl Plane {
         Ok(())
     }
 
-    /// Takes the VRFs out that are not wanted: their routes and interfaces are gone already.
+    /// Takes the VRFs out that are not desired: their routes and interfaces are gone already.
     /// The tables go back to the system when no worker can see them any more.
-    pub(super) fn remove_stale_vrfs(&mut self, wanted: &Wanted) {
+    pub(super) fn remove_stale_vrfs(&mut self, desired: &DesiredState) {
         let is_stale =
-            |state: &VrfState| !state.name.is_empty() && !wanted.vrfs.contains_key(&state.name);
+            |state: &VrfState| !state.name.is_empty() && !desired.vrfs.contains_key(&state.name);
         let stale = self.vrfs.iter().filter(|(_, state)| is_stale(state));
         let stale: Vec<Slot> = stale.map(|(slot, _)| slot).collect();
         if stale.is_empty() {

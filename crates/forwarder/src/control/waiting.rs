@@ -19,22 +19,22 @@ pub(super) struct Waiting {
     open: Open,
     port: Option<Box<dyn Port>>,
     tried: Instant,
-    why: String,
+    reason: String,
     told: bool,
     /// What the operator wants of the port when it comes.
     enabled: bool,
 }
 
 impl Waiting {
-    /// Waits until `config` can be opened, which just failed because of `why`.
-    pub(super) fn new(config: PortConfig, pool: &'static Pool, open: Open, why: String) -> Self {
+    /// Waits until `config` can be opened, which just failed because of `reason`.
+    pub(super) fn new(config: PortConfig, pool: &'static Pool, open: Open, reason: String) -> Self {
         Self {
             config,
             pool,
             open,
             port: None,
             tried: Instant::now(),
-            why,
+            reason,
             told: false,
             enabled: true,
         }
@@ -73,12 +73,12 @@ impl Port for Waiting {
                 port.service()
             }
             Err(error) => {
-                let why = error.to_string();
-                if self.told && why == self.why {
+                let reason = error.to_string();
+                if self.told && reason == self.reason {
                     return Vec::new();
                 }
-                (self.told, self.why) = (true, why.clone());
-                vec![PortEvent::Down(why)]
+                (self.told, self.reason) = (true, reason.clone());
+                vec![PortEvent::Down(reason)]
             }
         }
     }
@@ -95,7 +95,7 @@ impl Port for Waiting {
     }
 
     fn detail(&self) -> String {
-        self.port.as_ref().map_or_else(|| self.why.clone(), |port| port.detail())
+        self.port.as_ref().map_or_else(|| self.reason.clone(), |port| port.detail())
     }
 }
 
@@ -151,7 +151,7 @@ mod tests {
         port.tried = Instant::now().checked_sub(AGAIN).unwrap();
         port.service();
         assert_eq!(port.mac(), [2, 0, 0, 0, 0, 1]);
-        assert!(!enabled.load(Ordering::Relaxed), "it comes as it was wanted meanwhile");
+        assert!(!enabled.load(Ordering::Relaxed), "it comes as it was desired meanwhile");
         port.set_enabled(true);
         assert!(enabled.load(Ordering::Relaxed));
     }

@@ -12,17 +12,17 @@ use super::ethernet_kernel::{self, Plain};
 use super::interface_flags::{CROSS_CONNECT, UP, VIRTUAL};
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
+use crate::host_interface::{Payload, to_linux};
 use crate::kernel::Kernel;
-use crate::mirror::{Payload, to_linux};
 use crate::shared::Shared;
 
 /// Where frames go from here.
 pub const EDGES: &[&str] =
-    &["ip4-input", "ip6-input", "arp-input", "mirror-output", "cross-connect"];
+    &["ip4-input", "ip6-input", "arp-input", "host-interface-output", "cross-connect"];
 const IP4: u16 = 0;
 const IP6: u16 = 1;
 const ARP: u16 = 2;
-const MIRROR: u16 = 3;
+const HOST_INTERFACE: u16 = 3;
 const ACROSS: u16 = 4;
 
 /// How many lanes ahead headers are fetched into the cache.
@@ -137,7 +137,7 @@ impl EthernetInput {
         let found = ethernet_kernel::look(self.shared.kernel, vector, &plain)?;
         let is_odd = |lane: usize| found.odd[lane / 8] >> (lane % 8) & 1 == 1;
         if interface != port {
-            count(cx, interface, found.books);
+            count(cx, interface, found.accounting);
             vector.rx_if[..lanes].fill(interface);
         }
         if found.odd != [0; _] {
@@ -302,13 +302,13 @@ fn finish(
 }
 
 /// Neither IP nor ARP: LLDP and frames with a length (IS-IS, ISO 10589) concern programs behind a
-/// mirror.
+/// host interface.
 #[cold]
 #[inline(never)]
 fn unknown(vector: &mut Vector, lane: usize, ethertype: u16, line: &InterfaceLine) -> u16 {
     match line.twin() {
         Some(twin) if ethertype <= LENGTH_MAX || ethertype == LLDP => {
-            to_linux(vector, lane, (twin, Payload::Link), MIRROR)
+            to_linux(vector, lane, (twin, Payload::Link), HOST_INTERFACE)
         }
         _ => Drop::EthernetUnknownType.next(),
     }

@@ -45,7 +45,7 @@ pub struct Found {
     /// Whether there are plain lanes with IPv4, and with IPv6.
     pub families: [bool; 2],
     /// Plain lanes, and their bytes with all headers.
-    pub books: (u64, u64),
+    pub accounting: (u64, u64),
 }
 
 /// Moves the data of plain lanes behind the header; their `next` is 0 for IPv4 and 1 for IPv6.
@@ -152,7 +152,7 @@ mod tests {
         let plain = if tagged { Plain::tagged(mac, TAG) } else { Plain::untagged(mac) };
         let header = if tagged { 18 } else { 14 };
         let found = look(kernel, &mut vector, &plain).unwrap();
-        let (mut families, mut books) = ([false; 2], (0, 0));
+        let (mut families, mut accounting) = ([false; 2], (0, 0));
         for (lane, (frame, shift)) in frames.iter().enumerate() {
             let is_odd = found.odd[lane / 8] >> (lane % 8) & 1 == 1;
             let before = (HEADROOM as u16 + shift, frame.len() as u16);
@@ -168,7 +168,7 @@ mod tests {
                 }
                 Some(family) => {
                     families[family] = true;
-                    books = (books.0 + 1, books.1 + frame.len() as u64);
+                    accounting = (accounting.0 + 1, accounting.1 + frame.len() as u64);
                     prop_assert!(!is_odd);
                     prop_assert_eq!(after, (before.0 + header, before.1 - header));
                     prop_assert_eq!(usize::from(vector.next[lane]), family);
@@ -179,7 +179,7 @@ mod tests {
                 }
             }
         }
-        prop_assert_eq!((found.families, found.books), (families, books));
+        prop_assert_eq!((found.families, found.accounting), (families, accounting));
         cache.free_from(&mut vector, 0);
         Ok(())
     }

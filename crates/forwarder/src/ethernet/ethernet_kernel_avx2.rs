@@ -48,7 +48,7 @@ fn all(vector: &mut Vector, plain: &Plain) -> Found {
     // SAFETY: the array is one vector.
     unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), bytes) };
     let bytes = sums.iter().map(|sum| u64::from(*sum)).sum();
-    Found { odd, families: [any4 != 0, any6 != 0], books: (packets.into(), bytes) }
+    Found { odd, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
 }
 
 /// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.

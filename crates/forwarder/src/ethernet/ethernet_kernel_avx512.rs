@@ -37,7 +37,7 @@ fn all(vector: &mut Vector, plain: &Plain) -> Found {
         *odd = in_use & !(ip4 | ip6);
     }
     let bytes = _mm512_reduce_add_epi64(bytes) as u64;
-    Found { odd, families: [any4 != 0, any6 != 0], books: (packets.into(), bytes) }
+    Found { odd, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
 }
 
 /// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.

@@ -88,7 +88,7 @@ impl InterfaceLine {
         self.reverse_path.load(Ordering::Relaxed)
     }
 
-    /// The other end of a mirror: of an interface the mirror in Linux, of a mirror the
+    /// The other end of a host interface: of an interface the host interface in Linux, of a host interface the
     /// interface. `None`: there is none, or it is down.
     #[inline(always)]
     pub fn twin(&self) -> Option<u32> {
@@ -113,7 +113,7 @@ impl InterfaceLine {
         (tags, length)
     }
 
-    /// Says what the mirror of this interface is, or the interface of this mirror; only the
+    /// Says what the host interface of this interface is, or the interface of this host interface; only the
     /// control thread calls this.
     pub fn set_twin(&self, twin: Option<u32>, tags: [u8; 8]) {
         self.tags.store(u64::from_be_bytes(tags), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Packets to the link that the control thread has asked for, whether or not there is a mirror:
+//! Packets to the link that the control thread has asked for, whether or not there is a host interface:
 //! questions for routers where we advertise ourselves, and VRRP where we have virtual routers.
 
 use stoa_wire::{ipv4, irdp, protocol, vrrp};
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_is_wanted() {
+    fn only_what_was_asked_for_is_desired() {
         let mut packet = [0; 28];
         (packet[0], packet[9], packet[20]) = (0x45, protocol::ICMP4, irdp::SOLICITATION);
         assert_eq!(class4(DISCOVERY4, &packet), Some(Class::Solicitation));

@@ -16,7 +16,7 @@ use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
-use crate::mirror::{Payload, to_linux, wants_ip4};
+use crate::host_interface::{Payload, to_linux, wants_ip4};
 use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -25,12 +25,12 @@ pub const EDGES: &[&str] = &[
     "ip4-local",
     "icmp4-error",
     "ip4-options",
-    "mirror-output",
+    "host-interface-output",
     "ip4-reverse-path",
     "ip4-policy",
     "ip4-redirect",
 ];
-const MIRROR: u16 = 4;
+const HOST_INTERFACE: u16 = 4;
 const FIRST_FEATURE: u16 = 5;
 
 /// Makes the node of one worker.
@@ -113,7 +113,7 @@ pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u3
 }
 
 impl Ip4Input {
-    /// Groups and broadcasts: for programs behind a mirror, else ours when we are in the group.
+    /// Groups and broadcasts: for programs behind a host interface, else ours when we are in the group.
     #[cold]
     #[inline(never)]
     fn not_unicast(&self, vector: &mut Vector, lane: usize, (reason, line): (Drop, u32)) -> u16 {
@@ -135,18 +135,18 @@ impl Ip4Input {
         let twin = self.shared.interface(vector.rx_if[lane]).twin();
         let (Some(twin), Some(header)) = (twin, header) else { return ours(vector) };
         let destination = [header[16], header[17], header[18], header[19]];
-        let is_wanted = match reason {
+        let is_desired = match reason {
             Drop::Ip4Multicast | Drop::Ip4Broadcast => wants_ip4(destination),
             // A host that has no address yet asks for one (RFC 2131 4.1).
             Drop::Ip4MartianSource => header[12..16] == [0; 4] && destination == [255; 4],
             _ => false,
         };
-        if !is_wanted || vector.flags[lane] & flags::MULTICAST == 0 {
+        if !is_desired || vector.flags[lane] & flags::MULTICAST == 0 {
             return ours(vector);
         }
         // It was checked before the addresses were.
         vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
-        to_linux(vector, lane, (twin, Payload::Ip4), MIRROR)
+        to_linux(vector, lane, (twin, Payload::Ip4), HOST_INTERFACE)
     }
 
     /// A lane of a vector that is not all plain.

@@ -11,19 +11,19 @@ use stoa_wire::{ipv4, protocol};
 use super::for_control::class4;
 use crate::bfd::Peers;
 use crate::drops::Drop;
+use crate::host_interface::{Payload, to_linux};
 use crate::icmp::Trouble;
-use crate::mirror::{Payload, to_linux};
 use crate::punt::Class;
 use crate::shared::{Shared, Verdict};
 use crate::tunnel::Tunnels;
 
 /// Where packets go from here.
 pub const EDGES: &[&str] =
-    &["icmp4-echo", "icmp4-error", "ip4-reassembly", "mirror-output", "tunnel-input"];
+    &["icmp4-echo", "icmp4-error", "ip4-reassembly", "host-interface-output", "tunnel-input"];
 const ECHO: u16 = 0;
 const ERROR: u16 = 1;
 const REASSEMBLE: u16 = 2;
-const MIRROR: u16 = 3;
+const HOST_INTERFACE: u16 = 3;
 const TUNNEL: u16 = 4;
 /// Not an edge: for the control thread.
 const BFD: u16 = 0x100;
@@ -51,7 +51,7 @@ impl Node for Ip4Local {
                 continue;
             }
             let bytes = vector.bytes(lane);
-            // With a mirror Linux is the host; without, we are.
+            // With a host interface Linux is the host; without, we are.
             let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);
             let interface = vector.rx_if[lane];
             let delivered = match admit(shared, table, bytes) {
@@ -62,7 +62,7 @@ impl Node for Ip4Local {
                     match (addresses.takes_in(interface, vrf, view.destination().into()), twin) {
                         (Some(false), _) => Err(Refused::Drop(Drop::VirtualAddress)),
                         (None, Some(twin)) => {
-                            Ok(to_linux(vector, lane, (twin, Payload::Ip4), MIRROR))
+                            Ok(to_linux(vector, lane, (twin, Payload::Ip4), HOST_INTERFACE))
                         }
                         // Linux knows nothing of the addresses of virtual routers.
                         (Some(true), _) | (None, None) => deliver(&view),

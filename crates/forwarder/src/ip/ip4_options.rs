@@ -57,7 +57,7 @@ impl Node for Ip4Options {
     }
 }
 
-/// Writes our address on the way out into the options of one packet and mends its checksum;
+/// Writes our address on the way out into the options of one packet and fixes its checksum;
 /// the error points at the byte that makes no sense.
 fn record(
     shared: &Shared,

@@ -8,7 +8,7 @@ use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 use stoa_wire::ipv4;
 
-use super::rewrite::{Books, Family, HEADER, Odd, Rewrite};
+use super::rewrite::{Accounting, Family, HEADER, Odd, Rewrite};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
@@ -47,8 +47,12 @@ impl Family for Ip4 {
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx512(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
-        super::rewrite_avx512::rewrite::<Self>(vector, line, books)
+    fn together_avx512(
+        vector: &mut Vector,
+        line: &AdjacencyLine,
+        accounting: &mut Accounting,
+    ) -> Odd {
+        super::rewrite_avx512::rewrite::<Self>(vector, line, accounting)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -61,8 +65,12 @@ impl Family for Ip4 {
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx2(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
-        super::rewrite_avx2::rewrite::<Self>(vector, line, books)
+    fn together_avx2(
+        vector: &mut Vector,
+        line: &AdjacencyLine,
+        accounting: &mut Accounting,
+    ) -> Odd {
+        super::rewrite_avx2::rewrite::<Self>(vector, line, accounting)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]

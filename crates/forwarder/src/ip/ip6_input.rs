@@ -13,8 +13,8 @@ use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6, VRRP6};
 use crate::flow;
+use crate::host_interface::{Payload, to_linux, wants_ip6};
 use crate::icmp::Trouble;
-use crate::mirror::{Payload, to_linux, wants_ip6};
 use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -22,12 +22,12 @@ pub const EDGES: &[&str] = &[
     "ip6-rewrite",
     "ip6-local",
     "icmp6-error",
-    "mirror-output",
+    "host-interface-output",
     "ip6-reverse-path",
     "ip6-policy",
     "ip6-redirect",
 ];
-const MIRROR: u16 = 3;
+const HOST_INTERFACE: u16 = 3;
 const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.
@@ -54,12 +54,13 @@ impl Node for Ip6Input {
         let clean = trunk && self.found.is_clean();
         if !clean {
             let addresses = shared.addresses.read(cx.reader);
-            let sight = Sight { shared, addresses, reader: cx.reader };
+            let trace_capture = TraceCapture { shared, addresses, reader: cx.reader };
             for lane in 0..lanes {
                 let is_odd = self.found.odd[lane / 8] >> (lane % 8) & 1 == 1;
                 let to = &mut self.found.destination[lane];
                 let closer = is_odd || !trunk;
-                vector.next[lane] = if closer { examine(&sight, vector, lane, to) } else { PLAIN };
+                vector.next[lane] =
+                    if closer { examine(&trace_capture, vector, lane, to) } else { PLAIN };
             }
         }
         if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
@@ -111,7 +112,7 @@ fn look_up(
 }
 
 /// What a lane is looked at with.
-struct Sight<'a> {
+struct TraceCapture<'a> {
     shared: &'a Shared,
     addresses: &'a Addresses,
     reader: &'a Reader,
@@ -119,27 +120,37 @@ struct Sight<'a> {
 
 /// Checks one lane: its next node, or [`PLAIN`].
 #[inline(always)]
-fn examine(sight: &Sight<'_>, vector: &mut Vector, lane: usize, destination: &mut u128) -> u16 {
+fn examine(
+    trace_capture: &TraceCapture<'_>,
+    vector: &mut Vector,
+    lane: usize,
+    destination: &mut u128,
+) -> u16 {
     let packet = match check(vector.bytes(lane)) {
         Ok(packet) => packet,
         Err(reason) => return reason.next(),
     };
     vector.length[lane] = packet.length;
     *destination = packet.destination;
-    let shared = sight.shared;
+    let shared = trace_capture.shared;
     let line = shared.interface(vector.rx_if[lane]).flags();
     let trunk = vector.flags[lane] == 0
         && packet.scope == Scope::Global
         && line & (IP6 | FORWARD6) == IP6 | FORWARD6
         && shared.features6.is_idle();
-    if trunk { PLAIN } else { closer(sight, vector, lane, (packet.scope, line)) }
+    if trunk { PLAIN } else { closer(trace_capture, vector, lane, (packet.scope, line)) }
 }
 
 /// A lane that is not plain.
 #[cold]
 #[inline(never)]
-fn closer(sight: &Sight<'_>, vector: &mut Vector, lane: usize, (scope, line): (Scope, u32)) -> u16 {
-    let Sight { shared, addresses, reader } = *sight;
+fn closer(
+    trace_capture: &TraceCapture<'_>,
+    vector: &mut Vector,
+    lane: usize,
+    (scope, line): (Scope, u32),
+) -> u16 {
+    let TraceCapture { shared, addresses, reader } = *trace_capture;
     if line & IP6 == 0 {
         return Drop::Ip6Disabled.next();
     }
@@ -149,7 +160,7 @@ fn closer(sight: &Sight<'_>, vector: &mut Vector, lane: usize, (scope, line): (S
         Scope::Group if has_joined(addresses, interface, destination, line) => return LOCAL,
         Scope::Group => {
             return match shared.interface(interface).twin().filter(|_| wants_ip6(destination)) {
-                Some(twin) => to_linux(vector, lane, (twin, Payload::Ip6), MIRROR),
+                Some(twin) => to_linux(vector, lane, (twin, Payload::Ip6), HOST_INTERFACE),
                 None => Drop::Ip6Multicast.next(),
             };
         }

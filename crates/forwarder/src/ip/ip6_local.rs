@@ -15,20 +15,26 @@ use super::ip6_chain::{self, Carried, Chain};
 use crate::bfd::Peers;
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
+use crate::host_interface::{Payload, to_linux};
 use crate::icmp::Trouble;
-use crate::mirror::{Payload, to_linux};
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared, Verdict};
 use crate::tunnel::Tunnels;
 
 /// Where packets go from here.
-pub const EDGES: &[&str] =
-    &["icmp6-echo", "nd-input", "icmp6-error", "ip6-reassembly", "mirror-output", "tunnel-input"];
+pub const EDGES: &[&str] = &[
+    "icmp6-echo",
+    "nd-input",
+    "icmp6-error",
+    "ip6-reassembly",
+    "host-interface-output",
+    "tunnel-input",
+];
 const ECHO: u16 = 0;
 const ND: u16 = 1;
 const ERROR: u16 = 2;
 const REASSEMBLE: u16 = 3;
-const MIRROR: u16 = 4;
+const HOST_INTERFACE: u16 = 4;
 const TUNNEL: u16 = 5;
 /// Not edges: for the control thread.
 const QUERY: u16 = 0x100;
@@ -52,20 +58,22 @@ impl Node for Ip6Local {
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
             let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
-            // With a mirror Linux is the host; without, we are.
+            // With a host interface Linux is the host; without, we are.
             let twin = self.shared.interface(interface).twin();
             let twin = twin.filter(|_| vector.flags[lane] & flags::OWN == 0);
-            let has_mirror = twin.is_some();
+            let has_host_interface = twin.is_some();
             let shared = &self.shared;
-            let here = Here { shared, table, addresses, tunnels, peers, interface, has_mirror };
+            let here =
+                Here { shared, table, addresses, tunnels, peers, interface, has_host_interface };
             match here.deliver(vector.bytes(lane)) {
                 Ok(QUERY) => {
                     self.shared.budgets.punt(cx, vector, lane, Class::Listener);
                 }
                 Ok(VRRP | BFD) => self.shared.budgets.punt(cx, vector, lane, Class::Routing),
-                Ok(MIRROR) => {
+                Ok(HOST_INTERFACE) => {
                     let twin = twin.unwrap_or_default();
-                    vector.next[lane] = to_linux(vector, lane, (twin, Payload::Ip6), MIRROR);
+                    vector.next[lane] =
+                        to_linux(vector, lane, (twin, Payload::Ip6), HOST_INTERFACE);
                 }
                 Ok(next) => vector.next[lane] = next,
                 Err(Refused::Drop(reason)) => vector.drop_lane(lane, reason.reason()),
@@ -86,7 +94,7 @@ struct Here<'a> {
     tunnels: &'a Tunnels,
     peers: &'a Peers,
     interface: u32,
-    has_mirror: bool,
+    has_host_interface: bool,
 }
 
 impl Here<'_> {
@@ -96,8 +104,8 @@ impl Here<'_> {
             Chain::Whole(carried) => carried,
             Chain::Fragment => {
                 self.refuse_land(view.source())?;
-                let has_mirror = self.has_mirror_for(view.destination())?;
-                return Ok(if has_mirror { MIRROR } else { REASSEMBLE });
+                let has_host_interface = self.has_host_interface_for(view.destination())?;
+                return Ok(if has_host_interface { HOST_INTERFACE } else { REASSEMBLE });
             }
         };
         if carried.protocol == protocol::ICMP6 {
@@ -111,7 +119,7 @@ impl Here<'_> {
         {
             return Ok(VRRP);
         }
-        let has_mirror = self.has_mirror_for(view.destination())?;
+        let has_host_interface = self.has_host_interface_for(view.destination())?;
         self.refuse_land(view.source())?;
         let ends = (view.source().into(), view.destination().into());
         let vrf = self.shared.interface(self.interface).vrf();
@@ -120,7 +128,7 @@ impl Here<'_> {
         match carried.protocol {
             _ if self.peers.are_asked(self.interface, ends.0, asked) => Ok(BFD),
             protocol if self.tunnels.from(vrf, ends, protocol).is_some() => Ok(TUNNEL),
-            _ if has_mirror => Ok(MIRROR),
+            _ if has_host_interface => Ok(HOST_INTERFACE),
             protocol::UDP => Err(Refused::Tell(Trouble::Port)),
             protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
             protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Ip6NoNextHeader)),
@@ -142,16 +150,16 @@ impl Here<'_> {
                 matches!(kind, kind::NEIGHBOR_SOLICITATION | kind::NEIGHBOR_ADVERTISEMENT);
             let advertises = self.shared.interface(self.interface).flags() & ADVERTISE6 != 0;
             let is_ours = of_neighbors || advertises && kind != kind::REDIRECT;
-            return match (carried.was_fragment, self.has_mirror && !is_ours) {
+            return match (carried.was_fragment, self.has_host_interface && !is_ours) {
                 (true, _) => Err(Refused::Drop(Drop::NdMalformed)),
-                (_, true) => Ok(MIRROR),
+                (_, true) => Ok(HOST_INTERFACE),
                 (_, false) => Ok(ND),
             };
         }
         self.refuse_land(view.source())?;
         match kind {
             // Linux has joined the same groups, and reports them.
-            _ if self.has_mirror_for(view.destination())? => Ok(MIRROR),
+            _ if self.has_host_interface_for(view.destination())? => Ok(HOST_INTERFACE),
             kind::ECHO_REQUEST => Ok(ECHO),
             // RFC 3810 5.1.14, 6.2: from the link, and from nowhere else.
             kind::LISTENER_QUERY
@@ -169,12 +177,12 @@ impl Here<'_> {
 
     /// Whether Linux is the host of an address of ours: it knows nothing of those of virtual
     /// routers, some of which take nothing in (RFC 9568 6.4.3).
-    fn has_mirror_for(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
+    fn has_host_interface_for(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
         let vrf = self.shared.interface(self.interface).vrf();
         match self.addresses.takes_in(self.interface, vrf, destination.into()) {
             Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
             Some(true) => Ok(false),
-            None => Ok(self.has_mirror),
+            None => Ok(self.has_host_interface),
         }
     }
 

@@ -1,5 +1,5 @@
 //! What `ip4-rewrite` and `ip6-rewrite` share: the second half of the trunk. A packet is counted
-//! down, gets the link-layer header of its adjacency, or leaves by a side door.
+//! down, gets the link-layer header of its adjacency, or leaves by a slow path.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -48,7 +48,11 @@ pub trait Family: Send + 'static {
 
     /// [`together`] with AVX-512: sends plain lanes and says which it left alone, one bit each.
     #[cfg(target_arch = "x86_64")]
-    fn together_avx512(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd;
+    fn together_avx512(
+        vector: &mut Vector,
+        line: &AdjacencyLine,
+        accounting: &mut Accounting,
+    ) -> Odd;
 
     /// [`each`] with AVX-512: the same.
     #[cfg(target_arch = "x86_64")]
@@ -60,7 +64,8 @@ pub trait Family: Send + 'static {
 
     /// [`together`] with AVX2: the same.
     #[cfg(target_arch = "x86_64")]
-    fn together_avx2(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd;
+    fn together_avx2(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut Accounting)
+    -> Odd;
 
     /// [`each`] with AVX2: the same.
     #[cfg(target_arch = "x86_64")]
@@ -90,9 +95,9 @@ impl<F: Family> Node for Rewrite<F> {
         if let Some(adjacency) = vector.adjacency.uniform(lanes)
             && let Some(line) = adjacencies.get(adjacency)
         {
-            let mut books = Books::default();
-            let next = together::<F>(self.shared.kernel, vector, line, &mut books);
-            books.close(cx.counters.adjacencies.get(adjacency as usize));
+            let mut accounting = Accounting::default();
+            let next = together::<F>(self.shared.kernel, vector, line, &mut accounting);
+            accounting.close(cx.counters.adjacencies.get(adjacency as usize));
             return next;
         }
         each::<F>(self.shared.kernel, vector, adjacencies, &cx.counters.adjacencies)
@@ -126,9 +131,9 @@ fn each<F: Family>(
             vector.drop_lane(lane, F::NO_ROUTE.reason());
             continue;
         };
-        let mut books = Books::default();
-        vector.next[lane] = one::<F>(vector, lane, &Header::new(line), &mut books);
-        books.close(counters.get(adjacency as usize));
+        let mut accounting = Accounting::default();
+        vector.next[lane] = one::<F>(vector, lane, &Header::new(line), &mut accounting);
+        accounting.close(counters.get(adjacency as usize));
     }
     Next::Lanes
 }
@@ -145,22 +150,23 @@ fn together<F: Family>(
     kernel: Kernel,
     vector: &mut Vector,
     line: &AdjacencyLine,
-    books: &mut Books,
+    accounting: &mut Accounting,
 ) -> Next {
     let header = Header::new(line);
     let mut any = OUTPUT;
     let odd = match kernel {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => F::together_avx512(vector, line, books),
+        Kernel::Avx512 => F::together_avx512(vector, line, accounting),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => F::together_avx2(vector, line, books),
+        Kernel::Avx2 => F::together_avx2(vector, line, accounting),
         _ => [u16::MAX; _],
     };
     if odd == [0; _] {
         return Next::All(OUTPUT);
     }
     for lane in 0..vector.len() {
-        let next = if is_in(&odd, lane) { one::<F>(vector, lane, &header, books) } else { OUTPUT };
+        let next =
+            if is_in(&odd, lane) { one::<F>(vector, lane, &header, accounting) } else { OUTPUT };
         vector.next[lane] = next;
         any |= next;
     }
@@ -211,14 +217,14 @@ impl Header {
 
 /// Packets and bytes of one adjacency, gathered before they are counted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Books {
+pub struct Accounting {
     /// IP packets.
     pub packets: u64,
     /// Bytes of them, link-layer header not counted.
     pub bytes: u64,
 }
 
-impl Books {
+impl Accounting {
     #[inline(always)]
     fn close(&self, counters: Option<&AdjacencyCounters>) {
         if let Some(counters) = counters {
@@ -229,7 +235,12 @@ impl Books {
 }
 
 #[inline(always)]
-fn one<F: Family>(vector: &mut Vector, lane: usize, header: &Header, books: &mut Books) -> u16 {
+fn one<F: Family>(
+    vector: &mut Vector,
+    lane: usize,
+    header: &Header,
+    accounting: &mut Accounting,
+) -> u16 {
     let own = vector.flags[lane] & flags::OWN != 0;
     let length = vector.length[lane];
     let offset = usize::from(vector.offset[lane]);
@@ -250,8 +261,8 @@ fn one<F: Family>(vector: &mut Vector, lane: usize, header: &Header, books: &mut
     }
     header.write(window);
     header.finish(vector, lane);
-    books.packets += 1;
-    books.bytes += u64::from(length);
+    accounting.packets += 1;
+    accounting.bytes += u64::from(length);
     OUTPUT
 }
 

@@ -16,7 +16,7 @@ use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Books, Family, HEADER, Odd};
+use super::rewrite::{AHEAD, Accounting, Family, HEADER, Odd};
 use crate::columns_avx2::{Columns, STEP, bits_16, spread_16};
 
 /// Bytes of the window before the IP header: a link-layer header without tags.
@@ -45,13 +45,17 @@ impl Counted for Ip6 {
     const ROUND: [i16; 9] = [0; 9];
 }
 
-/// Sends all plain lanes by one adjacency and counts them in `books`; says which lanes were not
+/// Sends all plain lanes by one adjacency and counts them in `accounting`; says which lanes were not
 /// plain: our own, too long, at the end of their TTL, or in a step with a jumbo buffer, with data
 /// too near to an edge, or of fewer than 8 lanes. Nothing of those was changed.
-pub fn rewrite<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+pub fn rewrite<F: Counted>(
+    vector: &mut Vector,
+    line: &AdjacencyLine,
+    accounting: &mut Accounting,
+) -> Odd {
     assert!(crate::kernel::Kernel::Avx2.is_here());
     // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
-    unsafe { all::<F>(vector, line, books) }
+    unsafe { all::<F>(vector, line, accounting) }
 }
 
 /// As [`rewrite`], each lane by the adjacency that its column names.
@@ -66,7 +70,7 @@ pub fn rewrite_each<F: Counted>(
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut Accounting) -> Odd {
     let (pool, head, mut odd) = (vector.pool(), line.head(), everything(vector.len()));
     if !may_send(head) {
         return odd;
@@ -105,13 +109,13 @@ fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books)
             let sender = _mm256_blendv_epi8(_mm256_loadu_si256(tx_if), interface, wide);
             _mm256_storeu_si256(tx_if, sender);
         }
-        books.packets += u64::from(sent.count_ones());
+        accounting.packets += u64::from(sent.count_ones());
         odd[at / 16] &= !(u16::from(sent) << (at % 16));
     }
     let mut sums = [0_u32; STEP];
     // SAFETY: the array is one vector.
     unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), bytes) };
-    books.bytes += sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
+    accounting.bytes += sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
     odd
 }
 

@@ -15,7 +15,7 @@ use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Books, HEADER, Odd};
+use super::rewrite::{AHEAD, Accounting, HEADER, Odd};
 
 /// Lanes of a step.
 const STEP: usize = 16;
@@ -66,13 +66,17 @@ impl Counted for Ip6 {
     }
 }
 
-/// Sends all plain lanes by one adjacency and counts them in `books`; says which lanes were not
+/// Sends all plain lanes by one adjacency and counts them in `accounting`; says which lanes were not
 /// plain: our own, too long, at the end of their TTL, in a jumbo buffer or too near to its edge.
 /// Nothing of those was changed.
-pub fn rewrite<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+pub fn rewrite<F: Counted>(
+    vector: &mut Vector,
+    line: &AdjacencyLine,
+    accounting: &mut Accounting,
+) -> Odd {
     assert!(crate::kernel::Kernel::Avx512.is_here());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
-    unsafe { all::<F>(vector, line, books) }
+    unsafe { all::<F>(vector, line, accounting) }
 }
 
 /// As [`rewrite`], each lane by the adjacency that its column names.
@@ -87,7 +91,7 @@ pub fn rewrite_each<F: Counted>(
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books) -> Odd {
+fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut Accounting) -> Odd {
     let (lanes, mut odd) = (vector.len(), [0; VECTOR / STEP]);
     let head = line.head();
     let heads = Heads::all(head);
@@ -106,10 +110,10 @@ fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, books: &mut Books)
         counted.for_each(|lane| unsafe { counted.write(vector.pool(), lane, &frame) });
         columns.store(vector, at, counted.lanes, &heads);
         bytes = _mm512_mask_add_epi32(bytes, counted.lanes, bytes, columns.length);
-        books.packets += u64::from(counted.lanes.count_ones());
+        accounting.packets += u64::from(counted.lanes.count_ones());
         *odd = in_use & !counted.lanes;
     }
-    books.bytes += u64::from(_mm512_reduce_add_epi32(bytes) as u32);
+    accounting.bytes += u64::from(_mm512_reduce_add_epi32(bytes) as u32);
     odd
 }
 

@@ -60,6 +60,6 @@ impl ArpInput {
             return Err(Drop::ArpOffLink);
         }
         // Answers to our own questions must survive a flood of others' questions.
-        Ok(if message.is_reply() && is_known { Class::ArpAnswer } else { Class::Arp })
+        Ok(if message.is_reply() && is_known { Class::ArpReply } else { Class::Arp })
     }
 }

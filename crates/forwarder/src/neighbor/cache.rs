@@ -116,8 +116,8 @@ impl Cache {
     /// Whether a neighbour fits, or which one makes room for it (RFC 6583 7.1). `limit`
     /// is that of its interface and family, 0: the usual one. What the configuration
     /// wants is bounded by the table alone.
-    pub fn place(&mut self, key: &Key, limit: usize, is_wanted: bool) -> Place {
-        let shortage = match self.census.shortage(key, limit, is_wanted) {
+    pub fn place(&mut self, key: &Key, limit: usize, is_desired: bool) -> Place {
+        let shortage = match self.census.shortage(key, limit, is_desired) {
             None => return Place::Free,
             Some(shortage) => shortage,
         };

@@ -95,12 +95,12 @@ impl Census {
     }
 
     /// What is short for another neighbour; `None`: nothing is.
-    pub(super) fn shortage(&self, key: &Key, limit: usize, is_wanted: bool) -> Option<Shortage> {
+    pub(super) fn shortage(&self, key: &Key, limit: usize, is_desired: bool) -> Option<Shortage> {
         let side = side_of(key);
         let limit = if limit == 0 { self.usual_limit() } else { limit };
         let (learnt, unresolved) =
             self.sides.get(&side).map_or((0, 0), |c| (c.all - c.configured, c.unresolved));
-        if !is_wanted {
+        if !is_desired {
             let of_interface = true;
             if unresolved >= (limit / 4).max(FEW).min(limit) {
                 return Some(Shortage { side, unresolved_only: true, of_interface });

@@ -52,7 +52,7 @@ fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
         ndp::Message::NeighborAdvertisement(message, _)
             if shared.familiar.may_know(interface, message.target().into()) =>
         {
-            Ok(Class::NdAnswer)
+            Ok(Class::NdReply)
         }
         ndp::Message::NeighborAdvertisement(..) => Ok(Class::Nd),
         ndp::Message::RouterSolicitation(..) | ndp::Message::RouterAdvertisement(..)

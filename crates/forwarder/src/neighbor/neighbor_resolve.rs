@@ -32,7 +32,7 @@ impl Node for NeighborResolve {
             // packet waits however long that takes. 0: for its destination.
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
             vector.hash[lane] = line.map_or(0, |line| line.context() as u32);
-            let class = if is_answer { Class::OwnResolve } else { Class::Resolve };
+            let class = if is_answer { Class::LocalResolve } else { Class::Resolve };
             self.shared.budgets.punt(cx, vector, lane, class);
         }
         Next::Lanes

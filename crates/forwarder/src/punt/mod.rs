@@ -16,17 +16,17 @@ use crate::drops::Drop;
 #[repr(u16)]
 pub enum Class {
     /// An ARP reply of a neighbour that we know or have asked for.
-    ArpAnswer = 0,
+    ArpReply = 0,
     /// All other ARP: questions, announcements, conflicts.
     Arp = 1,
     /// A neighbour advertisement of a neighbour that we know or have asked for.
-    NdAnswer = 2,
+    NdReply = 2,
     /// All other neighbour discovery.
     Nd = 3,
     /// A packet to forward whose neighbour is not resolved.
     Resolve = 4,
     /// A packet of our own whose neighbour is not resolved.
-    OwnResolve = 5,
+    LocalResolve = 5,
     /// Routing protocols for us: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP.
     Routing = 6,
     /// ICMP for us that Linux is to see.
@@ -43,7 +43,7 @@ pub enum Class {
     Listener = 12,
     /// Packets whose senders are told of a better router.
     Redirect = 13,
-    /// Frames that are no IP, for programs behind mirrors: IS-IS (ISO 10589), LLDP (IEEE 802.1AB),
+    /// Frames that are no IP, for programs behind host interfaces: IS-IS (ISO 10589), LLDP (IEEE 802.1AB),
     /// and others with a length in place of a type.
     Link = 14,
     /// Hosts that ask for routers, and routers that advertise themselves, where we do so too.
@@ -64,12 +64,12 @@ pub struct Limit {
 impl Class {
     /// All classes, each at its number.
     pub const ALL: [Class; 16] = [
-        Self::ArpAnswer,
+        Self::ArpReply,
         Self::Arp,
-        Self::NdAnswer,
+        Self::NdReply,
         Self::Nd,
         Self::Resolve,
-        Self::OwnResolve,
+        Self::LocalResolve,
         Self::Routing,
         Self::Icmp,
         Self::Host,
@@ -90,12 +90,12 @@ impl Class {
     /// The name in `stoa show punts` and in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            Self::ArpAnswer => "arp-answer",
+            Self::ArpReply => "arp-reply",
             Self::Arp => "arp",
-            Self::NdAnswer => "nd-answer",
+            Self::NdReply => "nd-reply",
             Self::Nd => "nd",
             Self::Resolve => "resolve",
-            Self::OwnResolve => "own-resolve",
+            Self::LocalResolve => "local-resolve",
             Self::Routing => "routing",
             Self::Icmp => "icmp",
             Self::Host => "host",
@@ -115,14 +115,14 @@ impl Class {
     }
 
     /// What it is, for an operator.
-    pub fn sentence(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Self::ArpAnswer => "ARP replies of neighbours that were asked",
+            Self::ArpReply => "ARP replies of neighbours that were asked",
             Self::Arp => "ARP questions and announcements",
-            Self::NdAnswer => "neighbour advertisements of neighbours that were asked",
+            Self::NdReply => "neighbour advertisements of neighbours that were asked",
             Self::Nd => "neighbour solicitations and unasked advertisements",
             Self::Resolve => "packets to neighbours that are not resolved",
-            Self::OwnResolve => "our own packets to neighbours that are not resolved",
+            Self::LocalResolve => "our own packets to neighbours that are not resolved",
             Self::Routing => "routing protocols: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP",
             Self::Icmp => "ICMP for Linux",
             Self::Host => "other packets for our addresses",
@@ -139,9 +139,9 @@ impl Class {
     /// What it may cost unless the configuration says otherwise.
     pub fn usual_limit(self) -> Limit {
         let (rate, burst, total) = match self {
-            Self::ArpAnswer | Self::NdAnswer => (2000, 512, 20_000),
+            Self::ArpReply | Self::NdReply => (2000, 512, 20_000),
             Self::Arp | Self::Nd => (1000, 256, 5000),
-            Self::Resolve | Self::OwnResolve => (1000, 256, 5000),
+            Self::Resolve | Self::LocalResolve => (1000, 256, 5000),
             // A million routes by BGP at the peer's speed, or a link-state database, and beside them every hello.
             Self::Routing => (100_000, 16_384, 200_000),
             // Whole link-state databases come at once; a loop of switches brings more than that.
@@ -162,7 +162,7 @@ impl Class {
     /// Whether the control thread sees it before others.
     pub fn urgency(self) -> Urgency {
         match self {
-            Self::ArpAnswer | Self::NdAnswer | Self::Routing => Urgency::Urgent,
+            Self::ArpReply | Self::NdReply | Self::Routing => Urgency::Urgent,
             _ => Urgency::Usual,
         }
     }
@@ -170,9 +170,9 @@ impl Class {
     /// Why a packet beyond the budget is dropped.
     pub fn limited(self) -> Drop {
         match self {
-            Self::ArpAnswer | Self::Arp => Drop::ArpLimited,
-            Self::NdAnswer | Self::Nd | Self::Solicitation => Drop::NdLimited,
-            Self::Resolve | Self::OwnResolve => Drop::NeighborLimited,
+            Self::ArpReply | Self::Arp => Drop::ArpLimited,
+            Self::NdReply | Self::Nd | Self::Solicitation => Drop::NdLimited,
+            Self::Resolve | Self::LocalResolve => Drop::NeighborLimited,
             Self::Routing | Self::Link => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,

@@ -37,13 +37,13 @@ const CEASE: [u8; 2] = [6, 2];
 pub(super) fn run(identity: &Identity, shared: &Shared, orders: &Receiver<Order>) {
     let mut table: Vec<Arc<[u8]>> = Vec::new();
     while !shared.stop.load(Ordering::Relaxed) {
-        let why = match dial(identity).and_then(|stream| open(stream, identity)) {
+        let reason = match dial(identity).and_then(|stream| open(stream, identity)) {
             Ok(stream) => talk(&stream, identity, shared, orders, &mut table),
-            Err(why) => why,
+            Err(reason) => reason,
         };
         shared.note(|seen| {
             seen.established = None;
-            seen.why = why;
+            seen.reason = reason;
         });
         std::thread::sleep(PAUSE);
     }
@@ -144,15 +144,15 @@ fn talk(
     });
     std::thread::scope(|scope| {
         let ears = scope.spawn(|| {
-            let why = listen(stream, shared, &is_over);
+            let reason = listen(stream, shared, &is_over);
             is_over.store(true, Ordering::Relaxed);
-            why
+            reason
         });
         let done = speak(stream, identity, shared, orders, table, &is_over);
         is_over.store(true, Ordering::Relaxed);
         // The ears know better than the mouth why a session ended.
         match (ears.join(), done) {
-            (Ok(Some(why)), _) => why,
+            (Ok(Some(reason)), _) => reason,
             (_, Err(error)) => format!("the session ended: {error}"),
             _ => "we ended the session".to_owned(),
         }

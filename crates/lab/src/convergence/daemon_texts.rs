@@ -6,11 +6,11 @@ use super::daemons::Setting;
 use super::hops::{ASN, OWN, Out, own, peer_address, peer_asn};
 use super::{Protocol, Target};
 
-/// Where the daemon finds the BGP door.
-pub(super) const BGP_DOOR: &str = "127.0.0.1";
+/// Where the daemon finds the BGP route source.
+pub(super) const BGP_ROUTE_SOURCE: &str = "127.0.0.1";
 /// The address that bgpd calls it from: zebra has to know it.
 pub(super) const BGP_CALLER: &str = "198.51.100.1/32";
-/// The port of the BGP door.
+/// The port of the BGP route source.
 pub(super) const BGP_PORT: u16 = 1790;
 /// Routes of OSPF, in words of BIRD.
 const OSPF: &str = "source ~ [ RTS_OSPF, RTS_OSPF_IA, RTS_OSPF_EXT1, RTS_OSPF_EXT2 ]";
@@ -60,13 +60,13 @@ pub(super) fn bgpd_configuration(setting: &Setting) -> String {
     if setting.target == Target::Bgp {
         let _ = writeln!(
             text,
-            " neighbor {BGP_DOOR} remote-as {ASN}\n neighbor {BGP_DOOR} port {BGP_PORT}\n \
-             neighbor {BGP_DOOR} update-source lo\n neighbor {BGP_DOOR} timers connect 1\n \
-             neighbor {BGP_DOOR} advertisement-interval 0"
+            " neighbor {BGP_ROUTE_SOURCE} remote-as {ASN}\n neighbor {BGP_ROUTE_SOURCE} port {BGP_PORT}\n \
+             neighbor {BGP_ROUTE_SOURCE} update-source lo\n neighbor {BGP_ROUTE_SOURCE} timers connect 1\n \
+             neighbor {BGP_ROUTE_SOURCE} advertisement-interval 0"
         );
         let _ = writeln!(
             of_family,
-            "  neighbor {BGP_DOOR} activate\n  neighbor {BGP_DOOR} addpath-tx-all-paths"
+            "  neighbor {BGP_ROUTE_SOURCE} activate\n  neighbor {BGP_ROUTE_SOURCE} addpath-tx-all-paths"
         );
     }
     text + &of_family + " exit-address-family\nroute-map nothing deny 10\n"
@@ -115,7 +115,7 @@ pub(super) fn bird_configuration(setting: &Setting) -> String {
         Target::Bgp => {
             let _ = writeln!(
                 text,
-                "protocol bgp stoa {{ local 127.0.0.1 as {ASN}; neighbor {BGP_DOOR} port {BGP_PORT} as {ASN}; \
+                "protocol bgp stoa {{ local 127.0.0.1 as {ASN}; neighbor {BGP_ROUTE_SOURCE} port {BGP_PORT} as {ASN}; \
                  connect delay time 1; connect retry time 1; error wait time 1, 2; \
                  {family} {{ import none; export where {learned}; add paths tx; next hop keep; }}; }}"
             );

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::daemon_texts::{
-    BGP_CALLER, BGP_DOOR, bgpd_configuration, bird_configuration, ospfd_configuration,
+    BGP_CALLER, BGP_ROUTE_SOURCE, bgpd_configuration, bird_configuration, ospfd_configuration,
     zebra_configuration,
 };
 use super::hops::peer_address;
@@ -132,9 +132,9 @@ fn add_others(frr: &mut Frr, setting: &Setting) -> Result<()> {
         return frr.add(Tool::OSPFD, &ospfd_configuration(), &[]);
     }
     if setting.target == Target::Bgp {
-        frr.add(Tool::STATICD, &format!("ip route {BGP_DOOR}/32 lo\n"), &[])?;
+        frr.add(Tool::STATICD, &format!("ip route {BGP_ROUTE_SOURCE}/32 lo\n"), &[])?;
     }
-    // By the BGP door routes need not go to zebra at all.
+    // By the BGP route source routes need not go to zebra at all.
     let options: &[&str] = if setting.target == Target::Bgp { &["-n"] } else { &[] };
     frr.add(Tool::BGPD, &bgpd_configuration(setting), options)
 }

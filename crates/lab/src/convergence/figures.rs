@@ -14,7 +14,7 @@ pub struct Figures {
     /// `ipv4` or `ipv6`.
     pub family: &'static str,
     /// Where the routes went.
-    pub door: Target,
+    pub route_source: Target,
     /// How many there were.
     pub routes: usize,
     /// Peers that said them.
@@ -81,7 +81,7 @@ impl Figures {
             daemon: workload.daemon,
             protocol: workload.protocol,
             family: if workload.table.is_six() { "ipv6" } else { "ipv4" },
-            door: workload.target,
+            route_source: workload.target,
             routes,
             peers: workload.peers,
             learn_s: None,

@@ -67,7 +67,7 @@ pub(super) enum Out {
 impl Out {
     pub(super) const BOTH: [Self; 2] = [Self::First, Self::Second];
 
-    /// Name of the interface and of its mirror.
+    /// Name of the interface and of its host interface.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::First => "out",

@@ -69,7 +69,7 @@ fn held(local: &Namespace, six: bool) -> Result<usize> {
     let count = if six { entries_six(&text) } else { prefixes_four(&text) };
     count.ok_or_else(|| LabError::NotUnderstood {
         what: file.to_owned(),
-        why: "it does not count prefixes".to_owned(),
+        reason: "it does not count prefixes".to_owned(),
     })
 }
 

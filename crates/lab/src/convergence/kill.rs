@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// The daemon has done its work when it takes less of a processor than this for so long.
 const IDLE: Duration = Duration::from_millis(500);
 const IDLE_SHARE: f64 = 0.2;
-/// How often it is asked how the doors do.
+/// How often it is asked how the route sources do.
 const PERIOD: Duration = Duration::from_millis(100);
 /// How long packets are followed after all is well.
 const AFTER: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ const AFTER: Duration = Duration::from_millis(500);
 /// What it cost.
 #[derive(Clone, Debug)]
 pub(super) struct Killed {
-    /// Seconds until all routes were said anew and the audit is equal: from the controller's death, which its supervisor mends, or from the
+    /// Seconds until all routes were said anew and the audit is equal: from the controller's death, which its supervisor fixes, or from the
     /// daemon's return, which is ours to begin. `None`: not in time, or the daemon of [`Target::Linux`] was killed, whose routes stay in the
     /// kernel.
     pub(super) back_s: Option<f64>,
@@ -46,7 +46,7 @@ pub(super) struct Killed {
 
 /// All is well again.
 struct Recovery {
-    /// Since the death or the return; `None`: the door heard nothing anew.
+    /// Since the death or the return; `None`: the route source heard nothing anew.
     seconds: Option<f64>,
     /// What the first audit found that could compare all.
     audit: String,
@@ -98,7 +98,7 @@ pub(super) fn daemon(
         }
         let learned = begun.elapsed().as_secs_f64();
         if workload.target == Target::Linux {
-            // The daemon leaves the kernel's routes where they are: the door has nothing to hear anew, and nothing is measured by it.
+            // The daemon leaves the kernel's routes where they are: the route source has nothing to hear anew, and nothing is measured by it.
             while Instant::now() < end {
                 let said = router.json(&["show", "routes", "audit", "--json"])?;
                 if let Some(audit) = said["audit"].as_str().filter(|_| is_compared(&said)) {
@@ -165,7 +165,7 @@ fn holds(router: &Router) -> Result<u64> {
     let said = router.json(&["show", "routes", "audit", "--json"])?;
     held(&said).ok_or_else(|| LabError::NotUnderstood {
         what: "stoa show routes audit --json".to_owned(),
-        why: said.to_string(),
+        reason: said.to_string(),
     })
 }
 
@@ -173,7 +173,7 @@ fn held(audit: &Value) -> Option<u64> {
     audit["tables"].as_array()?.iter().map(|table| table["held"].as_u64()).sum()
 }
 
-/// Waits until the door has said as many routes anew as there were, none of before is left, and the audit could compare all. `None`: not in
+/// Waits until the route source has said as many routes anew as there were, none of before is left, and the audit could compare all. `None`: not in
 /// time.
 fn recovered(
     router: &Router,
@@ -184,13 +184,13 @@ fn recovered(
     let mut first: Option<String> = None;
     loop {
         crate::interrupt::check()?;
-        // A controller that is just being started does not answer. An audit walks whole tables: it waits until the doors have said all.
+        // A controller that is just being started does not answer. An audit walks whole tables: it waits until the route sources have said all.
         if router.call(&["show", "metrics"]).is_ok_and(|said| has_said(&said.stdout, wanted))
             && let Ok(said) = router.json(&["show", "routes", "audit", "--json"])
             && is_compared(&said)
         {
             let verdict = said["audit"].as_str().unwrap_or("unknown").to_owned();
-            // An audit mends what differs: the first that could compare everything is the one that counts.
+            // An audit fixes what differs: the first that could compare everything is the one that counts.
             let first = first.get_or_insert_with(|| verdict.clone());
             if verdict == "equal" && is_said_anew(&said, wanted) {
                 let seconds = Some(begun.elapsed().as_secs_f64());
@@ -204,14 +204,14 @@ fn recovered(
     }
 }
 
-/// Whether everything could be compared: the forwarder's tables, and those of the kernel that doors follow.
+/// Whether everything could be compared: the forwarder's tables, and those of the kernel that route sources follow.
 pub(super) fn is_compared(audit: &Value) -> bool {
     let all = |what: &str| audit[what].as_array().map_or(&[][..], Vec::as_slice);
     let mut compared = all("tables").iter().chain(all("kernels"));
     audit["complete"] == true && compared.all(|table| table["compared"] == true)
 }
 
-/// Whether all doors hold so many routes and none of before, by the metrics: they cost no walk.
+/// Whether all route sources hold so many routes and none of before, by the metrics: they cost no walk.
 fn has_said(metrics: &str, wanted: u64) -> bool {
     let sum = |family: &str| -> f64 {
         let samples = metrics.lines().filter_map(|line| line.strip_prefix(family));
@@ -219,19 +219,23 @@ fn has_said(metrics: &str, wanted: u64) -> bool {
         samples.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     };
     sum("stoa_learned_complete") > 0.0
-        && sum("stoa_door_stale_routes") == 0.0
-        && sum("stoa_door_routes") >= wanted as f64
+        && sum("stoa_route_source_stale_routes") == 0.0
+        && sum("stoa_route_source_routes") >= wanted as f64
 }
 
-/// Whether the doors have said so many routes, none is left of what they said before, and the forwarder holds as many.
+/// Whether the route sources have said so many routes, none is left of what they said before, and the forwarder holds as many.
 fn is_said_anew(audit: &Value, wanted: u64) -> bool {
-    let doors = audit["doors"].as_array().map_or(&[][..], Vec::as_slice);
-    let said = |door: &Value| door["ip4_routes"].as_u64().zip(door["ip6_routes"].as_u64());
-    let routes: u64 = doors.iter().filter_map(said).map(|(four, six)| four + six).sum();
-    let is_fresh = |door: &Value| {
-        door["stale"] == 0 && door["session"] != "ended" && door["session"] != "awaited"
+    let route_sources = audit["route-sources"].as_array().map_or(&[][..], Vec::as_slice);
+    let said = |route_source: &Value| {
+        route_source["ip4_routes"].as_u64().zip(route_source["ip6_routes"].as_u64())
     };
-    doors.iter().all(is_fresh) && routes >= wanted && held(audit) == Some(wanted)
+    let routes: u64 = route_sources.iter().filter_map(said).map(|(four, six)| four + six).sum();
+    let is_fresh = |route_source: &Value| {
+        route_source["stale"] == 0
+            && route_source["session"] != "ended"
+            && route_source["session"] != "awaited"
+    };
+    route_sources.iter().all(is_fresh) && routes >= wanted && held(audit) == Some(wanted)
 }
 
 #[cfg(test)]
@@ -246,7 +250,7 @@ mod tests {
             json!({
                 "audit": "equal", "complete": complete,
                 "tables": [{ "held": held, "compared": true }, { "held": 0, "compared": true }],
-                "doors": [{ "ip4_routes": routes, "ip6_routes": 0, "stale": stale, "session": "begun" }],
+                "route-sources": [{ "ip4_routes": routes, "ip6_routes": 0, "stale": stale, "session": "begun" }],
             })
         };
         assert!(is_compared(&audit(true, 5, 0, 5)) && !is_compared(&audit(false, 5, 0, 5)));
@@ -263,10 +267,10 @@ mod tests {
     fn the_metrics_say_when_an_audit_is_worth_its_walk() {
         let metrics = |complete: u8, ip6: u64, stale: u64| {
             format!(
-                "# TYPE stoa_door_routes gauge\n\
-                 stoa_door_routes{{door=\"a b\",vrf=\"default\",family=\"ipv4\"}} 4.0\n\
-                 stoa_door_routes{{door=\"a b\",vrf=\"default\",family=\"ipv6\"}} {ip6}.0\n\
-                 stoa_door_stale_routes{{door=\"a b\"}} {stale}.0\n\
+                "# TYPE stoa_route_source_routes gauge\n\
+                 stoa_route_source_routes{{route_source=\"a b\",vrf=\"default\",family=\"ipv4\"}} 4.0\n\
+                 stoa_route_source_routes{{route_source=\"a b\",vrf=\"default\",family=\"ipv6\"}} {ip6}.0\n\
+                 stoa_route_source_stale_routes{{route_source=\"a b\"}} {stale}.0\n\
                  stoa_learned_complete {complete}.0\n"
             )
         };

@@ -141,6 +141,6 @@ pub(super) fn socket(folder: &Path, name: &str) -> String {
     folder.join(format!("{name}.memif")).to_string_lossy().into_owned()
 }
 
-fn not_up(name: &str, why: &str) -> LabError {
-    LabError::NotUnderstood { what: format!("memif port {name}"), why: why.to_owned() }
+fn not_up(name: &str, reason: &str) -> LabError {
+    LabError::NotUnderstood { what: format!("memif port {name}"), reason: reason.to_owned() }
 }

@@ -72,7 +72,10 @@ impl Neighbor {
         if self.bird.is_running() {
             return Ok(());
         }
-        Err(LabError::NotUnderstood { what: "the OSPF neighbour".to_owned(), why: self.bird.log() })
+        Err(LabError::NotUnderstood {
+            what: "the OSPF neighbour".to_owned(),
+            reason: self.bird.log(),
+        })
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Outage {
 }
 
 /// Cuts `out` while packets to the prefixes leave there, and follows them until all arrive again; `None`: they did not within 90 s. `local`
-/// has the mirror whose carrier tells when Stoa has seen it.
+/// has the host interface whose carrier tells when Stoa has seen it.
 ///
 /// # Errors
 /// [`LabError::NotUnderstood`] when packets were lost before or left elsewhere, or Stoa does not see that the link is down.
@@ -80,7 +80,7 @@ fn outage(stream: &Stream, failed: Instant, detected: Instant) -> Outage {
     Outage { after_detection_ms: since(detected), after_failure_ms: since(failed), lost }
 }
 
-/// When the device in this thread's namespace lost its carrier: the mirror follows the router's interface.
+/// When the device in this thread's namespace lost its carrier: the host interface follows the router's interface.
 fn carrier_lost(device: &str, end: Instant) -> Result<Instant> {
     loop {
         let list = getifaddrs().map_err(|errno| LabError::system("list interfaces", errno))?;
@@ -92,8 +92,8 @@ fn carrier_lost(device: &str, end: Instant) -> Result<Instant> {
         }
         if now > end {
             return Err(LabError::NotUnderstood {
-                what: format!("the mirror of {device}"),
-                why: "it kept its carrier when the link was cut".to_owned(),
+                what: format!("the host interface of {device}"),
+                reason: "it kept its carrier when the link was cut".to_owned(),
             });
         }
         std::thread::sleep(Duration::from_micros(500));

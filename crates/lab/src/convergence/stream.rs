@@ -62,14 +62,14 @@ impl Stream {
             (self.sent, self.came) = Default::default();
             self.run(links, Instant::now() + BEFORE)?;
             self.settle(links);
-            match self.why_not() {
+            match self.reason_not() {
                 None => {
                     self.is_before = false;
                     return Ok(());
                 }
-                Some(why) if self.sent.is_empty() || Instant::now() > end => {
+                Some(reason) if self.sent.is_empty() || Instant::now() > end => {
                     let what = "the stream before something is broken".to_owned();
-                    return Err(LabError::NotUnderstood { what, why });
+                    return Err(LabError::NotUnderstood { what, reason });
                 }
                 Some(_) => {}
             }
@@ -77,7 +77,7 @@ impl Stream {
     }
 
     /// Why nothing can be told by breaking something now: packets that did not come before tell nothing when they do not come after.
-    fn why_not(&self) -> Option<String> {
+    fn reason_not(&self) -> Option<String> {
         if self.sent.is_empty() {
             return Some("no packet was sent: no prefix has an address of its own".to_owned());
         }
@@ -192,7 +192,7 @@ mod tests {
     fn only_what_leaves_by_the_wanted_next_hop_is_a_stream() {
         let pace = Pace { burst: 1, gap: Duration::from_millis(1) };
         let mut stream = Stream::new(&Table::synthetic(2), WANTED, pace);
-        assert!(stream.why_not().is_some(), "nothing was sent");
+        assert!(stream.reason_not().is_some(), "nothing was sent");
         let hop = Hop { peer: 0, out: Out::First, depth: 0 };
         let arrival = |stream: &Stream, sequence: u32, hop: Hop| {
             let (index, destination, _) = stream.sample[sequence as usize % 2];
@@ -203,13 +203,13 @@ mod tests {
         for seen in [arrival(&stream, 0, hop), arrival(&stream, 1, hop), by_another] {
             note(&stream.sample, &mut stream.came, stream.is_before, seen);
         }
-        assert_eq!((stream.lost(), stream.why_not().is_some()), (1, true), "one went astray");
+        assert_eq!((stream.lost(), stream.reason_not().is_some()), (1, true), "one went astray");
         // Of another stream: nobody sent this one there.
         let foreign = Arrival { sequence: 2, ..arrival(&stream, 1, hop) };
         note(&stream.sample, &mut stream.came, stream.is_before, foreign);
         assert_eq!(stream.lost(), 1);
         // Once something is broken, another way is a way.
         note(&stream.sample, &mut stream.came, false, by_another);
-        assert_eq!((stream.lost(), stream.why_not()), (0, None));
+        assert_eq!((stream.lost(), stream.reason_not()), (0, None));
     }
 }

@@ -1,4 +1,4 @@
-//! The lab around the router: the peers behind a veth port, the daemon in a namespace with the mirrors, test packets by memif.
+//! The lab around the router: the peers behind a veth port, the daemon in a namespace with the host interfaces, test packets by memif.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::daemon_texts::{BGP_DOOR, BGP_PORT};
+use super::daemon_texts::{BGP_PORT, BGP_ROUTE_SOURCE};
 use super::hops::{
     ASN, Hop, IN_MAC, Out, hops_length, own, own_in, peer_address, peers_length, warm,
 };
@@ -16,8 +16,8 @@ use crate::{
     Address, Configuration, Namespace, NextHop, Result, Router, Scratch, Side, Topology, wait_until,
 };
 
-/// How long the mirrors may take to come up.
-const MIRRORS: Duration = Duration::from_secs(30);
+/// How long the host interfaces may take to come up.
+const HOST_INTERFACES: Duration = Duration::from_secs(30);
 /// Packets that touch buffers and rings before memory is measured.
 const WARM_PACKETS: u32 = 60_000;
 /// Routes that fit without asking for more, IPv4 and IPv6.
@@ -52,7 +52,7 @@ impl World {
         let links = Links::open(scratch.path(), six)?;
         router.wait_up(&["peers", "in", "out", "out2"])?;
         let mut world = Self { links, router, local, topology, _scratch: scratch };
-        world.wait_mirrors(six)?;
+        world.wait_host_interfaces(six)?;
         world.warm(six)?;
         Ok(world)
     }
@@ -62,9 +62,9 @@ impl World {
         self.topology.host("peers").namespace()
     }
 
-    fn wait_mirrors(&self, six: bool) -> Result<()> {
+    fn wait_host_interfaces(&self, six: bool) -> Result<()> {
         let family = if six { "-6" } else { "-4" };
-        wait_until("the mirrors are up with their addresses", MIRRORS, || {
+        wait_until("the host interfaces are up with their addresses", HOST_INTERFACES, || {
             let shown = self.local.ip(&["-o", family, "addr", "show", "up"]);
             let links = self.local.ip(&["-o", "link", "show", "up"]);
             let (shown, links) = match (shown, links) {
@@ -87,7 +87,7 @@ impl World {
         };
         let links = &mut self.links;
         let router = &self.router;
-        wait_until("packets pass the router", MIRRORS, || {
+        wait_until("packets pass the router", HOST_INTERFACES, || {
             // A port that was made anew has other rings.
             links.service();
             let mut came = 0;
@@ -139,15 +139,17 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
         made.interface(out.name())[family]["neighbor"] = json!(neighbors);
     }
     for name in ["peers", "out", "out2"] {
-        made.interface(name)["stoa-mirror:mirror"] = json!({ "netns": netns });
+        made.interface(name)["stoa-host-interface:host-interface"] = json!({ "netns": netns });
     }
     let hop = Hop { peer: 0, out: Out::First, depth: 0 }.address(six).to_string();
     let (network, length) = warm(six);
     let mut whole = made.route(&format!("{network}/{length}"), NextHop::Via(&hop)).json();
     let protocols = "control-plane-protocols";
     let list = &mut whole["ietf-routing:routing"][protocols]["control-plane-protocol"];
-    if let (Some(list), Some(door)) = (list.as_array_mut(), door(workload.target, netns)) {
-        list.push(door);
+    if let (Some(list), Some(route_source)) =
+        (list.as_array_mut(), route_source(workload.target, netns))
+    {
+        list.push(route_source);
     }
     let routes = workload.table.len();
     if routes > ROUTES_USUAL[usize::from(six)] {
@@ -157,21 +159,21 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
     Ok(whole)
 }
 
-/// The door that the routes come by.
-fn door(target: Target, netns: &str) -> Option<Value> {
-    let (kind, door) = match target {
+/// The route source that the routes come by.
+fn route_source(target: Target, netns: &str) -> Option<Value> {
+    let (kind, route_source) = match target {
         Target::Fpm => ("fpm", json!({ "netns": netns })),
-        Target::Linux => ("linux", json!({ "netns": netns })),
+        Target::Linux => ("netlink", json!({ "netns": netns })),
         Target::Bgp => {
-            let door = json!({
-                "netns": netns, "bgp-address": BGP_DOOR, "bgp-port": BGP_PORT, "as": ASN,
+            let route_source = json!({
+                "netns": netns, "bgp-address": BGP_ROUTE_SOURCE, "bgp-port": BGP_PORT, "as": ASN,
             });
-            ("bgp-session", door)
+            ("bgp", route_source)
         }
         Target::Kernel => return None,
     };
     Some(json!({
-        "type": format!("stoa-routing:{kind}"), "name": "daemon", "stoa-routing:door": door,
+        "type": format!("stoa-routing:{kind}"), "name": "daemon", "stoa-routing:route-source": route_source,
     }))
 }
 

@@ -93,7 +93,10 @@ fn table(
     );
     for one in &list {
         let then = before.and_then(|(_, list)| list.iter().find(|other| other.name == one.name));
-        #[allow(clippy::cast_precision_loss, reason = "rates for people, not for the books")]
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "rates for people, not for the packet accounting"
+        )]
         let rate = |now: u64, then: Option<u64>| match then {
             Some(then) => now.saturating_sub(then) as f64 / seconds,
             None => 0.0,

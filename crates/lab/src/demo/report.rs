@@ -91,14 +91,14 @@ mod tests {
         let mut report = Report::new(true);
         report.step("one", Ok("fine".to_owned()));
         assert!(report.ok);
-        report.step("two", Err("why".to_owned()));
+        report.step("two", Err("reason".to_owned()));
         report.step("three", Ok("fine".to_owned()));
         assert!(!report.ok);
         let value: serde_json::Value = serde_json::from_str(&report.json()).expect("JSON");
         assert_eq!(value["ok"], false);
         assert_eq!(
             value["steps"][1],
-            serde_json::json!({"name": "two", "ok": false, "detail": "why"})
+            serde_json::json!({"name": "two", "ok": false, "detail": "reason"})
         );
         assert!(!report.json().contains('\n'));
     }

@@ -79,7 +79,7 @@ pub(crate) fn rate(topology: &Topology, six: bool, load: Load) -> Result<Rate> {
     let [a, b] = topology.hosts() else {
         return Err(crate::LabError::NotUnderstood {
             what: "the topology".to_owned(),
-            why: "there are no two hosts".to_owned(),
+            reason: "there are no two hosts".to_owned(),
         });
     };
     iperf(a, b, six, load, SECONDS)
@@ -138,17 +138,17 @@ pub(crate) fn counters_moved(router: &Router, interfaces: &[String]) -> Outcome 
 }
 
 /// Received + generated = sent + consumed + dropped + held.
-pub(crate) fn books(router: &Router) -> Outcome {
-    let number = |books: &Value, key: &str| books[key].as_u64().unwrap_or_default();
-    outcome(router.conservation().map(|books| {
+pub(crate) fn accounting(router: &Router) -> Outcome {
+    let number = |accounting: &Value, key: &str| accounting[key].as_u64().unwrap_or_default();
+    outcome(router.conservation().map(|accounting| {
         Ok(format!(
             "{} received + {} generated = {} sent + {} consumed + {} dropped + {} held",
-            number(&books, "received"),
-            number(&books, "generated"),
-            number(&books, "sent"),
-            number(&books, "consumed"),
-            number(&books, "dropped"),
-            number(&books, "held"),
+            number(&accounting, "received"),
+            number(&accounting, "generated"),
+            number(&accounting, "sent"),
+            number(&accounting, "consumed"),
+            number(&accounting, "dropped"),
+            number(&accounting, "held"),
         ))
     }))
 }

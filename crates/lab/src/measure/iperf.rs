@@ -50,7 +50,7 @@ pub fn iperf(from: &Host, to: &Host, six: bool, load: Load, seconds: u32) -> Res
     let output = client.deadline(Duration::from_secs(u64::from(seconds)) + MARGIN).run()?;
     let late = overflows(to)?.saturating_sub(before);
     read(&output.stdout, load, late)
-        .map_err(|why| LabError::NotUnderstood { what: output.command.clone(), why })
+        .map_err(|reason| LabError::NotUnderstood { what: output.command.clone(), reason })
 }
 
 /// Datagrams that a host has thrown away because no program took them in time.

@@ -39,7 +39,7 @@ pub fn ping(host: &Host, to: IpAddr, count: u32, more: &[&str]) -> Result<Pings>
         .run()?;
     read(&output.stdout).ok_or_else(|| LabError::NotUnderstood {
         what: output.command.clone(),
-        why: crate::error::last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+        reason: crate::error::last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
     })
 }
 

@@ -41,7 +41,7 @@ pub fn round_trips(host: &Host, to: IpAddr, count: u32) -> Result<RoundTrips> {
         .run()?;
     read(&output.stdout, count).ok_or_else(|| LabError::NotUnderstood {
         what: output.command.clone(),
-        why: last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+        reason: last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
     })
 }
 

@@ -31,7 +31,7 @@ pub fn traceroute(host: &Host, to: IpAddr, more: &[&str]) -> Result<Vec<Hop>> {
     if hops.is_empty() {
         return Err(LabError::NotUnderstood {
             what: output.command.clone(),
-            why: crate::error::last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
+            reason: crate::error::last_words(&format!("{}\n{}", output.stdout, output.stderr), 3),
         });
     }
     Ok(hops)

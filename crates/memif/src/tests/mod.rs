@@ -69,7 +69,7 @@ impl Hero {
     fn service(&mut self) {
         match self.memif.service() {
             Some(Event::Up(rings)) => self.rings = Some(rings),
-            Some(Event::Down(why)) => (self.rings, self.down) = (None, Some(why)),
+            Some(Event::Down(reason)) => (self.rings, self.down) = (None, Some(reason)),
             None => {}
         }
     }

@@ -8,7 +8,7 @@ use stoa_api::gnmi_ext::{Extension, extension::Ext};
 use stoa_controller::datastore::{Author, Datastore};
 use tonic::Status;
 
-use super::{Caller, Door, status, unserved};
+use super::{Caller, Service, status, unserved};
 use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
 use crate::restconf::rpc::MODULE;
@@ -95,7 +95,7 @@ pub fn none_waits(datastore: &Datastore) -> Result<(), Status> {
     }
 }
 
-impl Door {
+impl Service {
     /// Remembers by which name the commit waits that a user has just made.
     pub fn waits(&self, id: String, author: &Author) {
         let made = self.front.datastore.unconfirmed().filter(|made| made.author == author.name);
@@ -116,7 +116,7 @@ impl Door {
     ) -> Result<(), Status> {
         let datastore = &self.front.datastore;
         let known = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // A commit that another door made since is none of this name.
+        // A commit that another gNMI service made since is none of this name.
         let waits = datastore.unconfirmed();
         if !known.is_some_and(|(name, made)| name == id && waits.as_ref() == Some(&made)) {
             let words = format!("no commit by the id {id:?} waits to be confirmed");

@@ -82,7 +82,7 @@ pub struct Caller {
 
 /// What all calls share.
 #[derive(Debug)]
-pub struct Door {
+pub struct Service {
     front: Arc<Front>,
     /// Streams that are open.
     streams: Arc<Shares>,
@@ -99,9 +99,9 @@ pub struct Door {
     patience: Duration,
 }
 
-impl Door {
-    fn new(front: &Arc<Front>, patience: Duration) -> Arc<Door> {
-        Arc::new(Door {
+impl Service {
+    fn new(front: &Arc<Front>, patience: Duration) -> Arc<Service> {
+        Arc::new(Service {
             front: Arc::clone(front),
             streams: Arc::default(),
             values: AtomicUsize::new(0),
@@ -114,13 +114,13 @@ impl Door {
     }
 }
 
-/// The door of gNMI.
+/// The gNMI service of gNMI.
 pub fn router(front: &Arc<Front>) -> Router<Arc<Front>> {
-    mounted(Door::new(front, PATIENCE))
+    mounted(Service::new(front, PATIENCE))
 }
 
-fn mounted(door: Arc<Door>) -> Router<Arc<Front>> {
-    let serve = move |request| serve(Arc::clone(&door), request);
+fn mounted(service: Arc<Service>) -> Router<Arc<Front>> {
+    let serve = move |request| serve(Arc::clone(&service), request);
     Router::new().route("/gnmi.gNMI/{*rest}", any(serve))
 }
 
@@ -135,14 +135,14 @@ pub fn refused(status: Status) -> Response {
     status.into_http()
 }
 
-async fn serve(door: Arc<Door>, request: Request) -> Response {
+async fn serve(service: Arc<Service>, request: Request) -> Response {
     let (mut parts, body) = request.into_parts();
     if !is_grpc(&parts.headers) {
         let words = "this is gNMI, which is gRPC: use a client of it";
         return failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, words);
     }
     prove(&mut parts.headers);
-    let front = &door.front;
+    let front = &service.front;
     let identity = match front.identify(&parts).await {
         Ok(identity) => identity,
         Err(denied) => return refused(status::of_denied(&denied)),
@@ -151,25 +151,25 @@ async fn serve(door: Arc<Door>, request: Request) -> Response {
     let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let host = named.or(host).unwrap_or_default().to_owned();
     let hang_up = parts.extensions.get::<HangUp>().cloned().unwrap_or_default();
-    let author = author(&parts.extensions, &identity, datastore::Door::Gnmi);
+    let author = author(&parts.extensions, &identity, datastore::Client::Gnmi);
     let caller = Caller { identity, author, from: peer(&parts).address, host, hang_up };
     let limit = usize::try_from(front.management().limits.body_bytes).unwrap_or(usize::MAX);
     let (body, limit) = match parts.uri.path().ends_with("/Subscribe") {
         true => (body, SUBSCRIBE_BYTES),
-        // The whole of it within the times and the size that all doors have.
+        // The whole of it within the times and the size that all services have.
         false => match front.body(body, limit).await {
             Ok(bytes) => (Body::from(bytes), limit),
             Err(unread) => return refused(status::of_unread(unread)),
         },
     };
     parts.extensions.insert(caller);
-    let service = GNmiServer::new(Calls(door)).max_decoding_message_size(limit);
+    let service = GNmiServer::new(Calls(service)).max_decoding_message_size(limit);
     let answered = service.oneshot(Request::from_parts(parts, body)).await;
     let response = answered.unwrap_or_else(|never| match never {});
     response.map(Body::new)
 }
 
-/// Makes of gNMI's own way to tell user and password the one that all doors know. Cookies are for pages.
+/// Makes of gNMI's own way to tell user and password the one that all services know. Cookies are for pages.
 fn prove(headers: &mut HeaderMap) {
     headers.remove(COOKIE);
     let (user, password) = (headers.remove("username"), headers.remove("password"));
@@ -217,7 +217,7 @@ fn unserved(extension: &Ext) -> Status {
 
 /// The service, for one call.
 #[derive(Debug)]
-struct Calls(Arc<Door>);
+struct Calls(Arc<Service>);
 
 fn caller<T>(request: &tonic::Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>().cloned();
@@ -259,13 +259,13 @@ impl GNmi for Calls {
         &self,
         request: tonic::Request<SetRequest>,
     ) -> Result<tonic::Response<SetResponse>, Status> {
-        let (caller, door) = (caller(&request)?, Arc::clone(&self.0));
+        let (caller, service) = (caller(&request)?, Arc::clone(&self.0));
         // Who hangs up meanwhile does not wait any more.
-        let turn = door.turns.take(caller.from).await;
+        let turn = service.turns.take(caller.from).await;
         // A client that hangs up cuts neither a change in half nor the change from its line in the log.
         let done = tokio::spawn(async move {
             let _turn = turn;
-            set::set(&door, &caller, request.into_inner()).await
+            set::set(&service, &caller, request.into_inner()).await
         });
         match done.await {
             Ok(done) => done.map(tonic::Response::new),
@@ -281,10 +281,10 @@ impl GNmi for Calls {
         &self,
         request: tonic::Request<Streaming<SubscribeRequest>>,
     ) -> Result<tonic::Response<Self::SubscribeStream>, Status> {
-        let (caller, door) = (caller(&request)?, Arc::clone(&self.0));
-        let open = subscribe::Open::new(&door, caller.from)?;
+        let (caller, service) = (caller(&request)?, Arc::clone(&self.0));
+        let open = subscribe::Open::new(&service, caller.from)?;
         let (sender, mut receiver) = mpsc::channel(WAITING);
-        tokio::spawn(subscribe::serve(door, caller, open, request.into_inner(), sender));
+        tokio::spawn(subscribe::serve(service, caller, open, request.into_inner(), sender));
         let told = stream::poll_fn(move |context| receiver.poll_recv(context));
         Ok(tonic::Response::new(Box::pin(told)))
     }

@@ -14,7 +14,7 @@ use super::path::Way;
 use super::read::seen;
 use super::target::Target;
 use super::tree::{Found, find, plain};
-use super::{Caller, Door, now, status, value};
+use super::{Caller, Service, now, status, value};
 use crate::audit::Deed;
 use crate::nacm::Rights;
 use crate::restconf::fault::Fault;
@@ -37,7 +37,11 @@ const NAMED: usize = 8;
 ///
 /// # Errors
 /// Why nothing is changed.
-pub async fn set(door: &Door, caller: &Caller, request: SetRequest) -> Result<SetResponse, Status> {
+pub async fn set(
+    service: &Service,
+    caller: &Caller,
+    request: SetRequest,
+) -> Result<SetResponse, Status> {
     let author = caller.author.clone();
     let mut what = named(&request);
     let done = match confirm::read(&request.extension) {
@@ -45,7 +49,7 @@ pub async fn set(door: &Door, caller: &Caller, request: SetRequest) -> Result<Se
             if let Asked::Wait(id, _) | Asked::Confirm(id) | Asked::Cancel(id) = &asked {
                 what = format!("{what} commit {id}");
             }
-            change(door, caller, &author, request, asked).await
+            change(service, caller, &author, request, asked).await
         }
         Err(status) => Err(status),
     };
@@ -54,8 +58,8 @@ pub async fn set(door: &Door, caller: &Caller, request: SetRequest) -> Result<Se
         Err(status) => format!("{:?}: {}", status.code(), status.message()),
     };
     let (user, from) = (author.name.as_str(), Some(caller.from));
-    let deed = Deed { user, from, door: "gnmi", what: &what, result: &result };
-    door.front.audit.write(&deed);
+    let deed = Deed { user, from, client: "gnmi", what: &what, result: &result };
+    service.front.audit.write(&deed);
     done
 }
 
@@ -85,7 +89,7 @@ fn named(request: &SetRequest) -> String {
 }
 
 async fn change(
-    door: &Door,
+    service: &Service,
     caller: &Caller,
     author: &Author,
     request: SetRequest,
@@ -108,16 +112,16 @@ async fn change(
                 return Err(Status::invalid_argument(words));
             }
             let is_confirm = matches!(asked, Asked::Confirm(_));
-            door.settle(caller, author, id, is_confirm).await?;
+            service.settle(caller, author, id, is_confirm).await?;
             return Ok(answered(&request));
         }
         Asked::Wait(_, within) => commit.confirm_within = Some(*within),
         Asked::Nothing => {}
     }
     let request = Arc::new(request);
-    let is_changed = transaction(door, caller, author, &request, commit).await?;
+    let is_changed = transaction(service, caller, author, &request, commit).await?;
     if let (Asked::Wait(id, _), true) = (asked, is_changed) {
-        door.waits(id, author);
+        service.waits(id, author);
     }
     Ok(answered(&request))
 }
@@ -138,21 +142,21 @@ fn answered(request: &SetRequest) -> SetResponse {
 
 /// Makes all operations or none; gives whether anything is changed.
 async fn transaction(
-    door: &Door,
+    service: &Service,
     caller: &Caller,
     author: &Author,
     request: &Arc<SetRequest>,
     commit: Commit,
 ) -> Result<bool, Status> {
-    let datastore = &door.front.datastore;
+    let datastore = &service.front.datastore;
     // One after the other, in the order in which they came: they do not take each other's revision away.
-    let _turn = door.changes.lock().await;
+    let _turn = service.changes.lock().await;
     for turn in 1.. {
         // In this order: a commit of somebody else that begins to wait after the look has another revision.
         let snapshot = datastore.tree(Store::Running);
         confirm::none_waits(datastore)?;
         let revision = snapshot.revision;
-        let (front, caller) = (Arc::clone(&door.front), caller.clone());
+        let (front, caller) = (Arc::clone(&service.front), caller.clone());
         let (request, is_plain) = (Arc::clone(request), commit.confirm_within.is_none());
         let looked = tokio::task::spawn_blocking(move || {
             planned(&front, &caller, &request, &snapshot, is_plain)

@@ -23,7 +23,7 @@ use super::messages::messages;
 use super::read::{echoed, look};
 use super::value::Coding;
 use super::watch::{Difference, REST, Watch};
-use super::{Caller, Door, PATHS_LIMIT, plain_only, status};
+use super::{Caller, PATHS_LIMIT, Service, plain_only, status};
 use crate::restconf::query::Content;
 use crate::server::share::{Share, quarter};
 
@@ -39,7 +39,7 @@ type Told = Result<SubscribeResponse, Status>;
 /// A place among the open streams, until it is dropped.
 #[derive(Debug)]
 pub struct Open {
-    door: Arc<Door>,
+    service: Arc<Service>,
     _share: Share,
     /// Values that this stream remembers.
     values: usize,
@@ -56,21 +56,21 @@ impl Open {
     ///
     /// # Errors
     /// When too many streams are open, or too many of them are this client's.
-    pub fn new(door: &Arc<Door>, from: IpAddr) -> Result<Open, Status> {
-        let limit = usize::from(door.front.management().limits.subscriptions);
-        let share = door.streams.take(from, quarter(limit), limit).ok_or_else(|| {
+    pub fn new(service: &Arc<Service>, from: IpAddr) -> Result<Open, Status> {
+        let limit = usize::from(service.front.management().limits.subscriptions);
+        let share = service.streams.take(from, quarter(limit), limit).ok_or_else(|| {
             Status::resource_exhausted(format!(
                 "{limit} streams are open, or {} of them are yours: end one, or raise \
                  stoa-management:management/limits/subscriptions",
                 quarter(limit)
             ))
         })?;
-        Ok(Open { door: Arc::clone(door), _share: share, values: 0 })
+        Ok(Open { service: Arc::clone(service), _share: share, values: 0 })
     }
 
     /// Says how many values this stream remembers now.
     fn remembers(&mut self, values: usize) -> Result<(), Status> {
-        let all = &self.door.values;
+        let all = &self.service.values;
         all.fetch_sub(self.values, Ordering::Relaxed);
         self.values = values;
         match all.fetch_add(values, Ordering::Relaxed) + values > VALUES_LIMIT {
@@ -81,14 +81,14 @@ impl Open {
 
     /// Values that one subscription may come to, which holds so many now.
     fn room(&self, held: usize) -> usize {
-        let all = self.door.values.load(Ordering::Relaxed);
+        let all = self.service.values.load(Ordering::Relaxed);
         VALUES_LIMIT.saturating_sub(all.saturating_sub(held))
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.door.values.fetch_sub(self.values, Ordering::Relaxed);
+        self.service.values.fetch_sub(self.values, Ordering::Relaxed);
     }
 }
 
@@ -108,14 +108,14 @@ impl From<Status> for End {
 
 /// Serves one stream to its end.
 pub async fn serve(
-    door: Arc<Door>,
+    service: Arc<Service>,
     caller: Caller,
     open: Open,
     requests: Streaming<SubscribeRequest>,
     sender: Sender<Told>,
 ) {
-    let patience = door.patience;
-    let talk = talk(door, caller, open, requests, &sender);
+    let patience = service.patience;
+    let talk = talk(service, caller, open, requests, &sender);
     let end = match AssertUnwindSafe(talk).catch_unwind().await {
         Ok(Ok(())) | Ok(Err(End::Gone)) => return,
         Ok(Err(End::Told(status))) => status,
@@ -125,7 +125,7 @@ pub async fn serve(
 }
 
 async fn talk(
-    door: Arc<Door>,
+    service: Arc<Service>,
     caller: Caller,
     open: Open,
     mut requests: Streaming<SubscribeRequest>,
@@ -151,7 +151,7 @@ async fn talk(
     let watches = tokio::task::spawn_blocking(move || watches(&list, mode));
     let watches = watches.await.map_err(broken)??;
     let looked = Duration::ZERO;
-    let mut stream = Stream { door, caller, open, coding, prefix, watches, looked, sender };
+    let mut stream = Stream { service, caller, open, coding, prefix, watches, looked, sender };
     match mode {
         Mode::Once => stream.once(updates_only).await,
         Mode::Poll => stream.poll(requests, updates_only).await,
@@ -179,7 +179,7 @@ fn watches(list: &SubscriptionList, mode: Mode) -> Result<Vec<Watch>, Status> {
 
 /// A stream that knows what is wanted.
 struct Stream<'a> {
-    door: Arc<Door>,
+    service: Arc<Service>,
     caller: Caller,
     open: Open,
     coding: Coding,
@@ -238,7 +238,7 @@ impl Stream<'_> {
         updates_only: bool,
     ) -> Result<(), End> {
         // Before the first look: what happens meanwhile is seen by the next one.
-        let mut events = self.door.front.datastore.subscribe();
+        let mut events = self.service.front.datastore.subscribe();
         for at in 0..self.watches.len() {
             let difference = self.look(at).await?;
             if !updates_only {
@@ -301,10 +301,10 @@ impl Stream<'_> {
     async fn look(&mut self, at: usize) -> Result<Difference, End> {
         let watch = &self.watches[at];
         let closed = |_| Status::unavailable("the router ends");
-        let turn = self.door.looks.acquire().await.map_err(closed)?;
+        let turn = self.service.looks.acquire().await.map_err(closed)?;
         let begun = Instant::now();
         let room = self.open.room(watch.count());
-        let (front, picker) = (&self.door.front, watch.picker(self.coding, room));
+        let (front, picker) = (&self.service.front, watch.picker(self.coding, room));
         let seen = look(front, &self.caller, &watch.way, Content::All, picker).await;
         drop(turn);
         let seen = seen.map_err(|faults| status::of_faults(&faults))?;
@@ -334,7 +334,7 @@ impl Stream<'_> {
     /// Hands a message on. A client that does not take it in time is left, with its connection.
     async fn send(&self, response: Response) -> Result<(), End> {
         let message = SubscribeResponse { response: Some(response), extension: Vec::new() };
-        match self.sender.send_timeout(Ok(message), self.door.patience).await {
+        match self.sender.send_timeout(Ok(message), self.service.patience).await {
             Ok(()) => Ok(()),
             Err(SendTimeoutError::Closed(_)) => Err(End::Gone),
             Err(SendTimeoutError::Timeout(_)) => {
@@ -348,7 +348,7 @@ impl Stream<'_> {
 
     /// Looks whether the client is still let in, with the rights of now.
     fn again(&mut self) -> Result<(), Status> {
-        let front = &self.door.front;
+        let front = &self.service.front;
         let again = front.gate.again(&front.management(), &self.caller.identity);
         self.caller.identity = again.ok_or_else(out)?;
         Ok(())
@@ -356,7 +356,7 @@ impl Stream<'_> {
 
     /// Ends when the client is not let in any more.
     async fn lasts(&self) {
-        let front = &self.door.front;
+        let front = &self.service.front;
         while front.gate.again(&front.management(), &self.caller.identity).is_some() {
             tokio::time::sleep(RIGHTS).await;
         }

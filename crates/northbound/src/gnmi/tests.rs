@@ -124,15 +124,15 @@ fn names_get_their_modules_and_wildcards_stay() {
 
 #[test]
 fn wrong_paths_say_what_is_wrong() {
-    let why = |text: &str| read(text).unwrap_err().message().to_owned();
+    let reason = |text: &str| read(text).unwrap_err().message().to_owned();
     assert!(
-        why("interfaces/nothing").contains("no node nothing below /ietf-interfaces:interfaces")
+        reason("interfaces/nothing").contains("no node nothing below /ietf-interfaces:interfaces")
     );
-    assert!(why("interfaces/interface[names=a]").contains("it has name"));
-    assert!(why("interfaces[name=a]").contains("has no keys"));
-    assert!(why("interfaces/*/nothing").contains("no node nothing"));
-    assert!(why(&"a/".repeat(100)).contains("more than"));
-    assert!(why(".../*/.../*/mtu/*").contains("more than 4 of"));
+    assert!(reason("interfaces/interface[names=a]").contains("it has name"));
+    assert!(reason("interfaces[name=a]").contains("has no keys"));
+    assert!(reason("interfaces/*/nothing").contains("no node nothing"));
+    assert!(reason(&"a/".repeat(100)).contains("more than"));
+    assert!(reason(".../*/.../*/mtu/*").contains("more than 4 of"));
     let mut odd = path("interfaces");
     odd.origin = "cli".into();
     assert!(Way::read(None, Some(&odd)).unwrap_err().message().contains("origin"));
@@ -143,7 +143,7 @@ fn wrong_paths_say_what_is_wrong() {
 
 struct World {
     _folder: tempfile::TempDir,
-    door: Arc<Door>,
+    service: Arc<Service>,
     hang_up: HangUp,
     client: GNmiClient<Router>,
 }
@@ -161,11 +161,11 @@ impl World {
             ],
         });
         let front = Front::new(&crate::tests::datastore(folder.path(), &text.to_string()));
-        let door = Door::new(&front, patience);
+        let service = Service::new(&front, patience);
         let hang_up = HangUp::default();
-        let router = mounted(Arc::clone(&door)).layer(axum::Extension(hang_up.clone()));
+        let router = mounted(Arc::clone(&service)).layer(axum::Extension(hang_up.clone()));
         let client = GNmiClient::new(router.with_state(front));
-        World { _folder: folder, door, hang_up, client }
+        World { _folder: folder, service, hang_up, client }
     }
 
     async fn get(&mut self, who: &str, text: &str) -> Result<BTreeMap<String, Value>, Status> {
@@ -178,9 +178,9 @@ impl World {
         Ok(answer.notification.into_iter().flat_map(|one| one.update).map(shown).collect())
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&Door) -> bool) {
+    async fn until(&self, what: &str, is_so: impl Fn(&Service) -> bool) {
         let begun = Instant::now();
-        while !is_so(&self.door) {
+        while !is_so(&self.service) {
             assert!(begun.elapsed() < Duration::from_secs(30), "never came true: {what}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -360,8 +360,8 @@ async fn once_and_poll_tell_all_and_say_so() {
     let alone = world.client.subscribe(by("ann", stream::iter([poll()]))).await.unwrap();
     let refused = alone.into_inner().message().await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    world.until("no stream is open", |door| door.streams.held() == 0).await;
-    assert_eq!(world.door.values.load(Ordering::Relaxed), 0);
+    world.until("no stream is open", |service| service.streams.held() == 0).await;
+    assert_eq!(world.service.values.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
@@ -370,10 +370,10 @@ async fn streams_have_a_limit_and_who_does_not_read_is_cut() {
     let mut world = World::new(interfaces(400, &"text ".repeat(1_000)), Duration::from_millis(200));
     let one = || subscribe("interfaces", subscription_list::Mode::Stream);
     let quiet = world.client.subscribe(by("ann", stream::iter([one()]))).await.unwrap();
-    world.until("values are told", |door| door.values.load(Ordering::Relaxed) > 400).await;
+    world.until("values are told", |service| service.values.load(Ordering::Relaxed) > 400).await;
     let cut = tokio::time::timeout(Duration::from_secs(30), world.hang_up.0.notified());
     cut.await.expect("the connection is ended");
-    world.until("the stream is gone", |door| door.streams.held() == 0).await;
+    world.until("the stream is gone", |service| service.streams.held() == 0).await;
     drop(quiet);
     // Those that are open and have not said what they want count as well. One client has a quarter.
     let mut open = Vec::new();

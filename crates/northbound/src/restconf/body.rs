@@ -6,7 +6,7 @@ use stoa_controller::yang;
 use yang5::data::{Data, DataFormat, DataNodeRef, DataPrinterFlags, DataTree};
 use yang5::schema::SchemaNodeKind;
 
-use super::fault::{Fault, Faults, NAMESPACE, of_findings};
+use super::fault::{Fault, Faults, NAMESPACE, of_errors};
 use super::keys;
 use super::media::{Media, escape};
 use super::path::{Place, Step, child, inside_mut};
@@ -94,15 +94,15 @@ pub fn members(text: &str) -> Result<Map<String, Value>, Fault> {
 /// Reads data from the root on; nothing is validated as a whole.
 ///
 /// # Errors
-/// Every fault that libyang sees, with its mend; keys that a path cannot tell.
+/// Every fault that libyang sees, with its fix; keys that a path cannot tell.
 pub fn parse(text: &str, media: Media) -> Result<DataTree<'static>, Faults> {
     let format = match media {
         Media::Json => DataFormat::JSON,
         Media::Xml => DataFormat::XML,
     };
     let parsed = yang::schema().parse(text, format);
-    let tree = parsed
-        .map_err(|findings| of_findings(StatusCode::BAD_REQUEST, "invalid-value", findings))?;
+    let tree =
+        parsed.map_err(|errors| of_errors(StatusCode::BAD_REQUEST, "invalid-value", errors))?;
     keys::check(&tree)?;
     Ok(tree)
 }
@@ -120,8 +120,8 @@ pub fn json(parent: &Place, members: Map<String, Value>) -> Result<String, Fault
     let path = parent.data_path();
     let (made, complaints) = yang::listen(|| tree.new_path(&path, None, false).map(|_| ()));
     if made.is_err() {
-        let why = complaints.into_iter().next().map(|one| one.message).unwrap_or_default();
-        return Err(Fault::value(format!("the path cannot be: {why}")).at(path).into());
+        let reason = complaints.into_iter().next().map(|one| one.message).unwrap_or_default();
+        return Err(Fault::value(format!("the path cannot be: {reason}")).at(path).into());
     }
     let flags = DataPrinterFlags::WITH_SIBLINGS | DataPrinterFlags::KEEP_EMPTY_CONT;
     let text = tree.print_string(DataFormat::JSON, flags);

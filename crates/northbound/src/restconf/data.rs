@@ -167,7 +167,7 @@ pub async fn facts(
     path: &str,
     may_lack: bool,
 ) -> Result<Option<DataTree<'static>>, Faults> {
-    let wanted = state::Wanted::at(path);
+    let wanted = state::Desired::at(path);
     if wanted.is_nothing() {
         return Ok(None);
     }

@@ -4,7 +4,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, header};
 use serde_json::{Map, Value, json};
 use stoa_controller::datastore::Refusal;
-use stoa_controller::finding::Finding;
+use stoa_controller::error::ValidationError;
 use stoa_controller::yang;
 
 use super::media::{Media, escape};
@@ -106,7 +106,7 @@ impl Fault {
     }
 }
 
-/// Findings also name files and lines; only data paths go into `error-path`.
+/// ValidationErrors also name files and lines; only data paths go into `error-path`.
 fn is_path(path: &str) -> bool {
     let first = path.strip_prefix('/').and_then(|rest| rest.split(['/', '[']).next());
     first.is_some_and(|first| first.contains(':')) && !path.contains(" (line ")
@@ -200,23 +200,23 @@ impl From<Fault> for Faults {
     }
 }
 
-/// Findings of the configuration: why, and how to mend it.
-pub fn of_findings(status: StatusCode, tag: &'static str, findings: Vec<Finding>) -> Faults {
-    let fault = |finding: Finding| {
-        let Finding { path, why, mend } = finding;
+/// ValidationErrors of the configuration: why, and how to fix it.
+pub fn of_errors(status: StatusCode, tag: &'static str, errors: Vec<ValidationError>) -> Faults {
+    let fault = |error: ValidationError| {
+        let ValidationError { path, cause, fix } = error;
         let place = path.split(" (line ").next().unwrap_or_default();
         // What is no data path is still told.
         let before = if is_path(place) || place == "/" { "" } else { place };
         let colon = if before.is_empty() { "" } else { ": " };
-        Fault::application(status, tag, format!("{before}{colon}{why}. {mend}")).at(place)
+        Fault::application(status, tag, format!("{before}{colon}{cause}. {fix}")).at(place)
     };
-    Faults { list: findings.into_iter().map(fault).collect(), fields: HeaderMap::new() }
+    Faults { list: errors.into_iter().map(fault).collect(), fields: HeaderMap::new() }
 }
 
 impl From<Refusal> for Faults {
     fn from(refusal: Refusal) -> Faults {
         let (status, tag) = match &refusal {
-            Refusal::Findings(_) => (StatusCode::BAD_REQUEST, "invalid-value"),
+            Refusal::ValidationErrors(_) => (StatusCode::BAD_REQUEST, "invalid-value"),
             // RFC 8040, section 1.4.
             Refusal::Locked(_) => (StatusCode::CONFLICT, "in-use"),
             Refusal::Exists(_) => (StatusCode::CONFLICT, "data-exists"),
@@ -227,7 +227,7 @@ impl From<Refusal> for Faults {
             }
             _ => (StatusCode::CONFLICT, "resource-denied"),
         };
-        of_findings(status, tag, refusal.findings())
+        of_errors(status, tag, refusal.errors())
     }
 }
 

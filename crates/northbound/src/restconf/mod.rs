@@ -30,7 +30,7 @@ use axum::routing::{any, get};
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::json;
-use stoa_controller::datastore::{Author, Door, Store};
+use stoa_controller::datastore::{Author, Client, Store};
 
 use crate::audit::Deed;
 use crate::auth::{Identity, Proof};
@@ -43,7 +43,7 @@ const ROOT: &str = "/restconf";
 /// The revision of ietf-yang-library.
 const LIBRARY: &str = "2019-01-04";
 
-/// The doors of RESTCONF.
+/// The clients of RESTCONF.
 pub fn router() -> Router<Arc<Front>> {
     Router::new()
         .route("/.well-known/host-meta", get(host_meta))
@@ -85,8 +85,9 @@ pub struct Call {
 
 impl Call {
     fn author(&self) -> Author {
-        let door = if self.identity.proof == Proof::Session { Door::Web } else { Door::Restconf };
-        author(&self.parts.extensions, &self.identity, door)
+        let client =
+            if self.identity.proof == Proof::Session { Client::Web } else { Client::Restconf };
+        author(&self.parts.extensions, &self.identity, client)
     }
 
     /// The name and port by which the client knows this machine.
@@ -126,7 +127,7 @@ async fn serve(State(front): State<Arc<Front>>, request: Request) -> Response {
             &front,
             is_change,
             &answered,
-            &Deed { user: &user, from: Some(from), door: "restconf", what: &what, result: "" },
+            &Deed { user: &user, from: Some(from), client: "restconf", what: &what, result: "" },
         );
         answered
     };

@@ -160,8 +160,8 @@ fn input(
     });
     parsed.map_err(|error| {
         let first = complaints.into_iter().next().map(|one| one.message);
-        let why = first.or(error.msg).unwrap_or_else(|| "it does not fit".into());
-        Fault::value(format!("the input is wrong: {why}")).at(format!("/{module}:{name}")).into()
+        let reason = first.or(error.msg).unwrap_or_else(|| "it does not fit".into());
+        Fault::value(format!("the input is wrong: {reason}")).at(format!("/{module}:{name}")).into()
     })
 }
 
@@ -180,7 +180,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
                 if_match: (!is_whole).then_some(seen),
                 confirm_within: input.number("confirm-within").map(Duration::from_secs),
                 is_overwriting: input.value("overwrite").as_deref() == Some("true"),
-                is_anyway: input.value("anyway").as_deref() == Some("true"),
+                is_forced: input.value("force").as_deref() == Some("true"),
                 ..Commit::default()
             };
             let is_plain = commit.confirm_within.is_none() && !commit.is_overwriting;
@@ -212,7 +212,7 @@ async fn run(call: &Call, input: &Input) -> Result<Option<Value>, Faults> {
                 .map(|entry| {
                     json!({
                         "number": entry.number.to_string(), "time": entry.time,
-                        "author": entry.author, "door": entry.door.to_string(),
+                        "author": entry.author, "client": entry.client.to_string(),
                         "comment": entry.comment,
                     })
                 })
@@ -288,7 +288,7 @@ pub(super) fn shown(change: &Change) -> Value {
 }
 
 fn committed(done: &Committed) -> Value {
-    let mut value = json!({ "changes": done.changes.len(), "remark": done.remarks });
+    let mut value = json!({ "changes": done.changes.len(), "warning": done.warnings });
     if done.number > 0 {
         value["number"] = done.number.to_string().into();
     }

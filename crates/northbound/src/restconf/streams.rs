@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use stoa_controller::datastore::{Change, Door, Event};
+use stoa_controller::datastore::{Change, Client, Event};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -140,7 +140,7 @@ impl Listener {
         let (module, name, content) = match happened {
             Happened::Configuration(Event::Edited) => ("stoa-datastore", "edited", json!({})),
             Happened::Configuration(Event::Changed { author, number, changes }) => {
-                let content = changed(&author.name, author.door, *number, changes, &rights);
+                let content = changed(&author.name, author.client, *number, changes, &rights);
                 ("stoa-datastore", "changed", content)
             }
             Happened::Interface(link) => {
@@ -173,12 +173,12 @@ impl Listener {
 /// What a change of running tells: of a large one the beginning, for every listener may have to hold it.
 fn changed(
     author: &str,
-    door: Door,
+    client: Client,
     number: u64,
     changes: &[Change],
     rights: &Rights<'_>,
 ) -> Value {
-    let mut content = json!({ "author": author, "door": door.to_string() });
+    let mut content = json!({ "author": author, "client": client.to_string() });
     if number > 0 {
         content["number"] = number.to_string().into();
     }
@@ -261,7 +261,7 @@ mod tests {
         let mut changes = vec![change];
         let short = Change { old: None, ..changes[0].clone() };
         changes.extend(std::iter::repeat_n(short, 20_000));
-        let event = changed("root", Door::Restconf, 7, &changes, &rights);
+        let event = changed("root", Client::Restconf, 7, &changes, &rights);
         assert!(event.to_string().len() < 2 * EVENT_BYTES, "{}", event.to_string().len());
         assert_eq!(event["change"].as_array().unwrap().len(), CHANGES);
         assert_eq!(event["more"], 20_001 - CHANGES);

@@ -135,7 +135,7 @@ pub async fn serve(
     loop {
         let served = tokio::select! {
             served = tokio::time::timeout(LOOK, connection.as_mut()) => served,
-            () = hang_up.0.notified() => return tracing::debug!(%from, "a door hung up"),
+            () = hang_up.0.notified() => return tracing::debug!(%from, "a client hung up"),
             () = replaced(&mut tls), if is_certified => {
                 return tracing::debug!(%from, "shows a certificate of before: it has to come again");
             }

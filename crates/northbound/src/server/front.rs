@@ -1,4 +1,4 @@
-//! What stands before every door: limits, who it is, the audit log, and the doors of logging in themselves.
+//! What stands before every client: limits, who it is, the audit log, and the clients of logging in themselves.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use stoa_controller::datastore::{self, Author, Datastore, Door};
+use stoa_controller::datastore::{self, Author, Client, Datastore};
 use stoa_controller::management::Management;
 use tokio::sync::broadcast;
 
@@ -39,10 +39,10 @@ pub use origin::refusal as foreign;
 
 /// The whole body of a request must be there after this time.
 const BODY: Duration = Duration::from_secs(120);
-/// Largest body of the doors that take a few words.
+/// Largest body of the clients that take a few words.
 pub const WORDS_BYTES: usize = 64 << 10;
 
-/// What all doors share.
+/// What all clients share.
 #[derive(Debug)]
 pub struct Front {
     /// Who comes in.
@@ -133,7 +133,7 @@ impl Front {
             Denied::Forged(user) => (user, "not from our page"),
         };
         let from = Some(peer.address);
-        self.audit.write_refused(&Deed { user, from, door: "log-in", what, result });
+        self.audit.write_refused(&Deed { user, from, client: "log-in", what, result });
     }
 
     /// The body of a request, within the limits.
@@ -191,7 +191,7 @@ impl Unread {
 pub struct Local(pub SocketAddr);
 
 /// Who asks for a change, with the way on which the request came: no commit cuts that unawares.
-pub fn author(extensions: &http::Extensions, identity: &Identity, door: Door) -> Author {
+pub fn author(extensions: &http::Extensions, identity: &Identity, client: Client) -> Author {
     let proof = match identity.proof {
         Proof::Password | Proof::Session => datastore::Proof::Password,
         Proof::Token => datastore::Proof::Token,
@@ -199,7 +199,7 @@ pub fn author(extensions: &http::Extensions, identity: &Identity, door: Door) ->
     };
     let local = extensions.get::<Local>();
     let way = local.map(|Local(local)| datastore::Way { local: *local, proof: Some(proof) });
-    Author::new(identity.name.clone(), door).on(way)
+    Author::new(identity.name.clone(), client).on(way)
 }
 
 /// Who sent it, as the connection said. Requests made in the program itself come from nowhere.
@@ -263,7 +263,7 @@ impl Denied {
     }
 }
 
-/// A failure of the doors that are not RESTCONF.
+/// A failure of the clients that are not RESTCONF.
 pub fn failure(status: StatusCode, words: impl Into<String>) -> Response {
     answer(status, &json!({ "error": words.into() }))
 }
@@ -281,7 +281,7 @@ pub fn answer(status: StatusCode, value: &Value) -> Response {
     (status, kind, format!("{value}\n")).into_response()
 }
 
-/// All doors.
+/// All clients.
 pub fn router(front: &Arc<Front>) -> Router {
     Router::new()
         .route("/setup", post(login::set_up))

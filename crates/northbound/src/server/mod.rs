@@ -114,7 +114,7 @@ impl Server {
         if is_resized {
             self.connections = (limit, Arc::new(Semaphore::new(usize::from(limit))));
         }
-        // What is listened on before and after stays open: no client finds the door shut meanwhile.
+        // What is listened on before and after stays open: no client finds the client shut meanwhile.
         let addresses = wanted(https);
         for (address, listening) in std::mem::take(&mut self.listening) {
             match is_resized || !addresses.contains(&address) {

@@ -50,7 +50,7 @@ impl Linux {
     pub fn words(&self) -> String {
         match self {
             Self::Deaf { .. } => String::new(),
-            Self::Hears(why) => format!(", Linux works on the frames, too ({why})"),
+            Self::Hears(reason) => format!(", Linux works on the frames, too ({reason})"),
         }
     }
 }

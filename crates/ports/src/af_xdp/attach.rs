@@ -34,7 +34,7 @@ pub(super) struct Attached {
     /// In the driver, else before the network stack.
     pub native: bool,
     /// Why it is not native although that was tried.
-    pub why_generic: Option<String>,
+    pub reason_generic: Option<String>,
     /// What becomes of tags.
     pub tags: Tags,
     /// From queue to socket.
@@ -59,13 +59,13 @@ impl Attached {
         let map = bpf::socket_map(QUEUES)?;
         let promiscuous = af_packet::sys::packet_socket()?;
         af_packet::sys::promiscuous(&promiscuous, index)?;
-        let mut why_generic = None;
+        let mut reason_generic = None;
         let mut link = None;
         if how != XdpAttach::Generic {
             match native(&map, index, is_virtual, fragments) {
                 Ok(done) => link = Some(done),
                 Err(error) if how == XdpAttach::Native || is_taken(&error) => return Err(error),
-                Err(error) => why_generic = Some(error.to_string()),
+                Err(error) => reason_generic = Some(error.to_string()),
             }
         }
         let native = link.is_some();
@@ -86,7 +86,7 @@ impl Attached {
         };
         let stripped = matches!(left, Ok(true)).then_some(watch);
         let (_link, _promiscuous) = (link, promiscuous);
-        Ok(Self { index, native, why_generic, tags, map, _link, _promiscuous, stripped })
+        Ok(Self { index, native, reason_generic, tags, map, _link, _promiscuous, stripped })
     }
 }
 

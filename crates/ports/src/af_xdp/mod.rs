@@ -190,10 +190,10 @@ impl AfXdp {
                 self.retry.reset();
                 events.push(PortEvent::Up(queues));
             }
-            Err(why) => {
+            Err(reason) => {
                 self.retry.failed();
-                self.refused = Some(why.clone());
-                self.go_down(why, events);
+                self.refused = Some(reason.clone());
+                self.go_down(reason, events);
             }
         }
     }
@@ -276,9 +276,9 @@ impl AfXdp {
     fn words(&self, up: &Up) -> String {
         let mut words = vec![format!("index {}", up.index)];
         if let Some(attached) = &self.attached {
-            words.push(match (&attached.why_generic, attached.native) {
+            words.push(match (&attached.reason_generic, attached.native) {
                 (_, true) => "native attach".into(),
-                (Some(why), _) => format!("generic attach (native: {why})"),
+                (Some(reason), _) => format!("generic attach (native: {reason})"),
                 (None, _) => "generic attach".into(),
             });
             if attached.tags == Tags::AtRisk {

@@ -30,7 +30,7 @@ pub(super) struct Frame {
 const _: () = assert!(stoa_engine::VECTOR <= 1 << u8::BITS);
 const _: () = assert!(stoa_engine::pool::JUMBO_FRAME_MAX <= u16::MAX as usize);
 
-/// The books of a TX ring.
+/// The packet accounting of a TX ring.
 pub(super) struct Outlet {
     /// A half calls the kernel now.
     is_claimed: AtomicBool,
@@ -48,7 +48,7 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
-    /// The books of an empty ring of `size` entries, a power of two.
+    /// The packet accounting of an empty ring of `size` entries, a power of two.
     pub fn new(size: u32) -> Self {
         let [given, taken] = [0, 0].map(AtomicU32::new);
         let [is_claimed, is_stuck] = [false, false].map(AtomicBool::new);
@@ -199,8 +199,8 @@ mod tests {
         Frame { bytes, pieces, lane }
     }
 
-    /// Books with the index at `start` and frames of so many pieces given.
-    fn books(start: u32, pieces: &[u8]) -> Outlet {
+    /// Packet accounting with the index at `start` and frames of so many pieces given.
+    fn accounting(start: u32, pieces: &[u8]) -> Outlet {
         let outlet = Outlet::new(8);
         outlet.given.store(start, Ordering::Relaxed);
         outlet.taken.store(start, Ordering::Relaxed);
@@ -219,7 +219,7 @@ mod tests {
     fn the_frame_that_was_refused_is_found() {
         for start in [0, 5, u32::MAX - 1] {
             let at = |ahead: u32| start.wrapping_add(ahead);
-            let outlet = books(start, &[1, 3, 1, 2]);
+            let outlet = accounting(start, &[1, 3, 1, 2]);
             assert_eq!((outlet.waiting(), outlet.room()), (7, 1));
             // The first is sent, the second refused: the word stands behind it.
             assert_eq!(outlet.refuse(at(4)), (at(3), frame(200, 3, 1)));
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_left_is_counted_by_frames() {
         for start in [0, 5, u32::MAX - 1] {
-            let outlet = books(start, &[1, 3, 1, 2]);
+            let outlet = accounting(start, &[1, 3, 1, 2]);
             assert_eq!(outlet.left(), Refused { packets: 4, bytes: 1000 });
             assert!(outlet.saw(start.wrapping_add(4)));
             assert_eq!(outlet.left(), Refused { packets: 2, bytes: 700 });
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_word_that_cannot_be_is_not_believed() {
-        let outlet = books(5, &[1, 1]);
+        let outlet = accounting(5, &[1, 1]);
         assert!(!outlet.saw(4) && !outlet.saw(5) && !outlet.saw(8));
         assert_eq!(outlet.waiting(), 2);
         assert!(outlet.saw(6));
@@ -324,10 +324,10 @@ mod loom_tests {
         });
     }
 
-    /// Each refused frame is told once, whichever half hears of it, and the books are of one hand
+    /// Each refused frame is told once, whichever half hears of it, and the packet accounting are of one hand
     /// at a time.
     #[test]
-    fn the_books_have_one_hand_at_a_time() {
+    fn the_accounting_have_one_hand_at_a_time() {
         loom::model(|| {
             let outlet = Arc::new(Outlet::new(4));
             outlet.write(0, FRAME);

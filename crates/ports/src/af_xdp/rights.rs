@@ -109,7 +109,7 @@ fn counts_bpf(release: &str) -> bool {
 
 /// What the system refused, and what to do about it.
 pub(super) fn refusal(name: &str, doing: &str, error: &Error) -> String {
-    let mend = match error.raw_os_error() {
+    let fix = match error.raw_os_error() {
         _ if doing.starts_with("attach") && super::attach::is_taken(error) => {
             format!("another XDP program is there: ip link set dev {name} xdp off")
         }
@@ -125,7 +125,7 @@ pub(super) fn refusal(name: &str, doing: &str, error: &Error) -> String {
         }
         _ => return format!("cannot {doing} on {name}: {error}"),
     };
-    format!("cannot {doing} on {name}: {error}; {mend}")
+    format!("cannot {doing} on {name}: {error}; {fix}")
 }
 
 #[cfg(test)]

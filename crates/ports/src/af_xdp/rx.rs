@@ -22,7 +22,7 @@ pub(super) struct Receiver {
     rx: Ring<libc::xdp_desc>,
     fill: Ring<u64>,
     /// The device leaves checksums unfinished.
-    mends: bool,
+    fixes: bool,
     /// Bytes of the longest frame that is taken.
     longest: usize,
     shared: Arc<Shared>,
@@ -37,16 +37,16 @@ struct Taken {
 }
 
 impl Receiver {
-    /// Receives from a socket frames of `longest` bytes at most; `mends`: they may come with
+    /// Receives from a socket frames of `longest` bytes at most; `fixes`: they may come with
     /// unfinished checksums.
     pub fn new(
         socket: Arc<Socket>,
         rx: Ring<libc::xdp_desc>,
         fill: Ring<u64>,
-        (longest, mends): (usize, bool),
+        (longest, fixes): (usize, bool),
         shared: Arc<Shared>,
     ) -> Self {
-        Self { socket, rx, fill, mends, longest, shared }
+        Self { socket, rx, fill, fixes, longest, shared }
     }
 
     /// Copies the frame that begins `ahead` of our place into a lane; `None`: its end has not
@@ -168,7 +168,7 @@ impl RxQueue for Receiver {
             done += taken.pieces;
             match taken.length {
                 Some(length) if length >= 14 => {
-                    if self.mends {
+                    if self.fixes {
                         finish_silent(&mut vector.buffer_mut(lane)[HEADROOM..HEADROOM + length]);
                     }
                     vector.length[lane] = length as u16;

@@ -170,7 +170,7 @@ fn probe(asked: &str, name: &Name) -> Result<shim::Device, OpenError> {
     let call = || unsafe { shim::stoa_dpdk_probe(arguments.as_ptr(), called.as_ptr(), &mut facts) };
     eal::attempt(call).map_err(|Failure { errno, reason }| {
         let called = name.as_str();
-        let (why, what_to_do) = match (name.is_card(), errno) {
+        let (reason, what_to_do) = match (name.is_card(), errno) {
             (true, libc::ENODEV) => ("there is no such card", "`lspci -D` lists them"),
             (true, _) => (
                 reason.as_str(),
@@ -180,14 +180,14 @@ fn probe(asked: &str, name: &Name) -> Result<shim::Device, OpenError> {
             // What no bus knows.
             (false, libc::EFAULT) => {
                 let reason = format!(
-                    "no driver of DPDK is called like {called}: mend the name, or install the \
+                    "no driver of DPDK is called like {called}: fix the name, or install the \
                      package of the driver (librte-net-...)"
                 );
                 return OpenError::Config { field: "device", reason };
             }
-            (false, _) => (reason.as_str(), "mend the settings of the device"),
+            (false, _) => (reason.as_str(), "fix the settings of the device"),
         };
-        let reason = format!("{called} cannot be opened: {why}; {what_to_do}");
+        let reason = format!("{called} cannot be opened: {reason}; {what_to_do}");
         OpenError::Unsupported { field: "dpdk", reason }
     })?;
     Ok(facts)

@@ -83,8 +83,8 @@ impl Port for Dpdk {
         match (was_up, is_up) {
             (false, true) => vec![PortEvent::Up(self.queues())],
             (_, false) if was_up || !was_told => {
-                let why = format!("{} has no link", self.device.name());
-                vec![PortEvent::Down(why)]
+                let reason = format!("{} has no link", self.device.name());
+                vec![PortEvent::Down(reason)]
             }
             _ => Vec::new(),
         }

@@ -87,8 +87,8 @@ fn check(asked: &str) -> Result<(), OpenError> {
             "{name} is no PCI address: give 0000:3b:00.0, without the bus's name"
         ));
     }
-    if let Some((driver, why)) = NOT_THESE.iter().find(|(driver, _)| name.starts_with(driver)) {
-        return wrong(format!("{driver} of DPDK does not work with Stoa: {why}"));
+    if let Some((driver, reason)) = NOT_THESE.iter().find(|(driver, _)| name.starts_with(driver)) {
+        return wrong(format!("{driver} of DPDK does not work with Stoa: {reason}"));
     }
     Ok(())
 }

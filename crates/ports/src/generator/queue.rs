@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_engine::pool::SLOT;
-use stoa_engine::{Doze, Pool, PoolCache, RxQueue, Shelf, VECTOR, Vector, clock};
+use stoa_engine::{Doze, PacketFifo, Pool, PoolCache, RxQueue, VECTOR, Vector, clock};
 
 use super::pace::Pace;
 use super::receivers::{Order, Receivers};
@@ -54,7 +54,7 @@ pub(crate) struct GeneratorRx {
     variety: Option<Variety>,
     /// Packets still to be written.
     unwritten: u64,
-    shelf: Shelf,
+    packet_fifo: PacketFifo,
     scratch: Box<Vector>,
     pace: Pace,
     missed: Arc<AtomicU64>,
@@ -75,7 +75,7 @@ impl GeneratorRx {
             first,
             variety,
             unwritten: count,
-            shelf: Shelf::new(pool, prepared),
+            packet_fifo: PacketFifo::new(pool, prepared),
             scratch: Vector::new(pool),
             pace: Pace::new(rate, prepared as u64),
             missed,
@@ -95,9 +95,9 @@ impl GeneratorRx {
         got
     }
 
-    /// Writes as many packets as the shelf has room for, one vector at most.
+    /// Writes as many packets as the packet FIFO has room for, one vector at most.
     fn restock(&mut self, pool: &mut PoolCache) -> usize {
-        let want = self.shelf.room().min(VECTOR).min(self.unwritten as usize);
+        let want = self.packet_fifo.room().min(VECTOR).min(self.unwritten as usize);
         if want == 0 {
             return 0;
         }
@@ -109,7 +109,7 @@ impl GeneratorRx {
         let frames = &mut self.scratch;
         if let Some(variety) = &mut self.variety {
             variety.write(&mut self.first, frames, lanes);
-            return self.shelf.put(frames, 0);
+            return self.packet_fifo.put(frames, 0);
         }
         let Kind { template, receivers, order } = &mut self.first;
         // One loop for each order, so that no packet pays for the choice.
@@ -128,7 +128,7 @@ impl GeneratorRx {
             }),
         }
         frames.length[..lanes].fill(template.size() as u16);
-        self.shelf.put(frames, 0)
+        self.packet_fifo.put(frames, 0)
     }
 }
 
@@ -168,7 +168,7 @@ fn write(frames: &mut Vector, order: &mut Order, put: impl Fn(&mut [u8; SLOT], u
 
 impl RxQueue for GeneratorRx {
     fn receive(&mut self, vector: &mut Vector, pool: &mut PoolCache) -> usize {
-        if self.shelf.is_empty() && self.unwritten == 0 {
+        if self.packet_fifo.is_empty() && self.unwritten == 0 {
             // All are given: what would be due now is not missed.
             return 0;
         }
@@ -183,14 +183,14 @@ impl RxQueue for GeneratorRx {
                 return 0;
             }
         }
-        let got = self.shelf.hand_out(vector, want);
+        let got = self.packet_fifo.hand_out(vector, want);
         self.pace.taken(got as u64);
         self.restock(pool);
         got
     }
 
     fn doze(&mut self) -> Doze {
-        if self.shelf.is_empty() && self.unwritten == 0 {
+        if self.packet_fifo.is_empty() && self.unwritten == 0 {
             return Doze::Never;
         }
         match self.pace.pause_us(clock::tsc()) {

@@ -104,7 +104,7 @@ impl Flow {
             && same(l4 + 18, payload)
     }
 
-    /// Whether lengths and checksums are right: joining would mend them otherwise.
+    /// Whether lengths and checksums are right: joining would fix them otherwise.
     fn sound(&self, packet: &[u8]) -> bool {
         let Headers { l3, l4, six, .. } = self.at;
         let ip = if six {

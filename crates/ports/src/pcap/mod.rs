@@ -107,9 +107,9 @@ impl Port for Pcap {
         }
         let failed = self.writer.as_ref().and_then(Writer::failed);
         match failed {
-            Some(why) if !self.down => {
+            Some(reason) if !self.down => {
                 self.down = true;
-                vec![PortEvent::Down(why.into())]
+                vec![PortEvent::Down(reason.into())]
             }
             _ => Vec::new(),
         }

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use stoa_engine::worker::Bell;
+use stoa_engine::worker::Wakeup;
 use stoa_engine::{PoolCache, TxQueue, Vector};
 
 use crate::error::OpenError;
@@ -20,12 +20,12 @@ use crate::error::OpenError;
 const RING: usize = 8 << 20;
 /// Bytes of a record's header (draft-ietf-opsawg-pcap, section 5).
 const RECORD: usize = 16;
-/// Milliseconds after which the thread looks around even when no bell rang.
+/// Milliseconds after which the thread looks around even when no wakeup rang.
 const LOOK_MS: u16 = 200;
 
 /// What port, worker and thread share.
 struct Shared {
-    bell: Bell,
+    wakeup: Wakeup,
     stop: AtomicBool,
     /// Why the thread gave up.
     failed: OnceLock<String>,
@@ -49,9 +49,9 @@ impl Writer {
         let refused = |source| OpenError::File { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(refused)?;
         file.write_all(&file_header()).map_err(refused)?;
-        let bell = Bell::new().map_err(|errno| refused(errno.into()))?;
+        let wakeup = Wakeup::new().map_err(|errno| refused(errno.into()))?;
         let shared =
-            Arc::new(Shared { bell, stop: AtomicBool::new(false), failed: OnceLock::new() });
+            Arc::new(Shared { wakeup, stop: AtomicBool::new(false), failed: OnceLock::new() });
         let (producer, consumer) = rtrb::RingBuffer::new(RING);
         let theirs = shared.clone();
         let name = path.display().to_string();
@@ -76,7 +76,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.bell.ring();
+        self.shared.wakeup.ring();
         if let Some(thread) = self.thread.take() {
             // A panic there was its own; there is nothing to add here.
             let _ = thread.join();
@@ -99,13 +99,13 @@ fn run(mut file: File, mut ring: rtrb::Consumer<u8>, shared: &Shared) -> std::io
         } else if stop {
             return Ok(());
         } else {
-            shared.bell.lie_down();
+            shared.wakeup.lie_down();
             if ring.is_empty() && !shared.stop.load(Ordering::Acquire) {
-                let mut watched = [PollFd::new(shared.bell.descriptor(), PollFlags::POLLIN)];
+                let mut watched = [PollFd::new(shared.wakeup.descriptor(), PollFlags::POLLIN)];
                 // An interrupted wait is a short one.
                 let _ = poll(&mut watched, PollTimeout::from(LOOK_MS));
             }
-            shared.bell.get_up();
+            shared.wakeup.get_up();
         }
     }
 }
@@ -150,7 +150,7 @@ impl TxQueue for PcapTx {
             out.put(frame);
         }
         chunk.commit_all();
-        self.shared.bell.ring();
+        self.shared.wakeup.ring();
         lanes
     }
 }

@@ -4,7 +4,7 @@
 mod af_packet;
 mod af_xdp;
 mod af_xdp_refusals;
-mod mirror;
+mod host_interface;
 mod offload;
 mod peer;
 mod rights;

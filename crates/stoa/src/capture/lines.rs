@@ -52,7 +52,7 @@ fn line(frame: &CapturedFrame, name: &str, link: bool) -> String {
     let words: Vec<String> = all.iter().skip(skip).map(Layer::to_string).collect();
     let mut text = format!("{} {name} {direction} {}", clock(frame.unix_ns), words.join(" | "));
     if !frame.drop.is_empty() {
-        text += &format!(" [{}: {}]", frame.drop, frame.sentence);
+        text += &format!(" [{}: {}]", frame.drop, frame.description);
     }
     text
 }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(line(&frame, "eth0", false), format!("00:00:00.000005 eth0 rx {words}"));
         assert!(line(&frame, "eth0", true).contains("Ethernet 02:02"));
         frame.set_direction(CaptureDirection::Drop);
-        (frame.drop, frame.sentence) = ("x-y".into(), "why".into());
+        (frame.drop, frame.description) = ("x-y".into(), "reason".into());
         assert_eq!(
             line(&frame, "eth0", false),
             format!("00:00:00.000005 eth0 drop {words} [x-y: why]")

@@ -4,7 +4,7 @@ mod convergence;
 mod forward;
 mod latency;
 mod overload;
-mod spread;
+mod software_rss;
 mod table;
 
 use clap::{Args, Subcommand};
@@ -35,7 +35,7 @@ enum What {
     Forward(forward::Arguments),
     Latency(latency::Arguments),
     Overload(overload::Arguments),
-    Spread(spread::Arguments),
+    SoftwareRss(software_rss::Arguments),
     Table(table::Arguments),
 }
 
@@ -46,7 +46,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         What::Forward(arguments) => forward::execute(arguments),
         What::Latency(arguments) => latency::execute(arguments),
         What::Overload(arguments) => overload::execute(arguments),
-        What::Spread(arguments) => spread::execute(arguments),
+        What::SoftwareRss(arguments) => software_rss::execute(arguments),
         What::Table(arguments) => table::execute(arguments),
     }
 }

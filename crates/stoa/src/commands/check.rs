@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use serde_json::json;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::{doors, privileges, workers};
+use stoa_controller::{privileges, route_sources, workers};
 
 use crate::failure::{Failure, Outcome, counted};
 use crate::show;
 
-/// Check a configuration file: what is wrong, where, and how to mend it
+/// Check a configuration file: what is wrong, where, and how to fix it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa check /etc/stoa/stoa.json
@@ -36,17 +36,20 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 .map(ToString::to_string)
                 .collect();
             let summary = configuration.summary();
-            let mut remarks = configuration.remarks();
-            remarks.extend(workers::lacking(&configuration.desired));
-            remarks.extend(doors::lacking(&configuration.doors, &configuration.desired));
+            let mut warnings = configuration.warnings();
+            warnings.extend(workers::lacking(&configuration.desired));
+            warnings.extend(route_sources::lacking(
+                &configuration.route_sources,
+                &configuration.desired,
+            ));
             if arguments.json {
                 let answer =
-                    json!({ "ok": true, "summary": summary, "needs": needs, "remarks": remarks });
+                    json!({ "ok": true, "summary": summary, "needs": needs, "warnings": warnings });
                 show::print(&answer.to_string())?;
             } else {
                 show::print(&format!("{file} is good: {summary}."))?;
-                for remark in remarks {
-                    show::print(&format!("Note: {remark}."))?;
+                for warning in warnings {
+                    show::print(&format!("Note: {warning}."))?;
                 }
                 if !needs.is_empty() {
                     show::print(&format!("To run it: {}.", needs.join(", ")))?;
@@ -54,14 +57,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Err(findings) if arguments.json => {
-            let answer = json!({ "ok": false, "findings": show::findings(&findings) });
+        Err(errors) if arguments.json => {
+            let answer = json!({ "ok": false, "errors": show::errors(&errors) });
             show::print(&answer.to_string())?;
             Err(Failure::Said(ExitCode::FAILURE))
         }
-        Err(findings) => Err(Failure::Findings(
-            format!("{file} has {}:", counted(findings.len(), "finding")),
-            findings,
+        Err(errors) => Err(Failure::ValidationErrors(
+            format!("{file} has {}:", counted(errors.len(), "error")),
+            errors,
         )),
     }
 }

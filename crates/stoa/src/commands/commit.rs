@@ -16,12 +16,12 @@ use crate::show;
   stoa commit comment \"second uplink\"
   stoa commit confirmed 5             Undone in 5 minutes unless another `stoa commit` confirms it
   stoa commit cancel                  Go back from it now
-  stoa commit anyway                  Though it cuts off the shell it is typed in
+  stoa commit force                   Though it cuts off the shell it is typed in
   stoa commit overwrite               Though the startup file was edited by hand: that is lost
 
 What is refused leaves what runs untouched (exit code 1).")]
 pub struct Arguments {
-    /// confirmed [MINUTES], comment TEXT, overwrite, anyway, cancel
+    /// confirmed [MINUTES], comment TEXT, overwrite, force, cancel
     #[arg(value_name = "WORD")]
     words: Vec<String>,
     /// Answer with one JSON object
@@ -40,7 +40,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             "number": reply.number,
             "changes": reply.changes.iter().map(show::configuration::change).collect::<Vec<_>>(),
             "confirm_by_unix_ms": reply.confirm_by_unix_ms,
-            "remarks": reply.remarks,
+            "warnings": reply.warnings,
         });
         show::print(&answer.to_string())?;
     } else {

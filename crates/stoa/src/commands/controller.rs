@@ -37,16 +37,16 @@ pub fn execute(arguments: Arguments) -> Outcome {
         state,
         socket: arguments.socket,
         forwarder_socket: arguments.forwarder_socket,
-        spare_queue: stoa_forwarder::spare_mirror_queue,
+        spare_queue: stoa_forwarder::spare_host_interface_queue,
     };
     let file = options.config.display().to_string();
     block_on(async {
         match service::run(options, Northbound::start).await {
             Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(Error::Refused(findings)) => {
+            Err(Error::Refused(errors)) => {
                 let headline =
-                    format!("{file} is refused with {}:", counted(findings.len(), "finding"));
-                Failure::Findings(headline, findings).report(false);
+                    format!("{file} is refused with {}:", counted(errors.len(), "error"));
+                Failure::ValidationErrors(headline, errors).report(false);
                 Err(Failure::Said(ExitCode::from(EXIT_REFUSED)))
             }
             Err(other) => Err(Failure::because("the controller ended", other)),

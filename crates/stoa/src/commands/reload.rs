@@ -50,7 +50,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
             "ports_closed": what.ports_closed,
             "routes_added": what.routes_added,
             "routes_removed": what.routes_removed,
-            "findings": show::findings(&reply.findings),
+            "errors": show::errors(&reply.errors),
         });
         show::print(&answer.to_string())?;
     }
@@ -60,9 +60,9 @@ pub fn execute(arguments: Arguments) -> Outcome {
         }
         let headline = format!(
             "refused with {}; what runs is untouched:",
-            counted(reply.findings.len(), "finding")
+            counted(reply.errors.len(), "error")
         );
-        return Err(Failure::Findings(headline, reply.findings));
+        return Err(Failure::ValidationErrors(headline, reply.errors));
     }
     if !arguments.json {
         let words = if what.changed {

@@ -42,13 +42,14 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let options = Options { program, config, state, socket: arguments.socket.path() };
     block_on(async {
         supervise::run(options).await.map_err(|error| match error {
-            Error::Refused(findings) => Failure::Findings(
-                format!("{file} has {}:", counted(findings.len(), "finding")),
-                findings,
+            Error::Refused(errors) => Failure::ValidationErrors(
+                format!("{file} has {}:", counted(errors.len(), "error")),
+                errors,
             ),
-            Error::Privileges(findings) => {
-                Failure::Findings("the ports need more than this process may do:".into(), findings)
-            }
+            Error::Privileges(errors) => Failure::ValidationErrors(
+                "the ports need more than this process may do:".into(),
+                errors,
+            ),
             Error::Said => Failure::Said(ExitCode::FAILURE),
             other => Failure::Words(other.to_string()),
         })

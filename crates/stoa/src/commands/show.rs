@@ -13,8 +13,8 @@ use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::asked_routes::{Asked, To};
 use crate::show::{
-    audit, bfd, clock, configuration, conservation, doors, drops, interfaces, limits, metrics,
-    neighbors, nodes, punts, routes, rules, state, vrrp, workers,
+    audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
+    nodes, punts, route_sources, routes, rules, state, vrrp, workers,
 };
 
 /// Show what the router holds and what passed through it
@@ -77,8 +77,8 @@ enum What {
         #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         vrf: String,
     },
-    /// Doors of routing daemons: whether they are open, who has come, how many routes
-    Doors,
+    /// Route sources of routing daemons: whether they are open, who has come, how many routes
+    RouteSources,
     /// Rules of policy routing: what they are about, and what they did
     Rules,
     /// Neighbours: ARP and neighbour discovery
@@ -105,7 +105,7 @@ enum What {
     Workers,
     /// Limits: everything that is bounded, and how near it is
     Limits,
-    /// The books: every packet received is accounted for
+    /// The packet accounting: every packet received is accounted for
     Conservation,
     /// State as YANG data (RFC 7951 JSON), as RESTCONF tells it
     State {
@@ -146,7 +146,7 @@ enum What {
 
 #[derive(Debug, clap::Subcommand)]
 enum OfRoutes {
-    /// Compare learned routes of controller and forwarder, mend what differs, and show the doors of daemons
+    /// Compare learned routes of controller and forwarder, fix what differs, and show the route sources of daemons
     Audit,
 }
 
@@ -233,7 +233,7 @@ async fn look(
             };
             routes::show(client, &asked, json, out).await
         }
-        What::Doors => doors::show(client, json, out).await,
+        What::RouteSources => route_sources::show(client, json, out).await,
         What::Rules => rules::show(client, json, out).await,
         What::Neighbors => neighbors::show(client, json, out).await,
         What::Bfd => bfd::show(client, json, out).await,

@@ -78,7 +78,7 @@ impl Offers {
             "commit" => listed(&[
                 ("confirmed", "Undone by itself unless another commit confirms it"),
                 ("comment", "Why, for the history"),
-                ("anyway", "Though it cuts off the shell you type in"),
+                ("force", "Though it cuts off the shell you type in"),
                 ("overwrite", "Though the startup file was edited by hand"),
                 ("cancel", "Go back from a commit that waits"),
             ]),

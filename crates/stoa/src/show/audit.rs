@@ -1,13 +1,13 @@
-//! The audit of learned routes: whether the forwarder holds what the controller wants, and how the doors of daemons do.
+//! The audit of learned routes: whether the forwarder holds what the controller wants, and how the route sources of daemons do.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 use stoa_api::v1::{
-    AuditLearnedReply, AuditLearnedRequest, AuditedKernel, AuditedTable, DoorState,
+    AuditLearnedReply, AuditLearnedRequest, AuditedKernel, AuditedTable, RouteSourceState,
 };
 
-use super::{Cell, count, doors, number, table, write};
+use super::{Cell, count, number, route_sources, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
@@ -19,11 +19,11 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         return Ok(());
     }
     let mut made = table(&["VRF", "family", ">wanted", ">held", ">different", "verdict"]);
-    for audited in audit.tables.iter().filter(|it| it.vrf.is_empty() || it.wanted + it.held > 0) {
+    for audited in audit.tables.iter().filter(|it| it.vrf.is_empty() || it.desired + it.held > 0) {
         made.add_row(vec![
             Cell::new(if audited.vrf.is_empty() { "default" } else { &audited.vrf }),
             Cell::new(format!("IPv{}", audited.family)),
-            count(audited.wanted),
+            count(audited.desired),
             count(audited.held),
             count(audited.different),
             Cell::new(verdict(audited)),
@@ -34,14 +34,14 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         writeln!(out)?;
         write(&kernels(&audit.kernels), out)?;
     }
-    if !audit.doors.is_empty() {
+    if !audit.route_sources.is_empty() {
         writeln!(out)?;
-        write(&of_doors(&audit.doors), out)?;
+        write(&of_route_sources(&audit.route_sources), out)?;
     }
-    doors::reasons(&audit.doors, out)?;
+    route_sources::reasons(&audit.route_sources, out)?;
     if audit.refused > 0 {
         let refused = number(audit.refused);
-        writeln!(out, "The forwarder refused {refused} routes so far, last: {}", audit.why)?;
+        writeln!(out, "The forwarder refused {refused} routes so far, last: {}", audit.reason)?;
     }
     Ok(())
 }
@@ -55,15 +55,16 @@ fn verdict(table: &AuditedTable) -> &'static str {
 }
 
 fn kernels(kernels: &[AuditedKernel]) -> super::Table {
-    let mut made = table(&["door", "kernel table", ">routes", ">held", ">different", "verdict"]);
+    let mut made =
+        table(&["route_source", "kernel table", ">routes", ">held", ">different", "verdict"]);
     for kernel in kernels {
         let verdict = match (kernel.is_equal, kernel.is_compared) {
             (true, _) => "equal",
             (_, true) => "told again",
-            (_, false) => &kernel.why,
+            (_, false) => &kernel.reason,
         };
         made.add_row(vec![
-            Cell::new(&kernel.door),
+            Cell::new(&kernel.route_source),
             Cell::new(format!("{} {}", kernel.netns, kernel.table).trim_start()),
             count(kernel.routes),
             count(kernel.held),
@@ -74,16 +75,16 @@ fn kernels(kernels: &[AuditedKernel]) -> super::Table {
     made
 }
 
-fn of_doors(all: &[DoorState]) -> super::Table {
-    let mut made = table(&["door", "session", ">IPv4", ">IPv6", ">stale", ">malformed"]);
-    for door in all {
+fn of_route_sources(all: &[RouteSourceState]) -> super::Table {
+    let mut made = table(&["route_source", "session", ">IPv4", ">IPv6", ">stale", ">malformed"]);
+    for route_source in all {
         made.add_row(vec![
-            Cell::new(&door.name),
-            Cell::new(doors::session(door)),
-            count(door.ip4_routes),
-            count(door.ip6_routes),
-            count(door.stale),
-            count(door.malformed),
+            Cell::new(&route_source.name),
+            Cell::new(route_sources::session(route_source)),
+            count(route_source.ip4_routes),
+            count(route_source.ip6_routes),
+            count(route_source.stale),
+            count(route_source.malformed),
         ]);
     }
     made
@@ -92,15 +93,15 @@ fn of_doors(all: &[DoorState]) -> super::Table {
 fn json(audit: &AuditLearnedReply) -> Value {
     let table = |it: &AuditedTable| {
         json!({
-            "vrf": it.vrf, "family": it.family, "wanted": it.wanted, "held": it.held,
+            "vrf": it.vrf, "family": it.family, "desired": it.desired, "held": it.held,
             "different": it.different, "compared": it.is_compared,
         })
     };
     let kernel = |it: &AuditedKernel| {
         json!({
-            "door": it.door, "netns": it.netns, "table": it.table, "routes": it.routes,
+            "route_source": it.route_source, "netns": it.netns, "table": it.table, "routes": it.routes,
             "held": it.held, "different": it.different, "compared": it.is_compared,
-            "equal": it.is_equal, "why": it.why,
+            "equal": it.is_equal, "reason": it.reason,
         })
     };
     let is_equal = audit.tables.iter().all(|it| it.is_compared && it.different == 0)
@@ -110,8 +111,8 @@ fn json(audit: &AuditLearnedReply) -> Value {
         "complete": audit.is_complete,
         "tables": audit.tables.iter().map(table).collect::<Vec<_>>(),
         "kernels": audit.kernels.iter().map(kernel).collect::<Vec<_>>(),
-        "doors": audit.doors.iter().map(doors::json).collect::<Vec<_>>(),
-        "heard": audit.heard, "refused": audit.refused, "why": audit.why,
+        "route_sources": audit.route_sources.iter().map(route_sources::json).collect::<Vec<_>>(),
+        "received": audit.received, "refused": audit.refused, "reason": audit.reason,
         "controller_us": audit.table_us, "forwarder_us": audit.forwarder_us,
     })
 }

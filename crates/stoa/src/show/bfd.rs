@@ -44,7 +44,7 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
         ">hears ms",
         ">detection ms",
         ">downs",
-        "why",
+        "reason",
     ];
     let skip = usize::from(sessions(interfaces).all(|(interface, _)| interface.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
@@ -62,7 +62,7 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
             Cell::new(told(session.rx_us.into())),
             Cell::new(told(session.detection_us)),
             count(session.downs),
-            Cell::new(why(session).unwrap_or("-")),
+            Cell::new(reason(session).unwrap_or("-")),
         ];
         table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
     }
@@ -78,7 +78,7 @@ fn milliseconds(us: u64) -> String {
 }
 
 /// Why a session is not up, in the words of RFC 5880 section 4.1 where it has some.
-fn why(session: &BfdSessionState) -> Option<&'static str> {
+fn reason(session: &BfdSessionState) -> Option<&'static str> {
     if session.state == "up" {
         return None;
     }
@@ -115,7 +115,7 @@ fn json((interface, session): (&InterfaceState, &BfdSessionState)) -> Value {
         "failed": session.has_failed,
         "diagnostic": session.diagnostic,
         "remote_diagnostic": session.remote_diagnostic,
-        "why": why(session),
+        "reason": reason(session),
         "tx_interval_us": some(session.tx_us),
         "rx_interval_us": some(session.rx_us),
         "remote_multiplier": some(session.remote_multiplier),
@@ -163,9 +163,9 @@ mod tests {
             ..up.clone()
         };
         let never = BfdSessionState { state: "down".into(), ..BfdSessionState::default() };
-        assert_eq!(why(&never), Some("it never spoke"));
+        assert_eq!(reason(&never), Some("it never spoke"));
         let held = BfdSessionState { remote_state: "admin-down".into(), ..silent.clone() };
-        assert_eq!(why(&held), Some("its operator holds it down"));
+        assert_eq!(reason(&held), Some("its operator holds it down"));
         let all = [interface("", up.clone()), interface("", silent.clone())];
         let text = made(&all, 1_061).to_string();
         for words in ["192.0.2.1", "1 min 1 s", "12.5", "37.5", "not used", "it fell silent"] {
@@ -174,7 +174,7 @@ mod tests {
         assert!(!text.contains("VRF") && !text.contains("300"), "{text}");
         let told = json((&all[1], &silent));
         assert!(told["detection_us"].is_null() && told["tx_interval_us"].is_null());
-        assert_eq!((&told["why"], &told["failed"]), (&json!("it fell silent"), &json!(true)));
+        assert_eq!((&told["reason"], &told["failed"]), (&json!("it fell silent"), &json!(true)));
         assert!(made(&[interface("red", up)], 0).to_string().contains("red"));
     }
 }

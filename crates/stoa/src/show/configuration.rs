@@ -23,7 +23,7 @@ pub fn change(change: &ConfigurationChange) -> Value {
 pub fn history_json(reply: &ShowHistoryReply) -> Value {
     let entry = |(back, entry): (usize, &stoa_api::v1::HistoryEntry)| {
         json!({ "back": back, "number": entry.number, "time": entry.time, "author": entry.author,
-            "door": entry.door, "comment": entry.comment })
+            "client": entry.client, "comment": entry.comment })
     };
     json!({
         "entries": reply.entries.iter().enumerate().map(entry).collect::<Vec<_>>(),
@@ -38,13 +38,13 @@ pub fn history(reply: &ShowHistoryReply, out: &mut dyn Write) -> io::Result<()> 
     if reply.entries.is_empty() {
         writeln!(out, "Nothing was committed yet.")?;
     } else {
-        let mut shown = table(&[">back", ">number", "time", "author", "door", "comment"]);
+        let mut shown = table(&[">back", ">number", "time", "author", "client", "comment"]);
         for (back, entry) in reply.entries.iter().enumerate() {
             let time = entry.time.split('.').next().unwrap_or_default();
             let time = time.trim_end_matches('Z').replace('T', " ");
             let comment = entry.comment.replace('\n', " ");
             let numbers = [back as u64, entry.number].map(Cell::new);
-            let words = [time, entry.author.clone(), entry.door.clone(), comment].map(Cell::new);
+            let words = [time, entry.author.clone(), entry.client.clone(), comment].map(Cell::new);
             shown.add_row(numbers.into_iter().chain(words));
         }
         super::write(&shown, out)?;

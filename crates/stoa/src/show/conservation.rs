@@ -1,4 +1,4 @@
-//! The books: received + generated = sent + consumed + dropped + held.
+//! The packet accounting: received + generated = sent + consumed + dropped + held.
 
 use std::io::Write;
 
@@ -11,51 +11,51 @@ use crate::operator::Client;
 
 /// Asks and shows.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
-    let books = client.show_conservation(GetConservationRequest {}).await?.into_inner();
+    let accounting = client.show_conservation(GetConservationRequest {}).await?.into_inner();
     if as_json {
-        writeln!(out, "{}", json(&books))?;
+        writeln!(out, "{}", json(&accounting))?;
         return Ok(());
     }
     let mut made = table(&["what", ">packets"]);
     for (what, packets) in [
-        ("received", books.received),
-        ("generated", books.generated),
-        ("sent", books.sent),
-        ("consumed", books.consumed),
-        ("dropped", books.dropped),
-        ("held", books.held),
-        ("buffers", books.buffers),
-        ("buffers free", books.buffers_free),
-        ("buffers of waiting packets", books.buffers_waiting),
-        ("buffers busy", books.buffers_busy),
+        ("received", accounting.received),
+        ("generated", accounting.generated),
+        ("sent", accounting.sent),
+        ("consumed", accounting.consumed),
+        ("dropped", accounting.dropped),
+        ("held", accounting.held),
+        ("buffers", accounting.buffers),
+        ("buffers free", accounting.buffers_free),
+        ("buffers of waiting packets", accounting.buffers_waiting),
+        ("buffers busy", accounting.buffers_busy),
     ] {
         made.add_row(vec![Cell::new(what), count(packets)]);
     }
     write(&made, out)?;
-    writeln!(out, "{}", verdict(&books))?;
+    writeln!(out, "{}", verdict(&accounting))?;
     Ok(())
 }
 
-fn verdict(books: &Conservation) -> &'static str {
-    if books.balanced {
-        "The books balance: every packet is accounted for."
+fn verdict(accounting: &Conservation) -> &'static str {
+    if accounting.balanced {
+        "The packet accounting balance: every packet is accounted for."
     } else {
-        "The books do not balance now: packets are on their way. Look again without traffic."
+        "The packet accounting do not balance now: packets are on their way. Look again without traffic."
     }
 }
 
-fn json(books: &Conservation) -> Value {
+fn json(accounting: &Conservation) -> Value {
     json!({
-        "received": books.received,
-        "generated": books.generated,
-        "sent": books.sent,
-        "consumed": books.consumed,
-        "dropped": books.dropped,
-        "held": books.held,
-        "balanced": books.balanced,
-        "buffers": books.buffers,
-        "buffers_free": books.buffers_free,
-        "buffers_waiting": books.buffers_waiting,
-        "buffers_busy": books.buffers_busy,
+        "received": accounting.received,
+        "generated": accounting.generated,
+        "sent": accounting.sent,
+        "consumed": accounting.consumed,
+        "dropped": accounting.dropped,
+        "held": accounting.held,
+        "balanced": accounting.balanced,
+        "buffers": accounting.buffers,
+        "buffers_free": accounting.buffers_free,
+        "buffers_waiting": accounting.buffers_waiting,
+        "buffers_busy": accounting.buffers_busy,
     })
 }

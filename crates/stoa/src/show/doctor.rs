@@ -1,4 +1,4 @@
-//! What the doctor found: a table of what is there, then what is to be mended.
+//! What the doctor found: a table of what is there, then what is to be fixed.
 
 use std::io::{self, Write};
 
@@ -19,7 +19,7 @@ pub fn text(checks: &[Check], out: &mut dyn Write) -> io::Result<()> {
     for check in &poor {
         writeln!(out, "\n{}: {}", check.name, check.state.name())?;
         writeln!(out, "  costs  {}", check.costs)?;
-        writeln!(out, "  mend   {}", check.mend)?;
+        writeln!(out, "  fix   {}", check.fix)?;
     }
     writeln!(out, "\n{}", verdict(&poor))
 }
@@ -41,7 +41,7 @@ pub fn json(checks: &[Check]) -> Value {
             "state": check.state.name(),
             "found": check.found,
             "costs": check.costs,
-            "mend": check.mend,
+            "fix": check.fix,
         })
     };
     json!({ "checks": checks.iter().map(one).collect::<Vec<_>>() })
@@ -52,13 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_poor_is_told_with_its_cost_and_its_mend() {
+    fn what_is_poor_is_told_with_its_cost_and_its_fix() {
         let check = |state, costs: &str| Check {
             name: "clock",
             state,
             found: "a sundial".to_owned(),
             costs: costs.to_owned(),
-            mend: "take another".to_owned(),
+            fix: "take another".to_owned(),
         };
         let said = |checks: &[Check]| {
             let mut out = Vec::new();
@@ -68,7 +68,7 @@ mod tests {
         assert!(said(&[check(State::Ok, "")]).contains("all that a router can ask for"));
         let poor = said(&[check(State::Missing, "no nights"), check(State::Better, "clouds")]);
         assert!(poor.contains("a sundial") && poor.contains("  costs  no nights"), "{poor}");
-        assert!(poor.contains("  mend   take another"), "{poor}");
+        assert!(poor.contains("  fix   take another"), "{poor}");
         assert!(poor.ends_with("1 missing, 1 could be better.\n"), "{poor}");
         assert_eq!(json(&[check(State::Better, "")])["checks"][0]["state"], "could be better");
     }

@@ -35,14 +35,14 @@ fn made(drops: &[DropState], all: bool) -> Table {
         table.add_row(vec![
             Cell::new(&drop.reason),
             count(drop.packets),
-            Cell::new(&drop.sentence),
+            Cell::new(&drop.description),
         ]);
     }
     table
 }
 
 fn json(drop: &DropState) -> Value {
-    json!({ "reason": drop.reason, "sentence": drop.sentence, "packets": drop.packets })
+    json!({ "reason": drop.reason, "description": drop.description, "packets": drop.packets })
 }
 
 #[cfg(test)]

@@ -70,10 +70,12 @@ fn state(interface: &InterfaceState) -> &'static str {
 }
 
 /// The driver of a port, or the tags and parent of a sub-interface; then where its frames go
-/// across, and its mirror.
+/// across, and its host interface.
 fn on(interface: &InterfaceState) -> String {
     let mut on = below(interface);
-    for (word, what) in [("to", &interface.cross_connect), ("mirror", &interface.mirror)] {
+    for (word, what) in
+        [("to", &interface.cross_connect), ("host_interface", &interface.host_interface)]
+    {
         if !what.is_empty() {
             on += &format!("\n{word} {what}");
         }
@@ -118,9 +120,9 @@ fn json(interface: &InterfaceState) -> Value {
         "detail": interface.detail,
         "rx_queues": interface.rx_queues,
         "tx_queues": interface.tx_queues,
-        "mirror": interface.mirror,
+        "host_interface": interface.host_interface,
         "cross_connect": interface.cross_connect,
-        "spread": interface.spread,
+        "software_rss": interface.software_rss,
     })
 }
 
@@ -147,7 +149,7 @@ mod tests {
             up: true,
             mtu: 1500,
             rx_packets: 1234,
-            mirror: "red/host-b up".into(),
+            host_interface: "red/host-b up".into(),
             ..InterfaceState::default()
         };
         let sub = InterfaceState {
@@ -168,7 +170,9 @@ mod tests {
         assert_eq!(on(&sub), "vlan s5.100 on host-b");
         assert_eq!(json(&sub)["outer"]["tpid"], "0x88a8");
         let text = made(&[port, sub]).to_string();
-        for word in ["af-packet", "mirror red/host-b up", "1,234", "10.2.0.1/24", "up", "down"] {
+        for word in
+            ["af-packet", "host interface red/host-b up", "1,234", "10.2.0.1/24", "up", "down"]
+        {
             assert!(text.contains(word), "{word} in\n{text}");
         }
     }

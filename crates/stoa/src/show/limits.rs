@@ -35,7 +35,7 @@ fn made(limits: &[LimitState]) -> Table {
             of,
             Cell::new(share.map_or_else(|| "-".to_owned(), |share| format!("{share:.0} %"))),
             count(limit.refused),
-            Cell::new(&limit.sentence),
+            Cell::new(&limit.description),
         ]);
     }
     table
@@ -47,7 +47,7 @@ fn json(limit: &LimitState) -> Value {
         "used": limit.used,
         "limit": limit.limit,
         "refused": limit.refused,
-        "sentence": limit.sentence,
+        "description": limit.description,
     })
 }
 

@@ -7,7 +7,6 @@ pub mod bfd;
 pub mod configuration;
 pub mod conservation;
 pub mod doctor;
-pub mod doors;
 pub mod drops;
 pub mod interfaces;
 pub mod limits;
@@ -15,6 +14,7 @@ pub mod metrics;
 pub mod neighbors;
 pub mod nodes;
 pub mod punts;
+pub mod route_sources;
 pub mod routes;
 pub mod rules;
 pub mod state;
@@ -29,7 +29,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use comfy_table::{Cell, CellAlignment, Table};
 use serde_json::{Value, json};
-use stoa_controller::finding::Finding;
+use stoa_controller::error::ValidationError;
 
 /// Prints one line or block to standard output.
 pub fn print(text: &str) -> io::Result<()> {
@@ -38,11 +38,11 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// Findings for programs.
-pub fn findings(findings: &[Finding]) -> Value {
-    findings
+/// ValidationErrors for programs.
+pub fn errors(errors: &[ValidationError]) -> Value {
+    errors
         .iter()
-        .map(|finding| json!({ "path": finding.path, "why": finding.why, "mend": finding.mend }))
+        .map(|error| json!({ "path": error.path, "reason": error.cause, "fix": error.fix }))
         .collect()
 }
 

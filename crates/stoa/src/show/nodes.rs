@@ -54,7 +54,7 @@ fn made(nodes: &[NodeState], all: bool) -> Table {
                 count(node.packets),
                 ratio_cell(ratio(node.packets, node.calls)),
                 ratio_cell(ratio(node.cycles, node.packets)),
-                Cell::new(&node.sentence),
+                Cell::new(&node.description),
             ]);
         }
     }
@@ -70,7 +70,7 @@ fn json(node: &NodeState) -> Value {
         "cycles": node.cycles,
         "packets_per_call": ratio(node.packets, node.calls),
         "cycles_per_packet": ratio(node.cycles, node.packets),
-        "sentence": node.sentence,
+        "description": node.description,
     })
 }
 

@@ -34,7 +34,7 @@ fn made(punts: &[PuntState]) -> Table {
             count(punt.dropped),
             count(punt.rate.into()),
             if is_all { Cell::new("") } else { count(punt.burst.into()) },
-            Cell::new(if is_all { punt.sentence.as_str() } else { "" }),
+            Cell::new(if is_all { punt.description.as_str() } else { "" }),
         ]);
     }
     table
@@ -43,7 +43,7 @@ fn made(punts: &[PuntState]) -> Table {
 fn json(punt: &PuntState) -> Value {
     json!({
         "class": punt.class,
-        "sentence": punt.sentence,
+        "description": punt.description,
         "interface": punt.interface,
         "passed": punt.passed,
         "dropped": punt.dropped,
@@ -61,7 +61,7 @@ mod tests {
     fn a_class_is_named_once() {
         let punt = |interface: &str| PuntState {
             class: "arp".into(),
-            sentence: "ARP questions".into(),
+            description: "ARP questions".into(),
             interface: interface.into(),
             dropped: 1234,
             rate: 1000,

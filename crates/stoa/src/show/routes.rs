@@ -75,12 +75,12 @@ pub async fn show(
 fn made(routes: &[RouteState]) -> Table {
     let known = |state: &RouteState| state.route.as_ref().is_some_and(|it| !it.vrf.is_empty());
     let has_vrf = routes.iter().any(known);
-    let has_door = routes.iter().any(|state| !state.door.is_empty());
-    let columns = ["vrf", "prefix", "from", "door", "goes", "state", ">packets", ">bytes"];
-    // Who has neither VRFs nor doors need not know what they are.
+    let has_route_source = routes.iter().any(|state| !state.route_source.is_empty());
+    let columns = ["vrf", "prefix", "from", "route_source", "goes", "state", ">packets", ">bytes"];
+    // Who has neither VRFs nor route sources need not know what they are.
     let is_shown = |at: usize| match columns[at] {
         "vrf" => has_vrf,
-        "door" => has_door,
+        "route_source" => has_route_source,
         _ => true,
     };
     let shown: Vec<usize> = (0..columns.len()).filter(|at| is_shown(*at)).collect();
@@ -93,7 +93,7 @@ fn made(routes: &[RouteState]) -> Table {
             Cell::new(vrf),
             Cell::new(prefix),
             Cell::new(route.protocol().to_string()),
-            Cell::new(if state.door.is_empty() { "-" } else { &state.door }),
+            Cell::new(if state.route_source.is_empty() { "-" } else { &state.route_source }),
             Cell::new(goes(state)),
             Cell::new(standing(state)),
             count(state.packets),
@@ -118,14 +118,14 @@ fn standing(state: &RouteState) -> String {
 
 /// Why routes are inactive, or only partly active. In the table it would be wider than eyes.
 fn reasons(routes: &[RouteState], out: &mut dyn Write) -> Result<(), Failure> {
-    let told: Vec<&RouteState> = routes.iter().filter(|state| !state.why.is_empty()).collect();
+    let told: Vec<&RouteState> = routes.iter().filter(|state| !state.reason.is_empty()).collect();
     for state in told.iter().take(REASONS_LIMIT) {
         let Some(route) = &state.route else { continue };
         let prefix = route.prefix.as_ref().map(ToString::to_string).unwrap_or_default();
         let vrf = if route.vrf.is_empty() { "" } else { " of VRF " };
         writeln!(out, "{prefix}{vrf}{} is {}:", route.vrf, state.state)?;
-        for why in &state.why {
-            writeln!(out, "  {why}")?;
+        for reason in &state.reason {
+            writeln!(out, "  {reason}")?;
         }
     }
     if told.len() > REASONS_LIMIT {
@@ -200,10 +200,10 @@ fn json(state: &RouteState) -> Value {
         "vrf": route.vrf,
         "next_hops": state.next_hops.iter().map(hop_json).collect::<Vec<_>>(),
         "state": state.state,
-        "door": (!state.door.is_empty()).then_some(&state.door),
+        "route_source": (!state.route_source.is_empty()).then_some(&state.route_source),
         "backup": state.is_backup,
         "stale": state.is_stale,
-        "why": state.why,
+        "reason": state.reason,
         "packets": state.packets,
         "bytes": state.bytes,
     })
@@ -253,7 +253,7 @@ mod tests {
             hop(&[172, 31, 1, 1], vec![]),
         ];
         mixed.state = "partly active".into();
-        mixed.why = vec!["172.31.1.1 is in no connected subnet".into()];
+        mixed.reason = vec!["172.31.1.1 is in no connected subnet".into()];
         let expected = "via 198.18.2.2 dev right\nvia 192.0.2.1 by\n  \
                         via 198.18.2.3 dev right\nvia 172.31.1.1, not reached";
         assert_eq!(goes(&mixed), expected);
@@ -271,22 +271,25 @@ mod tests {
     }
 
     #[test]
-    fn a_learned_route_tells_its_door_and_what_is_odd() {
+    fn a_learned_route_tells_its_route_source_and_what_is_odd() {
         let hole = state(Action::Special(Special::Blackhole.into()));
         let learned = RouteState {
-            door: "frr".into(),
+            route_source: "frr".into(),
             is_backup: true,
             is_stale: true,
             state: "partly active".into(),
             ..hole.clone()
         };
-        assert!(!made(std::slice::from_ref(&hole)).to_string().contains("DOOR"));
+        assert!(!made(std::slice::from_ref(&hole)).to_string().contains("ROUTE_SOURCE"));
         let text = made(&[hole, learned.clone()]).to_string();
-        for words in ["DOOR", "frr", "partly active (backup, stale)"] {
+        for words in ["ROUTE_SOURCE", "frr", "partly active (backup, stale)"] {
             assert!(text.contains(words), "{words} in\n{text}");
         }
         let told = json(&learned);
-        assert_eq!((&told["door"], &told["state"]), (&json!("frr"), &json!("partly active")));
+        assert_eq!(
+            (&told["route_source"], &told["state"]),
+            (&json!("frr"), &json!("partly active"))
+        );
         assert_eq!((&told["backup"], &told["stale"]), (&json!(true), &json!(true)));
     }
 

@@ -35,7 +35,7 @@ fn made(workers: &[WorkerState]) -> Table {
             Cell::new(format!("{:.1} %", worker.busy * 100.0)),
             count(worker.packets),
             Cell::new(format!("{:.1}", worker.vector)),
-            count(worker.turns),
+            count(worker.loops),
             count(worker.sleeps),
             Cell::new(worker.queues.join(" ")),
         ]);
@@ -48,7 +48,7 @@ fn json(worker: &WorkerState) -> Value {
         "index": worker.index,
         "cpu": worker.cpu,
         "polling": worker.polling,
-        "turns": worker.turns,
+        "loops": worker.loops,
         "sleeps": worker.sleeps,
         "busy": worker.busy,
         "queues": worker.queues,

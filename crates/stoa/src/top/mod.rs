@@ -48,7 +48,7 @@ pub struct DropRate {
     /// Its name.
     pub reason: String,
     /// What it means.
-    pub sentence: String,
+    pub description: String,
     /// Packets per second.
     pub packets: f64,
     /// Packets since the start.
@@ -148,7 +148,7 @@ impl Look {
             let old = old.map_or(one.packets, |old| old.packets);
             DropRate {
                 reason: one.reason.clone(),
-                sentence: one.sentence.clone(),
+                description: one.description.clone(),
                 packets: per(one.packets, old, seconds),
                 total: one.packets,
             }
@@ -235,7 +235,11 @@ pub mod tests {
                 ..Default::default()
             }],
             drops: vec![
-                DropState { reason: "no-route".into(), sentence: "why".into(), packets: 4 * many },
+                DropState {
+                    reason: "no-route".into(),
+                    description: "reason".into(),
+                    packets: 4 * many,
+                },
                 DropState::default(),
             ],
             nodes: vec![NodeState {

@@ -104,13 +104,13 @@ fn nodes(rates: &Rates) -> Table {
 }
 
 fn drops(rates: &Rates) -> Table {
-    let mut table = table(&["drop", ">packets/s", ">in all", "why"]);
+    let mut table = table(&["drop", ">packets/s", ">in all", "reason"]);
     for one in &rates.drops {
         table.add_row(vec![
             Cell::new(&one.reason),
             whole(one.packets),
             Cell::new(number(one.total)),
-            Cell::new(&one.sentence),
+            Cell::new(&one.description),
         ]);
     }
     table

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A router in a folder of its own whose server listens on a port of its own; it ends with the story.
+/// A router in a folder of its own whose server listens on a port of its own; it ends with the scenario.
 pub struct Router {
     pub folder: tempfile::TempDir,
     pub port: u16,

@@ -178,8 +178,8 @@ fn nobody_cuts_off_the_own_access_unawares() {
     router.wait("the server is there again", is_open);
     // Asked for all the same.
     assert_eq!(ask(&router, "PUT", candidate, &off).status, 201);
-    let anyway = json!({ "stoa-datastore:input": { "anyway": true } });
-    assert_eq!(ask(&router, "POST", commit, &anyway).status, 200);
+    let force = json!({ "stoa-datastore:input": { "force": true } });
+    assert_eq!(ask(&router, "POST", commit, &force).status, 200);
     router.wait("the server is gone", || !is_open());
 }
 

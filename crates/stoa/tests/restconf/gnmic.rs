@@ -30,10 +30,10 @@ fn fetched() -> Option<PathBuf> {
     if fetched.status.success() {
         return Some(PathBuf::from(String::from_utf8_lossy(&fetched.stdout).trim()));
     }
-    let why = String::from_utf8_lossy(&fetched.stderr).into_owned();
+    let reason = String::from_utf8_lossy(&fetched.stderr).into_owned();
     let is_needed = ["STOA_NEEDS_GNMIC", "CI"].iter().any(|name| std::env::var_os(name).is_some());
-    assert!(!is_needed, "gnmic is needed and is not there: {why}");
-    eprintln!("NOT RUN: the tests with the real gnmic, which is not there: {why}");
+    assert!(!is_needed, "gnmic is needed and is not there: {reason}");
+    eprintln!("NOT RUN: the tests with the real gnmic, which is not there: {reason}");
     None
 }
 

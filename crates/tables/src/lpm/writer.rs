@@ -180,7 +180,7 @@ impl<K: Key> Lpm<K> {
     }
 
     /// The same from a place on, which need not be a prefix of the table, nor one at all: a length
-    /// beyond the last bit asks for what comes behind all prefixes of the address. Finding the
+    /// beyond the last bit asks for what comes behind all prefixes of the address. ValidationError the
     /// place takes no longer than looking up an address.
     pub fn range(&self, from: K, len: u8) -> Routes<'_, K> {
         Routes::new(self, (from, len))

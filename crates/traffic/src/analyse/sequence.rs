@@ -146,13 +146,13 @@ mod tests {
                 prop_assert_eq!(sequence.whole(at as u32), Some(at));
                 let place = sequence.came(at);
                 let is_new = model.insert(at);
-                let wanted = match at.cmp(&next) {
+                let desired = match at.cmp(&next) {
                     std::cmp::Ordering::Equal => Place::Next,
                     std::cmp::Ordering::Greater => Place::Ahead(at - next),
                     _ if next - at > SURE || is_new => Place::Behind(next - at),
                     _ => Place::Duplicate,
                 };
-                prop_assert_eq!(place, wanted, "{} of {}", at, next);
+                prop_assert_eq!(place, desired, "{} of {}", at, next);
                 next = next.max(at + 1);
             }
         }

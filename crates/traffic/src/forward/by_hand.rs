@@ -38,7 +38,7 @@ pub fn step(workload: &Workload, turns: u32) -> Result<Counts, BenchError> {
     let tables = workload.families().into_iter().map(|ip| Table::new(workload, ip));
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
     let mut forwarder = Forwarder::by_hand(Limits::default(), Arc::new(stoa_ports::open));
-    forwarder.apply(setup::wanted(workload, &tables)).map_err(|why| refused(&why))?;
+    forwarder.apply(setup::desired(workload, &tables)).map_err(|reason| refused(&reason))?;
     let Some(plane) = forwarder.plane() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use stoa_api::v1;
 use stoa_engine::clock;
-use stoa_forwarder::control::sight::Reader;
+use stoa_forwarder::control::trace_capture::Reader;
 use stoa_forwarder::control::{Forwarder, Plane, Refused};
 
 use crate::prefixes::{PrefixError, Source};
@@ -132,7 +132,7 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
     let tables = tables.collect::<Result<Vec<_>, _>>()?;
     let mut updates = Updates::new(workload, &tables)?;
     let routes = tables.iter().map(|table| table.prefixes.len()).sum();
-    forwarder.apply(setup::wanted(workload, &tables)).map_err(|why| refused(&why))?;
+    forwarder.apply(setup::desired(workload, &tables)).map_err(|reason| refused(&reason))?;
     let Some(plane) = forwarder.plane() else {
         return Err(BenchError::Refused("it has no workers".to_owned()));
     };
@@ -164,7 +164,8 @@ pub fn run(workload: &Workload, progress: impl Fn(f64)) -> Result<Figures, Bench
 }
 
 fn refused(refused: &Refused) -> BenchError {
-    let reasons = refused.reasons.iter().map(|reason| format!("{}: {}", reason.place, reason.why));
+    let reasons =
+        refused.reasons.iter().map(|reason| format!("{}: {}", reason.place, reason.reason));
     BenchError::Refused(reasons.collect::<Vec<_>>().join("; "))
 }
 
@@ -261,7 +262,7 @@ fn window(
     Ok(Some(figures))
 }
 
-/// Packets that were generated and did not leave: the books must say none.
+/// Packets that were generated and did not leave: the packet accounting must say none.
 fn lost(plane: &Plane) -> u64 {
     let interfaces = plane.list_interfaces();
     interfaces.iter().map(|interface| interface.rx_drops + interface.tx_drops).sum()

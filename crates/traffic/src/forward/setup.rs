@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::Limits;
-use stoa_forwarder::control::wanted::{Action, Family, Interface, Path, Route, Wanted, Workers};
+use stoa_forwarder::control::desired::{
+    Action, DesiredState, Family, Interface, Path, Route, Workers,
+};
 use stoa_ports::{GeneratorConfig, NullConfig, PortConfig};
 
 use super::targets::Table;
@@ -48,9 +50,9 @@ impl Ip {
     }
 }
 
-/// All that is wanted, with these prefixes in the tables.
-pub(super) fn wanted(workload: &Workload, tables: &[Table]) -> Wanted {
-    let mut wanted = Wanted {
+/// All that is desired, with these prefixes in the tables.
+pub(super) fn desired(workload: &Workload, tables: &[Table]) -> DesiredState {
+    let mut desired = DesiredState {
         workers: Workers {
             count: workload.workers,
             cpus: workload.cpus.clone(),
@@ -59,12 +61,12 @@ pub(super) fn wanted(workload: &Workload, tables: &[Table]) -> Wanted {
             kernel: workload.kernel,
             ..Workers::default()
         },
-        ..Wanted::default()
+        ..DesiredState::default()
     };
     let usual = Limits::default();
     let room = tables.iter().map(|table| table.prefixes.len() + SPARE).max().unwrap_or(0);
-    wanted.limits.routes4 = usual.routes4.max(room);
-    wanted.limits.routes6 = usual.routes6.max(room);
+    desired.limits.routes4 = usual.routes4.max(room);
+    desired.limits.routes6 = usual.routes6.max(room);
     let generator = PortConfig::Generator(generator(workload, tables));
     let null = NullConfig { tx_queues: workload.workers as u16, ..NullConfig::default() };
     for (side, port) in [generator, PortConfig::Null(null)].into_iter().enumerate() {
@@ -72,14 +74,14 @@ pub(super) fn wanted(workload: &Workload, tables: &[Table]) -> Wanted {
         let routed = interface(tables, side as u16);
         if workload.is_tagged {
             let below = Interface { enabled: true, ..Interface::default() };
-            wanted.interfaces.insert(name.clone(), below);
+            desired.interfaces.insert(name.clone(), below);
             let (parent, tags) = (Some(name.clone()), vec![(TPID, VLAN)]);
             let tagged = Interface { parent, tags, ..routed };
-            wanted.interfaces.insert(format!("{name}.{VLAN}"), tagged);
+            desired.interfaces.insert(format!("{name}.{VLAN}"), tagged);
         } else {
-            wanted.interfaces.insert(name.clone(), routed);
+            desired.interfaces.insert(name.clone(), routed);
         }
-        wanted.ports.insert(name, port);
+        desired.ports.insert(name, port);
     }
     for table in tables {
         let mut routes = Vec::new();
@@ -87,15 +89,15 @@ pub(super) fn wanted(workload: &Workload, tables: &[Table]) -> Wanted {
             let mac: [u8; 8] = (GATEWAY_MAC + u64::from(at)).to_be_bytes();
             let mac = [mac[2], mac[3], mac[4], mac[5], mac[6], mac[7]];
             let gateway = table.ip.gateway(at);
-            wanted.neighbors.insert((way_out(workload), gateway), mac);
+            desired.neighbors.insert((way_out(workload), gateway), mac);
             routes.push(route(workload, table.ip, at));
         }
         let spread = routes.iter().cycle();
-        wanted.routes.extend(
+        desired.routes.extend(
             table.prefixes.iter().zip(spread).map(|(prefix, route)| (*prefix, route.clone())),
         );
     }
-    wanted
+    desired
 }
 
 /// The interface that packets leave by.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use stoa_forwarder::control::Plane;
-use stoa_forwarder::control::wanted::Route;
+use stoa_forwarder::control::desired::Route;
 
 use super::targets::{Prefix, Table};
 use super::{BenchError, Workload, setup};
@@ -49,8 +49,8 @@ impl Updates {
             }
         }
         if workload.update_rate > 0 && moving.is_empty() {
-            let why = "too few routes to change some of them: give at least 8";
-            return Err(BenchError::Range(why.to_owned()));
+            let reason = "too few routes to change some of them: give at least 8";
+            return Err(BenchError::Range(reason.to_owned()));
         }
         let (rate, began) = (workload.update_rate.into(), Instant::now());
         Ok(Self { rate, began, due: 0, done: 0, moving, at: 0, phase: Phase::Go })

@@ -47,8 +47,8 @@ mod tests {
             assert_eq!(pace.due(0), 1, "the counters of two processors may differ");
             for seconds in [1_u64, 10, 3600, 86_400] {
                 let due = pace.due(100 + seconds * HZ) as f64;
-                let wanted = rate * seconds as f64;
-                assert!((due - wanted).abs() <= 1.0 + wanted * 1e-9, "{rate} {seconds} {due}");
+                let desired = rate * seconds as f64;
+                assert!((due - desired).abs() <= 1.0 + desired * 1e-9, "{rate} {seconds} {due}");
             }
         }
     }

@@ -142,8 +142,8 @@ impl TxStream {
             return waiting.min(left);
         }
         // The count is of what was sent: it only takes longer. More than are left were never due.
-        let why = if is_full { &mut self.sent.not_taken } else { &mut self.sent.late };
-        *why += (waiting - self.backlog).min(left.saturating_sub(self.backlog));
+        let reason = if is_full { &mut self.sent.not_taken } else { &mut self.sent.late };
+        *reason += (waiting - self.backlog).min(left.saturating_sub(self.backlog));
         self.backlog.min(left)
     }
 

@@ -180,12 +180,12 @@ mod tests {
                 walk.step();
             }
             let back = back.min(on);
-            for wanted in seen.iter().rev().take(back) {
+            for desired in seen.iter().rev().take(back) {
                 walk.step_back();
-                prop_assert_eq!(walk.value(), *wanted);
+                prop_assert_eq!(walk.value(), *desired);
             }
-            for wanted in &seen[on - back..] {
-                prop_assert_eq!(walk.value(), *wanted);
+            for desired in &seen[on - back..] {
+                prop_assert_eq!(walk.value(), *desired);
                 walk.step();
             }
         }

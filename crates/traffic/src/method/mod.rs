@@ -138,8 +138,8 @@ pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Repor
                 trials.extend(of_size);
             }
             // Hours of work are told, whatever came then.
-            Err(MethodError::Broken(why)) if !rows.is_empty() => {
-                let ended = Some(format!("{size}: {why}"));
+            Err(MethodError::Broken(reason)) if !rows.is_empty() => {
+                let ended = Some(format!("{size}: {reason}"));
                 return Ok(Report { ended, ..Report::new(method, started, rows, trials) });
             }
             Err(other) => return Err(other),
@@ -149,7 +149,7 @@ pub fn run(mut file: RunFile, method: &Method, watch: Watch<'_>) -> Result<Repor
 }
 
 fn sane(method: &Method) -> Result<(), MethodError> {
-    let wrong = |why: &str| Err(MethodError::Asked(why.to_owned()));
+    let wrong = |reason: &str| Err(MethodError::Asked(reason.to_owned()));
     match method {
         Method { seconds, .. } if !(0.001..=86_400.0).contains(seconds) => {
             wrong("seconds: give 0.001 to 86400")
@@ -232,7 +232,7 @@ impl Bench for Runs<'_, '_> {
         let known: Result<Vec<f64>, String> = known.collect();
         match known {
             Ok(rates) => Ok(rates.into_iter().fold(f64::INFINITY, f64::min)),
-            Err(why) if asked.is_some() => Err(MethodError::Asked(why)),
+            Err(reason) if asked.is_some() => Err(MethodError::Asked(reason)),
             Err(_) => self.taken(),
         }
     }
@@ -259,7 +259,7 @@ fn trial(size: &str, load: &Load, results: &Results) -> Result<Trial, MethodErro
             Cause::Late => bound = Some(Bound::Generator),
             Cause::NotTaken => bound = bound.or(Some(Bound::Port)),
             Cause::Stopped | Cause::LinkDown | Cause::Refused => {
-                return Err(MethodError::Broken(fault.why.clone()));
+                return Err(MethodError::Broken(fault.reason.clone()));
             }
         }
     }

@@ -19,14 +19,14 @@ pub(super) struct Faults(Vec<Fault>);
 
 impl Faults {
     /// One more; `None`, for the place of what has it.
-    pub(super) fn add<T>(&mut self, place: &str, why: impl Into<String>) -> Option<T> {
-        self.0.push(Fault { place: place.to_owned(), why: why.into() });
+    pub(super) fn add<T>(&mut self, place: &str, reason: impl Into<String>) -> Option<T> {
+        self.0.push(Fault { place: place.to_owned(), reason: reason.into() });
         None
     }
 
     /// The value, or one more fault.
     pub(super) fn take<T>(&mut self, place: &str, result: Result<T, String>) -> Option<T> {
-        result.map_err(|why| self.add::<T>(place, why)).ok()
+        result.map_err(|reason| self.add::<T>(place, reason)).ok()
     }
 }
 
@@ -37,12 +37,12 @@ impl Faults {
 pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
     let mut faults = Faults::default();
     if file.ports.is_empty() || file.ports.len() > PORTS {
-        let why = format!("{} ports: give 1 to {PORTS}", file.ports.len());
-        faults.add::<()>("ports", why);
+        let reason = format!("{} ports: give 1 to {PORTS}", file.ports.len());
+        faults.add::<()>("ports", reason);
     }
     if file.streams.is_empty() || file.streams.len() > STREAMS {
-        let why = format!("{} streams: give 1 to {STREAMS}", file.streams.len());
-        faults.add::<()>("streams", why);
+        let reason = format!("{} streams: give 1 to {STREAMS}", file.streams.len());
+        faults.add::<()>("streams", reason);
     }
     let ports = file.ports.iter().map(|(name, text)| super::ports::port(name, text, &mut faults));
     let ports: Vec<Option<PortPlan>> = ports.collect();
@@ -55,8 +55,8 @@ pub fn check(file: &RunFile) -> Result<Plan, Vec<Fault>> {
             name => format!("streams.{name}"),
         };
         if text.name.is_empty() || !called.insert(text.name.as_str()) {
-            let why = "streams that share a name would be counted as one: give each its own";
-            faults.add::<()>(&format!("{place}.name"), why);
+            let reason = "streams that share a name would be counted as one: give each its own";
+            faults.add::<()>(&format!("{place}.name"), reason);
         }
         streams.extend(super::streams::stream(&place, text, (&names, &ports), &mut faults));
     }
@@ -91,8 +91,8 @@ fn exclusions(ports: &[Option<PortPlan>], faults: &mut Faults) {
             if let (Some(one), Some(other)) = (one, other)
                 && one.config.excludes(&other.config)
             {
-                let why = format!("is the same as port {}: give another one", other.name);
-                faults.add::<()>(&format!("ports.{}", one.name), why);
+                let reason = format!("is the same as port {}: give another one", other.name);
+                faults.add::<()>(&format!("ports.{}", one.name), reason);
             }
         }
     }
@@ -103,8 +103,8 @@ fn replays(streams: &[StreamPlan], faults: &mut Faults) {
     let mut taken = HashSet::new();
     for stream in streams.iter().filter(|stream| stream.replay.is_some()) {
         if !taken.insert(stream.to) {
-            let why = "another stream of a file comes out of the same port: give it another run";
-            faults.add::<()>(&format!("streams.{}.replay", stream.name), why);
+            let reason = "another stream of a file comes out of the same port: give it another run";
+            faults.add::<()>(&format!("streams.{}.replay", stream.name), reason);
         }
     }
 }
@@ -123,12 +123,12 @@ fn lines(ports: &[PortPlan], streams: &[StreamPlan], faults: &mut Faults) {
     }
     for (port, load) in ports.iter().zip(loads) {
         if let Some(line) = port.line.filter(|line| load > line * 1.0001) {
-            let why = format!(
+            let reason = format!(
                 "its streams ask for {:.3} Gbit/s on a line of {:.3}: lower their rates",
                 load / 1e9,
                 line / 1e9
             );
-            faults.add::<()>(&format!("ports.{}", port.name), why);
+            faults.add::<()>(&format!("ports.{}", port.name), reason);
         }
     }
 }

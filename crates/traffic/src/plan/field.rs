@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for (kind, yaml, why) in [
+        for (kind, yaml, reason) in [
             (Kind::Number, "70000", "no number from 0 to 65535"),
             (Kind::Vlan, "4095", "no number from 0 to 4094"),
             (Kind::Ip4, "::1", "no IPv4 address"),
@@ -299,7 +299,7 @@ mod tests {
             (Kind::Ip4, "{prefixes: /no/such/file}", "/no/such/file"),
         ] {
             let error = walk(kind, yaml).expect_err(yaml);
-            assert!(error.contains(why), "{yaml}: {error}");
+            assert!(error.contains(reason), "{yaml}: {error}");
         }
     }
 }

@@ -118,12 +118,12 @@ pub struct Fault {
     /// Where: `streams.up.rate`.
     pub place: String,
     /// What, and what to do.
-    pub why: String,
+    pub reason: String,
 }
 
 impl std::fmt::Display for Fault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.why)
+        write!(f, "{}: {}", self.place, self.reason)
     }
 }
 

@@ -27,11 +27,11 @@ pub(super) fn port(name: &str, text: &PortText, faults: &mut Faults) -> Option<P
     let config = match configs.len() {
         1 => configs.remove(0),
         count => {
-            let why = format!(
+            let reason = format!(
                 "{count} drivers: give exactly one of memif, af-packet, af-xdp, auto, tap, \
                  dpdk, pcap and discard"
             );
-            return faults.add(&place, why);
+            return faults.add(&place, reason);
         }
     };
     let line = match text.line_rate {

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn rates_are_read_and_become_packets() {
-        for (text, frame, line, wanted) in [
+        for (text, frame, line, desired) in [
             ("1mpps", 64.0, None, 1e6),
             ("2.5 Mpps", 64.0, None, 2.5e6),
             ("10gbps", 64.0, None, 14_880_952.38),
@@ -222,7 +222,7 @@ mod tests {
         ] {
             let rate: Rate = text.parse().unwrap();
             let packets = rate.packets(frame, line).unwrap().unwrap();
-            assert!((packets - wanted).abs() < 0.01, "{text}: {packets}");
+            assert!((packets - desired).abs() < 0.01, "{text}: {packets}");
         }
         assert_eq!("max".parse::<Rate>().unwrap().packets(64.0, None), Ok(None));
         assert!(Rate::Line(0.5).packets(64.0, None).unwrap_err().contains("line-rate"));

@@ -59,7 +59,7 @@ pub(super) fn stream(
 }
 
 fn read(path: &Path) -> Result<Capture, String> {
-    let named = |why: String| format!("{} {why}", path.display());
+    let named = |reason: String| format!("{} {reason}", path.display());
     let wrong = |error: std::io::Error| named(format!("cannot be read: {error}"));
     let facts = std::fs::metadata(path).map_err(wrong)?;
     if !facts.is_file() || facts.len() > FILE_MAX {

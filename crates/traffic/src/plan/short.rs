@@ -77,9 +77,9 @@ fn stream(
 
 /// `NAME=DRIVER:TARGET[,KEY=VALUE...]`.
 fn port(text: &str) -> Result<(String, Value), String> {
-    let wrong = |why: &str| {
+    let wrong = |reason: &str| {
         format!(
-            "--port {text}: {why}: write NAME=DRIVER:TARGET[,KEY=VALUE...], such as \
+            "--port {text}: {reason}: write NAME=DRIVER:TARGET[,KEY=VALUE...], such as \
              a=memif:/run/dut.sock,role=slave or b=af-packet:eth1"
         )
     };
@@ -186,13 +186,13 @@ mod tests {
 
     #[test]
     fn slips_are_told() {
-        for (one, why) in [
+        for (one, reason) in [
             ("a", "there is no ="),
             ("a=ether:x", "none of memif"),
             ("a=memif:x,slave", "a setting has no ="),
         ] {
             let error = run_file(&ports(one, "b=discard")).unwrap_err();
-            assert!(error.contains(why), "{error}");
+            assert!(error.contains(reason), "{error}");
         }
         assert!(run_file(&ports("a=discard", "a=discard")).unwrap_err().contains("called a"));
         assert!(run_file(&Short::default()).unwrap_err().contains("--port twice"));

@@ -39,16 +39,16 @@ pub(super) fn stream(
 ) -> Option<StreamPlan> {
     let mut find = |key: &str, name: &str| {
         let at = names.iter().position(|one| *one == name);
-        let why = || format!("there is no port {name:?}: give one of {}", names.join(", "));
-        faults.take(&format!("{place}.{key}"), at.ok_or_else(why))
+        let reason = || format!("there is no port {name:?}: give one of {}", names.join(", "));
+        faults.take(&format!("{place}.{key}"), at.ok_or_else(reason))
     };
     let (from, to) = (find("from", &text.from), find("to", &text.to));
     let (from, to) = (from?, to?);
     let (one, other) = (ports[from].as_ref()?, ports[to].as_ref()?);
     let burst = text.burst.unwrap_or(1);
     if !(1..=BURST_MAX).contains(&burst) {
-        let why = format!("{burst} packets: give 1 to {BURST_MAX}");
-        return faults.add(&format!("{place}.burst"), why);
+        let reason = format!("{burst} packets: give 1 to {BURST_MAX}");
+        return faults.add(&format!("{place}.burst"), reason);
     }
     if text.count == Some(0) {
         return faults.add(&format!("{place}.count"), "give at least one packet, or none at all");
@@ -86,9 +86,9 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn fault<T>(&mut self, key: &str, why: impl Into<String>) -> Option<T> {
+    fn fault<T>(&mut self, key: &str, reason: impl Into<String>) -> Option<T> {
         let place = format!("{}.{key}", self.place);
-        self.faults.add(&place, why)
+        self.faults.add(&place, reason)
     }
 
     /// A field's first value; when it changes, it is noted for the groups.
@@ -321,18 +321,18 @@ impl Builder<'_> {
                 None => vec![(headers.shortest() as u16, 1)],
             };
             if sizes.is_empty() || sizes.len() > SIZES_MAX {
-                let why = format!("{} sizes: give 1 to {SIZES_MAX}", sizes.len());
-                return self.fault("size", why);
+                let reason = format!("{} sizes: give 1 to {SIZES_MAX}", sizes.len());
+                return self.fault("size", reason);
             }
             let mut turn = Vec::new();
             for (size, share) in sizes {
                 let (least, most) = (headers.shortest(), JUMBO_FRAME_MAX + FCS);
                 if !(least..=most).contains(&usize::from(size)) {
-                    let why = format!(
+                    let reason = format!(
                         "{size} bytes: with these headers and what marks a test packet, give \
                          {least} to {most}"
                     );
-                    return self.fault("size", why);
+                    return self.fault("size", reason);
                 }
                 turn.extend(std::iter::repeat_n(shapes.len() as u8, share));
                 shapes.push(Shape { headers: headers.clone(), size, group: *group });

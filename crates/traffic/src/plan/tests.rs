@@ -72,7 +72,7 @@ fn with(ports: &str, stream: &str) -> String {
 #[test]
 fn what_is_impossible_is_told_before_the_run() {
     let two = "a: {discard: {}}, b: {discard: {}, line-rate: 1gbps}";
-    for (ports, stream, place, why) in [
+    for (ports, stream, place, reason) in [
         (
             two,
             "name: s, from: a, to: c",
@@ -138,7 +138,8 @@ fn what_is_impossible_is_told_before_the_run() {
         let Err(PlanError::Faults(faults)) = parse(&with(ports, stream)) else {
             panic!("{ports} {stream} is taken")
         };
-        let found = faults.iter().any(|fault| fault.place == place && fault.why.contains(why));
+        let found =
+            faults.iter().any(|fault| fault.place == place && fault.reason.contains(reason));
         assert!(found, "{stream}: {faults:?}");
     }
 }
@@ -153,14 +154,14 @@ fn all_reasons_are_told_at_once() {
 
 #[test]
 fn a_slip_is_told_with_its_line() {
-    for (text, why) in [
+    for (text, reason) in [
         ("ports: {a: {discard: {}}}\nstreams:\n  - name: s\n    form: a\n", "form"),
         ("ports: {a: {memif: {socket: x, role: boss}}}\n", "boss"),
         ("ports: {a: {discard: {}}}\nduration: soon\n", "no time"),
         ("ports: [", ""),
     ] {
         let Err(PlanError::Syntax(error)) = parse(text) else { panic!("{text} is taken") };
-        assert!(error.contains(why) && error.contains("line"), "{error}");
+        assert!(error.contains(reason) && error.contains("line"), "{error}");
     }
 }
 

@@ -67,14 +67,14 @@ pub enum PrefixError {
         error: io::Error,
     },
     /// A line that is none.
-    #[error("{}, line {line}: {why}", path.display())]
+    #[error("{}, line {line}: {reason}", path.display())]
     Line {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
         /// What is wrong with it.
-        why: String,
+        reason: String,
     },
     /// Nothing of this family.
     #[error("{}: there is no {family} {what} in it; name another file or another family", path.display())]
@@ -170,7 +170,7 @@ fn read<T>(
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let wrong = |why| PrefixError::Line { path: path.to_owned(), line: number + 1, why };
+        let wrong = |reason| PrefixError::Line { path: path.to_owned(), line: number + 1, reason };
         all.extend(parse(line).map_err(wrong)?);
         if all.len() > PREFIXES_MAX {
             return Err(PrefixError::Many(all.len(), PREFIXES_MAX));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_no_prefix_is_refused_with_its_line() {
-        for (text, why) in [
+        for (text, reason) in [
             ("1.0.0.0/24\n1.0.0.0", "line 2: \"1.0.0.0\" is no prefix"),
             ("1.0.0.0/33", "the greatest is 32"),
             ("1.0.0.1/24", "did you mean 1.0.0.0/24?"),
@@ -222,7 +222,7 @@ mod tests {
             ("", "no IPv4 prefix in it"),
         ] {
             let error = load_text::<u32>(text).unwrap_err();
-            assert!(error.contains(why), "{text:?}: {error}");
+            assert!(error.contains(reason), "{text:?}: {error}");
         }
         let gone = load::<u32>(&Source::File("/no/such/file".into())).unwrap_err();
         assert!(gone.to_string().contains("cannot read /no/such/file"), "{gone}");

@@ -14,7 +14,9 @@ pub fn method_html(report: &Report) -> String {
         .iter()
         .filter_map(|row| Some((row, row.figures.bound?.warning()?)))
         .map(|(row, words)| format!("<li>{}: {words}</li>", escape(&row.size)))
-        .chain(report.ended.iter().map(|why| format!("<li>ended early: {}</li>", escape(why))))
+        .chain(
+            report.ended.iter().map(|reason| format!("<li>ended early: {}</li>", escape(reason))),
+        )
         .collect();
     let verdict = match warnings.is_empty() {
         true => "<div class=\"verdict good\">All figures are the device's own.</div>".to_owned(),

@@ -20,7 +20,7 @@ pub fn html(results: &Results) -> String {
         true => ("good", "The run was as asked.".to_owned()),
         false => {
             let whys =
-                results.faults.iter().map(|fault| format!("<li>{}</li>", escape(&fault.why)));
+                results.faults.iter().map(|fault| format!("<li>{}</li>", escape(&fault.reason)));
             let whys: String = whys.collect();
             ("bad", format!("Not valid: this says nothing of the device, for<ul>{whys}</ul>"))
         }

@@ -68,12 +68,12 @@ fn a_page_has_figures_and_plots_and_asks_nobody() {
 
 #[test]
 fn the_results_are_in_the_page() {
-    let wanted = results("up");
-    let page = html(&wanted);
+    let desired = results("up");
+    let page = html(&desired);
     let (_, rest) = page.split_once("id=results>").unwrap();
     let (json, _) = rest.split_once("</script>").unwrap();
     let found: Results = serde_json::from_str(json).unwrap();
-    assert_eq!((found.streams, found.samples), (wanted.streams, wanted.samples));
+    assert_eq!((found.streams, found.samples), (desired.streams, desired.samples));
 }
 
 #[test]
@@ -84,10 +84,10 @@ fn names_are_no_markup() {
 }
 
 #[test]
-fn a_run_without_anything_has_a_page_that_says_why() {
+fn a_run_without_anything_has_a_page_that_says_reason() {
     let mut empty = results("up");
     empty.valid = false;
-    empty.faults = vec![Fault { cause: Cause::Stopped, why: "it was stopped".into() }];
+    empty.faults = vec![Fault { cause: Cause::Stopped, reason: "it was stopped".into() }];
     (empty.samples, empty.streams, empty.total) = (Vec::new(), Vec::new(), Stream::default());
     let page = html(&empty);
     assert!(page.contains("it was stopped") && !page.contains("<svg"));
@@ -95,12 +95,12 @@ fn a_run_without_anything_has_a_page_that_says_why() {
 
 #[test]
 fn dates_are_those_of_the_calendar() {
-    for (unix, wanted) in [
+    for (unix, desired) in [
         (0, "1970-01-01 00:00"),
         (951_782_400, "2000-02-29 00:00"),
         (4_102_444_740, "2099-12-31 23:59"),
     ] {
-        assert_eq!(date(unix), wanted);
+        assert_eq!(date(unix), desired);
     }
 }
 

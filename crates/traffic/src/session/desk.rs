@@ -37,7 +37,7 @@ pub(super) struct Hands {
 
 impl Desk {
     pub(super) fn open(plan: &PortPlan, pool: &'static Pool) -> Result<Self, RunError> {
-        let wrong = |why: String| RunError::Port { port: plan.name.clone(), why };
+        let wrong = |reason: String| RunError::Port { port: plan.name.clone(), reason };
         let port =
             stoa_ports::open(&plan.config, pool).map_err(|error| wrong(error.to_string()))?;
         let mac = plan.mac.unwrap_or_else(|| port.mac());
@@ -83,13 +83,13 @@ impl Desk {
                         None => self.down = Some("the link went down and came back".to_owned()),
                     }
                 }
-                PortEvent::Down(why) => {
+                PortEvent::Down(reason) => {
                     self.spare = self
                         .hands
                         .take()
                         .map(|it| (it.responder, it.answers))
                         .or(self.spare.take());
-                    self.down = Some(why);
+                    self.down = Some(reason);
                 }
             }
         }
@@ -130,8 +130,8 @@ impl Desk {
     }
 
     /// An error of this port.
-    pub(super) fn wrong(&self, why: impl Into<String>) -> RunError {
-        RunError::Port { port: self.name.clone(), why: why.into() }
+    pub(super) fn wrong(&self, reason: impl Into<String>) -> RunError {
+        RunError::Port { port: self.name.clone(), reason: reason.into() }
     }
 }
 

@@ -21,18 +21,18 @@ const LESSON: Duration = Duration::from_millis(200);
 const LESSONS: u32 = 3;
 
 /// A gateway to ask for: the port's place, its address, and the tags (type, VLAN) of the stream.
-type Wanted = (usize, IpAddr, Vec<(u16, u16)>);
+type DesiredState = (usize, IpAddr, Vec<(u16, u16)>);
 
 impl Session {
     /// Fills in the MAC addresses that nobody told.
     pub(super) fn find_hops(&mut self, watch: Watch<'_>) -> Result<(), RunError> {
-        let wanted = self.wanted();
+        let desired = self.desired();
         let began = Instant::now();
         let mut asked: Option<Instant> = None;
         loop {
             self.desks.iter_mut().for_each(super::Desk::attend);
             let missing =
-                wanted.iter().find(|(port, gateway, _)| self.mac_of(*port, *gateway).is_none());
+                desired.iter().find(|(port, gateway, _)| self.mac_of(*port, *gateway).is_none());
             let Some((port, gateway, _)) = missing else { break };
             if began.elapsed().as_secs_f64() > self.plan.patience {
                 let port = self.plan.ports[*port].name.clone();
@@ -40,7 +40,7 @@ impl Session {
             }
             if asked.is_none_or(|asked| asked.elapsed() > AGAIN) {
                 asked = Some(Instant::now());
-                wanted
+                desired
                     .iter()
                     .try_for_each(|(port, gateway, vlans)| self.ask(*port, *gateway, vlans))?;
             }
@@ -53,17 +53,17 @@ impl Session {
     }
 
     /// All gateways to ask for.
-    fn wanted(&self) -> BTreeSet<Wanted> {
-        let mut wanted = BTreeSet::new();
+    fn desired(&self) -> BTreeSet<DesiredState> {
+        let mut desired = BTreeSet::new();
         for stream in self.plan.streams.iter().filter(|stream| !stream.link.has_destination) {
             for shape in &stream.shapes {
                 if let Some(gateway) = self.gateway(stream.from, shape) {
                     let tags = shape.headers.tags.iter().map(|tag| (tag.tpid, tag.tci.0)).collect();
-                    wanted.insert((stream.from, gateway, tags));
+                    desired.insert((stream.from, gateway, tags));
                 }
             }
         }
-        wanted
+        desired
     }
 
     fn gateway(&self, port: usize, shape: &Shape) -> Option<IpAddr> {

@@ -75,7 +75,7 @@ impl Session {
         let mut rates = Vec::new();
         for stream in &self.plan.streams {
             let rate = stream.packets(load.rate.unwrap_or(stream.rate), &self.plan.ports);
-            let wrong = |why| RunError::Stream { stream: stream.name.clone(), why };
+            let wrong = |reason| RunError::Stream { stream: stream.name.clone(), reason };
             rates.push(rate.map_err(wrong)?);
         }
         let counts = self.plan.streams.iter().map(|stream| load.count.or(stream.count)).collect();
@@ -141,7 +141,7 @@ impl Session {
             first_mark += plan.shapes.len() as u32;
             let stream = TxStream::new(recipe, &terms.key).map_err(|error| RunError::Stream {
                 stream: plan.name.clone(),
-                why: error.to_string(),
+                reason: error.to_string(),
             })?;
             streams[plan.from].push(stream);
         }
@@ -161,9 +161,9 @@ impl Session {
             let at = terms.clock.seconds(clock::tsc().saturating_sub(terms.start));
             for (desk, plan) in self.desks.iter_mut().zip(&self.plan.ports) {
                 desk.service();
-                if let Some(why) = desk.down.clone() {
-                    let why = format!("the link of port {} went down: {why}", plan.name);
-                    course.faults.push(Fault { cause: Cause::LinkDown, why });
+                if let Some(reason) = desk.down.clone() {
+                    let reason = format!("the link of port {} went down: {reason}", plan.name);
+                    course.faults.push(Fault { cause: Cause::LinkDown, reason });
                     return course;
                 }
             }
@@ -182,8 +182,8 @@ impl Session {
                 }
                 let of = terms.seconds;
                 if !watch(&Moment { at, of, total, last, since }) {
-                    let why = format!("it was stopped after {at:.1} of {of} s");
-                    course.faults.push(Fault { cause: Cause::Stopped, why });
+                    let reason = format!("it was stopped after {at:.1} of {of} s");
+                    course.faults.push(Fault { cause: Cause::Stopped, reason });
                     return course;
                 }
             }

@@ -169,31 +169,31 @@ fn judge(streams: &[Stream], ports: &[Port], terms: &Terms, faults: &mut Vec<Fau
         let allowed = (due as f64 * TOLERANCE).max(1.0);
         let share = |part: u64| part as f64 * 100.0 / due.max(1) as f64;
         if stream.late as f64 > allowed {
-            let why = format!(
+            let reason = format!(
                 "stream {}: {:.2} % of its packets could not be made in time: other programs use \
                  the processor, or the rate is more than it can do; give cpus, or a lower rate",
                 stream.name,
                 share(stream.late)
             );
-            faults.push(Fault { cause: Cause::Late, why });
+            faults.push(Fault { cause: Cause::Late, reason });
         }
         if stream.not_taken as f64 > allowed {
-            let why = format!(
+            let reason = format!(
                 "stream {}: port {} took only {:.0} of {:.0} packets per second",
                 stream.name,
                 stream.from,
                 stream.sent_pps,
                 stream.asked_pps.unwrap_or(0.0)
             );
-            faults.push(Fault { cause: Cause::NotTaken, why });
+            faults.push(Fault { cause: Cause::NotTaken, reason });
         }
         if due == 0 && terms.seconds > 0.0 && faults.is_empty() {
-            let why = format!("stream {}: nothing was sent", stream.name);
-            faults.push(Fault { cause: Cause::Late, why });
+            let reason = format!("stream {}: nothing was sent", stream.name);
+            faults.push(Fault { cause: Cause::Late, reason });
         }
     }
     for port in ports.iter().filter(|port| port.refused > 0) {
-        let why = format!("port {}: its device refused {} frames", port.name, port.refused);
-        faults.push(Fault { cause: Cause::Refused, why });
+        let reason = format!("port {}: its device refused {} frames", port.name, port.refused);
+        faults.push(Fault { cause: Cause::Refused, reason });
     }
 }

@@ -93,7 +93,7 @@ pub struct Figures {
     pub cycles_per_lookup: f64,
     /// Bytes of what workers read.
     pub bytes_per_route: f64,
-    /// Bytes of it and of the writer's own books.
+    /// Bytes of it and of the writer's own packet accounting.
     pub bytes_per_route_all: f64,
     /// Single prefixes put in, in random order.
     pub inserts_per_second: f64,
@@ -116,7 +116,7 @@ pub struct Figures {
     pub routes: usize,
     /// Bytes of what workers read.
     pub lookup_bytes: usize,
-    /// Bytes of the writer's own books.
+    /// Bytes of the writer's own packet accounting.
     pub bookkeeping_bytes: usize,
     /// `ip4` or `ip6`.
     pub family: &'static str,
@@ -211,12 +211,12 @@ pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Fig
     let (cycles, seconds) = measure(&lpm, (workload.kernel, workload.rounds * PASSES), &keys);
     progress(1.0);
     let (count, looked_up) = (routes.len() as f64, keys.len() as f64);
-    let (lookup, books) = (memory.lookup_bytes, memory.bookkeeping_bytes);
+    let (lookup, accounting) = (memory.lookup_bytes, memory.bookkeeping_bytes);
     Ok(Figures {
         mlps: looked_up / seconds / 1e6,
         cycles_per_lookup: cycles as f64 / looked_up,
         bytes_per_route: lookup as f64 / count,
-        bytes_per_route_all: (lookup + books) as f64 / count,
+        bytes_per_route_all: (lookup + accounting) as f64 / count,
         inserts_per_second: count / changes.fill,
         deletes_per_second: count / changes.empty,
         bulk_inserts_per_second: count / changes.build,
@@ -227,7 +227,7 @@ pub fn run<K: Family>(workload: &Workload, progress: impl Fn(f64)) -> Result<Fig
         build_seconds: changes.build,
         routes: routes.len(),
         lookup_bytes: lookup,
-        bookkeeping_bytes: books,
+        bookkeeping_bytes: accounting,
         family: if K::BITS == 32 { "ip4" } else { "ip6" },
         prefixes: workload.prefixes.to_string(),
         keys: workload.keys.to_string(),

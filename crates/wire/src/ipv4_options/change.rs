@@ -45,7 +45,7 @@ pub fn fault(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Writes address and time into the record route and timestamp options of `bytes`. The caller
-/// mends the header checksum.
+/// fixes the header checksum.
 ///
 /// # Errors
 /// The place of the byte that makes no sense, from the options' first byte: the pointer of a

@@ -36,9 +36,9 @@ fn paths(name: &str, proof: Option<Proof>, change: impl FnOnce(&mut Value)) -> V
     change(&mut new);
     let way = Way { local: "192.0.2.1:8443".parse().unwrap(), proof };
     let (old, new) = (read(&old), read(&new));
-    let lost = lost(name, &way, Doors::of(&old), Doors::of(&new));
-    assert!(lost.iter().all(|it| it.mend.contains("confirm-within")), "{lost:?}");
-    lost.into_iter().map(|finding| finding.path).collect()
+    let lost = lost(name, &way, Clients::of(&old), Clients::of(&new));
+    assert!(lost.iter().all(|it| it.fix.contains("confirm-within")), "{lost:?}");
+    lost.into_iter().map(|error| error.path).collect()
 }
 
 const HTTPS: &str = "/stoa-management:management/https";

@@ -6,9 +6,14 @@ fn bgp(target: Option<Target>, prefixes: &[&str]) -> Event {
     routes(v1::Protocol::Bgp, target, prefixes)
 }
 
-/// Why the routes of the only door are not used.
+/// Why the routes of the only route source are not used.
 fn reasons(table: &Table) -> Vec<String> {
-    table.door_states().into_iter().flat_map(|door| door.unresolved).map(|it| it.0).collect()
+    table
+        .route_source_states()
+        .into_iter()
+        .flat_map(|route_source| route_source.unresolved)
+        .map(|it| it.0)
+        .collect()
 }
 
 #[test]
@@ -63,7 +68,7 @@ fn next_hops_that_resolve_through_themselves_are_told_and_used_by_nobody() {
     told.take(&mut table);
     assert!(told.routes.is_empty(), "{told:?}");
     assert_eq!(reasons(&table).len(), 3, "{:?}", reasons(&table));
-    // Whoever breaks the circle mends both.
+    // Whoever breaks the circle fixes both.
     let out = bgp(Some(direct("b", "10.2.0.9")), &["172.18.0.0/16"]);
     table.hear(&bird, vec![out], now);
     told.take(&mut table);
@@ -130,11 +135,11 @@ fn a_vrf_that_goes_takes_its_routes_along_and_comes_back_empty() {
     table.hear(&red, vec![Event::Up, bgp(Some(direct("b", "10.2.0.2")), one)], now);
     told.take(&mut table);
     assert_eq!(told.routes.len(), 2);
-    // The configuration shuts the doors of the VRF with it; what they still say meanwhile is of a door that begins.
+    // The configuration shuts the route sources of the VRF with it; what they still say meanwhile is of a route source that begins.
     table.hear(&red, vec![Event::Closed], now);
     told.take(&mut table);
     assert_eq!((told.routes.len(), told.hops.len()), (1, 1));
-    // Of the same name in another VRF it is another door.
+    // Of the same name in another VRF it is another route source.
     let moved = source("there", "");
     table.hear(&moved, vec![Event::Up, bgp(Some(direct("b", "10.2.0.2")), one)], now);
     table.hear(&here, vec![bgp(None, one)], now);

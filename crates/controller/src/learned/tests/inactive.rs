@@ -18,7 +18,7 @@ fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
                 let route = state.route.unwrap();
                 let vrf =
                     if route.vrf.is_empty() { String::new() } else { format!(" {}", route.vrf) };
-                all.push((format!("{}{vrf}", route.prefix.unwrap()), state.why.join("; ")));
+                all.push((format!("{}{vrf}", route.prefix.unwrap()), state.reason.join("; ")));
                 assert_eq!(state.state, "inactive");
             }
         }
@@ -30,7 +30,7 @@ fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
     }
 }
 
-/// Two doors and the configuration; "red" has one that waits.
+/// Two route sources and the configuration; "red" has one that waits.
 fn some() -> Table {
     let mut table = table();
     let (frr, linux, red) = (source("frr", ""), source("linux", ""), source("red", "red"));
@@ -55,9 +55,15 @@ fn each_has_its_reason_and_its_place() {
     let all = told(&table, &query, 100);
     let prefixes: Vec<&str> = all.iter().map(|it| it.0.as_str()).collect();
     assert_eq!(prefixes, ["10.1.0.0/24", "192.0.2.0/24", "192.0.3.0/24", "192.0.5.0/24"]);
-    assert_eq!(all[0].1, "door frr: a connected or static route to the same goes first");
-    assert_eq!(all[1].1, "door frr: door linux goes first, preference 5 against 110");
-    assert!(all[3].1.starts_with("door frr: 172.31.0.1 is in no connected subnet"), "{all:?}");
+    assert_eq!(all[0].1, "route source frr: a connected or static route to the same goes first");
+    assert_eq!(
+        all[1].1,
+        "route source frr: route source linux goes first, preference 5 against 110"
+    );
+    assert!(
+        all[3].1.starts_with("route source frr: 172.31.0.1 is in no connected subnet"),
+        "{all:?}"
+    );
     // Whatever the size of a page.
     for size in 1..5 {
         assert_eq!(told(&table, &query, size), all);
@@ -91,8 +97,8 @@ fn what_is_told_is_what_a_naive_look_finds() {
         for item in held.ip4.iter() {
             let winner = table.winner::<u32>(&held.source.vrf, item.address, item.length);
             let address = IpAddr::V4(item.address.into());
-            let is_wanted = table.wanted.get(&held.source.vrf, address, item.length).is_some();
-            naive += usize::from(winner != Some(item.group) || is_wanted);
+            let is_desired = table.desired.get(&held.source.vrf, address, item.length).is_some();
+            naive += usize::from(winner != Some(item.group) || is_desired);
         }
     }
     assert_eq!(told(&table, &Query::default(), 3).len(), naive);
@@ -115,7 +121,7 @@ fn what_is_gone_or_in_use_meanwhile_is_not_told() {
         .map(|it| it.route.as_ref().unwrap().prefix.as_ref().unwrap().to_string())
         .collect();
     assert_eq!(prefixes, ["10.1.0.0/24", "192.0.3.0/24", "192.0.5.0/24"]);
-    assert!(told.iter().all(|it| it.is_learned && it.door == "frr"));
+    assert!(told.iter().all(|it| it.is_learned && it.route_source == "frr"));
 }
 
 #[test]
@@ -141,11 +147,11 @@ fn one_protocol_is_asked_for_alone() {
 }
 
 #[test]
-fn a_route_that_is_in_use_is_told_with_its_door() {
+fn a_route_that_is_in_use_is_told_with_its_route_source() {
     let mut table = some();
     let of = |table: &Table, net: &str| {
         let origin = table.origin(&("".into(), net.parse().unwrap()));
-        origin.map(|it| (it.door, it.is_stale))
+        origin.map(|it| (it.route_source, it.is_stale))
     };
     assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), false)));
     assert_eq!(of(&table, "192.0.9.0/24"), Some(("frr".to_owned(), false)));

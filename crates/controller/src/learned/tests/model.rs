@@ -1,4 +1,4 @@
-//! Any events of three doors in two VRFs: the forwarder is told who wins.
+//! Any events of three route sources in two VRFs: the forwarder is told who wins.
 
 use proptest::prelude::*;
 
@@ -20,39 +20,39 @@ fn targets(number: u8) -> Target {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Say { door: usize, prefix: usize, protocol: u8, target: u8 },
-    Withdraw { door: usize, prefix: usize },
-    Group { door: usize, number: u32, target: u8 },
-    GroupGone { door: usize, number: u32 },
+    Say { route_source: usize, prefix: usize, protocol: u8, target: u8 },
+    Withdraw { route_source: usize, prefix: usize },
+    Group { route_source: usize, number: u32, target: u8 },
+    GroupGone { route_source: usize, number: u32 },
     Up(usize),
     Complete(usize),
     Clear(usize),
-    Weigh { door: usize, preference: Option<u8> },
+    Weigh { route_source: usize, preference: Option<u8> },
     SayAll,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (0..3_usize, 0..4_usize, 0..3_u8, 0..7_u8).prop_map(|(door, prefix, protocol, target)| {
+        6 => (0..3_usize, 0..4_usize, 0..3_u8, 0..7_u8).prop_map(|(route_source, prefix, protocol, target)| {
             // What covers a gateway does not lead through it: nobody would know who wins.
             let target = if prefix == 2 && target >= 2 { target % 2 } else { target };
-            Step::Say { door, prefix, protocol, target }
+            Step::Say { route_source, prefix, protocol, target }
         }),
-        2 => (0..3_usize, 0..4_usize).prop_map(|(door, prefix)| Step::Withdraw { door, prefix }),
+        2 => (0..3_usize, 0..4_usize).prop_map(|(route_source, prefix)| Step::Withdraw { route_source, prefix }),
         2 => (0..3_usize, 0..2_u32, 0..5_u8)
-            .prop_map(|(door, number, target)| Step::Group { door, number, target }),
-        1 => (0..3_usize, 0..2_u32).prop_map(|(door, number)| Step::GroupGone { door, number }),
+            .prop_map(|(route_source, number, target)| Step::Group { route_source, number, target }),
+        1 => (0..3_usize, 0..2_u32).prop_map(|(route_source, number)| Step::GroupGone { route_source, number }),
         1 => (0..3_usize).prop_map(Step::Up),
         1 => (0..3_usize).prop_map(Step::Complete),
         1 => (0..3_usize).prop_map(Step::Clear),
         1 => (0..3_usize, prop::option::of(prop::sample::select(&[1, 20, 50, 200][..])))
-            .prop_map(|(door, preference)| Step::Weigh { door, preference }),
+            .prop_map(|(route_source, preference)| Step::Weigh { route_source, preference }),
         1 => Just(Step::SayAll),
     ];
     prop::collection::vec(step, 1..60)
 }
 
-/// What one door has said: by prefix who has learned it, what it does, and whether it was said since the last mark.
+/// What one route source has said: by prefix who has learned it, what it does, and whether it was said since the last mark.
 #[derive(Default)]
 struct Model {
     routes: BTreeMap<usize, (u8, u8, bool)>,
@@ -77,17 +77,17 @@ impl Model {
     }
 }
 
-/// The text of what a door's route does; "" when it leads nowhere.
-fn text(models: &[Model; 3], doors: &[usize], door: usize, target: u8) -> String {
+/// The text of what a route source's route does; "" when it leads nowhere.
+fn text(models: &[Model; 3], route_sources: &[usize], route_source: usize, target: u8) -> String {
     if target >= FORMER {
-        return models[door].former[usize::from(target - FORMER)].clone();
+        return models[route_source].former[usize::from(target - FORMER)].clone();
     }
-    let gateway = || match naive(models, doors, 2).as_str() {
+    let gateway = || match naive(models, route_sources, 2).as_str() {
         way if way.contains("dev a") => "via 10.1.0.2 dev a",
         way if way.contains("dev b") => "via 10.2.0.2 dev b",
         _ => "",
     };
-    match models[door].target(target) {
+    match models[route_source].target(target) {
         Some(0) => "via 10.1.0.2 dev a".to_owned(),
         Some(1) => "via 10.2.0.2 dev b".to_owned(),
         Some(2) => match gateway() {
@@ -101,13 +101,15 @@ fn text(models: &[Model; 3], doors: &[usize], door: usize, target: u8) -> String
 }
 
 /// The text that [`Told::way`] should have.
-fn naive(models: &[Model; 3], doors: &[usize], prefix: usize) -> String {
+fn naive(models: &[Model; 3], route_sources: &[usize], prefix: usize) -> String {
     let mut best: Option<(u8, usize, String)> = None;
-    for door in doors {
-        let Some((protocol, target, _)) = models[*door].routes.get(&prefix) else { continue };
-        let way = text(models, doors, *door, *target);
+    for route_source in route_sources {
+        let Some((protocol, target, _)) = models[*route_source].routes.get(&prefix) else {
+            continue;
+        };
+        let way = text(models, route_sources, *route_source, *target);
         let usual = [5, 20, 110][usize::from(*protocol)];
-        let one = (models[*door].preference.unwrap_or(usual), *door, way);
+        let one = (models[*route_source].preference.unwrap_or(usual), *route_source, way);
         if !one.2.is_empty() && best.as_ref().is_none_or(|best| (one.0, one.1) < (best.0, best.1)) {
             best = Some(one);
         }
@@ -119,61 +121,61 @@ proptest! {
     #[test]
     fn the_forwarder_is_told_who_wins(steps in steps()) {
         let (mut table, mut told) = (table(), Told::default());
-        let doors = [source("one", ""), source("two", ""), source("red", "red")];
+        let route_sources = [source("one", ""), source("two", ""), source("red", "red")];
         let mut models: [Model; 3] = Default::default();
         let now = Instant::now();
         // Places are given in the order of speaking.
-        for door in &doors {
-            table.hear(door, vec![Event::Up, Event::Complete], now);
+        for route_source in &route_sources {
+            table.hear(route_source, vec![Event::Up, Event::Complete], now);
         }
         for step in steps {
             match step {
-                Step::Say { door, prefix, protocol, target } => {
-                    models[door].routes.insert(prefix, (protocol, target, true));
+                Step::Say { route_source, prefix, protocol, target } => {
+                    models[route_source].routes.insert(prefix, (protocol, target, true));
                     let said = PROTOCOLS[usize::from(protocol)];
                     let event = routes(said, Some(targets(target)), &[PREFIXES[prefix]]);
-                    table.hear(&doors[door], vec![event], now);
+                    table.hear(&route_sources[route_source], vec![event], now);
                 }
-                Step::Withdraw { door, prefix } => {
-                    models[door].routes.remove(&prefix);
+                Step::Withdraw { route_source, prefix } => {
+                    models[route_source].routes.remove(&prefix);
                     let event = routes(v1::Protocol::Bgp, None, &[PREFIXES[prefix]]);
-                    table.hear(&doors[door], vec![event], now);
+                    table.hear(&route_sources[route_source], vec![event], now);
                 }
-                Step::Group { door, number, target } => {
-                    models[door].groups.insert(number, target);
-                    table.hear(&doors[door], vec![Event::Group(number, targets(target))], now);
+                Step::Group { route_source, number, target } => {
+                    models[route_source].groups.insert(number, target);
+                    table.hear(&route_sources[route_source], vec![Event::Group(number, targets(target))], now);
                 }
-                Step::GroupGone { door, number } => {
-                    models[door].groups.remove(&number);
-                    table.hear(&doors[door], vec![Event::GroupGone(number)], now);
+                Step::GroupGone { route_source, number } => {
+                    models[route_source].groups.remove(&number);
+                    table.hear(&route_sources[route_source], vec![Event::GroupGone(number)], now);
                 }
-                Step::Up(door) => {
+                Step::Up(route_source) => {
                     // Numbers of groups mean something else from now on; stale routes stay where they were.
                     for prefix in 0..PREFIXES.len() {
-                        let Some((_, target, _)) = models[door].routes.get(&prefix) else { continue };
+                        let Some((_, target, _)) = models[route_source].routes.get(&prefix) else { continue };
                         if (5..FORMER).contains(target) {
-                            let way = text(&models, &[0, 1], door, *target);
-                            models[door].former.push(way);
-                            let number = FORMER + models[door].former.len() as u8 - 1;
-                            models[door].routes.entry(prefix).and_modify(|it| it.1 = number);
+                            let way = text(&models, &[0, 1], route_source, *target);
+                            models[route_source].former.push(way);
+                            let number = FORMER + models[route_source].former.len() as u8 - 1;
+                            models[route_source].routes.entry(prefix).and_modify(|it| it.1 = number);
                         }
                     }
-                    models[door].routes.values_mut().for_each(|it| it.2 = false);
-                    models[door].groups.clear();
-                    table.hear(&doors[door], vec![Event::Up], now);
+                    models[route_source].routes.values_mut().for_each(|it| it.2 = false);
+                    models[route_source].groups.clear();
+                    table.hear(&route_sources[route_source], vec![Event::Up], now);
                 }
-                Step::Complete(door) => {
-                    models[door].routes.retain(|_, it| it.2);
-                    table.hear(&doors[door], vec![Event::Complete], now);
+                Step::Complete(route_source) => {
+                    models[route_source].routes.retain(|_, it| it.2);
+                    table.hear(&route_sources[route_source], vec![Event::Complete], now);
                 }
-                Step::Clear(door) => {
-                    models[door].routes.clear();
-                    table.hear(&doors[door], vec![Event::Clear { ip4: true, ip6: false }], now);
+                Step::Clear(route_source) => {
+                    models[route_source].routes.clear();
+                    table.hear(&route_sources[route_source], vec![Event::Clear { ip4: true, ip6: false }], now);
                 }
-                Step::Weigh { door, preference } => {
-                    models[door].preference = preference;
+                Step::Weigh { route_source, preference } => {
+                    models[route_source].preference = preference;
                     let stale_time = Duration::from_secs(60);
-                    table.hear(&doors[door], vec![Event::Weigh { preference, stale_time }], now);
+                    table.hear(&route_sources[route_source], vec![Event::Weigh { preference, stale_time }], now);
                 }
                 Step::SayAll => table.say_all(),
             }

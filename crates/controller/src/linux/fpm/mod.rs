@@ -1,4 +1,4 @@
-//! The door for FRR: zebra connects by TCP and pushes its routes as netlink messages (Forwarding Plane Manager, module `dplane_fpm_nl`).
+//! The route source for FRR: zebra connects by TCP and pushes its routes as netlink messages (Forwarding Plane Manager, module `dplane_fpm_nl`).
 //!
 //! zebra sends a frame for each route: version 1, type 1, its length in two bytes of the network's order, then one or several netlink
 //! messages. When it has connected it walks over what it has (labels, next-hop groups, routes, MAC addresses of EVPN) and says all of it. It knows
@@ -21,8 +21,8 @@ pub use reader::{Broken, Reader, Told};
 
 use super::devices::Devices;
 use super::{Place, RETRY};
-use crate::doors::DoorState;
-use crate::learned::{Door, Event};
+use crate::learned::{Event, RouteSource};
+use crate::route_sources::RouteSourceState;
 
 /// Bytes of one read: some ten thousand routes.
 const READ: usize = 1 << 20;
@@ -39,11 +39,16 @@ const GATHER: Duration = Duration::from_millis(1);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Listens for zebra, and tells what it says, for ever.
-pub async fn run(door: Door, address: SocketAddr, place: Place, state: Arc<DoorState>) {
-    let mut server = Server { door, place, state, told: Told::default() };
+pub async fn run(
+    route_source: RouteSource,
+    address: SocketAddr,
+    place: Place,
+    state: Arc<RouteSourceState>,
+) {
+    let mut server = Server { route_source, place, state, told: Told::default() };
     let mut said = String::new();
     loop {
-        let why = match server.open(address) {
+        let reason = match server.open(address) {
             Ok((listener, devices)) => {
                 said.clear();
                 server.state.down("zebra has not connected yet");
@@ -51,20 +56,20 @@ pub async fn run(door: Door, address: SocketAddr, place: Place, state: Arc<DoorS
             }
             Err(error) => format!("cannot listen at {address}: {error}"),
         };
-        server.state.fail(&why);
-        if why != said {
-            let (door, netns) = (&server.door.source().name, &server.place.netns);
-            tracing::warn!(door, netns, "{why}; trying again");
-            said = why;
+        server.state.fail(&reason);
+        if reason != said {
+            let (route_source, netns) = (&server.route_source.source().name, &server.place.netns);
+            tracing::warn!(route_source, netns, "{reason}; trying again");
+            said = reason;
         }
         sleep(RETRY).await;
     }
 }
 
 struct Server {
-    door: Door,
+    route_source: RouteSource,
     place: Place,
-    state: Arc<DoorState>,
+    state: Arc<RouteSourceState>,
     /// What the last session had said when it ended.
     told: Told,
 }
@@ -95,25 +100,25 @@ impl Server {
         loop {
             let mut stream = match self.accept(&listener, home).await {
                 Ok(stream) => stream,
-                Err(why) => return why,
+                Err(reason) => return reason,
             };
             loop {
                 self.state.up();
-                let door = &self.door.source().name;
-                tracing::info!(door, "zebra has connected");
-                self.door.tell(vec![Event::Up]).await;
+                let route_source = &self.route_source.source().name;
+                tracing::info!(route_source, "zebra has connected");
+                self.route_source.tell(vec![Event::Up]).await;
                 let ended = self.session(&mut stream, &listener, &mut devices, home).await;
-                self.door.tell(vec![Event::Down]).await;
-                let (why, next) = match ended {
-                    Ended::Gone(why) => (why, None),
+                self.route_source.tell(vec![Event::Down]).await;
+                let (reason, next) = match ended {
+                    Ended::Gone(reason) => (reason, None),
                     Ended::Replaced(next) => ("zebra has connected anew".to_owned(), Some(next)),
-                    Ended::Lost(why) => return why,
+                    Ended::Lost(reason) => return reason,
                 };
-                self.state.down(&why);
-                let door = &self.door.source().name;
+                self.state.down(&reason);
+                let route_source = &self.route_source.source().name;
                 tracing::warn!(
-                    door,
-                    "the session with zebra ended: {why}; its routes stay for the stale-time"
+                    route_source,
+                    "the session with zebra ended: {reason}; its routes stay for the stale-time"
                 );
                 match next {
                     Some(next) => stream = next,
@@ -180,14 +185,14 @@ impl Server {
                     Ok(changed) => {
                         reader.devices_changed();
                         // zebra says everything again when it connects anew: nothing that is held goes meanwhile.
-                        changed.is_new_mirror.then(|| "a mirror came: everything is to be said again".to_owned())
+                        changed.is_new_host_interface.then(|| "a host interface came: everything is to be said again".to_owned())
                     }
                     Err(error) => return self.end(reader, before, Ended::Lost(format!("devices cannot be followed: {error}"))),
                 },
                 changed = configuration.changed() => {
                     let is_other = changed.is_ok() && devices.reconfigure();
                     reader.devices_changed();
-                    is_other.then(|| "mirrors are others now: everything is to be said again".to_owned())
+                    is_other.then(|| "host interfaces are others now: everything is to be said again".to_owned())
                 }
                 () = sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
                     quiet = None;
@@ -197,13 +202,13 @@ impl Server {
                 came = self.accept(listener, home) => {
                     let ended = match came {
                         Ok(next) => Ended::Replaced(next),
-                        Err(why) => Ended::Lost(why),
+                        Err(reason) => Ended::Lost(reason),
                     };
                     return self.end(reader, before, ended);
                 }
             };
-            if let Some(why) = ended {
-                return self.end(reader, before, Ended::Gone(why));
+            if let Some(reason) = ended {
+                return self.end(reader, before, Ended::Gone(reason));
             }
         }
     }
@@ -216,13 +221,13 @@ impl Server {
 
     /// zebra is silent: it has said everything, unless it is itself waiting for the daemons behind it.
     async fn complete(&self, told: &Told, before: &Told) {
-        let door = &self.door.source().name;
+        let route_source = &self.route_source.source().name;
         if let Some(event) = silence(told, before) {
-            tracing::info!(door, routes = told.all(), "zebra has said what it has");
-            self.door.tell(vec![event]).await;
+            tracing::info!(route_source, routes = told.all(), "zebra has said what it has");
+            self.route_source.tell(vec![event]).await;
         } else {
             tracing::info!(
-                door,
+                route_source,
                 routes = told.all(),
                 before = before.all(),
                 "zebra has said less than before: what is missing stays for the stale-time"
@@ -242,8 +247,8 @@ impl Server {
             && changed.is_anything
         {
             reader.devices_changed();
-            if changed.is_new_mirror {
-                return Err("a mirror came: everything is to be said again".to_owned());
+            if changed.is_new_host_interface {
+                return Err("a host interface came: everything is to be said again".to_owned());
             }
         }
         let mut at = 0;
@@ -252,12 +257,12 @@ impl Server {
             self.count(reader);
             let events = reader.take();
             if !events.is_empty() {
-                self.door.tell(events).await;
+                self.route_source.tell(events).await;
             }
             match read {
                 Ok(0) => break Ok(()),
                 Ok(length) => at += length,
-                Err(Broken(why)) => break Err(why.to_owned()),
+                Err(Broken(reason)) => break Err(reason.to_owned()),
             }
             if reader.is_to_be_said_again() {
                 break Err("next hops are others now: everything is to be said again".to_owned());
@@ -271,17 +276,17 @@ impl Server {
         let counts = std::mem::take(&mut reader.counts);
         self.state.updated(counts.updates);
         self.state.withdrawn(counts.withdrawals);
-        if let Some(why) = counts.why_malformed
+        if let Some(reason) = counts.reason_malformed
             && self.state.malformed(counts.malformed)
         {
-            let door = &self.door.source().name;
+            let route_source = &self.route_source.source().name;
             tracing::warn!(
-                door,
-                "a message of zebra was left out: {why}; said once, counted in the door's state"
+                route_source,
+                "a message of zebra was left out: {reason}; said once, counted in the route source's state"
             );
         }
-        if let Some((prefix, why)) = counts.why_left_out {
-            self.state.left_out(counts.left_out, format_args!("{prefix}: {why}"));
+        if let Some((prefix, reason)) = counts.reason_left_out {
+            self.state.not_imported(counts.not_imported, format_args!("{prefix}: {reason}"));
         }
     }
 }

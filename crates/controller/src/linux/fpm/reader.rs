@@ -54,11 +54,11 @@ pub struct Counts {
     /// Messages that could not be read, and why the last one could not.
     pub malformed: u64,
     /// Why the last one could not be read.
-    pub why_malformed: Option<Fault>,
+    pub reason_malformed: Option<Fault>,
     /// Routes that were left out.
-    pub left_out: u64,
+    pub not_imported: u64,
     /// The last of them, and why.
-    pub why_left_out: Option<(Prefix, &'static str)>,
+    pub reason_left_out: Option<(Prefix, &'static str)>,
 }
 
 /// Reads one session.
@@ -69,7 +69,7 @@ pub struct Reader {
     /// A route that was taken back last: zebra takes back what it then says anew, and nobody shall see the gap.
     taken_back: Option<(Prefix, v1::Protocol)>,
     is_to_be_said_again: bool,
-    /// What was heard; the door takes it.
+    /// What was heard; the route source takes it.
     pub counts: Counts,
     /// How many routes were said.
     pub told: Told,
@@ -110,7 +110,7 @@ impl Reader {
             for message in Messages::of(frame) {
                 if let Err(fault) = message.and_then(|it| self.message(&it, interfaces)) {
                     self.counts.malformed += 1;
-                    self.counts.why_malformed = Some(fault);
+                    self.counts.reason_malformed = Some(fault);
                 }
             }
             at += length;
@@ -175,7 +175,7 @@ impl Reader {
         let protocol = route::protocol(route.protocol);
         if !TABLES.contains(&route.table) {
             if is_new {
-                self.left_out(
+                self.not_imported(
                     route.prefix,
                     "it is of another table than main: another VRF of zebra",
                 );
@@ -200,8 +200,8 @@ impl Reader {
                 self.batch.route(&route.prefix, protocol, Some(target));
             }
             verdict => {
-                if let Verdict::LeftOut(why) = verdict {
-                    self.left_out(route.prefix, why);
+                if let Verdict::LeftOut(reason) = verdict {
+                    self.not_imported(route.prefix, reason);
                 }
                 // There may have been one before it that was good.
                 if !is_anew {
@@ -213,9 +213,9 @@ impl Reader {
         }
     }
 
-    fn left_out(&mut self, prefix: Prefix, why: &'static str) {
-        self.counts.left_out += 1;
-        self.counts.why_left_out = Some((prefix, why));
+    fn not_imported(&mut self, prefix: Prefix, reason: &'static str) {
+        self.counts.not_imported += 1;
+        self.counts.reason_left_out = Some((prefix, reason));
     }
 
     /// A route that was taken back was not said anew.

@@ -196,16 +196,16 @@ fn what_stoa_does_not_do_is_refused_by_name() {
     via.header.kind = RouteType::Unicast;
     via.attributes.push(RouteAttribute::Via(RouteVia::Inet6("fe80::1".parse().unwrap())));
     let via = bytes(via);
-    let why = Route::read(only(&via).body).unwrap_err();
-    assert_eq!(why, Fault::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
+    let reason = Route::read(only(&via).body).unwrap_err();
+    assert_eq!(reason, Fault::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
     let destination = attribute(1, &[10, 0, 0, 0]);
     for (kind, more, word) in [
         (1, attribute(22, &[0; 4]), "encapsulates"),
         (1, attribute(2, &[10, 0, 0, 0]), "some sources"),
         (9, attribute(6, &[0; 4]), "throw"),
     ] {
-        let why = Route::read(&body(2, 8, kind, &[destination.clone(), more])).unwrap_err();
-        assert!(matches!(why, Fault::Unsupported(why) if why.contains(word)), "{why}");
+        let reason = Route::read(&body(2, 8, kind, &[destination.clone(), more])).unwrap_err();
+        assert!(matches!(reason, Fault::Unsupported(reason) if reason.contains(word)), "{reason}");
     }
     for bad in [
         body(2, 33, 1, &[]),
@@ -215,8 +215,8 @@ fn what_stoa_does_not_do_is_refused_by_name() {
         body(2, 8, 1, &[vec![3, 0, 0, 0]]),
         vec![2; 11],
     ] {
-        let why = Route::read(&bad).unwrap_err();
-        assert!(matches!(why, Fault::Malformed(_)), "{why}");
+        let reason = Route::read(&bad).unwrap_err();
+        assert!(matches!(reason, Fault::Malformed(_)), "{reason}");
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{BATCH, Follower, Table};
-use crate::doors::{Asked, Compared};
 use crate::learned::Event;
 use crate::linux::message::{Prefix, route};
 use crate::linux::translate::{Batch, Meaning, Translator, Verdict};
+use crate::route_sources::{Asked, Compared};
 
 /// So often the table is read at most, while it changes under the look.
 const LOOKS: usize = 3;
@@ -16,7 +16,7 @@ const LOOKS: usize = 3;
 const HEARD: Duration = Duration::from_secs(5);
 
 impl Follower<'_> {
-    /// Looks at everything, mends what is different, and answers those who asked.
+    /// Looks at everything, fixes what is different, and answers those who asked.
     pub(super) async fn compare(&mut self, asked: Vec<Asked>, buffer: &mut [u8]) -> io::Result<()> {
         let mut compared = Compared::default();
         for _ in 0..LOOKS {
@@ -32,12 +32,12 @@ impl Follower<'_> {
             let devices = &mut self.devices;
             let interfaces = |device| devices.interface(device);
             for events in everything(&self.table, &mut self.translator, interfaces) {
-                self.door.tell(events).await;
+                self.route_source.tell(events).await;
             }
         }
         compared.routes = self.leading().await;
-        // Nothing is told between what was counted here and what is counted there; the door goes on while the table gets to it.
-        let held = self.door.count().await;
+        // Nothing is told between what was counted here and what is counted there; the route source goes on while the table gets to it.
+        let held = self.route_source.count().await;
         tokio::spawn(async move {
             compared.held = tokio::time::timeout(HEARD, held).await.ok().and_then(Result::ok);
             asked.into_iter().for_each(|asked| asked.answer(compared));
@@ -118,7 +118,7 @@ mod tests {
     use crate::linux::message::{self, NextHop, Route, next_hop};
     use crate::linux::routes::Told;
 
-    /// Device 3 is a mirror.
+    /// Device 3 is a host interface.
     fn interfaces(device: u32) -> Option<Arc<str>> {
         (device == 3).then(|| "a".into())
     }
@@ -144,7 +144,7 @@ mod tests {
         for number in 0..count {
             table.take(&route(number, route::Action::NextHop(7)), Told::Listed);
         }
-        // This one leads through no mirror.
+        // This one leads through no host interface.
         table.take(&route(count, route::Action::NextHop(8)), Told::Listed);
         let batches: Vec<_> = everything(&table, &mut translator, interfaces).collect();
         let most = |events: &Vec<Event>| -> usize {

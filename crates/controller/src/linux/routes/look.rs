@@ -46,11 +46,19 @@ impl Follower<'_> {
         let different = different.len() as u64;
         if different > 0 {
             self.state.repaired(different);
-            let door = &self.door.source().name;
+            let route_source = &self.route_source.source().name;
             if is_audit {
-                tracing::warn!(door, different, "Linux had routes that it had not told: repaired");
+                tracing::warn!(
+                    route_source,
+                    different,
+                    "Linux had routes that it had not told: repaired"
+                );
             } else {
-                tracing::info!(door, different, "routes were not as they were told: repaired");
+                tracing::info!(
+                    route_source,
+                    different,
+                    "routes were not as they were told: repaired"
+                );
             }
         }
         Ok(Looked { different, is_quiet })
@@ -164,14 +172,14 @@ impl Follower<'_> {
 #[derive(Default)]
 pub(super) struct Faults {
     pub malformed: u64,
-    pub why: Option<Fault>,
-    pub left_out: Option<(Option<Prefix>, &'static str)>,
+    pub reason: Option<Fault>,
+    pub not_imported: Option<(Option<Prefix>, &'static str)>,
 }
 
 impl Faults {
     pub fn note(&mut self, fault: Fault) {
         self.malformed += 1;
-        self.why = Some(fault);
+        self.reason = Some(fault);
     }
 
     /// The route of a message, if it is one of the table.
@@ -180,7 +188,8 @@ impl Faults {
             Ok(route) => {
                 let route = route.filter(|route| route.table == table)?;
                 if route.has_service {
-                    self.left_out = Some((Some(route.prefix), "a route for one type of service"));
+                    self.not_imported =
+                        Some((Some(route.prefix), "a route for one type of service"));
                     return None;
                 }
                 Some(route)

@@ -1,4 +1,4 @@
-//! The door through Linux: the routes of one kernel table, read once and followed by its news.
+//! The route source through Linux: the routes of one kernel table, read once and followed by its news.
 //!
 //! The kernel tells what changes, but not all: when a device goes down its IPv4 routes go without a word, so do those on a
 //! next-hop object that is removed, and what does not fit into the socket's room is lost (`ENOBUFS`). Each time the whole table is
@@ -22,8 +22,8 @@ use super::message::{Messages, NextHop, Prefix, kind, route};
 use super::socket::{Socket, group, is_lost};
 use super::translate::{Batch, Translator, Verdict};
 use super::{Place, RETRY, socket};
-use crate::doors::DoorState;
-use crate::learned::{Door, Event};
+use crate::learned::{Event, RouteSource};
+use crate::route_sources::RouteSourceState;
 
 /// Routes of one batch to the table of learned routes.
 const BATCH: usize = 4_096;
@@ -37,28 +37,34 @@ const AUDIT_EVERY: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Follows a kernel table, and tells what is in it, for ever. `room` is how many bytes of news may wait.
-pub async fn run(door: Door, table: u32, room: usize, place: Place, state: Arc<DoorState>) {
+pub async fn run(
+    route_source: RouteSource,
+    table: u32,
+    room: usize,
+    place: Place,
+    state: Arc<RouteSourceState>,
+) {
     let mut said = String::new();
     loop {
-        let why = match Follower::open(&door, table, room, &place, &state) {
+        let reason = match Follower::open(&route_source, table, room, &place, &state) {
             Ok(mut follower) => {
                 said.clear();
                 state.up();
-                door.tell(vec![Event::Up]).await;
-                let why = follower.follow().await.to_string();
-                door.tell(vec![Event::Down]).await;
-                why
+                route_source.tell(vec![Event::Up]).await;
+                let reason = follower.follow().await.to_string();
+                route_source.tell(vec![Event::Down]).await;
+                reason
             }
             Err(error) => error.to_string(),
         };
-        state.fail(&why);
-        if why != said {
+        state.fail(&reason);
+        if reason != said {
             tracing::warn!(
-                door = door.source().name,
+                route_source = route_source.source().name,
                 netns = place.netns,
-                "Linux cannot be followed: {why}; trying again"
+                "Linux cannot be followed: {reason}; trying again"
             );
-            said = why;
+            said = reason;
         }
         sleep(RETRY).await;
     }
@@ -66,10 +72,10 @@ pub async fn run(door: Door, table: u32, room: usize, place: Place, state: Arc<D
 
 /// Follows the table of one namespace.
 struct Follower<'a> {
-    door: &'a Door,
+    route_source: &'a RouteSource,
     number: u32,
     place: &'a Place,
-    state: &'a DoorState,
+    state: &'a RouteSourceState,
     home: Option<(u64, u64)>,
     news: Socket,
     asks: Socket,
@@ -87,15 +93,15 @@ struct Follower<'a> {
 
 impl<'a> Follower<'a> {
     fn open(
-        door: &'a Door,
+        route_source: &'a RouteSource,
         number: u32,
         room: usize,
         place: &'a Place,
-        state: &'a DoorState,
+        state: &'a RouteSourceState,
     ) -> io::Result<Self> {
         let home = place.identity();
         Ok(Self {
-            door,
+            route_source,
             number,
             place,
             state,
@@ -124,9 +130,9 @@ impl<'a> Follower<'a> {
     async fn follow_until_it_fails(&mut self) -> io::Result<std::convert::Infallible> {
         self.look(|_| {}).await?;
         self.tell().await;
-        self.door.tell(vec![Event::Complete]).await;
+        self.route_source.tell(vec![Event::Complete]).await;
         tracing::info!(
-            door = self.door.source().name,
+            route_source = self.route_source.source().name,
             routes = self.table.len(),
             "Linux has said what it has"
         );
@@ -141,7 +147,7 @@ impl<'a> Follower<'a> {
                 changed = self.devices.changed() => {
                     let changed = changed?;
                     self.translator.devices_changed();
-                    if changed.is_new_mirror {
+                    if changed.is_new_host_interface {
                         self.translate_again();
                     }
                     if changed.is_anything {
@@ -180,12 +186,12 @@ impl<'a> Follower<'a> {
     }
 
     fn lost(&mut self) {
-        // Losses that come together are mended, counted and said as one.
+        // Losses that come together are fixed, counted and said as one.
         if self.due.is_none() {
             self.state.resynced();
-            let door = &self.door.source().name;
+            let route_source = &self.route_source.source().name;
             tracing::warn!(
-                door,
+                route_source,
                 "Linux had more news than receive-buffer holds: reading the whole table again"
             );
         }
@@ -236,7 +242,7 @@ impl<'a> Follower<'a> {
                     match taken {
                         Ok(Ok(true)) => self.translate_again(),
                         Ok(Ok(false)) => {}
-                        Ok(Err(why)) => faults.left_out = Some((None, why)),
+                        Ok(Err(reason)) => faults.not_imported = Some((None, reason)),
                         Err(fault) => faults.note(fault),
                     }
                 }
@@ -277,8 +283,8 @@ impl<'a> Follower<'a> {
                 self.state.updated(1);
                 self.batch.route(prefix, protocol, Some(target));
             }
-            Verdict::LeftOut(why) => {
-                self.state.left_out(1, format_args!("{prefix}: {why}"));
+            Verdict::LeftOut(reason) => {
+                self.state.not_imported(1, format_args!("{prefix}: {reason}"));
                 self.batch.route(prefix, protocol, None);
             }
             Verdict::Own => self.batch.route(prefix, protocol, None),
@@ -294,24 +300,24 @@ impl<'a> Follower<'a> {
 
     async fn tell(&mut self) {
         if !self.batch.is_empty() {
-            self.door.tell(self.batch.take()).await;
+            self.route_source.tell(self.batch.take()).await;
         }
     }
 
     fn count(&self, faults: Faults) {
-        if let Some(fault) = faults.why
+        if let Some(fault) = faults.reason
             && self.state.malformed(faults.malformed)
         {
-            let door = &self.door.source().name;
+            let route_source = &self.route_source.source().name;
             tracing::warn!(
-                door,
-                "a message of Linux was left out: {fault}; said once, counted in the door's state"
+                route_source,
+                "a message of Linux was left out: {fault}; said once, counted in the route source's state"
             );
         }
-        if let Some((prefix, why)) = faults.left_out {
+        if let Some((prefix, reason)) = faults.not_imported {
             match prefix {
-                Some(prefix) => self.state.left_out(1, format_args!("{prefix}: {why}")),
-                None => self.state.left_out(1, format_args!("{why}")),
+                Some(prefix) => self.state.not_imported(1, format_args!("{prefix}: {reason}")),
+                None => self.state.not_imported(1, format_args!("{reason}")),
             }
         }
     }

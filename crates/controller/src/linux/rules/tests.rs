@@ -4,15 +4,15 @@ use std::path::Path;
 
 use super::*;
 
-/// Mirrors of "wan" (in the default VRF) and "lan" (in red) in "local"; table 100 is read by a door for red, 200 is that of blue.
+/// Host interfaces of "wan" (in the default VRF) and "lan" (in red) in "local"; table 100 is read by a route source for red, 200 is that of blue.
 fn configuration(rules: &str) -> Configuration {
     let text = format!(
         r#"{{
           "ietf-interfaces:interfaces": {{"interface": [
             {{"name": "wan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}},
-             "stoa-mirror:mirror": {{"netns": "local", "device": "w"}}}},
+             "stoa-host-interface:host-interface": {{"netns": "local", "device": "w"}}}},
             {{"name": "lan", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}},
-             "stoa-vrf:vrf": "red", "stoa-mirror:mirror": {{"netns": "local"}}}},
+             "stoa-vrf:vrf": "red", "stoa-host-interface:host-interface": {{"netns": "local"}}}},
             {{"name": "dmz", "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {{"null": {{}}}}}}
           ]}},
           "stoa-vrf:vrfs": {{"vrf": [{{"name": "red"}}, {{"name": "green"}},
@@ -20,12 +20,12 @@ fn configuration(rules: &str) -> Configuration {
           "ietf-routing:routing": {{
             "stoa-policy:policy": {{"rule": [{rules}]}},
             "control-plane-protocols": {{"control-plane-protocol": [
-              {{"type": "stoa-routing:linux", "name": "k", "stoa-vrf:vrf": "red",
-               "stoa-routing:door": {{"netns": "local", "kernel-table": 100}}}}]}}}}
+              {{"type": "stoa-routing:netlink", "name": "k", "stoa-vrf:vrf": "red",
+               "stoa-routing:route-source": {{"netns": "local", "kernel-table": 100}}}}]}}}}
         }}"#
     );
     let parsed = Configuration::parse(Path::new("test"), text);
-    parsed.unwrap_or_else(|findings| panic!("{findings:#?}"))
+    parsed.unwrap_or_else(|errors| panic!("{errors:#?}"))
 }
 
 fn table(priority: u32, table: u32) -> Rule {
@@ -34,8 +34,8 @@ fn table(priority: u32, table: u32) -> Rule {
 
 /// VRF, priority and action of each, and why others are left out.
 fn ordered(rules: &[Rule]) -> (Vec<(String, u32, Action)>, Vec<String>) {
-    let (made, left_out) = orders(rules, &configuration(""), "local");
-    (made.into_iter().map(|it| (it.vrf, it.priority, it.action.unwrap())).collect(), left_out)
+    let (made, not_imported) = orders(rules, &configuration(""), "local");
+    (made.into_iter().map(|it| (it.vrf, it.priority, it.action.unwrap())).collect(), not_imported)
 }
 
 fn to(vrf: &str) -> Action {
@@ -43,28 +43,28 @@ fn to(vrf: &str) -> Action {
 }
 
 #[test]
-fn a_rule_of_linux_is_one_of_each_vrf_that_has_a_mirror_there() {
+fn a_rule_of_linux_is_one_of_each_vrf_that_has_a_host_interface_there() {
     let rule = Rule { from: "10.0.0.0/8".parse().ok(), ..table(50, 100) };
-    let (made, left_out) = orders(&[rule], &configuration(""), "local");
+    let (made, not_imported) = orders(&[rule], &configuration(""), "local");
     assert_eq!(made.iter().map(|it| it.vrf.as_str()).collect::<Vec<_>>(), ["", "red"]);
     assert_eq!(made[0].from.as_ref().unwrap().to_string(), "10.0.0.0/8");
     assert_eq!(made[0].protocol(), v1::Protocol::Kernel);
-    assert!(left_out.is_empty());
+    assert!(not_imported.is_empty());
     // With a device, it is one of that alone.
     let device = |name: &str| Rule { device: name.to_owned(), ..table(50, 200) };
     let (made, _) = orders(&[device("w")], &configuration(""), "local");
     assert_eq!((made.len(), made[0].interface.as_str(), made[0].vrf.as_str()), (1, "wan", ""));
-    // Where there is no mirror, it concerns nobody.
+    // Where there is no host interface, it concerns nobody.
     assert_eq!(orders(&[table(50, 100)], &configuration(""), "elsewhere").0, []);
 }
 
 #[test]
-fn tables_are_those_of_doors_vrfs_and_main() {
+fn tables_are_those_of_route_sources_vrfs_and_main() {
     let rules = [table(1, 100), table(2, 200), table(3, 254)];
-    let (made, left_out) = ordered(&rules);
+    let (made, not_imported) = ordered(&rules);
     let here: Vec<_> = made.iter().filter(|it| it.0.is_empty()).map(|it| it.2.clone()).collect();
     assert_eq!(here, [to("red"), to("blue"), to("")]);
-    assert!(left_out.is_empty());
+    assert!(not_imported.is_empty());
     let first = Rule { suppressed: Some(0), ..table(1, 254) };
     let beyond = v1::RuleTable { vrf: String::new(), beyond_default: true };
     assert_eq!(ordered(&[first]).0[0].2, Action::Table(beyond));
@@ -82,14 +82,14 @@ fn what_cannot_be_followed_is_said_with_what_to_do() {
         Rule { unsupported: Some(TOS), ..table(5, 100) },
         Rule::new(true, 6, RuleAction::Nothing),
     ];
-    let (made, left_out) = ordered(&rules);
+    let (made, not_imported) = ordered(&rules);
     assert!(made.is_empty());
     assert_eq!(
-        left_out,
+        not_imported,
         [
-            "ip rule 1 from all lookup 77: table 77 is that of no VRF: give a VRF kernel-table 77, or open a linux door for it",
+            "ip rule 1 from all lookup 77: table 77 is that of no VRF: give a VRF kernel-table 77, or open a linux route source for it",
             "ip rule 0 from all lookup 100: priority 0 is for our own addresses; give it a higher one",
-            "ip rule 2 from all iif eth7 lookup 100: eth7 is no mirror of an interface",
+            "ip rule 2 from all iif eth7 lookup 100: eth7 is no host interface of an interface",
             "ip rule 3 from all iif lo lookup 100: it is about what this machine itself sends (iif lo)",
             "ip rule 4 from all lookup 100: suppress_prefixlength 8: Stoa does 0 only",
             "ip rule 5 from all lookup 100: it asks for marks of packets (fwmark); use VRFs instead",
@@ -112,7 +112,7 @@ fn rules_of_the_configuration_are_shown_and_read_back_as_they_are() {
             "match": {"interface": "dmz"}, "goto": 60},
            {"vrf": "blue", "address-family": "ipv4", "priority": 70, "table": "red"}"#,
     );
-    let (rules, left_out) = wanted(&configured, "local");
+    let (rules, not_imported) = desired(&configured, "local");
     let told: Vec<String> = rules.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
@@ -123,18 +123,18 @@ fn rules_of_the_configuration_are_shown_and_read_back_as_they_are() {
         ]
     );
     assert_eq!(
-        left_out,
+        not_imported,
         [
             "IPv4 rule 40: give the VRF green a kernel-table",
-            "IPv4 rule 50: dmz has no mirror there"
+            "IPv4 rule 50: dmz has no host interface there"
         ]
     );
     assert!(rules.iter().all(|rule| rule.protocol == MARK));
     // What is shown would be ordered the same.
     let first = rules.into_iter().next().unwrap();
     let (made, _) = orders(&[first], &configured, "local");
-    let wanted = v1::Rule { protocol: made[0].protocol, ..configured.desired.rules[0].clone() };
-    assert_eq!(made, [wanted]);
+    let desired = v1::Rule { protocol: made[0].protocol, ..configured.desired.rules[0].clone() };
+    assert_eq!(made, [desired]);
 }
 
 #[test]
@@ -148,30 +148,31 @@ fn main_without_a_device_is_the_own_table_of_each_vrf() {
     assert_eq!(made, [("red".to_owned(), 7, to(""))]);
 }
 
-/// One rule that refuses everything in the default VRF, which has two mirrors in "local".
-fn with_two_mirrors() -> Configuration {
+/// One rule that refuses everything in the default VRF, which has two host interfaces in "local".
+fn with_two_host_interfaces() -> Configuration {
     let mut configured = configuration(
         r#"{"vrf": "default", "address-family": "ipv4", "priority": 10, "refuse": "prohibit"}"#,
     );
     let dmz = configured.desired.interfaces.iter_mut().find(|it| it.name == "dmz").unwrap();
-    dmz.mirror = Some(v1::Mirror { netns: "local".to_owned(), device: "d".to_owned() });
+    dmz.host_interface =
+        Some(v1::HostInterface { netns: "local".to_owned(), device: "d".to_owned() });
     configured
 }
 
 #[test]
-fn a_rule_is_shown_for_each_mirror_of_its_vrf_and_for_nothing_else() {
-    let mut configured = with_two_mirrors();
-    let (rules, _) = wanted(&configured, "local");
+fn a_rule_is_shown_for_each_host_interface_of_its_vrf_and_for_nothing_else() {
+    let mut configured = with_two_host_interfaces();
+    let (rules, _) = desired(&configured, "local");
     let told: Vec<String> = rules.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["ip rule 10 from all iif d prohibit", "ip rule 10 from all iif w prohibit"]);
-    assert!(wanted(&configured, "elsewhere").0.is_empty());
+    assert!(desired(&configured, "elsewhere").0.is_empty());
     // No more than Linux shall walk: two of each.
     let rule = configured.desired.rules[0].clone();
     let many = (1..=2_050).map(|priority| v1::Rule { priority, ..rule.clone() });
     configured.desired.rules = many.collect();
-    let (rules, left_out) = wanted(&configured, "local");
-    assert_eq!((rules.len(), left_out.len()), (4_096, 1));
-    assert!(left_out[0].starts_with("2 rules are more than 4096"), "{left_out:?}");
+    let (rules, not_imported) = desired(&configured, "local");
+    assert_eq!((rules.len(), not_imported.len()), (4_096, 1));
+    assert!(not_imported[0].starts_with("2 rules are more than 4096"), "{not_imported:?}");
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn only_rules_of_our_devices_and_of_none_are_ours() {
     let there = vec![
         rule(1, "w", MARK),
         rule(2, "gone", MARK),
-        // Those of another Stoa with its own mirrors, of one that says nothing of devices, and of an operator.
+        // Those of another Stoa with its own host interfaces, of one that says nothing of devices, and of an operator.
         rule(3, "eth0", MARK),
         rule(4, "", MARK),
         rule(5, "w", 3),

@@ -9,8 +9,8 @@ use stoa_wire::ndp_options::{NdpOption, Options};
 use stoa_wire::{ipv4, irdp};
 
 use super::{Told, chance};
+use crate::control::desired::Advertisement;
 use crate::control::plane::Plane;
-use crate::control::wanted::Advertisement;
 use crate::drops::Drop;
 use crate::neighbor::entry::Millis;
 

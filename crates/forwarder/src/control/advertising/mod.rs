@@ -13,8 +13,8 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::{ipv4, ipv6, irdp, ndp, protocol};
 
+use super::desired::{self, DesiredState};
 use super::plane::Plane;
-use super::wanted::{self, Wanted};
 use crate::neighbor::entry::Millis;
 use schedule::{Pace, Schedule};
 
@@ -29,8 +29,8 @@ const LOOK_MS: Millis = 100;
 /// What is told on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Told {
-    Six(wanted::Advertisement),
-    Four(wanted::Discovery),
+    Six(desired::Advertisement),
+    Four(desired::Discovery),
 }
 
 impl Told {
@@ -63,7 +63,7 @@ fn chance() -> u64 {
 }
 
 /// What an interface is to tell in both families.
-fn told_by(interface: &wanted::Interface) -> [Option<Told>; 2] {
+fn told_by(interface: &desired::Interface) -> [Option<Told>; 2] {
     let four = interface.ip4.discovery.clone().filter(|_| interface.ip4.enabled);
     let six = interface.ip6.advertisement.clone().filter(|_| interface.ip6.enabled);
     [four.map(Told::Four), six.map(Told::Six)]
@@ -71,11 +71,11 @@ fn told_by(interface: &wanted::Interface) -> [Option<Told>; 2] {
 
 impl Plane {
     /// Those who are to fall silent say so, while they still can: before interfaces are changed.
-    pub(super) fn retire_advertising(&mut self, wanted: &Wanted) {
+    pub(super) fn retire_advertising(&mut self, desired: &DesiredState) {
         let stays = |(index, is_ip6): (u32, bool)| {
             let name = self.interface(index).map(|state| state.name.as_str());
-            let wanted = name.and_then(|name| wanted.interfaces.get(name));
-            wanted.is_some_and(|it| it.enabled && told_by(it)[usize::from(is_ip6)].is_some())
+            let desired = name.and_then(|name| desired.interfaces.get(name));
+            desired.is_some_and(|it| it.enabled && told_by(it)[usize::from(is_ip6)].is_some())
         };
         let gone = self.advertising.0.keys().copied().filter(|key| !stays(*key));
         let gone: Vec<_> = gone.collect();
@@ -91,18 +91,18 @@ impl Plane {
     /// Looks at all interfaces: those that are to advertise begin, or tell what is new.
     pub(super) fn review_advertising(&mut self) {
         let now = self.now();
-        let mut wanted = BTreeMap::new();
+        let mut desired = BTreeMap::new();
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
             if self.is_tunnel(index as u32) {
                 continue;
             }
-            let told = told_by(&state.wanted).into_iter().enumerate();
+            let told = told_by(&state.desired).into_iter().enumerate();
             let told = told.filter_map(|(six, told)| Some(((index as u32, six == 1), told?)));
-            wanted.extend(told);
+            desired.extend(told);
         }
-        self.advertising.0.retain(|key, _| wanted.contains_key(key));
-        for (key, told) in wanted {
+        self.advertising.0.retain(|key, _| desired.contains_key(key));
+        for (key, told) in desired {
             match self.advertising.0.get_mut(&key) {
                 Some(speaker) if speaker.told == told => {}
                 Some(speaker) => {
@@ -188,7 +188,7 @@ impl Plane {
     fn advertisement_frame(
         &self,
         interface: u32,
-        told: &wanted::Advertisement,
+        told: &desired::Advertisement,
         is_last: bool,
     ) -> Option<Vec<u8>> {
         if is_last && self.has_virtual_routers(interface, true) {
@@ -202,7 +202,7 @@ impl Plane {
     fn discovery_frame(
         &self,
         interface: u32,
-        told: &wanted::Discovery,
+        told: &desired::Discovery,
         is_last: bool,
     ) -> Option<Vec<u8>> {
         let link = &self.interface(interface)?.link;
@@ -244,7 +244,7 @@ impl Plane {
 fn frame6(
     link: &crate::neighbor::messages::Link,
     source: Ipv6Addr,
-    told: &wanted::Advertisement,
+    told: &desired::Advertisement,
     is_last: bool,
 ) -> Vec<u8> {
     let to = ipv6::ALL_NODES;
@@ -256,7 +256,7 @@ fn frame6(
         hop_limit: ndp::HOP_LIMIT,
         ..ipv6::Builder::new(source, to, protocol::ICMP6)
     };
-    // That it fits was seen when it was wanted.
+    // That it fits was seen when it was desired.
     if length == 0 || header.build(head, length).is_err() {
         return Vec::new();
     }

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use stoa_tables::lpm::{Ip4Lpm, Ip6Lpm, LpmError, Outcome};
 
 use super::Fib;
+use crate::control::desired::Prefix;
 use crate::control::limits::{Full, Table};
 use crate::control::vrfs::{DEFAULT, Slot};
-use crate::control::wanted::Prefix;
 
 impl Fib {
     /// Points a prefix of a VRF to a next hop; gives the one that it had before, or 0.
@@ -88,8 +88,8 @@ impl Fib {
         match error {
             LpmError::Full(what) => {
                 let limit = limit.unwrap_or(0);
-                let why = format!("no room: {what} for {limit} prefixes are used up");
-                self.refusals.full(table, why)
+                let reason = format!("no room: {what} for {limit} prefixes are used up");
+                self.refusals.full(table, reason)
             }
             error => Full::of(table, error),
         }

@@ -1,4 +1,4 @@
-//! Counts and digests of what is learned, read from the tables themselves: not from books that
+//! Counts and digests of what is learned, read from the tables themselves: not from packet accounting that
 //! would be wrong together with them.
 
 use std::collections::BTreeMap;
@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use stoa_api::{digest, v1};
 
 use super::family::Family;
+use crate::control::desired::Prefix;
 use crate::control::plane::Plane;
 use crate::control::vrfs::Slot;
-use crate::control::wanted::Prefix;
 
 /// Routes looked at between two looks at everything else: about a millisecond.
 const LOOKED_AT: usize = 10_000;

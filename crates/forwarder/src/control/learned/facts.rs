@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use stoa_api::v1;
 
 use super::Face;
+use crate::control::desired::{Action, Path, Prefix};
 use crate::control::facts::octets;
 use crate::control::plane::Plane;
 use crate::control::route_facts::told_verdict;
 use crate::control::vrfs::Slot;
-use crate::control::wanted::{Action, Path, Prefix};
 
 impl Plane {
     /// A learned route as listings tell it; `None` when the next hop is not that of one.
@@ -69,7 +69,7 @@ impl Plane {
         let (state, packets, bytes) = self.route_state(Some(face.used()));
         let state = match state {
             _ if face.used().is_empty() => "link down",
-            // Not all that was wanted, or by other ways.
+            // Not all that was desired, or by other ways.
             "active" if face.is_on_backup || face.paths.len() < named => "partly active",
             state => state,
         };

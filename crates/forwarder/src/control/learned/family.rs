@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use stoa_tables::lpm::{Key, Lpm};
 
 use super::hosts::Hosts;
+use crate::control::desired::Prefix;
 use crate::control::fib::Fib;
 use crate::control::vrfs::Slot;
-use crate::control::wanted::Prefix;
 
 /// `u32` or `u128`: an address in host byte order.
 pub(super) trait Family: Key {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::message::{SaidHop, Why};
+use super::message::{Reason, SaidHop};
 use super::{Face, Hop};
 use crate::control::Full;
+use crate::control::desired::{Action, Path};
 use crate::control::fib::{PathKey, hop_of};
 use crate::control::limits::Table;
 use crate::control::plane::Plane;
 use crate::control::vrfs::Slot;
-use crate::control::wanted::{Action, Path};
 use crate::shared::Verdict;
 use stoa_tables::next_hop::NextHop;
 
@@ -18,7 +18,7 @@ type Keys = (Vec<PathKey>, Vec<PathKey>);
 
 impl Plane {
     /// Takes a hop in, or changes it with all routes on it. Nothing is changed on an error.
-    pub(super) fn say_hop(&mut self, said: SaidHop) -> Result<(), Why> {
+    pub(super) fn say_hop(&mut self, said: SaidHop) -> Result<(), Reason> {
         let SaidHop { id, protocol, action, backup } = said;
         let Some(place) = self.learned.by_id.get(&id).copied() else {
             return self.new_hop(SaidHop { id, protocol, action, backup });
@@ -27,12 +27,12 @@ impl Plane {
         let faces = hop.faces.clone();
         let old = (hop.action.clone(), hop.backup.clone());
         for (done, next_hop) in faces.iter().enumerate() {
-            if let Err(why) = self.change_face(*next_hop, &action, &backup) {
+            if let Err(reason) = self.change_face(*next_hop, &action, &backup) {
                 for next_hop in &faces[..done] {
                     // There was room for it just now.
                     let _ = self.change_face(*next_hop, &old.0, &old.1);
                 }
-                return Err(why);
+                return Err(reason);
             }
         }
         if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
@@ -41,15 +41,15 @@ impl Plane {
         Ok(())
     }
 
-    fn new_hop(&mut self, said: SaidHop) -> Result<(), Why> {
+    fn new_hop(&mut self, said: SaidHop) -> Result<(), Reason> {
         let SaidHop { id, protocol, action, backup } = said;
         let room = self.limits.next_hops;
         // Stale hops are there until everything was said: a daemon that starts anew says as many
         // again as it had.
         let used = self.learned.hops.len() - self.learned.free.len();
         if used.saturating_sub(self.learned.stale) >= room {
-            let why = format!("no room: all {room} hops of learned routes are in use");
-            return Err(self.fib.refusals.full(Table::NextHops, why).into());
+            let reason = format!("no room: all {room} hops of learned routes are in use");
+            return Err(self.fib.refusals.full(Table::NextHops, reason).into());
         }
         let generation = self.learned.generation;
         let hop = Hop { id, generation, protocol, action, backup, faces: Vec::new() };
@@ -64,12 +64,12 @@ impl Plane {
     }
 
     /// The next hop that stands for a hop of the caller in a VRF and family, made when it is not there.
-    pub(super) fn face_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, Why> {
+    pub(super) fn face_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, Reason> {
         let place = self.learned.by_id.get(&id).copied();
         let hop = place.and_then(|place| self.learned.hops.get(place as usize)?.as_ref());
         let Some((place, hop)) = place.zip(hop) else {
-            let mend = "Send the hop before the routes on it; it may have been refused.";
-            return Err(Why::new(format!("hop {id} is not known"), mend));
+            let fix = "Send the hop before the routes on it; it may have been refused.";
+            return Err(Reason::new(format!("hop {id} is not known"), fix));
         };
         let is_it = |next_hop: &&u32| {
             let face = self.learned.faces.get(next_hop);
@@ -102,13 +102,13 @@ impl Plane {
     }
 
     /// The paths of a hop that are of the family and through interfaces that are there.
-    fn face_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, Why> {
+    fn face_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, Reason> {
         let Action::Paths(paths) = action else { return Ok(Keys::default()) };
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let fitting: Vec<Path> = paths.iter().filter(fits).cloned().collect();
         if fitting.is_empty() && !paths.is_empty() {
-            let why = format!("the hop has no path for IPv{}", if is_ip4 { 4 } else { 6 });
-            return Err(Why::new(why, "Send gateways of the family of the routes on it."));
+            let reason = format!("the hop has no path for IPv{}", if is_ip4 { 4 } else { 6 });
+            return Err(Reason::new(reason, "Send gateways of the family of the routes on it."));
         }
         let backup: Vec<Path> = backup.iter().filter(fits).cloned().collect();
         Ok((self.keys_of(&fitting, is_ip4), self.keys_of(&backup, is_ip4)))
@@ -140,7 +140,12 @@ impl Plane {
         (hop_of(&[]), false)
     }
 
-    fn change_face(&mut self, next_hop: u32, action: &Action, backup: &[Path]) -> Result<(), Why> {
+    fn change_face(
+        &mut self,
+        next_hop: u32,
+        action: &Action,
+        backup: &[Path],
+    ) -> Result<(), Reason> {
         let Some(is_ip4) = self.learned.faces.get(&next_hop).map(|face| face.is_ip4) else {
             return Ok(());
         };
@@ -240,14 +245,14 @@ impl Plane {
     }
 
     /// The caller needs a hop no more.
-    pub(super) fn forget_hop(&mut self, id: u32) -> Result<(), Why> {
+    pub(super) fn forget_hop(&mut self, id: u32) -> Result<(), Reason> {
         let Some(place) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
         let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
         let faces = hop.into_iter().flat_map(|hop| &hop.faces);
         let users: u32 = faces.map(|next_hop| self.learned.owner(*next_hop).users).sum();
         if users > 0 {
-            let mend = "Take the routes out, or send them with another hop.";
-            return Err(Why::new(format!("{users} routes still lead to the hop"), mend));
+            let fix = "Take the routes out, or send them with another hop.";
+            return Err(Reason::new(format!("{users} routes still lead to the hop"), fix));
         }
         self.remove_learned_hop(place);
         Ok(())

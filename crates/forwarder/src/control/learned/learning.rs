@@ -79,8 +79,8 @@ impl Plane {
                 }
                 for hop in hops.by_ref().take(PIECE) {
                     let id = hop.id;
-                    if let Err(why) = self.say_hop(hop) {
-                        message.refused.hop(id, why);
+                    if let Err(reason) = self.say_hop(hop) {
+                        message.refused.hop(id, reason);
                     }
                 }
                 if std::mem::take(&mut self.learned.are_links_new) {
@@ -99,8 +99,8 @@ impl Plane {
                 }
                 if *done >= message.pieces.len() {
                     for id in std::mem::take(&mut message.forgotten) {
-                        if let Err(why) = self.forget_hop(id) {
-                            message.refused.hop(id, why);
+                        if let Err(reason) = self.forget_hop(id) {
+                            message.refused.hop(id, reason);
                         }
                     }
                     let completes = message.completes;

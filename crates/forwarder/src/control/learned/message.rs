@@ -7,7 +7,7 @@ use stoa_api::v1;
 use stoa_tables::next_hop::MAX_MEMBERS;
 
 use super::family::Family;
-use crate::control::wanted::{Action, Path, address};
+use crate::control::desired::{Action, Path, address};
 use crate::shared::Verdict;
 
 /// Routes of a piece, at most: about a millisecond of the control thread, which looks at
@@ -64,33 +64,33 @@ pub(super) struct Refusals {
 
 /// Why something was not taken, and what to do.
 #[derive(Clone, Debug)]
-pub(super) struct Why {
-    pub(super) why: String,
-    pub(super) mend: String,
+pub(super) struct Reason {
+    pub(super) reason: String,
+    pub(super) fix: String,
     pub(super) is_full: bool,
 }
 
-impl Why {
-    pub(super) fn new(why: impl Into<String>, mend: &str) -> Self {
-        Self { why: why.into(), mend: mend.to_owned(), is_full: false }
+impl Reason {
+    pub(super) fn new(reason: impl Into<String>, fix: &str) -> Self {
+        Self { reason: reason.into(), fix: fix.to_owned(), is_full: false }
     }
 }
 
-impl From<crate::control::Full> for Why {
+impl From<crate::control::Full> for Reason {
     fn from(full: crate::control::Full) -> Self {
-        Self { why: full.to_string(), mend: full.table.mend(), is_full: true }
+        Self { reason: full.to_string(), fix: full.table.fix(), is_full: true }
     }
 }
 
 impl Refusals {
     /// A whole run, or a hop when it has no prefixes.
-    fn run(&mut self, run: v1::RouteRun, why: Why) {
-        let Why { why, mend, is_full } = why;
-        self.runs.push(v1::RefusedRun { run: Some(run), why, mend, is_full });
+    fn run(&mut self, run: v1::RouteRun, reason: Reason) {
+        let Reason { reason, fix, is_full } = reason;
+        self.runs.push(v1::RefusedRun { run: Some(run), reason, fix, is_full });
     }
 
-    pub(super) fn hop(&mut self, hop: u32, why: Why) {
-        self.run(v1::RouteRun { hop, ..v1::RouteRun::default() }, why);
+    pub(super) fn hop(&mut self, hop: u32, reason: Reason) {
+        self.run(v1::RouteRun { hop, ..v1::RouteRun::default() }, reason);
     }
 
     /// One prefix, beside the one before it where it is refused alike.
@@ -98,17 +98,20 @@ impl Refusals {
         &mut self,
         (vrf, hop): (&str, u32),
         (prefix, length): (K, u8),
-        why: &Why,
+        reason: &Reason,
     ) {
         self.count += 1;
         let is_alike = self.runs.last().is_some_and(|last| {
             let run = last.run.as_ref();
             let has_prefixes = run.is_some_and(|run| !(run.ip4.is_empty() && run.ip6.is_empty()));
             let is_run = run.is_some_and(|run| run.hop == hop && run.vrf == vrf && has_prefixes);
-            is_run && last.is_full == why.is_full && last.why == why.why
+            is_run && last.is_full == reason.is_full && last.reason == reason.reason
         });
         if !is_alike {
-            self.run(v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() }, why.clone());
+            self.run(
+                v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() },
+                reason.clone(),
+            );
         }
         if let Some(run) = self.runs.last_mut().and_then(|last| last.run.as_mut()) {
             prefix.pack(length, if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 });
@@ -125,7 +128,7 @@ impl Message {
             let id = hop.id;
             match parse_hop(hop) {
                 Ok(hop) => message.hops.push(hop),
-                Err(why) => message.refused.hop(id, why),
+                Err(reason) => message.refused.hop(id, reason),
             }
         }
         let (mut ip4, mut ip6) = (Open::<u32>::default(), Open::<u128>::default());
@@ -144,18 +147,18 @@ impl Message {
             return;
         }
         if !bytes.len().is_multiple_of(K::PACKED) {
-            let why = format!("{} bytes are not prefixes of {} each", bytes.len(), K::PACKED);
+            let reason = format!("{} bytes are not prefixes of {} each", bytes.len(), K::PACKED);
             let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
             *if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 } = bytes;
-            return self.refused.run(run, Why::new(why, "Send address and length of each."));
+            return self.refused.run(run, Reason::new(reason, "Send address and length of each."));
         }
         if open.vrf != vrf {
             self.close(open);
             vrf.clone_into(&mut open.vrf);
         }
         for (prefix, length) in bytes.chunks_exact(K::PACKED).filter_map(K::unpack) {
-            if let Err(why) = check(prefix, length) {
-                self.refused.prefix((vrf, hop), (prefix, length), &why);
+            if let Err(reason) = check(prefix, length) {
+                self.refused.prefix((vrf, hop), (prefix, length), &reason);
                 continue;
             }
             if open.changes.len() == PIECE {
@@ -223,21 +226,21 @@ impl Packed for u128 {
     }
 }
 
-fn check<K: Family>(prefix: K, length: u8) -> Result<(), Why> {
+fn check<K: Family>(prefix: K, length: u8) -> Result<(), Reason> {
     if length > K::BITS {
-        let why = format!("length {length} is out of range; the greatest is {}", K::BITS);
-        return Err(Why::new(why, "Send a length that the address has bits for."));
+        let reason = format!("length {length} is out of range; the greatest is {}", K::BITS);
+        return Err(Reason::new(reason, "Send a length that the address has bits for."));
     }
     if prefix.cut(length) != prefix {
-        return Err(Why::new("has host bits set", "Clear them, or send a greater length."));
+        return Err(Reason::new("has host bits set", "Clear them, or send a greater length."));
     }
     Ok(())
 }
 
-fn parse_hop(said: v1::LearnedHop) -> Result<SaidHop, Why> {
+fn parse_hop(said: v1::LearnedHop) -> Result<SaidHop, Reason> {
     let v1::LearnedHop { id, protocol, action, backup } = said;
     if id == 0 {
-        return Err(Why::new("a hop has the id 0", "Count from 1: 0 takes routes out."));
+        return Err(Reason::new("a hop has the id 0", "Count from 1: 0 takes routes out."));
     }
     let action = match action {
         Some(v1::learned_hop::Action::Paths(said)) => Action::Paths(paths(said)?),
@@ -248,26 +251,26 @@ fn parse_hop(said: v1::LearnedHop) -> Result<SaidHop, Why> {
                 Ok(v1::Special::Unreachable) => Verdict::Unreachable,
                 Ok(v1::Special::Prohibit) => Verdict::Prohibited,
                 Err(_) => {
-                    return Err(Why::new("does something unknown", "Use a newer forwarder."));
+                    return Err(Reason::new("does something unknown", "Use a newer forwarder."));
                 }
             })
         }
-        None => return Err(Why::new("does nothing", "Give it paths or a special action.")),
+        None => return Err(Reason::new("does nothing", "Give it paths or a special action.")),
     };
     let backup = paths(backup.unwrap_or_default())?;
     Ok(SaidHop { id, protocol, action, backup })
 }
 
-fn paths(said: v1::Paths) -> Result<Vec<Path>, Why> {
+fn paths(said: v1::Paths) -> Result<Vec<Path>, Reason> {
     if said.paths.len() > MAX_MEMBERS {
-        let why = format!("{} paths are more than {MAX_MEMBERS}", said.paths.len());
-        return Err(Why::new(why, "Send the best of them."));
+        let reason = format!("{} paths are more than {MAX_MEMBERS}", said.paths.len());
+        return Err(Reason::new(reason, "Send the best of them."));
     }
     let parse = |path: v1::Path| {
         let next_hop = address(&path.next_hop);
         if next_hop.is_none() && !path.next_hop.is_empty() {
-            let why = format!("a gateway has {} bytes", path.next_hop.len());
-            return Err(Why::new(why, "Send 4 or 16 bytes, or none."));
+            let reason = format!("a gateway has {} bytes", path.next_hop.len());
+            return Err(Reason::new(reason, "Send 4 or 16 bytes, or none."));
         }
         let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
         Ok(Path { interface: path.interface, next_hop, weight })

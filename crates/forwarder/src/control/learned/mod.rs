@@ -1,4 +1,4 @@
-//! Routes that daemons have learned, beside those of the wanted state.
+//! Routes that daemons have learned, beside those of the desired state.
 //!
 //! ```text
 //! message ─► pieces ─► lpm: prefix ─► id of a next hop ─► face ─► hop: what the caller said
@@ -10,9 +10,9 @@
 //! and the face tells the rest; it counts its prefixes, so that nobody has to look for them.
 //!
 //! Each message that begins anew makes what is held *stale*: it keeps forwarding, until it is said
-//! again or everything was said. A wanted route goes before a learned one to the same prefix, which
+//! again or everything was said. A desired route goes before a learned one to the same prefix, which
 //! is kept aside (*shadowed*) and comes back. A neighbour's host route gives way to a learned one as to a
-//! wanted one.
+//! desired one.
 
 mod audit;
 mod facts;
@@ -33,9 +33,9 @@ pub use learning::Learning;
 pub use message::Message;
 pub(super) use stream::Callers;
 
+use super::desired::{Action, Path, Prefix};
 use super::fib::PathKey;
 use super::vrfs::Slot;
-use super::wanted::{Action, Path, Prefix};
 
 /// A hop of the caller.
 struct Hop {
@@ -87,7 +87,7 @@ pub(super) struct Learned {
     generation: u64,
     /// Hops of former generations that are still there.
     stale: usize,
-    /// Next hops of routes that wanted ones stand before.
+    /// Next hops of routes that desired ones stand before.
     shadowed: BTreeMap<(Slot, Prefix), u32>,
     /// Everything was said since the last beginning: what is stale goes, and does not come back.
     is_complete: bool,

@@ -1,19 +1,19 @@
-//! Learned routes that a wanted one to the same prefix stands before: kept aside, and brought back
+//! Learned routes that a desired one to the same prefix stands before: kept aside, and brought back
 //! when it goes.
 
+use crate::control::desired::Prefix;
 use crate::control::plane::Plane;
 use crate::control::vrfs::Slot;
-use crate::control::wanted::Prefix;
 
 impl Plane {
-    /// A wanted route took the place of what led to this next hop.
+    /// A desired route took the place of what led to this next hop.
     pub(in crate::control) fn shadow(&mut self, slot: Slot, prefix: Prefix, former: u32) {
         if self.learned.has(former) {
             self.learned.shadowed.insert((slot, prefix), former);
         }
     }
 
-    /// Brings a learned route back in the place of a wanted one that goes; false when there is none.
+    /// Brings a learned route back in the place of a desired one that goes; false when there is none.
     pub(in crate::control) fn uncover(&mut self, slot: Slot, prefix: Prefix) -> bool {
         let Some(next_hop) = self.learned.shadowed.remove(&(slot, prefix)) else { return false };
         let may_come = !(self.learned.is_complete && self.learned.is_stale(next_hop));
@@ -31,7 +31,7 @@ impl Plane {
         false
     }
 
-    /// A route was learned, changed (`next_hop`) or taken back (0) that a wanted one stands before.
+    /// A route was learned, changed (`next_hop`) or taken back (0) that a desired one stands before.
     pub(super) fn change_shadowed(
         &mut self,
         slot: Slot,

@@ -128,8 +128,8 @@ impl Service {
     ) -> Result<v1::AuditRoutesReply, Status> {
         let (vrf, family) = (request.vrf.clone(), request.family);
         let none = move || {
-            let why = format!("there is no VRF {:?} with family {family}", request.vrf);
-            Status::not_found(why)
+            let reason = format!("there is no VRF {:?} with family {family}", request.vrf);
+            Status::not_found(reason)
         };
         let asked = v1::AuditRoutesRequest { vrf: vrf.clone(), ..request };
         let mut audit: Option<Audit> = None;

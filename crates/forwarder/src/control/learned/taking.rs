@@ -3,7 +3,7 @@
 use stoa_tables::lpm::{Limit, LpmError, Outcome};
 
 use super::family::Family;
-use super::message::{Changes, Piece, Refusals, Why};
+use super::message::{Changes, Piece, Reason, Refusals};
 use crate::control::plane::Plane;
 use crate::control::vrfs::Slot;
 use crate::neighbor::entry::Key;
@@ -28,15 +28,15 @@ impl Plane {
 
     fn take<K: Family>(&mut self, piece: &Piece, said: &[(K, u8, u32)], refused: &mut Refusals) {
         let slot = self.vrfs.slot_of(&piece.vrf);
-        let next_hops: Vec<Result<u32, Why>> = piece
+        let next_hops: Vec<Result<u32, Reason>> = piece
             .hops
             .iter()
             .map(|id| match slot {
                 // What is nowhere is out of a VRF that is gone as well.
                 None if *id == 0 => Ok(0),
                 None => {
-                    let why = format!("there is no VRF {:?}", piece.vrf);
-                    Err(Why::new(why, "Configure the VRF before routes are learned for it."))
+                    let reason = format!("there is no VRF {:?}", piece.vrf);
+                    Err(Reason::new(reason, "Configure the VRF before routes are learned for it."))
                 }
                 Some(_) if *id == 0 => Ok(0),
                 Some(slot) => self.face_for(*id, slot, K::IS_IP4),
@@ -46,9 +46,9 @@ impl Plane {
         for &(prefix, length, at) in said {
             match &next_hops[at as usize] {
                 Ok(next_hop) => changes.push((prefix, length, *next_hop)),
-                Err(why) => {
+                Err(reason) => {
                     let run = (piece.vrf.as_str(), piece.hops[at as usize]);
-                    refused.prefix(run, (prefix, length), why);
+                    refused.prefix(run, (prefix, length), reason);
                     // Its former hop is nothing that the caller knows to be used any more.
                     changes.push((prefix, length, 0));
                 }
@@ -103,7 +103,7 @@ impl Plane {
         self.fib.settle();
     }
 
-    /// Changes what the table says, but where a wanted route stands or, to take something out, a
+    /// Changes what the table says, but where a desired route stands or, to take something out, a
     /// neighbour's host route does.
     fn change_table<K: Family>(
         &mut self,

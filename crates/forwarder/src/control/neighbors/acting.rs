@@ -20,13 +20,13 @@ use crate::neighbor::census::Place;
 use crate::neighbor::entry::{Entry, Key, RETRANSMIT_MS, State};
 
 impl Plane {
-    /// Adds a neighbour with its adjacency, next hop and host route. `is_wanted`: the
+    /// Adds a neighbour with its adjacency, next hop and host route. `is_desired`: the
     /// configuration needs it.
-    pub(super) fn add_neighbor(&mut self, key: Key, is_wanted: bool) -> Result<(), Full> {
+    pub(super) fn add_neighbor(&mut self, key: Key, is_desired: bool) -> Result<(), Full> {
         let state = self.interface(key.0);
-        let family = state.map(|s| if key.1.is_ipv4() { &s.wanted.ip4 } else { &s.wanted.ip6 });
+        let family = state.map(|s| if key.1.is_ipv4() { &s.desired.ip4 } else { &s.desired.ip6 });
         let limit = family.map_or(0, |family| family.neighbor_limit as usize);
-        match self.cache.place(&key, limit, is_wanted) {
+        match self.cache.place(&key, limit, is_desired) {
             Place::Free => {}
             Place::Of(victim) => {
                 let queue = self.cache.get_mut(&victim).map(|e| std::mem::take(&mut e.queue));
@@ -36,12 +36,12 @@ impl Plane {
                 self.forget(victim);
             }
             Place::NotHere => {
-                let why = "the interface has as many neighbours as it may have";
-                return Err(self.fib.refusals.full(Table::InterfaceNeighbors, why));
+                let reason = "the interface has as many neighbours as it may have";
+                return Err(self.fib.refusals.full(Table::InterfaceNeighbors, reason));
             }
             Place::Nowhere => {
-                let why = "the neighbour table has no room for another on this interface";
-                return Err(self.fib.refusals.full(Table::Neighbors, why));
+                let reason = "the neighbour table has no room for another on this interface";
+                return Err(self.fib.refusals.full(Table::Neighbors, reason));
             }
         }
         let mut entry = Entry::new(self.now());
@@ -119,12 +119,12 @@ impl Plane {
         }
     }
 
-    /// Whether the longest wanted or learned route over the neighbour leads to its very link.
+    /// Whether the longest desired or learned route over the neighbour leads to its very link.
     fn is_routed_to_link(&self, slot: Slot, key: Key) -> bool {
         self.links_of(slot, key.1).contains(&key.0)
     }
 
-    /// Looks at all host routes again, after wanted routes have changed.
+    /// Looks at all host routes again, after desired routes have changed.
     pub(in crate::control) fn review_host_routes(&mut self) {
         let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
         for key in keys {
@@ -214,7 +214,7 @@ impl Plane {
     /// Does what is due about neighbours.
     pub fn tick_neighbors(&mut self) {
         let now = self.now();
-        let workers = &self.crew.workers;
+        let workers = &self.worker_pool.workers;
         let used = |adjacency: u32| {
             let of = |counters: &[stoa_engine::counters::AdjacencyCounters]| {
                 counters.get(adjacency as usize).map_or(0, |counters| counters.packets.get())

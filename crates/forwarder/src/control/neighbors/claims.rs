@@ -50,34 +50,34 @@ impl Plane {
     /// Looks at the addresses of all interfaces: those that are new on a link are asked
     /// about or announced, those that are gone are forgotten.
     pub(in crate::control) fn review_claims(&mut self) {
-        let mut wanted: BTreeMap<Key, u8> = BTreeMap::new();
+        let mut desired: BTreeMap<Key, u8> = BTreeMap::new();
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state.as_ref().filter(|state| state.is_up) else { continue };
             if self.is_tunnel(index as u32) {
                 // Nobody else can be asked, or have the same address.
                 continue;
             }
-            for family in [&state.wanted.ip4, &state.wanted.ip6] {
+            for family in [&state.desired.ip4, &state.desired.ip6] {
                 let probes = family.duplicate_detection;
                 let own = family.addresses.iter().map(|(address, _)| *address);
                 // Who is of the same virtual router may answer for it until we are active.
                 let probes = |address| {
                     if self.is_shared(index as u32, address) { 0 } else { probes }
                 };
-                wanted.extend(own.map(|address| ((index as u32, address), probes(address))));
+                desired.extend(own.map(|address| ((index as u32, address), probes(address))));
             }
-            let probes = state.wanted.ip6.duplicate_detection;
-            if state.wanted.ip6.enabled && probes > 0 {
+            let probes = state.desired.ip6.duplicate_detection;
+            if state.desired.ip6.enabled && probes > 0 {
                 let local = IpAddr::V6(Mac(state.link.mac).link_local());
-                wanted.insert((index as u32, local), probes);
+                desired.insert((index as u32, local), probes);
             }
         }
-        let gone = self.claims.keys().filter(|key| !wanted.contains_key(key));
+        let gone = self.claims.keys().filter(|key| !desired.contains_key(key));
         let gone: Vec<Key> = gone.copied().collect();
         for key in gone {
             self.unclaim(key);
         }
-        for (key, probes) in wanted {
+        for (key, probes) in desired {
             if !self.claims.contains_key(&key) {
                 let standing = Standing::Tentative(probes, self.now());
                 self.claims.insert(key, Claim { standing, nonce: nonce(), defended: None });
@@ -176,7 +176,7 @@ impl Plane {
     /// Until when, at the earliest, nobody can know whether the link-local address of an interface
     /// is ours alone; `None`: it is, or nobody asks.
     pub(in crate::control) fn unsure_until(&self, interface: u32) -> Option<Millis> {
-        let asks = self.interface(interface)?.wanted.ip6.duplicate_detection > 0;
+        let asks = self.interface(interface)?.desired.ip6.duplicate_detection > 0;
         if !asks || self.is_tunnel(interface) {
             return None;
         }

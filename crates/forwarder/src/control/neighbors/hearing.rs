@@ -38,7 +38,7 @@ impl Plane {
         let asks_us = asks_us && !self.is_shared_away(interface, target);
         let is_known = self.cache.get(&(interface, sender)).is_some();
         let is_news = message.is_reply() || message.is_announcement();
-        let told = is_news && self.tell_mirror(packet, message.sender_mac.0);
+        let told = is_news && self.tell_host_interface(packet, message.sender_mac.0);
         if message.is_reply() && !message.is_announcement() && !is_known {
             if told {
                 // Linux has asked.
@@ -71,7 +71,7 @@ impl Plane {
                 let source = options.target_mac().map_or([0; 6], |mac| mac.0);
                 let key = (packet.rx_if, IpAddr::V6(message.target()));
                 let is_known = self.cache.get(&key).is_some();
-                if self.tell_mirror(packet, source) && !is_known {
+                if self.tell_host_interface(packet, source) && !is_known {
                     // Linux has asked.
                     return;
                 }
@@ -191,7 +191,7 @@ impl Plane {
     /// default route counts for nobody, and a probe is never answered: its sender would
     /// think that its own address is taken.
     fn answers_for(&self, interface: u32, message: &arp::Packet) -> bool {
-        let Some(state) = self.interface(interface).filter(|state| state.wanted.ip4.proxy) else {
+        let Some(state) = self.interface(interface).filter(|state| state.desired.ip4.proxy) else {
             return false;
         };
         let (sender, target) = (message.sender(), message.target());

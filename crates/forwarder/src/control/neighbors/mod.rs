@@ -8,8 +8,8 @@ mod learning;
 
 use std::net::IpAddr;
 
+use super::desired::network;
 use super::plane::Plane;
-use super::wanted::network;
 use crate::neighbor::entry::Key;
 
 pub(super) use claims::Claim;
@@ -17,7 +17,7 @@ pub(super) use claims::Claim;
 impl Plane {
     pub(in crate::control) fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
         let Some(state) = self.interface(interface) else { return false };
-        let family = if address.is_ipv4() { &state.wanted.ip4 } else { &state.wanted.ip6 };
+        let family = if address.is_ipv4() { &state.desired.ip4 } else { &state.desired.ip6 };
         let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
         let covers =
             |(own, length): &(IpAddr, u8)| network(*own, *length) == network(address, *length);

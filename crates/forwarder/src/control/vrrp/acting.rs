@@ -10,10 +10,10 @@ use stoa_wire::{ipv4, ipv6, protocol};
 
 use super::machine::{Act, State};
 use super::{Key, Router};
+use crate::control::desired::{Action, Route};
 use crate::control::facts::unix_s;
 use crate::control::fib::host;
 use crate::control::plane::Plane;
-use crate::control::wanted::{Action, Route};
 use crate::ethernet::interface_flags::VIRTUAL;
 use crate::ethernet::mac_word;
 use crate::neighbor::messages::Link;
@@ -62,14 +62,14 @@ impl Plane {
         router.counts.sent += 1;
         router.counts.resigned_sent += u64::from(priority == vrrp::RESIGNS);
         let fields = Fields {
-            version: router.wanted.version,
+            version: router.desired.version,
             vrid: key.2,
             priority,
-            interval_cs: router.wanted.interval_cs,
+            interval_cs: router.desired.interval_cs,
         };
         // So that switches learn where the address is now (RFC 9568 8.1.2, 8.2.2).
         let link = Link { mac: vrrp::mac(key.2, key.1).0, ..link };
-        let frame = advertisement(&link, source, &fields, &router.wanted.addresses);
+        let frame = advertisement(&link, source, &fields, &router.desired.addresses);
         self.send_frame(key.0, &frame);
     }
 
@@ -80,15 +80,15 @@ impl Plane {
         router.counts.transitions += 1;
         router.changed_unix_s = unix_s();
         tell(&name, key, router, "active");
-        if router.wanted.is_owner() {
+        if router.desired.is_owner() {
             return;
         }
         let mut routes = Vec::new();
-        for address in router.wanted.addresses.clone() {
+        for address in router.desired.addresses.clone() {
             let prefix = host(address);
             let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
             if is_local || self.vrfs.route(slot, &prefix).is_some() {
-                // Every link has link-local addresses of its own; what is wanted goes before.
+                // Every link has link-local addresses of its own; what is desired goes before.
                 continue;
             }
             match self.set_route(slot, prefix, &route()) {
@@ -111,7 +111,7 @@ impl Plane {
         tell(&name, key, router, "no longer active");
         let routes = std::mem::take(&mut router.routes);
         for (slot, prefix) in routes {
-            // Somebody may have wanted another route meanwhile.
+            // Somebody may have desired another route meanwhile.
             if self.vrfs.route(slot, &prefix).is_some_and(|it| it.route == route()) {
                 self.remove_route(slot, prefix);
             }
@@ -119,11 +119,11 @@ impl Plane {
         self.fib.settle();
     }
 
-    /// Whether a route was put in by a virtual router: no wanted state knows it.
+    /// Whether a route was put in by a virtual router: no desired state knows it.
     pub(in crate::control) fn is_virtual_route(
         &self,
         slot: crate::control::vrfs::Slot,
-        prefix: &crate::control::wanted::Prefix,
+        prefix: &crate::control::desired::Prefix,
     ) -> bool {
         self.virtual_routers.0.values().any(|router| router.routes.contains(&(slot, *prefix)))
     }
@@ -161,7 +161,7 @@ impl Plane {
     /// and routers of IPv6 tell hosts of themselves.
     fn announce_virtual(&mut self, key: Key) {
         let Some(router) = self.virtual_routers.0.get(&key) else { return };
-        for address in router.wanted.addresses.clone() {
+        for address in router.desired.addresses.clone() {
             let Some(link) = self.link_for(key.0, address) else { return };
             let frame = match address {
                 IpAddr::V4(ip) => link.announce(ip),
@@ -178,19 +178,19 @@ impl Plane {
     pub(in crate::control) fn add_virtual_addresses(&self, addresses: &mut Addresses) {
         addresses.virtuals.clear();
         for (key, router) in &self.virtual_routers.0 {
-            if router.machine.state() != State::Active || router.wanted.is_owner() {
+            if router.machine.state() != State::Active || router.desired.is_owner() {
                 continue;
             }
             let Some(own) = addresses.by_interface.get_mut(key.0 as usize) else { continue };
-            let six = router.wanted.addresses.iter().filter_map(|address| match address {
+            let six = router.desired.addresses.iter().filter_map(|address| match address {
                 IpAddr::V6(ip) => Some(*ip),
                 IpAddr::V4(_) => None,
             });
             own.virtual6.extend(six);
             let vrf = own.vrf;
-            for address in &router.wanted.addresses {
+            for address in &router.desired.addresses {
                 let place = scope(key.0, vrf, *address);
-                addresses.virtuals.insert((place, *address), router.wanted.accept);
+                addresses.virtuals.insert((place, *address), router.desired.accept);
             }
         }
     }
@@ -207,11 +207,11 @@ impl Plane {
     }
 }
 
-/// One line for each change, where it is wanted.
+/// One line for each change, where it is desired.
 fn tell(interface: &str, key: Key, router: &Router, what: &str) {
     let family = if key.1 { "IPv6" } else { "IPv4" };
     let (vrid, priority) = (key.2, router.machine.priority());
-    if router.wanted.is_logged {
+    if router.desired.is_logged {
         tracing::info!(interface, vrid, family, priority, "virtual router is {what}");
     } else {
         tracing::debug!(interface, vrid, family, priority, "virtual router is {what}");

@@ -46,24 +46,24 @@ impl Plane {
         let (Some(router), Some(own)) = (self.virtual_routers.0.get_mut(&key), own) else {
             return self.drop_here(Drop::VrrpUnknown);
         };
-        if view.fields.version != router.wanted.version {
+        if view.fields.version != router.desired.version {
             return self.drop_here(Drop::VrrpVersion);
         }
         router.counts.received += 1;
-        if router.wanted.is_owner() {
+        if router.desired.is_owner() {
             // The addresses are ours, whatever others say.
             return self.drop_here(Drop::VrrpIgnored);
         }
         let priority = view.fields.priority;
         router.counts.resigned_received += u64::from(priority == RESIGNS);
-        let is_other = view.fields.interval_cs != router.wanted.interval_cs;
+        let is_other = view.fields.interval_cs != router.desired.interval_cs;
         router.counts.interval_errors += u64::from(is_other);
         // RFC 3768 7.1: with version 2 all have one interval. None at all would make us take over at once.
         if view.fields.interval_cs == 0 || is_other && view.fields.version == vrrp::Version::Two {
             return self.drop_here(Drop::VrrpIgnored);
         }
         let mut theirs: Vec<IpAddr> = view.addresses().collect();
-        let mut ours = router.wanted.addresses.clone();
+        let mut ours = router.desired.addresses.clone();
         theirs.sort();
         ours.sort();
         router.counts.address_errors += u64::from(theirs != ours);

@@ -11,11 +11,11 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use stoa_wire::vrrp;
 
+use super::desired::{self, Action, DesiredState, Prefix, VirtualRouter};
 use super::facts::unix_s;
 use super::fib::PathKey;
 use super::plane::Plane;
 use super::vrfs::{DEFAULT, Slot};
-use super::wanted::{self, Action, Prefix, VirtualRouter, Wanted};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::shared::Verdict;
@@ -51,7 +51,7 @@ enum Event {
 
 /// A virtual router on an interface.
 struct Router {
-    wanted: VirtualRouter,
+    desired: VirtualRouter,
     machine: Machine,
     counts: Counts,
     event: Event,
@@ -71,20 +71,20 @@ struct Router {
 #[derive(Default)]
 pub(super) struct VirtualRouters(BTreeMap<Key, Router>);
 
-fn rules(wanted: &VirtualRouter, priority: u8) -> Rules {
+fn rules(desired: &VirtualRouter, priority: u8) -> Rules {
     Rules {
         priority,
-        preempt: wanted.preempt,
-        hold_ms: wanted.hold_ms,
-        interval_ms: Millis::from(wanted.interval_cs) * 10,
+        preempt: desired.preempt,
+        hold_ms: desired.hold_ms,
+        interval_ms: Millis::from(desired.interval_cs) * 10,
     }
 }
 
 /// The virtual routers of an interface, with whether they are of IPv6.
-fn wanted_by(
-    interface: &wanted::Interface,
+fn desired_by(
+    interface: &desired::Interface,
 ) -> impl Iterator<Item = (bool, &VirtualRouter)> + use<'_> {
-    let of = |family: &'_ wanted::Family| family.enabled;
+    let of = |family: &'_ desired::Family| family.enabled;
     let four = interface.ip4.virtual_routers.iter().filter(move |_| of(&interface.ip4));
     let six = interface.ip6.virtual_routers.iter().filter(move |_| of(&interface.ip6));
     four.map(|it| (false, it)).chain(six.map(|it| (true, it)))
@@ -99,16 +99,16 @@ fn is_same(one: &VirtualRouter, other: &VirtualRouter) -> bool {
 
 impl Plane {
     /// Those that go, or change so much that they are others, resign while they still can.
-    pub(super) fn retire_virtual_routers(&mut self, wanted: &Wanted) {
+    pub(super) fn retire_virtual_routers(&mut self, desired: &DesiredState) {
         let stays = |(interface, is_ip6, vrid): Key, router: &Router| {
             let Some(state) = self.interface(interface) else { return false };
-            let Some(wanted) = wanted.interfaces.get(&state.name) else { return false };
-            let stays_there = wanted.enabled
-                && wanted.vrf == state.wanted.vrf
-                && (wanted.parent == state.wanted.parent && wanted.tags == state.wanted.tags);
+            let Some(desired) = desired.interfaces.get(&state.name) else { return false };
+            let stays_there = desired.enabled
+                && desired.vrf == state.desired.vrf
+                && (desired.parent == state.desired.parent && desired.tags == state.desired.tags);
             stays_there
-                && wanted_by(wanted).any(|(six, other)| {
-                    six == is_ip6 && other.vrid == vrid && is_same(&router.wanted, other)
+                && desired_by(desired).any(|(six, other)| {
+                    six == is_ip6 && other.vrid == vrid && is_same(&router.desired, other)
                 })
         };
         let all = self.virtual_routers.0.iter();
@@ -134,24 +134,24 @@ impl Plane {
     /// Looks at all interfaces: makes the virtual routers that are new, starts and stops them with
     /// their interface, and lowers the priority of those that track what is down.
     pub(super) fn review_virtual_routers(&mut self) {
-        let mut wanted: BTreeMap<Key, VirtualRouter> = BTreeMap::new();
+        let mut desired: BTreeMap<Key, VirtualRouter> = BTreeMap::new();
         for (index, state) in self.interfaces.iter().enumerate() {
             let Some(state) = state else { continue };
             let index = index as u32;
             if !self.is_tunnel(index) {
-                let all = wanted_by(&state.wanted);
-                wanted.extend(all.map(|(six, it)| ((index, six, it.vrid), it.clone())));
+                let all = desired_by(&state.desired);
+                desired.extend(all.map(|(six, it)| ((index, six, it.vrid), it.clone())));
             }
         }
-        let gone = self.virtual_routers.0.keys().filter(|key| !wanted.contains_key(key));
+        let gone = self.virtual_routers.0.keys().filter(|key| !desired.contains_key(key));
         let mut has_changed = false;
         for key in gone.copied().collect::<Vec<_>>() {
             self.stop_virtual_router(key);
             self.virtual_routers.0.remove(&key);
             has_changed = true;
         }
-        for (key, wanted) in wanted {
-            has_changed |= self.review_virtual_router(key, wanted);
+        for (key, desired) in desired {
+            has_changed |= self.review_virtual_router(key, desired);
         }
         if has_changed {
             self.publish_virtual_routers();
@@ -159,14 +159,14 @@ impl Plane {
     }
 
     /// Whether anything has changed.
-    fn review_virtual_router(&mut self, key: Key, wanted: VirtualRouter) -> bool {
-        let priority = self.tracked_priority(key.0, &wanted);
+    fn review_virtual_router(&mut self, key: Key, desired: VirtualRouter) -> bool {
+        let priority = self.tracked_priority(key.0, &desired);
         let now = self.now();
         let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
         let has_source = self.virtual_source(key).is_some();
-        let fresh = |wanted: VirtualRouter| Router {
-            machine: Machine::new(rules(&wanted, priority)),
-            wanted,
+        let fresh = |desired: VirtualRouter| Router {
+            machine: Machine::new(rules(&desired, priority)),
+            desired,
             counts: Counts::default(),
             event: Event::None,
             heard_from: None,
@@ -177,14 +177,14 @@ impl Plane {
             is_announced: false,
         };
         let known = self.virtual_routers.0.contains_key(&key);
-        let router = self.virtual_routers.0.entry(key).or_insert_with(|| fresh(wanted.clone()));
+        let router = self.virtual_routers.0.entry(key).or_insert_with(|| fresh(desired.clone()));
         let mut has_changed = false;
-        let is_new = rules(&router.wanted, 0) != rules(&wanted, 0);
+        let is_new = rules(&router.desired, 0) != rules(&desired, 0);
         if is_new || router.machine.priority() != priority {
-            router.machine.set_rules(rules(&wanted, priority));
+            router.machine.set_rules(rules(&desired, priority));
         }
-        if router.wanted != wanted {
-            router.wanted = wanted;
+        if router.desired != desired {
+            router.desired = desired;
             has_changed = true;
         }
         let acts = match (router.machine.state(), is_up && has_source) {
@@ -208,20 +208,20 @@ impl Plane {
     }
 
     /// The priority less what is tracked and down; an owner's never falls.
-    fn tracked_priority(&self, interface: u32, wanted: &VirtualRouter) -> u8 {
-        if wanted.is_owner() {
-            return wanted.priority;
+    fn tracked_priority(&self, interface: u32, desired: &VirtualRouter) -> u8 {
+        if desired.is_owner() {
+            return desired.priority;
         }
         let is_down = |name: &String| {
             let state = self.index_of(name).and_then(|index| self.interface(index));
             state.is_none_or(|state| !state.is_up)
         };
-        let down = wanted.tracked.iter().filter(|(name, _)| is_down(name));
+        let down = desired.tracked.iter().filter(|(name, _)| is_down(name));
         let slot = self.interface(interface).map_or(DEFAULT, |state| state.vrf);
-        let lost = wanted.networks.iter().filter(|(prefix, _)| !self.reaches(slot, *prefix));
+        let lost = desired.networks.iter().filter(|(prefix, _)| !self.reaches(slot, *prefix));
         let decrements = down.map(|(_, less)| less).chain(lost.map(|(_, less)| less));
         let less = decrements.fold(0_u8, |sum, less| sum.saturating_add(*less));
-        wanted.priority.saturating_sub(less).max(1)
+        desired.priority.saturating_sub(less).max(1)
     }
 
     /// Whether a VRF has a route to exactly this prefix that leads somewhere now.
@@ -239,8 +239,8 @@ impl Plane {
     /// Looks whether networks that are tracked have come or gone.
     pub(super) fn follow_tracked_networks(&mut self) {
         let has_moved = |(key, router): (&Key, &Router)| {
-            !router.wanted.networks.is_empty()
-                && router.machine.priority() != self.tracked_priority(key.0, &router.wanted)
+            !router.desired.networks.is_empty()
+                && router.machine.priority() != self.tracked_priority(key.0, &router.desired)
         };
         if self.virtual_routers.0.iter().any(has_moved) {
             self.review_virtual_routers();
@@ -285,7 +285,7 @@ impl Plane {
     pub(super) fn virtual_mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
         let of_family = self.virtual_routers_of(interface, address.is_ipv6());
         let mut active = of_family.filter(|(_, it)| it.machine.state() == State::Active);
-        let found = active.find(|(_, router)| router.wanted.addresses.contains(&address));
+        let found = active.find(|(_, router)| router.desired.addresses.contains(&address));
         found.map(|(vrid, _)| vrrp::mac(vrid, address.is_ipv6()).0)
     }
 
@@ -293,7 +293,7 @@ impl Plane {
     /// the link may have it for a while.
     pub(super) fn is_shared(&self, interface: u32, address: IpAddr) -> bool {
         self.interface(interface).is_some_and(|state| {
-            wanted_by(&state.wanted).any(|(_, router)| router.addresses.contains(&address))
+            desired_by(&state.desired).any(|(_, router)| router.addresses.contains(&address))
         })
     }
 
@@ -340,7 +340,7 @@ impl Plane {
             return Some((self.sure_link_local(interface)?, own));
         }
         let (vrid, router) = all.find(|(_, it)| it.machine.state() == State::Active)?;
-        let IpAddr::V6(source) = router.wanted.addresses.first()? else { return None };
+        let IpAddr::V6(source) = router.desired.addresses.first()? else { return None };
         Some((*source, Link { mac: vrrp::mac(vrid, true).0, is_router: true, ..own }))
     }
 }

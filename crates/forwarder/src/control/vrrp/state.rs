@@ -48,7 +48,7 @@ fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
         vrid: vrid.into(),
         ip6: is_ip6,
         state: state.to_owned(),
-        owner: router.wanted.is_owner(),
+        owner: router.desired.is_owner(),
         priority: machine.priority().into(),
         heard_from: router.heard_from.map(octets).unwrap_or_default(),
         up_unix_s: if machine.state() == State::Initialize { 0 } else { router.up_unix_s },
@@ -65,7 +65,7 @@ fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
         resigned_sent: counts.resigned_sent,
         address_errors: counts.address_errors,
         changed_unix_s: router.changed_unix_s,
-        configured_priority: router.wanted.priority.into(),
-        addresses: router.wanted.addresses.iter().map(|address| octets(*address)).collect(),
+        configured_priority: router.desired.priority.into(),
+        addresses: router.desired.addresses.iter().map(|address| octets(*address)).collect(),
     }
 }

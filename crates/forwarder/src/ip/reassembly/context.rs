@@ -72,7 +72,7 @@ impl Context {
         self.poisoned
     }
 
-    /// Takes nothing more. The fragments so far are out of the books; who asks for them gets 0.
+    /// Takes nothing more. The fragments so far are out of the packet accounting; who asks for them gets 0.
     pub fn poison(&mut self) -> u64 {
         (self.poisoned, self.first) = (true, None);
         u64::from(std::mem::take(&mut self.fragments))

@@ -29,7 +29,7 @@ pub const TIMEOUT_S: u64 = 60;
 /// The most packets that one table can be told to put together at a time.
 pub const CONTEXTS_MAX: u32 = 1024;
 
-/// How much may wait, as wanted; what waits, as it is. Shared by all workers.
+/// How much may wait, as desired; what waits, as it is. Shared by all workers.
 pub struct Limits {
     contexts: AtomicU32,
     per_source: AtomicU32,
@@ -61,7 +61,7 @@ impl Limits {
 
     /// Changes the limits; 0 means the usual one. Takes effect with the next fragment.
     pub fn set(&self, contexts: u32, per_source: u32) {
-        let usual = |wanted, usual| if wanted == 0 { usual } else { wanted };
+        let usual = |desired, usual| if desired == 0 { usual } else { desired };
         let contexts = usual(contexts, Self::CONTEXTS).min(CONTEXTS_MAX);
         self.contexts.store(contexts, Ordering::Relaxed);
         self.per_source.store(usual(per_source, Self::PER_SOURCE), Ordering::Relaxed);

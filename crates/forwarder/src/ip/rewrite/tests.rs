@@ -75,7 +75,7 @@ fn adjacencies() -> impl Strategy<Value = Adjacency> {
     })
 }
 
-/// Everything that the node leaves behind: lanes, and the books of each adjacency. Lanes
+/// Everything that the node leaves behind: lanes, and the packet accounting of each adjacency. Lanes
 /// choose theirs by `choice`, or all take the first.
 fn outcome<F: Family>(
     kernel: Kernel,
@@ -107,9 +107,9 @@ fn outcome<F: Family>(
     let next = if choice.is_some() {
         each::<F>(kernel, &mut vector, &reader, &counters)
     } else {
-        let mut books = Books::default();
-        let next = together::<F>(kernel, &mut vector, reader.get(0).unwrap(), &mut books);
-        books.close(counters.first());
+        let mut accounting = Accounting::default();
+        let next = together::<F>(kernel, &mut vector, reader.get(0).unwrap(), &mut accounting);
+        accounting.close(counters.first());
         next
     };
     if let Next::All(next) = next {

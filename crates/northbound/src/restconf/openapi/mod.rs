@@ -329,7 +329,7 @@ mod tests {
         let input = &schemas["stoa-datastore.commit.input"]["properties"];
         assert_eq!(input["confirm-within"]["maximum"], 86_400);
         assert_eq!(input["comment"]["maxLength"], 1_024);
-        assert_eq!(input["anyway"]["type"], "boolean");
+        assert_eq!(input["force"]["type"], "boolean");
         let output = &schemas["stoa-datastore.compare.output"]["properties"]["change"];
         assert_eq!(output["type"], "array");
         let change = &schemas["stoa-datastore.compare.output.change"]["properties"];

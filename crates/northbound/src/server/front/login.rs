@@ -1,4 +1,4 @@
-//! The doors of logging in: the first user, sessions of web pages, tokens. They speak JSON.
+//! The clients of logging in: the first user, sessions of web pages, tokens. They speak JSON.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{StatusCode, header::COOKIE};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use stoa_controller::datastore::{Author, Door, Edit, Store};
+use stoa_controller::datastore::{Author, Client, Edit, Store};
 
 use super::{Front, WORDS_BYTES, answer, answer_denied, failure, peer};
 use crate::audit::{Deed, timestamp};
@@ -68,13 +68,13 @@ async fn read<T: for<'de> Deserialize<'de>>(
 }
 
 async fn known(front: &Front, parts: &Parts) -> Result<Identity, Response> {
-    front.identify(parts).await.map_err(|why| answer_denied(parts, &why))
+    front.identify(parts).await.map_err(|reason| answer_denied(parts, &reason))
 }
 
 impl Front {
     fn tell(&self, parts: &Parts, user: &str, what: &str, result: &str) {
         let from = Some(peer(parts).address);
-        self.audit.write(&Deed { user, from, door: "log-in", what, result });
+        self.audit.write(&Deed { user, from, client: "log-in", what, result });
     }
 }
 
@@ -101,9 +101,9 @@ pub async fn log_in(State(front): State<Arc<Front>>, request: Request) -> Respon
             }
             response
         }
-        Err(why) => {
-            front.tell_denied(&peer(&parts), &why, "log in");
-            answer_denied(&parts, &why)
+        Err(reason) => {
+            front.tell_denied(&peer(&parts), &reason, "log in");
+            answer_denied(&parts, &reason)
         }
     }
 }
@@ -149,9 +149,9 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
     if !front.management().user.is_empty() {
         return failure(StatusCode::CONFLICT, "there are users: log in as one of them");
     }
-    if let Err(why) = front.gate.check_setup(&peer(&parts), &asked.token) {
-        front.tell_denied(&peer(&parts), &why, "set up");
-        return answer_denied(&parts, &why);
+    if let Err(reason) = front.gate.check_setup(&peer(&parts), &asked.token) {
+        front.tell_denied(&peer(&parts), &reason, "set up");
+        return answer_denied(&parts, &reason);
     }
     let password = asked.password;
     let hash = tokio::task::spawn_blocking(move || password::hash(&password)).await;
@@ -162,7 +162,7 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
     };
     let user = json!({ "name": asked.user, "password-hash": hash, "admin": true });
     let body = json!({ "stoa-management:management": { "user": [user] } }).to_string();
-    let author = Author::new(asked.user.clone(), Door::Web);
+    let author = Author::new(asked.user.clone(), Client::Web);
     // A client that hangs up cuts neither the change in half nor the change from its line in the log.
     let made = tokio::spawn(async move {
         let edits = vec![Edit::Merge { body }];
@@ -175,9 +175,9 @@ pub async fn set_up(State(front): State<Arc<Front>>, request: Request) -> Respon
                 answer(StatusCode::CREATED, &json!({ "user": user }))
             }
             Err(refusal) => {
-                let findings = refusal.findings();
+                let errors = refusal.errors();
                 let words =
-                    findings.iter().map(|it| format!("{}: {}. {}", it.path, it.why, it.mend));
+                    errors.iter().map(|it| format!("{}: {}. {}", it.path, it.cause, it.fix));
                 let words = words.collect::<Vec<_>>().join(" ");
                 front.tell(&parts, user, "set up", &words);
                 failure(StatusCode::BAD_REQUEST, words)

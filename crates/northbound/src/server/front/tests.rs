@@ -1,4 +1,4 @@
-//! The doors of logging in, without a connection.
+//! The clients of logging in, without a connection.
 
 use super::*;
 use crate::auth::password;

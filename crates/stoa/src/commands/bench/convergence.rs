@@ -21,7 +21,7 @@ enum Daemon {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Door {
+enum RouteSource {
     Fpm,
     Linux,
     /// An internal session with the daemon
@@ -79,7 +79,7 @@ pub struct Arguments {
     family: Family,
     /// How its routes come to Stoa [default: frr: fpm, bird: bgp-session]
     #[arg(long, value_enum)]
-    door: Option<Door>,
+    route_source: Option<RouteSource>,
     /// Made prefixes (1 to 7000000; IPv6: 1 to 3500000)
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(FOUR_MAX)))]
     routes: u32,
@@ -93,7 +93,7 @@ pub struct Arguments {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,WHAT")]
     kill: Vec<Kill>,
     /// Without Stoa: the routes go into the Linux kernel's own table
-    #[arg(long, conflicts_with_all = ["door", "kill"])]
+    #[arg(long, conflicts_with_all = ["route-source", "kill"])]
     kernel: bool,
     /// Seconds that each phase may take (1 to 3600)
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -130,12 +130,12 @@ pub fn execute(arguments: Arguments) -> Outcome {
 fn workload(arguments: &Arguments) -> Result<Workload, Failure> {
     let is_ospf = arguments.protocol == Protocol::Ospf;
     if is_ospf && arguments.family == Family::Ipv6 {
-        let why = "OSPF is measured with IPv4 (OSPFv2); leave --family or --protocol out";
-        return Err(Failure::Usage(why.to_owned()));
+        let reason = "OSPF is measured with IPv4 (OSPFv2); leave --family or --protocol out";
+        return Err(Failure::Usage(reason.to_owned()));
     }
     if is_ospf && arguments.peers > 1 {
-        let why = "OSPF has one neighbour here; leave --peers out";
-        return Err(Failure::Usage(why.to_owned()));
+        let reason = "OSPF has one neighbour here; leave --peers out";
+        return Err(Failure::Usage(reason.to_owned()));
     }
     let (daemon, target) = target(arguments)?;
     let has = |kill| arguments.kill.contains(&kill);
@@ -155,22 +155,24 @@ fn target(arguments: &Arguments) -> Result<(convergence::Daemon, Target), Failur
         Daemon::Frr => (convergence::Daemon::Frr, Target::Fpm),
         Daemon::Bird => (convergence::Daemon::Bird, Target::Bgp),
     };
-    let refused = |why: &str| Err(Failure::Usage(why.to_owned()));
-    let target = match arguments.door {
+    let refused = |reason: &str| Err(Failure::Usage(reason.to_owned()));
+    let target = match arguments.route_source {
         _ if arguments.kernel => Target::Kernel,
-        Some(Door::Fpm) if arguments.daemon == Daemon::Bird => {
-            return refused("BIRD does not speak FPM; give --door bgp-session or --door linux");
+        Some(RouteSource::Fpm) if arguments.daemon == Daemon::Bird => {
+            return refused(
+                "BIRD does not speak FPM; give --route-source bgp-session or --route-source linux",
+            );
         }
-        Some(Door::Bgp)
+        Some(RouteSource::Bgp)
             if arguments.daemon == Daemon::Frr && arguments.protocol == Protocol::Ospf =>
         {
             return refused(
-                "FRR hands routes of OSPF to zebra, not to bgpd; give --door fpm or --door linux",
+                "FRR hands routes of OSPF to zebra, not to bgpd; give --route-source fpm or --route-source linux",
             );
         }
-        Some(Door::Fpm) => Target::Fpm,
-        Some(Door::Linux) => Target::Linux,
-        Some(Door::Bgp) => Target::Bgp,
+        Some(RouteSource::Fpm) => Target::Fpm,
+        Some(RouteSource::Linux) => Target::Linux,
+        Some(RouteSource::Bgp) => Target::Bgp,
         None => usual,
     };
     Ok((daemon, target))
@@ -181,8 +183,9 @@ fn table(arguments: &Arguments) -> Result<Table, Failure> {
     let is_six = arguments.family == Family::Ipv6;
     let table = match &arguments.prefixes {
         None if is_six && arguments.routes > SIX_MAX => {
-            let why = format!("IPv6 has {SIX_MAX} made prefixes; give --routes {SIX_MAX} at most");
-            return Err(Failure::Usage(why));
+            let reason =
+                format!("IPv6 has {SIX_MAX} made prefixes; give --routes {SIX_MAX} at most");
+            return Err(Failure::Usage(reason));
         }
         None if is_six => Table::synthetic_six(arguments.routes),
         None => Table::synthetic(arguments.routes),
@@ -197,15 +200,17 @@ fn table(arguments: &Arguments) -> Result<Table, Failure> {
     };
     if table.is_empty() {
         let family = if is_six { "IPv6" } else { "IPv4" };
-        let why = format!("no {family} prefix to be learned; give another --prefixes or --family");
-        return Err(Failure::Usage(why));
+        let reason =
+            format!("no {family} prefix to be learned; give another --prefixes or --family");
+        return Err(Failure::Usage(reason));
     }
     Ok(table)
 }
 
 fn text(figures: &Figures) -> String {
-    let (daemon, door) = (format!("{:?}", figures.daemon), format!("{:?}", figures.door));
-    let by = if figures.door == Target::Kernel { "into" } else { "by" };
+    let (daemon, route_source) =
+        (format!("{:?}", figures.daemon), format!("{:?}", figures.route_source));
+    let by = if figures.route_source == Target::Kernel { "into" } else { "by" };
     let mut lines = vec![format!(
         "{} of {} from {} by {}, {} {by} {}",
         counted(figures.routes, "route"),
@@ -213,14 +218,14 @@ fn text(figures: &Figures) -> String {
         counted(usize::from(figures.peers), "peer"),
         format!("{:?}", figures.protocol).to_uppercase(),
         daemon.to_lowercase(),
-        door.to_lowercase(),
+        route_source.to_lowercase(),
     )];
     let time = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| format!("{:>9} ", "-"), |value| format!("{value:>9.2} {unit}"))
     };
     let mut row = |value: String, what: &str| lines.push(format!("{value:<13} {what}"));
     row(time(figures.learn_s, "s"), "until all were learned");
-    if figures.door != Target::Kernel {
+    if figures.route_source != Target::Kernel {
         row(format!("{:>9}", figures.verified_by_traffic), "prefixes proved by a packet to each");
         row(time(figures.reconverge_s, "s"), "until all were taken back and said anew");
         row(time(figures.repair_ms, "ms"), "without packets after a link was seen down");
@@ -247,11 +252,11 @@ fn text(figures: &Figures) -> String {
     }
     row(time(Some(figures.daemon_s), "s"), "of a processor for the daemon");
     row(time(figures.transfer_s, "s"), "until TCP had taken what the peers say");
-    if figures.door != Target::Kernel {
+    if figures.route_source != Target::Kernel {
         row(time(Some(figures.rss_mb), "MB"), "of memory for them in Stoa");
     }
     row(time(Some(figures.daemon_rss_mb), "MB"), "of memory of the daemon");
-    if figures.door != Target::Kernel {
+    if figures.route_source != Target::Kernel {
         row(format!("{:>9}", figures.audit), "says the audit");
     }
     lines.join("\n")

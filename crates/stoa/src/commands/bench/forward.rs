@@ -144,7 +144,7 @@ pub fn execute(forward: Arguments) -> Outcome {
 
 fn failure(error: BenchError) -> Failure {
     match error {
-        BenchError::Range(why) => Failure::Usage(why),
+        BenchError::Range(reason) => Failure::Usage(reason),
         other => Failure::because("no figures", other),
     }
 }

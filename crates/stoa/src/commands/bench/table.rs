@@ -60,7 +60,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         prefixes: arguments.prefixes.unwrap_or(Source::Synthetic(usual)),
         keys: arguments.keys,
         kernel: table::kernel(&arguments.kernel)
-            .map_err(|why| Failure::Usage(format!("--kernel: {why}")))?,
+            .map_err(|reason| Failure::Usage(format!("--kernel: {reason}")))?,
         values: arguments.next_hops,
         rounds: arguments.rounds,
     };
@@ -75,7 +75,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
     };
     bar.finish_and_clear();
     let figures = figures.map_err(|error| match error {
-        TableError::Range(why) => Failure::Usage(why),
+        TableError::Range(reason) => Failure::Usage(reason),
         other => Failure::because("no figures", other),
     })?;
     let text = if arguments.json {

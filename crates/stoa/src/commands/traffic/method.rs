@@ -206,8 +206,8 @@ fn text(report: &Report) -> String {
     let mut text = String::from_utf8_lossy(&out).into_owned();
     let trials = report.trials.len();
     text.push_str(&format!("\n{}, {trials} trials of {} s", report.test, report.seconds));
-    if let Some(why) = &report.ended {
-        text.push_str(&format!("\nENDED EARLY: {why}"));
+    if let Some(reason) = &report.ended {
+        text.push_str(&format!("\nENDED EARLY: {reason}"));
     }
     for Row { size, figures } in &report.rows {
         if let Some(words) = figures.bound.and_then(method::Bound::warning) {

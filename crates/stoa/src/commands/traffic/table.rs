@@ -115,7 +115,7 @@ fn notes(results: &Results) -> Vec<String> {
         true => lines.push("The run was as asked.".to_owned()),
         false => {
             lines.push("NOT VALID: this says nothing of the device, for".to_owned());
-            lines.extend(results.faults.iter().map(|fault| format!("  {}", fault.why)));
+            lines.extend(results.faults.iter().map(|fault| format!("  {}", fault.reason)));
         }
     }
     lines
@@ -139,7 +139,7 @@ mod tests {
             asked_seconds: 1.0,
             seconds: 1.0,
             valid: false,
-            faults: vec![Fault { cause: Cause::Late, why: "no processor".into() }],
+            faults: vec![Fault { cause: Cause::Late, reason: "no processor".into() }],
             total: Stream::default(),
             streams: vec![stream],
             ports: Vec::new(),

@@ -83,7 +83,7 @@ fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>, u16, u16) {
     match packet.net.expect("an IP header") {
         etherparse::NetHeaders::Ipv4(ip, _) => {
             assert_eq!(ip.header_checksum, ip.calc_header_checksum());
-            let (ports, sum, wanted) = match &transport {
+            let (ports, sum, desired) = match &transport {
                 etherparse::TransportHeader::Udp(udp) => (
                     (udp.source_port, udp.destination_port),
                     udp.checksum,
@@ -99,11 +99,11 @@ fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>, u16, u16) {
                 }
                 other => panic!("{other:?}"),
             };
-            assert_eq!(sum, wanted);
+            assert_eq!(sum, desired);
             (ip.source.to_vec(), ip.destination.to_vec(), ports.0, ports.1)
         }
         etherparse::NetHeaders::Ipv6(ip, _) => {
-            let (ports, sum, wanted) = match &transport {
+            let (ports, sum, desired) = match &transport {
                 etherparse::TransportHeader::Udp(udp) => (
                     (udp.source_port, udp.destination_port),
                     udp.checksum,
@@ -116,12 +116,12 @@ fn check(frame: &[u8]) -> (Vec<u8>, Vec<u8>, u16, u16) {
                 ),
                 etherparse::TransportHeader::Icmpv6(icmp) => {
                     let (from, to) = (ip.source, ip.destination);
-                    let wanted = icmp.icmp_type.calc_checksum(from, to, payload).unwrap();
-                    ((0, 0), icmp.checksum, wanted)
+                    let desired = icmp.icmp_type.calc_checksum(from, to, payload).unwrap();
+                    ((0, 0), icmp.checksum, desired)
                 }
                 other => panic!("{other:?}"),
             };
-            assert_eq!(sum, wanted);
+            assert_eq!(sum, desired);
             (ip.source.to_vec(), ip.destination.to_vec(), ports.0, ports.1)
         }
         other => panic!("{other:?}"),
@@ -204,9 +204,9 @@ fn shapes_come_in_their_order_and_jumbo_frames_are_whole() {
         assert_eq!(frame.len() + FCS, [64, 78, 9018, 78][number % 4]);
         check(frame);
         let destination = if number % 2 == 0 { &frame[30..34] } else { &frame[38..42] };
-        let wanted = if number % 2 == 0 { 1 + (number / 2) as u32 % 9 } else { 0x2001_0db8 };
+        let desired = if number % 2 == 0 { 1 + (number / 2) as u32 % 9 } else { 0x2001_0db8 };
         if number % 2 == 0 {
-            assert_eq!(destination, wanted.to_be_bytes());
+            assert_eq!(destination, desired.to_be_bytes());
         }
     }
     let bytes: usize = all.iter().map(|frame| frame.len() + FCS).sum();
@@ -250,7 +250,7 @@ fn a_count_is_of_what_was_sent() {
 }
 
 #[test]
-fn what_was_never_wanted_is_not_late() {
+fn what_was_never_desired_is_not_late() {
     let mut stream = paced(1);
     stream.sent.packets = 59_990;
     // Long after, ten are left: no more than these can be late.

@@ -38,7 +38,7 @@ fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
     [&[1, 1, length[0], length[1]][..], &messages].concat()
 }
 
-/// Devices 3 and 4 are mirrors.
+/// Devices 3 and 4 are host interfaces.
 fn interfaces(device: u32) -> Option<Arc<str>> {
     match device {
         3 => Some("a".into()),
@@ -143,7 +143,7 @@ fn groups_of_next_hops_change_with_their_members() {
     let events = read(&mut reader, &bytes);
     let both = ways(&[("a", [192, 0, 2, 1], 1), ("b", [192, 0, 2, 2], 3)]);
     assert_eq!(events[2..], [Event::Group(9, both), update(Some(Target::Group(9)), &[1])]);
-    // The second leads through no mirror now.
+    // The second leads through no host interface now.
     let events = read(&mut reader, &frame(&[object(104, 2, &hop(77, [192, 0, 2, 2]))]));
     let nowhere = Target::Ways(Arc::default(), Arc::default());
     let first = ways(&[("a", [192, 0, 2, 1], 1)]);
@@ -153,7 +153,7 @@ fn groups_of_next_hops_change_with_their_members() {
 }
 
 #[test]
-fn what_leads_through_no_mirror_is_left_out_and_said_again_when_it_does() {
+fn what_leads_through_no_host_interface_is_left_out_and_said_again_when_it_does() {
     let mut reader = Reader::default();
     let on_object = [attribute(30, &5_u32.to_ne_bytes())];
     let bytes = frame(&[
@@ -164,11 +164,11 @@ fn what_leads_through_no_mirror_is_left_out_and_said_again_when_it_does() {
     let events = read(&mut reader, &bytes);
     // There may have been a good route before it.
     assert_eq!(events[1..], [update(None, &[1, 2])]);
-    assert_eq!(reader.counts.left_out, 2);
-    let (prefix, why) = reader.counts.why_left_out.unwrap();
+    assert_eq!(reader.counts.not_imported, 2);
+    let (prefix, reason) = reader.counts.reason_left_out.unwrap();
     assert_eq!(
-        (prefix.to_string().as_str(), why),
-        ("10.2.0.0/16", "it leads through no mirror of Stoa")
+        (prefix.to_string().as_str(), reason),
+        ("10.2.0.0/16", "it leads through no host interface of Stoa")
     );
     assert!(!reader.is_to_be_said_again());
     read(&mut reader, &frame(&[object(104, 5, &hop(3, [192, 0, 2, 1]))]));
@@ -187,7 +187,7 @@ fn connected_routes_and_our_own_are_not_learned() {
     assert!(matches!(&events[..], [Event::Update(Update { target: None, .. })]));
     let events = read(&mut reader, &frame(&[body(83, attribute(5, &[192, 0, 2, 1]))]));
     assert!(matches!(&events[..], [Event::Update(Update { target: None, .. })]));
-    assert_eq!(reader.counts.left_out, 0);
+    assert_eq!(reader.counts.not_imported, 0);
     // What an operator gave to the kernel has a gateway, or another protocol.
     let events = read(&mut reader, &frame(&[body(3, vec![])]));
     assert!(matches!(&events[..], [Event::Update(Update { target: Some(_), .. })]));

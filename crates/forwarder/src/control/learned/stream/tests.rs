@@ -83,7 +83,7 @@ async fn call(client: &mut ForwarderClient<Channel>) -> (Said, Replies) {
 async fn messages_are_answered_and_a_newer_caller_takes_the_place_of_the_one_before() {
     let folder = tempfile::tempdir().unwrap();
     let (mut client, end) = forwarder(&folder).await;
-    let story = async {
+    let scenario = async {
         // Before the first state there is nothing to learn routes for.
         let (sender, mut replies) = call(&mut client).await;
         sender.send(said(1, 1)).await.unwrap();
@@ -109,6 +109,6 @@ async fn messages_are_answered_and_a_newer_caller_takes_the_place_of_the_one_bef
         let unknown = v1::AuditRoutesRequest { vrf: "red".into(), family: 4, slices: vec![] };
         assert_eq!(client.audit_routes(unknown).await.unwrap_err().code(), Code::NotFound);
     };
-    tokio::time::timeout(PATIENCE, story).await.unwrap();
+    tokio::time::timeout(PATIENCE, scenario).await.unwrap();
     end();
 }

@@ -1,0 +1,111 @@
+//! The routes of the configuration, for gateways that lead through them.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use stoa_api::v1;
+
+use crate::configuration::Configuration;
+use crate::routes::VrfName;
+
+/// Direct and static routes, found by prefix.
+#[derive(Debug, Default)]
+pub struct Desired {
+    configuration: Option<Arc<Configuration>>,
+    /// The places of routes in the order that they are looked for in; empty: they stand in it.
+    order: Vec<u32>,
+}
+
+/// What routes are looked for by.
+type Key<'a> = (&'a str, usize, &'a [u8], u32);
+
+fn key(route: &v1::Route) -> Key<'_> {
+    let (address, length) =
+        route.prefix.as_ref().map_or((&[][..], 0), |it| (it.address.as_slice(), it.length));
+    (&route.vrf, address.len(), address, length)
+}
+
+impl Desired {
+    /// Those of a configuration.
+    pub fn new(configuration: Arc<Configuration>) -> Self {
+        let routes = &configuration.desired.routes;
+        let mut order = Vec::new();
+        if !routes.is_sorted_by_key(key) {
+            order = (0..routes.len() as u32).collect();
+            order.sort_by_key(|at| key(&routes[*at as usize]));
+        }
+        Self { order, configuration: Some(configuration) }
+    }
+
+    /// Whether these are those of this very configuration.
+    pub fn is_of(&self, configuration: &Arc<Configuration>) -> bool {
+        self.configuration.as_ref().is_some_and(|it| Arc::ptr_eq(it, configuration))
+    }
+
+    /// The prefixes of a VRF.
+    pub fn prefixes(&self, vrf: &VrfName) -> impl Iterator<Item = IpNet> {
+        let configuration = self.configuration.iter();
+        let routes = configuration.flat_map(|it| &it.desired.routes);
+        let here = routes.filter(move |route| *route.vrf == **vrf);
+        here.filter_map(|route| crate::rib::net(route.prefix.as_ref()?))
+    }
+
+    /// What the route to exactly this prefix does.
+    pub fn get(&self, vrf: &str, address: IpAddr, length: u8) -> Option<&v1::route::Action> {
+        let routes = &self.configuration.as_ref()?.desired.routes;
+        let bytes = stoa_api::text::ip_bytes(address);
+        let sought: Key<'_> = (vrf, bytes.len(), &bytes, length.into());
+        let compare = |route: &v1::Route| -> Ordering { key(route).cmp(&sought) };
+        let at = match self.order.as_slice() {
+            [] => routes.binary_search_by(compare).ok()?,
+            order => {
+                let found = order.binary_search_by(|at| compare(&routes[*at as usize]));
+                order[found.ok()?] as usize
+            }
+        };
+        routes[at].action.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn routes_are_found_in_any_order() {
+        let route = |vrf: &str, address: &str, length| {
+            let address = stoa_api::text::ip_bytes(address.parse().unwrap());
+            v1::Route {
+                prefix: Some(v1::Prefix { address, length }),
+                vrf: vrf.to_owned(),
+                action: Some(v1::route::Action::Special(length as i32)),
+                ..v1::Route::default()
+            }
+        };
+        let mut routes = vec![
+            route("", "10.0.0.0", 8),
+            route("", "10.0.0.0", 16),
+            route("", "fd00::", 8),
+            route("red", "10.0.0.0", 9),
+        ];
+        for _ in 0..routes.len() {
+            let mut configuration = Configuration::parse(Path::new("t"), "{}".to_owned()).unwrap();
+            configuration.desired.routes.clone_from(&routes);
+            let desired = Desired::new(Arc::new(configuration));
+            let find = |vrf, address: &str, length| {
+                let found = desired.get(vrf, address.parse().unwrap(), length);
+                found.map(|action| action == &v1::route::Action::Special(length.into()))
+            };
+            assert_eq!(find("", "10.0.0.0", 8), Some(true));
+            assert_eq!(find("", "10.0.0.0", 16), Some(true));
+            assert_eq!(find("", "fd00::", 8), Some(true));
+            assert_eq!(find("red", "10.0.0.0", 9), Some(true));
+            assert_eq!((find("", "10.0.0.0", 9), find("blue", "10.0.0.0", 9)), (None, None));
+            routes.rotate_left(1);
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A controller's table with a BGP route source, a forwarder that is fake, and two providers in namespaces of their own.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bgp_speaker::{Identity, Paths, Speaker, announce, end_of_rib, withdraw};
+use serde_json::json;
+use stoa_api::{unix, v1};
+use stoa_controller::apply::Line;
+use stoa_controller::bgp_route_source::{self, Settings};
+use stoa_controller::configuration::Configuration;
+use stoa_controller::learned::{Learned, Session, Source};
+use stoa_controller::route_sources::RouteSourceState;
+use stoa_lab::{Namespace, bgp_speaker};
+
+use crate::PATIENCE;
+use crate::fake::{Fake, Record};
+
+/// Groups of prefixes, 20.GROUP.0.0/24 and on: how long the path of each provider is; 0: it has none.
+pub const GROUPS: [[u8; 2]; 4] = [[1, 2], [3, 1], [0, 1], [2, 2]];
+/// Prefixes of each group.
+pub const PER_GROUP: usize = 8;
+
+/// Gateways of each prefix, best and backup.
+pub type Seen = BTreeMap<String, (Vec<String>, Vec<String>)>;
+
+/// Prefixes that have two gateways, in whatever way.
+pub fn pairs(seen: &Seen) -> usize {
+    seen.values().filter(|(ways, backup)| ways.len() + backup.len() == 2).count()
+}
+
+/// All of it. The route source's task ends before its namespaces go.
+pub struct Lab {
+    route_source: tokio::task::JoinHandle<()>,
+    keeper: tokio::task::JoinHandle<()>,
+    speakers: Vec<Speaker>,
+    pub state: Arc<RouteSourceState>,
+    learned: Learned,
+    record: Record,
+    _fake: Fake,
+    _folder: tempfile::TempDir,
+    /// Where the daemon runs.
+    pub router: Namespace,
+    _providers: [Namespace; 2],
+}
+
+fn configuration() -> Configuration {
+    let port = |name: &str, number: u8| {
+        json!({
+            "name": name, "type": "iana-if-type:ethernetCsmacd",
+            "stoa-interfaces:port": { "null": {} },
+            "ietf-ip:ipv4": { "address": [{ "ip": format!("10.{number}.0.1"), "prefix-length": 24 }] },
+        })
+    };
+    let interfaces = [port("a", 1), port("b", 2)];
+    let text = json!({ "ietf-interfaces:interfaces": { "interface": interfaces } });
+    Configuration::parse(Path::new("test"), text.to_string()).unwrap()
+}
+
+/// A cable from the router to a provider: 10.N.0.1 there, 10.N.0.2 here.
+fn connect(router: &Namespace, number: u8) -> Namespace {
+    let provider = Namespace::new(&format!("p{number}")).unwrap();
+    let (near, far) = (format!("v{number}"), provider.name());
+    router
+        .ip(&["link", "add", &near, "type", "veth", "peer", "name", "up0", "netns", far])
+        .unwrap();
+    for (namespace, device, host) in [(router, near.as_str(), 1), (&provider, "up0", 2)] {
+        let address = format!("10.{number}.0.{host}/24");
+        namespace.ip(&["addr", "add", &address, "dev", device]).unwrap();
+        namespace.ip(&["link", "set", "dev", device, "up"]).unwrap();
+    }
+    provider
+}
+
+impl Lab {
+    /// With all paths of the daemon or its best ones, and that many next hops that share packets.
+    pub fn new(add_paths: bool, multipath: u8) -> Lab {
+        let router = Namespace::new("bgp").unwrap();
+        router.ip(&["link", "set", "lo", "up"]).unwrap();
+        let providers = [connect(&router, 1), connect(&router, 2)];
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("f.sock");
+        let record = Record::default();
+        let fake = Fake::start(&socket, &record);
+        let line = Arc::new(Line::new(unix::connect_lazily(&socket), configuration()));
+        let of_keeper = Arc::clone(&line);
+        let keeper = tokio::spawn(async move {
+            of_keeper.keep(true, |_| {}).await;
+        });
+        let learned = Learned::start(line).unwrap();
+        let stale_time = Duration::from_secs(120);
+        let source = Source { name: "x".to_owned(), vrf: "".into(), preference: None, stale_time };
+        let settings = Settings {
+            netns: router.name().to_owned(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: 1790,
+            asn: 65_000,
+            router_id: Ipv4Addr::LOCALHOST,
+            add_paths,
+            multipath,
+        };
+        let state = Arc::new(RouteSourceState::default());
+        let task = bgp_route_source::run(learned.open(source), settings, Arc::clone(&state));
+        let route_source = tokio::spawn(task);
+        let speakers = (1..=2).zip(&providers).map(|(number, provider)| {
+            let own = Ipv4Addr::new(10, number, 0, 2);
+            let identity = Identity {
+                own: own.into(),
+                peer: Ipv4Addr::new(10, number, 0, 1).into(),
+                asn: 65_100 + u32::from(number),
+                router_id: own,
+                hold_time: 90,
+                graceful_restart: false,
+            };
+            Speaker::start(provider, identity).unwrap()
+        });
+        let speakers = speakers.collect();
+        let (_fake, _folder, _providers) = (fake, folder, providers);
+        Lab {
+            route_source,
+            keeper,
+            speakers,
+            state,
+            learned,
+            record,
+            _fake,
+            _folder,
+            router,
+            _providers,
+        }
+    }
+
+    /// Both providers say what they have.
+    pub fn speak(&self) {
+        for (index, speaker) in self.speakers.iter().enumerate() {
+            let mut messages = Vec::new();
+            for (group, times) in (0..).zip(GROUPS) {
+                let number = u8::try_from(index + 1).unwrap();
+                let next_hop = IpAddr::from([10, number, 0, 2]);
+                let asn = 65_100 + u32::from(number);
+                if times[index] > 0 {
+                    let paths = Paths { asn, times: times[index], next_hop, per_attribute: 3 };
+                    messages.extend(announce(&prefixes(group), &paths));
+                }
+            }
+            messages.extend(end_of_rib(false));
+            speaker.announce(messages.into());
+        }
+    }
+
+    /// The first provider takes all back.
+    pub fn withdraw_first(&self) {
+        let mut messages = Vec::new();
+        (0..4).for_each(|group| messages.extend(withdraw(&prefixes(group))));
+        self.speakers[0].replace(messages.into());
+    }
+
+    /// What the forwarder holds.
+    pub fn seen(&self) -> Seen {
+        let held = self.record.learned.lock().unwrap();
+        let gateways = |paths: Option<&v1::Paths>| {
+            let paths = paths.map(|paths| paths.paths.as_slice()).unwrap_or_default();
+            let mut texts: Vec<String> = paths
+                .iter()
+                .map(|path| {
+                    path.to_string().split_whitespace().nth(1).unwrap_or_default().to_owned()
+                })
+                .collect();
+            texts.sort();
+            texts
+        };
+        let route = |((_, _, address, length), hop): (&crate::fake::learned::Prefix, &u32)| {
+            let hop = held.hops.get(hop)?;
+            let best = match &hop.action {
+                Some(v1::learned_hop::Action::Paths(paths)) => Some(paths),
+                _ => None,
+            };
+            let address = Ipv4Addr::from(u32::try_from(*address).ok()?);
+            let ways = (gateways(best), gateways(hop.backup.as_ref()));
+            Some((format!("{address}/{length}"), ways))
+        };
+        held.routes.iter().filter_map(route).collect()
+    }
+
+    /// Waits until what the forwarder holds is so.
+    pub async fn wait_for(&self, what: &str, is_so: impl Fn(&Seen) -> bool) {
+        self.wait_until(what, || {
+            let seen = self.seen();
+            if is_so(&seen) { Ok(()) } else { Err(format!("{seen:#?}")) }
+        })
+        .await;
+    }
+
+    pub async fn wait_until(&self, what: &str, condition: impl Fn() -> Result<(), String>) {
+        let end = Instant::now() + PATIENCE;
+        while let Err(seen) = condition() {
+            assert!(Instant::now() < end, "{what}: not in time: {seen} {:?}", self.state.figures());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Waits until the table says this of the session.
+    pub async fn wait_session(&self, wanted: Session) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let route_sources = self.learned.route_sources().await;
+            if route_sources.iter().any(|route_source| route_source.session == wanted) {
+                return;
+            }
+            let figures = self.state.figures();
+            assert!(Instant::now() < end, "{wanted:?}: not in time: {route_sources:?} {figures:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Whether table and forwarder hold the same.
+    pub async fn audit(&self) -> bool {
+        self.learned.expect(vec!["x".to_owned()]).await;
+        self.learned.audit().await.is_equal()
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.route_source.abort();
+        self.keeper.abort();
+    }
+}
+
+fn prefixes(group: u8) -> Vec<(u32, u8)> {
+    let first = u32::from_be_bytes([20, group, 0, 0]);
+    (0..PER_GROUP as u32).map(|number| (first + (number << 8), 24)).collect()
+}

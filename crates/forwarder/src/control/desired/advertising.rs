@@ -1,0 +1,210 @@
+//! What hosts are to hear of the router on their link: IPv6 router advertisements (RFC 4861 6.2)
+//! and IPv4 router discovery (RFC 1256).
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use stoa_api::v1;
+use stoa_wire::checksum::Pseudo;
+use stoa_wire::ipv6;
+use stoa_wire::ndp::{self, PrefixTold, Told, prefix_flag, router_flag};
+use stoa_wire::zerocopy::network_endian::{U16, U32};
+
+use super::{Reasons, address};
+
+/// Longest time between two advertisements, in seconds (RFC 8319; RFC 1256 3.2 allows 1,800).
+const INTERVAL_MAX_S: u32 = 65_535;
+/// Bytes for the message in a packet that every link carries.
+pub(in crate::control) const ROOM: usize = ipv6::LEAST_MTU - ipv6::LENGTH;
+
+/// An IPv6 router advertisement, and how often it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advertisement {
+    /// Least and most milliseconds between two.
+    pub interval_ms: (u64, u64),
+    /// The fixed fields; the lifetime is 0 in the last one.
+    pub fixed: ndp::RouterAdvertisement,
+    /// The link's MTU; 0: not said.
+    pub mtu: u32,
+    /// Prefixes of the link.
+    pub prefixes: Vec<PrefixTold>,
+    /// Name servers, and seconds for which they are good.
+    pub name_servers: (Vec<Ipv6Addr>, u32),
+    /// Domains to search, and seconds for which they are good.
+    pub search: (Vec<String>, u32),
+}
+
+/// IPv4 router discovery on an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discovery {
+    /// Least and most milliseconds between two.
+    pub interval_ms: (u64, u64),
+    /// Seconds for which the addresses are good.
+    pub lifetime_s: u16,
+    /// To 255.255.255.255.
+    pub broadcast: bool,
+    /// Of all our addresses on the link.
+    pub preference: i32,
+}
+
+impl Advertisement {
+    /// Writes the message between the addresses of `pseudo`; 0 when it does not fit.
+    pub fn build(&self, out: &mut [u8], pseudo: &Pseudo, mac: [u8; 6], is_last: bool) -> usize {
+        let names: Vec<&str> = self.search.0.iter().map(String::as_str).collect();
+        let told = Told {
+            mac: Some(stoa_wire::ethernet::Mac(mac)),
+            mtu: self.mtu,
+            prefixes: &self.prefixes,
+            name_servers: (&self.name_servers.0, self.name_servers.1),
+            search: (&names, self.search.1),
+        };
+        let mut fixed = self.fixed;
+        if is_last {
+            fixed.lifetime = U16::ZERO;
+        }
+        if fixed.lifetime == U16::ZERO {
+            // Who is no default router has no preference among them (RFC 4191 2.2).
+            fixed.flags &= !router_flag::LOW;
+        }
+        ndp::build_router_advertisement(out, pseudo, &fixed, &told).unwrap_or(0)
+    }
+}
+
+fn intervals(least: u32, most: u32, place: &str, reasons: &mut Reasons) -> (u64, u64) {
+    if !(1..=most).contains(&least) || most > INTERVAL_MAX_S {
+        let reason = format!("advertises every {least} to {most} seconds");
+        let fix = "Give 1 to 65,535 seconds, the least not above the most.";
+        reasons.add(place.to_owned(), reason, fix);
+    }
+    (u64::from(least.max(1)) * 1000, u64::from(most.max(least).max(1)) * 1000)
+}
+
+fn ip6(bytes: &[u8]) -> Option<Ipv6Addr> {
+    match address(bytes)? {
+        IpAddr::V6(ip) => Some(ip),
+        IpAddr::V4(_) => None,
+    }
+}
+
+pub(super) fn advertisement(
+    given: &v1::RouterAdvertising,
+    place: &str,
+    reasons: &mut Reasons,
+) -> Advertisement {
+    let mut wrong = |reason: &str| reasons.add(place.to_owned(), reason, "Give addresses of IPv6.");
+    let mut prefixes = Vec::new();
+    for told in &given.prefixes {
+        let known = told.prefix.as_ref().and_then(|it| Some((ip6(&it.address)?, it.length)));
+        let Some((prefix, length)) = known.filter(|(_, length)| *length <= 128) else {
+            wrong("advertises a prefix that is none");
+            continue;
+        };
+        let bit = |on: bool, bit: u8| if on { bit } else { 0 };
+        prefixes.push(PrefixTold {
+            prefix,
+            length: length as u8,
+            flags: bit(told.on_link, prefix_flag::ON_LINK)
+                | bit(told.autonomous, prefix_flag::AUTONOMOUS),
+            valid_s: told.valid_s,
+            preferred_s: told.preferred_s,
+        });
+    }
+    let servers: Vec<Ipv6Addr> = given.name_servers.iter().filter_map(|it| ip6(it)).collect();
+    if servers.len() != given.name_servers.len() {
+        wrong("advertises a name server without an IPv6 address");
+    }
+    let preference = match given.preference() {
+        v1::RouterPreference::Medium => 0,
+        v1::RouterPreference::High => router_flag::HIGH,
+        v1::RouterPreference::Low => router_flag::LOW,
+    };
+    let flags = if given.managed { router_flag::MANAGED } else { 0 }
+        | if given.other { router_flag::OTHER } else { 0 };
+    let fixed = ndp::RouterAdvertisement {
+        kind: 0,
+        code: 0,
+        checksum: U16::ZERO,
+        hop_limit: given.hop_limit.min(u8::MAX.into()) as u8,
+        flags: flags | preference,
+        lifetime: U16::new(given.lifetime_s.min(u16::MAX.into()) as u16),
+        reachable_time: U32::new(given.reachable_ms),
+        retransmit_time: U32::new(given.retransmit_ms),
+    };
+    let made = Advertisement {
+        interval_ms: intervals(given.min_interval_s, given.max_interval_s, place, reasons),
+        fixed,
+        mtu: given.mtu,
+        prefixes,
+        name_servers: (servers, given.name_servers_s),
+        search: (given.search.clone(), given.search_s),
+    };
+    let nobody = Ipv6Addr::UNSPECIFIED;
+    let pseudo = Pseudo::Ip6 { source: nobody, destination: nobody };
+    if made.build(&mut [0; ROOM], &pseudo, [0; 6], false) == 0 {
+        let reason = "has a router advertisement that is none, or longer than 1,280 bytes";
+        let fix = "Advertise fewer prefixes, name servers or domains, and domains that are names.";
+        reasons.add(place.to_owned(), reason, fix);
+    }
+    made
+}
+
+pub(super) fn discovery(
+    given: &v1::RouterDiscovery,
+    place: &str,
+    reasons: &mut Reasons,
+) -> Discovery {
+    Discovery {
+        interval_ms: intervals(given.min_interval_s, given.max_interval_s, place, reasons),
+        lifetime_s: given.lifetime_s.min(u16::MAX.into()) as u16,
+        broadcast: given.broadcast,
+        preference: given.preference,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::DesiredState;
+    use stoa_api::v1;
+
+    fn refused(advertising: v1::RouterAdvertising) -> Vec<String> {
+        let ip6 = v1::Family { advertising: Some(advertising), ..v1::Family::default() };
+        let interface =
+            v1::Interface { name: "a".into(), ip6: Some(ip6), ..v1::Interface::default() };
+        let port = v1::Port {
+            interface: "a".into(),
+            driver: Some(v1::port::Driver::Null(v1::Null {})),
+            ..v1::Port::default()
+        };
+        let desired = v1::Desired {
+            ports: vec![port],
+            interfaces: vec![interface],
+            ..v1::Desired::default()
+        };
+        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
+        reasons.into_iter().map(|reason| reason.reason).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_refused() {
+        let good = || v1::RouterAdvertising {
+            max_interval_s: 600,
+            min_interval_s: 200,
+            ..v1::RouterAdvertising::default()
+        };
+        assert_eq!(refused(good()), Vec::<String>::new());
+        let hasty = v1::RouterAdvertising { min_interval_s: 601, ..good() };
+        assert!(refused(hasty)[0].contains("601 to 600"));
+        let server = v1::RouterAdvertising { name_servers: vec![vec![1; 4]], ..good() };
+        assert!(refused(server)[0].contains("name server"));
+        let prefix = v1::Prefix { address: vec![0; 16], length: 129 };
+        let told = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
+        assert!(
+            refused(v1::RouterAdvertising { prefixes: vec![told], ..good() })[0].contains("prefix")
+        );
+        let prefix = v1::Prefix { address: vec![0; 16], length: 64 };
+        let told = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
+        let many = v1::RouterAdvertising { prefixes: vec![told; 40], ..good() };
+        assert!(refused(many)[0].contains("1,280"));
+        let name = v1::RouterAdvertising { search: vec!["a..b".into()], ..good() };
+        assert!(refused(name)[0].contains("is none"));
+    }
+}

@@ -1,0 +1,234 @@
+//! Rules of policy routing of the contract, checked.
+
+use std::collections::HashSet;
+
+use stoa_api::v1;
+use stoa_api::v1::rule::Action;
+
+use super::{DesiredState, Prefix, Reasons, address, bits, network};
+use crate::shared::Verdict;
+
+/// What becomes of packets that a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RuleAction {
+    /// Routed by the table of this VRF, whose default route may not count.
+    Table(String, bool),
+    /// Dropped.
+    Verdict(Verdict),
+    /// On with the first rule of at least this priority.
+    Goto(u32),
+}
+
+/// A rule of policy routing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    /// The VRF whose interfaces receive the packets.
+    pub vrf: String,
+    /// Whether it is about IPv4.
+    pub is_ip4: bool,
+    /// The least goes first; at least 1.
+    pub priority: u32,
+    /// Where packets come from.
+    pub from: Option<Prefix>,
+    /// Where they go.
+    pub to: Option<Prefix>,
+    /// The interface that receives them; "": any.
+    pub interface: String,
+    /// Their DSCP, at most 63.
+    pub dscp: Option<u8>,
+    /// What they carry.
+    pub ip_protocol: Option<u8>,
+    /// First and last source port, at least 1.
+    pub source_ports: Option<(u16, u16)>,
+    /// First and last destination port, at least 1.
+    pub destination_ports: Option<(u16, u16)>,
+    /// What becomes of them.
+    pub action: RuleAction,
+    /// Who wants it, as the contract numbers it.
+    pub protocol: i32,
+}
+
+/// The name of a rule in reasons.
+fn place(rule: &v1::Rule) -> String {
+    let vrf = if rule.vrf.is_empty() { String::new() } else { format!(" of VRF {}", rule.vrf) };
+    format!("IPv{} rule {}{vrf}", rule.family, rule.priority)
+}
+
+impl DesiredState {
+    pub(super) fn add_rules(&mut self, rules: &[v1::Rule], reasons: &mut Reasons) {
+        let mut seen = HashSet::new();
+        for rule in rules {
+            match self.rule(rule) {
+                Ok(known) if !seen.insert(known.clone()) => {
+                    reasons.add(place(rule), "is there twice", "Send it once.");
+                }
+                Ok(known) => {
+                    let key = (known.vrf.clone(), known.is_ip4);
+                    self.rules.entry(key).or_default().push(known);
+                }
+                Err((reason, fix)) => reasons.add(place(rule), reason, fix),
+            }
+        }
+        // Those of one priority stay as they were sent.
+        self.rules.values_mut().for_each(|rules| rules.sort_by_key(|rule| rule.priority));
+    }
+
+    fn rule(&self, rule: &v1::Rule) -> Result<Rule, (String, &'static str)> {
+        let no = |reason: &str, fix: &'static str| Err((reason.to_owned(), fix));
+        let is_vrf = |name: &String| name.is_empty() || self.vrfs.contains_key(name);
+        if !matches!(rule.family, 4 | 6) {
+            return no("is of no family", "Send 4 or 6.");
+        }
+        if rule.priority == 0 {
+            return no("has no priority", "Send one from 1 on; 0 is for our own addresses.");
+        }
+        if !is_vrf(&rule.vrf) {
+            return Err((
+                format!("is of the VRF {:?}, which is none", rule.vrf),
+                "Name one that exists.",
+            ));
+        }
+        if !rule.interface.is_empty() && !self.interfaces.contains_key(&rule.interface) {
+            let reason = format!("names {:?}, which is no interface", rule.interface);
+            return Err((reason, "Name an interface that exists."));
+        }
+        let is_small = |value: Option<u32>, most| value.is_none_or(|value| value <= most);
+        if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
+            return no("has a DSCP or protocol out of range", "Send at most 63 and 255.");
+        }
+        let action = match &rule.action {
+            Some(Action::Table(table)) if is_vrf(&table.vrf) => {
+                RuleAction::Table(table.vrf.clone(), table.beyond_default)
+            }
+            Some(Action::Table(table)) => {
+                let reason = format!("names the table of VRF {:?}, which is none", table.vrf);
+                return Err((reason, "Name a VRF that exists."));
+            }
+            Some(Action::Special(special)) => match v1::Special::try_from(*special) {
+                Ok(v1::Special::Blackhole) => RuleAction::Verdict(Verdict::Blackhole),
+                Ok(v1::Special::Unreachable) => RuleAction::Verdict(Verdict::Unreachable),
+                Ok(v1::Special::Prohibit) => RuleAction::Verdict(Verdict::Prohibited),
+                _ => return no("does something that no rule can", "Send a table, or a refusal."),
+            },
+            Some(Action::GotoPriority(to)) if *to > rule.priority => RuleAction::Goto(*to),
+            Some(Action::GotoPriority(_)) => {
+                return no("goes back, or nowhere", "Send a greater priority to go to.");
+            }
+            None => return no("does nothing", "Send an action."),
+        };
+        Ok(Rule {
+            vrf: rule.vrf.clone(),
+            is_ip4: rule.family == 4,
+            priority: rule.priority,
+            from: prefix(rule.from.as_ref(), rule.family)?,
+            to: prefix(rule.to.as_ref(), rule.family)?,
+            interface: rule.interface.clone(),
+            dscp: rule.dscp.map(|dscp| dscp as u8),
+            ip_protocol: rule.ip_protocol.map(|protocol| protocol as u8),
+            source_ports: ports(rule.source_ports.as_ref())?,
+            destination_ports: ports(rule.destination_ports.as_ref())?,
+            action,
+            protocol: rule.protocol,
+        })
+    }
+
+    /// The rules of one VRF and family, in their order.
+    pub fn rules_of(&self, vrf: &str, is_ip4: bool) -> &[Rule] {
+        self.rules.get(&(vrf.to_owned(), is_ip4)).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn prefix(
+    prefix: Option<&v1::Prefix>,
+    family: u32,
+) -> Result<Option<Prefix>, (String, &'static str)> {
+    let Some(prefix) = prefix else { return Ok(None) };
+    let ip = address(&prefix.address).filter(|ip| ip.is_ipv4() == (family == 4));
+    let Some(ip) = ip.filter(|ip| prefix.length <= u32::from(bits(*ip))) else {
+        let reason = "has a prefix that is too long, or of another family";
+        return Err((reason.to_owned(), "Send one of the rule's family."));
+    };
+    let length = prefix.length as u8;
+    if network(ip, length) != ip {
+        return Err((format!("has host bits set in {ip}/{length}"), "Clear them."));
+    }
+    Ok(Some((ip, length)))
+}
+
+fn ports(range: Option<&v1::PortRange>) -> Result<Option<(u16, u16)>, (String, &'static str)> {
+    let Some(range) = range else { return Ok(None) };
+    match (u16::try_from(range.first), u16::try_from(range.last)) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Some((first, last))),
+        _ => {
+            let reason = format!("has the ports {} to {}", range.first, range.last);
+            Err((reason, "Send two ports from 1 to 65,535, the lower one first."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule() -> v1::Rule {
+        let table = v1::RuleTable { vrf: "red".to_owned(), beyond_default: false };
+        let action = Some(Action::Table(table));
+        v1::Rule { family: 4, priority: 100, action, ..v1::Rule::default() }
+    }
+
+    /// The reasons against rules, "red" being a VRF.
+    fn refused(rules: Vec<v1::Rule>) -> Vec<String> {
+        let vrfs = vec![v1::Vrf { name: "red".to_owned(), ..v1::Vrf::default() }];
+        let desired = v1::Desired { vrfs, rules, ..v1::Desired::default() };
+        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
+        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.reason)).collect()
+    }
+
+    #[test]
+    fn what_no_rule_can_be_is_refused() {
+        let with = |change: fn(&mut v1::Rule)| {
+            let mut rule = rule();
+            change(&mut rule);
+            refused(vec![rule])
+        };
+        assert!(with(|_| {}).is_empty());
+        let range = |first, last| Some(v1::PortRange { first, last });
+        assert_eq!(with(|rule| rule.family = 5), ["IPv5 rule 100 is of no family"]);
+        assert_eq!(with(|rule| rule.priority = 0), ["IPv4 rule 0 has no priority"]);
+        let none = with(|rule| rule.vrf = "blue".to_owned());
+        assert_eq!(none, ["IPv4 rule 100 of VRF blue is of the VRF \"blue\", which is none"]);
+        assert_eq!(with(|rule| rule.interface = "x".to_owned()).len(), 1);
+        assert_eq!(with(|rule| rule.dscp = Some(64)).len(), 1);
+        assert_eq!(with(|rule| rule.ip_protocol = Some(256)).len(), 1);
+        assert_eq!(with(|rule| rule.action = None), ["IPv4 rule 100 does nothing"]);
+        assert_eq!(with(|rule| rule.action = Some(Action::Special(0))).len(), 1);
+        assert_eq!(with(|rule| rule.action = Some(Action::GotoPriority(100))).len(), 1);
+        let from = |address: &[u8], length| {
+            let mut rule = rule();
+            rule.from = Some(v1::Prefix { address: address.to_vec(), length });
+            refused(vec![rule])
+        };
+        assert!(from(&[10, 0, 0, 0], 8).is_empty());
+        for (address, length) in [(&[10, 0, 0, 1][..], 8), (&[10, 0, 0, 0], 33), (&[0; 16], 0)] {
+            assert_eq!(from(address, length).len(), 1);
+        }
+        for (first, last) in [(0, 0), (0, 9), (9, 8), (1, 65_536)] {
+            let mut rule = rule();
+            rule.source_ports = range(first, last);
+            assert_eq!(refused(vec![rule]).len(), 1, "{first} to {last}");
+        }
+        assert_eq!(refused(vec![rule(), rule()]), ["IPv4 rule 100 is there twice"]);
+    }
+
+    #[test]
+    fn rules_stand_in_the_order_of_their_priorities() {
+        let numbered = |priority, dscp| v1::Rule { priority, dscp: Some(dscp), ..rule() };
+        let rules = vec![numbered(200, 1), numbered(100, 2), numbered(200, 3), numbered(100, 4)];
+        let vrfs = vec![v1::Vrf { name: "red".to_owned(), ..v1::Vrf::default() }];
+        let desired = v1::Desired { vrfs, rules, ..v1::Desired::default() };
+        let desired = DesiredState::parse(&desired).unwrap();
+        let order: Vec<_> =
+            desired.rules_of("", true).iter().filter_map(|rule| rule.dscp).collect();
+        assert_eq!(order, [2, 4, 1, 3]);
+    }
+}

@@ -1,0 +1,61 @@
+//! Budgets of the control plane of the contract, checked.
+
+use stoa_api::v1;
+
+use super::{DesiredState, Reasons};
+use crate::punt::{Class, Limit};
+
+/// The largest rate and burst, in packets: beyond, a budget guards nothing.
+const MOST: u32 = 1_000_000;
+
+impl DesiredState {
+    pub(super) fn add_punt(&mut self, punt: &v1::PuntLimit, reasons: &mut Reasons) {
+        let place = format!("punt class {:?}", punt.class);
+        let Some(class) = Class::named(&punt.class) else {
+            let known = Class::ALL.map(Class::name).join(", ");
+            return reasons.add(place, "is not known", &format!("Name one of {known}."));
+        };
+        let usual = class.usual_limit();
+        let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
+        let rate = or(punt.rate, usual.rate);
+        // A total below one interface's rate would be the limit of each.
+        let total = or(punt.total, usual.total.max(rate));
+        let limit = Limit { rate, burst: or(punt.burst, usual.burst), total };
+        if limit.rate.max(limit.burst).max(limit.total) > MOST {
+            return reasons.add(place, format!("is beyond {MOST}"), "Give less.");
+        }
+        if self.punts.insert(class, limit).is_some() {
+            reasons.add(place, "is there twice", "Give each class once.");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(punts: &[(&str, u32, u32, u32)]) -> Result<DesiredState, Vec<v1::Reason>> {
+        let punt = |(class, rate, burst, total): &(&str, u32, u32, u32)| v1::PuntLimit {
+            class: (*class).to_owned(),
+            rate: *rate,
+            burst: *burst,
+            total: *total,
+        };
+        let punts = punts.iter().map(punt).collect();
+        DesiredState::parse(&v1::Desired { punts, ..v1::Desired::default() })
+    }
+
+    #[test]
+    fn what_is_not_given_is_as_usual() {
+        let desired = parse(&[("arp", 0, 0, 0), ("nd", 10_000, 7, 0)]).unwrap();
+        assert_eq!(desired.punts[&Class::Arp], Class::Arp.usual_limit());
+        let nd = Limit { rate: 10_000, burst: 7, total: 10_000 };
+        assert_eq!(desired.punts[&Class::Nd], nd);
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let bad = [("all", 1, 1, 1), ("arp", MOST + 1, 1, 1), ("nd", 1, 1, 1), ("nd", 1, 1, 1)];
+        assert_eq!(parse(&bad).unwrap_err().len(), 3);
+    }
+}

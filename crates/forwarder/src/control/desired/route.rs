@@ -1,0 +1,180 @@
+//! Routes and fixed neighbours of the contract, checked.
+
+use std::net::IpAddr;
+
+use stoa_api::v1;
+
+use super::{Action, DesiredState, Path, Reasons, Route, address, bits, network};
+use crate::shared::Verdict;
+
+impl DesiredState {
+    pub(super) fn add_route(&mut self, route: &v1::Route, reasons: &mut Reasons) {
+        let prefix = route.prefix.as_ref();
+        let Some(ip) = prefix.and_then(|prefix| address(&prefix.address)) else {
+            return reasons.add(
+                "route".to_owned(),
+                "has no prefix of 4 or 16 bytes",
+                "Send a prefix.",
+            );
+        };
+        let length = prefix.map_or(0, |prefix| prefix.length);
+        let vrf = route.vrf.clone();
+        let in_vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
+        let place = format!("route {ip}/{length}{in_vrf}");
+        let longest = u32::from(bits(ip));
+        if length > longest {
+            let reason = format!("has a prefix length out of range; the greatest is {longest}");
+            return reasons.add(place, reason, "Send a length that the address has bits for.");
+        }
+        if network(ip, length as u8) != ip {
+            return reasons.add(
+                place,
+                "has host bits set",
+                "Clear them, or send a greater length.",
+            );
+        }
+        let action = match &route.action {
+            Some(v1::route::Action::Special(special)) => match v1::Special::try_from(*special) {
+                Ok(v1::Special::Local) => Action::Verdict(Verdict::Local),
+                Ok(v1::Special::Blackhole) => Action::Verdict(Verdict::Blackhole),
+                Ok(v1::Special::Unreachable) => Action::Verdict(Verdict::Unreachable),
+                Ok(v1::Special::Prohibit) => Action::Verdict(Verdict::Prohibited),
+                Err(_) => {
+                    return reasons.add(place, "does something unknown", "Use a newer forwarder.");
+                }
+            },
+            Some(v1::route::Action::Paths(paths)) if !paths.paths.is_empty() => {
+                Action::Paths(self.paths(&paths.paths, ip, &place, reasons))
+            }
+            _ => return reasons.add(place, "leads nowhere", "Give it a path or a special action."),
+        };
+        let route = Route { protocol: route.protocol, action };
+        let routes = if vrf.is_empty() { Some(&mut self.routes) } else { self.vrfs.get_mut(&vrf) };
+        let Some(routes) = routes else {
+            let reason = format!("is in the VRF {vrf:?}, which is none");
+            return reasons.add(place, reason, "Name a VRF that exists.");
+        };
+        if routes.insert((ip, length as u8), route).is_some() {
+            reasons.add(place, "is there twice", "Send each prefix once.");
+        }
+    }
+
+    fn paths(
+        &self,
+        paths: &[v1::Path],
+        ip: IpAddr,
+        place: &str,
+        reasons: &mut Reasons,
+    ) -> Vec<Path> {
+        let mut known = Vec::new();
+        for path in paths {
+            if !self.interfaces.contains_key(&path.interface) {
+                let reason = format!("leads through {:?}, which is no interface", path.interface);
+                reasons.add(place.to_owned(), reason, "Name an interface that exists.");
+            }
+            let next_hop = address(&path.next_hop);
+            let fits = next_hop.is_none_or(|next_hop| next_hop.is_ipv4() == ip.is_ipv4());
+            if !fits || (next_hop.is_none() && !path.next_hop.is_empty()) {
+                reasons.add(
+                    place.to_owned(),
+                    "has a next hop of another family",
+                    "Give one of the prefix's family.",
+                );
+            }
+            let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
+            known.push(Path { interface: path.interface.clone(), next_hop, weight });
+        }
+        known.sort();
+        known.dedup();
+        known
+    }
+
+    pub(super) fn add_neighbor(&mut self, neighbor: &v1::Neighbor, reasons: &mut Reasons) {
+        let ip = address(&neighbor.address);
+        let mac = <[u8; 6]>::try_from(neighbor.mac.as_slice()).ok().filter(|mac| mac[0] & 1 == 0);
+        let place = format!("neighbor on {:?}", neighbor.interface);
+        match (ip, mac, self.interfaces.contains_key(&neighbor.interface)) {
+            (Some(ip), Some(mac), true) => {
+                self.neighbors.insert((neighbor.interface.clone(), ip), mac);
+            }
+            (_, _, false) => {
+                reasons.add(place, "is on no interface", "Name an interface that exists.")
+            }
+            _ => reasons.add(place, "has no address or no unicast MAC address", "Give both."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A route to `address/length` through interface "a" after `change`: the reasons against it.
+    fn refused(address: &[u8], length: u32, change: impl FnOnce(&mut v1::Route)) -> Vec<String> {
+        let path = v1::Path { interface: "a".to_owned(), ..v1::Path::default() };
+        let mut route = v1::Route {
+            prefix: Some(v1::Prefix { address: address.to_vec(), length }),
+            action: Some(v1::route::Action::Paths(v1::Paths { paths: vec![path] })),
+            ..v1::Route::default()
+        };
+        change(&mut route);
+        let port = v1::Port {
+            interface: "a".to_owned(),
+            driver: Some(v1::port::Driver::Null(v1::Null {})),
+            ..v1::Port::default()
+        };
+        let interface = v1::Interface { name: "a".to_owned(), ..v1::Interface::default() };
+        let desired = v1::Desired {
+            ports: vec![port],
+            interfaces: vec![interface],
+            routes: vec![route],
+            ..v1::Desired::default()
+        };
+        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
+        assert!(reasons.iter().all(|reason| !reason.fix.is_empty()), "each says what to do");
+        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.reason)).collect()
+    }
+
+    #[test]
+    fn what_is_no_route_is_refused_by_name() {
+        let asis = |_: &mut v1::Route| {};
+        assert!(refused(&[10, 0, 0, 0], 8, asis).is_empty());
+        assert!(refused(&[0; 16], 0, asis).is_empty());
+        for (address, length, reason) in [
+            (&[10, 0, 0, 1][..], 8, "route 10.0.0.1/8 has host bits set"),
+            (
+                &[10, 0, 0, 0],
+                33,
+                "route 10.0.0.0/33 has a prefix length out of range; the greatest is 32",
+            ),
+            (&[0; 16], 300, "route ::/300 has a prefix length out of range; the greatest is 128"),
+            (&[0; 5], 0, "route has no prefix of 4 or 16 bytes"),
+        ] {
+            assert_eq!(refused(address, length, asis), [reason]);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let to = |change: fn(&mut v1::Route)| refused(&[10, 0, 0, 0], 8, change);
+        let path = |change: fn(&mut v1::Path)| {
+            refused(&[10, 0, 0, 0], 8, |route| {
+                let Some(v1::route::Action::Paths(paths)) = &mut route.action else { return };
+                change(&mut paths.paths[0]);
+            })
+        };
+        assert_eq!(
+            to(|route| route.vrf = "red".to_owned()),
+            ["route 10.0.0.0/8 of VRF red is in the VRF \"red\", which is none"]
+        );
+        assert_eq!(
+            path(|path| path.interface = "b".to_owned()),
+            ["route 10.0.0.0/8 leads through \"b\", which is no interface"]
+        );
+        assert_eq!(
+            path(|path| path.next_hop = vec![0; 16]),
+            ["route 10.0.0.0/8 has a next hop of another family"]
+        );
+        assert_eq!(to(|route| route.action = None), ["route 10.0.0.0/8 leads nowhere"]);
+    }
+}

@@ -1,0 +1,114 @@
+//! What a tunnel cannot be, and what cannot be on one.
+
+use std::collections::BTreeMap;
+
+use stoa_ports::PortConfig;
+
+use super::{DesiredState, Reasons};
+
+impl DesiredState {
+    /// Two tunnels of a VRF differ in their ends, and only plain interfaces stand on tunnels.
+    pub(super) fn check_tunnels(&self, reasons: &mut Reasons) {
+        let is_tunnel = |name: &String| matches!(self.ports.get(name), Some(PortConfig::Tunnel(_)));
+        for (name, address) in self.neighbors.keys().filter(|(name, _)| is_tunnel(name)) {
+            let reason = format!("is on the tunnel {name:?}");
+            let fix = "Leave it out: a tunnel has no neighbours.";
+            reasons.add(format!("neighbor {address}"), reason, fix);
+        }
+        let mut seen = BTreeMap::new();
+        for (name, interface) in &self.interfaces {
+            let place = || format!("interface {name:?}");
+            if let Some(parent) = &interface.parent
+                && is_tunnel(parent)
+            {
+                let reason = format!("is a sub-interface of the tunnel {parent:?}");
+                reasons.add(place(), reason, "Tunnels carry no VLAN tags: make another tunnel.");
+            }
+            let Some(PortConfig::Tunnel(tunnel)) = self.ports.get(name) else { continue };
+            if interface.host_interface.is_some() {
+                let reason = "is a tunnel with a host interface";
+                reasons.add(
+                    place(),
+                    reason,
+                    "Leave the host interface out: only Ethernet has one.",
+                );
+            }
+            let ends = (&interface.vrf, tunnel.local, tunnel.remote, tunnel.encapsulation as u8);
+            if let Some(other) = seen.insert(ends, name) {
+                let reason = format!("has the same ends as the tunnel {other:?}");
+                reasons.add(place(), reason, "Give one of them another address, or make it GRE.");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_api::v1;
+    use stoa_api::v1::port::Driver;
+
+    use super::DesiredState;
+
+    /// A tunnel between two addresses.
+    fn tunnel(interface: &str, local: &[u8], remote: &[u8]) -> v1::Port {
+        let (local, remote) = (local.to_vec(), remote.to_vec());
+        let tunnel = v1::Tunnel { local, remote, ..v1::Tunnel::default() };
+        let (interface, driver) = (interface.to_owned(), Some(Driver::Tunnel(tunnel)));
+        v1::Port { interface, driver, ..v1::Port::default() }
+    }
+
+    fn interface(name: &str) -> v1::Interface {
+        v1::Interface { name: name.to_owned(), enabled: true, ..v1::Interface::default() }
+    }
+
+    /// One tunnel, "tun", after `change`: the reasons against it.
+    fn refused(change: impl FnOnce(&mut v1::Desired)) -> Vec<String> {
+        let mut desired = v1::Desired {
+            ports: vec![tunnel("tun", &[192, 0, 2, 1], &[192, 0, 2, 2])],
+            interfaces: vec![interface("tun")],
+            ..v1::Desired::default()
+        };
+        change(&mut desired);
+        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
+        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.reason)).collect()
+    }
+
+    #[test]
+    fn what_a_tunnel_cannot_be_is_refused() {
+        assert!(refused(|_| {}).is_empty());
+        let ends = |local: &'static [u8], remote: &'static [u8]| {
+            refused(move |desired| desired.ports = vec![tunnel("tun", local, remote)])
+        };
+        let port = "port \"tun\" is a tunnel";
+        assert!(ends(&[192, 0, 2, 1], &[])[0].starts_with(port));
+        assert!(ends(&[0; 4], &[192, 0, 2, 2])[0].starts_with(port));
+        assert!(ends(&[192, 0, 2, 1], &[224, 0, 0, 5])[0].starts_with(port));
+        assert!(ends(&[192, 0, 2, 1], &[192, 0, 2, 1])[0].starts_with(port));
+        assert!(ends(&[192, 0, 2, 1], &[0x20; 16])[0].starts_with(port));
+    }
+
+    #[test]
+    fn what_cannot_be_on_a_tunnel_is_refused() {
+        let twins = refused(|desired| {
+            desired.ports.push(tunnel("twin", &[192, 0, 2, 1], &[192, 0, 2, 2]));
+            desired.interfaces.push(interface("twin"));
+        });
+        assert_eq!(twins, ["interface \"twin\" has the same ends as the tunnel \"tun\""]);
+        let tagged = refused(|desired| {
+            let outer = Some(v1::Tag { tpid: 0x8100, vid: 7 });
+            let parent = "tun".to_owned();
+            desired.interfaces.push(v1::Interface { parent, outer, ..interface("tun.7") });
+        });
+        assert_eq!(tagged, ["interface \"tun.7\" is a sub-interface of the tunnel \"tun\""]);
+        let mirrored = refused(|desired| {
+            let host_interface = v1::HostInterface { device: "tun".into(), netns: String::new() };
+            desired.interfaces[0].host_interface = Some(host_interface);
+        });
+        assert_eq!(mirrored, ["interface \"tun\" is a tunnel with a host interface"]);
+        let neighbor = refused(|desired| {
+            let (interface, address) = ("tun".to_owned(), vec![192, 0, 2, 9]);
+            desired.neighbors.push(v1::Neighbor { interface, address, mac: vec![2; 6] });
+        });
+        assert_eq!(neighbor, ["neighbor 192.0.2.9 is on the tunnel \"tun\""]);
+    }
+}

@@ -1,0 +1,184 @@
+//! Virtual routers (VRRP, RFC 9568) of the contract, checked.
+
+use std::net::IpAddr;
+
+use stoa_api::v1;
+use stoa_wire::vrrp::{INTERVAL_MAX_CS, OWNER, Version};
+
+use super::{Prefix, Reasons, address, bits, network};
+
+/// Most addresses of one virtual router: their advertisement fits every link.
+const ADDRESSES: usize = 64;
+
+/// A virtual router of one interface and family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualRouter {
+    /// From 1.
+    pub vrid: u8,
+    /// Of the protocol.
+    pub version: Version,
+    /// 1 to 254; [`OWNER`]: the addresses are the interface's own.
+    pub priority: u8,
+    /// Whether a router of lower priority gives way.
+    pub preempt: bool,
+    /// For how many milliseconds it is let go on before that.
+    pub hold_ms: u64,
+    /// Whether packets to the addresses are taken in though they are not the interface's own.
+    pub accept: bool,
+    /// Centiseconds between advertisements.
+    pub interval_cs: u16,
+    /// Its addresses, at least one; of IPv6 the first is link-local.
+    pub addresses: Vec<IpAddr>,
+    /// Interfaces, and by how much the priority falls while they are down.
+    pub tracked: Vec<(String, u8)>,
+    /// Prefixes, and by how much the priority falls while no route to exactly them can be used.
+    pub networks: Vec<(Prefix, u8)>,
+    /// Whether changes of its state are told in the log.
+    pub is_logged: bool,
+}
+
+impl VirtualRouter {
+    /// Whether its addresses are the interface's own.
+    pub fn is_owner(&self) -> bool {
+        self.priority == OWNER
+    }
+}
+
+fn refuse(reasons: &mut Reasons, place: &str, vrid: u32, reason: &str, fix: &str) {
+    reasons.add(format!("{place} virtual router {vrid}"), reason, fix);
+}
+
+/// The virtual routers of one family; those that are wrong are left out.
+pub(super) fn virtual_routers(
+    given: &[v1::VirtualRouter],
+    is_ip4: bool,
+    place: &str,
+    reasons: &mut Reasons,
+) -> Vec<VirtualRouter> {
+    let mut made: Vec<VirtualRouter> = Vec::new();
+    for given in given {
+        let mut wrong = |reason: &str, fix: &str| refuse(reasons, place, given.vrid, reason, fix);
+        let Some(vrid) = u8::try_from(given.vrid).ok().filter(|vrid| *vrid > 0) else {
+            wrong("has no VRID that fits", "Give one from 1 to 255.");
+            continue;
+        };
+        if made.iter().any(|other| other.vrid == vrid) {
+            wrong("is there twice", "Give each a VRID of its own.");
+            continue;
+        }
+        let version = match given.version {
+            2 if is_ip4 => Version::Two,
+            3 => Version::Three,
+            _ => {
+                wrong("has a version that is none", "Give 3, or 2 for IPv4.");
+                continue;
+            }
+        };
+        let of_family = |bytes: &Vec<u8>| address(bytes).filter(|ip| ip.is_ipv4() == is_ip4);
+        let addresses: Vec<IpAddr> = given.addresses.iter().filter_map(of_family).collect();
+        if addresses.len() != given.addresses.len() || !(1..=ADDRESSES).contains(&addresses.len()) {
+            wrong("has no addresses of its family, or too many", "Give 1 to 64.");
+            continue;
+        }
+        if !matches!(addresses[0], IpAddr::V4(_)) && !is_link_local(addresses[0]) {
+            wrong("has a first address that is not link-local", "Give one of fe80::/10 first.");
+            continue;
+        }
+        let whole_seconds = version == Version::Three || given.interval_cs.is_multiple_of(100);
+        let most = if version == Version::Three { INTERVAL_MAX_CS.into() } else { 25_400 };
+        if !(1..=most).contains(&given.interval_cs) || !whole_seconds {
+            wrong(
+                "has an interval that cannot be said",
+                "Give 1 to 4,095 centiseconds; with version 2 whole seconds, up to 254.",
+            );
+            continue;
+        }
+        let networks: Vec<_> = given.networks.iter().filter_map(tracked_network).collect();
+        if networks.len() != given.networks.len() {
+            wrong("tracks a network that is no prefix", "Send prefixes without host bits.");
+            continue;
+        }
+        let decrement = |it: &v1::TrackedInterface| it.decrement.min(u8::MAX.into()) as u8;
+        made.push(VirtualRouter {
+            vrid,
+            version,
+            priority: given.priority.clamp(1, OWNER.into()) as u8,
+            preempt: given.preempt,
+            hold_ms: u64::from(given.hold_s) * 1000,
+            accept: given.accept,
+            interval_cs: given.interval_cs as u16,
+            addresses,
+            tracked: given.tracked.iter().map(|it| (it.interface.clone(), decrement(it))).collect(),
+            networks,
+            is_logged: given.log,
+        });
+    }
+    made
+}
+
+fn tracked_network(given: &v1::TrackedNetwork) -> Option<(Prefix, u8)> {
+    let prefix = given.prefix.as_ref()?;
+    let ip = address(&prefix.address)?;
+    let length = u8::try_from(prefix.length).ok().filter(|length| *length <= bits(ip))?;
+    let decrement = given.decrement.min(u8::MAX.into()) as u8;
+    (network(ip, length) == ip).then_some(((ip, length), decrement))
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> v1::VirtualRouter {
+        v1::VirtualRouter {
+            vrid: 7,
+            version: 3,
+            priority: 100,
+            interval_cs: 100,
+            addresses: vec![vec![192, 0, 2, 1]],
+            ..v1::VirtualRouter::default()
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_name() {
+        let check = |given: &[v1::VirtualRouter], is_ip4: bool| {
+            let mut reasons = Reasons::default();
+            let made = virtual_routers(given, is_ip4, "interface \"a\"", &mut reasons);
+            (made.len(), reasons.0.into_iter().map(|it| it.reason).collect::<Vec<_>>())
+        };
+        assert_eq!(check(&[good()], true), (1, vec![]));
+        let with = |change: &dyn Fn(&mut v1::VirtualRouter)| {
+            let mut given = good();
+            change(&mut given);
+            check(&[given], true).1.join(";")
+        };
+        assert!(with(&|it| it.vrid = 0).contains("VRID"));
+        assert!(with(&|it| it.vrid = 256).contains("VRID"));
+        assert!(with(&|it| it.version = 4).contains("version"));
+        assert!(with(&|it| it.addresses.clear()).contains("addresses"));
+        assert!(with(&|it| it.addresses = vec![vec![1; 16]]).contains("addresses"));
+        assert!(with(&|it| it.interval_cs = 4096).contains("interval"));
+        let tracks = |address: &[u8], length| {
+            let prefix = Some(v1::Prefix { address: address.to_vec(), length });
+            with(&|it| {
+                it.networks = vec![v1::TrackedNetwork { prefix: prefix.clone(), decrement: 9 }];
+            })
+        };
+        assert_eq!(tracks(&[0; 4], 0), "");
+        assert!(tracks(&[10, 0, 0, 1], 24).contains("no prefix"));
+        assert!(tracks(&[10, 0, 0, 0], 33).contains("no prefix"));
+        assert!(with(&|it| (it.version, it.interval_cs) = (2, 150)).contains("interval"));
+        assert_eq!(with(&|it| (it.version, it.interval_cs) = (2, 25_400)), "");
+        assert!(check(&[good(), good()], true).1[0].contains("twice"));
+        let six =
+            |octets: [u8; 16]| v1::VirtualRouter { addresses: vec![octets.to_vec()], ..good() };
+        let mut local = [0; 16];
+        (local[0], local[1]) = (0xfe, 0x80);
+        assert_eq!(check(&[six(local)], false), (1, vec![]));
+        assert!(check(&[six([0x20; 16])], false).1[0].contains("link-local"));
+    }
+}

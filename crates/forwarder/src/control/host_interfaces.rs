@@ -1,0 +1,335 @@
+//! Host interfaces of interfaces in Linux: opening, closing, and following what becomes of the interface.
+//! A host interface is a port of our own. Its number counts down from the last interface's, where it meets
+//! none that an operator has named.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use stoa_engine::port::Followed;
+use stoa_engine::worker::Command;
+use stoa_engine::{INTERFACES, Packet, Port, PortEvent, Queues, graph};
+use stoa_ports::{HostInterfaceConfig, OpenError, PortConfig};
+use stoa_wire::ethernet::ethertype;
+
+use super::apply::Refused;
+use super::desired::{DesiredState, HostInterface};
+use super::limits::Table;
+use super::plane::Plane;
+use crate::nodes::{HOST_INTERFACE_ENTRY, NODES};
+
+/// How often a host interface that could not be opened is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A host interface as it is desired, and what became of it.
+pub(super) struct HostInterfaceState {
+    desired: HostInterface,
+    /// Its number among the interfaces.
+    index: u32,
+    /// `None`: it could not be opened.
+    port: Option<Box<dyn Port>>,
+    tried: Instant,
+    is_up: bool,
+    reason_down: String,
+    /// The interface that packets for Linux come from now.
+    twin: Option<u32>,
+}
+
+impl HostInterfaceState {
+    /// For eyes: where it is and how it does.
+    pub(super) fn detail(&self) -> String {
+        match &self.port {
+            Some(port) => port.detail(),
+            None => format!("{} down: {}", self.place(), self.reason_down),
+        }
+    }
+
+    /// Namespace and device; the device alone in our own.
+    fn place(&self) -> String {
+        let HostInterface { netns, device } = &self.desired;
+        let slash = if netns.is_empty() { "" } else { "/" };
+        format!("{netns}{slash}{device}")
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.port.as_ref().map(|port| port.descriptors()).unwrap_or_default()
+    }
+}
+
+/// Interface, host interface and its port; `None`: its device is still held by another interface.
+pub(super) type Opened = (String, HostInterface, Option<Result<Box<dyn Port>, OpenError>>);
+
+fn host_interfaces_of(desired: &DesiredState) -> Vec<(String, HostInterface)> {
+    let host_interface = |(name, interface): (&String, &super::desired::Interface)| {
+        Some((name.clone(), interface.host_interface.clone()?))
+    };
+    desired.interfaces.iter().filter_map(host_interface).collect()
+}
+
+impl Plane {
+    /// The number that the lowest host interface has: interfaces stay below.
+    pub(super) fn host_interfaces_begin(&self) -> u32 {
+        self.host_interfaces
+            .values()
+            .map(|host_interface| host_interface.index)
+            .min()
+            .unwrap_or(INTERFACES as u32)
+    }
+
+    /// Where the host interface with that number is; `None`: it is none.
+    pub(super) fn host_interface_at(&self, index: u32) -> Option<String> {
+        self.host_interfaces
+            .values()
+            .find(|state| state.index == index)
+            .map(HostInterfaceState::place)
+    }
+
+    fn open_host_interface(&self, desired: &HostInterface) -> Result<Box<dyn Port>, OpenError> {
+        let config = HostInterfaceConfig {
+            device: desired.device.clone(),
+            netns: (!desired.netns.is_empty()).then(|| desired.netns.clone()),
+            queues: self.worker_pool.workers.len() as u16,
+            alias: self.alias.clone(),
+        };
+        (self.open)(&PortConfig::HostInterface(config), self.pool)
+    }
+
+    /// Opens the host interfaces that are new, and changes nothing yet: programs live on those that are
+    /// there, and a change that is refused must not take them away. A forwarder that begins takes
+    /// what it gets, and tries again: packets do not wait for Linux.
+    pub(super) fn open_host_interfaces(
+        &self,
+        desired: &DesiredState,
+    ) -> Result<Vec<Opened>, Refused> {
+        let desired = host_interfaces_of(desired);
+        let held: BTreeSet<HostInterface> =
+            self.host_interfaces.values().map(|m| m.desired.clone()).collect();
+        let (mut opened, mut reasons) = (Vec::new(), Vec::new());
+        for (name, host_interface) in &desired {
+            if self.host_interfaces.get(name).is_some_and(|state| state.desired == *host_interface)
+            {
+                continue;
+            }
+            // A device that moves from one interface to another must be let go first.
+            let moves = held.contains(host_interface);
+            let port = if moves { None } else { Some(self.open_host_interface(host_interface)) };
+            match port {
+                Some(Err(error)) if !self.may_wait => {
+                    reasons.extend(Refused::host_interface(name, &error).reasons);
+                }
+                port => opened.push((name.clone(), host_interface.clone(), port)),
+            }
+        }
+        if !reasons.is_empty() {
+            return Err(Refused { reasons, is_full: false });
+        }
+        Ok(opened)
+    }
+
+    /// Closes the host interfaces that are not desired any more, and takes in those that were opened: when
+    /// nothing else can be refused.
+    pub(super) fn set_host_interfaces(
+        &mut self,
+        desired: &DesiredState,
+        opened: Vec<Opened>,
+    ) -> Result<(), Refused> {
+        let desired = host_interfaces_of(desired);
+        let stays = |name: &String, state: &HostInterfaceState| {
+            desired
+                .iter()
+                .any(|(other, host_interface)| other == name && *host_interface == state.desired)
+        };
+        let stale = self.host_interfaces.iter().filter(|(name, state)| !stays(name, state));
+        for name in stale.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.close_host_interface(&name);
+        }
+        for (name, host_interface, port) in opened {
+            self.add_host_interface(&name, host_interface, port)?;
+        }
+        Ok(())
+    }
+
+    fn add_host_interface(
+        &mut self,
+        name: &str,
+        desired: HostInterface,
+        port: Option<Result<Box<dyn Port>, OpenError>>,
+    ) -> Result<(), Refused> {
+        let taken: BTreeSet<u32> =
+            self.host_interfaces.values().map(|host_interface| host_interface.index).collect();
+        let lowest = self.interfaces.len() as u32;
+        let free = (lowest..INTERFACES as u32).rev().find(|index| !taken.contains(index));
+        let Some(index) = free else {
+            let reason = format!("all {INTERFACES} interfaces are in use");
+            let full = self.fib.refusals.full(Table::Interfaces, reason);
+            return Err(Refused::full(format!("interface {name:?}"), &full));
+        };
+        let now = Instant::now();
+        let (port, tried, reason_down) = match port {
+            Some(Ok(port)) => (Some(port), now, "not up yet".to_owned()),
+            Some(Err(error)) => {
+                tracing::warn!(interface = name, "no host interface: {error}; trying again");
+                (None, now, error.to_string())
+            }
+            // Let go by another interface just now.
+            None => (None, now.checked_sub(AGAIN).unwrap_or(now), "moves".to_owned()),
+        };
+        let state = HostInterfaceState {
+            desired,
+            index,
+            port,
+            tried,
+            is_up: false,
+            reason_down,
+            twin: None,
+        };
+        self.host_interfaces.insert(name.to_owned(), state);
+        self.tell(|| Command::Map { interface: index, base: index });
+        Ok(())
+    }
+
+    fn close_host_interface(&mut self, name: &str) {
+        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let (index, twin) = (state.index, state.twin.take());
+        self.untwin(index, twin);
+        self.forget_queues(&queue_name(name));
+        self.withdraw(index);
+        self.tell(|| Command::Map { interface: index, base: stoa_engine::output::NO_INTERFACE });
+        self.host_interfaces.remove(name);
+    }
+
+    fn untwin(&self, index: u32, twin: Option<u32>) {
+        self.shared.interface(index).set_twin(None, [0; 8]);
+        if let Some(interface) = twin {
+            self.shared.interface(interface).set_twin(None, [0; 8]);
+        }
+    }
+
+    /// Lets host interfaces do what they have to, and follow their interfaces.
+    pub(super) fn service_host_interfaces(&mut self) {
+        let names: Vec<String> = self.host_interfaces.keys().cloned().collect();
+        for name in names {
+            self.reopen_host_interface(&name);
+            self.follow_interface(&name);
+            let Some(state) = self.host_interfaces.get_mut(&name) else { continue };
+            let events = state.port.as_mut().map(|port| port.service()).unwrap_or_default();
+            for event in events {
+                match event {
+                    PortEvent::Up(queues) => self.host_interface_up(&name, queues),
+                    PortEvent::Down(reason) => self.host_interface_down(&name, reason),
+                }
+            }
+            self.twin(&name);
+        }
+    }
+
+    fn reopen_host_interface(&mut self, name: &str) {
+        let Some(state) = self.host_interfaces.get(name) else { return };
+        if state.port.is_some() || state.tried.elapsed() < AGAIN {
+            return;
+        }
+        let port = self.open_host_interface(&state.desired);
+        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        state.tried = Instant::now();
+        match port {
+            Ok(port) => state.port = Some(port),
+            Err(error) => state.reason_down = error.to_string(),
+        }
+    }
+
+    /// Tells a host interface what is true of its interface.
+    fn follow_interface(&mut self, name: &str) {
+        let Some(interface) = self.index_of(name).and_then(|index| self.interface(index)) else {
+            return;
+        };
+        let followed = Followed {
+            mac: interface.link.mac,
+            mtu: interface.mtu.0.max(interface.mtu.1).into(),
+            is_up: interface.is_up,
+        };
+        if followed.mtu == 0 {
+            // Its place is only reserved yet.
+            return;
+        }
+        if let Some(port) = self.host_interfaces.get_mut(name).and_then(|state| state.port.as_mut())
+        {
+            port.follow(&followed);
+        }
+    }
+
+    /// Joins interface and host interface for the workers while both are there and the host interface is up.
+    fn twin(&mut self, name: &str) {
+        let interface = self.index_of(name).filter(|_| self.host_interfaces[name].is_up);
+        let tags = interface.and_then(|index| self.interface(index)).map(|state| {
+            let mut tags = [0; 8];
+            for (at, (tpid, vid)) in state.link.tags.iter().take(2).enumerate() {
+                tags[4 * at..][..2].copy_from_slice(&tpid.to_be_bytes());
+                tags[4 * at + 2..][..2].copy_from_slice(&vid.to_be_bytes());
+            }
+            tags
+        });
+        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let (index, before) = (state.index, std::mem::replace(&mut state.twin, interface));
+        if before != interface {
+            self.untwin(index, before);
+        }
+        if let (Some(interface), Some(tags)) = (interface, tags) {
+            self.shared.interface(interface).set_twin(Some(index), tags);
+            self.shared.interface(index).set_twin(Some(interface), [0; 8]);
+        }
+    }
+
+    fn host_interface_up(&mut self, name: &str, queues: Queues) {
+        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        let (index, was_up) = (state.index, std::mem::replace(&mut state.is_up, true));
+        if was_up {
+            self.forget_queues(&queue_name(name));
+            self.withdraw(index);
+        }
+        self.send_through(index, queues.tx);
+        let input = (NODES.len() + 1 + stoa_ports::input_of("tap")) as u16;
+        let node = graph::index_of(NODES, HOST_INTERFACE_ENTRY).unwrap_or(0);
+        for (number, queue) in queues.rx.into_iter().enumerate() {
+            let at = number % self.worker_pool.workers.len();
+            self.queues.push((format!("{}:{number}", queue_name(name)), at));
+            let software_rss = None;
+            let command = Command::AddRx { interface: index, input, node, queue, software_rss };
+            self.worker_pool.workers[at].tell(command);
+        }
+        self.settle();
+        tracing::info!(interface = name, "the host interface is up");
+    }
+
+    fn host_interface_down(&mut self, name: &str, reason: String) {
+        let Some(state) = self.host_interfaces.get_mut(name) else { return };
+        if state.is_up {
+            tracing::warn!(interface = name, reason, "the host interface is down");
+        }
+        (state.is_up, state.reason_down) = (false, reason);
+        let (index, twin) = (state.index, state.twin.take());
+        self.untwin(index, twin);
+        self.forget_queues(&queue_name(name));
+        self.withdraw(index);
+    }
+
+    /// What this thread has taken from the graph is for Linux as well: answers about neighbours.
+    /// Says whether there is a host interface.
+    pub(super) fn tell_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
+        let Some(host_interface) = self.shared.interface(packet.rx_if).twin() else { return false };
+        let Some(state) = self.interface(packet.rx_if) else { return false };
+        let bytes = packet.bytes();
+        let kind = if bytes.first().is_some_and(|first| first >> 4 == 6) {
+            ethertype::IP6
+        } else {
+            ethertype::ARP
+        };
+        let frame = [&state.link.mac, &source, &kind.to_be_bytes()[..], bytes].concat();
+        self.send_frame(host_interface, &frame);
+        true
+    }
+}
+
+/// What `stoa show workers` calls the queues of a host interface, but for their number.
+fn queue_name(interface: &str) -> String {
+    format!("host interface of {interface}")
+}

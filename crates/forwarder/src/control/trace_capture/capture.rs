@@ -1,0 +1,252 @@
+//! One capture: it arms the workers; a thread of its own empties their rings for as long
+//! as somebody listens. The control thread has no part in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stoa_api::v1;
+use stoa_engine::counters::Counter;
+use stoa_engine::trace_capture::Selection;
+use stoa_engine::trace_capture::capture::{Direction, Head, Tap, take};
+use stoa_engine::worker::Command;
+use tonic::Status;
+
+use super::when::Moment;
+use crate::control::plane::Plane;
+use crate::drops;
+
+/// Bytes that one worker can hold until they are read.
+const RING: usize = 4 << 20;
+/// Bytes of frames in one message.
+const BATCH: usize = 256 << 10;
+/// Frames in one message.
+const FRAMES: usize = 1024;
+/// Directions when none is named: received and sent.
+const USUAL: u8 = Direction::Rx as u8 | Direction::Tx as u8;
+/// How long the reader rests when there is nothing to read.
+const REST: Duration = Duration::from_millis(5);
+
+/// What the control thread keeps of a capture.
+pub(super) struct Capture {
+    interface: String,
+    selection: Arc<Selection>,
+    /// Shared with the reader only.
+    read: Arc<()>,
+    missed: Vec<Arc<Counter>>,
+}
+
+impl Capture {
+    pub(super) fn bound(&self) -> (&str, &Selection) {
+        (&self.interface, &self.selection)
+    }
+
+    fn missed(&self) -> u64 {
+        self.missed.iter().map(|missed| missed.get()).sum()
+    }
+
+    /// Whether somebody reads.
+    pub(super) fn is_read(&self) -> bool {
+        Arc::strong_count(&self.read) > 1
+    }
+}
+
+/// What captures take and what they miss.
+pub(in crate::control) struct CaptureFigures {
+    /// Captures that run.
+    pub running: usize,
+    /// Captures that found no place, since the start.
+    pub refused: u64,
+    /// Bytes of frames that may wait for the readers.
+    pub room: u64,
+    /// Frames that found no room, since the start.
+    pub missed: u64,
+}
+
+/// The reading end of a capture. Once it is dropped, the next tick of the control thread
+/// ends the capture.
+pub struct Reader {
+    _read: Arc<()>,
+    rings: Vec<rtrb::Consumer<u8>>,
+    missed: Vec<Arc<Counter>>,
+    selection: Arc<Selection>,
+    interfaces: Vec<v1::CaptureInterface>,
+    /// Frames that are still desired; `None`: no end.
+    left: Option<u64>,
+}
+
+fn directions(desired: &[i32]) -> u8 {
+    let bit = |one: &i32| match v1::CaptureDirection::try_from(*one) {
+        Ok(v1::CaptureDirection::Rx) => Direction::Rx as u8,
+        Ok(v1::CaptureDirection::Tx) => Direction::Tx as u8,
+        Ok(v1::CaptureDirection::Drop) => Direction::Drop as u8,
+        Err(_) => 0,
+    };
+    match desired.iter().map(bit).fold(0, |all, bit| all | bit) {
+        0 => USUAL,
+        bits => bits,
+    }
+}
+
+impl Plane {
+    /// Starts a capture; it lasts as long as the reader.
+    ///
+    /// # Errors
+    /// There is no such interface, the filter is no program, or all places are taken.
+    pub fn start_capture(&mut self, request: &v1::CaptureRequest) -> Result<Reader, Status> {
+        let selection = self.selection(&request.interface, &request.filter)?;
+        let Some(slot) = self.watched.captures.iter().position(Option::is_none) else {
+            self.watched.refused += 1;
+            let most = self.watched.captures.len();
+            let words = format!("{most} captures run, more are not possible: end one of them");
+            return Err(Status::resource_exhausted(words));
+        };
+        let snap = if request.snap_length == 0 { usize::MAX } else { request.snap_length as usize };
+        let (mut rings, mut missed) = (Vec::new(), Vec::new());
+        for worker in &mut self.worker_pool.workers {
+            let (producer, consumer) = rtrb::RingBuffer::new(RING);
+            let counter = Arc::new(Counter::default());
+            let directions = directions(&request.directions);
+            let tap = Tap::new(selection.clone(), directions, snap, producer, counter.clone());
+            worker.tell(Command::Capture { slot, tap: Some(Box::new(tap)) });
+            rings.push(consumer);
+            missed.push(counter);
+        }
+        let interface = request.interface.clone();
+        let read = Arc::new(());
+        let (watched, missing) = (selection.clone(), missed.clone());
+        let capture =
+            Capture { interface, selection: watched, read: read.clone(), missed: missing };
+        self.watched.captures[slot] = Some(capture);
+        let known = self.interfaces.iter().enumerate();
+        let name = |(at, state): (usize, &Option<_>)| {
+            let state: &crate::control::plane::InterfaceState = state.as_ref()?;
+            Some(v1::CaptureInterface { index: at as u32, name: state.name.clone() })
+        };
+        let interfaces = known.filter_map(name).collect();
+        let left = (request.count > 0).then_some(request.count);
+        Ok(Reader { _read: read, rings, missed, selection, interfaces, left })
+    }
+
+    /// Ends captures that nobody reads any more.
+    pub(super) fn end_captures(&mut self) {
+        for slot in 0..self.watched.captures.len() {
+            let place = &mut self.watched.captures[slot];
+            if let Some(over) = place.take_if(|capture| !capture.is_read()) {
+                self.watched.missed += over.missed();
+                self.tell(|| Command::Capture { slot, tap: None });
+            }
+        }
+    }
+
+    /// Captures that run.
+    pub fn captures(&self) -> usize {
+        self.watched.captures.iter().flatten().count()
+    }
+
+    /// What captures take and what they miss.
+    pub(in crate::control) fn capture_figures(&self) -> CaptureFigures {
+        let running = self.watched.captures.iter().flatten();
+        let missed = running.clone().map(Capture::missed).sum::<u64>();
+        let workers = self.worker_pool.workers.len();
+        CaptureFigures {
+            running: running.clone().count(),
+            refused: self.watched.refused,
+            room: (running.count() * workers * RING) as u64,
+            missed: self.watched.missed + missed,
+        }
+    }
+}
+
+impl Reader {
+    /// Reads until `send` says that nobody listens, or all that was desired is there.
+    pub fn run(&mut self, mut send: impl FnMut(v1::CaptureReply) -> bool) {
+        let interfaces = std::mem::take(&mut self.interfaces);
+        // The first answer tells the listener that the capture runs.
+        if !send(v1::CaptureReply { interfaces, ..Default::default() }) {
+            return;
+        }
+        let mut said = 0;
+        while self.left != Some(0) {
+            let reply = self.read();
+            let is_news = !reply.frames.is_empty() || reply.missed != said;
+            said = reply.missed;
+            // An empty answer asks whether somebody is still there.
+            if !send(reply) {
+                return;
+            }
+            if !is_news {
+                std::thread::sleep(REST);
+            }
+        }
+    }
+
+    /// What is in the rings now, in the order of time, and how much was missed.
+    pub fn read(&mut self) -> v1::CaptureReply {
+        let moment = Moment::now();
+        let (mut frames, mut bytes) = (Vec::new(), 0);
+        let mut data = Vec::new();
+        let worth = self.rings.len().max(1);
+        for ring in &mut self.rings {
+            let (most, frames_before) = (bytes + BATCH / worth, frames.len());
+            while bytes < most
+                && frames.len() - frames_before < FRAMES / worth
+                && let Some(head) = take(ring, &mut data)
+            {
+                bytes += data.len();
+                frames.extend(frame(head, &data, &self.selection, &moment));
+            }
+        }
+        frames.sort_by_key(|frame: &v1::CapturedFrame| frame.unix_ns);
+        if let Some(left) = &mut self.left {
+            frames.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+            *left -= frames.len() as u64;
+        }
+        let missed = self.missed.iter().map(|missed| missed.get()).sum();
+        v1::CaptureReply { frames, missed, interfaces: Vec::new() }
+    }
+}
+
+/// A frame as the contract has it; `None` when the filter does not want it after all.
+fn frame(
+    head: Head,
+    bytes: &[u8],
+    selection: &Selection,
+    moment: &Moment,
+) -> Option<v1::CapturedFrame> {
+    let (mut data, mut length) = (bytes.to_vec(), head.length);
+    if head.bare != 0 {
+        if let Some(ethertype) = ethertype(bytes) {
+            // A link layer of zeros: the packet never got one.
+            data.splice(0..0, [[0; 12].as_slice(), &ethertype.to_be_bytes()].concat());
+            length += 14;
+        }
+        if !selection.takes(&data) {
+            return None;
+        }
+    }
+    let direction = match head.direction {
+        1 => v1::CaptureDirection::Rx,
+        2 => v1::CaptureDirection::Tx,
+        _ => v1::CaptureDirection::Drop,
+    };
+    let reason = drops::all().nth(head.reason.into());
+    let reason = reason.filter(|_| direction == v1::CaptureDirection::Drop);
+    Some(v1::CapturedFrame {
+        unix_ns: moment.unix_ns(head.at),
+        interface: head.interface,
+        direction: direction.into(),
+        length,
+        data,
+        drop: reason.map(|reason| reason.name.to_owned()).unwrap_or_default(),
+        description: reason.map(|reason| reason.description.to_owned()).unwrap_or_default(),
+    })
+}
+
+/// The ethertype of an IP packet; `None` when it is none.
+fn ethertype(bytes: &[u8]) -> Option<u16> {
+    match bytes.first()? >> 4 {
+        4 => Some(0x0800),
+        6 => Some(0x86dd),
+        _ => None,
+    }
+}

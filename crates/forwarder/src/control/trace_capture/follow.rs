@@ -1,0 +1,390 @@
+//! From steps of all workers to packets: which step belongs to which packet, and what
+//! each says, in words.
+
+use std::collections::{HashMap, HashSet};
+
+use stoa_api::v1;
+use stoa_engine::graph::OUTPUT;
+use stoa_engine::trace_capture::trace::{Event, Record};
+use stoa_engine::vector::{DROP, HANDED, TAKEN};
+use stoa_wire::ethernet::ethertype;
+use stoa_wire::words::{self, Start};
+
+use super::trace::{STEPS, Step};
+use crate::control::plane::Plane;
+use crate::drops;
+use crate::icmp::Trouble;
+use crate::nodes::{ENTRY, HOST_INTERFACE_ENTRY, NODES};
+use crate::punt::Class;
+
+/// The node that gives packets to a host interface.
+const HOST_INTERFACE: &str = "host-interface-output";
+/// Nodes that send without a next hop.
+const HOST_INTERFACES: [&str; 2] = [HOST_INTERFACE, HOST_INTERFACE_ENTRY];
+
+/// Nodes that answer a packet in its own buffer.
+const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-error"];
+
+/// The name of a node, of `port-output`, or of an input: numbered as counters are.
+fn node_name(at: u16) -> &'static str {
+    let at = usize::from(at);
+    match NODES.get(at) {
+        Some(spec) => spec.name,
+        None if at == NODES.len() => OUTPUT,
+        None => stoa_ports::INPUTS.get(at - NODES.len() - 1).copied().unwrap_or("?"),
+    }
+}
+
+/// The node that an edge leads to.
+fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
+    NODES.get(usize::from(node))?.edges.get(usize::from(edge)).copied()
+}
+
+/// What the data of packets before a node begins with.
+pub(super) fn start_of(node: &str) -> Start {
+    let is_ip = |layer: &&str| node.starts_with(*layer);
+    match node {
+        "arp-input" => Start::Type(ethertype::ARP),
+        _ if ["ip4-", "ip6-", "icmp", "nd-", "neighbor-"].iter().any(is_ip) => Start::Ip,
+        _ => Start::Ethernet,
+    }
+}
+
+fn reason(at: u16) -> (&'static str, &'static str) {
+    drops::all().nth(at.into()).map_or(("?", "?"), |reason| (reason.name, reason.description))
+}
+
+/// A packet whose steps are being put together.
+struct Path {
+    packet: v1::TracedPacket,
+    /// What the data begins with now.
+    start: Start,
+    offset: u16,
+    /// The node that answered it.
+    answered: Option<String>,
+}
+
+impl Path {
+    /// A packet was made from this one: a fragment.
+    fn made(&mut self, number: u32) {
+        const MADE: &str = "goes on as packet";
+        self.packet.outcome = match self.packet.outcome.starts_with(MADE) {
+            true => format!("{}, {number}", self.packet.outcome),
+            false => format!("{MADE} {number}"),
+        };
+    }
+
+    /// What the data begins with when a node has moved on from the frame to what is in it: its
+    /// last two bytes before that tell.
+    fn behind(&self, offset: u16) -> Start {
+        let moved = usize::from(offset.saturating_sub(self.offset));
+        let frame = self.packet.steps.last().map_or(&[][..], |last| &last.head);
+        match frame.get(..moved).and_then(<[u8]>::last_chunk) {
+            Some(kind) if self.start == Start::Ethernet => Start::Type(u16::from_be_bytes(*kind)),
+            _ => self.start,
+        }
+    }
+
+    /// The packet, once all its steps are there.
+    fn done(mut self) -> v1::TracedPacket {
+        if let (true, Some(last)) = (self.packet.outcome.is_empty(), self.packet.steps.last()) {
+            self.packet.outcome = match last.next.as_str() {
+                node if node.ends_with("-reassembly") => {
+                    format!("kept by {node}: a part of a larger packet")
+                }
+                node => format!("on its way to {node}"),
+            };
+        }
+        self.packet
+    }
+}
+
+/// Which packets steps are of.
+struct Sorted {
+    /// Of each step the number of its packet, from 1. `None`: the packet's beginning was lost, or
+    /// it is of an earlier trace.
+    packets: Vec<Option<u32>>,
+    /// Of each packet the number of the one that it was made from; 0: it was received.
+    parents: Vec<u32>,
+}
+
+impl Sorted {
+    fn new(steps: &[Step]) -> Self {
+        let mut parents = Vec::new();
+        let mut by_buffer: HashMap<u32, u32> = HashMap::new();
+        let packet = |(_, record): &Step| {
+            let parent = match record.event {
+                Event::Received { .. } => Some(0),
+                Event::Made { from } => by_buffer.get(&from).copied(),
+                _ => None,
+            };
+            if let Some(parent) = parent {
+                parents.push(parent);
+                by_buffer.insert(record.buffer, parents.len() as u32);
+            }
+            let packet = by_buffer.get(&record.buffer).copied();
+            if matches!(record.event, Event::Sent | Event::Dropped { .. })
+                || matches!(record.event, Event::Passed { next, .. } if next & DROP != 0)
+            {
+                by_buffer.remove(&record.buffer);
+            }
+            packet
+        };
+        Self { packets: steps.iter().map(packet).collect(), parents }
+    }
+}
+
+impl Plane {
+    /// Puts steps, in the order of time, together by packets: the newest `max` of them. Words are made
+    /// for those alone.
+    pub(super) fn follow(&self, steps: &[Step], max: usize) -> Vec<v1::TracedPacket> {
+        let Sorted { packets, parents } = Sorted::new(steps);
+        let left_out = parents.len().saturating_sub(max) as u32;
+        let kept = steps.iter().zip(&packets).filter_map(|((at, record), packet)| {
+            let place = packet.and_then(|number| number.checked_sub(left_out + 1));
+            place.map(|place| (*at, record, place as usize))
+        });
+        let ways = self.ways(kept.clone().map(|(_, record, _)| record.adjacency).collect());
+        let teller = Teller { plane: self, ways };
+        let mut paths: Vec<Path> = Vec::new();
+        for (at, record, place) in kept {
+            if place == paths.len() {
+                let number = left_out + place as u32 + 1;
+                let made_from = parents[number as usize - 1];
+                let interface = self.name_of(record.rx_if);
+                let packet = v1::TracedPacket {
+                    number,
+                    unix_ns: at,
+                    interface,
+                    made_from,
+                    ..Default::default()
+                };
+                if let Some(parent) = made_from.checked_sub(left_out + 1) {
+                    paths[parent as usize].made(number);
+                }
+                let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
+                paths.push(Path { packet, start, offset: record.offset, answered: None });
+            }
+            teller.add_step(&mut paths[place], at, record);
+        }
+        paths.into_iter().map(Path::done).collect()
+    }
+
+    /// Next hops and interfaces of adjacencies, in words: one look through the tables for all.
+    fn ways(&self, asked: HashSet<u32>) -> HashMap<u32, String> {
+        let mut ways = HashMap::new();
+        for state in self.interfaces.iter().flatten() {
+            for glean in [state.gleans.0, state.gleans.1] {
+                if asked.contains(&glean) {
+                    ways.insert(glean, format!("connected network on {}", state.name));
+                }
+            }
+        }
+        for ((interface, address), entry) in self.cache.each() {
+            if asked.contains(&entry.adjacency) {
+                let name = self.name_of(*interface);
+                ways.insert(entry.adjacency, format!("{address} on {name}"));
+            }
+        }
+        ways
+    }
+}
+
+/// Who says what steps mean.
+struct Teller<'a> {
+    plane: &'a Plane,
+    /// Adjacencies in words.
+    ways: HashMap<u32, String>,
+}
+
+impl Teller<'_> {
+    /// Adds one step and what it means for the packet.
+    fn add_step(&self, path: &mut Path, at: u64, record: &Record) {
+        let mut step = v1::TraceStep {
+            worker: record.worker.into(),
+            after_ns: at.saturating_sub(path.packet.unix_ns),
+            length: record.length.into(),
+            head: record.bytes().to_vec(),
+            rx_interface: self.plane.name_of(record.rx_if),
+            ..Default::default()
+        };
+        self.say(path, &mut step, record);
+        if is_of(record, ENTRY) && !step.rx_interface.is_empty() {
+            // It has found the sub-interface.
+            path.packet.interface = step.rx_interface.clone();
+        }
+        if ANSWERERS.contains(&step.node.as_str()) && !ends(&step) {
+            step.what = format!("answers it; the answer goes {}", step.what);
+            path.packet.outcome = format!("answered by {}", step.node);
+            path.answered = Some(path.packet.outcome.clone());
+        } else if ends(&step) {
+            path.packet.outcome = match &path.answered {
+                Some(answered) => format!("{answered}, {}", step.what),
+                None => step.what.clone(),
+            };
+        }
+        if let Some(made) = path.packet.steps.first_mut().filter(|first| first.node.is_empty()) {
+            // The node that made it says so when it is done.
+            made.node = step.node.clone();
+        }
+        if !step.drop.is_empty() {
+            path.packet.drop = step.drop.clone();
+        }
+        let lines = words::layers(record.bytes(), path.start).map(|layer| layer.to_string());
+        step.headers = lines.collect();
+        path.offset = record.offset;
+        if path.packet.steps.len() < STEPS {
+            path.packet.steps.push(step);
+        } else {
+            path.packet.outcome = format!("more than {STEPS} steps: the rest is left out");
+        }
+    }
+
+    /// What happened: node, edge, drop reason, words; and what the data begins with after.
+    fn say(&self, path: &mut Path, step: &mut v1::TraceStep, record: &Record) {
+        let last = path.packet.steps.last();
+        let waits_at = last.map(|last| last.next.clone()).unwrap_or_default();
+        match record.event {
+            Event::Received { input } => {
+                step.node = node_name(input).to_owned();
+                let host_interface = self.plane.host_interface_at(record.rx_if);
+                let entry = if host_interface.is_some() { HOST_INTERFACE_ENTRY } else { ENTRY };
+                step.next = entry.to_owned();
+                step.what = match host_interface {
+                    Some(host_interface) => {
+                        format!("received from host interface {host_interface}")
+                    }
+                    None => format!("received on {}", self.plane.name_of(record.rx_if)),
+                };
+            }
+            Event::Passed { node, next } => self.passed(path, step, record, (node, next)),
+            Event::Punted { cause } => {
+                step.node = waits_at;
+                step.what = format!("handed to the control thread: {}", reason_punted(cause));
+            }
+            Event::Injected { node } => {
+                step.node = "control".to_owned();
+                step.next = node_name(node).to_owned();
+                step.what = format!("to {}, from the control thread", step.next);
+                path.start = start_of(&step.next);
+            }
+            Event::HandedOver { to } => {
+                step.node = waits_at.clone();
+                step.next = waits_at;
+                step.what = format!("handed to worker {to}");
+                step.tx_interface = self.plane.name_of(record.tx_if);
+            }
+            Event::Sent => {
+                step.node = OUTPUT.to_owned();
+                step.tx_interface = self.plane.name_of(record.tx_if);
+                step.what = match self.plane.host_interface_at(record.tx_if) {
+                    Some(host_interface) => format!("given to host interface {host_interface}"),
+                    None => format!("sent on {}", step.tx_interface),
+                };
+                path.start = Start::Ethernet;
+            }
+            Event::Dropped { reason: at } => {
+                let (name, description) = reason(at);
+                step.node = waits_at;
+                step.drop = name.to_owned();
+                step.what = format!("dropped, {name}: {description}");
+            }
+            Event::Made { .. } => {
+                step.node = waits_at;
+                step.what = format!("made from packet {}", path.packet.made_from);
+            }
+        }
+    }
+
+    fn passed(
+        &self,
+        path: &mut Path,
+        step: &mut v1::TraceStep,
+        record: &Record,
+        (node, next): (u16, u16),
+    ) {
+        step.node = node_name(node).to_owned();
+        if next & DROP != 0 {
+            let (name, description) = reason(next & !DROP);
+            step.drop = name.to_owned();
+            step.what = format!("dropped, {name}: {description}");
+            // The node had moved on to the payload before it gave up.
+            path.start = path.behind(record.offset);
+            return;
+        }
+        if next == TAKEN {
+            step.what = "taken in by the router".to_owned();
+            return;
+        }
+        if next == HANDED {
+            step.what = "left to the same node of another worker".to_owned();
+            return;
+        }
+        let Some(edge) = edge_name(node, next) else { return };
+        step.next = edge.to_owned();
+        step.what = format!("to {edge}");
+        // Frames for a host interface get their Ethernet header back there.
+        path.start =
+            if edge == HOST_INTERFACE { path.behind(record.offset) } else { start_of(edge) };
+        if edge.starts_with("icmp") && edge.ends_with("-error") {
+            let reason = Trouble::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
+            let description = self::reason(reason.0);
+            step.drop = description.0.to_owned();
+            step.what = format!("to {edge}, {}: {}", description.0, description.1);
+        }
+        if HOST_INTERFACES.contains(&step.node.as_str()) || step.node == "cross-connect" {
+            // No next hop has to do with it.
+            step.tx_interface = self.plane.name_of(record.tx_if);
+        } else if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
+            step.adjacency = self.ways.get(&record.adjacency).cloned().unwrap_or_default();
+            step.tx_interface = self.plane.name_of(record.tx_if);
+        }
+    }
+}
+
+/// Whether a node is done with a packet, and is this one.
+fn is_of(record: &Record, name: &str) -> bool {
+    matches!(record.event, Event::Passed { node, .. } if node_name(node) == name)
+}
+
+/// Whether a step may be the last: none that leads on, but for errors that are told.
+fn ends(step: &v1::TraceStep) -> bool {
+    !step.drop.is_empty() || step.next.is_empty()
+}
+
+/// Why a packet was handed to the control thread.
+fn reason_punted(cause: u16) -> &'static str {
+    match Class::of(cause) {
+        Some(Class::Arp | Class::ArpReply) => "ARP",
+        Some(Class::Nd | Class::NdReply) => "neighbour discovery",
+        Some(Class::Resolve | Class::LocalResolve) => {
+            "the neighbour's MAC address is not known yet"
+        }
+        Some(class) => class.name(),
+        None => "it says not why",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_node_has_a_name_and_a_start() {
+        assert_eq!(node_name(0), NODES[0].name);
+        assert_eq!(node_name(NODES.len() as u16), OUTPUT);
+        assert_eq!(node_name(NODES.len() as u16 + 1), stoa_ports::INPUTS[0]);
+        assert_eq!(node_name(u16::MAX), "?");
+        for (name, start) in [
+            ("ethernet-input", Start::Ethernet),
+            ("arp-input", Start::Type(ethertype::ARP)),
+            ("ip6-lookup", Start::Ip),
+            ("icmp4-echo", Start::Ip),
+            ("nd-input", Start::Ip),
+            ("neighbor-resolve", Start::Ip),
+            (OUTPUT, Start::Ethernet),
+        ] {
+            assert_eq!(start_of(name), start, "{name}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Traces and captures on the control thread: it arms the workers and reads what they
+//! wrote down.
+
+mod capture;
+mod follow;
+mod trace;
+mod when;
+
+pub use capture::Reader;
+
+use std::sync::Arc;
+
+use stoa_api::v1;
+use stoa_engine::trace_capture::Selection;
+use stoa_engine::trace_capture::filter::{Filter, Instruction};
+use tonic::Status;
+
+use super::plane::Plane;
+
+/// The name that stands for all interfaces.
+const ANY: &str = "any";
+
+/// What is traced and captured now.
+#[derive(Default)]
+pub(super) struct Watched {
+    trace: Option<trace::Trace>,
+    captures: [Option<capture::Capture>; stoa_engine::trace_capture::CAPTURES],
+    /// Captures that found no place, and frames that those missed which are over.
+    refused: u64,
+    missed: u64,
+}
+
+/// The filter of a request; `None` takes everything.
+fn filter(program: &[v1::FilterInstruction]) -> Result<Option<Filter>, Status> {
+    if program.is_empty() {
+        return Ok(None);
+    }
+    let narrow = |one: &v1::FilterInstruction| {
+        Some(Instruction {
+            code: u16::try_from(one.code).ok()?,
+            jump_true: u8::try_from(one.jump_true).ok()?,
+            jump_false: u8::try_from(one.jump_false).ok()?,
+            k: one.k,
+        })
+    };
+    let program: Option<Vec<Instruction>> = program.iter().map(narrow).collect();
+    let program =
+        program.ok_or_else(|| Status::invalid_argument("the filter is no BPF program"))?;
+    let checked = Filter::check(program);
+    checked
+        .map(Some)
+        .map_err(|bad| Status::invalid_argument(format!("the filter is refused: {bad}")))
+}
+
+impl Plane {
+    /// The interfaces and the filter of a request.
+    fn selection(
+        &self,
+        interface: &str,
+        program: &[v1::FilterInstruction],
+    ) -> Result<Arc<Selection>, Status> {
+        let selection = Selection::new(filter(program)?);
+        if !self.bind(interface, &selection) {
+            let there: Vec<&str> =
+                self.interfaces.iter().flatten().map(|state| state.name.as_str()).collect();
+            let there = there.join(", ");
+            let words =
+                format!("there is no interface {interface:?}; there are: {there}, or \"{ANY}\"");
+            return Err(Status::not_found(words));
+        }
+        Ok(Arc::new(selection))
+    }
+
+    /// Points a selection at the interface of that name; `false` when there is none now.
+    fn bind(&self, name: &str, selection: &Selection) -> bool {
+        if name == ANY {
+            selection.select_all();
+            return true;
+        }
+        let index = self.index_of(name);
+        let Some((index, state)) = index.and_then(|at| Some((at, self.interface(at)?))) else {
+            selection.select(&[]);
+            return false;
+        };
+        if state.base == index {
+            // All that passes the port, whatever its tags.
+            let known = self.interfaces.iter().enumerate();
+            let on_port =
+                known.filter(|(_, one)| one.as_ref().is_some_and(|one| one.base == index));
+            let all: Vec<u32> = on_port.map(|(at, _)| at as u32).collect();
+            selection.select(&all);
+        } else {
+            let (mask, mark) = marks(&state.desired.tags);
+            selection.select_marked(index, state.base, mask, mark);
+        }
+        true
+    }
+
+    /// Finds the interfaces again after the configuration has changed.
+    pub(super) fn rebind_trace_capture(&mut self) {
+        let traces = self.watched.trace.iter().map(trace::Trace::bound);
+        let captures = self.watched.captures.iter().flatten().map(capture::Capture::bound);
+        for (name, selection) in traces.chain(captures) {
+            self.bind(name, selection);
+        }
+    }
+
+    /// Gathers what workers wrote down; called about ten times a second.
+    pub(super) fn tick_trace_capture(&mut self) {
+        self.end_captures();
+        let Some(trace) = &mut self.watched.trace else { return };
+        trace.gather();
+        if trace.is_done() {
+            self.tell_no_trace();
+        }
+    }
+
+    /// The name of an interface or the place of a host interface, "" when there is none.
+    fn name_of(&self, index: u32) -> String {
+        let name = self.interface(index).map(|state| state.name.clone());
+        name.or_else(|| self.host_interface_at(index)).unwrap_or_default()
+    }
+}
+
+/// The eight bytes behind the MAC addresses of frames with these tags, and which bits
+/// of them matter: types and VLAN ids, not priorities.
+fn marks(tags: &[(u16, u16)]) -> (u64, u64) {
+    let shift = |at: usize, word: u32| u64::from(word) << (32 - 32 * at);
+    let each = tags.iter().take(2).enumerate();
+    each.fold((0, 0), |(mask, mark), (at, (tpid, vid))| {
+        let word = u32::from(*tpid) << 16 | u32::from(*vid);
+        (mask | shift(at, 0xffff_0fff), mark | shift(at, word))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_become_marks() {
+        assert_eq!(marks(&[]), (0, 0));
+        assert_eq!(marks(&[(0x8100, 100)]), (0xffff_0fff_0000_0000, 0x8100_0064_0000_0000));
+        let double = (0xffff_0fff_ffff_0fff, 0x88a8_0007_8100_0008);
+        assert_eq!(marks(&[(0x88a8, 7), (0x8100, 8)]), double);
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_refused() {
+        let one = |code, k| v1::FilterInstruction { code, k, ..Default::default() };
+        assert!(filter(&[]).unwrap().is_none());
+        assert!(filter(&[one(6, 1)]).unwrap().is_some());
+        for bad in [one(0x1_0006, 1), one(0x20, 0), one(0xffff, 0)] {
+            assert!(filter(&[bad]).is_err(), "{bad:?}");
+        }
+    }
+}

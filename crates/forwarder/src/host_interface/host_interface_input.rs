@@ -1,0 +1,56 @@
+//! `host-interface-input`: what programs of this machine send into a host interface leaves by the interface that it
+//! host interfaces, with that one's tags and otherwise as it is: Linux has chosen the neighbour by itself.
+
+use std::sync::Arc;
+
+use stoa_engine::{Context, Next, Node, Vector};
+
+use crate::drops::Drop;
+use crate::ethernet::interface_flags::UP;
+use crate::shared::Shared;
+
+/// Where frames go from here.
+pub const EDGES: &[&str] = &["port-output"];
+const OUTPUT: u16 = 0;
+
+/// Makes the node of one worker.
+pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
+    Box::new(HostInterfaceInput { shared: shared.clone() })
+}
+
+struct HostInterfaceInput {
+    shared: Arc<Shared>,
+}
+
+impl Node for HostInterfaceInput {
+    fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
+        for lane in 0..vector.len() {
+            vector.next[lane] = self.lane(vector, lane);
+        }
+        Next::Lanes
+    }
+}
+
+impl HostInterfaceInput {
+    fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
+        let Some(interface) = self.shared.interface(vector.rx_if[lane]).twin() else {
+            return Drop::InterfaceDown.next();
+        };
+        let line = self.shared.interface(interface);
+        if line.flags() & UP == 0 {
+            return Drop::InterfaceDown.next();
+        }
+        let (tags, length) = line.tags();
+        if vector.bytes(lane).len() < 14 || !vector.advance(lane, -(length as i32)) {
+            return Drop::EthernetTruncated.next();
+        }
+        if length > 0 {
+            let bytes = vector.bytes_mut(lane);
+            bytes.copy_within(length..length + 12, 0);
+            bytes[12..12 + length].copy_from_slice(&tags[..length]);
+        }
+        vector.tx_if[lane] = interface;
+        vector.make_own(lane);
+        OUTPUT
+    }
+}

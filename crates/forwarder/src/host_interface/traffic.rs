@@ -1,0 +1,115 @@
+//! What Linux gets to see besides packets for our own addresses, and which budget it is under.
+
+use stoa_wire::protocol;
+
+use super::Payload;
+use crate::punt::Class;
+use crate::punt::classify::class_of;
+
+/// 224.0.0.251, mDNS (RFC 6762), and 224.0.0.252, LLMNR (RFC 4795): no router's business.
+const CHATTER4: [u8; 2] = [251, 252];
+
+/// Whether programs of a router may want an IPv4 packet to this destination that is not one of
+/// our addresses: link-local groups (RFC 5771 4: OSPF, RIP, PIM, VRRP, IGMP, all routers), and
+/// broadcasts to this network (DHCP).
+pub fn wants_ip4(destination: [u8; 4]) -> bool {
+    match destination {
+        [224, 0, 0, last] => !CHATTER4.contains(&last),
+        destination => destination == [255; 4],
+    }
+}
+
+/// The same for an IPv6 group: those of the link (RFC 4291 2.7), without mDNS (ff02::fb) and
+/// LLMNR (ff02::1:3); solicited nodes are ours to answer.
+pub fn wants_ip6(group: u128) -> bool {
+    let scope = group >> 112 & 0xf;
+    let is_solicited_node = group >> 24 == 0xff02_0000_0000_0000_0000_0001_ff00_0000 >> 24;
+    let last = group & u128::from(u32::MAX);
+    scope == 2 && !is_solicited_node && !matches!(last, 0xfb | 0x1_0003)
+}
+
+/// The class of what a frame carries: an IP header was checked, the rest was not. What is no IP is
+/// never looked into.
+pub(super) fn class(carried: Payload, bytes: &[u8]) -> Class {
+    let (upper, offset) = match (carried, bytes) {
+        (Payload::Link, _) => return Class::Link,
+        (Payload::Ip4, [first, ..]) if bytes.len() >= 20 => {
+            // More fragments, or an offset.
+            if (bytes[6] & 0x3f, bytes[7]) != (0, 0) {
+                return Class::Fragment;
+            }
+            (bytes[9], usize::from(first & 0xf) * 4)
+        }
+        // Extension headers are not walked: what hides behind them is under the host's budget.
+        (Payload::Ip6, bytes) if bytes.len() >= 40 => (bytes[6], 40),
+        _ => return Class::Host,
+    };
+    match class_of(upper, bytes.get(offset..).unwrap_or_default()) {
+        _ if upper == protocol::FRAGMENT => Class::Fragment,
+        class => class,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_routers_are_desired_and_chatter_is_not() {
+        for last in [1, 2, 5, 6, 9, 13, 18, 22] {
+            assert!(wants_ip4([224, 0, 0, last]), "{last}");
+        }
+        assert!(wants_ip4([255; 4]));
+        for not in [[224, 0, 0, 251], [224, 0, 0, 252], [239, 1, 1, 1], [10, 0, 0, 255]] {
+            assert!(!wants_ip4(not), "{not:?}");
+        }
+        let group = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
+        for desired in [
+            "ff02::1",
+            "ff02::2",
+            "ff02::5",
+            "ff02::6",
+            "ff02::d",
+            "ff02::12",
+            "ff02::16",
+            "ff02::1:2",
+        ] {
+            assert!(wants_ip6(group(desired)), "{desired}");
+        }
+        for not in ["ff02::fb", "ff02::1:3", "ff02::1:ff00:1", "ff05::2", "ff0e::1", "ff01::1"] {
+            assert!(!wants_ip6(group(not)), "{not}");
+        }
+    }
+
+    #[test]
+    fn classes_are_told_by_protocol_and_port() {
+        let ip4 = |protocol: u8, ports: [u16; 2]| {
+            let mut bytes = vec![0; 24];
+            (bytes[0], bytes[9]) = (0x45, protocol);
+            bytes[20..22].copy_from_slice(&ports[0].to_be_bytes());
+            bytes[22..24].copy_from_slice(&ports[1].to_be_bytes());
+            bytes
+        };
+        assert_eq!(class(Payload::Ip4, &ip4(89, [0, 0])), Class::Routing);
+        assert_eq!(class(Payload::Ip4, &ip4(1, [0, 0])), Class::Icmp);
+        assert_eq!(class(Payload::Ip4, &ip4(6, [40000, 179])), Class::Routing);
+        assert_eq!(class(Payload::Ip4, &ip4(6, [22, 40000])), Class::Host);
+        assert_eq!(class(Payload::Ip4, &ip4(17, [49152, 3784])), Class::Routing);
+        let mut fragment = ip4(17, [49152, 3784]);
+        fragment[7] = 1;
+        assert_eq!(class(Payload::Ip4, &fragment), Class::Fragment);
+        let mut six = vec![0; 44];
+        (six[0], six[6], six[24]) = (0x60, 89, 0xff);
+        assert_eq!(class(Payload::Ip6, &six), Class::Routing);
+        six[6] = 58;
+        assert_eq!(class(Payload::Ip6, &six), Class::Icmp);
+        for cut in 0..44 {
+            class(Payload::Ip6, &six[..cut]);
+            class(Payload::Ip4, &six[..cut]);
+        }
+        // What is no IP may look like BGP or OSPF.
+        for bytes in [&[][..], &six, &ip4(6, [0, 179]), &ip4(89, [0, 0])] {
+            assert_eq!(class(Payload::Link, bytes), Class::Link, "{bytes:x?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Frames that nobody should send: cut at every byte, changed at random. Each is
+//! accounted for by exactly one reason, and all kernels do the same with it.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use stoa_forwarder::kernel::Kernel;
+use stoa_wire::{ipv6, protocol};
+
+use crate::harness::*;
+
+fn world() -> World {
+    World::three_ports()
+        .sub("west.100", 10, "west", &[(0x8100, 100)])
+        .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
+        .host("west.100", 10)
+        .host("west.7.8", 11)
+}
+
+/// Frames that are all right, of every kind.
+fn good() -> Vec<Vec<u8>> {
+    let group = ipv6::solicited_node(our6(1));
+    let multicast = stoa_wire::ethernet::Mac::of_ip6_group(group).0;
+    let tagged = |tags: &[(u16, u16)], packet: &[u8]| {
+        frame(our_mac(1), host_mac(1), tags, ethertype_of(packet), packet)
+    };
+    let options = ipv6::Builder::new(host6(1), host6(2), protocol::HOP_BY_HOP);
+    let extension = [&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0][..], &[0; 8]].concat();
+    vec![
+        packet_from(1, &udp(host4(1), host4(2), b"data")),
+        packet_from(1, &udp(host6(1), host6(2), b"data")),
+        packet_from(1, &ping4(host4(1), our4(1), b"data")),
+        packet_from(1, &ping6(host6(1), our6(1), b"data")),
+        packet_from(1, &ip6(&options, &extension)),
+        packet_from(1, &udp(host4(1), our4(1), b"closed")),
+        packet_from(1, &udp(host6(1), our6(1), b"closed")),
+        arp_request(host_mac(1), host4(1), our4(1)),
+        solicitation((host_mac(1), multicast), (host6(1), group), our6(1), Some(host_mac(1))),
+        tagged(&[(0x8100, 100)], &udp(host4(10), host4(2), b"data")),
+        tagged(&[(0x88a8, 7), (0x8100, 8)], &udp(host6(11), host6(2), b"data")),
+    ]
+}
+
+#[test]
+fn a_frame_cut_at_any_byte_is_dropped_for_one_reason() {
+    for kernel in Kernel::here() {
+        let mut world = world();
+        world.0.workers.kernel = kernel;
+        let mut lab = Lab::new(&world);
+        for frame in good() {
+            // As many as kernels work on together, and alone.
+            for (length, copies) in (0..frame.len()).flat_map(|length| [(length, 1), (length, 16)])
+            {
+                lab.send("west", vec![frame[..length].to_vec(); copies as usize]);
+                let dropped = lab.dropped();
+                let counts: Vec<u64> = dropped.iter().map(|(_, n)| *n).collect();
+                assert_eq!(
+                    counts,
+                    [copies],
+                    "{kernel:?}, {length} bytes of {frame:02x?}: {dropped:?}"
+                );
+                lab.assert_silent();
+            }
+            lab.send("west", [frame]);
+            lab.take("west");
+            lab.take("east");
+            lab.dropped();
+        }
+    }
+}
+
+/// Mutants of good frames, and noise.
+fn mutants() -> impl Strategy<Value = Vec<u8>> {
+    let at = any::<proptest::sample::Index>();
+    let change = (at, any::<u8>());
+    let changes = proptest::collection::vec(change, 0..4);
+    let frame = proptest::sample::select(good());
+    let mutant = (frame, changes, 0..8u8, any::<proptest::sample::Index>());
+    let mutant = mutant.prop_map(|(mut frame, changes, how, cut)| {
+        for (at, by) in changes {
+            let at = at.index(frame.len());
+            frame[at] = by;
+        }
+        match how {
+            0 => frame.truncate(cut.index(frame.len() + 1)),
+            1 => frame.extend(vec![0x5a; cut.index(80)]),
+            2 => fix_checksum(&mut frame),
+            _ => {}
+        }
+        frame
+    });
+    prop_oneof![9 => mutant, 1 => proptest::collection::vec(any::<u8>(), 0..200)]
+}
+
+/// Makes a changed IPv4 header pass its checksum, so that the change gets further.
+fn fix_checksum(frame: &mut [u8]) {
+    if let Some(header) = frame.get_mut(14..34).filter(|header| header[0] == 0x45) {
+        header[10..12].fill(0);
+        let sum = stoa_wire::checksum::ones_complement(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// What left each port, sorted, what was dropped, what each node saw, and what each interface
+/// counted.
+type Outcome = (Vec<Vec<Vec<u8>>>, Vec<(String, u64)>, Vec<(String, u64)>, Vec<(String, [u64; 6])>);
+
+fn outcome(kernel: Kernel, frames: &[Vec<u8>]) -> Outcome {
+    let mut world = world();
+    world.0.workers.kernel = kernel;
+    let mut lab = Lab::new(&world);
+    lab.send("west", frames.iter().cloned());
+    let mut left = Vec::new();
+    for port in ["west", "east", "north"] {
+        let mut frames = lab.take(port);
+        frames.sort();
+        left.push(frames);
+    }
+    let (dropped, passed) = (lab.dropped(), lab.passed());
+    let counted = lab.plane().list_interfaces().into_iter().map(|it| {
+        let received = [it.rx_packets, it.rx_bytes, it.rx_drops];
+        let [a, b, c] = [it.tx_packets, it.tx_bytes, it.tx_drops];
+        (it.name, [received[0], received[1], received[2], a, b, c])
+    });
+    let counted = counted.collect();
+    lab.apply(&World::new_with(kernel)).unwrap();
+    let accounting = lab.plane().conservation();
+    assert_eq!(accounting.buffers_free, accounting.buffers, "all buffers came back");
+    (left, dropped, passed, counted)
+}
+
+/// Every kernel that this processor has against the scalar code.
+fn all_do_the_same(frames: &[Vec<u8>]) -> Result<(), TestCaseError> {
+    let reference = outcome(Kernel::Scalar, frames);
+    for kernel in Kernel::here().skip(1) {
+        prop_assert_eq!(&reference, &outcome(kernel, frames), "{:?}", kernel);
+    }
+    Ok(())
+}
+
+proptest! {
+    // Fewer frames than the burst of ICMP errors, so that time has no say.
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn kernels_do_the_same(frames in proptest::collection::vec(mutants(), 1..90)) {
+        all_do_the_same(&frames)?;
+    }
+
+    #[test]
+    fn kernels_do_the_same_with_vectors_that_are_nearly_plain(frames in nearly_plain()) {
+        all_do_the_same(&frames)?;
+    }
+}
+
+/// Long rows of one or two kinds of good frames, among which another stands now and then.
+fn nearly_plain() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let udp4 = udp(host4(1), host4(2), b"data");
+    let udp6 = udp(host6(1), host6(2), b"data");
+    let tagged = |tci: u16, packet: &[u8]| {
+        frame(our_mac(1), host_mac(1), &[(0x8100, tci)], ethertype_of(packet), packet)
+    };
+    let mut kinds = vec![packet_from(1, &udp4), packet_from(1, &udp6)];
+    // VLAN 100 with all priorities, VLAN 0 (a priority alone), and one that nobody has.
+    kinds.extend([100, 0x6064, 0xf064, 0x6000, 101].map(|tci| tagged(tci, &udp4)));
+    kinds.push(tagged(0x2064, &udp6));
+    let two = proptest::sample::subsequence(kinds, 1..3);
+    two.prop_flat_map(|kinds| {
+        let row = prop_oneof![60 => proptest::sample::select(kinds), 1 => mutants()];
+        proptest::collection::vec(row, 1..500)
+    })
+}
+
+#[test]
+fn a_flood_of_mutants_is_accounted_for() {
+    let mut lab = Lab::new(&world());
+    let mut runner = TestRunner::deterministic();
+    let batch = proptest::collection::vec(mutants(), 400);
+    let end = Instant::now() + Duration::from_secs(4);
+    let mut rounds = 0;
+    while rounds < 10 || Instant::now() < end && rounds < 200 {
+        let frames = batch.new_tree(&mut runner).unwrap().current();
+        // It returns only when the packet accounting balance and no buffer is missing.
+        lab.send("west", frames.iter().cloned());
+        lab.send("east", frames);
+        lab.forget();
+        rounds += 1;
+    }
+    lab.apply(&World::new()).unwrap();
+    let accounting = lab.plane().conservation();
+    assert_eq!(accounting.buffers_free, accounting.buffers);
+    assert!(accounting.balanced);
+}

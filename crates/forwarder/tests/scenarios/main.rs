@@ -1,0 +1,42 @@
+//! Scenarios about a whole forwarder without root: frames in, frames out, and the
+//! counters that moved.
+
+mod advertising;
+mod arp;
+mod bfd;
+mod capture;
+mod claims;
+mod cross_connect;
+mod extensions;
+mod forward;
+mod fragments;
+mod harness;
+mod host_interface;
+mod hostile;
+mod learned;
+mod learned_model;
+mod learned_repair;
+mod learned_tables;
+mod limits;
+mod local;
+mod nd;
+mod options;
+mod order;
+mod paths;
+mod policy;
+mod punt;
+mod reassembly;
+mod redirect;
+mod refuse;
+mod resync;
+mod reverse_path;
+mod software_rss;
+mod trace;
+mod transactions;
+mod tunnel;
+mod unchanged;
+mod vrf;
+mod vrrp;
+mod vrrp_waits;
+mod waiting;
+mod worker_pool;

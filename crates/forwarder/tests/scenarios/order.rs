@@ -1,0 +1,138 @@
+//! Packets that wait for a neighbour leave before those of their flow that come later. Workers
+//! and control thread take turns as the scenario says, so that it comes out the same every time.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use stoa_forwarder::control::{Forwarder, Plane};
+use stoa_forwarder::punt::{Class, Limit};
+
+use crate::harness::*;
+
+/// A forwarder whose threads are the scenario.
+struct ByHand {
+    forwarder: Forwarder,
+    wires: Wires,
+}
+
+impl ByHand {
+    /// Ports west and east, with so many queues each, for so many workers; the host in the east is not known yet.
+    fn new(workers: usize) -> Self {
+        let wires = Wires::default();
+        for name in ["west", "east"] {
+            locked(&wires).insert(name.to_owned(), Wire::new(workers, workers));
+        }
+        let mut forwarder = Forwarder::by_hand(LIMITS, wire::opener(&wires));
+        let world = World::new().port("west", 1).port("east", 2).host("west", 1);
+        let mut world = world.workers(workers);
+        let much = Limit { rate: 100_000, burst: 10_000, total: 100_000 };
+        world.0.punts.insert(Class::Resolve, much);
+        forwarder.apply(world.0).expect("the state is possible");
+        let mut made = Self { forwarder, wires };
+        for _ in 0..10 {
+            made.plane().attend();
+            made.plane().step();
+        }
+        made.left();
+        made
+    }
+
+    fn plane(&mut self) -> &mut Plane {
+        self.forwarder.plane().expect("something runs")
+    }
+
+    fn put(&self, port: &str, queue: usize, frames: &[Vec<u8>]) {
+        locked(&self.wires)[port].put(queue, frames.iter().cloned());
+    }
+
+    /// Payloads that left in the east since the last look, without our questions.
+    fn left(&self) -> Vec<u8> {
+        let frames = locked(&self.wires)["east"].take();
+        let packets = frames.iter().filter(|frame| matches!(frame[12..14], [8, 0] | [0x86, 0xdd]));
+        let datagrams = packets.map(|frame| see(frame)).filter(|seen| seen.ports.is_some());
+        datagrams.map(|seen| seen.payload[0]).collect()
+    }
+}
+
+fn leaves_in_order(six: bool, workers: usize, queue: usize) {
+    let mut lab = ByHand::new(workers);
+    let packet = |n: u8| match six {
+        false => packet_from(1, &udp(host4(1), host4(2), &[n])),
+        true => packet_from(1, &udp(host6(1), host6(2), &[n])),
+    };
+    let answer = match six {
+        false => arp_reply(host_mac(2), (our_mac(2), our4(2)), host4(2)),
+        true => {
+            let (to, flags) = ((host6(2), our6(2)), 0x6000_0000);
+            advertisement((host_mac(2), our_mac(2)), to, (host6(2), flags), Some(host_mac(2)))
+        }
+    };
+    lab.put("west", queue, &[packet(1), packet(2)]);
+    lab.plane().step();
+    lab.plane().attend();
+    let host: IpAddr = if six { host6(2).into() } else { host4(2).into() };
+    let is_host = |neighbor: &stoa_api::v1::NeighborState| match host {
+        IpAddr::V4(ip) => neighbor.address == ip.octets(),
+        IpAddr::V6(ip) => neighbor.address == ip.octets(),
+    };
+    let known = lab.plane().list_neighbors().into_iter().find(is_host);
+    assert_eq!(known.map(|neighbor| neighbor.queued), Some(2));
+    // The worker hands another one over, and the answer; the control thread hears of both at once.
+    lab.plane().step();
+    lab.put("west", queue, &[packet(3)]);
+    lab.plane().step();
+    lab.put("east", 0, &[answer]);
+    lab.plane().step();
+    assert_eq!(lab.left(), b"");
+    lab.plane().attend();
+    // The straight way is open, and all that waits stands before the same worker.
+    lab.put("west", queue, &[packet(4), packet(5)]);
+    for _ in 0..3 {
+        lab.plane().step();
+        lab.plane().attend();
+    }
+    assert_eq!(lab.left(), [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn what_waited_leaves_before_what_comes_later() {
+    leaves_in_order(false, 1, 0);
+    leaves_in_order(true, 1, 0);
+}
+
+#[test]
+fn what_waited_leaves_by_the_worker_that_it_came_from() {
+    leaves_in_order(false, 2, 1);
+    leaves_in_order(true, 2, 1);
+}
+
+#[test]
+fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
+    let mut lab = ByHand::new(1);
+    let [known, speaks, silent] = [2, 33, 44].map(|n| Ipv4Addr::from([10, 0, 2, n]));
+    assert_eq!(known, host4(2));
+    let packet = |to: Ipv4Addr, n: u8| packet_from(1, &udp(host4(1), to, &[n]));
+    lab.put("west", 0, &[packet(known, 1), packet(speaks, 2)]);
+    lab.plane().step();
+    lab.plane().attend();
+    lab.plane().step();
+    // A question of one neighbour, and after more than the control thread takes in at a time a packet for it.
+    lab.put("east", 0, &[arp_request(host_mac(33), speaks, our4(2))]);
+    lab.plane().step();
+    for _ in 0..3 {
+        lab.put("west", 0, &vec![packet(silent, 9); 100]);
+        lab.plane().step();
+    }
+    lab.put("west", 0, &[packet(speaks, 3)]);
+    lab.plane().step();
+    // The answer of the other lets all in that is before it.
+    lab.put("east", 0, &[arp_reply(host_mac(2), (our_mac(2), our4(2)), known)]);
+    lab.plane().step();
+    assert_eq!(lab.left(), b"");
+    lab.plane().attend();
+    lab.put("west", 0, &[packet(speaks, 4)]);
+    for _ in 0..3 {
+        lab.plane().step();
+        lab.plane().attend();
+    }
+    assert_eq!(lab.left(), [1, 2, 3, 4]);
+}

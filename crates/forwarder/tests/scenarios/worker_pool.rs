@@ -1,0 +1,90 @@
+//! Several workers: queues in turn, hand-off where a port has too few transmit
+//! queues, order of each flow, ports that take no more.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use stoa_forwarder::control::Limits;
+
+use crate::harness::*;
+
+fn hand_over(workers: usize) {
+    let world = World::three_ports().workers(workers);
+    let mut lab = Lab::with(&world, LIMITS, |name| match name {
+        "west" => Wire::new(workers, 1),
+        _ => Wire::new(1, 1),
+    });
+    const ROUND: u16 = 200;
+    for round in 0..5 {
+        for queue in 0..workers {
+            let packet = |n: u16| {
+                let port = 1000 * (queue as u16 + 1) + n % 3;
+                let data = (round * ROUND + n).to_be_bytes();
+                packet_from(1, &udp_ports(host4(1), host4(2), (port, 9), &data))
+            };
+            lab.put("west", queue, (0..ROUND).map(packet));
+        }
+        lab.settle();
+    }
+    let mut flows: BTreeMap<u16, Vec<Vec<u8>>> = BTreeMap::new();
+    for seen in lab.seen("east") {
+        flows.entry(seen.ports.unwrap().0).or_default().push(seen.payload);
+    }
+    assert_eq!(flows.len(), 3 * workers);
+    assert!(flows.values().all(|numbers| numbers.is_sorted()));
+    let packets: usize = flows.values().map(Vec::len).sum();
+    assert_eq!(packets, workers * 5 * usize::from(ROUND));
+    lab.assert_dropped(&[]);
+    let shares = lab.plane().list_workers();
+    assert!(shares.iter().all(|worker| worker.packets == 5 * u64::from(ROUND)));
+    let accounting = lab.plane().conservation();
+    assert_eq!((accounting.held, accounting.balanced), (0, true));
+}
+
+#[test]
+fn two_workers_share_a_transmit_queue() {
+    hand_over(2);
+}
+
+#[test]
+fn four_workers_share_a_transmit_queue() {
+    hand_over(4);
+}
+
+#[test]
+fn a_port_that_takes_no_more_is_counted() {
+    let mut lab = Lab::new(&World::three_ports());
+    let packet = |n: u8| packet_from(1, &udp(host4(1), host4(2), &[n]));
+    lab.wire("east").takes.store(10, Ordering::SeqCst);
+    lab.send("west", (0..100).map(packet));
+    let sent: Vec<_> = lab.seen("east").into_iter().map(|seen| seen.payload[0]).collect();
+    assert_eq!(sent, (0..10).collect::<Vec<_>>());
+    lab.assert_dropped(&[("tx-full", 90)]);
+    let east = lab.plane().list_interfaces().into_iter().find(|i| i.name == "east").unwrap();
+    assert_eq!(east.tx_drops, 90);
+}
+
+#[test]
+fn a_pool_that_ran_dry_recovers() {
+    let mut world = World::new().port("west", 1).port("east", 2).host("west", 1);
+    world.0.workers.buffers = 512;
+    // Sixty may be unresolved.
+    let limits = Limits { neighbors: 1024, ..LIMITS };
+    let mut lab = Lab::with(&world, limits, |_| Wire::new(1, 8));
+    // Packets wait for neighbours until more than half of the plain buffers are gone; on a slow
+    // machine the first neighbours are given up before the last come.
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while lab.plane().conservation().buffers_free > 256 + u64::from(stoa_engine::pool::JUMBOS) {
+        assert!(Instant::now() < deadline, "{:?}", lab.plane().conservation());
+        let packet = |n| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), b""));
+        lab.send("west", (10..70).map(packet));
+    }
+    // What does not fit waits at the port, and goes on.
+    lab.send("west", (0..1000).map(|_| packet_from(1, &ping4(host4(1), our4(1), b""))));
+    assert_eq!(lab.take("west").len(), 1000);
+    lab.pass_time(Duration::from_secs(10));
+    let accounting = lab.plane().conservation();
+    assert_eq!(accounting.buffers_free, accounting.buffers);
+}

@@ -1,0 +1,147 @@
+//! The route sources of routing daemons: whether they are open, who has come, and how many routes they have.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use stoa_api::v1::{RouteSourceState, ShowRouteSourcesRequest};
+
+use super::{Cell, Table, count, duration, number, table, unix_s, write};
+use crate::failure::Failure;
+use crate::operator::Client;
+
+/// Asks and shows.
+pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let route_sources =
+        client.show_route_sources(ShowRouteSourcesRequest {}).await?.into_inner().route_sources;
+    if as_json {
+        let list: Vec<Value> = route_sources.iter().map(json).collect();
+        writeln!(out, "{}", json!({ "route_sources": list }))?;
+    } else if route_sources.is_empty() {
+        writeln!(out, "No route sources: they are configured below control-plane-protocols.")?;
+    } else {
+        write(&made(&route_sources, unix_s()), out)?;
+        reasons(&route_sources, out)?;
+    }
+    Ok(())
+}
+
+fn made(route_sources: &[RouteSourceState], now_unix_s: u64) -> Table {
+    let columns = [
+        "vrf",
+        "route_source",
+        "type",
+        "netns",
+        "session",
+        "for",
+        ">IPv4",
+        ">IPv6",
+        ">stale",
+        ">waiting",
+        ">left out",
+    ];
+    let skip = usize::from(route_sources.iter().all(|route_source| route_source.vrf.is_empty()));
+    let mut table = table(&columns[skip..]);
+    for route_source in route_sources {
+        let age = match route_source.since_unix_s {
+            0 => "-".to_owned(),
+            since => duration(now_unix_s.saturating_sub(since)),
+        };
+        let row = [
+            Cell::new(if route_source.vrf.is_empty() { "default" } else { &route_source.vrf }),
+            Cell::new(&route_source.name),
+            Cell::new(&route_source.r#type),
+            Cell::new(if route_source.netns.is_empty() { "-" } else { &route_source.netns }),
+            Cell::new(session(route_source)),
+            Cell::new(age),
+            count(route_source.ip4_routes),
+            count(route_source.ip6_routes),
+            count(route_source.stale),
+            count(route_source.waiting),
+            count(route_source.not_imported),
+        ];
+        table.add_row(row.into_iter().skip(skip).collect::<Vec<_>>());
+    }
+    table
+}
+
+/// How the session does: there is none to be had with a route source that is not open.
+pub(super) fn session(route_source: &RouteSourceState) -> &str {
+    if route_source.is_open { &route_source.session } else { "not open" }
+}
+
+/// Why route sources are not open or have no session, what was left out last, and for which gateways routes wait.
+pub(super) fn reasons(
+    route_sources: &[RouteSourceState],
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    for route_source in route_sources {
+        if !route_source.reason.is_empty() {
+            writeln!(out, "{}: {}", route_source.name, route_source.reason)?;
+        }
+        for gateway in &route_source.unresolved {
+            let routes = number(gateway.routes.into());
+            writeln!(out, "{}: {routes} routes wait: {}", route_source.name, gateway.reason)?;
+        }
+    }
+    Ok(())
+}
+
+/// A route source for programs.
+pub(super) fn json(route_source: &RouteSourceState) -> Value {
+    let unresolved = route_source.unresolved.iter();
+    let unresolved = unresolved.map(|it| json!({ "reason": it.reason, "routes": it.routes }));
+    json!({
+        "name": route_source.name,
+        "type": route_source.r#type,
+        "vrf": route_source.vrf,
+        "netns": route_source.netns,
+        "open": route_source.is_open,
+        "session": route_source.session,
+        "since_unix_s": (route_source.since_unix_s > 0).then_some(route_source.since_unix_s),
+        "sessions": route_source.sessions,
+        "reason": (!route_source.reason.is_empty()).then_some(&route_source.reason),
+        "ip4_routes": route_source.ip4_routes,
+        "ip6_routes": route_source.ip6_routes,
+        "stale": route_source.stale,
+        "waiting": route_source.waiting,
+        "not_imported": route_source.not_imported,
+        "malformed": route_source.malformed,
+        "unresolved": unresolved.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_source_that_is_not_open_says_reason() {
+        let open = RouteSourceState {
+            name: "frr".into(),
+            r#type: "fpm".into(),
+            session: "complete".into(),
+            is_open: true,
+            since_unix_s: 1_000,
+            ip4_routes: 1_000_000,
+            ..RouteSourceState::default()
+        };
+        let reason = "cannot listen at 127.0.0.1:2620: Address already in use (os error 98)";
+        let shut = RouteSourceState {
+            name: "second".into(),
+            session: "awaited".into(),
+            reason: reason.into(),
+            ..RouteSourceState::default()
+        };
+        let route_sources = [open, shut];
+        let text = made(&route_sources, 1_061).to_string();
+        for words in ["complete", "1 min 1 s", "1,000,000", "not open"] {
+            assert!(text.contains(words), "{words} in\n{text}");
+        }
+        assert!(!text.contains("awaited") && !text.contains("VRF"), "{text}");
+        let mut below = Vec::new();
+        reasons(&route_sources, &mut below).unwrap_or_else(|_| panic!("written"));
+        assert_eq!(String::from_utf8(below).unwrap(), format!("second: {reason}\n"));
+        let told = json(&route_sources[1]);
+        assert_eq!((&told["open"], &told["reason"]), (&json!(false), &json!(reason)));
+    }
+}
