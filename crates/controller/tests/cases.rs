@@ -65,7 +65,18 @@ fn every_example_is_good() {
 #[test]
 fn every_configuration_of_the_guide_is_good() {
     let page = |name: &str| std::fs::read_to_string(root().join("docs/guide").join(name)).unwrap();
-    let guide = ["configuration.md", "hosts.md"].map(page).concat();
+    let pages = [
+        "interfaces.md",
+        "static-routes.md",
+        "vrfs.md",
+        "workers.md",
+        "control-plane-policing.md",
+        "hosts.md",
+        "vrrp.md",
+        "logs.md",
+        "first-hour.md",
+    ];
+    let guide = pages.map(page).concat();
     let mut seen = 0;
     for block in guide.split("```json\n").skip(1) {
         let text = block.split("```").next().unwrap().to_owned();
@@ -74,7 +85,7 @@ fn every_configuration_of_the_guide_is_good() {
         }
         seen += 1;
     }
-    assert!(seen >= 4);
+    assert!(seen >= 11, "{seen}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn the_list_of_drop_reasons_is_true() {
         writeln!(table, "| `{}` | {} |", reason.name, reason.description)
             .expect("a string has room");
     }
-    compare("docs/guide/seeing.md", "drops", &table);
+    compare("docs/guide/drops.md", "drops", &table);
 }
 
 #[test]
