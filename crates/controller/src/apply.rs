@@ -250,8 +250,8 @@ impl Line {
                 }
                 Ok(applied.into_inner())
             }
-            Err(status) => Err(match refusal::reasons(&status) {
-                Some(reasons) => Error::Refused(reasons.into_iter().map(error).collect()),
+            Err(status) => Err(match refusal::errors(&status) {
+                Some(errors) => Error::Refused(errors.into_iter().map(error).collect()),
                 None => Error::Unreachable(status),
             }),
         }
@@ -339,8 +339,9 @@ impl Totals {
     }
 }
 
-fn error(reason: v1::Reason) -> ValidationError {
-    ValidationError { path: reason.place, cause: reason.reason, fix: reason.fix }
+fn error(error: v1::ValidationError) -> ValidationError {
+    let v1::ValidationError { path, cause, fix } = error;
+    ValidationError { path, cause, fix }
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ async fn a_refused_commit_changes_nothing() {
     hand.client.discard(v1::DiscardRequest::default()).await.unwrap();
     hand.set_length("25").await;
     let reason =
-        v1::Reason { place: "/x".into(), reason: "no room".into(), fix: "make some".into() };
+        v1::ValidationError { path: "/x".into(), cause: "no room".into(), fix: "make some".into() };
     *scenario.record.refuse.lock().unwrap() = vec![reason];
     let reply = hand.commit(0, false).await;
     assert_eq!(reply.errors[0].cause, "no room");

@@ -53,7 +53,7 @@ async fn a_refused_reload_leaves_what_runs_untouched() {
     assert!(!reply.applied && reply.what.is_none());
 
     let reason =
-        v1::Reason { place: "port \"if1\"".into(), reason: "no buffers".into(), fix: "add".into() };
+        v1::ValidationError { path: "port \"if1\"".into(), cause: "no buffers".into(), fix: "add".into() };
     scenario.record.refuse.lock().unwrap().push(reason);
     let reply = scenario.reload(&config(&["10.0.0.1", "10.0.1.1"])).await;
     assert!(!reply.applied);
@@ -109,7 +109,7 @@ async fn a_controller_that_comes_back_wants_what_was_in_force() {
 async fn a_first_configuration_that_is_refused_ends_the_controller() {
     let mut scenario = Scenario::new(&config(&["10.0.0.1"]));
     let reason =
-        v1::Reason { place: "port \"if0\"".into(), reason: "no device".into(), fix: "make".into() };
+        v1::ValidationError { path: "port \"if0\"".into(), cause: "no device".into(), fix: "make".into() };
     scenario.record.refuse.lock().unwrap().push(reason);
     let _forwarder = scenario.forwarder();
     scenario.start();

@@ -20,7 +20,7 @@ pub struct Record {
     /// Every wanted state that took effect, in order.
     pub applied: Arc<Mutex<Vec<Desired>>>,
     /// When set, the next states are refused for these reasons.
-    pub refuse: Arc<Mutex<Vec<v1::Reason>>>,
+    pub refuse: Arc<Mutex<Vec<v1::ValidationError>>>,
     /// The last trace that was asked for.
     pub traced: Arc<Mutex<v1::StartTraceRequest>>,
     /// The learned routes that it holds.
@@ -108,9 +108,9 @@ impl Forwarder for Life {
 
     async fn apply(&self, request: Request<Desired>) -> Result<Response<v1::Applied>, Status> {
         let desired = request.into_inner();
-        let reasons = self.record.refuse.lock().unwrap().clone();
-        if !reasons.is_empty() {
-            return Err(refusal::refuse(Code::FailedPrecondition, reasons));
+        let errors = self.record.refuse.lock().unwrap().clone();
+        if !errors.is_empty() {
+            return Err(refusal::refuse(Code::FailedPrecondition, errors));
         }
         let mut held = self.held.lock().unwrap();
         let changed = *held != desired;
