@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use stoa_forwarder::drops::Drop;
-use stoa_forwarder::ip::reassembly::Piece;
-use stoa_forwarder::ip::reassembly::context::LARGEST;
+use stoa_forwarder::ip::reassembly::FragmentView;
+use stoa_forwarder::ip::reassembly::context::MAX_DATA;
 use stoa_forwarder::ip::reassembly::table::{Key, Outcome, Table};
 
 #[derive(Arbitrary, Debug)]
@@ -31,7 +31,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn take(&mut self, offset: usize, more: bool, data: &[u8]) -> Option<Vec<u8>> {
+    fn insert(&mut self, offset: usize, more: bool, data: &[u8]) -> Option<Vec<u8>> {
         let end = offset + data.len();
         let known = (offset..end).filter(|at| self.bytes.contains_key(at)).count();
         let same = (offset..end).all(|at| self.bytes.get(&at) == Some(&data[at - offset]));
@@ -67,33 +67,33 @@ fuzz_target!(|parts: Vec<Part>| {
             destination: 1,
             identification: packet as u32,
             protocol: 0,
-            realm: 0,
+            zone: 0,
         };
         let (head, more) = (&b"the headers"[..], part.more);
-        let piece = Piece { key, head, offset, more, data: &data, rx_if: 0 };
-        let outcome = table.take(&piece, now as u64, (4, 4));
+        let piece = FragmentView { key, head, offset, more, data: &data, rx_if: 0 };
+        let outcome = table.insert(&piece, now as u64, (4, 4));
         let end = offset + length;
         if length == 0 || (more && length % 8 != 0) {
             assert_eq!(outcome, Outcome::Refused(Drop::FragmentMalformed));
             continue;
         }
         if end > usize::from(u16::MAX) {
-            assert_eq!(outcome, Outcome::Refused(Drop::FragmentBeyond));
+            assert_eq!(outcome, Outcome::Refused(Drop::FragmentOverrun));
             continue;
         }
-        if end > LARGEST {
-            assert_eq!(outcome, Outcome::Refused(Drop::FragmentTooLong));
+        if end > MAX_DATA {
+            assert_eq!(outcome, Outcome::Refused(Drop::ReassemblyTooLong));
             continue;
         }
-        let expected = naive[packet].take(offset, more, &data);
+        let expected = naive[packet].insert(offset, more, &data);
         match outcome {
-            Outcome::Whole(at) => {
+            Outcome::Complete(at) => {
                 let (found, whole) = table.whole(at).expect("it is whole");
                 assert_eq!((found, Some(whole)), (head, expected.as_deref()));
                 table.remove(at);
                 naive[packet] = Naive::default();
             }
-            Outcome::Kept => assert!(expected.is_none() && !naive[packet].refused),
+            Outcome::Incomplete => assert!(expected.is_none() && !naive[packet].refused),
             Outcome::Refused(Drop::FragmentDuplicate) => assert!(!naive[packet].refused),
             Outcome::Refused(Drop::FragmentOverlap) => assert!(naive[packet].refused),
             Outcome::Refused(other) => panic!("{other:?}"),

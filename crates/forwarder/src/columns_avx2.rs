@@ -1,4 +1,4 @@
-//! What the AVX2 kernels share: the columns of 8 lanes, and where their packets lie.
+//! Helpers of the AVX2 kernels: the columns of 8 lanes and the addresses of their packets.
 
 use std::arch::x86_64::*;
 
@@ -30,8 +30,8 @@ impl Columns {
         }
     }
 
-    /// Whether all lanes are in plain buffers of the pool, with `before` bytes before their data
-    /// and `behind` from its first byte on.
+    /// Whether all lanes are in single buffers of the pool, with `before` bytes of headroom and
+    /// `behind` bytes from the start of the data.
     #[target_feature(enable = "avx2")]
     #[inline]
     pub(crate) fn are_inside(&self, pool: &Pool, before: usize, behind: usize) -> bool {
@@ -43,14 +43,14 @@ impl Columns {
         pool.count() > 0 && _mm256_movemask_epi8(known) == -1 && _mm_movemask_epi8(fits) == 0xffff
     }
 
-    /// Which lanes have at least so much data.
+    /// The lanes with at least `length` bytes of data.
     #[target_feature(enable = "avx2")]
     #[inline]
     pub(crate) fn at_least(&self, length: usize) -> __m128i {
         _mm_cmpeq_epi16(_mm_max_epu16(self.length, _mm_set1_epi16(length as i16)), self.length)
     }
 
-    /// Where the data of each lane begins, in bytes from the start of the pool.
+    /// The start of the data of each lane, in bytes from the start of the pool.
     #[target_feature(enable = "avx2")]
     #[inline]
     pub(crate) fn places(&self) -> [u64; STEP] {
@@ -72,17 +72,17 @@ impl Columns {
     }
 }
 
-/// 16 bytes of each of 8 packets, from `by` bytes behind their data's start on: lanes 0 and 4, 1
-/// and 5, 2 and 6, 3 and 7.
+/// 16 bytes of each of 8 packets, at offset `by` of their data: lanes 0 and 4, 1 and 5, 2 and 6, 3
+/// and 7.
 ///
 /// # Safety
-/// These bytes are in the buffers of the lanes.
+/// These bytes are inside the buffers of the lanes.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(crate) unsafe fn load_16(pool: &Pool, places: &[u64; STEP], by: usize) -> [__m256i; 4] {
     let base = pool.base().as_ptr().cast_const();
     std::array::from_fn(|lane| {
-        // SAFETY: as desired of the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let low = _mm_loadu_si128(base.add(places[lane] as usize + by).cast());
             let high = _mm_loadu_si128(base.add(places[lane + 4] as usize + by).cast());
@@ -91,15 +91,15 @@ pub(crate) unsafe fn load_16(pool: &Pool, places: &[u64; STEP], by: usize) -> [_
     })
 }
 
-/// Lanes of 16 bits whose bits are set, as a vector of all or no bits.
+/// The set bits of `lanes` as a mask of 16-bit lanes.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(crate) fn spread_16(lanes: u8) -> __m128i {
+pub(crate) fn mask_16(lanes: u8) -> __m128i {
     let bits = _mm_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128);
     _mm_cmpeq_epi16(_mm_and_si128(_mm_set1_epi16(lanes.into()), bits), bits)
 }
 
-/// One bit for each lane of 16 bits.
+/// The mask of 16-bit lanes as one bit a lane.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(crate) fn bits_16(lanes: __m128i) -> u8 {

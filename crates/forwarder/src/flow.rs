@@ -1,10 +1,10 @@
-//! The flow hash of a packet, made when a route has several paths (RFC 2992,
-//! RFC 6438): addresses, protocol, and ports unless it is a fragment.
+//! The flow hash of a packet, computed when a route has several paths (RFC 2992, RFC 6438):
+//! addresses, protocol and, unless the packet is a fragment, ports.
 
 use stoa_tables::flow_hash::Flow;
 use stoa_wire::{ipv6, protocol};
 
-/// Seed of all flow hashes of this forwarder.
+/// Seed of all flow hashes.
 const SEED: u32 = 0x5704_a001;
 
 fn be32(bytes: &[u8], at: usize) -> u32 {
@@ -17,7 +17,7 @@ fn ports(upper: &[u8], protocol: u8) -> (u16, u16) {
     ((word >> 16) as u16, word as u16)
 }
 
-/// Hash of an IPv4 packet that was validated.
+/// Hash of a validated IPv4 packet.
 pub fn hash4(bytes: &[u8]) -> u32 {
     let header_length = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
     let protocol = bytes.get(9).copied().unwrap_or(0);
@@ -28,8 +28,8 @@ pub fn hash4(bytes: &[u8]) -> u32 {
     Flow { source, destination, source_port, destination_port, protocol }.hash(SEED)
 }
 
-/// Hash of an IPv6 packet that was validated: with the flow label instead of ports
-/// when it has extension headers (RFC 6438).
+/// Hash of a validated IPv6 packet: with the flow label in place of ports when it has extension
+/// headers (RFC 6438).
 pub fn hash6(bytes: &[u8]) -> u32 {
     let Some((header, upper)) = bytes.split_first_chunk::<{ ipv6::LENGTH }>() else { return 0 };
     let address = |at: usize| {
@@ -49,8 +49,8 @@ pub fn hash6(bytes: &[u8]) -> u32 {
     Flow { source, destination, source_port, destination_port, protocol }.hash(SEED)
 }
 
-/// The flow of a received frame for spreading over workers: the same for both directions;
-/// `None`: no IP packet. Nothing in the frame is believed.
+/// The flow hash of a received frame for software RSS: the same for both directions; `None`: not an
+/// IP packet. The frame is not validated yet.
 pub fn of_frame(frame: &[u8]) -> Option<u32> {
     let kind = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     let mut at = 12;
@@ -66,7 +66,7 @@ pub fn of_frame(frame: &[u8]) -> Option<u32> {
             let is_fragment = be32(ip, 4) & 0x3fff != 0;
             let upper = ip.get(header_length..).filter(|_| !is_fragment).unwrap_or(&[]);
             let (source_port, destination_port) = ports(upper, ip[9]);
-            // Fragments have no ports: all of a protocol between two hosts go together.
+            // Fragments have no ports: all fragments of a protocol between two hosts share a hash.
             let (source, destination, protocol) = (be32(ip, 12), be32(ip, 16), ip[9]);
             let flow = Flow { source, destination, source_port, destination_port, protocol };
             Some(flow.symmetric_hash(SEED))
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_or_labels_tell_flows_apart() {
+    fn ports_or_flow_labels_distinguish_flows() {
         let mut packet = [0u8; 48];
         packet[0] = 0x60;
         packet[6] = protocol::TCP;

@@ -1,14 +1,14 @@
-//! Which SIMD kernel runs: detected once at start, or forced.
+//! The choice of the SIMD kernel: detected at start or configured.
 
 use std::str::FromStr;
 
 use stoa_engine::column::Width;
 use stoa_tables::lpm;
 
-/// A family of kernels. All of them give the same packets and counters.
+/// An instruction set for SIMD kernels. All kernels produce the same packets and counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Plain Rust: the reference.
+    /// Scalar Rust: the reference.
     Scalar,
     /// AVX2, with BMI1, BMI2 and POPCNT.
     Avx2,
@@ -16,29 +16,29 @@ pub enum Kernel {
     Avx512,
 }
 
-/// A kernel that is not known or not possible here.
+/// An unknown kernel, or one that the processor does not support.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KernelError {
-    /// The name is none of ours.
-    #[error("there is no kernel {0:?}: give scalar, avx2 or avx512, or nothing for the best one")]
+    /// Unknown name.
+    #[error("unknown kernel {0:?}: use scalar, avx2 or avx512, or omit it for the best one")]
     Unknown(String),
-    /// The processor lacks it.
-    #[error("this processor has no {0}: leave the kernel out for the best one")]
-    NotHere(&'static str),
+    /// The processor lacks the instructions.
+    #[error("this processor does not support {0}: omit the kernel for the best one")]
+    Unsupported(&'static str),
 }
 
 impl Kernel {
-    /// All of them, from the narrowest to the widest.
+    /// All kernels, from the narrowest to the widest.
     pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
 
-    /// The best that this processor has.
+    /// The widest kernel that this processor supports.
     pub fn detect() -> Self {
-        Self::here().last().unwrap_or(Self::Scalar)
+        Self::available().last().unwrap_or(Self::Scalar)
     }
 
-    /// Those that this processor has, from the narrowest to the widest.
-    pub fn here() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(|kernel| kernel.is_here())
+    /// The kernels that this processor supports, from the narrowest to the widest.
+    pub fn available() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kernel| kernel.is_available())
     }
 
     /// The kernel of that name, or the best one for an empty name.
@@ -46,10 +46,10 @@ impl Kernel {
         if name.is_empty() { Ok(Self::detect()) } else { name.parse() }
     }
 
-    /// Whether this processor can run it: what a kernel asks before it begins. The
-    /// answer is kept, so that asking costs a few loads.
+    /// Whether this processor supports it; each kernel asserts this. The detection is cached, so
+    /// that the check costs a few loads.
     #[inline(always)]
-    pub fn is_here(self) -> bool {
+    pub fn is_available(self) -> bool {
         match self {
             Self::Scalar => true,
             Self::Avx2 => has_avx2(),
@@ -57,7 +57,7 @@ impl Kernel {
         }
     }
 
-    /// The name, as in configuration.
+    /// The name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -66,7 +66,7 @@ impl Kernel {
         }
     }
 
-    /// How wide columns are compared and moved with it.
+    /// The vector width for comparing and moving columns.
     pub fn width(self) -> Width {
         match self {
             Self::Scalar => Width::Plain,
@@ -75,10 +75,10 @@ impl Kernel {
         }
     }
 
-    /// How routes are looked up with it.
+    /// The route lookup kernel.
     pub fn lookup(self) -> lpm::Kernel {
         match self {
-            // One lane at a time, but with the instruction that counts bits, where there is one.
+            // One lane at a time, but with POPCNT where the processor has it.
             Self::Scalar => lpm::Kernel::Bits,
             Self::Avx2 => lpm::Kernel::Avx2,
             Self::Avx512 => lpm::Kernel::Avx512,
@@ -86,8 +86,8 @@ impl Kernel {
         .or_narrower()
     }
 
-    /// What it needs of a processor.
-    fn needs(self) -> &'static str {
+    /// The processor features that it requires.
+    fn requirements(self) -> &'static str {
         match self {
             Self::Scalar => "nothing",
             Self::Avx2 => "AVX2 (with BMI1, BMI2, POPCNT)",
@@ -102,7 +102,11 @@ impl FromStr for Kernel {
     fn from_str(name: &str) -> Result<Self, KernelError> {
         let known = Self::ALL.into_iter().find(|kernel| kernel.name() == name);
         let kernel = known.ok_or_else(|| KernelError::Unknown(name.to_owned()))?;
-        if kernel.is_here() { Ok(kernel) } else { Err(KernelError::NotHere(kernel.needs())) }
+        if kernel.is_available() {
+            Ok(kernel)
+        } else {
+            Err(KernelError::Unsupported(kernel.requirements()))
+        }
     }
 }
 
@@ -141,16 +145,19 @@ mod tests {
     fn a_kernel_is_chosen_by_name_or_refused_with_the_reason() {
         assert_eq!(Kernel::choose(""), Ok(Kernel::detect()));
         for kernel in Kernel::ALL {
-            let desired = if kernel.is_here() {
+            let expected = if kernel.is_available() {
                 Ok(kernel)
             } else {
-                Err(KernelError::NotHere(kernel.needs()))
+                Err(KernelError::Unsupported(kernel.requirements()))
             };
-            assert_eq!(Kernel::choose(kernel.name()), desired);
+            assert_eq!(Kernel::choose(kernel.name()), expected);
             assert!(kernel.lookup().is_available());
         }
         assert_eq!(Kernel::choose("sse"), Err(KernelError::Unknown("sse".to_owned())));
-        let refusal = KernelError::NotHere(Kernel::Avx2.needs()).to_string();
-        assert!(refusal.starts_with("this processor has no AVX2 (with BMI1"), "{refusal}");
+        let refusal = KernelError::Unsupported(Kernel::Avx2.requirements()).to_string();
+        assert!(
+            refusal.starts_with("this processor does not support AVX2 (with BMI1"),
+            "{refusal}"
+        );
     }
 }

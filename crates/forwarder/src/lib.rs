@@ -1,7 +1,7 @@
-//! What is done to packets: one folder per capability.
+//! The data plane: one folder per capability.
 //!
-//! The forwarder is the user plane: [`nodes`] that workers run, the tables that
-//! they [share](shared), and a [`control`] thread that obeys the contract.
+//! The forwarder has [`nodes`] that workers run, [tables](shared) that the workers share, and a
+//! [`control`] thread that implements the contract with the controller.
 #![deny(unsafe_code)]
 
 pub mod bfd;

@@ -1,4 +1,4 @@
-//! The list of nodes, in the order of a packet's way, and the port inputs.
+//! The list of graph nodes, in the order in which packets pass them, and the port inputs.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::neighbor::{arp_input, nd_input, neighbor_resolve, neighbor_send};
 use crate::shared::Shared;
 use crate::tunnel::{tunnel_input, tunnel_output};
 
-/// The node that received frames go to.
+/// The node that receives all frames of ports.
 pub const ENTRY: &str = "ethernet-input";
-/// The node that frames of a host interface go to.
+/// The node that receives frames that Linux sends through a host interface.
 pub const HOST_INTERFACE_ENTRY: &str = "host-interface-input";
 
 macro_rules! nodes {
@@ -34,68 +34,74 @@ macro_rules! nodes {
 }
 
 nodes! {
-    "ethernet-input" "finds the interface by VLAN tags and MAC, and the protocol by ethertype"
+    "ethernet-input" "classifies frames by VLAN tags, destination MAC address and ethertype"
         ethernet::EDGES, ethernet::make;
-    "cross-connect" "sends frames by the interface at the other end, as they came"
+    "cross-connect" "sends frames unchanged to the cross-connected interface"
         cross_connect::EDGES, cross_connect::make;
-    "arp-input" "hands ARP to the control thread" arp_input::EDGES, arp_input::make;
-    "ip4-input" "checks IPv4 packets and routes them" ip4_input::EDGES, ip4_input::make;
-    "ip6-input" "checks IPv6 packets and routes them" ip6_input::EDGES, ip6_input::make;
-    "ip4-reverse-path" "refuses IPv4 sources that are not reachable this way (uRPF)"
+    "arp-input" "punts ARP packets to the control thread" arp_input::EDGES, arp_input::make;
+    "ip4-input" "validates IPv4 packets and looks up their destination"
+        ip4_input::EDGES, ip4_input::make;
+    "ip6-input" "validates IPv6 packets and looks up their destination"
+        ip6_input::EDGES, ip6_input::make;
+    "ip4-reverse-path" "drops IPv4 packets that fail the reverse path check (uRPF)"
         reverse_path::EDGES4, reverse_path::make4;
-    "ip6-reverse-path" "refuses IPv6 sources that are not reachable this way (uRPF)"
+    "ip6-reverse-path" "drops IPv6 packets that fail the reverse path check (uRPF)"
         reverse_path::EDGES6, reverse_path::make6;
-    "ip4-policy" "routes IPv4 packets by rules that look at more than the destination"
+    "ip4-policy" "applies policy routing rules to IPv4 packets"
         policy::EDGES4, policy::make4;
-    "ip6-policy" "routes IPv6 packets by rules that look at more than the destination"
+    "ip6-policy" "applies policy routing rules to IPv6 packets"
         policy::EDGES6, policy::make6;
-    "ip4-redirect" "has senders of IPv4 packets told that there is a shorter way"
+    "ip4-redirect" "detects IPv4 packets that leave by their receiving interface, for ICMP redirects"
         redirect::EDGES4, redirect::make4;
-    "ip6-redirect" "has senders of IPv6 packets told that there is a shorter way"
+    "ip6-redirect" "detects IPv6 packets that leave by their receiving interface, for ICMPv6 redirects"
         redirect::EDGES6, redirect::make6;
-    "ip4-local" "delivers IPv4 packets for our own addresses" ip4_local::EDGES, ip4_local::make;
-    "ip6-local" "delivers IPv6 packets for our own addresses" ip6_local::EDGES, ip6_local::make;
-    "ip4-reassembly" "puts fragments for our own addresses together"
+    "ip4-local" "delivers IPv4 packets for local addresses" ip4_local::EDGES, ip4_local::make;
+    "ip6-local" "delivers IPv6 packets for local addresses" ip6_local::EDGES, ip6_local::make;
+    "ip4-reassembly" "reassembles IPv4 fragments for local addresses"
         ip4_reassembly::EDGES, ip4_reassembly::make;
-    "ip6-reassembly" "puts IPv6 fragments for our own addresses together"
+    "ip6-reassembly" "reassembles IPv6 fragments for local addresses"
         ip6_reassembly::EDGES, ip6_reassembly::make;
-    "icmp4-echo" "answers pings" icmp4_echo::EDGES, icmp4_echo::make;
-    "icmp6-echo" "answers IPv6 pings" icmp6_echo::EDGES, icmp6_echo::make;
-    "nd-input" "hands neighbour discovery to the control thread" nd_input::EDGES, nd_input::make;
-    "icmp4-error" "tells senders why their packet cannot go on" icmp4_error::EDGES, icmp4_error::make;
-    "icmp6-error" "tells IPv6 senders why their packet cannot go on"
-        icmp6_error::EDGES, icmp6_error::make;
-    "neighbor-send" "sends packets that waited for a neighbour"
+    "icmp4-echo" "replies to ICMP echo requests" icmp4_echo::EDGES, icmp4_echo::make;
+    "icmp6-echo" "replies to ICMPv6 echo requests" icmp6_echo::EDGES, icmp6_echo::make;
+    "nd-input" "punts neighbour discovery messages to the control thread"
+        nd_input::EDGES, nd_input::make;
+    "icmp4-error" "generates ICMP errors" icmp4_error::EDGES, icmp4_error::make;
+    "icmp6-error" "generates ICMPv6 errors" icmp6_error::EDGES, icmp6_error::make;
+    "neighbor-send" "sends packets that were queued for neighbour resolution"
         neighbor_send::EDGES, neighbor_send::make;
-    "ip4-lookup" "routes IPv4 packets of features and of our own" ip4_lookup::EDGES, ip4_lookup::make;
-    "ip6-lookup" "routes IPv6 packets of features and of our own" ip6_lookup::EDGES, ip6_lookup::make;
-    "ip4-options" "records route and time in IPv4 options" ip4_options::EDGES, ip4_options::make;
-    "ip4-fragment" "cuts IPv4 packets that are larger than the MTU"
+    "ip4-lookup" "looks up IPv4 packets from features and locally generated ones"
+        ip4_lookup::EDGES, ip4_lookup::make;
+    "ip6-lookup" "looks up IPv6 packets from features and locally generated ones"
+        ip6_lookup::EDGES, ip6_lookup::make;
+    "ip4-options" "processes the record-route and timestamp options of IPv4"
+        ip4_options::EDGES, ip4_options::make;
+    "ip4-fragment" "fragments IPv4 packets that are larger than the MTU"
         ip4_fragment::EDGES, ip4_fragment::make;
-    "ip6-fragment" "cuts our own IPv6 packets that are larger than the MTU"
+    "ip6-fragment" "fragments locally generated IPv6 packets that are larger than the MTU"
         ip6_fragment::EDGES, ip6_fragment::make;
-    "ip4-rewrite" "counts down the TTL and writes the link-layer header"
+    "ip4-rewrite" "decrements the TTL and writes the link-layer header"
         ip4_rewrite::EDGES, ip4_rewrite::make;
-    "ip6-rewrite" "counts down the hop limit and writes the link-layer header"
+    "ip6-rewrite" "decrements the hop limit and writes the link-layer header"
         ip6_rewrite::EDGES, ip6_rewrite::make;
-    "tunnel-input" "takes packets out of those that came through a tunnel"
+    "tunnel-input" "decapsulates packets from tunnels"
         tunnel_input::EDGES, tunnel_input::make;
-    "tunnel-output" "puts packets into those that go through a tunnel"
+    "tunnel-output" "encapsulates packets into tunnels"
         tunnel_output::EDGES, tunnel_output::make;
-    "neighbor-resolve" "hands packets to unresolved neighbours to the control thread"
+    "neighbor-resolve" "punts packets to unresolved neighbours to the control thread"
         neighbor_resolve::EDGES, neighbor_resolve::make;
-    "host-interface-input" "sends what Linux says in a host interface by the interface that it host interfaces"
+    "host-interface-input" "sends frames from a host interface out of the paired interface"
         host_interface_input::EDGES, host_interface_input::make;
-    "host-interface-output" "gives packets for ourselves to Linux, within a budget"
+    "host-interface-output" "passes packets for local addresses to Linux, under the control-plane policer"
         host_interface_output::EDGES, host_interface_output::make;
 }
 
-/// The nodes that a port input feeds. A host interface is a TAP device whose frames have a way of their own.
+/// The next nodes of a port input. Frames from a host interface, which is a TAP device, have their
+/// own entry node.
 pub fn after_input(input: &str) -> &'static [&'static str] {
     if input == "tap-input" { &[ENTRY, HOST_INTERFACE_ENTRY] } else { &[ENTRY] }
 }
 
-/// The graph as the documentation shows it.
+/// The graph as a Mermaid diagram, for the documentation.
 pub fn picture() -> String {
     let mut inputs: Vec<_> = stoa_ports::INPUTS.iter().map(|input| (*input, ENTRY)).collect();
     let others = stoa_ports::INPUTS.iter().flat_map(|input| {

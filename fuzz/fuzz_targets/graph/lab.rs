@@ -8,9 +8,9 @@ use std::time::Duration;
 use stoa_api::v1;
 use stoa_engine::clock;
 use stoa_forwarder::control::desired::DesiredState;
-use stoa_forwarder::control::{Forwarder, Limits, Plane};
+use stoa_forwarder::control::{Forwarder, Limits, ForwarderState};
 use stoa_forwarder::kernel::Kernel;
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::ethernet::ethertype;
 use stoa_wire::{arp, ethernet, ipv4, ipv6};
 
@@ -56,9 +56,9 @@ fn world(kernel: Kernel, which: u8) -> DesiredState {
         .sub("west.7.8", 11, "west", &[(0x88a8, 7), (0x8100, 8)])
         .host("west.100", 10)
         .host("west.7.8", 11)
-        .verdict([10, 9, 1, 0].into(), 24, Verdict::Unreachable)
-        .verdict([10, 9, 2, 0].into(), 24, Verdict::Prohibited)
-        .verdict([10, 9, 3, 0].into(), 24, Verdict::Blackhole)
+        .special_route([10, 9, 1, 0].into(), 24, SpecialNextHop::Unreachable)
+        .special_route([10, 9, 2, 0].into(), 24, SpecialNextHop::Prohibited)
+        .special_route([10, 9, 3, 0].into(), 24, SpecialNextHop::Blackhole)
         .paths(([10, 9, 4, 0].into(), 24), &[("east", Some(host4(2).into()), 1)])
         .paths(
             ([10, 9, 5, 0].into(), 24),
@@ -95,8 +95,8 @@ impl IntoPrefix for (std::net::Ipv6Addr, u8) {
 pub fn rest(labs: &mut [Lab]) {
     clock::set(clock::tsc() + 120_000_000_000);
     for lab in labs.iter_mut() {
-        lab.plane().skip(Duration::from_secs(120));
-        lab.plane().tick();
+        lab.state().skip(Duration::from_secs(120));
+        lab.state().tick();
         lab.settle();
     }
 }
@@ -106,8 +106,8 @@ pub fn pass_time(labs: &mut [Lab], steps: u8) {
     for _ in 0..steps {
         clock::set(clock::tsc() + 100_000_000);
         for lab in labs.iter_mut() {
-            lab.plane().skip(Duration::from_millis(100));
-            lab.plane().tick();
+            lab.state().skip(Duration::from_millis(100));
+            lab.state().tick();
             lab.settle();
         }
     }
@@ -124,8 +124,8 @@ impl Lab {
         Self { forwarder, wires, sent: 0, kernel, fresh: None }
     }
 
-    fn plane(&mut self) -> &mut Plane {
-        self.forwarder.plane().expect("something runs")
+    fn state(&mut self) -> &mut ForwarderState {
+        self.forwarder.state().expect("something runs")
     }
 
     fn wire(&self, port: u8) -> Arc<Wire> {
@@ -150,7 +150,7 @@ impl Lab {
 
     fn neighbors(&mut self) -> Vec<v1::NeighborState> {
         let without_age = |neighbor| v1::NeighborState { age_s: 0, ..neighbor };
-        self.plane().list_neighbors().into_iter().map(without_age).collect()
+        self.state().list_neighbors().into_iter().map(without_age).collect()
     }
 
     /// Nothing is left, and every buffer is back.
@@ -164,7 +164,7 @@ impl Lab {
         let nothing = DesiredState { workers, ..DesiredState::default() };
         self.forwarder.apply(nothing).expect("nothing can be desired");
         self.settle();
-        let accounting = self.plane().conservation();
+        let accounting = self.state().conservation();
         assert_eq!(accounting.buffers_free, accounting.buffers, "buffers are missing: {accounting:?}");
     }
 
@@ -196,16 +196,16 @@ impl Lab {
         stoa_engine::column::limit(self.kernel.width());
         let mut quiet = 0;
         for _ in 0..TURNS {
-            let before = self.plane().conservation();
-            self.plane().step();
-            self.plane().attend();
-            let is_quiet = before == self.plane().conservation();
+            let before = self.state().conservation();
+            self.state().step();
+            self.state().poll();
+            let is_quiet = before == self.state().conservation();
             quiet = if is_quiet { quiet + 1 } else { 0 };
             if quiet == 2 {
                 break;
             }
         }
-        let accounting = self.plane().conservation();
+        let accounting = self.state().conservation();
         assert_eq!(quiet, 2, "it does not come to rest: {accounting:?}");
         assert!(accounting.balanced && accounting.received == self.sent, "{} sent, {accounting:?}", self.sent);
         assert_eq!(accounting.buffers_busy, 0, "{accounting:?}");
@@ -216,12 +216,12 @@ impl Lab {
         let left: Vec<_> = (0..3).map(|port| self.wire(port).take()).collect();
         left.iter().flatten().for_each(|frame| assert_valid(frame));
         let mut nodes = BTreeMap::new();
-        for node in self.plane().list_nodes() {
+        for node in self.state().list_nodes() {
             *nodes.entry(node.name).or_insert(0) += node.packets;
         }
-        let drops = self.plane().list_drops().into_iter();
+        let drops = self.state().list_drops().into_iter();
         let drops = drops.map(|drop| (drop.reason, drop.packets)).collect();
-        Outcome { left, drops, nodes, neighbors: self.plane().list_neighbors() }
+        Outcome { left, drops, nodes, neighbors: self.state().list_neighbors() }
     }
 }
 

@@ -40,7 +40,7 @@ static LABS: OnceLock<Mutex<Vec<Lab>>> = OnceLock::new();
 
 fuzz_target!(|input: &[u8]| {
     let Ok(events) = Vec::<Event>::arbitrary_take_rest(Unstructured::new(input)) else { return };
-    let labs = LABS.get_or_init(|| Mutex::new(Kernel::here().map(Lab::new).collect()));
+    let labs = LABS.get_or_init(|| Mutex::new(Kernel::available().map(Lab::new).collect()));
     let mut labs = labs.lock().expect("a failed run ends the process");
     for lab in labs.iter_mut() {
         lab.begin();

@@ -26,16 +26,16 @@ impl Node for CrossConnect {
     fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         if let Some(port) = vector.rx_if.uniform(lanes) {
-            let Some(across) = self.across(port) else {
+            let Some(peer) = self.peer(port) else {
                 return Next::All(Drop::InterfaceDown.next());
             };
-            vector.tx_if[..lanes].fill(across);
+            vector.tx_if[..lanes].fill(peer);
             return Next::All(OUTPUT);
         }
         for lane in 0..lanes {
-            vector.next[lane] = match self.across(vector.rx_if[lane]) {
-                Some(across) => {
-                    vector.tx_if[lane] = across;
+            vector.next[lane] = match self.peer(vector.rx_if[lane]) {
+                Some(peer) => {
+                    vector.tx_if[lane] = peer;
                     OUTPUT
                 }
                 None => Drop::InterfaceDown.next(),
@@ -47,9 +47,9 @@ impl Node for CrossConnect {
 
 impl CrossConnect {
     /// The other end; `None`: one of the two is set down.
-    fn across(&self, port: u32) -> Option<u32> {
+    fn peer(&self, port: u32) -> Option<u32> {
         let is_up = |interface: u32| self.shared.interface(interface).flags() & UP != 0;
-        let across = self.shared.interface(port).across()?;
-        (is_up(port) && is_up(across)).then_some(across)
+        let peer = self.shared.interface(port).cross_connect()?;
+        (is_up(port) && is_up(peer)).then_some(peer)
     }
 }

@@ -8,11 +8,11 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::InterfaceLine;
-use super::ethernet_kernel::{self, Plain};
+use super::ethernet_kernel::{self, FramePattern};
 use super::interface_flags::{CROSS_CONNECT, UP, VIRTUAL};
 use super::vlan_table::{Outer, VlanTables, tag_key};
 use crate::drops::Drop;
-use crate::host_interface::{Payload, to_linux};
+use crate::host_interface::{Payload, to_host};
 use crate::kernel::Kernel;
 use crate::shared::Shared;
 
@@ -23,7 +23,7 @@ const IP4: u16 = 0;
 const IP6: u16 = 1;
 const ARP: u16 = 2;
 const HOST_INTERFACE: u16 = 3;
-const ACROSS: u16 = 4;
+const XCONNECT: u16 = 4;
 
 /// How many lanes ahead headers are fetched into the cache.
 const AHEAD: usize = 12;
@@ -48,15 +48,15 @@ impl Node for EthernetInput {
         let port = vector.rx_if.uniform(vector.len());
         let vlans = self.shared.vlans.read(cx.reader);
         if let Some(port) = port {
-            if self.goes_across(port) {
-                return Next::All(ACROSS);
+            if self.is_cross_connected(port) {
+                return Next::All(XCONNECT);
             }
             if self.shared.kernel != Kernel::Scalar
-                && let Some(next) = self.together(vector, port, vlans, cx)
+                && let Some(next) = self.uniform(vector, port, vlans, cx)
             {
                 return next;
             }
-        } else if (0..vector.len()).any(|lane| self.goes_across(vector.rx_if[lane])) {
+        } else if (0..vector.len()).any(|lane| self.is_cross_connected(vector.rx_if[lane])) {
             return self.one_by_one(vector, vlans, cx);
         }
         if self.shared.virtual_macs.read(cx.reader).is_empty() {
@@ -71,7 +71,7 @@ impl Node for EthernetInput {
 impl EthernetInput {
     /// Whether frames of this port leave by another one as they came.
     #[inline(always)]
-    fn goes_across(&self, port: u32) -> bool {
+    fn is_cross_connected(&self, port: u32) -> bool {
         self.shared.interface(port).flags() & CROSS_CONNECT != 0
     }
 
@@ -104,8 +104,8 @@ impl EthernetInput {
     #[cold]
     fn one_by_one(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Next {
         for lane in 0..vector.len() {
-            vector.next[lane] = match self.goes_across(vector.rx_if[lane]) {
-                true => ACROSS,
+            vector.next[lane] = match self.is_cross_connected(vector.rx_if[lane]) {
+                true => XCONNECT,
                 false => self.any::<true>(vector, lane, vlans, cx),
             };
         }
@@ -115,7 +115,7 @@ impl EthernetInput {
     /// Frames of one port that look like the first: untagged, or in its VLAN. The others of them
     /// are looked at one by one. `None`: the first is not plain; nothing was changed.
     #[inline(always)]
-    fn together(
+    fn uniform(
         &self,
         vector: &mut Vector,
         port: u32,
@@ -124,30 +124,30 @@ impl EthernetInput {
     ) -> Option<Next> {
         let lanes = vector.len();
         let tag = vector.bytes(0).get(12..16)?.first_chunk::<4>()?;
-        let (interface, plain) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
+        let (interface, pattern) = if matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]) {
             let (_, key, _) = split_tag(vector.bytes(0), 12)?;
             let Outer::Interface(interface) = vlans.outer(port, key) else { return None };
-            (interface, Plain::tagged(self.mac_of_first(vector, interface, cx), *tag))
+            (interface, FramePattern::tagged(self.mac_of_first(vector, interface, cx), *tag))
         } else {
-            (port, Plain::untagged(self.mac_of_first(vector, port, cx)))
+            (port, FramePattern::untagged(self.mac_of_first(vector, port, cx)))
         };
         if self.shared.interface(interface).flags() & UP == 0 {
             return None;
         }
-        let found = ethernet_kernel::look(self.shared.kernel, vector, &plain)?;
-        let is_odd = |lane: usize| found.odd[lane / 8] >> (lane % 8) & 1 == 1;
+        let classified = ethernet_kernel::classify(self.shared.kernel, vector, &pattern)?;
+        let is_exception = |lane: usize| classified.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
         if interface != port {
-            count(cx, interface, found.accounting);
+            count(cx, interface, classified.accounting);
             vector.rx_if[..lanes].fill(interface);
         }
-        if found.odd != [0; _] {
-            for lane in (0..lanes).filter(|lane| is_odd(*lane)) {
+        if classified.exceptions != [0; _] {
+            for lane in (0..lanes).filter(|lane| is_exception(*lane)) {
                 vector.rx_if[lane] = port;
                 vector.next[lane] = self.any::<true>(vector, lane, vlans, cx);
             }
             return Some(Next::Lanes);
         }
-        Some(match found.families {
+        Some(match classified.families {
             [true, true] => Next::Lanes,
             [_, ip6] => Next::All(if ip6 { IP6 } else { IP4 }),
         })
@@ -286,7 +286,7 @@ fn finish(
     }
     if !is_ours {
         if destination & 1 == 0 {
-            return Drop::EthernetNotForUs.next();
+            return Drop::EthernetMacMismatch.next();
         }
         vector.flags[lane] |= flags::MULTICAST;
     }
@@ -306,9 +306,9 @@ fn finish(
 #[cold]
 #[inline(never)]
 fn unknown(vector: &mut Vector, lane: usize, ethertype: u16, line: &InterfaceLine) -> u16 {
-    match line.twin() {
-        Some(twin) if ethertype <= LENGTH_MAX || ethertype == LLDP => {
-            to_linux(vector, lane, (twin, Payload::Link), HOST_INTERFACE)
+    match line.host_pair() {
+        Some(host_device) if ethertype <= LENGTH_MAX || ethertype == LLDP => {
+            to_host(vector, lane, (host_device, Payload::Link), HOST_INTERFACE)
         }
         _ => Drop::EthernetUnknownType.next(),
     }

@@ -11,7 +11,7 @@ pub(super) const STEP: usize = 8;
 pub(super) const AHEAD: usize = 2;
 
 /// What a plain frame of a vector looks like.
-pub struct Plain {
+pub struct FramePattern {
     /// The destination.
     pub mac: u64,
     /// Bytes of the header.
@@ -22,7 +22,7 @@ pub struct Plain {
     pub tag: u64,
 }
 
-impl Plain {
+impl FramePattern {
     /// Untagged, to this address ([`super::mac_word`]).
     pub fn untagged(mac: u64) -> Self {
         Self { mac, header: 14, mask: 0, tag: 0 }
@@ -39,9 +39,9 @@ impl Plain {
 
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct Classified {
     /// One bit per lane that is not plain; nothing of it was changed.
-    pub odd: [u8; VECTOR / STEP],
+    pub exceptions: [u8; VECTOR / STEP],
     /// Whether there are plain lanes with IPv4, and with IPv6.
     pub families: [bool; 2],
     /// Plain lanes, and their bytes with all headers.
@@ -51,12 +51,12 @@ pub struct Found {
 /// Moves the data of plain lanes behind the header; their `next` is 0 for IPv4 and 1 for IPv6.
 /// `None`: this kernel has no such code; nothing was changed.
 #[inline(always)]
-pub fn look(kernel: Kernel, vector: &mut Vector, plain: &Plain) -> Option<Found> {
+pub fn classify(kernel: Kernel, vector: &mut Vector, pattern: &FramePattern) -> Option<Classified> {
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => Some(super::ethernet_kernel_avx512::look(vector, plain)),
+        Kernel::Avx512 => Some(super::ethernet_kernel_avx512::classify(vector, pattern)),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => Some(super::ethernet_kernel_avx2::look(vector, plain)),
+        Kernel::Avx2 => Some(super::ethernet_kernel_avx2::classify(vector, pattern)),
         _ => None,
     }
 }
@@ -64,7 +64,7 @@ pub fn look(kernel: Kernel, vector: &mut Vector, plain: &Plain) -> Option<Found>
 /// Asks the cache for the first line of a lane in use.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-pub(super) fn ahead(vector: &Vector, lane: usize) {
+pub(super) fn prefetch(vector: &Vector, lane: usize) {
     let slot = vector.buffers()[lane] as usize * stoa_engine::pool::SLOT;
     let place = slot + vector.offset[lane] as usize;
     stoa_engine::vector::prefetch(vector.pool().base().as_ptr().wrapping_add(place));
@@ -88,16 +88,16 @@ mod tests {
 
     /// Mostly plain frames, with a tag or without, cut or with one wrong byte now and then.
     fn frames(tagged: bool) -> impl Strategy<Value = Vec<(Vec<u8>, u16)>> {
-        let odd = prop_oneof![8 => Just(0_u8), 1 => 1..4_u8];
-        let frame = (odd, any::<(bool, u8)>(), 0..40_usize, any::<u8>(), 0..200_u16);
-        let frame = frame.prop_map(move |(odd, (ip6, priority), at, by, shift)| {
+        let fault = prop_oneof![8 => Just(0_u8), 1 => 1..4_u8];
+        let frame = (fault, any::<(bool, u8)>(), 0..40_usize, any::<u8>(), 0..200_u16);
+        let frame = frame.prop_map(move |(fault, (ip6, priority), at, by, shift)| {
             let mut bytes = [&MAC[..], &[2, 0, 0, 0, 0, 2]].concat();
             if tagged {
                 bytes.extend([TAG[0], TAG[1], priority & 0xf0 | TAG[2], TAG[3]]);
             }
             bytes.extend(if ip6 { [0x86, 0xdd] } else { [0x08, 0x00] });
             bytes.resize(60, 7);
-            match odd {
+            match fault {
                 1 => bytes.truncate(at),
                 2 | 3 => bytes[at % 20] ^= by,
                 _ => {}
@@ -128,7 +128,7 @@ mod tests {
         fn plain_frames_are_found_and_others_left_alone(
             (tagged, frames) in any::<bool>().prop_flat_map(|it| (Just(it), frames(it))),
         ) {
-            for kernel in Kernel::here().skip(1) {
+            for kernel in Kernel::available().skip(1) {
                 agrees(kernel, tagged, &frames)?;
             }
         }
@@ -149,17 +149,18 @@ mod tests {
             vector.next[lane] = 77;
         }
         let mac = super::super::mac_word(&MAC);
-        let plain = if tagged { Plain::tagged(mac, TAG) } else { Plain::untagged(mac) };
+        let pattern =
+            if tagged { FramePattern::tagged(mac, TAG) } else { FramePattern::untagged(mac) };
         let header = if tagged { 18 } else { 14 };
-        let found = look(kernel, &mut vector, &plain).unwrap();
+        let classified = classify(kernel, &mut vector, &pattern).unwrap();
         let (mut families, mut accounting) = ([false; 2], (0, 0));
         for (lane, (frame, shift)) in frames.iter().enumerate() {
-            let is_odd = found.odd[lane / 8] >> (lane % 8) & 1 == 1;
+            let is_exception = classified.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
             let before = (HEADROOM as u16 + shift, frame.len() as u16);
             let after = (vector.offset[lane], vector.length[lane]);
             match family(frame, tagged) {
                 // AVX2 leaves a step with a short frame, or of fewer lanes, as it is.
-                Some(_) if is_odd && kernel == Kernel::Avx2 => {
+                Some(_) if is_exception && kernel == Kernel::Avx2 => {
                     let step =
                         &frames[lane / STEP * STEP..frames.len().min((lane / STEP + 1) * STEP)];
                     let is_short = |(frame, _): &(Vec<u8>, u16)| frame.len() < usize::from(header);
@@ -169,17 +170,17 @@ mod tests {
                 Some(family) => {
                     families[family] = true;
                     accounting = (accounting.0 + 1, accounting.1 + frame.len() as u64);
-                    prop_assert!(!is_odd);
+                    prop_assert!(!is_exception);
                     prop_assert_eq!(after, (before.0 + header, before.1 - header));
                     prop_assert_eq!(usize::from(vector.next[lane]), family);
                 }
                 None => {
-                    prop_assert!(is_odd);
+                    prop_assert!(is_exception);
                     prop_assert_eq!((after, vector.next[lane]), (before, 77));
                 }
             }
         }
-        prop_assert_eq!((found.families, found.accounting), (families, accounting));
+        prop_assert_eq!((classified.families, classified.accounting), (families, accounting));
         cache.free_from(&mut vector, 0);
         Ok(())
     }

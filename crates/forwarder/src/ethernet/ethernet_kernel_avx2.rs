@@ -6,61 +6,67 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
-use super::ethernet_kernel::{AHEAD, Found, Plain, STEP, ahead};
-use crate::columns_avx2::{Columns, bits_16, load_16, spread_16};
+use super::ethernet_kernel::{AHEAD, Classified, FramePattern, STEP, prefetch};
+use crate::columns_avx2::{Columns, bits_16, load_16, mask_16};
 
 /// Bytes of an untagged header.
 const UNTAGGED: usize = 14;
 
-/// As [`super::ethernet_kernel::look`]. Lanes of a step with a short frame or a jumbo buffer, or
+/// As [`super::ethernet_kernel::classify`]. Lanes of a step with a short frame or a jumbo buffer, or
 /// of fewer than 8 lanes, count as not plain.
-pub fn look(vector: &mut Vector, plain: &Plain) -> Found {
-    assert!(crate::kernel::Kernel::Avx2.is_here());
+pub fn classify(vector: &mut Vector, pattern: &FramePattern) -> Classified {
+    assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: the processor has AVX2 and POPCNT: asked just now.
-    unsafe { all(vector, plain) }
+    unsafe { all(vector, pattern) }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn all(vector: &mut Vector, plain: &Plain) -> Found {
+fn all(vector: &mut Vector, pattern: &FramePattern) -> Classified {
     let lanes = vector.len();
     for lane in 0..lanes.min(STEP * AHEAD) {
-        ahead(vector, lane);
+        prefetch(vector, lane);
     }
-    let mut odd = [0; VECTOR / STEP];
+    let mut exceptions = [0; VECTOR / STEP];
     let (mut any4, mut any6, mut packets) = (0, 0, 0);
     let mut bytes = _mm256_setzero_si256();
-    for (step, odd) in odd.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         for lane in lanes.min(at + STEP * AHEAD)..lanes.min(at + STEP * (AHEAD + 1)) {
-            ahead(vector, lane);
+            prefetch(vector, lane);
         }
         if lanes - at < STEP {
-            *odd = (1 << (lanes - at)) - 1;
+            *exceptions = (1 << (lanes - at)) - 1;
             continue;
         }
-        let [ip4, ip6] = look_8(vector, plain, at, &mut bytes);
+        let [ip4, ip6] = classify_8(vector, pattern, at, &mut bytes);
         any4 |= ip4;
         any6 |= ip6;
         packets += (ip4 | ip6).count_ones();
-        *odd = !(ip4 | ip6);
+        *exceptions = !(ip4 | ip6);
     }
     let mut sums = [0_u32; STEP];
     // SAFETY: the array is one vector.
     unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), bytes) };
     let bytes = sums.iter().map(|sum| u64::from(*sum)).sum();
-    Found { odd, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
+    Classified { exceptions, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
 }
 
 /// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 #[inline]
-fn look_8(vector: &mut Vector, plain: &Plain, at: usize, bytes: &mut __m256i) -> [u8; 2] {
+fn classify_8(
+    vector: &mut Vector,
+    pattern: &FramePattern,
+    at: usize,
+    bytes: &mut __m256i,
+) -> [u8; 2] {
     let pool = vector.pool();
     let columns = Columns::load(vector, at);
     // Two loads of 16 bytes: from the frame on, and from 8 before the end of the header.
-    let last = plain.header - 8;
-    assert!((UNTAGGED..SLOT - 16).contains(&plain.header));
-    if !columns.are_inside(pool, 0, last + 16) || bits_16(columns.at_least(plain.header)) != 0xff {
+    let last = pattern.header - 8;
+    assert!((UNTAGGED..SLOT - 16).contains(&pattern.header));
+    if !columns.are_inside(pool, 0, last + 16) || bits_16(columns.at_least(pattern.header)) != 0xff
+    {
         return [0, 0];
     }
     let places = columns.places();
@@ -73,9 +79,9 @@ fn look_8(vector: &mut Vector, plain: &Plain, at: usize, bytes: &mut __m256i) ->
             let head = _mm256_unpacklo_epi64(from[a], from[b]);
             let tail = _mm256_unpacklo_epi64(to[a], to[b]);
             let head = _mm256_and_si256(head, word(0xffff_ffff_ffff));
-            let to_us = _mm256_cmpeq_epi64(head, word(plain.mac));
-            let tag = _mm256_and_si256(tail, word(plain.mask));
-            let to_us = _mm256_and_si256(to_us, _mm256_cmpeq_epi64(tag, word(plain.tag)));
+            let to_us = _mm256_cmpeq_epi64(head, word(pattern.mac));
+            let tag = _mm256_and_si256(tail, word(pattern.mask));
+            let to_us = _mm256_and_si256(to_us, _mm256_cmpeq_epi64(tag, word(pattern.tag)));
             let kind = _mm256_srli_epi64::<48>(tail);
             [0x0800_u16, 0x86dd].map(|ethertype| {
                 let is = _mm256_cmpeq_epi64(kind, word(ethertype.swap_bytes().into()));
@@ -89,8 +95,8 @@ fn look_8(vector: &mut Vector, plain: &Plain, at: usize, bytes: &mut __m256i) ->
             _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8
         })
     };
-    let both = spread_16(ip4 | ip6);
-    let by = _mm_and_si128(both, _mm_set1_epi16(plain.header as i16));
+    let both = mask_16(ip4 | ip6);
+    let by = _mm_and_si128(both, _mm_set1_epi16(pattern.header as i16));
     // SAFETY: 8 elements of each column follow `at`.
     unsafe {
         let offset = _mm_add_epi16(columns.offset, by);
@@ -98,7 +104,7 @@ fn look_8(vector: &mut Vector, plain: &Plain, at: usize, bytes: &mut __m256i) ->
         let length = _mm_sub_epi16(columns.length, by);
         _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), length);
         let next = vector.next.as_mut_ptr().add(at).cast::<__m128i>();
-        let edge = _mm_and_si128(spread_16(ip6), _mm_set1_epi16(1));
+        let edge = _mm_and_si128(mask_16(ip6), _mm_set1_epi16(1));
         _mm_storeu_si128(next, _mm_blendv_epi8(_mm_loadu_si128(next), edge, both));
     }
     let lengths = _mm256_cvtepu16_epi32(_mm_and_si128(columns.length, both));

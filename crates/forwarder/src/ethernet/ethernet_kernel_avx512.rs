@@ -6,46 +6,46 @@ use std::arch::x86_64::*;
 use stoa_engine::pool::SLOT;
 use stoa_engine::{VECTOR, Vector};
 
-use super::ethernet_kernel::{AHEAD, Found, Plain, STEP, ahead};
+use super::ethernet_kernel::{AHEAD, Classified, FramePattern, STEP, prefetch};
 
-/// As [`super::ethernet_kernel::look`].
-pub fn look(vector: &mut Vector, plain: &Plain) -> Found {
-    assert!(crate::kernel::Kernel::Avx512.is_here());
+/// As [`super::ethernet_kernel::classify`].
+pub fn classify(vector: &mut Vector, pattern: &FramePattern) -> Classified {
+    assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
-    unsafe { all(vector, plain) }
+    unsafe { all(vector, pattern) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn all(vector: &mut Vector, plain: &Plain) -> Found {
+fn all(vector: &mut Vector, pattern: &FramePattern) -> Classified {
     let lanes = vector.len();
     for lane in 0..lanes.min(STEP * AHEAD) {
-        ahead(vector, lane);
+        prefetch(vector, lane);
     }
-    let mut odd = [0; VECTOR / STEP];
+    let mut exceptions = [0; VECTOR / STEP];
     let (mut any4, mut any6, mut packets) = (0, 0, 0);
     let mut bytes = _mm512_setzero_si512();
-    for (step, odd) in odd.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         for lane in lanes.min(at + STEP * AHEAD)..lanes.min(at + STEP * (AHEAD + 1)) {
-            ahead(vector, lane);
+            prefetch(vector, lane);
         }
         let in_use = ((1_u16 << (lanes - at).min(STEP)) - 1) as __mmask8;
-        let [ip4, ip6] = look_8(vector, plain, at, in_use, &mut bytes);
+        let [ip4, ip6] = classify_8(vector, pattern, at, in_use, &mut bytes);
         any4 |= ip4;
         any6 |= ip6;
         packets += (ip4 | ip6).count_ones();
-        *odd = in_use & !(ip4 | ip6);
+        *exceptions = in_use & !(ip4 | ip6);
     }
     let bytes = _mm512_reduce_add_epi64(bytes) as u64;
-    Found { odd, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
+    Classified { exceptions, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
 }
 
 /// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn look_8(
+fn classify_8(
     vector: &mut Vector,
-    plain: &Plain,
+    pattern: &FramePattern,
     at: usize,
     in_use: __mmask8,
     bytes: &mut __m512i,
@@ -65,7 +65,7 @@ fn look_8(
     let lengths = _mm512_cvtepu16_epi64(narrow_lengths);
     let word = |value: u64| _mm512_set1_epi64(value as i64);
     // What may be read: a buffer of this pool, and a header inside the slot.
-    let header = plain.header as u64;
+    let header = pattern.header as u64;
     let inside = _mm512_mask_cmplt_epu64_mask(in_use, ids, word(pool.count().into()));
     let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, word(SLOT as u64 - header));
     let inside = _mm512_mask_cmpge_epu64_mask(inside, lengths, word(header));
@@ -81,21 +81,21 @@ fn look_8(
                 zero,
                 inside,
                 place,
-                base.add(plain.header - 8).cast(),
+                base.add(pattern.header - 8).cast(),
             ),
         )
     };
     let to = _mm512_and_si512(head, word(0xffff_ffff_ffff));
-    let to_us = _mm512_mask_cmpeq_epi64_mask(inside, to, word(plain.mac));
-    let tag = _mm512_and_si512(tail, word(plain.mask));
-    let to_us = _mm512_mask_cmpeq_epi64_mask(to_us, tag, word(plain.tag));
+    let to_us = _mm512_mask_cmpeq_epi64_mask(inside, to, word(pattern.mac));
+    let tag = _mm512_and_si512(tail, word(pattern.mask));
+    let to_us = _mm512_mask_cmpeq_epi64_mask(to_us, tag, word(pattern.tag));
     let kind = _mm512_srli_epi64::<48>(tail);
     let of = |ethertype: u16| {
         _mm512_mask_cmpeq_epi64_mask(to_us, kind, word(ethertype.swap_bytes().into()))
     };
     let (ip4, ip6) = (of(0x0800), of(0x86dd));
     let both = ip4 | ip6;
-    let header = _mm_set1_epi16(plain.header as i16);
+    let header = _mm_set1_epi16(pattern.header as i16);
     let next = _mm_maskz_set1_epi16(ip6, 1);
     // SAFETY: as for the loads of columns.
     unsafe {

@@ -52,8 +52,8 @@ pub struct InterfaceLine {
     reverse_path: AtomicU32,
     vrf: AtomicU32,
     tags: AtomicU64,
-    twin: AtomicU32,
-    across: AtomicU32,
+    host_pair: AtomicU32,
+    cross_connect: AtomicU32,
 }
 
 /// A MAC address as the first six bytes of a little-endian word.
@@ -76,7 +76,7 @@ impl InterfaceLine {
     }
 
     /// The VRF whose routes packets from here take, by the name that
-    /// [`crate::shared::vrf_name`] gave it; 0 is the default one.
+    /// [`crate::shared::vrf_id`] gave it; 0 is the default one.
     #[inline(always)]
     pub fn vrf(&self) -> u32 {
         self.vrf.load(Ordering::Relaxed)
@@ -91,14 +91,14 @@ impl InterfaceLine {
     /// The other end of a host interface: of an interface the host interface in Linux, of a host interface the
     /// interface. `None`: there is none, or it is down.
     #[inline(always)]
-    pub fn twin(&self) -> Option<u32> {
-        self.twin.load(Ordering::Relaxed).checked_sub(1)
+    pub fn host_pair(&self) -> Option<u32> {
+        self.host_pair.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The interface that frames from here leave by when the two are cross-connected.
     #[inline(always)]
-    pub fn across(&self) -> Option<u32> {
-        self.across.load(Ordering::Relaxed).checked_sub(1)
+    pub fn cross_connect(&self) -> Option<u32> {
+        self.cross_connect.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The interface's VLAN tags as they stand in a frame: 0, 4 or 8 of these bytes.
@@ -115,14 +115,14 @@ impl InterfaceLine {
 
     /// Says what the host interface of this interface is, or the interface of this host interface; only the
     /// control thread calls this.
-    pub fn set_twin(&self, twin: Option<u32>, tags: [u8; 8]) {
+    pub fn set_host_pair(&self, pair: Option<u32>, tags: [u8; 8]) {
         self.tags.store(u64::from_be_bytes(tags), Ordering::Relaxed);
-        self.twin.store(twin.map_or(0, |twin| twin + 1), Ordering::Release);
+        self.host_pair.store(pair.map_or(0, |pair| pair + 1), Ordering::Release);
     }
 
     /// Says by which interface frames from here leave; only the control thread calls this.
-    pub fn set_across(&self, across: Option<u32>) {
-        self.across.store(across.map_or(0, |across| across + 1), Ordering::Release);
+    pub fn set_cross_connect(&self, peer: Option<u32>) {
+        self.cross_connect.store(peer.map_or(0, |peer| peer + 1), Ordering::Release);
     }
 
     /// Changes the line; only the control thread calls this.

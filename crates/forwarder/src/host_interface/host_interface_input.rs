@@ -33,7 +33,7 @@ impl Node for HostInterfaceInput {
 
 impl HostInterfaceInput {
     fn lane(&self, vector: &mut Vector, lane: usize) -> u16 {
-        let Some(interface) = self.shared.interface(vector.rx_if[lane]).twin() else {
+        let Some(interface) = self.shared.interface(vector.rx_if[lane]).host_pair() else {
             return Drop::InterfaceDown.next();
         };
         let line = self.shared.interface(interface);

@@ -34,8 +34,8 @@ impl Node for HostInterfaceOutput {
         for lane in 0..vector.len() {
             let carried = Payload::of(vector.hash[lane]);
             let (class, interface) = (class(carried, vector.bytes(lane)), vector.rx_if[lane]);
-            vector.next[lane] = if !self.shared.budgets.admit(cx, class, interface) {
-                class.limited().next()
+            vector.next[lane] = if !self.shared.policers.admit(cx, class, interface) {
+                class.policer_drop().next()
             } else if restore(vector, (lane, carried), self.shared.interface(interface).mac()) {
                 OUTPUT
             } else {

@@ -6,7 +6,7 @@ pub mod host_interface_input;
 pub mod host_interface_output;
 mod traffic;
 
-pub use traffic::{wants_ip4, wants_ip6};
+pub use traffic::{is_for_host4, is_for_host6};
 
 /// What a frame carries, as the node knows that sends it here: its bytes may say anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// What [`to_linux`] has noted.
+    /// What [`to_host`] has noted.
     fn of(noted: u32) -> Self {
         [Self::Ip4, Self::Ip6].into_iter().find(|it| *it as u32 == noted).unwrap_or(Self::Link)
     }
@@ -31,12 +31,12 @@ impl Payload {
 /// the `hash` column from here on.
 #[cold]
 #[inline(never)]
-pub(crate) fn to_linux(
+pub(crate) fn to_host(
     vector: &mut stoa_engine::Vector,
     lane: usize,
-    (twin, carried): (u32, Payload),
+    (host_device, carried): (u32, Payload),
     edge: u16,
 ) -> u16 {
-    (vector.tx_if[lane], vector.hash[lane]) = (twin, carried as u32);
+    (vector.tx_if[lane], vector.hash[lane]) = (host_device, carried as u32);
     edge
 }

@@ -12,7 +12,7 @@ const CHATTER4: [u8; 2] = [251, 252];
 /// Whether programs of a router may want an IPv4 packet to this destination that is not one of
 /// our addresses: link-local groups (RFC 5771 4: OSPF, RIP, PIM, VRRP, IGMP, all routers), and
 /// broadcasts to this network (DHCP).
-pub fn wants_ip4(destination: [u8; 4]) -> bool {
+pub fn is_for_host4(destination: [u8; 4]) -> bool {
     match destination {
         [224, 0, 0, last] => !CHATTER4.contains(&last),
         destination => destination == [255; 4],
@@ -21,7 +21,7 @@ pub fn wants_ip4(destination: [u8; 4]) -> bool {
 
 /// The same for an IPv6 group: those of the link (RFC 4291 2.7), without mDNS (ff02::fb) and
 /// LLMNR (ff02::1:3); solicited nodes are ours to answer.
-pub fn wants_ip6(group: u128) -> bool {
+pub fn is_for_host6(group: u128) -> bool {
     let scope = group >> 112 & 0xf;
     let is_solicited_node = group >> 24 == 0xff02_0000_0000_0000_0000_0001_ff00_0000 >> 24;
     let last = group & u128::from(u32::MAX);
@@ -57,11 +57,11 @@ mod tests {
     #[test]
     fn groups_of_routers_are_desired_and_chatter_is_not() {
         for last in [1, 2, 5, 6, 9, 13, 18, 22] {
-            assert!(wants_ip4([224, 0, 0, last]), "{last}");
+            assert!(is_for_host4([224, 0, 0, last]), "{last}");
         }
-        assert!(wants_ip4([255; 4]));
+        assert!(is_for_host4([255; 4]));
         for not in [[224, 0, 0, 251], [224, 0, 0, 252], [239, 1, 1, 1], [10, 0, 0, 255]] {
-            assert!(!wants_ip4(not), "{not:?}");
+            assert!(!is_for_host4(not), "{not:?}");
         }
         let group = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
         for desired in [
@@ -74,10 +74,10 @@ mod tests {
             "ff02::16",
             "ff02::1:2",
         ] {
-            assert!(wants_ip6(group(desired)), "{desired}");
+            assert!(is_for_host6(group(desired)), "{desired}");
         }
         for not in ["ff02::fb", "ff02::1:3", "ff02::1:ff00:1", "ff05::2", "ff0e::1", "ff01::1"] {
-            assert!(!wants_ip6(group(not)), "{not}");
+            assert!(!is_for_host6(group(not)), "{not}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stoa_engine::pool::HEADROOM;
 use stoa_engine::{Context, Next, Node, Vector};
 
-use super::Trouble;
+use super::IcmpCause;
 use crate::drops::Drop;
 use crate::shared::{Addresses, Shared};
 
@@ -16,7 +16,7 @@ const LOOKUP: u16 = 0;
 pub(super) struct Refused<'a> {
     pub(super) vector: &'a mut Vector,
     pub(super) lane: usize,
-    pub(super) trouble: Trouble,
+    pub(super) cause: IcmpCause,
 }
 
 /// Replaces the packet by the error about it, or says why that must not be.
@@ -38,8 +38,8 @@ impl Node for ErrorNode {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
-            let trouble = Trouble::of(vector.adjacency[lane]);
-            let refused = Refused { vector, lane, trouble };
+            let cause = IcmpCause::of(vector.adjacency[lane]);
+            let refused = Refused { vector, lane, cause };
             vector.next[lane] = match (self.answer)(cx, refused, &self.shared, addresses) {
                 Ok(()) => LOOKUP,
                 Err(reason) => reason.next(),

@@ -27,7 +27,7 @@ struct Icmp4Echo {
 impl Node for Icmp4Echo {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            if !self.shared.budgets.admit(cx, Class::Echo, vector.rx_if[lane]) {
+            if !self.shared.policers.admit(cx, Class::Echo, vector.rx_if[lane]) {
                 vector.drop_lane(lane, Drop::IcmpLimited.reason());
                 continue;
             }

@@ -8,7 +8,7 @@ use stoa_engine::{Context, Node};
 use stoa_wire::icmp4::{self, Error, Unreachable};
 use stoa_wire::{ipv4, protocol};
 
-use super::Trouble;
+use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
 use crate::drops::Drop;
 use crate::punt::Class;
@@ -32,59 +32,60 @@ fn answer(
     shared: &Shared,
     addresses: &Addresses,
 ) -> Result<(), Drop> {
-    let Refused { vector, lane, trouble } = &refused;
-    let (lane, trouble) = (*lane, *trouble);
-    let view = ipv4::check(vector.bytes(lane)).map_err(|_| trouble.drop(true))?;
+    let Refused { vector, lane, cause } = &refused;
+    let (lane, cause) = (*lane, *cause);
+    let view = ipv4::check(vector.bytes(lane)).map_err(|_| cause.drop(true))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
     let is_group = vector.flags[lane] & flags::MULTICAST != 0;
     if is_ours || is_group {
-        return Err(trouble.drop(true));
+        return Err(cause.drop(true));
     }
-    let too_big = matches!(trouble, Trouble::TooBig(_));
+    let too_big = matches!(cause, IcmpCause::TooBig(_));
     if too_big && !view.header().dont_fragment() {
-        return Err(trouble.drop(true));
+        return Err(cause.drop(true));
     }
     if !icmp4::may_answer(&view) {
         return Err(Drop::IcmpNotAllowed);
     }
     let source = addresses.source4(vector.rx_if[lane]).ok_or(Drop::NoAddress)?;
-    if !shared.budgets.admit(cx, Class::Error, vector.rx_if[lane]) {
+    if !shared.policers.admit(cx, Class::Error, vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
     }
     let mut message = [0; LONGEST];
     let (head, body) = message.split_at_mut(ipv4::LENGTH);
-    let body_length = icmp4::build_error(body, error(trouble), view.packet());
-    let body_length = body_length.map_err(|_| trouble.drop(true))?;
+    let body_length = icmp4::build_error(body, error(cause), view.packet());
+    let body_length = body_length.map_err(|_| cause.drop(true))?;
     // RFC 1812 4.3.2.5: errors carry precedence 6.
     let header = ipv4::Builder {
         dscp_ecn: 0xc0,
         ..ipv4::Builder::new(source, view.source(), protocol::ICMP4)
     };
-    header.build(head, body_length).map_err(|_| trouble.drop(true))?;
+    header.build(head, body_length).map_err(|_| cause.drop(true))?;
     let length = ipv4::LENGTH + body_length;
-    refused.replace(cx, &message[..length], trouble.drop(true));
+    refused.replace(cx, &message[..length], cause.drop(true));
     Ok(())
 }
 
-fn error(trouble: Trouble) -> Error {
-    match trouble {
+fn error(cause: IcmpCause) -> Error {
+    match cause {
         // As Linux answers for a rule: the network, not the host.
-        Trouble::NoRoute | Trouble::RuleUnreachable => Error::Unreachable(Unreachable::Network),
-        Trouble::Unreachable | Trouble::LinkDown | Trouble::Neighbor | Trouble::BeyondScope => {
-            Error::Unreachable(Unreachable::Host)
-        }
-        Trouble::Prohibited | Trouble::RuleProhibited => {
+        IcmpCause::NoRoute | IcmpCause::RuleUnreachable => Error::Unreachable(Unreachable::Network),
+        IcmpCause::Unreachable
+        | IcmpCause::LinkDown
+        | IcmpCause::Neighbor
+        | IcmpCause::BeyondScope => Error::Unreachable(Unreachable::Host),
+        IcmpCause::Prohibited | IcmpCause::RuleProhibited => {
             Error::Unreachable(Unreachable::Prohibited)
         }
-        Trouble::Expired => Error::TimeExceeded,
-        Trouble::TooBig(mtu) => Error::FragmentationNeeded { mtu },
-        Trouble::Protocol | Trouble::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),
-        Trouble::SourceRoute => Error::Unreachable(Unreachable::SourceRoute),
-        Trouble::Header(pointer) | Trouble::Option(pointer) => {
+        IcmpCause::Expired => Error::TimeExceeded,
+        IcmpCause::TooBig(mtu) => Error::FragmentationNeeded { mtu },
+        IcmpCause::Protocol | IcmpCause::NextHeader(_) => Error::Unreachable(Unreachable::Protocol),
+        IcmpCause::SourceRoute => Error::Unreachable(Unreachable::SourceRoute),
+        IcmpCause::Header(pointer) | IcmpCause::Option(pointer) => {
             Error::ParameterProblem { pointer: pointer.min(u8::MAX.into()) as u8 }
         }
-        Trouble::FirstFragment => Error::ParameterProblem { pointer: 0 },
-        Trouble::Reassembly => Error::ReassemblyTimeExceeded,
-        Trouble::Port => Error::Unreachable(Unreachable::Port),
+        IcmpCause::FirstFragment => Error::ParameterProblem { pointer: 0 },
+        IcmpCause::Reassembly => Error::ReassemblyTimeExceeded,
+        IcmpCause::Port => Error::Unreachable(Unreachable::Port),
     }
 }

@@ -28,7 +28,7 @@ impl Node for Icmp6Echo {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let addresses = self.shared.addresses.read(cx.reader);
         for lane in 0..vector.len() {
-            if !self.shared.budgets.admit(cx, Class::Echo, vector.rx_if[lane]) {
+            if !self.shared.policers.admit(cx, Class::Echo, vector.rx_if[lane]) {
                 vector.drop_lane(lane, Drop::IcmpLimited.reason());
                 continue;
             }

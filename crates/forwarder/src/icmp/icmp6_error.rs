@@ -9,7 +9,7 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::icmp6::{self, Error, Problem, Unreachable};
 use stoa_wire::{ipv6, protocol};
 
-use super::Trouble;
+use super::IcmpCause;
 use super::error_node::{ErrorNode, Refused};
 use crate::drops::Drop;
 use crate::punt::Class;
@@ -30,16 +30,16 @@ fn answer(
     shared: &Shared,
     addresses: &Addresses,
 ) -> Result<(), Drop> {
-    let Refused { vector, lane, trouble } = &refused;
-    let (lane, trouble) = (*lane, *trouble);
-    let view = ipv6::check(vector.bytes(lane)).map_err(|_| trouble.drop(false))?;
+    let Refused { vector, lane, cause } = &refused;
+    let (lane, cause) = (*lane, *cause);
+    let view = ipv6::check(vector.bytes(lane)).map_err(|_| cause.drop(false))?;
     let is_ours = vector.flags[lane] & flags::OWN != 0;
     let is_group = vector.flags[lane] & flags::MULTICAST != 0;
     let upper = view.upper().ok();
     let pointer = upper.as_ref().map_or(6, |upper| upper.named_at as u32);
-    let error = error(trouble, pointer);
+    let error = error(cause, pointer);
     if is_ours || (is_group && !error.answers_groups()) {
-        return Err(trouble.drop(false));
+        return Err(cause.drop(false));
     }
     if !icmp6::may_answer(&view, upper.as_ref(), error) {
         return Err(Drop::IcmpNotAllowed);
@@ -48,41 +48,41 @@ fn answer(
     let to_link = view.source().is_unicast_link_local();
     let own = addresses.of(interface).and_then(|own| own.link_local).filter(|_| to_link);
     let source = own.or_else(|| addresses.source6(interface)).ok_or(Drop::NoAddress)?;
-    if !shared.budgets.admit(cx, Class::Error, vector.rx_if[lane]) {
+    if !shared.policers.admit(cx, Class::Error, vector.rx_if[lane]) {
         return Err(Drop::IcmpLimited);
     }
     let pseudo = Pseudo::Ip6 { source, destination: view.source() };
     let mut message = [0; ipv6::LEAST_MTU];
     let (head, body) = message.split_at_mut(ipv6::LENGTH);
     let length = icmp6::build_error(body, &pseudo, error, view.packet());
-    let length = length.map_err(|_| trouble.drop(false))?;
+    let length = length.map_err(|_| cause.drop(false))?;
     let header = ipv6::Builder::new(source, view.source(), protocol::ICMP6);
-    header.build(head, length).map_err(|_| trouble.drop(false))?;
+    header.build(head, length).map_err(|_| cause.drop(false))?;
     let length = ipv6::LENGTH + length;
-    refused.replace(cx, &message[..length], trouble.drop(false));
+    refused.replace(cx, &message[..length], cause.drop(false));
     Ok(())
 }
 
-fn error(trouble: Trouble, pointer: u32) -> Error {
-    match trouble {
-        Trouble::NoRoute | Trouble::RuleUnreachable => Error::Unreachable(Unreachable::NoRoute),
-        Trouble::Unreachable => Error::Unreachable(Unreachable::RejectRoute),
-        Trouble::LinkDown | Trouble::Neighbor => Error::Unreachable(Unreachable::Address),
-        Trouble::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
-        Trouble::Prohibited | Trouble::RuleProhibited => {
+fn error(cause: IcmpCause, pointer: u32) -> Error {
+    match cause {
+        IcmpCause::NoRoute | IcmpCause::RuleUnreachable => Error::Unreachable(Unreachable::NoRoute),
+        IcmpCause::Unreachable => Error::Unreachable(Unreachable::RejectRoute),
+        IcmpCause::LinkDown | IcmpCause::Neighbor => Error::Unreachable(Unreachable::Address),
+        IcmpCause::BeyondScope => Error::Unreachable(Unreachable::BeyondScope),
+        IcmpCause::Prohibited | IcmpCause::RuleProhibited => {
             Error::Unreachable(Unreachable::Prohibited)
         }
-        Trouble::Expired => Error::TimeExceeded,
-        Trouble::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
-        Trouble::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },
-        Trouble::NextHeader(pointer) => problem(Problem::NextHeader, pointer),
-        Trouble::Header(pointer) => problem(Problem::HeaderField, pointer),
-        Trouble::Option(pointer) => problem(Problem::Option, pointer),
-        Trouble::FirstFragment => problem(Problem::FirstFragment, 0),
-        Trouble::Reassembly => Error::ReassemblyTimeExceeded,
+        IcmpCause::Expired => Error::TimeExceeded,
+        IcmpCause::TooBig(mtu) => Error::PacketTooBig { mtu: mtu.into() },
+        IcmpCause::Protocol => Error::ParameterProblem { problem: Problem::NextHeader, pointer },
+        IcmpCause::NextHeader(pointer) => problem(Problem::NextHeader, pointer),
+        IcmpCause::Header(pointer) => problem(Problem::HeaderField, pointer),
+        IcmpCause::Option(pointer) => problem(Problem::Option, pointer),
+        IcmpCause::FirstFragment => problem(Problem::FirstFragment, 0),
+        IcmpCause::Reassembly => Error::ReassemblyTimeExceeded,
         // IPv4 alone has source routes of this kind.
-        Trouble::SourceRoute => Error::Unreachable(Unreachable::Prohibited),
-        Trouble::Port => Error::Unreachable(Unreachable::Port),
+        IcmpCause::SourceRoute => Error::Unreachable(Unreachable::Prohibited),
+        IcmpCause::Port => Error::Unreachable(Unreachable::Port),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::drops::Drop;
 /// What is wrong with a packet, as it travels in the `adjacency` column to the
 /// error node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum IcmpCause {
     /// No route.
     NoRoute,
     /// The route says unreachable, or the neighbour does not answer.
@@ -51,7 +51,7 @@ pub enum Trouble {
     RuleProhibited,
 }
 
-impl Trouble {
+impl IcmpCause {
     /// As a column holds it.
     #[inline]
     pub fn code(self) -> u32 {
@@ -121,7 +121,7 @@ impl Trouble {
             Self::NextHeader(_) => pick(Drop::Ip4LocalProtocol, Drop::Ip6LocalProtocol),
             Self::Option(_) => pick(Drop::Ip4Options, Drop::Ip6Option),
             Self::FirstFragment => Drop::Ip6FirstFragment,
-            Self::Reassembly => pick(Drop::Ip4ReassemblyTime, Drop::Ip6ReassemblyTime),
+            Self::Reassembly => pick(Drop::Ip4ReassemblyTimeout, Drop::Ip6ReassemblyTimeout),
             Self::RuleUnreachable => Drop::RuleUnreachable,
             Self::RuleProhibited => Drop::RuleProhibited,
         }
@@ -135,27 +135,27 @@ mod tests {
     #[test]
     fn trouble_survives_its_column() {
         let all = [
-            Trouble::NoRoute,
-            Trouble::Unreachable,
-            Trouble::Prohibited,
-            Trouble::LinkDown,
-            Trouble::Expired,
-            Trouble::TooBig(1280),
-            Trouble::Protocol,
-            Trouble::Port,
-            Trouble::Neighbor,
-            Trouble::BeyondScope,
-            Trouble::SourceRoute,
-            Trouble::Header(20),
-            Trouble::NextHeader(40),
-            Trouble::Option(42),
-            Trouble::FirstFragment,
-            Trouble::Reassembly,
-            Trouble::RuleUnreachable,
-            Trouble::RuleProhibited,
+            IcmpCause::NoRoute,
+            IcmpCause::Unreachable,
+            IcmpCause::Prohibited,
+            IcmpCause::LinkDown,
+            IcmpCause::Expired,
+            IcmpCause::TooBig(1280),
+            IcmpCause::Protocol,
+            IcmpCause::Port,
+            IcmpCause::Neighbor,
+            IcmpCause::BeyondScope,
+            IcmpCause::SourceRoute,
+            IcmpCause::Header(20),
+            IcmpCause::NextHeader(40),
+            IcmpCause::Option(42),
+            IcmpCause::FirstFragment,
+            IcmpCause::Reassembly,
+            IcmpCause::RuleUnreachable,
+            IcmpCause::RuleProhibited,
         ];
-        for trouble in all {
-            assert_eq!(Trouble::of(trouble.code()), trouble);
+        for cause in all {
+            assert_eq!(IcmpCause::of(cause.code()), cause);
         }
     }
 }

@@ -29,12 +29,12 @@ impl Node for Ip4Fragment {
         for lane in 0..vector.len() {
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
             let mtu = line.map_or(0, |line| usize::from(line.head().mtu()));
-            let plan = match Plan::new(vector.bytes(lane), mtu) {
-                Ok(plan) if plan.pieces() > cx.emit_room() => Err(Drop::FragmentRoom),
+            let plan = match FragmentPlan::new(vector.bytes(lane), mtu) {
+                Ok(plan) if plan.pieces() > cx.emit_room() => Err(Drop::FragmentNoBuffer),
                 plan => plan,
             };
             match plan {
-                Ok(plan) => self.cut(cx, vector, lane, &plan),
+                Ok(plan) => self.fragment(cx, vector, lane, &plan),
                 Err(reason) => vector.drop_lane(lane, reason.reason()),
             }
         }
@@ -44,7 +44,13 @@ impl Node for Ip4Fragment {
 
 impl Ip4Fragment {
     /// Emits all pieces in order; the whole is done with.
-    fn cut(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, plan: &Plan) {
+    fn fragment(
+        &self,
+        cx: &mut Context<'_>,
+        vector: &mut Vector,
+        lane: usize,
+        plan: &FragmentPlan,
+    ) {
         if vector.flags[lane] & flags::OWN != 0 {
             // What we send whole needs no identification (RFC 6864 4.1); what is cut does.
             if let Some(header) = vector.bytes_mut(lane).first_chunk_mut::<{ ipv4::LENGTH }>() {
@@ -60,7 +66,7 @@ impl Ip4Fragment {
                 send(cx, vector, lane, piece)
             });
             if !piece {
-                return vector.drop_lane(lane, Drop::FragmentRoom.reason());
+                return vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());
             }
         }
         drop(vector.take(lane));
@@ -78,7 +84,7 @@ pub(super) fn send(cx: &mut Context<'_>, vector: &Vector, lane: usize, piece: Pa
 }
 
 /// How a packet is cut.
-struct Plan {
+struct FragmentPlan {
     /// Header of the first piece, and of the others, which repeat only some options.
     headers: (usize, usize),
     options: [u8; ipv4::LONGEST - ipv4::LENGTH],
@@ -89,21 +95,21 @@ struct Plan {
     flags_fragment: u16,
 }
 
-impl Plan {
+impl FragmentPlan {
     fn new(bytes: &[u8], mtu: usize) -> Result<Self, Drop> {
         let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
         let mut options = [0; ipv4::LONGEST - ipv4::LENGTH];
         let later = ipv4_options::copied(view.option_bytes(), &mut options);
         let headers = (view.header().header_length(), ipv4::LENGTH + later);
         // A piece fits a plain buffer, however much the link takes.
-        let room = |header: usize| mtu.min(FRAME_MAX).saturating_sub(header) & !7;
-        let sizes = (room(headers.0), room(headers.1));
+        let space = |header: usize| mtu.min(FRAME_MAX).saturating_sub(header) & !7;
+        let sizes = (space(headers.0), space(headers.1));
         let payload = view.payload().len();
         if sizes.0 == 0 || sizes.1 == 0 {
             return Err(Drop::Ip4TooBig);
         }
         if view.header().fragment_offset() + payload > usize::from(u16::MAX) {
-            return Err(Drop::FragmentBeyond);
+            return Err(Drop::FragmentOverrun);
         }
         let flags_fragment = view.header().flags_fragment.get();
         Ok(Self { headers, options, sizes, payload, flags_fragment })

@@ -9,14 +9,14 @@ use stoa_engine::vector::{Column, flags};
 use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::ipv4;
 
-use super::for_control::class4;
-use super::ip4_options::{self, by_way_of_options};
+use super::ip4_options::{self, through_options};
+use super::ip4_punt::punt_class;
 use super::ip4_validate::{self, Validated};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform, vrf_runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, IP4};
 use crate::flow;
-use crate::host_interface::{Payload, to_linux, wants_ip4};
+use crate::host_interface::{Payload, is_for_host4, to_host};
 use crate::shared::{DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -35,12 +35,16 @@ const FIRST_FEATURE: u16 = 5;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip4Input { shared: shared.clone(), found: Validated::new(), values: Column::of(0) })
+    Box::new(Ip4Input {
+        shared: shared.clone(),
+        validated: Validated::new(),
+        values: Column::of(0),
+    })
 }
 
 struct Ip4Input {
     shared: Arc<Shared>,
-    found: Validated,
+    validated: Validated,
     values: Column<u32>,
 }
 
@@ -48,15 +52,17 @@ impl Node for Ip4Input {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let shared = &*self.shared;
-        ip4_validate::validate(shared.kernel, vector, &mut self.found);
+        ip4_validate::validate(shared.kernel, vector, &mut self.validated);
         let interface = vector.rx_if.uniform(lanes);
         if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
-            shared.ip4.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
+            shared
+                .ip4
+                .lookup_batch(&self.validated.destination[..lanes], &mut self.values[..lanes]);
         } else {
-            look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
+            look_up(shared, cx.reader, vector, &self.validated.destination, &mut self.values);
         }
-        if self.found.is_clean() && is_trunk(shared, vector, interface) {
-            if let Some(next) = follow_all(shared, vector, &self.values) {
+        if self.validated.is_clean() && is_fast_path(shared, vector, interface) {
+            if let Some(next) = follow_uniform(shared, vector, &self.values) {
                 return Next::All(next);
             }
             for lane in 0..lanes {
@@ -65,7 +71,7 @@ impl Node for Ip4Input {
             return Next::Lanes;
         }
         for lane in 0..lanes {
-            vector.next[lane] = self.closer(cx.reader, vector, lane);
+            vector.next[lane] = self.slow_path(cx.reader, vector, lane);
         }
         Next::Lanes
     }
@@ -74,7 +80,7 @@ impl Node for Ip4Input {
 /// Whether nothing but routing concerns these lanes: one interface that forwards,
 /// unicast frames, no features.
 #[inline(always)]
-fn is_trunk(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
+fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
     let lanes = vector.len();
     let any = vector.flags[..lanes].iter().fold(0, |any, flags| any | flags);
     any == 0
@@ -94,7 +100,7 @@ fn look_up(
     keys: &[u32; VECTOR],
     values: &mut [u32; VECTOR],
 ) {
-    for (lanes, vrf) in runs(shared, vector) {
+    for (lanes, vrf) in vrf_runs(shared, vector) {
         let (keys, values) = (&keys[lanes.clone()], &mut values[lanes]);
         match shared.ip4_table(vrf, reader) {
             Some(table) => table.lookup_batch(keys, values),
@@ -126,17 +132,17 @@ impl Ip4Input {
             && vector.flags[lane] & flags::MULTICAST != 0
             && (matches!(reason, Drop::Ip4Multicast | Drop::Ip4Broadcast)
                 || reason == Drop::Ip4MartianSource && header[12..16] == [0; 4])
-            && class4(line, vector.bytes(lane)).is_some()
+            && punt_class(line, vector.bytes(lane)).is_some()
         {
             // It was checked before the addresses were.
             vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
             return LOCAL;
         }
-        let twin = self.shared.interface(vector.rx_if[lane]).twin();
-        let (Some(twin), Some(header)) = (twin, header) else { return ours(vector) };
+        let host_device = self.shared.interface(vector.rx_if[lane]).host_pair();
+        let (Some(host_device), Some(header)) = (host_device, header) else { return ours(vector) };
         let destination = [header[16], header[17], header[18], header[19]];
         let is_desired = match reason {
-            Drop::Ip4Multicast | Drop::Ip4Broadcast => wants_ip4(destination),
+            Drop::Ip4Multicast | Drop::Ip4Broadcast => is_for_host4(destination),
             // A host that has no address yet asks for one (RFC 2131 4.1).
             Drop::Ip4MartianSource => header[12..16] == [0; 4] && destination == [255; 4],
             _ => false,
@@ -146,13 +152,13 @@ impl Ip4Input {
         }
         // It was checked before the addresses were.
         vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
-        to_linux(vector, lane, (twin, Payload::Ip4), HOST_INTERFACE)
+        to_host(vector, lane, (host_device, Payload::Ip4), HOST_INTERFACE)
     }
 
     /// A lane of a vector that is not all plain.
     #[cold]
     #[inline(never)]
-    fn closer(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
+    fn slow_path(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
         let interface = vector.rx_if[lane];
         let line = shared.interface(interface).flags();
@@ -160,14 +166,14 @@ impl Ip4Input {
             return Drop::Ip4Disabled.next();
         }
         let mut value = self.values[lane];
-        if self.found.odd[lane / 16] & 1 << (lane % 16) != 0 {
+        if self.validated.exceptions[lane / 16] & 1 << (lane % 16) != 0 {
             let packet = match ip4_validate::check(vector.bytes(lane)) {
                 Ok(packet) => packet,
                 Err(reason) => return self.not_unicast(vector, lane, (reason, line)),
             };
             vector.length[lane] = packet.length;
-            if let Some(trouble) = ip4_options::fault(vector.bytes(lane)) {
-                vector.adjacency[lane] = trouble.code();
+            if let Some(cause) = ip4_options::fault(vector.bytes(lane)) {
+                vector.adjacency[lane] = cause.code();
                 return ERROR;
             }
             let table = shared.ip4_table(shared.interface(interface).vrf(), reader);
@@ -180,7 +186,7 @@ impl Ip4Input {
             return FIRST_FEATURE + feature as u16;
         }
         let next = route(shared, vector, lane, value);
-        by_way_of_options(forwardable(next, line & FORWARD4 != 0), vector.bytes(lane))
+        through_options(forwardable(next, line & FORWARD4 != 0), vector.bytes(lane))
     }
 }
 
@@ -194,8 +200,8 @@ fn group(vector: &mut Vector, lane: usize, line: u32) -> u16 {
     if !is_ours {
         return Drop::Ip4Multicast.next();
     }
-    if let Some(trouble) = ip4_options::fault(bytes) {
-        return trouble.drop(true).next();
+    if let Some(cause) = ip4_options::fault(bytes) {
+        return cause.drop(true).next();
     }
     vector.length[lane] = length;
     LOCAL

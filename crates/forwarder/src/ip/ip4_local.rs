@@ -8,13 +8,13 @@ use stoa_tables::lpm::Ip4LpmReader;
 use stoa_tables::next_hop::Resolved;
 use stoa_wire::{ipv4, protocol};
 
-use super::for_control::class4;
+use super::ip4_punt::punt_class;
 use crate::bfd::Peers;
 use crate::drops::Drop;
-use crate::host_interface::{Payload, to_linux};
-use crate::icmp::Trouble;
+use crate::host_interface::{Payload, to_host};
+use crate::icmp::IcmpCause;
 use crate::punt::Class;
-use crate::shared::{Shared, Verdict};
+use crate::shared::{Shared, SpecialNextHop};
 use crate::tunnel::Tunnels;
 
 /// Where packets go from here.
@@ -46,23 +46,26 @@ impl Node for Ip4Local {
             let line = shared.interface(vector.rx_if[lane]);
             let vrf = line.vrf();
             let table = shared.ip4_table(vrf, cx.reader);
-            if let Some(class) = class4(line.flags(), vector.bytes(lane)) {
-                shared.budgets.punt(cx, vector, lane, class);
+            if let Some(class) = punt_class(line.flags(), vector.bytes(lane)) {
+                shared.policers.punt(cx, vector, lane, class);
                 continue;
             }
             let bytes = vector.bytes(lane);
             // With a host interface Linux is the host; without, we are.
-            let twin = line.twin().filter(|_| vector.flags[lane] & flags::OWN == 0);
+            let host_device = line.host_pair().filter(|_| vector.flags[lane] & flags::OWN == 0);
             let interface = vector.rx_if[lane];
             let delivered = match admit(shared, table, bytes) {
                 Err(refused) => Err(refused),
                 Ok(view) if is_tunneled(tunnels, vrf, &view) => Ok(TUNNEL),
                 Ok(view) if is_bfd(peers, interface, &view) => Ok(BFD),
                 Ok(view) => {
-                    match (addresses.takes_in(interface, vrf, view.destination().into()), twin) {
+                    match (
+                        addresses.accepts_virtual(interface, vrf, view.destination().into()),
+                        host_device,
+                    ) {
                         (Some(false), _) => Err(Refused::Drop(Drop::VirtualAddress)),
-                        (None, Some(twin)) => {
-                            Ok(to_linux(vector, lane, (twin, Payload::Ip4), HOST_INTERFACE))
+                        (None, Some(host_device)) => {
+                            Ok(to_host(vector, lane, (host_device, Payload::Ip4), HOST_INTERFACE))
                         }
                         // Linux knows nothing of the addresses of virtual routers.
                         (Some(true), _) | (None, None) => deliver(&view),
@@ -71,13 +74,13 @@ impl Node for Ip4Local {
             };
             vector.next[lane] = match delivered {
                 Ok(BFD) => {
-                    shared.budgets.punt(cx, vector, lane, Class::Routing);
+                    shared.policers.punt(cx, vector, lane, Class::Routing);
                     continue;
                 }
                 Ok(next) => next,
                 Err(Refused::Drop(reason)) => reason.next(),
-                Err(Refused::Tell(trouble)) => {
-                    vector.adjacency[lane] = trouble.code();
+                Err(Refused::IcmpError(cause)) => {
+                    vector.adjacency[lane] = cause.code();
                     ERROR
                 }
             };
@@ -91,7 +94,7 @@ pub(super) enum Refused {
     /// Nobody is told.
     Drop(Drop),
     /// The sender is told.
-    Tell(Trouble),
+    IcmpError(IcmpCause),
 }
 
 /// Whether a packet can be from where it says.
@@ -105,9 +108,9 @@ fn admit<'a>(
     let back = shared.next_hops.resolve(back, 0);
     if let Resolved::Special { code, .. } = back {
         // Who answers these answers itself, or all at once (RFC 1122 3.2.1.3).
-        match Verdict::of(code) {
-            Verdict::Local => return Err(Refused::Drop(Drop::Land)),
-            Verdict::Broadcast => return Err(Refused::Drop(Drop::Ip4MartianSource)),
+        match SpecialNextHop::of(code) {
+            SpecialNextHop::Local => return Err(Refused::Drop(Drop::Land)),
+            SpecialNextHop::Broadcast => return Err(Refused::Drop(Drop::Ip4MartianSource)),
             _ => {}
         }
     }
@@ -124,7 +127,8 @@ fn is_tunneled(tunnels: &Tunnels, vrf: u32, view: &ipv4::View<'_>) -> bool {
 fn is_bfd(peers: &Peers, interface: u32, view: &ipv4::View<'_>) -> bool {
     let header = view.header();
     let carried = (header.time_to_live, header.protocol, view.payload());
-    !view.header().is_fragment() && peers.are_asked(interface, view.source().into(), carried)
+    !view.header().is_fragment()
+        && peers.is_session_packet(interface, view.source().into(), carried)
 }
 
 fn deliver(view: &ipv4::View<'_>) -> Result<u16, Refused> {
@@ -133,9 +137,9 @@ fn deliver(view: &ipv4::View<'_>) -> Result<u16, Refused> {
     }
     match view.header().protocol {
         protocol::ICMP4 => Ok(ECHO),
-        protocol::IGMP => Err(Refused::Drop(Drop::IgmpHeard)),
-        protocol::UDP => Err(Refused::Tell(Trouble::Port)),
+        protocol::IGMP => Err(Refused::Drop(Drop::IgmpConsumed)),
+        protocol::UDP => Err(Refused::IcmpError(IcmpCause::Port)),
         protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
-        _ => Err(Refused::Tell(Trouble::Protocol)),
+        _ => Err(Refused::IcmpError(IcmpCause::Protocol)),
     }
 }

@@ -6,7 +6,7 @@ use stoa_engine::vector::flags;
 use stoa_engine::{Context, Next, Node, Vector};
 
 use super::ip4_input::{forwardable, route};
-use super::ip4_options::by_way_of_options;
+use super::ip4_options::through_options;
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::FORWARD4;
 use crate::shared::Shared;
@@ -38,7 +38,7 @@ impl Node for Ip4Lookup {
             let next = route(shared, vector, lane, value);
             let own = vector.flags[lane] & flags::OWN != 0;
             let next = forwardable(next, own || line.flags() & FORWARD4 != 0);
-            vector.next[lane] = by_way_of_options(next, vector.bytes(lane));
+            vector.next[lane] = through_options(next, vector.bytes(lane));
         }
         Next::Lanes
     }

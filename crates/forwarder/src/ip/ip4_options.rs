@@ -12,8 +12,8 @@ use stoa_tables::next_hop::Resolved;
 use stoa_wire::ipv4_options::{self, Recorder};
 use stoa_wire::{checksum, ipv4};
 
-use crate::icmp::Trouble;
-use crate::shared::{Shared, Verdict};
+use crate::icmp::IcmpCause;
+use crate::shared::{Shared, SpecialNextHop};
 
 /// Where packets go from here: they have an adjacency already.
 pub const EDGES: &[&str] = &["ip4-rewrite", "icmp4-error"];
@@ -48,7 +48,7 @@ impl Node for Ip4Options {
             vector.next[lane] = match done {
                 Ok(()) => REWRITE,
                 Err(pointer) => {
-                    vector.adjacency[lane] = Trouble::Header(pointer).code();
+                    vector.adjacency[lane] = IcmpCause::Header(pointer).code();
                     ERROR
                 }
             };
@@ -68,7 +68,7 @@ fn record(
     let is_own = |ip: Ipv4Addr| {
         let value = table.map_or(0, |table| table.lookup(ip.into()));
         matches!(shared.next_hops.resolve(value, 0),
-            Resolved::Special { code, .. } if Verdict::of(code) == Verdict::Local)
+            Resolved::Special { code, .. } if SpecialNextHop::of(code) == SpecialNextHop::Local)
     };
     let header = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
     let Some(options) = bytes.get_mut(ipv4::LENGTH..header) else { return Ok(()) };
@@ -90,19 +90,19 @@ pub(crate) fn since_midnight() -> u32 {
 /// What is wrong with the options of a received packet: they must have lengths that fit, and
 /// ask for no source route (RFC 7126 4.3, RFC 1812 5.3.13.4).
 #[cold]
-pub(super) fn fault(bytes: &[u8]) -> Option<Trouble> {
+pub(super) fn fault(bytes: &[u8]) -> Option<IcmpCause> {
     let header = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
     let options = bytes.get(ipv4::LENGTH..header)?;
     if let Some(at) = ipv4_options::fault(options) {
-        return Some(Trouble::Header((ipv4::LENGTH + at) as u16));
+        return Some(IcmpCause::Header((ipv4::LENGTH + at) as u16));
     }
     let seen = ipv4_options::inspect(options).ok()?;
-    seen.source_route.then_some(Trouble::SourceRoute)
+    seen.source_route.then_some(IcmpCause::SourceRoute)
 }
 
 /// The edge of a routed packet: by this node when it has options.
 #[inline(always)]
-pub(super) fn by_way_of_options(next: u16, bytes: &[u8]) -> u16 {
+pub(super) fn through_options(next: u16, bytes: &[u8]) -> u16 {
     let has_options = bytes.first().is_some_and(|byte| *byte != 0x45);
     if next == super::REWRITE && has_options { super::OPTIONS } else { next }
 }

@@ -8,7 +8,7 @@ use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 use stoa_wire::ipv4;
 
-use super::rewrite::{Accounting, Family, HEADER, Odd, Rewrite};
+use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
@@ -34,25 +34,25 @@ impl Family for Ip4 {
 
     /// RFC 1624: taking 1 from the high byte of a word adds 0x100 to the checksum.
     #[inline(always)]
-    fn count_down(header: &mut [u8; HEADER]) {
+    fn decrement_ttl(header: &mut [u8; HEADER]) {
         header[Self::TTL] -= 1;
         let sum = u32::from(u16::from_be_bytes([header[10], header[11]])) + 0x100;
         let sum = (sum + (sum >> 16)) as u16;
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 
-    fn may_cut(packet: &[u8], _own: bool) -> bool {
+    fn may_fragment(packet: &[u8], _own: bool) -> bool {
         packet.get(6).is_some_and(|flags| flags & DONT_FRAGMENT == 0)
     }
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx512(
+    fn uniform_avx512(
         vector: &mut Vector,
         line: &AdjacencyLine,
-        accounting: &mut Accounting,
-    ) -> Odd {
-        super::rewrite_avx512::rewrite::<Self>(vector, line, accounting)
+        counts: &mut Counts,
+    ) -> Exceptions {
+        super::rewrite_avx512::rewrite::<Self>(vector, line, counts)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -60,17 +60,13 @@ impl Family for Ip4 {
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> Odd {
+    ) -> Exceptions {
         super::rewrite_avx512::rewrite_each::<Self>(vector, lines, counters)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx2(
-        vector: &mut Vector,
-        line: &AdjacencyLine,
-        accounting: &mut Accounting,
-    ) -> Odd {
-        super::rewrite_avx2::rewrite::<Self>(vector, line, accounting)
+    fn uniform_avx2(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts) -> Exceptions {
+        super::rewrite_avx2::rewrite::<Self>(vector, line, counts)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -78,7 +74,7 @@ impl Family for Ip4 {
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> Odd {
+    ) -> Exceptions {
         super::rewrite_avx2::rewrite_each::<Self>(vector, lines, counters)
     }
 }

@@ -10,21 +10,21 @@ use crate::kernel::Kernel;
 /// What validation found: a destination per lane, and the lanes that are no plain,
 /// valid unicast packet.
 pub struct Validated {
-    /// Destination address in host order; 0 where `odd`.
+    /// Destination address in host order; 0 where `exceptions`.
     pub destination: [u32; VECTOR],
     /// One bit per lane that the kernel did not pass: look closer.
-    pub odd: [u16; VECTOR / 16],
+    pub exceptions: [u16; VECTOR / 16],
 }
 
 impl Validated {
     /// Nothing known.
     pub fn new() -> Self {
-        Self { destination: [0; VECTOR], odd: [0; VECTOR / 16] }
+        Self { destination: [0; VECTOR], exceptions: [0; VECTOR / 16] }
     }
 
     /// Whether all lanes are plain and valid.
     pub fn is_clean(&self) -> bool {
-        self.odd.iter().fold(0, |any, odd| any | odd) == 0
+        self.exceptions.iter().fold(0, |any, exceptions| any | exceptions) == 0
     }
 }
 
@@ -36,34 +36,34 @@ impl Default for Validated {
 
 /// Checks all lanes; cuts the length of valid ones to the packet (Ethernet pads).
 #[inline(always)]
-pub fn validate(kernel: Kernel, vector: &mut Vector, found: &mut Validated) {
+pub fn validate(kernel: Kernel, vector: &mut Vector, validated: &mut Validated) {
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => super::ip4_validate_avx512::validate(vector, found),
+        Kernel::Avx512 => super::ip4_validate_avx512::validate(vector, validated),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => super::ip4_validate_avx2::validate(vector, found),
-        _ => validate_scalar(vector, found),
+        Kernel::Avx2 => super::ip4_validate_avx2::validate(vector, validated),
+        _ => validate_scalar(vector, validated),
     }
 }
 
 /// The reference: passes the lanes that the kernels pass, and those in jumbo buffers, which the
 /// kernels leave to who looks closer.
-pub fn validate_scalar(vector: &mut Vector, found: &mut Validated) {
-    found.odd = [0; VECTOR / 16];
-    (0..vector.len()).for_each(|lane| validate_lane(vector, lane, found));
+pub fn validate_scalar(vector: &mut Vector, validated: &mut Validated) {
+    validated.exceptions = [0; VECTOR / 16];
+    (0..vector.len()).for_each(|lane| validate_lane(vector, lane, validated));
 }
 
-/// Checks one lane. It is not in `odd` yet.
+/// Checks one lane. It is not in `exceptions` yet.
 #[inline(always)]
-pub(super) fn validate_lane(vector: &mut Vector, lane: usize, found: &mut Validated) {
+pub(super) fn validate_lane(vector: &mut Vector, lane: usize, validated: &mut Validated) {
     match check(vector.bytes(lane)) {
         Ok(packet) if packet.is_plain => {
-            found.destination[lane] = packet.destination;
+            validated.destination[lane] = packet.destination;
             vector.length[lane] = packet.length;
         }
         _ => {
-            found.destination[lane] = 0;
-            found.odd[lane / 16] |= 1 << (lane % 16);
+            validated.destination[lane] = 0;
+            validated.exceptions[lane / 16] |= 1 << (lane % 16);
         }
     }
 }
@@ -164,7 +164,7 @@ mod tests {
             shift in 0..100u16,
         ) {
             let mut results = Vec::new();
-            for kernel in Kernel::here() {
+            for kernel in Kernel::available() {
                 let mut cache = PoolCache::new(pool());
                 let mut vector = Vector::new(pool());
                 cache.fill(&mut vector, packets.len());
@@ -174,10 +174,10 @@ mod tests {
                     vector.offset[lane] += shift;
                     vector.length[lane] = packet.len() as u16;
                 }
-                let mut found = Validated::new();
-                validate(kernel, &mut vector, &mut found);
+                let mut validated = Validated::new();
+                validate(kernel, &mut vector, &mut validated);
                 let lengths = vector.length[..packets.len()].to_vec();
-                results.push((found.destination[..packets.len()].to_vec(), found.odd, lengths));
+                results.push((validated.destination[..packets.len()].to_vec(), validated.exceptions, lengths));
                 cache.free_from(&mut vector, 0);
             }
             for result in &results {

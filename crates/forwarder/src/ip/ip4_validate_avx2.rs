@@ -11,19 +11,19 @@ use super::ip4_validate::{Validated, validate_lane};
 use crate::columns_avx2::{Columns, STEP, load_16};
 
 /// As [`super::ip4_validate::validate_scalar`].
-pub fn validate(vector: &mut Vector, found: &mut Validated) {
-    assert!(crate::kernel::Kernel::Avx2.is_here());
+pub fn validate(vector: &mut Vector, validated: &mut Validated) {
+    assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: the processor has AVX2: asked just now.
-    unsafe { validate_all(vector, found) }
+    unsafe { validate_all(vector, validated) }
 }
 
 #[target_feature(enable = "avx2")]
-fn validate_all(vector: &mut Vector, found: &mut Validated) {
-    found.odd = [0; VECTOR / 16];
+fn validate_all(vector: &mut Vector, validated: &mut Validated) {
+    validated.exceptions = [0; VECTOR / 16];
     for at in (0..vector.len()).step_by(STEP) {
         let lanes = at..vector.len().min(at + STEP);
-        if lanes.len() < STEP || !validate_8(vector, found, at) {
-            lanes.for_each(|lane| validate_lane(vector, lane, found));
+        if lanes.len() < STEP || !validate_8(vector, validated, at) {
+            lanes.for_each(|lane| validate_lane(vector, lane, validated));
         }
     }
 }
@@ -31,7 +31,7 @@ fn validate_all(vector: &mut Vector, found: &mut Validated) {
 /// Whether all of 8 lanes are plain and valid; if not, nothing was changed.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
+fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool {
     let pool = vector.pool();
     let columns = Columns::load(vector, at);
     if !columns.are_inside(pool, 0, 20) {
@@ -40,7 +40,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
     let places = columns.places();
     // SAFETY: 20 bytes of each lane from its offset on are in its buffer.
     let (head, tail) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 4)) };
-    let [first, second, third, source] = turn(head);
+    let [first, second, third, source] = transpose(head);
     let [a, b, c, d] = tail;
     let destination =
         _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
@@ -69,15 +69,15 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
     let wrong = _mm256_or_si256(wrong, _mm256_cmpgt_epi32(total, length));
     let wrong = _mm256_or_si256(wrong, _mm256_cmpgt_epi32(word(20), total));
     // First octets: not 0, not 127, below 224 (RFC 1812 5.3.7).
-    let odd = |octet| {
-        let odd = _mm256_or_si256(
+    let is_martian = |octet| {
+        let zero_or_loopback = _mm256_or_si256(
             _mm256_cmpeq_epi32(octet, _mm256_setzero_si256()),
             _mm256_cmpeq_epi32(octet, word(127)),
         );
-        _mm256_or_si256(odd, _mm256_cmpgt_epi32(octet, word(223)))
+        _mm256_or_si256(zero_or_loopback, _mm256_cmpgt_epi32(octet, word(223)))
     };
-    let wrong = _mm256_or_si256(wrong, odd(byte(source)));
-    let wrong = _mm256_or_si256(wrong, odd(byte(destination)));
+    let wrong = _mm256_or_si256(wrong, is_martian(byte(source)));
+    let wrong = _mm256_or_si256(wrong, is_martian(byte(destination)));
     if _mm256_testz_si256(wrong, wrong) == 0 {
         return false;
     }
@@ -88,7 +88,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
     let cut = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(total, total));
     // SAFETY: 8 elements of each column follow `at`.
     unsafe {
-        _mm256_storeu_si256(found.destination.as_mut_ptr().add(at).cast(), host);
+        _mm256_storeu_si256(validated.destination.as_mut_ptr().add(at).cast(), host);
         let cut = _mm256_castsi256_si128(cut);
         _mm_storeu_si128(vector.length.as_mut_ptr().add(at).cast(), cut);
     }
@@ -98,7 +98,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
 /// From 16 bytes of each lane to four words of all lanes.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn turn([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     let (low_ab, low_cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
     let (high_ab, high_cd) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
     [

@@ -9,28 +9,33 @@ use stoa_engine::{VECTOR, Vector};
 use super::ip4_validate::Validated;
 
 /// As [`super::ip4_validate::validate_scalar`].
-pub fn validate(vector: &mut Vector, found: &mut Validated) {
-    assert!(crate::kernel::Kernel::Avx512.is_here());
+pub fn validate(vector: &mut Vector, validated: &mut Validated) {
+    assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
-    unsafe { validate_all(vector, found) }
+    unsafe { validate_all(vector, validated) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn validate_all(vector: &mut Vector, found: &mut Validated) {
-    found.odd = [0; VECTOR / 16];
+fn validate_all(vector: &mut Vector, validated: &mut Validated) {
+    validated.exceptions = [0; VECTOR / 16];
     for step in 0..vector.len().div_ceil(8) {
         let at = step * 8;
         let lanes = (vector.len() - at).min(8);
         let in_use = ((1u16 << lanes) - 1) as __mmask8;
-        let ok = validate_8(vector, found, at, in_use);
-        let odd = u16::from(in_use & !ok);
-        found.odd[at / 16] |= odd << (at % 16);
+        let ok = validate_8(vector, validated, at, in_use);
+        let exceptions = u16::from(in_use & !ok);
+        validated.exceptions[at / 16] |= exceptions << (at % 16);
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __mmask8) -> __mmask8 {
+fn validate_8(
+    vector: &mut Vector,
+    validated: &mut Validated,
+    at: usize,
+    in_use: __mmask8,
+) -> __mmask8 {
     let pool = vector.pool();
     // SAFETY: `at` is a multiple of 8 below VECTOR: 8 elements of each column follow it.
     let (ids, offsets, lengths) = unsafe {
@@ -90,7 +95,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __m
         _mm512_cvtepi64_epi32(_mm512_maskz_mov_epi64(ok, _mm512_shuffle_epi8(destination, swap)));
     // SAFETY: as for the loads above.
     unsafe {
-        _mm256_storeu_si256(found.destination.as_mut_ptr().add(at).cast(), host);
+        _mm256_storeu_si256(validated.destination.as_mut_ptr().add(at).cast(), host);
         let cut = _mm512_cvtepi64_epi16(total);
         _mm_mask_storeu_epi16(vector.length.as_mut_ptr().add(at).cast(), ok, cut);
     }

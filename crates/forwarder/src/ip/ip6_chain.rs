@@ -10,7 +10,7 @@ use zerocopy::FromBytes;
 
 use super::ip4_local::Refused;
 use crate::drops::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 
 /// Skip, when it is not known.
 const PAD_N: u8 = 1;
@@ -45,7 +45,9 @@ pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Re
     for extension in view.extensions() {
         let extension = match extension {
             Ok(extension) => extension,
-            Err(Ip6Error::HopByHopNotFirst) => return tell(Trouble::NextHeader(named_at as u16)),
+            Err(Ip6Error::HopByHopNotFirst) => {
+                return icmp_error(IcmpCause::NextHeader(named_at as u16));
+            }
             Err(_) => return Err(Refused::Drop(Drop::Ip6Extension)),
         };
         let pointer = |at: usize| (extension.offset + at) as u16;
@@ -53,7 +55,7 @@ pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Re
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => options(&extension, is_group)?,
             // Type 0 is dead (RFC 5095) and we are no stop of any other (RFC 8200 4.4).
             protocol::ROUTING if extension.bytes[3] != 0 => {
-                return tell(Trouble::Header(pointer(2)));
+                return icmp_error(IcmpCause::Header(pointer(2)));
             }
             protocol::ROUTING => {}
             protocol::FRAGMENT => {
@@ -65,7 +67,7 @@ pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Re
                 }
                 was_fragment = true;
             }
-            _ => return tell(Trouble::NextHeader(named_at as u16)),
+            _ => return icmp_error(IcmpCause::NextHeader(named_at as u16)),
         }
         named_at = extension.offset;
     }
@@ -74,8 +76,8 @@ pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Re
     Ok(Chain::Whole(Carried { protocol, offset, named_at: upper.named_at, was_fragment }))
 }
 
-fn tell<T>(trouble: Trouble) -> Result<T, Refused> {
-    Err(Refused::Tell(trouble))
+fn icmp_error<T>(cause: IcmpCause) -> Result<T, Refused> {
+    Err(Refused::IcmpError(cause))
 }
 
 /// A first fragment holds all headers, that of the upper layer included (RFC 7112 5).
@@ -83,14 +85,14 @@ fn complete(view: &ipv6::View<'_>, fragment: &Fragment) -> Result<(), Refused> {
     if fragment.offset() > 0 {
         return Ok(());
     }
-    let Ok(upper) = view.upper() else { return tell(Trouble::FirstFragment) };
+    let Ok(upper) = view.upper() else { return icmp_error(IcmpCause::FirstFragment) };
     let least = match upper.protocol {
         protocol::TCP => 20,
         protocol::UDP | protocol::ICMP6 => 8,
         protocol::NO_NEXT_HEADER => 0,
         _ => 1,
     };
-    if upper.payload.len() < least { tell(Trouble::FirstFragment) } else { Ok(()) }
+    if upper.payload.len() < least { icmp_error(IcmpCause::FirstFragment) } else { Ok(()) }
 }
 
 /// Does with each option what its type says (RFC 8200 4.2).
@@ -105,7 +107,7 @@ fn options(extension: &Extension<'_>, is_group: bool) -> Result<(), Refused> {
         let pointer = (extension.offset + at) as u16;
         let end = bytes.get(at + 1).map_or(usize::MAX, |length| at + 2 + usize::from(*length));
         if end > bytes.len() {
-            return tell(Trouble::Header(pointer.saturating_add(1)));
+            return icmp_error(IcmpCause::Header(pointer.saturating_add(1)));
         }
         at = end;
         count += 1;
@@ -117,8 +119,8 @@ fn options(extension: &Extension<'_>, is_group: bool) -> Result<(), Refused> {
         }
         match kind >> 6 {
             0 => {}
-            2 => return tell(Trouble::Option(pointer)),
-            3 if !is_group => return tell(Trouble::Option(pointer)),
+            2 => return icmp_error(IcmpCause::Option(pointer)),
+            3 if !is_group => return icmp_error(IcmpCause::Option(pointer)),
             _ => return Err(Refused::Drop(Drop::Ip6Option)),
         }
     }

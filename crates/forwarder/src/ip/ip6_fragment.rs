@@ -38,9 +38,9 @@ impl Node for Ip6Fragment {
             match pieces {
                 0 => vector.drop_lane(lane, Drop::Ip6Truncated.reason()),
                 _ if pieces > cx.emit_room() => {
-                    vector.drop_lane(lane, Drop::FragmentRoom.reason());
+                    vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());
                 }
-                _ => self.cut(cx, vector, lane, pieces),
+                _ => self.fragment(cx, vector, lane, pieces),
             }
         }
         Next::Lanes
@@ -50,7 +50,7 @@ impl Node for Ip6Fragment {
 impl Ip6Fragment {
     /// Emits all pieces in order; the whole is done with. What we make has no extension
     /// headers: all behind the IPv6 header is cut.
-    fn cut(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, pieces: usize) {
+    fn fragment(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, pieces: usize) {
         let identification = self.shared.identifications.ip6();
         for at in 0..pieces {
             let piece = cx.packet().is_some_and(|mut piece| {
@@ -58,7 +58,7 @@ impl Ip6Fragment {
                 send(cx, vector, lane, piece)
             });
             if !piece {
-                return vector.drop_lane(lane, Drop::FragmentRoom.reason());
+                return vector.drop_lane(lane, Drop::FragmentNoBuffer.reason());
             }
         }
         drop(vector.take(lane));

@@ -9,12 +9,12 @@ use stoa_engine::{Context, Next, Node, VECTOR, Vector};
 use stoa_wire::{ipv6, vrrp};
 
 use super::ip6_validate::{self, Scope, Validated, check};
-use super::{ERROR, LOCAL, REWRITE, follow, follow_all, runs};
+use super::{ERROR, LOCAL, REWRITE, follow, follow_uniform, vrf_runs};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, FORWARD6, IP6, VRRP6};
 use crate::flow;
-use crate::host_interface::{Payload, to_linux, wants_ip6};
-use crate::icmp::Trouble;
+use crate::host_interface::{Payload, is_for_host6, to_host};
+use crate::icmp::IcmpCause;
 use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
 /// Where packets go from here; features last, in the order of the arc.
@@ -32,12 +32,16 @@ const FIRST_FEATURE: u16 = 4;
 
 /// Makes the node of one worker.
 pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
-    Box::new(Ip6Input { shared: shared.clone(), found: Validated::new(), values: Column::of(0) })
+    Box::new(Ip6Input {
+        shared: shared.clone(),
+        validated: Validated::new(),
+        values: Column::of(0),
+    })
 }
 
 struct Ip6Input {
     shared: Arc<Shared>,
-    found: Validated,
+    validated: Validated,
     values: Column<u32>,
 }
 
@@ -48,27 +52,29 @@ impl Node for Ip6Input {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let lanes = vector.len();
         let shared = &*self.shared;
-        ip6_validate::validate(shared.kernel, vector, &mut self.found);
+        ip6_validate::validate(shared.kernel, vector, &mut self.validated);
         let interface = vector.rx_if.uniform(lanes);
-        let trunk = is_trunk(shared, vector, interface);
-        let clean = trunk && self.found.is_clean();
+        let fast_path = is_fast_path(shared, vector, interface);
+        let clean = fast_path && self.validated.is_clean();
         if !clean {
             let addresses = shared.addresses.read(cx.reader);
-            let trace_capture = TraceCapture { shared, addresses, reader: cx.reader };
+            let lookup = Lookup { shared, addresses, reader: cx.reader };
             for lane in 0..lanes {
-                let is_odd = self.found.odd[lane / 8] >> (lane % 8) & 1 == 1;
-                let to = &mut self.found.destination[lane];
-                let closer = is_odd || !trunk;
+                let is_exception = self.validated.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
+                let to = &mut self.validated.destination[lane];
+                let needs_check = is_exception || !fast_path;
                 vector.next[lane] =
-                    if closer { examine(&trace_capture, vector, lane, to) } else { PLAIN };
+                    if needs_check { check_lane(&lookup, vector, lane, to) } else { PLAIN };
             }
         }
         if interface.is_some_and(|interface| shared.interface(interface).vrf() == DEFAULT_VRF) {
-            shared.ip6.lookup_batch(&self.found.destination[..lanes], &mut self.values[..lanes]);
+            shared
+                .ip6
+                .lookup_batch(&self.validated.destination[..lanes], &mut self.values[..lanes]);
         } else {
-            look_up(shared, cx.reader, vector, &self.found.destination, &mut self.values);
+            look_up(shared, cx.reader, vector, &self.validated.destination, &mut self.values);
         }
-        if clean && let Some(next) = follow_all(shared, vector, &self.values) {
+        if clean && let Some(next) = follow_uniform(shared, vector, &self.values) {
             return Next::All(next);
         }
         for lane in 0..lanes {
@@ -83,7 +89,7 @@ impl Node for Ip6Input {
 /// Whether nothing but routing concerns these lanes: one interface that forwards, unicast frames,
 /// no features.
 #[inline(always)]
-fn is_trunk(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
+fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
     let any = vector.flags[..vector.len()].iter().fold(0, |any, flags| any | flags);
     any == 0
         && shared.features6.is_idle()
@@ -102,7 +108,7 @@ fn look_up(
     keys: &[u128; VECTOR],
     values: &mut [u32; VECTOR],
 ) {
-    for (lanes, vrf) in runs(shared, vector) {
+    for (lanes, vrf) in vrf_runs(shared, vector) {
         let (keys, values) = (&keys[lanes.clone()], &mut values[lanes]);
         match shared.ip6_table(vrf, reader) {
             Some(table) => table.lookup_batch(keys, values),
@@ -112,7 +118,7 @@ fn look_up(
 }
 
 /// What a lane is looked at with.
-struct TraceCapture<'a> {
+struct Lookup<'a> {
     shared: &'a Shared,
     addresses: &'a Addresses,
     reader: &'a Reader,
@@ -120,8 +126,8 @@ struct TraceCapture<'a> {
 
 /// Checks one lane: its next node, or [`PLAIN`].
 #[inline(always)]
-fn examine(
-    trace_capture: &TraceCapture<'_>,
+fn check_lane(
+    lookup: &Lookup<'_>,
     vector: &mut Vector,
     lane: usize,
     destination: &mut u128,
@@ -132,25 +138,25 @@ fn examine(
     };
     vector.length[lane] = packet.length;
     *destination = packet.destination;
-    let shared = trace_capture.shared;
+    let shared = lookup.shared;
     let line = shared.interface(vector.rx_if[lane]).flags();
-    let trunk = vector.flags[lane] == 0
+    let fast_path = vector.flags[lane] == 0
         && packet.scope == Scope::Global
         && line & (IP6 | FORWARD6) == IP6 | FORWARD6
         && shared.features6.is_idle();
-    if trunk { PLAIN } else { closer(trace_capture, vector, lane, (packet.scope, line)) }
+    if fast_path { PLAIN } else { slow_path(lookup, vector, lane, (packet.scope, line)) }
 }
 
 /// A lane that is not plain.
 #[cold]
 #[inline(never)]
-fn closer(
-    trace_capture: &TraceCapture<'_>,
+fn slow_path(
+    lookup: &Lookup<'_>,
     vector: &mut Vector,
     lane: usize,
     (scope, line): (Scope, u32),
 ) -> u16 {
-    let TraceCapture { shared, addresses, reader } = *trace_capture;
+    let Lookup { shared, addresses, reader } = *lookup;
     if line & IP6 == 0 {
         return Drop::Ip6Disabled.next();
     }
@@ -159,8 +165,14 @@ fn closer(
     match scope {
         Scope::Group if has_joined(addresses, interface, destination, line) => return LOCAL,
         Scope::Group => {
-            return match shared.interface(interface).twin().filter(|_| wants_ip6(destination)) {
-                Some(twin) => to_linux(vector, lane, (twin, Payload::Ip6), HOST_INTERFACE),
+            return match shared
+                .interface(interface)
+                .host_pair()
+                .filter(|_| is_for_host6(destination))
+            {
+                Some(host_device) => {
+                    to_host(vector, lane, (host_device, Payload::Ip6), HOST_INTERFACE)
+                }
                 None => Drop::Ip6Multicast.next(),
             };
         }
@@ -183,7 +195,7 @@ fn closer(
     let value = table.map_or(0, |table| table.lookup(destination));
     match route(shared, vector, lane, value) {
         REWRITE | ERROR if scope == Scope::FromLink => {
-            vector.adjacency[lane] = Trouble::BeyondScope.code();
+            vector.adjacency[lane] = IcmpCause::BeyondScope.code();
             ERROR
         }
         REWRITE | ERROR if line & FORWARD6 == 0 => Drop::Ip6NotForwarding.next(),

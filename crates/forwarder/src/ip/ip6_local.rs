@@ -15,10 +15,10 @@ use super::ip6_chain::{self, Carried, Chain};
 use crate::bfd::Peers;
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{ADVERTISE6, VRRP6};
-use crate::host_interface::{Payload, to_linux};
-use crate::icmp::Trouble;
+use crate::host_interface::{Payload, to_host};
+use crate::icmp::IcmpCause;
 use crate::punt::Class;
-use crate::shared::{Addresses, Shared, Verdict};
+use crate::shared::{Addresses, Shared, SpecialNextHop};
 use crate::tunnel::Tunnels;
 
 /// Where packets go from here.
@@ -59,26 +59,33 @@ impl Node for Ip6Local {
             let interface = vector.rx_if[lane];
             let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
             // With a host interface Linux is the host; without, we are.
-            let twin = self.shared.interface(interface).twin();
-            let twin = twin.filter(|_| vector.flags[lane] & flags::OWN == 0);
-            let has_host_interface = twin.is_some();
+            let host_device = self.shared.interface(interface).host_pair();
+            let host_device = host_device.filter(|_| vector.flags[lane] & flags::OWN == 0);
+            let has_host_interface = host_device.is_some();
             let shared = &self.shared;
-            let here =
-                Here { shared, table, addresses, tunnels, peers, interface, has_host_interface };
-            match here.deliver(vector.bytes(lane)) {
+            let delivery = Delivery {
+                shared,
+                table,
+                addresses,
+                tunnels,
+                peers,
+                interface,
+                has_host_interface,
+            };
+            match delivery.deliver(vector.bytes(lane)) {
                 Ok(QUERY) => {
-                    self.shared.budgets.punt(cx, vector, lane, Class::Listener);
+                    self.shared.policers.punt(cx, vector, lane, Class::Listener);
                 }
-                Ok(VRRP | BFD) => self.shared.budgets.punt(cx, vector, lane, Class::Routing),
+                Ok(VRRP | BFD) => self.shared.policers.punt(cx, vector, lane, Class::Routing),
                 Ok(HOST_INTERFACE) => {
-                    let twin = twin.unwrap_or_default();
+                    let host_device = host_device.unwrap_or_default();
                     vector.next[lane] =
-                        to_linux(vector, lane, (twin, Payload::Ip6), HOST_INTERFACE);
+                        to_host(vector, lane, (host_device, Payload::Ip6), HOST_INTERFACE);
                 }
                 Ok(next) => vector.next[lane] = next,
                 Err(Refused::Drop(reason)) => vector.drop_lane(lane, reason.reason()),
-                Err(Refused::Tell(trouble)) => {
-                    vector.adjacency[lane] = trouble.code();
+                Err(Refused::IcmpError(cause)) => {
+                    vector.adjacency[lane] = cause.code();
                     vector.next[lane] = ERROR;
                 }
             }
@@ -87,7 +94,7 @@ impl Node for Ip6Local {
     }
 }
 
-struct Here<'a> {
+struct Delivery<'a> {
     shared: &'a Shared,
     table: Option<&'a Ip6LpmReader>,
     addresses: &'a Addresses,
@@ -97,14 +104,14 @@ struct Here<'a> {
     has_host_interface: bool,
 }
 
-impl Here<'_> {
+impl Delivery<'_> {
     fn deliver(&self, bytes: &[u8]) -> Result<u16, Refused> {
         let view = ipv6::check(bytes).map_err(|_| Refused::Drop(Drop::Ip6Truncated))?;
         let carried = match ip6_chain::process(&view, view.destination().is_multicast())? {
             Chain::Whole(carried) => carried,
             Chain::Fragment => {
-                self.refuse_land(view.source())?;
-                let has_host_interface = self.has_host_interface_for(view.destination())?;
+                self.check_land(view.source())?;
+                let has_host_interface = self.goes_to_host(view.destination())?;
                 return Ok(if has_host_interface { HOST_INTERFACE } else { REASSEMBLE });
             }
         };
@@ -119,20 +126,20 @@ impl Here<'_> {
         {
             return Ok(VRRP);
         }
-        let has_host_interface = self.has_host_interface_for(view.destination())?;
-        self.refuse_land(view.source())?;
+        let has_host_interface = self.goes_to_host(view.destination())?;
+        self.check_land(view.source())?;
         let ends = (view.source().into(), view.destination().into());
         let vrf = self.shared.interface(self.interface).vrf();
         let payload = view.packet().get(carried.offset..).unwrap_or(&[]);
-        let asked = (view.header().hop_limit, carried.protocol, payload);
+        let carried_packet = (view.header().hop_limit, carried.protocol, payload);
         match carried.protocol {
-            _ if self.peers.are_asked(self.interface, ends.0, asked) => Ok(BFD),
+            _ if self.peers.is_session_packet(self.interface, ends.0, carried_packet) => Ok(BFD),
             protocol if self.tunnels.from(vrf, ends, protocol).is_some() => Ok(TUNNEL),
             _ if has_host_interface => Ok(HOST_INTERFACE),
-            protocol::UDP => Err(Refused::Tell(Trouble::Port)),
+            protocol::UDP => Err(Refused::IcmpError(IcmpCause::Port)),
             protocol::TCP => Err(Refused::Drop(Drop::TcpNoListener)),
             protocol::NO_NEXT_HEADER => Err(Refused::Drop(Drop::Ip6NoNextHeader)),
-            _ => Err(Refused::Tell(Trouble::NextHeader(carried.named_at as u16))),
+            _ => Err(Refused::IcmpError(IcmpCause::NextHeader(carried.named_at as u16))),
         }
     }
 
@@ -156,10 +163,10 @@ impl Here<'_> {
                 (_, false) => Ok(ND),
             };
         }
-        self.refuse_land(view.source())?;
+        self.check_land(view.source())?;
         match kind {
             // Linux has joined the same groups, and reports them.
-            _ if self.has_host_interface_for(view.destination())? => Ok(HOST_INTERFACE),
+            _ if self.goes_to_host(view.destination())? => Ok(HOST_INTERFACE),
             kind::ECHO_REQUEST => Ok(ECHO),
             // RFC 3810 5.1.14, 6.2: from the link, and from nowhere else.
             kind::LISTENER_QUERY
@@ -170,16 +177,16 @@ impl Here<'_> {
             kind::LISTENER_QUERY
             | kind::LISTENER_REPORT
             | kind::LISTENER_DONE
-            | kind::LISTENER_REPORT_2 => Err(Refused::Drop(Drop::MldHeard)),
+            | kind::LISTENER_REPORT_2 => Err(Refused::Drop(Drop::MldConsumed)),
             _ => Err(Refused::Drop(Drop::Icmp6Ignored)),
         }
     }
 
     /// Whether Linux is the host of an address of ours: it knows nothing of those of virtual
     /// routers, some of which take nothing in (RFC 9568 6.4.3).
-    fn has_host_interface_for(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
+    fn goes_to_host(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
         let vrf = self.shared.interface(self.interface).vrf();
-        match self.addresses.takes_in(self.interface, vrf, destination.into()) {
+        match self.addresses.accepts_virtual(self.interface, vrf, destination.into()) {
             Some(false) => Err(Refused::Drop(Drop::VirtualAddress)),
             Some(true) => Ok(false),
             None => Ok(self.has_host_interface),
@@ -187,12 +194,11 @@ impl Here<'_> {
     }
 
     /// Who has our address and is not we would make us answer ourselves.
-    fn refuse_land(&self, source: Ipv6Addr) -> Result<(), Refused> {
+    fn check_land(&self, source: Ipv6Addr) -> Result<(), Refused> {
         let link_local = self.addresses.of(self.interface).and_then(|own| own.link_local);
         let back = self.table.map_or(0, |table| table.lookup(source.into()));
         let back = self.shared.next_hops.resolve(back, 0);
-        let is_own =
-            matches!(back, Resolved::Special { code, .. } if Verdict::of(code) == Verdict::Local);
+        let is_own = matches!(back, Resolved::Special { code, .. } if SpecialNextHop::of(code) == SpecialNextHop::Local);
         if is_own || link_local == Some(source) { Err(Refused::Drop(Drop::Land)) } else { Ok(()) }
     }
 }

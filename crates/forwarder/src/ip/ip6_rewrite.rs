@@ -7,7 +7,7 @@ use stoa_engine::counters::AdjacencyCounters;
 use stoa_engine::{Node, Vector};
 use stoa_tables::adjacency::AdjacencyLine;
 
-use super::rewrite::{Accounting, Family, HEADER, Odd, Rewrite};
+use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
@@ -29,23 +29,23 @@ impl Family for Ip6 {
     const NO_ROUTE: Drop = Drop::Ip6NoRoute;
 
     #[inline(always)]
-    fn count_down(header: &mut [u8; HEADER]) {
+    fn decrement_ttl(header: &mut [u8; HEADER]) {
         header[Self::TTL] -= 1;
     }
 
     /// Only who sends a packet may cut it (RFC 8200 5).
-    fn may_cut(_packet: &[u8], own: bool) -> bool {
+    fn may_fragment(_packet: &[u8], own: bool) -> bool {
         own
     }
 
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx512(
+    fn uniform_avx512(
         vector: &mut Vector,
         line: &AdjacencyLine,
-        accounting: &mut Accounting,
-    ) -> Odd {
-        super::rewrite_avx512::rewrite::<Self>(vector, line, accounting)
+        counts: &mut Counts,
+    ) -> Exceptions {
+        super::rewrite_avx512::rewrite::<Self>(vector, line, counts)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -53,17 +53,13 @@ impl Family for Ip6 {
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> Odd {
+    ) -> Exceptions {
         super::rewrite_avx512::rewrite_each::<Self>(vector, lines, counters)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    fn together_avx2(
-        vector: &mut Vector,
-        line: &AdjacencyLine,
-        accounting: &mut Accounting,
-    ) -> Odd {
-        super::rewrite_avx2::rewrite::<Self>(vector, line, accounting)
+    fn uniform_avx2(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts) -> Exceptions {
+        super::rewrite_avx2::rewrite::<Self>(vector, line, counts)
     }
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
@@ -71,7 +67,7 @@ impl Family for Ip6 {
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> Odd {
+    ) -> Exceptions {
         super::rewrite_avx2::rewrite_each::<Self>(vector, lines, counters)
     }
 }

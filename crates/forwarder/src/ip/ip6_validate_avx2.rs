@@ -13,19 +13,19 @@ use crate::columns_avx2::{Columns, STEP, load_16};
 const HEADER: usize = stoa_wire::ipv6::LENGTH;
 
 /// As [`super::ip6_validate::validate_scalar`].
-pub fn validate(vector: &mut Vector, found: &mut Validated) {
-    assert!(crate::kernel::Kernel::Avx2.is_here());
+pub fn validate(vector: &mut Vector, validated: &mut Validated) {
+    assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: the processor has AVX2: asked just now.
-    unsafe { validate_all(vector, found) }
+    unsafe { validate_all(vector, validated) }
 }
 
 #[target_feature(enable = "avx2")]
-fn validate_all(vector: &mut Vector, found: &mut Validated) {
-    found.odd = [0; VECTOR / STEP];
+fn validate_all(vector: &mut Vector, validated: &mut Validated) {
+    validated.exceptions = [0; VECTOR / STEP];
     for at in (0..vector.len()).step_by(STEP) {
         let lanes = at..vector.len().min(at + STEP);
-        if lanes.len() < STEP || !validate_8(vector, found, at) {
-            lanes.for_each(|lane| validate_lane(vector, lane, found));
+        if lanes.len() < STEP || !validate_8(vector, validated, at) {
+            lanes.for_each(|lane| validate_lane(vector, lane, validated));
         }
     }
 }
@@ -33,7 +33,7 @@ fn validate_all(vector: &mut Vector, found: &mut Validated) {
 /// Whether all of 8 lanes are plain and valid; if not, nothing was changed.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
+fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool {
     let pool = vector.pool();
     let columns = Columns::load(vector, at);
     if !columns.are_inside(pool, 0, HEADER) {
@@ -76,7 +76,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize) -> bool {
     let cut = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(total, total));
     // SAFETY: 8 elements of each column follow `at`; a destination is half a vector.
     unsafe {
-        let into = found.destination.as_mut_ptr().add(at).cast::<__m128i>();
+        let into = validated.destination.as_mut_ptr().add(at).cast::<__m128i>();
         for (lane, to) in to.into_iter().enumerate() {
             let host = _mm256_shuffle_epi8(to, swap);
             _mm_storeu_si128(into.add(lane), _mm256_castsi256_si128(host));

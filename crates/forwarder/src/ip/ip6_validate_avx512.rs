@@ -14,26 +14,31 @@ const STEP: usize = 8;
 const HEADER: u64 = stoa_wire::ipv6::LENGTH as u64;
 
 /// As [`super::ip6_validate::validate_scalar`].
-pub fn validate(vector: &mut Vector, found: &mut Validated) {
-    assert!(crate::kernel::Kernel::Avx512.is_here());
+pub fn validate(vector: &mut Vector, validated: &mut Validated) {
+    assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
-    unsafe { validate_all(vector, found) }
+    unsafe { validate_all(vector, validated) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn validate_all(vector: &mut Vector, found: &mut Validated) {
-    found.odd = [0; VECTOR / STEP];
+fn validate_all(vector: &mut Vector, validated: &mut Validated) {
+    validated.exceptions = [0; VECTOR / STEP];
     let lanes = vector.len();
     for step in 0..lanes.div_ceil(STEP) {
         let in_use = ((1_u16 << (lanes - step * STEP).min(STEP)) - 1) as __mmask8;
-        let ok = validate_8(vector, found, step * STEP, in_use);
-        found.odd[step] = in_use & !ok;
+        let ok = validate_8(vector, validated, step * STEP, in_use);
+        validated.exceptions[step] = in_use & !ok;
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __mmask8) -> __mmask8 {
+fn validate_8(
+    vector: &mut Vector,
+    validated: &mut Validated,
+    at: usize,
+    in_use: __mmask8,
+) -> __mmask8 {
     let pool = vector.pool();
     assert!(at <= VECTOR - STEP);
     // SAFETY: 8 elements of each column follow `at`.
@@ -90,7 +95,7 @@ fn validate_8(vector: &mut Vector, found: &mut Validated, at: usize, in_use: __m
     let second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
     // SAFETY: as for the loads above; 8 destinations are two vectors.
     unsafe {
-        let to = found.destination.as_mut_ptr().add(at).cast::<__m512i>();
+        let to = validated.destination.as_mut_ptr().add(at).cast::<__m512i>();
         _mm512_storeu_si512(to, _mm512_permutex2var_epi64(lower, first, upper));
         _mm512_storeu_si512(to.add(1), _mm512_permutex2var_epi64(lower, second, upper));
         let cut = _mm512_cvtepi64_epi16(total);

@@ -1,13 +1,13 @@
 //! IP unicast: validate, look up, rewrite. IPv4 and IPv6 have the same steps in
 //! files of their own.
 
-pub mod for_control;
 pub mod identification;
 pub mod ip4_fragment;
 pub mod ip4_input;
 pub mod ip4_local;
 pub mod ip4_lookup;
 pub mod ip4_options;
+pub mod ip4_punt;
 pub mod ip4_rewrite;
 pub mod ip4_validate;
 #[cfg(target_arch = "x86_64")]
@@ -48,8 +48,8 @@ use stoa_engine::vector::Column;
 use stoa_tables::next_hop::Resolved;
 
 use crate::drops::Drop;
-use crate::icmp::Trouble;
-use crate::shared::{Shared, Verdict};
+use crate::icmp::IcmpCause;
+use crate::shared::{Shared, SpecialNextHop};
 
 /// The first edges of `ip4-input`, `ip4-lookup` and their IPv6 sisters.
 pub const REWRITE: u16 = 0;
@@ -61,7 +61,7 @@ pub const ERROR: u16 = 2;
 pub const OPTIONS: u16 = 3;
 
 /// Stretches of lanes whose interfaces are in one VRF, in order, each with that VRF.
-pub(crate) fn runs<'a>(
+pub(crate) fn vrf_runs<'a>(
     shared: &'a Shared,
     vector: &'a Vector,
 ) -> impl Iterator<Item = (Range<usize>, u32)> + 'a {
@@ -85,15 +85,15 @@ pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u
             vector.adjacency[lane] = adjacency;
             REWRITE
         }
-        Resolved::Special { code, .. } => verdict(vector, lane, Verdict::of(code)),
-        Resolved::Missing => verdict(vector, lane, Verdict::NoRoute),
+        Resolved::Special { code, .. } => special_next_hop(vector, lane, SpecialNextHop::of(code)),
+        Resolved::Missing => special_next_hop(vector, lane, SpecialNextHop::NoRoute),
     }
 }
 
 /// Follows the next hops of all lanes at once, where that can be: one for all, or such as lead
 /// straight to an adjacency. Says the edge of all; `None`: follow them one by one.
 #[inline(always)]
-pub(crate) fn follow_all(
+pub(crate) fn follow_uniform(
     shared: &Shared,
     vector: &mut Vector,
     values: &Column<u32>,
@@ -116,18 +116,18 @@ pub(crate) fn follow_all(
 /// What a next hop that is no adjacency does with a lane.
 #[cold]
 #[inline(never)]
-fn verdict(vector: &mut Vector, lane: usize, verdict: Verdict) -> u16 {
+fn special_next_hop(vector: &mut Vector, lane: usize, special: SpecialNextHop) -> u16 {
     let is_ip4 = vector.bytes(lane).first().is_some_and(|byte| byte >> 4 == 4);
     let pick = |ip4: Drop, ip6: Drop| if is_ip4 { ip4.next() } else { ip6.next() };
-    let trouble = match verdict {
-        Verdict::Local => return LOCAL,
-        Verdict::Blackhole => return pick(Drop::Ip4Blackhole, Drop::Ip6Blackhole),
-        Verdict::Broadcast => return Drop::Ip4Broadcast.next(),
-        Verdict::NoRoute => Trouble::NoRoute,
-        Verdict::Unreachable => Trouble::Unreachable,
-        Verdict::Prohibited => Trouble::Prohibited,
-        Verdict::LinkDown => Trouble::LinkDown,
+    let cause = match special {
+        SpecialNextHop::Local => return LOCAL,
+        SpecialNextHop::Blackhole => return pick(Drop::Ip4Blackhole, Drop::Ip6Blackhole),
+        SpecialNextHop::Broadcast => return Drop::Ip4Broadcast.next(),
+        SpecialNextHop::NoRoute => IcmpCause::NoRoute,
+        SpecialNextHop::Unreachable => IcmpCause::Unreachable,
+        SpecialNextHop::Prohibited => IcmpCause::Prohibited,
+        SpecialNextHop::LinkDown => IcmpCause::LinkDown,
     };
-    vector.adjacency[lane] = trouble.code();
+    vector.adjacency[lane] = cause.code();
     ERROR
 }

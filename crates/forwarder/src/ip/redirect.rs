@@ -17,7 +17,7 @@ pub const EDGES4: &[&str] = &["ip4-lookup"];
 pub const EDGES6: &[&str] = &["ip6-lookup"];
 const LOOKUP: u16 = 0;
 /// This feature's place in the arc.
-pub const PLACE: usize = 2;
+pub const ARC_POSITION: usize = 2;
 
 /// Bytes of a packet that a redirect quotes at most.
 const QUOTED: usize = 1280;
@@ -41,8 +41,8 @@ impl Node for Redirect {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
-            if let Some(adjacency) = self.returns(cx, vector.bytes(lane), interface)
-                && self.shared.budgets.admit(cx, Class::Redirect, interface)
+            if let Some(adjacency) = self.hairpin_adjacency(cx, vector.bytes(lane), interface)
+                && self.shared.policers.admit(cx, Class::Redirect, interface)
                 && let Some(mut copy) = cx.packet()
             {
                 let bytes = vector.bytes(lane);
@@ -58,7 +58,7 @@ impl Node for Redirect {
 
 impl Redirect {
     /// The adjacency of a packet that leaves by `interface`, where it came from.
-    fn returns(&self, cx: &Context<'_>, bytes: &[u8], interface: u32) -> Option<u32> {
+    fn hairpin_adjacency(&self, cx: &Context<'_>, bytes: &[u8], interface: u32) -> Option<u32> {
         let shared = &self.shared;
         let vrf = shared.interface(interface).vrf();
         let value = if self.is_ip4 {

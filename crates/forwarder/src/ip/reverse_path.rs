@@ -17,7 +17,7 @@ pub const EDGES4: &[&str] = &["ip4-lookup", "ip4-policy", "ip4-redirect"];
 pub const EDGES6: &[&str] = &["ip6-lookup", "ip6-policy", "ip6-redirect"];
 const LOOKUP: u16 = 0;
 /// This feature's place in the arc; the edge of the one behind it is its distance.
-pub const PLACE: usize = 0;
+pub const ARC_POSITION: usize = 0;
 
 /// Off, in [`crate::ethernet::InterfaceLine::reverse_path`].
 pub const OFF: u32 = 0;
@@ -46,10 +46,10 @@ struct ReversePath {
 impl Node for ReversePath {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            let reason = self.refuses(cx.reader, vector.bytes(lane), vector.rx_if[lane]);
+            let reason = self.check(cx.reader, vector.bytes(lane), vector.rx_if[lane]);
             vector.next[lane] = match reason {
                 Some(reason) => reason.next(),
-                None => self.onward(vector.rx_if[lane]),
+                None => self.next_feature(vector.rx_if[lane]),
             };
         }
         Next::Lanes
@@ -58,13 +58,14 @@ impl Node for ReversePath {
 
 impl ReversePath {
     /// The next feature of the interface, or the lookup.
-    fn onward(&self, interface: u32) -> u16 {
+    fn next_feature(&self, interface: u32) -> u16 {
         let arc = if self.is_ip4 { &self.shared.features4 } else { &self.shared.features6 };
-        arc.next(interface, PLACE + 1).map_or(LOOKUP, |feature| (feature - PLACE) as u16)
+        arc.next(interface, ARC_POSITION + 1)
+            .map_or(LOOKUP, |feature| (feature - ARC_POSITION) as u16)
     }
 
     /// Why the source is refused, if it is.
-    fn refuses(&self, reader: &Reader, bytes: &[u8], interface: u32) -> Option<Drop> {
+    fn check(&self, reader: &Reader, bytes: &[u8], interface: u32) -> Option<Drop> {
         let line = self.shared.interface(interface);
         let truncated = if self.is_ip4 { Drop::Ip4Truncated } else { Drop::Ip6Truncated };
         let (mode, value) = if self.is_ip4 {
@@ -78,29 +79,39 @@ impl ReversePath {
                 return None;
             }
             let mode = line.reverse_path() & 3;
-            (mode, self.shared.ip4_table(line.vrf(), reader).map_or(0, |t| way(t, source, mode)))
+            (
+                mode,
+                self.shared
+                    .ip4_table(line.vrf(), reader)
+                    .map_or(0, |t| lookup_source(t, source, mode)),
+            )
         } else {
             let Some(source) = bytes.get(8..24).and_then(<[u8]>::first_chunk::<16>) else {
                 return Some(truncated);
             };
             let source = u128::from_be_bytes(*source);
             let mode = line.reverse_path() >> 2 & 3;
-            (mode, self.shared.ip6_table(line.vrf(), reader).map_or(0, |t| way(t, source, mode)))
+            (
+                mode,
+                self.shared
+                    .ip6_table(line.vrf(), reader)
+                    .map_or(0, |t| lookup_source(t, source, mode)),
+            )
         };
         match mode {
             OFF => None,
-            STRICT => (!self.leads_through(value, interface)).then_some(Drop::ReversePathStrict),
-            _ => (!self.leads_out(value)).then_some(Drop::ReversePathLoose),
+            STRICT => (!self.is_via(value, interface)).then_some(Drop::ReversePathStrict),
+            _ => (!self.has_path(value)).then_some(Drop::ReversePathLoose),
         }
     }
 
     /// Whether there is any way out: not to ourselves, not into a blackhole.
-    fn leads_out(&self, value: u32) -> bool {
+    fn has_path(&self, value: u32) -> bool {
         matches!(self.shared.next_hops.resolve(value, 0), Resolved::Adjacency(_))
     }
 
     /// Whether any path of the route leaves by the interface.
-    fn leads_through(&self, value: u32, interface: u32) -> bool {
+    fn is_via(&self, value: u32, interface: u32) -> bool {
         let by = |adjacency| {
             let line = self.shared.adjacencies.get(adjacency);
             line.is_some_and(|line| line.head().interface() == interface)
@@ -111,6 +122,6 @@ impl ReversePath {
 
 /// The route back to a source. In loose mode the default route is none unless it was asked
 /// for: it would be a way back to every address that there is (RFC 3704 2.4).
-fn way<K: Key>(table: &LpmReader<K>, source: K, mode: u32) -> u32 {
+fn lookup_source<K: Key>(table: &LpmReader<K>, source: K, mode: u32) -> u32 {
     if mode == LOOSE { table.lookup_beyond_default(source) } else { table.lookup(source) }
 }

@@ -12,14 +12,14 @@ use stoa_tables::adjacency::{
 };
 
 use crate::drops::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 use crate::kernel::Kernel;
 use crate::shared::Shared;
 
 /// Edges of both nodes.
 const OUTPUT: u16 = 0;
 const RESOLVE: u16 = 1;
-const TROUBLE: u16 = 2;
+const ICMP_ERROR: u16 = 2;
 const FRAGMENT: u16 = 3;
 const TUNNEL: u16 = 4;
 
@@ -29,7 +29,7 @@ pub(super) const AHEAD: usize = MAX_REWRITE;
 pub(super) const HEADER: usize = 20;
 
 /// One bit per lane that a kernel left alone: look closer.
-pub type Odd = [u16; VECTOR / 16];
+pub type Exceptions = [u16; VECTOR / 16];
 
 /// What differs between the families.
 pub trait Family: Send + 'static {
@@ -41,39 +41,35 @@ pub trait Family: Send + 'static {
     const NO_ROUTE: Drop;
 
     /// Takes one from the TTL, which is 2 or more.
-    fn count_down(header: &mut [u8; HEADER]);
+    fn decrement_ttl(header: &mut [u8; HEADER]);
 
     /// Whether a packet that is too long may be cut: one of our `own`, or what the header says.
-    fn may_cut(packet: &[u8], own: bool) -> bool;
+    fn may_fragment(packet: &[u8], own: bool) -> bool;
 
-    /// [`together`] with AVX-512: sends plain lanes and says which it left alone, one bit each.
+    /// [`rewrite_uniform`] with AVX-512: sends plain lanes and says which it left alone, one bit each.
     #[cfg(target_arch = "x86_64")]
-    fn together_avx512(
-        vector: &mut Vector,
-        line: &AdjacencyLine,
-        accounting: &mut Accounting,
-    ) -> Odd;
+    fn uniform_avx512(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts)
+    -> Exceptions;
 
-    /// [`each`] with AVX-512: the same.
+    /// [`rewrite_each`] with AVX-512: the same.
     #[cfg(target_arch = "x86_64")]
     fn each_avx512(
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> Odd;
+    ) -> Exceptions;
 
-    /// [`together`] with AVX2: the same.
+    /// [`rewrite_uniform`] with AVX2: the same.
     #[cfg(target_arch = "x86_64")]
-    fn together_avx2(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut Accounting)
-    -> Odd;
+    fn uniform_avx2(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts) -> Exceptions;
 
-    /// [`each`] with AVX2: the same.
+    /// [`rewrite_each`] with AVX2: the same.
     #[cfg(target_arch = "x86_64")]
     fn each_avx2(
         vector: &mut Vector,
         lines: &[AdjacencyLine],
         counters: &[AdjacencyCounters],
-    ) -> Odd;
+    ) -> Exceptions;
 }
 
 /// The node of one worker.
@@ -95,34 +91,34 @@ impl<F: Family> Node for Rewrite<F> {
         if let Some(adjacency) = vector.adjacency.uniform(lanes)
             && let Some(line) = adjacencies.get(adjacency)
         {
-            let mut accounting = Accounting::default();
-            let next = together::<F>(self.shared.kernel, vector, line, &mut accounting);
-            accounting.close(cx.counters.adjacencies.get(adjacency as usize));
+            let mut counts = Counts::default();
+            let next = rewrite_uniform::<F>(self.shared.kernel, vector, line, &mut counts);
+            counts.close(cx.counters.adjacencies.get(adjacency as usize));
             return next;
         }
-        each::<F>(self.shared.kernel, vector, adjacencies, &cx.counters.adjacencies)
+        rewrite_each::<F>(self.shared.kernel, vector, adjacencies, &cx.counters.adjacencies)
     }
 }
 
 /// Each lane by its own adjacency.
-fn each<F: Family>(
+fn rewrite_each<F: Family>(
     kernel: Kernel,
     vector: &mut Vector,
     adjacencies: &AdjacencyReader,
     counters: &[AdjacencyCounters],
 ) -> Next {
-    let odd = match kernel {
+    let exceptions = match kernel {
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx512 => F::each_avx512(vector, adjacencies.lines(), counters),
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 => F::each_avx2(vector, adjacencies.lines(), counters),
         _ => [u16::MAX; _],
     };
-    if odd == [0; _] {
+    if exceptions == [0; _] {
         return Next::All(OUTPUT);
     }
     for lane in 0..vector.len() {
-        if !is_in(&odd, lane) {
+        if !is_in(&exceptions, lane) {
             vector.next[lane] = OUTPUT;
             continue;
         }
@@ -131,42 +127,45 @@ fn each<F: Family>(
             vector.drop_lane(lane, F::NO_ROUTE.reason());
             continue;
         };
-        let mut accounting = Accounting::default();
-        vector.next[lane] = one::<F>(vector, lane, &Header::new(line), &mut accounting);
-        accounting.close(counters.get(adjacency as usize));
+        let mut counts = Counts::default();
+        vector.next[lane] = rewrite_one::<F>(vector, lane, &Header::new(line), &mut counts);
+        counts.close(counters.get(adjacency as usize));
     }
     Next::Lanes
 }
 
 /// Whether a lane is in a set of one bit each.
 #[inline(always)]
-fn is_in(lanes: &Odd, lane: usize) -> bool {
+fn is_in(lanes: &Exceptions, lane: usize) -> bool {
     lanes[lane / 16] >> (lane % 16) & 1 == 1
 }
 
 /// All lanes by one adjacency.
 #[inline(always)]
-fn together<F: Family>(
+fn rewrite_uniform<F: Family>(
     kernel: Kernel,
     vector: &mut Vector,
     line: &AdjacencyLine,
-    accounting: &mut Accounting,
+    counts: &mut Counts,
 ) -> Next {
     let header = Header::new(line);
     let mut any = OUTPUT;
-    let odd = match kernel {
+    let exceptions = match kernel {
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx512 => F::together_avx512(vector, line, accounting),
+        Kernel::Avx512 => F::uniform_avx512(vector, line, counts),
         #[cfg(target_arch = "x86_64")]
-        Kernel::Avx2 => F::together_avx2(vector, line, accounting),
+        Kernel::Avx2 => F::uniform_avx2(vector, line, counts),
         _ => [u16::MAX; _],
     };
-    if odd == [0; _] {
+    if exceptions == [0; _] {
         return Next::All(OUTPUT);
     }
     for lane in 0..vector.len() {
-        let next =
-            if is_in(&odd, lane) { one::<F>(vector, lane, &header, accounting) } else { OUTPUT };
+        let next = if is_in(&exceptions, lane) {
+            rewrite_one::<F>(vector, lane, &header, counts)
+        } else {
+            OUTPUT
+        };
         vector.next[lane] = next;
         any |= next;
     }
@@ -217,14 +216,14 @@ impl Header {
 
 /// Packets and bytes of one adjacency, gathered before they are counted.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Accounting {
+pub struct Counts {
     /// IP packets.
     pub packets: u64,
     /// Bytes of them, link-layer header not counted.
     pub bytes: u64,
 }
 
-impl Accounting {
+impl Counts {
     #[inline(always)]
     fn close(&self, counters: Option<&AdjacencyCounters>) {
         if let Some(counters) = counters {
@@ -235,17 +234,17 @@ impl Accounting {
 }
 
 #[inline(always)]
-fn one<F: Family>(
+fn rewrite_one<F: Family>(
     vector: &mut Vector,
     lane: usize,
     header: &Header,
-    accounting: &mut Accounting,
+    counts: &mut Counts,
 ) -> u16 {
     let own = vector.flags[lane] & flags::OWN != 0;
     let length = vector.length[lane];
     let offset = usize::from(vector.offset[lane]);
     if !header.head.is_complete() || length > header.head.mtu() {
-        return odd_one::<F>(vector, lane, header.head);
+        return slow_path::<F>(vector, lane, header.head);
     }
     let slot = vector.slot_mut(lane);
     let window = offset.checked_sub(AHEAD).and_then(|start| slot.get_mut(start..));
@@ -254,39 +253,39 @@ fn one<F: Family>(
     };
     if let Some(packet) = window.last_chunk_mut::<HEADER>().filter(|_| !own) {
         if packet[F::TTL] <= 1 {
-            vector.adjacency[lane] = Trouble::Expired.code();
-            return TROUBLE;
+            vector.adjacency[lane] = IcmpCause::Expired.code();
+            return ICMP_ERROR;
         }
-        F::count_down(packet);
+        F::decrement_ttl(packet);
     }
     header.write(window);
     header.finish(vector, lane);
-    accounting.packets += 1;
-    accounting.bytes += u64::from(length);
+    counts.packets += 1;
+    counts.bytes += u64::from(length);
     OUTPUT
 }
 
 /// Not complete, or too big.
 #[cold]
 #[inline(never)]
-fn odd_one<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
+fn slow_path<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
     let own = vector.flags[lane] & flags::OWN != 0;
     let bytes = vector.bytes(lane);
     // A TTL that ends here ends before anybody is asked for a neighbour.
     if !own && bytes.get(F::TTL).is_none_or(|ttl| *ttl <= 1) {
-        vector.adjacency[lane] = Trouble::Expired.code();
-        return TROUBLE;
+        vector.adjacency[lane] = IcmpCause::Expired.code();
+        return ICMP_ERROR;
     }
     if head.kind() == AdjacencyKind::Drop {
-        vector.adjacency[lane] = Trouble::Neighbor.code();
-        return TROUBLE;
+        vector.adjacency[lane] = IcmpCause::Neighbor.code();
+        return ICMP_ERROR;
     }
     if vector.length[lane] > head.mtu() {
-        if F::may_cut(bytes, own) {
+        if F::may_fragment(bytes, own) {
             return FRAGMENT;
         }
-        vector.adjacency[lane] = Trouble::TooBig(head.mtu()).code();
-        return TROUBLE;
+        vector.adjacency[lane] = IcmpCause::TooBig(head.mtu()).code();
+        return ICMP_ERROR;
     }
     vector.tx_if[lane] = head.interface();
     if head.kind() != AdjacencyKind::Tunnel {
@@ -295,7 +294,7 @@ fn odd_one<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> 
     let header = vector.bytes_mut(lane).first_chunk_mut::<HEADER>();
     let Some(header) = header else { return F::TRUNCATED.next() };
     if !own {
-        F::count_down(header);
+        F::decrement_ttl(header);
     }
     TUNNEL
 }

@@ -16,8 +16,8 @@ use stoa_tables::adjacency::{AdjacencyHead, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Accounting, Family, HEADER, Odd};
-use crate::columns_avx2::{Columns, STEP, bits_16, spread_16};
+use super::rewrite::{AHEAD, Counts, Exceptions, Family, HEADER};
+use crate::columns_avx2::{Columns, STEP, bits_16, mask_16};
 
 /// Bytes of the window before the IP header: a link-layer header without tags.
 const BEFORE: usize = 14;
@@ -25,57 +25,61 @@ const BEFORE: usize = 14;
 const MORE: usize = 8;
 
 /// What differs between the families.
-pub trait Counted: Family {
+pub trait DecrementTtl: Family {
     /// What is added to the 16-bit words of the IP header, from the first on.
     const ADDED: [i16; 9];
     /// Which word takes the carry that goes round, all bits set.
     const ROUND: [i16; 9];
 }
 
-impl Counted for Ip4 {
+impl DecrementTtl for Ip4 {
     /// The TTL is the low byte of word 4, as bytes lie here. Less 1 there, its word is less 0x100
     /// in network order and the checksum, word 5, more: by 1 as it lies here (RFC 1624).
     const ADDED: [i16; 9] = [0, 0, 0, 0, -1, 1, 0, 0, 0];
     const ROUND: [i16; 9] = [0, 0, 0, 0, 0, -1, 0, 0, 0];
 }
 
-impl Counted for Ip6 {
+impl DecrementTtl for Ip6 {
     /// The hop limit is the high byte of word 3.
     const ADDED: [i16; 9] = [0, 0, 0, -0x100, 0, 0, 0, 0, 0];
     const ROUND: [i16; 9] = [0; 9];
 }
 
-/// Sends all plain lanes by one adjacency and counts them in `accounting`; says which lanes were not
+/// Sends all plain lanes by one adjacency and counts them in `counts`; says which lanes were not
 /// plain: our own, too long, at the end of their TTL, or in a step with a jumbo buffer, with data
 /// too near to an edge, or of fewer than 8 lanes. Nothing of those was changed.
-pub fn rewrite<F: Counted>(
+pub fn rewrite<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
-    accounting: &mut Accounting,
-) -> Odd {
-    assert!(crate::kernel::Kernel::Avx2.is_here());
+    counts: &mut Counts,
+) -> Exceptions {
+    assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
-    unsafe { all::<F>(vector, line, accounting) }
+    unsafe { uniform::<F>(vector, line, counts) }
 }
 
 /// As [`rewrite`], each lane by the adjacency that its column names.
-pub fn rewrite_each<F: Counted>(
+pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     counters: &[AdjacencyCounters],
-) -> Odd {
-    assert!(crate::kernel::Kernel::Avx2.is_here());
+) -> Exceptions {
+    assert!(crate::kernel::Kernel::Avx2.is_available());
     // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
-    unsafe { each::<F>(vector, lines, counters) }
+    unsafe { each_lane::<F>(vector, lines, counters) }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut Accounting) -> Odd {
-    let (pool, head, mut odd) = (vector.pool(), line.head(), everything(vector.len()));
+fn uniform<F: DecrementTtl>(
+    vector: &mut Vector,
+    line: &AdjacencyLine,
+    counts: &mut Counts,
+) -> Exceptions {
+    let (pool, head, mut exceptions) = (vector.pool(), line.head(), all_lanes(vector.len()));
     if !may_send(head) {
-        return odd;
+        return exceptions;
     }
-    let (frame, count) = (Frame::of(line, head.rewrite_len()), Count::of::<F>());
+    let (frame, count) = (Frame::of(line, head.rewrite_len()), TtlDelta::of::<F>());
     let header = _mm_set1_epi16(head.rewrite_len() as i16);
     let interface = _mm256_set1_epi32(head.interface() as i32);
     let mut bytes = _mm256_setzero_si256();
@@ -94,7 +98,7 @@ fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut A
                 sent |= 1 << lane;
             }
         }
-        let lanes = spread_16(sent);
+        let lanes = mask_16(sent);
         let by = _mm_and_si128(header, lanes);
         let wide = _mm256_cvtepi16_epi32(lanes);
         let length = _mm256_and_si256(_mm256_cvtepu16_epi32(columns.length), wide);
@@ -109,23 +113,24 @@ fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut A
             let sender = _mm256_blendv_epi8(_mm256_loadu_si256(tx_if), interface, wide);
             _mm256_storeu_si256(tx_if, sender);
         }
-        accounting.packets += u64::from(sent.count_ones());
-        odd[at / 16] &= !(u16::from(sent) << (at % 16));
+        counts.packets += u64::from(sent.count_ones());
+        exceptions[at / 16] &= !(u16::from(sent) << (at % 16));
     }
     let mut sums = [0_u32; STEP];
     // SAFETY: the array is one vector.
     unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), bytes) };
-    accounting.bytes += sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
-    odd
+    counts.bytes += sums.iter().map(|sum| u64::from(*sum)).sum::<u64>();
+    exceptions
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-fn each<F: Counted>(
+fn each_lane<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     counters: &[AdjacencyCounters],
-) -> Odd {
-    let (pool, mut odd, count) = (vector.pool(), everything(vector.len()), Count::of::<F>());
+) -> Exceptions {
+    let (pool, mut exceptions, count) =
+        (vector.pool(), all_lanes(vector.len()), TtlDelta::of::<F>());
     for at in (0..vector.len() / STEP * STEP).step_by(STEP) {
         let columns = Columns::load(vector, at);
         if !columns.are_inside(pool, AHEAD, HEADER) {
@@ -152,14 +157,14 @@ fn each<F: Counted>(
                 counters.packets.add(1);
                 counters.bytes.add(length.into());
             }
-            odd[lane / 16] &= !(1 << (lane % 16));
+            exceptions[lane / 16] &= !(1 << (lane % 16));
         }
     }
-    odd
+    exceptions
 }
 
 /// The first lanes of a vector.
-fn everything(lanes: usize) -> Odd {
+fn all_lanes(lanes: usize) -> Exceptions {
     std::array::from_fn(|word| match lanes.saturating_sub(word * 16) {
         16.. => u16::MAX,
         some => (1 << some) - 1,
@@ -184,15 +189,15 @@ fn not_own(vector: &Vector, at: usize) -> u8 {
 }
 
 /// How the window around the seam is counted down.
-struct Count {
+struct TtlDelta {
     added: __m256i,
     round: __m256i,
 }
 
-impl Count {
+impl TtlDelta {
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn of<F: Counted>() -> Self {
+    fn of<F: DecrementTtl>() -> Self {
         let window = |words: [i16; 9]| {
             let mut window = [0; 16];
             window[BEFORE / 2..].copy_from_slice(&words);
@@ -235,7 +240,7 @@ impl Frame {
     /// and [`HEADER`] from there on in its buffer.
     #[target_feature(enable = "avx2")]
     #[inline]
-    unsafe fn send<F: Counted>(&self, pool: &Pool, place: u64, count: &Count) -> bool {
+    unsafe fn send<F: DecrementTtl>(&self, pool: &Pool, place: u64, count: &TtlDelta) -> bool {
         const { assert!(BEFORE + MORE <= AHEAD && 32 - BEFORE <= HEADER && HEADER < SLOT) };
         // SAFETY: the window lies in the buffer, and so does the header.
         unsafe {
@@ -246,10 +251,10 @@ impl Frame {
             let window = packet.sub(BEFORE).cast::<__m256i>();
             let bytes = _mm256_loadu_si256(window);
             let full = _mm256_cmpeq_epi16(bytes, _mm256_set1_epi16(-1));
-            let counted = _mm256_add_epi16(bytes, count.added);
-            let counted = _mm256_sub_epi16(counted, _mm256_and_si256(full, count.round));
+            let decremented = _mm256_add_epi16(bytes, count.added);
+            let decremented = _mm256_sub_epi16(decremented, _mm256_and_si256(full, count.round));
             let seam = _mm256_setr_epi32(0, 0, 0, 0xffff_0000_u32 as i32, -1, -1, -1, -1);
-            let frame = _mm256_or_si256(_mm256_and_si256(counted, seam), self.last);
+            let frame = _mm256_or_si256(_mm256_and_si256(decremented, seam), self.last);
             if self.length > BEFORE {
                 packet.sub(self.length).cast::<u64>().write_unaligned(self.first);
             }

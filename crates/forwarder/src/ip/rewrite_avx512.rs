@@ -15,13 +15,13 @@ use stoa_tables::adjacency::{AdjacencyHead, AdjacencyKind, AdjacencyLine};
 
 use super::ip4_rewrite::Ip4;
 use super::ip6_rewrite::Ip6;
-use super::rewrite::{AHEAD, Accounting, HEADER, Odd};
+use super::rewrite::{AHEAD, Counts, Exceptions, HEADER};
 
 /// Lanes of a step.
 const STEP: usize = 16;
 
 /// What differs between the families.
-pub trait Counted {
+pub trait DecrementTtl {
     /// Where the word that is counted down lies in the IP header, in bytes.
     const WORD: usize;
     /// How far the TTL or hop limit lies above the lowest bit of that word.
@@ -30,11 +30,11 @@ pub trait Counted {
     ///
     /// # Safety
     /// The processor has AVX-512 F.
-    unsafe fn count_down(word: __m512i) -> __m512i;
+    unsafe fn decrement_ttl(word: __m512i) -> __m512i;
 }
 
 /// TTL, protocol and checksum, from byte 8 on.
-impl Counted for Ip4 {
+impl DecrementTtl for Ip4 {
     const WORD: usize = 8;
     const SHIFT: u32 = 0;
 
@@ -45,15 +45,15 @@ impl Counted for Ip4 {
     /// As the trait says: the processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    unsafe fn count_down(word: __m512i) -> __m512i {
+    unsafe fn decrement_ttl(word: __m512i) -> __m512i {
         let wraps = _mm512_cmpge_epu32_mask(word, _mm512_set1_epi32(0xffff_0000_u32 as i32));
-        let counted = _mm512_add_epi32(word, _mm512_set1_epi32(0x1_0000 - 1));
-        _mm512_mask_add_epi32(counted, wraps, counted, _mm512_set1_epi32(0x1_0000))
+        let decremented = _mm512_add_epi32(word, _mm512_set1_epi32(0x1_0000 - 1));
+        _mm512_mask_add_epi32(decremented, wraps, decremented, _mm512_set1_epi32(0x1_0000))
     }
 }
 
 /// Payload length, next header and hop limit, from byte 4 on.
-impl Counted for Ip6 {
+impl DecrementTtl for Ip6 {
     const WORD: usize = 4;
     const SHIFT: u32 = 24;
 
@@ -61,91 +61,95 @@ impl Counted for Ip6 {
     /// As the trait says: the processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
-    unsafe fn count_down(word: __m512i) -> __m512i {
+    unsafe fn decrement_ttl(word: __m512i) -> __m512i {
         _mm512_sub_epi32(word, _mm512_set1_epi32(1 << Self::SHIFT))
     }
 }
 
-/// Sends all plain lanes by one adjacency and counts them in `accounting`; says which lanes were not
+/// Sends all plain lanes by one adjacency and counts them in `counts`; says which lanes were not
 /// plain: our own, too long, at the end of their TTL, in a jumbo buffer or too near to its edge.
 /// Nothing of those was changed.
-pub fn rewrite<F: Counted>(
+pub fn rewrite<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
-    accounting: &mut Accounting,
-) -> Odd {
-    assert!(crate::kernel::Kernel::Avx512.is_here());
+    counts: &mut Counts,
+) -> Exceptions {
+    assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
-    unsafe { all::<F>(vector, line, accounting) }
+    unsafe { uniform::<F>(vector, line, counts) }
 }
 
 /// As [`rewrite`], each lane by the adjacency that its column names.
-pub fn rewrite_each<F: Counted>(
+pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     counters: &[AdjacencyCounters],
-) -> Odd {
-    assert!(crate::kernel::Kernel::Avx512.is_here());
+) -> Exceptions {
+    assert!(crate::kernel::Kernel::Avx512.is_available());
     // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
-    unsafe { each::<F>(vector, lines, counters) }
+    unsafe { each_lane::<F>(vector, lines, counters) }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn all<F: Counted>(vector: &mut Vector, line: &AdjacencyLine, accounting: &mut Accounting) -> Odd {
-    let (lanes, mut odd) = (vector.len(), [0; VECTOR / STEP]);
+fn uniform<F: DecrementTtl>(
+    vector: &mut Vector,
+    line: &AdjacencyLine,
+    counts: &mut Counts,
+) -> Exceptions {
+    let (lanes, mut exceptions) = (vector.len(), [0; VECTOR / STEP]);
     let head = line.head();
     let heads = Heads::all(head);
     let may_send = head.is_complete() && head.rewrite_len().is_multiple_of(2);
     let frame = Frame::of::<F>(line, head.rewrite_len().min(AHEAD));
     let mut bytes = _mm512_setzero_si512();
-    for (step, odd) in odd.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
         let plain = if may_send { in_use } else { 0 };
         let plain = columns.plain(vector.pool(), plain, &heads);
         // SAFETY: see `Columns::plain`.
-        let counted = unsafe { Counting::new::<F>(vector.pool(), plain, &columns, &heads) };
+        let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns, &heads) };
         // SAFETY: the lanes are plain, and the frame is theirs.
-        counted.for_each(|lane| unsafe { counted.write(vector.pool(), lane, &frame) });
-        columns.store(vector, at, counted.lanes, &heads);
-        bytes = _mm512_mask_add_epi32(bytes, counted.lanes, bytes, columns.length);
-        accounting.packets += u64::from(counted.lanes.count_ones());
-        *odd = in_use & !counted.lanes;
+        decremented.for_each(|lane| unsafe { decremented.write(vector.pool(), lane, &frame) });
+        columns.store(vector, at, decremented.lanes, &heads);
+        bytes = _mm512_mask_add_epi32(bytes, decremented.lanes, bytes, columns.length);
+        counts.packets += u64::from(decremented.lanes.count_ones());
+        *exceptions = in_use & !decremented.lanes;
     }
-    accounting.bytes += u64::from(_mm512_reduce_add_epi32(bytes) as u32);
-    odd
+    counts.bytes += u64::from(_mm512_reduce_add_epi32(bytes) as u32);
+    exceptions
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn each<F: Counted>(
+fn each_lane<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     counters: &[AdjacencyCounters],
-) -> Odd {
-    let (lanes, mut odd) = (vector.len(), [0; VECTOR / STEP]);
-    for (step, odd) in odd.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
+) -> Exceptions {
+    let (lanes, mut exceptions) = (vector.len(), [0; VECTOR / STEP]);
+    for (step, exceptions) in exceptions.iter_mut().enumerate().take(lanes.div_ceil(STEP)) {
         let at = step * STEP;
         let in_use = ((1_u32 << (lanes - at).min(STEP)) - 1) as __mmask16;
         let columns = Columns::load(vector, at);
         let (complete, heads) = Heads::each(vector, at, in_use, lines);
         let plain = columns.plain(vector.pool(), complete, &heads);
         // SAFETY: see `Columns::plain`.
-        let counted = unsafe { Counting::new::<F>(vector.pool(), plain, &columns, &heads) };
-        counted.for_each(|lane| {
+        let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns, &heads) };
+        decremented.for_each(|lane| {
             let adjacency = vector.adjacency[at + lane] as usize;
-            let frame = Frame::of::<F>(&lines[adjacency], counted.headers[lane] as usize);
+            let frame = Frame::of::<F>(&lines[adjacency], decremented.headers[lane] as usize);
             // SAFETY: the lane is plain, and the frame is its own.
-            unsafe { counted.write(vector.pool(), lane, &frame) };
+            unsafe { decremented.write(vector.pool(), lane, &frame) };
             if let Some(counters) = counters.get(adjacency) {
                 counters.packets.add(1);
                 counters.bytes.add(vector.length[at + lane].into());
             }
         });
-        columns.store(vector, at, counted.lanes, &heads);
-        *odd = in_use & !counted.lanes;
+        columns.store(vector, at, decremented.lanes, &heads);
+        *exceptions = in_use & !decremented.lanes;
     }
-    odd
+    exceptions
 }
 
 /// What the adjacencies of 16 lanes say, in 32 bits each.
@@ -303,7 +307,7 @@ impl Frame {
     /// With a link-layer header of `length` bytes, an even number up to [`AHEAD`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    fn of<F: Counted>(line: &AdjacencyLine, length: usize) -> Self {
+    fn of<F: DecrementTtl>(line: &AdjacencyLine, length: usize) -> Self {
         assert!(length <= AHEAD);
         let (header, at) = ((1 << length) - 1, length + F::WORD);
         // SAFETY: the rewrite ends at the end of the line; no more than it is loaded.
@@ -316,7 +320,7 @@ impl Frame {
 }
 
 /// The words of 16 lanes, counted down.
-struct Counting {
+struct Decremented {
     /// Lanes whose TTL does not end here.
     lanes: __mmask16,
     /// Where their IP headers begin, in bytes from the start of the pool.
@@ -327,14 +331,14 @@ struct Counting {
     headers: [u32; STEP],
 }
 
-impl Counting {
+impl Decremented {
     /// Counts these lanes down; their packets are not changed yet.
     ///
     /// # Safety
     /// The lanes are [`Columns::plain`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
-    unsafe fn new<F: Counted>(
+    unsafe fn new<F: DecrementTtl>(
         pool: &Pool,
         lanes: __mmask16,
         columns: &Columns,
@@ -354,21 +358,21 @@ impl Counting {
         let left = _mm512_and_si512(word, _mm512_set1_epi32(0xff << F::SHIFT));
         let lanes = _mm512_mask_cmpgt_epu32_mask(lanes, left, _mm512_set1_epi32(1 << F::SHIFT));
         // SAFETY: the processor has AVX-512 F.
-        let word = unsafe { F::count_down(word) };
+        let word = unsafe { F::decrement_ttl(word) };
         // Frames begin at an even distance from the word, but not always at a multiple of four:
         // then its halves are exchanged, so that they meet theirs.
         let distance = _mm512_add_epi32(heads.header, _mm512_set1_epi32(F::WORD as i32));
-        let odd = _mm512_test_epi32_mask(distance, _mm512_set1_epi32(2));
-        let word = _mm512_mask_rol_epi32::<16>(word, odd, word);
-        let mut counting = Self { lanes, places: [0; _], words: [0; _], headers: [0; _] };
+        let swapped = _mm512_test_epi32_mask(distance, _mm512_set1_epi32(2));
+        let word = _mm512_mask_rol_epi32::<16>(word, swapped, word);
+        let mut decremented = Self { lanes, places: [0; _], words: [0; _], headers: [0; _] };
         // SAFETY: the arrays are whole vectors.
         unsafe {
-            _mm512_storeu_si512(counting.places.as_mut_ptr().cast(), low);
-            _mm512_storeu_si512(counting.places.as_mut_ptr().add(8).cast(), high);
-            _mm512_storeu_si512(counting.words.as_mut_ptr().cast(), word);
-            _mm512_storeu_si512(counting.headers.as_mut_ptr().cast(), heads.header);
+            _mm512_storeu_si512(decremented.places.as_mut_ptr().cast(), low);
+            _mm512_storeu_si512(decremented.places.as_mut_ptr().add(8).cast(), high);
+            _mm512_storeu_si512(decremented.words.as_mut_ptr().cast(), word);
+            _mm512_storeu_si512(decremented.headers.as_mut_ptr().cast(), heads.header);
         }
-        counting
+        decremented
     }
 
     /// Calls for each lane.

@@ -32,7 +32,7 @@ impl Node for ArpInput {
                 continue;
             }
             match self.class(vector.bytes(lane), index, addresses.of(index)) {
-                Ok(class) => self.shared.budgets.punt(cx, vector, lane, class),
+                Ok(class) => self.shared.policers.punt(cx, vector, lane, class),
                 Err(reason) => vector.drop_lane(lane, reason.reason()),
             }
         }
@@ -54,7 +54,7 @@ impl ArpInput {
             _ => Drop::ArpMalformed,
         })?;
         let sender = message.sender();
-        let is_known = self.shared.familiar.may_know(interface, sender.into());
+        let is_known = self.shared.known_neighbors.may_contain(interface, sender.into());
         // A gateway that the configuration names may be in no network of the interface.
         if !message.is_probe() && !is_known && own.is_none_or(|own| !own.is_on_link4(sender)) {
             return Err(Drop::ArpOffLink);

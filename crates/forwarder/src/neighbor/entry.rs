@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use stoa_engine::Packet;
 
-use super::census::Standing;
+use super::occupancy::EvictionClass;
 
 /// An interface and an address on its link.
 pub type Key = (u32, IpAddr);
@@ -18,18 +18,18 @@ pub const QUEUE: usize = 16;
 /// Time between two questions: RETRANS_TIMER.
 pub const RETRANSMIT_MS: Millis = 1000;
 /// Questions before giving up: MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT.
-pub const SOLICITS: u8 = 3;
+pub const MAX_SOLICITS: u8 = 3;
 /// How long an answer is trusted, in the middle: REACHABLE_TIME. What is used is
 /// between half and one and a half of it (RFC 4861 6.3.2), see `Cache`.
 pub const REACHABLE_MS: Millis = 30_000;
 /// The longest time for which an answer is trusted.
-pub const LONGEST_REACHABLE_MS: Millis = REACHABLE_MS * 3 / 2;
+pub const MAX_REACHABLE_MS: Millis = REACHABLE_MS * 3 / 2;
 /// How long traffic may show that a stale neighbour lives: DELAY_FIRST_PROBE_TIME.
 pub const DELAY_MS: Millis = 5000;
 /// How long a neighbour that does not answer is left alone.
 pub const FAILED_MS: Millis = 3000;
 /// How long an unused neighbour is remembered.
-pub const FORGET_MS: Millis = 600_000;
+pub const GC_STALE_MS: Millis = 600_000;
 
 /// What is known of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Entry {
     /// Routes that lead through it: it is kept while there are any.
     pub pins: u32,
     /// Whether it has ever answered us: until then anybody may have made it up.
-    pub proven: bool,
+    pub verified: bool,
     /// Whether it stopped answering and has not come back: routes go round it.
     pub lost: bool,
     /// Names the neighbour in its adjacencies and in packets that wait for it; never 0.
@@ -119,7 +119,7 @@ impl Entry {
             tries: 0,
             queue: VecDeque::new(),
             pins: 0,
-            proven: false,
+            verified: false,
             lost: false,
             serial: 0,
             adjacency: 0,
@@ -132,12 +132,12 @@ impl Entry {
     }
 
     /// How it counts in the census.
-    pub fn standing(&self) -> Standing {
+    pub fn eviction_class(&self) -> EvictionClass {
         match self.state {
-            State::Permanent => Standing::Configured,
-            state if !state.is_resolved() => Standing::Unresolved,
-            _ if self.proven => Standing::Proven,
-            _ => Standing::Hinted,
+            State::Permanent => EvictionClass::Configured,
+            state if !state.is_resolved() => EvictionClass::Unresolved,
+            _ if self.verified => EvictionClass::Verified,
+            _ => EvictionClass::Unverified,
         }
     }
 
@@ -157,7 +157,7 @@ impl Entry {
     pub fn confirm(&mut self, mac: [u8; 6], now: Millis, reachable: Millis) {
         (self.mac, self.state) = (mac, State::Reachable);
         (self.confirmed, self.deadline, self.tries) = (now, now + reachable, 0);
-        (self.proven, self.lost) = (true, false);
+        (self.verified, self.lost) = (true, false);
     }
 
     /// Takes in a hint of a MAC address that nobody has confirmed (RFC 4861 7.2.3).
@@ -166,6 +166,6 @@ impl Entry {
             return;
         }
         (self.mac, self.state) = (mac, State::Stale);
-        (self.deadline, self.tries, self.lost) = (now + FORGET_MS, 0, false);
+        (self.deadline, self.tries, self.lost) = (now + GC_STALE_MS, 0, false);
     }
 }

@@ -50,7 +50,7 @@ impl Link {
     /// An IPv6 `source` that we are not sure of is not told with our MAC address (RFC 4429 3.2).
     pub fn solicit(
         &self,
-        (source, is_sure): (IpAddr, bool),
+        (source, is_verified): (IpAddr, bool),
         target: IpAddr,
         known: Option<[u8; 6]>,
     ) -> Vec<u8> {
@@ -60,7 +60,7 @@ impl Link {
                 self.arp(known.unwrap_or(Mac::BROADCAST.0), &packet)
             }
             (IpAddr::V6(source), IpAddr::V6(target)) => {
-                self.solicit6((source, is_sure), target, known)
+                self.solicit6((source, is_verified), target, known)
             }
             _ => Vec::new(),
         }
@@ -85,7 +85,7 @@ impl Link {
 
     fn solicit6(
         &self,
-        (source, is_sure): (Ipv6Addr, bool),
+        (source, is_verified): (Ipv6Addr, bool),
         target: Ipv6Addr,
         known: Option<[u8; 6]>,
     ) -> Vec<u8> {
@@ -93,7 +93,7 @@ impl Link {
         let destination = if known.is_some() { target } else { group };
         let mac = known.unwrap_or(Mac::of_ip6_group(group).0);
         self.nd(mac, (source, destination), |out, pseudo| {
-            let mac = is_sure.then_some(Mac(self.mac));
+            let mac = is_verified.then_some(Mac(self.mac));
             ndp::build_solicitation(out, pseudo, target, mac).unwrap_or(0)
         })
     }
@@ -116,14 +116,14 @@ impl Link {
         target: Ipv6Addr,
         to: Ipv6Addr,
         mac: [u8; 6],
-        is_sure: bool,
+        is_verified: bool,
     ) -> Vec<u8> {
         let is_all = to.is_unspecified();
         let to = if is_all { ipv6::ALL_NODES } else { to };
         let mac = if is_all { Mac::of_ip6_group(to).0 } else { mac };
         let solicited = if is_all { 0 } else { ndp::flag::SOLICITED };
         let router = if self.is_router { ndp::flag::ROUTER } else { 0 };
-        let sure = if is_sure { ndp::flag::OVERRIDE } else { 0 };
+        let sure = if is_verified { ndp::flag::OVERRIDE } else { 0 };
         let flags = router | sure | solicited;
         self.nd(mac, (target, to), |out, pseudo| {
             ndp::build_advertisement(out, pseudo, target, flags, Some(Mac(self.mac))).unwrap_or(0)

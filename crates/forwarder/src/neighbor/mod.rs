@@ -4,12 +4,12 @@
 
 pub mod arp_input;
 pub mod cache;
-pub mod census;
 pub mod entry;
 pub mod messages;
 pub mod nd_input;
 pub mod neighbor_resolve;
 pub mod neighbor_send;
+pub mod occupancy;
 
 /// In the `adjacency` column: none, the destination itself is the neighbour.
 pub const NO_ADJACENCY: u32 = u32::MAX;

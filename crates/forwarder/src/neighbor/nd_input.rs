@@ -34,7 +34,7 @@ impl Node for NdInput {
                 continue;
             }
             match class(&self.shared, vector.bytes(lane), vector.rx_if[lane]) {
-                Ok(class) => self.shared.budgets.punt(cx, vector, lane, class),
+                Ok(class) => self.shared.policers.punt(cx, vector, lane, class),
                 Err(reason) => vector.drop_lane(lane, reason.reason()),
             }
         }
@@ -50,7 +50,7 @@ fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
         ndp::Message::NeighborSolicitation(..) => Ok(Class::Nd),
         // Answers to our own questions must survive a flood of others' questions.
         ndp::Message::NeighborAdvertisement(message, _)
-            if shared.familiar.may_know(interface, message.target().into()) =>
+            if shared.known_neighbors.may_contain(interface, message.target().into()) =>
         {
             Ok(Class::NdReply)
         }
@@ -74,8 +74,8 @@ fn lie(error: NdpError) -> Drop {
         NdpError::BadSource => Drop::NdSource,
         NdpError::BadDestination => Drop::NdDestination,
         NdpError::BadTarget => Drop::NdTarget,
-        NdpError::SolicitedToGroup => Drop::NdSolicitedToGroup,
-        NdpError::MacFromNobody => Drop::NdMacFromNobody,
+        NdpError::SolicitedToGroup => Drop::NdSolicitedMulticast,
+        NdpError::MacFromNobody => Drop::NdSourceLladdr,
         NdpError::Truncated | NdpError::NotNdp | NdpError::BadCode => Drop::NdMalformed,
     }
 }

@@ -33,7 +33,7 @@ impl Node for NeighborResolve {
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
             vector.hash[lane] = line.map_or(0, |line| line.context() as u32);
             let class = if is_answer { Class::LocalResolve } else { Class::Resolve };
-            self.shared.budgets.punt(cx, vector, lane, class);
+            self.shared.policers.punt(cx, vector, lane, class);
         }
         Next::Lanes
     }

@@ -59,7 +59,7 @@ impl TunnelInput {
     fn leave(&self, tunnels: &Tunnels, vector: &mut Vector, lane: usize) -> Result<u16, Drop> {
         let vrf = self.shared.interface(vector.rx_if[lane]).vrf();
         let outer = Outer::of(vector.bytes(lane)).ok_or(Drop::TunnelMalformed)?;
-        let from = tunnels.from(vrf, outer.ends, outer.protocol).ok_or(Drop::TunnelGone)?;
+        let from = tunnels.from(vrf, outer.ends, outer.protocol).ok_or(Drop::TunnelDeleted)?;
         if self.shared.interface(from).flags() & UP == 0 {
             return Err(Drop::InterfaceDown);
         }

@@ -33,7 +33,7 @@ impl Node for TunnelOutput {
         let tunnels = self.shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
             let Some(tunnel) = tunnels.of(vector.tx_if[lane]) else {
-                vector.drop_lane(lane, Drop::TunnelGone.reason());
+                vector.drop_lane(lane, Drop::TunnelDeleted.reason());
                 continue;
             };
             let (adjacency, length) = (vector.adjacency[lane], u64::from(vector.length[lane]));
@@ -82,11 +82,11 @@ fn enter(
     };
     let header = tunnel.header_length();
     if !vector.advance(lane, -(header as i32)) {
-        return Err(Drop::TunnelRoom);
+        return Err(Drop::TunnelHeadroom);
     }
     let outer = vector.bytes_mut(lane);
-    let (head, _) = outer.split_at_mut_checked(header).ok_or(Drop::TunnelRoom)?;
-    build(tunnel, head, &inner, identifications).map_err(|_| Drop::TunnelRoom)?;
+    let (head, _) = outer.split_at_mut_checked(header).ok_or(Drop::TunnelHeadroom)?;
+    build(tunnel, head, &inner, identifications).map_err(|_| Drop::TunnelHeadroom)?;
     // Where the packet came from is behind it: its way is that of the tunnel's VRF.
     vector.rx_if[lane] = tunnel.interface;
     vector.make_own(lane);

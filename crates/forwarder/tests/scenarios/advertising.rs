@@ -100,7 +100,7 @@ fn told6(lab: &Lab) -> Vec<u16> {
 }
 
 fn state(lab: &mut Lab) -> stoa_api::v1::AdvertisingState {
-    let mut interfaces = lab.plane().list_interfaces().into_iter();
+    let mut interfaces = lab.state().list_interfaces().into_iter();
     interfaces.find(|it| it.name == "west").and_then(|it| it.advertising).expect("it advertises")
 }
 
@@ -137,7 +137,7 @@ fn it_advertises_itself_three_times_soon_and_then_seldom() {
 fn it_waits_until_its_address_is_sure() {
     let world = world().with("west", |west| west.ip6.duplicate_detection = 2);
     let mut lab = Lab::new(&world);
-    lab.plane().stop_time();
+    lab.state().stop_time();
     lab.plug("west", false);
     lab.forget();
     lab.plug("west", true);

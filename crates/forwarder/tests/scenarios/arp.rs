@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use stoa_forwarder::neighbor::entry::{DELAY_MS, FAILED_MS, LONGEST_REACHABLE_MS, QUEUE, SOLICITS};
+use stoa_forwarder::neighbor::entry::{DELAY_MS, FAILED_MS, MAX_REACHABLE_MS, MAX_SOLICITS, QUEUE};
 use stoa_wire::arp;
 use stoa_wire::ethernet::Mac;
 
@@ -70,7 +70,7 @@ fn senders_to_a_silent_host_are_told() {
     let mut lab = unknown_hosts();
     lab.send("west", (0..3).map(numbered));
     lab.pass_time(Duration::from_secs(2));
-    assert_eq!(lab.take("east").len(), usize::from(SOLICITS));
+    assert_eq!(lab.take("east").len(), usize::from(MAX_SOLICITS));
     lab.assert_dropped(&[]);
     lab.pass_time(Duration::from_secs(1));
     assert_eq!(state(&mut lab, host4(2)), "failed");
@@ -98,7 +98,7 @@ fn a_used_neighbor_is_asked_again_and_an_unused_one_is_not() {
     lab.send("west", [numbered(0)]);
     lab.send("east", [answer(host_mac(2))]);
     lab.forget();
-    lab.pass_time(Duration::from_millis(LONGEST_REACHABLE_MS + 100));
+    lab.pass_time(Duration::from_millis(MAX_REACHABLE_MS + 100));
     assert_eq!(state(&mut lab, host4(2)), "stale");
     lab.assert_silent();
     lab.send("west", [numbered(1)]);
@@ -147,7 +147,7 @@ fn who_asks_for_us_is_answered_and_remembered() {
     // A probe for our address (RFC 5227 2.1.1): answered, not remembered.
     lab.send("east", [arp_request(OTHER_MAC, Ipv4Addr::UNSPECIFIED, our4(2))]);
     assert_eq!(lab.take("east").len(), 1);
-    assert_eq!(lab.plane().list_neighbors().len(), 3);
+    assert_eq!(lab.state().list_neighbors().len(), 3);
     // Others' addresses are theirs, and so are those of our other interfaces.
     lab.send("east", [arp_request(host_mac(2), host4(2), Ipv4Addr::new(10, 0, 2, 9))]);
     lab.send("east", [arp_request(host_mac(2), host4(2), our4(1))]);
@@ -171,7 +171,7 @@ fn lies_are_not_believed() {
     // Our address is defended, once (RFC 5227 2.4).
     assert_eq!(lab.take("east").len(), 1);
     lab.assert_silent();
-    lab.assert_dropped(&[("address-conflict", 2), ("arp-off-link", 1), ("arp-unasked", 1)]);
+    lab.assert_dropped(&[("address-conflict", 2), ("arp-off-link", 1), ("arp-unsolicited", 1)]);
     // Addresses that no machine has, or whole groups, get no answer.
     for mac in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1]] {
         lab.send("east", [arp_request(mac, host4(2), our4(2))]);
@@ -189,7 +189,7 @@ fn lies_are_not_believed() {
     lab.send("east", [arp_request(our_mac(2), our4(2), host4(2))]);
     lab.assert_silent();
     lab.assert_dropped(&[("looped-back", 1)]);
-    assert_eq!(lab.plane().list_neighbors().len(), 2, "only the configured ones");
+    assert_eq!(lab.state().list_neighbors().len(), 2, "only the configured ones");
 }
 
 #[test]
@@ -235,10 +235,10 @@ fn a_scan_of_the_network_leaves_those_who_answer_alone() {
     assert_eq!(lab.take("east").len(), 100, "all are asked for");
     lab.assert_dropped(&[("neighbor-table", 84)]);
     let states = |lab: &mut Lab, state: &str| {
-        lab.plane().list_neighbors().iter().filter(|n| n.state == state).count()
+        lab.state().list_neighbors().iter().filter(|n| n.state == state).count()
     };
     assert_eq!((states(&mut lab, "reachable"), states(&mut lab, "incomplete")), (8, 16));
-    let limits = lab.plane().limits();
+    let limits = lab.state().limits();
     let unresolved = limits.iter().find(|limit| limit.name == "neighbors-unresolved").unwrap();
     assert_eq!((unresolved.used, unresolved.limit), (16, LIMITS.neighbors as u64 / 2));
     // Whoever answers in the middle of it is heard.
@@ -247,7 +247,7 @@ fn a_scan_of_the_network_leaves_those_who_answer_alone() {
     assert_eq!((lab.only("east").payload, state(&mut lab, late)), (vec![199], "reachable".into()));
     // All the others fail and are forgotten: there is room again.
     lab.pass_time(Duration::from_secs(10));
-    assert_eq!(lab.plane().list_neighbors().len(), 11);
+    assert_eq!(lab.state().list_neighbors().len(), 11);
 }
 
 #[test]
@@ -263,8 +263,8 @@ fn an_interface_has_a_limit_of_its_own() {
     // Three answer and stay: nobody else gets a place.
     let known: Vec<_> = (10..15).map(|n| state(&mut lab, address(n))).collect();
     assert_eq!(known, ["reachable", "reachable", "reachable", "", ""]);
-    lab.assert_dropped(&[("arp-unasked", 2), ("interface-neighbors", 2)]);
-    let limits = lab.plane().limits();
+    lab.assert_dropped(&[("arp-unsolicited", 2), ("interface-neighbors", 2)]);
+    let limits = lab.state().limits();
     let row = |name: &str| limits.iter().find(|limit| limit.name == name).unwrap();
     assert_eq!(row("neighbors").refused, 0, "the table has room");
     let fullest = row("neighbors-fullest");

@@ -26,7 +26,7 @@ fn world(to: &str, gateways: [IpAddr; 2]) -> World {
 /// A lab without the time of this machine.
 fn lab(world: &World) -> Lab {
     let mut lab = Lab::new(world);
-    lab.plane().stop_time();
+    lab.state().stop_time();
     lab
 }
 
@@ -63,7 +63,7 @@ fn said(lab: &Lab) -> Option<Packet> {
 }
 
 fn attend(lab: &mut Lab) {
-    lab.plane().attend_bfd();
+    lab.state().run_bfd();
     lab.settle();
 }
 
@@ -89,7 +89,7 @@ fn come_up(lab: &mut Lab, ends: (IpAddr, IpAddr)) -> Packet {
 }
 
 fn session(lab: &mut Lab) -> v1::BfdSessionState {
-    let east = lab.plane().list_interfaces().into_iter().find(|it| it.name == "east").unwrap();
+    let east = lab.state().list_interfaces().into_iter().find(|it| it.name == "east").unwrap();
     east.bfd.into_iter().next().expect("a session")
 }
 
@@ -122,10 +122,10 @@ fn follows(gateways: [IpAddr; 2], us: IpAddr, host: IpAddr, prefix: &str, to: &s
     let state = session(&mut lab);
     assert_eq!((state.state.as_str(), state.rx_us, state.remote_multiplier), ("up", 100_000, 3));
     // Silence.
-    lab.plane().skip(Duration::from_millis(299));
+    lab.state().skip(Duration::from_millis(299));
     attend(&mut lab);
     assert_eq!(session(&mut lab).state, "up");
-    lab.plane().skip(Duration::from_millis(2));
+    lab.state().skip(Duration::from_millis(2));
     attend(&mut lab);
     let state = session(&mut lab);
     assert_eq!((state.state.as_str(), state.downs, state.has_failed), ("down", 1, true));
@@ -170,7 +170,7 @@ fn alone(further: &[(&str, &str, [u8; 4])]) -> World {
 }
 
 fn fall_silent(lab: &mut Lab) {
-    lab.plane().skip(Duration::from_millis(301));
+    lab.state().skip(Duration::from_millis(301));
     attend(lab);
     assert!(session(lab).has_failed);
 }
@@ -186,7 +186,7 @@ fn a_static_route_without_any_gateway_gives_way_to_others() {
     fall_silent(&mut lab);
     assert_eq!(way(&mut lab, to), "north", "the shorter one");
     let static_routes = |lab: &mut Lab| -> u64 {
-        let counts = lab.plane().count_routes();
+        let counts = lab.state().count_routes();
         counts.iter().filter(|it| it.protocol == STATIC && it.family == 4).map(|it| it.routes).sum()
     };
     assert_eq!(static_routes(&mut lab), 1);
@@ -267,12 +267,12 @@ fn routes_of_a_silent_gateway_say_so() {
         let longest_match = to.map(|to| v1::Prefix { address: to.to_vec(), length: 32 });
         v1::ListRoutesRequest { inactive: true, longest_match, family, ..Default::default() }
     };
-    let told = lab.plane().list_routes(&asked(None, 0));
+    let told = lab.state().list_routes(&asked(None, 0));
     let route = told[0].route.as_ref().unwrap();
     assert_eq!((told.len(), told[0].state.as_str(), route.protocol), (1, "silent gateway", STATIC));
-    assert_eq!(lab.plane().list_routes(&asked(Some([192, 0, 2, 9]), 4)), told);
-    assert_eq!(lab.plane().list_routes(&asked(Some([192, 0, 3, 9]), 0)), []);
-    assert_eq!(lab.plane().list_routes(&asked(None, 6)), []);
+    assert_eq!(lab.state().list_routes(&asked(Some([192, 0, 2, 9]), 4)), told);
+    assert_eq!(lab.state().list_routes(&asked(Some([192, 0, 3, 9]), 0)), []);
+    assert_eq!(lab.state().list_routes(&asked(None, 6)), []);
     come_up(&mut lab, ends);
     assert_eq!(states(&mut lab), ["active"; 3].map(|it| of(it, false)));
     // Who tells them begins anew.
@@ -314,7 +314,7 @@ fn a_session_that_is_taken_away_says_good_bye_and_routes_stay() {
     let world = world("192.0.2.0/24", gateways);
     let mut lab = lab(&world);
     come_up(&mut lab, (gateways[0], our4(2).into()));
-    lab.plane().skip(Duration::from_millis(400));
+    lab.state().skip(Duration::from_millis(400));
     attend(&mut lab);
     assert!(session(&mut lab).has_failed);
     lab.forget();

@@ -17,13 +17,13 @@ impl Lab {
     }
 
     fn capture_as(&mut self, request: &v1::CaptureRequest) -> Reader {
-        let reader = self.plane().start_capture(request).expect("a capture starts");
+        let reader = self.state().start_capture(request).expect("a capture starts");
         self.workers_obey();
         reader
     }
 
     fn index(&mut self, name: &str) -> u32 {
-        let list = self.plane().list_interfaces();
+        let list = self.state().list_interfaces();
         list.iter().find(|one| one.name == name).expect("it is there").index
     }
 }
@@ -154,18 +154,18 @@ fn four_captures_run_at_once_and_end_with_their_readers() {
     let mut lab = Lab::new(&World::three_ports());
     let mut readers: Vec<Reader> = (0..4).map(|_| lab.capture("any", &[])).collect();
     let request = v1::CaptureRequest { interface: "any".to_owned(), ..Default::default() };
-    let refused = lab.plane().start_capture(&request).err().expect("a fifth is refused");
+    let refused = lab.state().start_capture(&request).err().expect("a fifth is refused");
     assert_eq!(refused.message(), "4 captures run, more are not possible: end one of them");
     readers.pop();
-    lab.plane().tick();
-    assert_eq!(lab.plane().captures(), 3);
+    lab.state().tick();
+    assert_eq!(lab.state().captures(), 3);
     readers.push(lab.capture("any", &[Way::Rx]));
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b""))]);
     let read: Vec<usize> = readers.iter_mut().map(|reader| reader.read().frames.len()).collect();
     assert_eq!(read, [2, 2, 2, 1]);
     drop(readers);
-    lab.plane().tick();
-    assert_eq!(lab.plane().captures(), 0);
+    lab.state().tick();
+    assert_eq!(lab.state().captures(), 0);
 }
 
 #[test]

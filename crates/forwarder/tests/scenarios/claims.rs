@@ -30,7 +30,7 @@ fn detective() -> (Lab, World) {
 }
 
 fn states(lab: &mut Lab) -> Vec<String> {
-    let east = lab.plane().list_interfaces().into_iter().find(|i| i.name == "east").unwrap();
+    let east = lab.state().list_interfaces().into_iter().find(|i| i.name == "east").unwrap();
     east.addresses.into_iter().map(|own| own.state).collect()
 }
 
@@ -102,7 +102,7 @@ fn an_address_that_somebody_has_is_given_up_until_the_link_comes_again() {
     );
     lab.send("east", [taken]);
     assert_eq!(states(&mut lab), ["duplicate", "duplicate"]);
-    let routes = lab.plane().list_routes(&stoa_api::v1::ListRoutesRequest::default());
+    let routes = lab.state().list_routes(&stoa_api::v1::ListRoutesRequest::default());
     let given_up = routes.iter().filter(|route| route.state == "duplicate").count();
     assert_eq!(given_up, 2, "their host routes say so");
     lab.assert_dropped(&[("address-conflict", 2)]);

@@ -42,7 +42,7 @@ fn frames_leave_at_the_other_end_as_they_came() {
     // Routing goes on beside it.
     lab.send("far", [packet_from(3, &ping4(host4(3), our4(3), b""))]);
     assert_eq!(lab.only("far").icmp, Some((0, 0)));
-    let list = lab.plane().list_interfaces();
+    let list = lab.state().list_interfaces();
     let west = list.iter().find(|one| one.name == "west").unwrap();
     let bytes = all_kinds().iter().map(Vec::len).sum::<usize>() as u64;
     assert_eq!((west.rx_packets, west.rx_bytes), (7, bytes));

@@ -177,7 +177,7 @@ fn groups_that_we_are_in_are_heard() {
         ipv6::Builder { hop_limit: 1, ..ipv6::Builder::new(source, group, protocol::HOP_BY_HOP) };
     let to = stoa_wire::ethernet::Mac::of_ip6_group(group).0;
     lab.send("west", [frame(to, host_mac(1), &[], 0x86dd, &ip6(&header, &payload))]);
-    lab.assert_dropped(&[("mld-heard", 1)]);
+    lab.assert_dropped(&[("mld-consumed", 1)]);
     // IGMP to all hosts, all routers, and those who keep groups.
     for group in [[224, 0, 0, 1], [224, 0, 0, 2], [224, 0, 0, 22]] {
         let options = [148, 4, 0, 0];
@@ -188,7 +188,7 @@ fn groups_that_we_are_in_are_heard() {
         let to = [1, 0, 0x5e, 0, 0, group[3]];
         let packet = ip4(&header, &[0x11, 0, 0xee, 0xff, 0, 0, 0, 0]);
         lab.send("west", [frame(to, host_mac(1), &[], 0x0800, &packet)]);
-        lab.assert_dropped(&[("igmp-heard", 1)]);
+        lab.assert_dropped(&[("igmp-consumed", 1)]);
     }
     lab.assert_silent();
 }

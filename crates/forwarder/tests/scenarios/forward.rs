@@ -81,7 +81,7 @@ fn jumbo_frames_go_whole_and_give_their_buffers_back() {
         assert_eq!((payloads.len(), large), (4, 2), "{size} bytes");
     }
     lab.assert_dropped(&[]);
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers, "jumbo buffers are counted in");
     // Too long for the way out: the sender is told (RFC 1191, RFC 4443 3.2).
     lab.send("west", [packet_from(1, &udp(host6(1), host6(3), &data[..8952]))]);
@@ -115,7 +115,7 @@ fn tags_are_taken_off_and_put_on() {
         assert_eq!(&seen.payload[..], b"r");
     }
     lab.assert_dropped(&[]);
-    let interfaces = lab.plane().list_interfaces();
+    let interfaces = lab.state().list_interfaces();
     let of = |name: &str| interfaces.iter().find(|i| i.name == name).unwrap().clone();
     assert_eq!(of("west.100").rx_packets, 2);
     assert_eq!(of("west").rx_packets, 2);
@@ -155,7 +155,7 @@ fn a_priority_tag_is_no_vlan() {
     lab.assert_dropped(&[]);
     let seen = lab.only("east");
     assert_eq!((seen.tags.len(), &seen.payload[..]), (0, &b"urgent"[..]));
-    let west = lab.plane().list_interfaces().into_iter().find(|i| i.name == "west").unwrap();
+    let west = lab.state().list_interfaces().into_iter().find(|i| i.name == "west").unwrap();
     assert_eq!(west.rx_packets, 1);
 }
 
@@ -189,7 +189,7 @@ fn a_frame_for_another_machine_is_not_touched() {
     let mut lab = Lab::new(&World::three_ports());
     let packet = udp(host4(1), host4(2), b"");
     lab.send("west", [frame([2, 9, 9, 9, 9, 9], host_mac(1), &[], 0x0800, &packet)]);
-    lab.assert_dropped(&[("ethernet-not-for-us", 1)]);
+    lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
     lab.send("west", [from_host(1, 0x88cc, &packet)]);
     lab.assert_dropped(&[("ethernet-unknown-type", 1)]);
     lab.assert_silent();

@@ -37,7 +37,7 @@ fn a_large_packet_leaves_in_pieces() {
         ..ipv4::Builder::new(host4(1), host4(2), protocol::UDP)
     };
     let packet = big(&header, 1400);
-    let before = lab.plane().conservation();
+    let before = lab.state().conservation();
     lab.send("west", [packet_from(1, &packet)]);
     let frames = lab.take("east");
     let views: Vec<_> = frames.iter().map(|frame| ipv4::check(&frame[14..]).unwrap()).collect();
@@ -53,7 +53,7 @@ fn a_large_packet_leaves_in_pieces() {
     let passed = lab.passed();
     assert!(passed.contains(&("ip4-fragment".to_owned(), 1)));
     assert!(passed.contains(&("ip4-rewrite".to_owned(), 4)));
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!(
         (accounting.generated - before.generated, accounting.consumed - before.consumed),
         (3, 1)
@@ -75,7 +75,7 @@ fn a_fragment_is_cut_again() {
     assert_eq!(places, [[0x20, 100], [0, 172]]);
     // A fragment that ends beyond what a packet can be.
     lab.send("west", [packet_from(1, &big(&middle(0x1fff), 800))]);
-    lab.assert_dropped(&[("fragment-beyond", 1)]);
+    lab.assert_dropped(&[("fragment-overrun", 1)]);
     lab.assert_silent();
 }
 

@@ -194,11 +194,11 @@ fn without_linux_we_are_the_host_again() {
     let mut lab = lab();
     let ping = packet_from(1, &ping4(host4(1), our4(1), b"hello"));
     lab.wire("linux").is_up.store(false, Ordering::SeqCst);
-    lab.plane().service_ports();
+    lab.state().service_ports();
     lab.send("west", [ping.clone()]);
     assert_eq!(lab.only("west").icmp, Some((0, 0)));
     lab.wire("linux").is_up.store(true, Ordering::SeqCst);
-    lab.plane().service_ports();
+    lab.state().service_ports();
     lab.send("west", [ping.clone()]);
     assert_eq!(lab.take("linux"), std::slice::from_ref(&ping));
     // Taken out of the configuration.
@@ -212,7 +212,7 @@ fn without_linux_we_are_the_host_again() {
 fn a_host_interface_moves_to_another_interface() {
     let mut lab = lab();
     lab.apply(&World::three_ports().host_interface("east", "linux")).unwrap();
-    lab.plane().service_ports();
+    lab.state().service_ports();
     let ping = packet_from(2, &ping4(host4(2), our4(2), b""));
     lab.send("east", [ping.clone()]);
     assert_eq!(lab.take("linux"), [ping]);
@@ -234,7 +234,7 @@ fn a_host_interface_that_cannot_be_had_is_refused_but_never_stops_a_forwarder_th
     let mut lab = Lab::new(&world);
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b"data"))]);
     assert_eq!(lab.take("east").len(), 1);
-    let said = lab.plane().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
+    let said = lab.state().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
     assert!(said.host_interface.starts_with("late-linux down: "), "{}", said.host_interface);
 }
 
@@ -267,7 +267,7 @@ fn frames_that_are_no_ip_have_a_budget_of_their_own() {
     lab.send("west", all.map(isis));
     assert_eq!(lab.take("linux"), all.map(isis));
     let figures = |lab: &mut Lab, class: &str| {
-        let rows = lab.plane().list_punts();
+        let rows = lab.state().list_punts();
         let row = rows.into_iter().find(|row| row.class == class && row.interface.is_empty());
         row.map(|row| (row.passed, row.dropped)).unwrap()
     };
@@ -295,7 +295,7 @@ fn what_looks_like_routing_and_is_no_ip_is_under_the_budget_of_the_link() {
     let bgp = ip4(&ipv4::Builder::new(host4(1), our4(1), protocol::TCP), &[0, 179, 0, 179]);
     let lie = frame(group, host_mac(1), &[], bgp.len() as u16, &bgp);
     lab.send("west", [lie]);
-    let rows = lab.plane().list_punts();
+    let rows = lab.state().list_punts();
     let passed = |class: &str| {
         let mut of = rows.iter().filter(|row| row.class == class && row.interface.is_empty());
         of.next().map(|row| row.passed)

@@ -45,7 +45,7 @@ fn good() -> Vec<Vec<u8>> {
 
 #[test]
 fn a_frame_cut_at_any_byte_is_dropped_for_one_reason() {
-    for kernel in Kernel::here() {
+    for kernel in Kernel::available() {
         let mut world = world();
         world.0.workers.kernel = kernel;
         let mut lab = Lab::new(&world);
@@ -119,14 +119,14 @@ fn outcome(kernel: Kernel, frames: &[Vec<u8>]) -> Outcome {
         left.push(frames);
     }
     let (dropped, passed) = (lab.dropped(), lab.passed());
-    let counted = lab.plane().list_interfaces().into_iter().map(|it| {
+    let counted = lab.state().list_interfaces().into_iter().map(|it| {
         let received = [it.rx_packets, it.rx_bytes, it.rx_drops];
         let [a, b, c] = [it.tx_packets, it.tx_bytes, it.tx_drops];
         (it.name, [received[0], received[1], received[2], a, b, c])
     });
     let counted = counted.collect();
     lab.apply(&World::new_with(kernel)).unwrap();
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers, "all buffers came back");
     (left, dropped, passed, counted)
 }
@@ -134,7 +134,7 @@ fn outcome(kernel: Kernel, frames: &[Vec<u8>]) -> Outcome {
 /// Every kernel that this processor has against the scalar code.
 fn all_do_the_same(frames: &[Vec<u8>]) -> Result<(), TestCaseError> {
     let reference = outcome(Kernel::Scalar, frames);
-    for kernel in Kernel::here().skip(1) {
+    for kernel in Kernel::available().skip(1) {
         prop_assert_eq!(&reference, &outcome(kernel, frames), "{:?}", kernel);
     }
     Ok(())
@@ -188,7 +188,7 @@ fn a_flood_of_mutants_is_accounted_for() {
         rounds += 1;
     }
     lab.apply(&World::new()).unwrap();
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers);
     assert!(accounting.balanced);
 }

@@ -42,7 +42,7 @@ fn packets_follow_what_is_learned() {
     let said =
         Said::anew().number(7).hop(1, &[EAST]).hop(2, &[six]).special(3, v1::Special::Blackhole);
     let said = said.run(1, &[NET]).run(2, &["2001:db8:ff::/48"]).run(3, &["192.0.3.0/24"]);
-    let reply = lab.plane().learn_routes(said.0);
+    let reply = lab.state().learn_routes(said.0);
     assert_eq!((reply.number, reply.refused), (7, vec![]));
     assert_eq!(way(&mut lab, FAR), "east");
     assert_eq!(way(&mut lab, "2001:db8:ff::9".parse::<IpAddr>().unwrap()), "east");
@@ -116,14 +116,14 @@ fn what_is_not_said_again_goes_once_all_was_said() {
     lab.learn_all(Said::anew().completes());
     lab.apply(&World::three_ports()).unwrap();
     assert_eq!(way(&mut lab, FAR), "");
-    let before = lab.plane().limits().into_iter().find(|it| it.name == "next-hops").unwrap();
+    let before = lab.state().limits().into_iter().find(|it| it.name == "next-hops").unwrap();
     // Beginnings without end leave nothing behind.
     for _ in 0..100 {
         lab.learn_all(Said::anew().hop(1, &[EAST]).hop(9, &[NORTH, EAST]).run(1, &[NET]));
     }
     lab.learn_all(Said::anew().completes());
-    lab.plane().tick();
-    let after = lab.plane().limits().into_iter().find(|it| it.name == "next-hops").unwrap();
+    lab.state().tick();
+    let after = lab.state().limits().into_iter().find(|it| it.name == "next-hops").unwrap();
     assert_eq!(after.used, before.used);
 }
 
@@ -205,7 +205,7 @@ fn a_vrf_takes_its_learned_routes_along() {
     }
     lab.learn_all(Said::more().run(0, &[NET]).forget(1));
     assert_eq!(
-        lab.plane()
+        lab.state()
             .audit_routes(&v1::AuditRoutesRequest { family: 4, ..Default::default() })
             .unwrap()
             .routes,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use proptest::prelude::*;
 use stoa_api::{digest, v1};
-use stoa_forwarder::control::{Forwarder, Limits, Plane};
+use stoa_forwarder::control::{Forwarder, ForwarderState, Limits};
 
 use crate::harness::{LIMITS, Said, Wire, Wires, World, host4, locked, wire};
 
@@ -171,9 +171,9 @@ fn ways(way: usize) -> Vec<String> {
     ways
 }
 
-fn agree(plane: &mut Plane, model: &Model) -> Result<(), TestCaseError> {
+fn agree(state: &mut ForwarderState, model: &Model) -> Result<(), TestCaseError> {
     // What is listed is what wins.
-    let listed = plane.list_routes(&v1::ListRoutesRequest { family: 4, ..Default::default() });
+    let listed = state.list_routes(&v1::ListRoutesRequest { family: 4, ..Default::default() });
     let listed: BTreeMap<_, _> =
         listed.iter().map(told).map(|(at, length, ways)| ((at, length), ways)).collect();
     for (at, text) in PREFIXES.iter().enumerate() {
@@ -197,17 +197,17 @@ fn agree(plane: &mut Plane, model: &Model) -> Result<(), TestCaseError> {
         *sum = sum.wrapping_add(digest::route(address, length, id));
     }
     let request = v1::AuditRoutesRequest { family: 4, ..Default::default() };
-    let held = plane.audit_routes(&request).unwrap();
+    let held = state.audit_routes(&request).unwrap();
     prop_assert_eq!(held.routes as usize, model.learned.len());
     prop_assert_eq!(held.digests, sums);
     let bgp = |row: &&v1::RouteCount| row.family == 4 && row.protocol() == v1::Protocol::Bgp;
-    let counted: u64 = plane.count_routes().iter().filter(bgp).map(|row| row.routes).sum();
+    let counted: u64 = state.count_routes().iter().filter(bgp).map(|row| row.routes).sum();
     let visible = model.learned.keys().filter(|at| !model.is_desired(**at)).count();
     prop_assert_eq!(counted as usize, visible);
     // The neighbour on the link is reached straight unless a longer route leads elsewhere.
     let to = v1::Prefix { address: Ipv4Addr::new(10, 0, 2, 2).octets().to_vec(), length: 0 };
     let request = v1::ListRoutesRequest { longest_match: Some(to), ..Default::default() };
-    let found = plane.list_routes(&request).pop().map(|state| told(&state).1);
+    let found = state.list_routes(&request).pop().map(|state| told(&state).1);
     let covering =
         [2, 3, 1].into_iter().find(|at| model.is_desired(*at) || model.learned.contains_key(at));
     prop_assert_eq!(found, covering.map(|at| prefix(at).1.into()));
@@ -223,13 +223,13 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
     let mut forwarder = Forwarder::by_hand(limits, wire::opener(&wires));
     forwarder.apply(world(0, true).0).unwrap();
     let mut model = Model::default();
-    let next_hops = |plane: &Plane| {
-        plane.limits().into_iter().find(|limit| limit.name == "next-hops").unwrap().used
+    let next_hops = |state: &ForwarderState| {
+        state.limits().into_iter().find(|limit| limit.name == "next-hops").unwrap().used
     };
     for step in steps {
         match step {
             Step::Say(..) => {
-                let refused = forwarder.plane().unwrap().learn_routes(message(step).0).refused;
+                let refused = forwarder.state().unwrap().learn_routes(message(step).0).refused;
                 let expected = model.say(step);
                 // Prefixes that are refused alike are told together.
                 prop_assert_eq!(refused.is_empty(), expected == 0, "{:?}", refused);
@@ -241,22 +241,22 @@ fn run(steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Plug(is_up) => {
                 let wire = locked(&wires)["north"].clone();
                 wire.is_up.store(*is_up, std::sync::atomic::Ordering::SeqCst);
-                forwarder.plane().unwrap().attend();
+                forwarder.state().unwrap().poll();
             }
-            Step::Tick => forwarder.plane().unwrap().tick(),
+            Step::Tick => forwarder.state().unwrap().tick(),
         }
-        let plane = forwarder.plane().unwrap();
-        plane.step();
-        agree(plane, &model)?;
+        let state = forwarder.state().unwrap();
+        state.step();
+        agree(state, &model)?;
     }
     // All goes, and nothing is left behind.
-    let plane = forwarder.plane().unwrap();
-    plane.learn_routes(Said::anew().completes().0);
-    let after = next_hops(plane);
-    plane.learn_routes(Said::anew().hop(1, VIAS[2]).run(1, &PREFIXES).0);
-    prop_assert_eq!(next_hops(plane), after + 1);
-    plane.learn_routes(Said::anew().completes().0);
-    prop_assert_eq!(next_hops(plane), after);
+    let state = forwarder.state().unwrap();
+    state.learn_routes(Said::anew().completes().0);
+    let after = next_hops(state);
+    state.learn_routes(Said::anew().hop(1, VIAS[2]).run(1, &PREFIXES).0);
+    prop_assert_eq!(next_hops(state), after + 1);
+    state.learn_routes(Said::anew().completes().0);
+    prop_assert_eq!(next_hops(state), after);
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use stoa_forwarder::control::Limits;
-use stoa_forwarder::neighbor::entry::LONGEST_REACHABLE_MS;
+use stoa_forwarder::neighbor::entry::MAX_REACHABLE_MS;
 
 use crate::harness::*;
 
@@ -37,9 +37,9 @@ fn words(routes: u32) -> [u64; 2] {
     assert_eq!(ways(&mut lab, &probes), ["east"; 3]);
     let mut words = [0; 2];
     for (words, (is_up, port)) in words.iter_mut().zip([(false, "north"), (true, "east")]) {
-        let before = lab.plane().hops_changed();
+        let before = lab.state().hops_changed();
         lab.plug("east", is_up);
-        *words = lab.plane().hops_changed() - before;
+        *words = lab.state().hops_changed() - before;
         lab.forget();
         assert_eq!(ways(&mut lab, &probes), [port; 3]);
         lab.assert_dropped(&[]);
@@ -64,7 +64,7 @@ fn a_gateway_that_falls_silent_is_left_for_the_backup_until_it_answers() {
     lab.send("east", [answer()]);
     lab.forget();
     assert_eq!(ways(&mut lab, &[3]), ["east"]);
-    lab.pass_time(Duration::from_millis(LONGEST_REACHABLE_MS + 100));
+    lab.pass_time(Duration::from_millis(MAX_REACHABLE_MS + 100));
     assert_eq!(ways(&mut lab, &[3]), ["east"], "it is asked for first");
     lab.pass_time(Duration::from_secs(9));
     lab.forget();

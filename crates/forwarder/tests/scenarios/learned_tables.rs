@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use stoa_api::{digest, v1};
-use stoa_forwarder::control::{Learning, Limits, Listing, Message};
+use stoa_forwarder::control::{Limits, Listing, Message, RouteUpdate};
 
 use crate::harness::*;
 
@@ -11,7 +11,7 @@ const EAST: (&str, &str) = ("east", "10.0.2.2");
 const NORTH: (&str, &str) = ("north", "10.0.3.2");
 
 fn count(lab: &mut Lab, protocol: v1::Protocol) -> [u64; 2] {
-    let counts = lab.plane().count_routes();
+    let counts = lab.state().count_routes();
     [4, 6].map(|family| {
         let of = |row: &&v1::RouteCount| {
             (row.vrf.as_str(), row.family, row.protocol()) == ("", family, protocol)
@@ -25,7 +25,7 @@ fn of_a_table_that_is_full_the_rest_is_refused_route_by_route() {
     let limits = Limits { routes4: 100, ..LIMITS };
     let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
     let of = |lab: &mut Lab| {
-        let limits = lab.plane().limits();
+        let limits = lab.state().limits();
         limits.into_iter().find(|limit| limit.name == "ipv4-routes").unwrap()
     };
     let before = of(&mut lab);
@@ -71,7 +71,7 @@ fn a_daemon_with_as_many_hops_as_fit_may_start_anew() {
     let limits = Limits { next_hops: 64, ..LIMITS };
     let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
     let of = |lab: &mut Lab| {
-        let limits = lab.plane().limits();
+        let limits = lab.state().limits();
         limits.into_iter().find(|limit| limit.name == "next-hops").unwrap()
     };
     let free = (of(&mut lab).limit - of(&mut lab).used) as u32;
@@ -91,7 +91,7 @@ fn a_daemon_with_as_many_hops_as_fit_may_start_anew() {
     };
     assert_eq!(ways(&mut lab), free);
     lab.learn_all(Said::more().completes());
-    lab.plane().tick();
+    lab.state().tick();
     assert_eq!((of(&mut lab).used, ways(&mut lab)), (64, free));
     let more = lab.learn(Said::more().hop(99, &[EAST]).many(99, 99, 1));
     assert!(more.len() == 1 && more[0].is_full, "{more:?}");
@@ -166,30 +166,30 @@ fn listings_and_counts_tell_learned_routes_in_order() {
         let prefix = state.route.clone().unwrap().prefix.unwrap();
         (stoa_api::text::ip(&prefix.address).unwrap(), prefix.length)
     };
-    let whole = lab.plane().list_routes(&v1::ListRoutesRequest::default());
+    let whole = lab.state().list_routes(&v1::ListRoutesRequest::default());
     let places: Vec<_> = whole.iter().map(place).collect();
     assert!(places.is_sorted() && places.len() == 53 + 12 + 2, "{}", places.len());
     for page in [1, 7, 1000] {
         let mut listing = Listing::new(v1::ListRoutesRequest::default());
         let mut paged = Vec::new();
         while !listing.is_done() {
-            paged.extend(lab.plane().list_more_routes(&mut listing, page));
+            paged.extend(lab.state().list_more_routes(&mut listing, page));
         }
         assert_eq!(paged, whole);
     }
     let within = v1::Prefix { address: vec![100, 0, 3, 0], length: 24 };
     let request = v1::ListRoutesRequest { within: Some(within.clone()), ..Default::default() };
-    let inside: Vec<_> = lab.plane().list_routes(&request).iter().map(place).collect();
+    let inside: Vec<_> = lab.state().list_routes(&request).iter().map(place).collect();
     let lengths: Vec<_> = inside.iter().map(|(_, length)| *length).collect();
     assert_eq!(lengths, [24, 26, 25]);
     let after = v1::ListRoutesRequest { after: Some(within), ..request };
-    assert_eq!(lab.plane().list_routes(&after).len(), 2);
+    assert_eq!(lab.state().list_routes(&after).len(), 2);
     for (protocol, of) in [(v1::Protocol::Bgp, true), (v1::Protocol::Direct, false)] {
         let protocol = Some(protocol.into());
         let only = v1::ListRoutesRequest { protocol, ..Default::default() };
         let is_of = |it: &v1::RouteState| it.route.as_ref().map(|it| it.protocol) == protocol;
         let desired: Vec<_> = whole.iter().filter(|it| is_of(it)).cloned().collect();
-        assert_eq!(lab.plane().list_routes(&only), desired);
+        assert_eq!(lab.state().list_routes(&only), desired);
         assert!(!desired.is_empty() && desired.iter().all(|it| it.is_learned == of));
     }
     let of = |lab: &mut Lab, to: [u8; 4]| place(&lab.route_to("", to).unwrap());
@@ -201,7 +201,7 @@ fn listings_and_counts_tell_learned_routes_in_order() {
 
 fn audit(lab: &mut Lab, family: u32, slices: Vec<u32>) -> v1::AuditRoutesReply {
     let request = v1::AuditRoutesRequest { vrf: String::new(), family, slices };
-    lab.plane().audit_routes(&request).unwrap()
+    lab.state().audit_routes(&request).unwrap()
 }
 
 /// What a caller expects who has sent the first so many of the many with this hop.
@@ -229,7 +229,7 @@ fn an_audit_finds_what_a_fault_has_done() {
     assert_eq!(audit(&mut lab, 6, vec![]).routes, 0);
     // One goes.
     let lost = 0x6400_0700_u32;
-    assert!(lab.plane().lose_learned("", (IpAddr::from(lost.to_be_bytes()), 24)));
+    assert!(lab.state().remove_from_table_only("", (IpAddr::from(lost.to_be_bytes()), 24)));
     let held = audit(&mut lab, 4, vec![]);
     assert_eq!(held.routes, 24_999);
     let wrong: Vec<_> =
@@ -247,10 +247,10 @@ fn an_audit_finds_what_a_fault_has_done() {
     assert_eq!(audit(&mut lab, 4, vec![]).digests, expected(25_000, 5));
     // Routes that change meanwhile, and those of a time before.
     let request = v1::AuditRoutesRequest { family: 4, ..Default::default() };
-    let mut under_way = lab.plane().begin_audit(&request).unwrap();
-    assert!(!lab.plane().audit_more(&mut under_way));
+    let mut under_way = lab.state().begin_audit(&request).unwrap();
+    assert!(!lab.state().audit_more(&mut under_way));
     lab.learn_all(Said::more().run(0, &["100.0.7.0/24"]));
-    while !lab.plane().audit_more(&mut under_way) {}
+    while !lab.state().audit_more(&mut under_way) {}
     assert!(under_way.reply("").is_changing);
     lab.learn_all(Said::anew());
     assert_eq!(audit(&mut lab, 4, vec![]).digests, {
@@ -260,11 +260,11 @@ fn an_audit_finds_what_a_fault_has_done() {
         sums
     });
     assert!(
-        lab.plane()
+        lab.state()
             .audit_routes(&v1::AuditRoutesRequest { vrf: "red".into(), ..request.clone() })
             .is_none()
     );
-    assert!(lab.plane().audit_routes(&v1::AuditRoutesRequest { family: 5, ..request }).is_none());
+    assert!(lab.state().audit_routes(&v1::AuditRoutesRequest { family: 5, ..request }).is_none());
 }
 
 #[test]
@@ -272,27 +272,28 @@ fn large_messages_are_done_in_pieces_and_a_new_caller_goes_first() {
     let limits = Limits { routes4: 50_000, ..LIMITS };
     let mut lab = Lab::with(&World::three_ports(), limits, |_| Wire::new(1, 8));
     let said = Said::anew().hop(1, &[EAST]).many(1, 0, 40_000);
-    let mut old = Learning::new(1, Message::parse(said.0));
+    let mut old = RouteUpdate::new(1, Message::parse(said.0));
     let mut pieces = 0;
     for _ in 0..3 {
-        assert!(!lab.plane().learn_more(&mut old).unwrap());
+        assert!(!lab.state().continue_update(&mut old).unwrap());
         pieces += 1;
     }
     let so_far = count(&mut lab, v1::Protocol::Bgp)[0];
     assert!((1..=12_288).contains(&so_far), "{so_far}");
-    let mut new = Learning::new(2, Message::parse(Said::anew().hop(1, &[NORTH]).0));
-    while !lab.plane().learn_more(&mut new).unwrap() {}
-    assert!(lab.plane().learn_more(&mut old).is_err());
+    let mut new = RouteUpdate::new(2, Message::parse(Said::anew().hop(1, &[NORTH]).0));
+    while !lab.state().continue_update(&mut new).unwrap() {}
+    assert!(lab.state().continue_update(&mut old).is_err());
     assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], so_far, "nothing more of it was done");
-    let mut rest = Learning::new(2, Message::parse(Said::more().many(1, 0, 40_000).completes().0));
-    while !lab.plane().learn_more(&mut rest).unwrap() {
+    let mut rest =
+        RouteUpdate::new(2, Message::parse(Said::more().many(1, 0, 40_000).completes().0));
+    while !lab.state().continue_update(&mut rest).unwrap() {
         pieces += 1;
     }
     assert!(pieces > 10);
     assert_eq!(count(&mut lab, v1::Protocol::Bgp)[0], 40_000);
-    let mut sweep = Learning::new(2, Message::parse(Said::anew().completes().0));
+    let mut sweep = RouteUpdate::new(2, Message::parse(Said::anew().completes().0));
     let mut pieces = 0;
-    while !lab.plane().learn_more(&mut sweep).unwrap() {
+    while !lab.state().continue_update(&mut sweep).unwrap() {
         pieces += 1;
     }
     assert!(pieces >= 9, "the sweep is done in pieces as well: {pieces}");

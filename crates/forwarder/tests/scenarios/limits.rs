@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
-use stoa_forwarder::control::{Asked, LimitState, Limits, Table};
+use stoa_forwarder::control::{LimitOverrides, LimitState, Limits, Table};
 use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
@@ -31,7 +31,7 @@ fn networks(count: u8, vrf: &str) -> World {
 }
 
 fn of(lab: &mut Lab, table: Table) -> LimitState {
-    let limits = lab.plane().limits();
+    let limits = lab.state().limits();
     limits.into_iter().find(|limit| limit.name == table.name()).expect("it is listed")
 }
 
@@ -85,31 +85,31 @@ fn a_route_without_room_is_refused_once() {
 
 #[test]
 fn limits_are_settings_and_fixed_while_running() {
-    let with = |limits: Asked| {
+    let with = |limits: LimitOverrides| {
         let mut world = World::three_ports();
         world.0.limits = limits;
         world
     };
-    let asked = Asked { routes4: 100, neighbors: 20, ..Asked::default() };
+    let asked = LimitOverrides { routes4: 100, neighbors: 20, ..LimitOverrides::default() };
     let mut lab = Lab::new(&with(asked));
     assert_eq!(of(&mut lab, Table::Ip4Routes).limit, 100);
     assert_eq!(of(&mut lab, Table::Neighbors).limit, 20);
     assert_eq!(of(&mut lab, Table::Ip6Routes).limit, LIMITS.routes6 as u64);
-    let refused = lab.apply(&with(Asked { routes4: 200, ..asked })).unwrap_err();
+    let refused = lab.apply(&with(LimitOverrides { routes4: 200, ..asked })).unwrap_err();
     assert_eq!(refused.reasons[0].place, "limits");
     assert_eq!(refused.reasons[0].fix, "Restart Stoa to change them.");
     assert_eq!(lab.apply(&with(asked)).unwrap(), v1::Applied::default());
 }
 
 fn row(lab: &mut Lab, name: &str) -> v1::LimitState {
-    let limits = lab.plane().list_limits();
+    let limits = lab.state().list_limits();
     limits.into_iter().find(|limit| limit.name == name).expect("it is listed")
 }
 
 #[test]
 fn all_limits_are_listed_with_what_is_used() {
     let mut lab = Lab::new(&World::three_ports());
-    let limits = lab.plane().list_limits();
+    let limits = lab.state().list_limits();
     let names: Vec<&str> = limits.iter().map(|limit| limit.name.as_str()).collect();
     let tables = ["ipv4-routes", "ipv6-routes", "vrf-routes", "next-hops", "adjacencies"];
     let neighbors = ["neighbors", "neighbors-unresolved", "neighbors-fullest", "neighbor-packets"];
@@ -148,7 +148,7 @@ fn buffers_that_run_out_are_refusals_of_their_kind() {
         lab.put("west", 0, frames);
         let deadline = Instant::now() + Duration::from_secs(10);
         while !lab.wire("west").is_read() && row(&mut lab, "buffers").refused == 0 {
-            lab.plane().attend();
+            lab.state().poll();
             assert!(Instant::now() < deadline, "{:?}", row(&mut lab, "buffers"));
         }
     }
@@ -157,7 +157,7 @@ fn buffers_that_run_out_are_refusals_of_their_kind() {
     // What waits may still be on its way to the control thread.
     let deadline = Instant::now() + Duration::from_secs(10);
     while row(&mut lab, "neighbor-packets").used == Some(0) {
-        lab.plane().attend();
+        lab.state().poll();
         assert!(Instant::now() < deadline, "no packet waits for its neighbour");
     }
     assert_eq!(row(&mut lab, "jumbo-buffers").refused, 0);
@@ -175,7 +175,7 @@ fn what_is_refused_is_counted_at_its_own_limit() {
     assert!((40..50).contains(&budget.refused), "{budget:?}");
     assert_eq!(row(&mut lab, "budget-arp").refused, 0);
     let request = v1::CaptureRequest { interface: "any".to_owned(), ..Default::default() };
-    let readers: Vec<_> = (0..5).map(|_| lab.plane().start_capture(&request).ok()).collect();
+    let readers: Vec<_> = (0..5).map(|_| lab.state().start_capture(&request).ok()).collect();
     assert_eq!(readers.iter().flatten().count(), 4);
     let captures = row(&mut lab, "captures");
     assert_eq!((captures.used, captures.limit, captures.refused), (Some(4), 4, 1));

@@ -4,7 +4,7 @@
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
-use stoa_forwarder::neighbor::entry::{QUEUE, SOLICITS};
+use stoa_forwarder::neighbor::entry::{MAX_SOLICITS, QUEUE};
 use stoa_wire::ethernet::Mac;
 use stoa_wire::ipv6;
 use stoa_wire::ndp::flag;
@@ -64,7 +64,7 @@ fn senders_to_a_silent_host_are_told() {
     let mut lab = unknown_hosts();
     lab.send("west", [numbered(0)]);
     lab.pass_time(Duration::from_secs(3));
-    assert_eq!(lab.take("east").len(), usize::from(SOLICITS));
+    assert_eq!(lab.take("east").len(), usize::from(MAX_SOLICITS));
     let told = lab.only("west");
     // Destination unreachable, address unreachable.
     assert_eq!(told.icmp, Some((1, 3)));
@@ -144,13 +144,13 @@ fn lies_are_not_believed() {
     // Our address is defended.
     assert_eq!(lab.only("east").word, [0xa0, 0, 0, 0]);
     lab.assert_silent();
-    lab.assert_dropped(&[("address-conflict", 1), ("nd-unasked", 1)]);
+    lab.assert_dropped(&[("address-conflict", 1), ("nd-unsolicited", 1)]);
     // From another network: answered, not remembered.
     let source = host6(9);
     lab.send("east", [solicitation((OTHER_MAC, to), (source, group), our6(2), Some(OTHER_MAC))]);
     assert_eq!(lab.only("east").destination, OTHER_MAC);
     assert_eq!(state(&mut lab, source), "");
-    assert_eq!(lab.plane().list_neighbors().len(), 2, "only the configured ones");
+    assert_eq!(lab.state().list_neighbors().len(), 2, "only the configured ones");
 }
 
 /// Breaks a message after its Ethernet header and fixes its checksum.
@@ -199,15 +199,15 @@ fn each_lie_has_its_name() {
         ("nd-option", broken(say(), |f| f.extend([14, 0].repeat(4)))),
         ("nd-target", broken(ask(), |f| f[62] = 0xff)),
         ("nd-target", broken(say(), |f| f[62] = 0xff)),
-        ("nd-solicited-to-group", all(flag::SOLICITED | flag::OVERRIDE)),
-        ("nd-mac-from-nobody", probe(group, Some(host_mac(2)))),
+        ("nd-solicited-multicast", all(flag::SOLICITED | flag::OVERRIDE)),
+        ("nd-source-lladdr", probe(group, Some(host_mac(2)))),
         ("nd-destination", probe(ipv6::ALL_NODES, None)),
-        ("nd-bad-mac", question(Some(multicast))),
-        ("nd-bad-mac", question(Some([0; 6]))),
-        ("nd-bad-mac", answer([0xff; 6], flag::SOLICITED | flag::OVERRIDE)),
+        ("nd-invalid-mac", question(Some(multicast))),
+        ("nd-invalid-mac", question(Some([0; 6]))),
+        ("nd-invalid-mac", answer([0xff; 6], flag::SOLICITED | flag::OVERRIDE)),
         // It answers, but does not say where it is.
         (
-            "nd-unasked",
+            "nd-unsolicited",
             advertisement(
                 (host_mac(2), our_mac(2)),
                 (host6(2), our6(2)),

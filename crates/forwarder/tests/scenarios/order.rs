@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use stoa_forwarder::control::{Forwarder, Plane};
+use stoa_forwarder::control::{Forwarder, ForwarderState};
 use stoa_forwarder::punt::{Class, Limit};
 
 use crate::harness::*;
@@ -29,15 +29,15 @@ impl ByHand {
         forwarder.apply(world.0).expect("the state is possible");
         let mut made = Self { forwarder, wires };
         for _ in 0..10 {
-            made.plane().attend();
-            made.plane().step();
+            made.state().poll();
+            made.state().step();
         }
         made.left();
         made
     }
 
-    fn plane(&mut self) -> &mut Plane {
-        self.forwarder.plane().expect("something runs")
+    fn state(&mut self) -> &mut ForwarderState {
+        self.forwarder.state().expect("something runs")
     }
 
     fn put(&self, port: &str, queue: usize, frames: &[Vec<u8>]) {
@@ -67,28 +67,28 @@ fn leaves_in_order(six: bool, workers: usize, queue: usize) {
         }
     };
     lab.put("west", queue, &[packet(1), packet(2)]);
-    lab.plane().step();
-    lab.plane().attend();
+    lab.state().step();
+    lab.state().poll();
     let host: IpAddr = if six { host6(2).into() } else { host4(2).into() };
     let is_host = |neighbor: &stoa_api::v1::NeighborState| match host {
         IpAddr::V4(ip) => neighbor.address == ip.octets(),
         IpAddr::V6(ip) => neighbor.address == ip.octets(),
     };
-    let known = lab.plane().list_neighbors().into_iter().find(is_host);
+    let known = lab.state().list_neighbors().into_iter().find(is_host);
     assert_eq!(known.map(|neighbor| neighbor.queued), Some(2));
     // The worker hands another one over, and the answer; the control thread hears of both at once.
-    lab.plane().step();
+    lab.state().step();
     lab.put("west", queue, &[packet(3)]);
-    lab.plane().step();
+    lab.state().step();
     lab.put("east", 0, &[answer]);
-    lab.plane().step();
+    lab.state().step();
     assert_eq!(lab.left(), b"");
-    lab.plane().attend();
+    lab.state().poll();
     // The straight way is open, and all that waits stands before the same worker.
     lab.put("west", queue, &[packet(4), packet(5)]);
     for _ in 0..3 {
-        lab.plane().step();
-        lab.plane().attend();
+        lab.state().step();
+        lab.state().poll();
     }
     assert_eq!(lab.left(), [1, 2, 3, 4, 5]);
 }
@@ -112,27 +112,27 @@ fn what_waits_for_another_neighbor_that_speaks_meanwhile_keeps_its_order() {
     assert_eq!(known, host4(2));
     let packet = |to: Ipv4Addr, n: u8| packet_from(1, &udp(host4(1), to, &[n]));
     lab.put("west", 0, &[packet(known, 1), packet(speaks, 2)]);
-    lab.plane().step();
-    lab.plane().attend();
-    lab.plane().step();
+    lab.state().step();
+    lab.state().poll();
+    lab.state().step();
     // A question of one neighbour, and after more than the control thread takes in at a time a packet for it.
     lab.put("east", 0, &[arp_request(host_mac(33), speaks, our4(2))]);
-    lab.plane().step();
+    lab.state().step();
     for _ in 0..3 {
         lab.put("west", 0, &vec![packet(silent, 9); 100]);
-        lab.plane().step();
+        lab.state().step();
     }
     lab.put("west", 0, &[packet(speaks, 3)]);
-    lab.plane().step();
+    lab.state().step();
     // The answer of the other lets all in that is before it.
     lab.put("east", 0, &[arp_reply(host_mac(2), (our_mac(2), our4(2)), known)]);
-    lab.plane().step();
+    lab.state().step();
     assert_eq!(lab.left(), b"");
-    lab.plane().attend();
+    lab.state().poll();
     lab.put("west", 0, &[packet(speaks, 4)]);
     for _ in 0..3 {
-        lab.plane().step();
-        lab.plane().attend();
+        lab.state().step();
+        lab.state().poll();
     }
     assert_eq!(lab.left(), [1, 2, 3, 4]);
 }

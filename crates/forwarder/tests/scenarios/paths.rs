@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use stoa_forwarder::neighbor::entry::LONGEST_REACHABLE_MS;
+use stoa_forwarder::neighbor::entry::MAX_REACHABLE_MS;
 
 use crate::harness::*;
 
@@ -108,7 +108,7 @@ fn a_gateway_that_falls_silent_loses_its_flows_until_it_answers() {
     let before = spread(&mut lab, "192.0.2.9");
     assert!(before.values().any(|port| *port == "north"));
     // Its link stays up, but it answers no more: used, doubted, asked, given up.
-    lab.pass_time(Duration::from_millis(LONGEST_REACHABLE_MS + 100));
+    lab.pass_time(Duration::from_millis(MAX_REACHABLE_MS + 100));
     assert!(spread(&mut lab, "192.0.2.9") == before);
     lab.pass_time(Duration::from_secs(9));
     lab.forget();

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::control::desired::{Prefix, Rule, RuleAction};
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::{ipv4, protocol};
 
 use crate::harness::*;
@@ -71,7 +71,7 @@ fn to_far() -> [Vec<u8>; 2] {
 }
 
 fn hits(lab: &mut Lab) -> Vec<(u32, u64, u64)> {
-    let rules = lab.plane().list_rules();
+    let rules = lab.state().list_rules();
     let told = |it: stoa_api::v1::RuleState| (it.rule.unwrap().priority, it.packets, it.bytes);
     rules.into_iter().map(told).collect()
 }
@@ -142,12 +142,12 @@ fn a_table_without_a_route_that_leads_anywhere_leaves_packets_to_the_next_rule()
 #[test]
 fn refusals_say_what_they_are() {
     let cases = [
-        (Verdict::Unreachable, "rule-unreachable", vec![(3, 0), (1, 0)]),
-        (Verdict::Prohibited, "rule-prohibited", vec![(3, 13), (1, 1)]),
-        (Verdict::Blackhole, "rule-blackhole", vec![]),
+        (SpecialNextHop::Unreachable, "rule-unreachable", vec![(3, 0), (1, 0)]),
+        (SpecialNextHop::Prohibited, "rule-prohibited", vec![(3, 13), (1, 1)]),
+        (SpecialNextHop::Blackhole, "rule-blackhole", vec![]),
     ];
-    for (verdict, reason, told) in cases {
-        let world = with(two_ways(), |is_ip4| rule(1, is_ip4, RuleAction::Verdict(verdict)));
+    for (special, reason, told) in cases {
+        let world = with(two_ways(), |is_ip4| rule(1, is_ip4, RuleAction::Special(special)));
         let mut lab = Lab::new(&world);
         assert_eq!(leave(&mut lab, to_far()), (0, 0));
         let mut icmp: Vec<_> = lab.seen("west").iter().filter_map(|seen| seen.icmp).collect();
@@ -159,7 +159,8 @@ fn refusals_say_what_they_are() {
 
 #[test]
 fn our_own_addresses_are_ours_whatever_rules_say() {
-    let world = with(two_ways(), |is_ip4| rule(1, is_ip4, RuleAction::Verdict(Verdict::Blackhole)));
+    let world =
+        with(two_ways(), |is_ip4| rule(1, is_ip4, RuleAction::Special(SpecialNextHop::Blackhole)));
     let mut lab = Lab::new(&world);
     let pings = [ping4(host4(1), our4(1), b""), ping6(host6(1), our6(2), b"")];
     assert_eq!(leave(&mut lab, pings), (0, 0));
@@ -242,7 +243,7 @@ fn the_own_table_has_its_place_among_the_rules() {
 
 #[test]
 fn goto_leaves_rules_out() {
-    let blackhole = |is_ip4| rule(20, is_ip4, RuleAction::Verdict(Verdict::Blackhole));
+    let blackhole = |is_ip4| rule(20, is_ip4, RuleAction::Special(SpecialNextHop::Blackhole));
     let goto = |is_ip4| rule(10, is_ip4, RuleAction::Goto(30));
     let ruled = with(with(two_ways(), blackhole), |is_ip4| rule(30, is_ip4, other()));
     let mut lab = Lab::new(&with(ruled, goto));
@@ -272,8 +273,8 @@ fn goto_past_the_own_table_leaves_its_routes_out_too() {
 
 #[test]
 fn interfaces_that_do_not_forward_tell_nobody_of_a_refusal() {
-    for verdict in [Verdict::Unreachable, Verdict::Prohibited] {
-        let mut world = with(two_ways(), |is_ip4| rule(1, is_ip4, RuleAction::Verdict(verdict)));
+    for special in [SpecialNextHop::Unreachable, SpecialNextHop::Prohibited] {
+        let mut world = with(two_ways(), |is_ip4| rule(1, is_ip4, RuleAction::Special(special)));
         let west = world.0.interfaces.get_mut("west").unwrap();
         (west.ip4.forwarding, west.ip6.forwarding) = (false, false);
         let mut lab = Lab::new(&world);

@@ -17,18 +17,18 @@ const FLOOD: usize = 1500;
 /// refill while it works.
 fn world() -> World {
     let mut world = World::new().port("west", 1).port("east", 2).port("north", 3).host("west", 1);
-    budgets(&mut world.0, 100);
+    policers(&mut world.0, 100);
     world
 }
 
-fn budgets(desired: &mut DesiredState, rate: u32) {
+fn policers(desired: &mut DesiredState, rate: u32) {
     let limit = Limit { rate, burst: 100, total: 5000 };
     desired.punts = Class::ALL.map(|class| (class, limit)).into();
 }
 
 /// What is passed and dropped of a class at an interface.
 fn figures(lab: &mut Lab, class: Class, interface: &str) -> (u64, u64) {
-    let rows = lab.plane().list_punts();
+    let rows = lab.state().list_punts();
     let row = rows.iter().find(|row| row.class == class.name() && row.interface == interface);
     row.map_or((0, 0), |row| (row.passed, row.dropped))
 }
@@ -104,13 +104,13 @@ fn budgets_can_be_changed_and_interfaces_count_from_their_beginning() {
     assert_ne!(figures(&mut lab, class, "west").1, 0);
     let before = figures(&mut lab, class, "west");
     let mut wide = world();
-    budgets(&mut wide.0, 1_000_000);
+    policers(&mut wide.0, 1_000_000);
     wide.0.punts.insert(class, Limit { rate: 100_000, burst: 10_000, total: 100_000 });
     lab.apply(&wide).unwrap();
     lab.send("west", (0..500).map(|_| frame.clone()));
     assert_eq!(figures(&mut lab, class, "west"), (before.0 + 500, before.1));
     let row = |row: &stoa_api::v1::PuntState| row.class == class.name() && row.interface == "west";
-    let rows = lab.plane().list_punts();
+    let rows = lab.state().list_punts();
     let row = rows.iter().find(|it| row(it)).unwrap();
     assert_eq!((row.rate, row.burst, row.urgent), (100_000, 10_000, false));
     // Another interface in the same place does not inherit.

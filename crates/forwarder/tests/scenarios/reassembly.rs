@@ -68,7 +68,7 @@ fn pings_in_pieces_are_answered_in_any_order() {
         assert_eq!((seen.icmp, &seen.payload), (Some((129, 0)), &data));
     }
     lab.assert_dropped(&[]);
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!((accounting.buffers_free, accounting.balanced), (accounting.buffers, true));
 }
 
@@ -82,7 +82,7 @@ fn packets_of_jumbo_size_are_put_together() {
     assert_eq!(lab.take("west").len(), 7 + 9);
     lab.assert_dropped(&[]);
     send(&mut lab, &cut4(&ping4(host4(1), our4(1), &[0; 10_240]), 1480, 8));
-    lab.assert_dropped(&[("fragment-too-long", 1)]);
+    lab.assert_dropped(&[("reassembly-too-long", 1)]);
     lab.assert_silent();
 }
 
@@ -124,7 +124,7 @@ fn others_fragments_pass_as_they_are() {
 fn fragments_of_one_packet_meet_across_workers() {
     let world = World::three_ports().workers(3);
     let mut lab = Lab::with(&world, LIMITS, |_| Wire::new(3, 3));
-    let before = lab.plane().conservation();
+    let before = lab.state().conservation();
     for id in 0..20 {
         let data = data(1000 + usize::from(id));
         let four = cut4(&ping4(host4(1), our4(1), &data), 256, id);
@@ -137,11 +137,11 @@ fn fragments_of_one_packet_meet_across_workers() {
     assert_eq!(lab.seen("west").len(), 40);
     lab.assert_dropped(&[]);
     // What went from worker to worker is booked as that, and nothing else is.
-    let workers = lab.plane().list_workers();
+    let workers = lab.state().list_workers();
     let sum = |of: fn(&stoa_api::v1::WorkerState) -> u64| workers.iter().map(of).sum::<u64>();
     let (out, back) = (sum(|worker| worker.handed_out), sum(|worker| worker.handed_in));
     assert!(out > 0 && out == back, "{out} given, {back} taken");
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     // Each whole is generated once (its answer goes in its place), and all pieces are consumed.
     let made = accounting.generated - before.generated;
     assert_eq!(
@@ -223,8 +223,8 @@ fn fragments_that_make_no_sense_are_refused() {
     for (packet, drop) in [
         (ip4(&four(more, protocol::UDP), &[0; 15]), "fragment-malformed"),
         (ip4(&four(7, protocol::UDP), &[]), "fragment-malformed"),
-        (ip4(&four(0x1fff, protocol::UDP), &[0; 64]), "fragment-beyond"),
-        (ip4(&four(1500, protocol::UDP), &[0; 64]), "fragment-too-long"),
+        (ip4(&four(0x1fff, protocol::UDP), &[0; 64]), "fragment-overrun"),
+        (ip4(&four(1500, protocol::UDP), &[0; 64]), "reassembly-too-long"),
         (ip4(&four(more, protocol::TCP), &[0; 8]), "fragment-tiny"),
         (ip4(&four(1, protocol::TCP), &[0; 16]), "fragment-tiny"),
     ] {
@@ -261,7 +261,7 @@ fn what_does_not_become_whole_is_told_after_a_minute() {
     send(&mut lab, &cut4(&ping4(host4(1), our4(1), &data(600)), 200, 2)[1..]);
     wait(&mut lab, Duration::from_secs(50), 0);
     wait(&mut lab, Duration::from_secs(11), 7);
-    lab.assert_dropped(&[("ip4-reassembly-time", 5), ("ip6-reassembly-time", 2)]);
+    lab.assert_dropped(&[("ip4-reassembly-timeout", 5), ("ip6-reassembly-timeout", 2)]);
     let mut seen = lab.seen("west");
     seen.sort_by_key(|seen| seen.ethertype);
     let told: Vec<_> = seen.iter().map(|seen| seen.icmp.unwrap()).collect();
@@ -276,10 +276,10 @@ fn what_does_not_become_whole_is_told_after_a_minute() {
 
 /// Skips time and waits until so many fragments were given up.
 fn wait(lab: &mut Lab, time: Duration, fragments: u64) {
-    lab.plane().skip(time);
+    lab.state().skip(time);
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     let given_up = |lab: &mut Lab| -> u64 {
-        let drops = lab.plane().list_drops().into_iter();
+        let drops = lab.state().list_drops().into_iter();
         drops.filter(|drop| drop.reason.contains("reassembly")).map(|drop| drop.packets).sum()
     };
     while given_up(lab) < fragments {
@@ -300,7 +300,7 @@ fn one_source_cannot_fill_the_table() {
     send(&mut lab, &(0..1000).map(flood).collect::<Vec<_>>());
     // Its own oldest made room.
     lab.assert_dropped(&[("reassembly-full", 1000 - 16)]);
-    let limits = lab.plane().list_limits();
+    let limits = lab.state().list_limits();
     let limit = limits.iter().find(|limit| limit.name == "ipv4-reassembly").unwrap();
     assert_eq!((limit.used, limit.limit, limit.refused), (Some(17), 256, 1000 - 16));
     send(&mut lab, &patient[1..]);

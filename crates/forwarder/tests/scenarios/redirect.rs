@@ -192,5 +192,5 @@ fn groups_are_reported_when_they_change_and_when_asked() {
         lab.send("west", [frame(to, host_mac(1), &[], 0x86dd, &ip6(&header, &payload))]);
         assert_eq!(reported(&lab, "west").0, answers);
     }
-    lab.assert_dropped(&[("mld-heard", 1)]);
+    lab.assert_dropped(&[("mld-consumed", 1)]);
 }

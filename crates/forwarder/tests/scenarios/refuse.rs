@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::ip::reverse_path::{LOOSE, STRICT};
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::{icmp4, icmp6, ipv4, ipv6, protocol};
 
 use crate::harness::*;
@@ -40,21 +40,21 @@ fn assert_silence(lab: &mut Lab, packet: &[u8], drop: &str) {
 
 #[test]
 fn each_refusing_route_has_its_own_answer() {
-    let far = |verdict| {
-        let world = World::three_ports().verdict(FAR4.into(), 32, verdict);
-        Lab::new(&world.verdict(FAR6.into(), 128, verdict))
+    let far = |special| {
+        let world = World::three_ports().special_route(FAR4.into(), 32, special);
+        Lab::new(&world.special_route(FAR6.into(), 128, special))
     };
     let (four, six) = (udp(host4(1), FAR4, b"data"), udp(host6(1), FAR6, b"data"));
     let mut lab = Lab::new(&World::three_ports());
     assert_told(&mut lab, &four, "ip4-no-route", (3, 0));
     assert_told(&mut lab, &six, "ip6-no-route", (1, 0));
-    let mut lab = far(Verdict::Unreachable);
+    let mut lab = far(SpecialNextHop::Unreachable);
     assert_told(&mut lab, &four, "ip4-unreachable", (3, 1));
     assert_told(&mut lab, &six, "ip6-unreachable", (1, 6));
-    let mut lab = far(Verdict::Prohibited);
+    let mut lab = far(SpecialNextHop::Prohibited);
     assert_told(&mut lab, &four, "ip4-prohibited", (3, 13));
     assert_told(&mut lab, &six, "ip6-prohibited", (1, 1));
-    let mut lab = far(Verdict::Blackhole);
+    let mut lab = far(SpecialNextHop::Blackhole);
     assert_silence(&mut lab, &four, "ip4-blackhole");
     assert_silence(&mut lab, &six, "ip6-blackhole");
 }

@@ -39,7 +39,7 @@ fn frames(count: u32) -> Vec<Vec<u8>> {
 }
 
 fn figures(lab: &mut Lab) -> Vec<(String, u64, u64)> {
-    let list = lab.plane().list_interfaces();
+    let list = lab.state().list_interfaces();
     list.into_iter().map(|state| (state.name, state.rx_packets, state.tx_packets)).collect()
 }
 
@@ -49,7 +49,7 @@ fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
     let mut lab = Lab::with(&first, limits(), |_| Wire::new(1, 8));
     lab.send("west", frames(2000));
     assert_eq!(lab.take("east").len() + lab.take("north").len(), 2000);
-    let (before, neighbors) = (figures(&mut lab), lab.plane().list_neighbors());
+    let (before, neighbors) = (figures(&mut lab), lab.state().list_neighbors());
     // The same, from a controller that knows nothing of the past: nothing is touched.
     lab.put("west", 0, frames(1500));
     let began = Instant::now();
@@ -57,7 +57,7 @@ fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
     assert!(began.elapsed() < BOUND);
     lab.settle();
     assert_eq!(lab.take("east").len() + lab.take("north").len(), 1500);
-    assert_eq!(lab.plane().list_neighbors(), neighbors);
+    assert_eq!(lab.state().list_neighbors(), neighbors);
     // A hundred routes go and a hundred come, in the middle of traffic over the others.
     let next = many(100);
     lab.put("west", 0, frames(1500));
@@ -70,7 +70,7 @@ fn a_state_of_fifty_thousand_routes_is_stated_again_under_traffic() {
     assert_eq!(lab.take("east").len() + lab.take("north").len(), 1500);
     lab.assert_dropped(&[]);
     // Ports, neighbours and their counters are those of before.
-    assert_eq!(lab.plane().list_neighbors(), neighbors);
+    assert_eq!(lab.state().list_neighbors(), neighbors);
     let moved: u64 = figures(&mut lab).iter().zip(&before).map(|(now, was)| now.1 - was.1).sum();
     assert_eq!(moved, 3000);
     lab.send("west", [packet_from(1, &udp(host4(1), network(0).0, b""))]);
@@ -86,9 +86,9 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
     let routes = |lab: &mut Lab| {
         let request = v1::ListRoutesRequest { vrf: "all".to_owned(), ..Default::default() };
         let prefix = |state: v1::RouteState| state.route.map(|route| (route.prefix, route.action));
-        lab.plane().list_routes(&request).into_iter().map(prefix).collect::<Vec<_>>()
+        lab.state().list_routes(&request).into_iter().map(prefix).collect::<Vec<_>>()
     };
-    let (held, used) = (routes(&mut lab), lab.plane().limits());
+    let (held, used) = (routes(&mut lab), lab.state().limits());
     // New ports, routes over them, an interface that moves to a new VRF - and one port too many.
     for n in 4..8 {
         lab.add_wire(&format!("new{n}"), Wire::new(1, 1));
@@ -106,7 +106,7 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
         let refused = lab.apply(&after).unwrap_err();
         assert_eq!(refused.reasons[0].place, "port \"zzz-ghost\"");
         lab.settle();
-        lab.plane().tick();
+        lab.state().tick();
         assert!(routes(&mut lab) == held);
         lab.forget();
         lab.send("west", [packet_from(1, &udp(host4(1), network(150).0, b""))]);
@@ -115,7 +115,7 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
         assert_eq!(lab.take("west").len(), 1);
         lab.assert_dropped(&[]);
     }
-    assert_eq!(lab.plane().limits(), used);
+    assert_eq!(lab.state().limits(), used);
 }
 
 /// A listing of many routes is told in pages, and a question asked in the middle of it is answered
@@ -127,11 +127,11 @@ fn neighbours_are_answered_while_routes_are_listed() {
     }));
     for (family, vrf) in [(0, ""), (4, "all"), (6, "all"), (0, "red")] {
         let request = v1::ListRoutesRequest { family, vrf: vrf.to_owned(), ..Default::default() };
-        let all = lab.plane().list_routes(&request);
+        let all = lab.state().list_routes(&request);
         assert_eq!(all.is_empty(), vrf == "red");
         let (mut listing, mut told) = (Listing::new(request), Vec::new());
         while !listing.is_done() {
-            let page = lab.plane().list_more_routes(&mut listing, 20);
+            let page = lab.state().list_more_routes(&mut listing, 20);
             assert!(page.len() <= 20);
             told.extend(page);
             lab.send("west", [arp_request(host_mac(1), host4(1), our4(1))]);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::ip::reverse_path::{LOOSE, LOOSE_OR_DEFAULT, STRICT};
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 
 use crate::harness::*;
 
@@ -75,8 +75,8 @@ fn strict_counts_the_default_route_where_it_leads() {
 #[test]
 fn a_blackhole_for_a_source_is_no_way_back() {
     let world = asked(World::three_ports(), "west", LOOSE_OR_DEFAULT)
-        .verdict(NET4.0, NET4.1, Verdict::Blackhole)
-        .verdict(NET6.0, NET6.1, Verdict::Unreachable);
+        .special_route(NET4.0, NET4.1, SpecialNextHop::Blackhole)
+        .special_route(NET6.0, NET6.1, SpecialNextHop::Unreachable);
     let mut lab = Lab::new(&world);
     assert_eq!(arrive(&mut lab, "west", 1, [FAR4, FAR6]), 0);
     lab.assert_dropped(&[("reverse-path-loose", 2)]);

@@ -16,7 +16,7 @@ fn lab(workers: usize) -> Lab {
 
 /// Packets that each worker has looked at since the last call.
 fn looked_at(lab: &mut Lab, before: &mut Vec<u64>) -> Vec<u64> {
-    let nodes = lab.plane().list_nodes();
+    let nodes = lab.state().list_nodes();
     let now: Vec<u64> = nodes
         .iter()
         .filter(|node| node.name == "ethernet-input")
@@ -52,13 +52,13 @@ fn flows_are_shared_out_and_keep_their_order() {
     assert_eq!(flows.len(), usize::from(FLOWS));
     assert!(flows.values().all(|numbers| numbers.is_sorted() && numbers.len() == 20));
     lab.assert_dropped(&[]);
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!((accounting.held, accounting.balanced), (0, true));
-    let workers = lab.plane().list_workers();
+    let workers = lab.state().list_workers();
     let out: u64 = workers.iter().map(|worker| worker.handed_out).sum();
     assert_eq!(workers.iter().map(|worker| worker.handed_in).sum::<u64>(), out);
     assert!(shares.iter().any(|own| own + out == 20 * u64::from(FLOWS)), "{out} of {shares:?}");
-    let west = lab.plane().list_interfaces().into_iter().find(|i| i.name == "west").unwrap();
+    let west = lab.state().list_interfaces().into_iter().find(|i| i.name == "west").unwrap();
     assert!(west.software_rss);
 }
 

@@ -13,17 +13,17 @@ impl Lab {
     pub fn trace(&mut self, interface: &str, count: u32) {
         let interface = interface.to_owned();
         let request = v1::StartTraceRequest { interface, count, ..Default::default() };
-        self.plane().start_trace(&request).expect("a trace starts");
+        self.state().start_trace(&request).expect("a trace starts");
         self.workers_obey();
     }
 
     /// Waits until the workers have done what they were told.
     pub fn workers_obey(&mut self) {
-        assert!(self.plane().is_settled(Duration::from_secs(5)), "the workers obey");
+        assert!(self.state().is_settled(Duration::from_secs(5)), "the workers obey");
     }
 
     fn traced(&mut self) -> Vec<v1::TracedPacket> {
-        self.plane().trace(0).packets
+        self.state().trace(0).packets
     }
 
     /// The one packet that was traced.
@@ -76,7 +76,7 @@ fn a_forwarded_packet_is_followed_to_its_port() {
     assert_eq!(packet.steps[2].adjacency, "10.0.2.2 on east");
     assert_eq!(packet.steps[1].headers[0], received.headers[1], "the data is the payload now");
     assert!(packet.steps.iter().all(|step| step.worker == 0 && step.drop.is_empty()));
-    let reply = lab.plane().trace(0);
+    let reply = lab.state().trace(0);
     assert_eq!((reply.taken, reply.count, reply.steps_lost), (1, 1, 0));
 }
 
@@ -276,10 +276,10 @@ fn only_the_interface_that_was_asked_for_is_traced() {
     assert_eq!(packet.steps[1].rx_interface, "west.100");
     lab.trace("west", 10);
     assert!(lab.traced().is_empty(), "a new trace takes the place of the former");
-    lab.plane().clear_trace();
+    lab.state().clear_trace();
     lab.workers_obey();
     lab.send("west", [packet_from(1, &plain)]);
-    assert_eq!(lab.plane().trace(0), v1::GetTraceReply::default());
+    assert_eq!(lab.state().trace(0), v1::GetTraceReply::default());
 }
 
 #[test]
@@ -331,10 +331,10 @@ fn what_cannot_be_traced_is_refused_in_words() {
         count,
         ..Default::default()
     };
-    let refused = lab.plane().start_trace(&request("wset", 1)).unwrap_err();
+    let refused = lab.state().start_trace(&request("wset", 1)).unwrap_err();
     let words = "there is no interface \"wset\"; there are: east, north, west, or \"any\"";
     assert_eq!(refused.message(), words);
-    let refused = lab.plane().start_trace(&request("west", 1001)).unwrap_err();
+    let refused = lab.state().start_trace(&request("west", 1001)).unwrap_err();
     assert_eq!(refused.message(), "a trace follows at most 1000 packets, not 1001");
 }
 
@@ -346,7 +346,7 @@ fn more_steps_than_fit_are_counted() {
     for _ in 0..4 {
         lab.send("west", vec![packet.clone(); 500]);
     }
-    let reply = lab.plane().trace(3);
+    let reply = lab.state().trace(3);
     assert_eq!((reply.taken, reply.packets.len()), (1000, 3));
     assert_eq!(reply.packets[2].number, 1000);
     assert_eq!(reply.steps_lost, 0, "five steps each fit");

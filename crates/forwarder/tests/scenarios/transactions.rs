@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use stoa_engine::worker::Polling;
 use stoa_forwarder::control::{Forwarder, Limits};
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 
 use crate::harness::*;
 
@@ -29,7 +29,7 @@ fn assert_flows(lab: &mut Lab) {
 }
 
 fn names(lab: &mut Lab) -> Vec<String> {
-    lab.plane().list_interfaces().into_iter().map(|interface| interface.name).collect()
+    lab.state().list_interfaces().into_iter().map(|interface| interface.name).collect()
 }
 
 #[test]
@@ -45,7 +45,11 @@ fn the_same_again_changes_nothing() {
 #[test]
 fn one_bad_port_refuses_the_whole() {
     let mut lab = Lab::new(&World::three_ports());
-    let worse = World::three_ports().port("ghost", 9).verdict(FAR.0, FAR.1, Verdict::Blackhole);
+    let worse = World::three_ports().port("ghost", 9).special_route(
+        FAR.0,
+        FAR.1,
+        SpecialNextHop::Blackhole,
+    );
     let refused = lab.apply(&worse).unwrap_err();
     assert!(!refused.is_full);
     assert_eq!(refused.reasons.len(), 1);
@@ -73,7 +77,7 @@ fn a_port_that_cannot_be_replaced_goes_on() {
     let mut lab = Lab::new(&World::three_ports());
     // All else of the change is left undone, too: a route, a port that could be replaced, one
     // that is new, one that goes.
-    let mut worse = World::three_ports().verdict(FAR.0, FAR.1, Verdict::Blackhole);
+    let mut worse = World::three_ports().special_route(FAR.0, FAR.1, SpecialNextHop::Blackhole);
     worse.0.ports.insert("east".to_owned(), wire::config("ghost", our_mac(2)));
     worse.0.ports.insert("west".to_owned(), wire::config("west", [2, 0, 0, 0, 0xee, 1]));
     worse.0.ports.remove("north");
@@ -198,7 +202,7 @@ fn a_port_is_replaced() {
     assert_eq!(lab.only("east").source, mac);
     let back = udp(host4(2), host4(1), b"");
     lab.send("east", [packet_from(2, &back)]);
-    lab.assert_dropped(&[("ethernet-not-for-us", 1)]);
+    lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
     lab.send("east", [frame(mac, host_mac(2), &[], 0x0800, &back)]);
     assert_eq!(lab.take("west").len(), 1);
 }
@@ -212,7 +216,7 @@ fn the_first_state_may_be_refused() {
     assert!(forwarder.desired().is_none());
     // Nothing is in effect: the next one may ask for other workers.
     forwarder.apply(World::new().workers(2).port("west", 1).0).unwrap();
-    assert_eq!(forwarder.plane().unwrap().list_workers().len(), 2);
+    assert_eq!(forwarder.state().unwrap().list_workers().len(), 2);
 }
 
 #[test]
@@ -253,7 +257,7 @@ fn routes_are_replaced() {
         (via("east", 2), 1, 0, Some("east"), None),
         (via("north", 3), 1, 0, Some("north"), None),
         (
-            World::three_ports().verdict(FAR.0, 24, Verdict::Blackhole),
+            World::three_ports().special_route(FAR.0, 24, SpecialNextHop::Blackhole),
             1,
             0,
             None,
@@ -339,7 +343,7 @@ fn workers_stay_and_polling_changes() {
         let mut world = World::three_ports();
         world.0.workers.polling = polling;
         lab.apply(&world).unwrap();
-        assert_eq!(lab.plane().list_workers()[0].polling, polling.name());
+        assert_eq!(lab.state().list_workers()[0].polling, polling.name());
         for _ in 0..20 {
             assert_flows(&mut lab);
         }
@@ -351,11 +355,11 @@ fn everything_comes_back_when_all_ports_close() {
     let mut lab = Lab::new(&World::three_ports());
     lab.send("west", [packet_from(1, &udp(host4(1), IpAddr::from([10, 0, 2, 9]), b""))]);
     lab.apply(&World::new()).unwrap();
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers);
     assert!(accounting.balanced);
     assert_eq!(names(&mut lab).len(), 0);
-    assert!(lab.plane().list_workers()[0].queues.is_empty());
+    assert!(lab.state().list_workers()[0].queues.is_empty());
     lab.assert_dropped(&[("link-down", 1)]);
     lab.apply(&World::three_ports()).unwrap();
     assert_flows(&mut lab);
@@ -375,13 +379,13 @@ fn packet_memory_of_a_refused_start_is_used_again() {
         world.paths((IpAddr::from([192, 0, 2, at]), 32), &[("east", Some(gateway), 1)])
     });
     assert!(forwarder.apply(greedy.0.clone()).unwrap_err().is_full);
-    let pool = forwarder.plane().expect("workers were started").pool();
+    let pool = forwarder.state().expect("workers were started").pool();
     // Other workers, the same buffers.
     assert!(forwarder.apply(greedy.workers(2).0).unwrap_err().is_full);
-    assert!(std::ptr::eq(forwarder.plane().unwrap().pool(), pool));
+    assert!(std::ptr::eq(forwarder.state().unwrap().pool(), pool));
     let mut other = World::three_ports();
     other.0.workers.buffers = 8192;
     forwarder.apply(other.0).unwrap();
-    let now = forwarder.plane().unwrap().pool();
+    let now = forwarder.state().unwrap().pool();
     assert_eq!((now.count(), pool.free()), (8192, pool.count().into()));
 }

@@ -55,7 +55,7 @@ fn all() -> [(bool, Encapsulation); 4] {
 
 /// Packets that the tunnel sent and received.
 fn counted(lab: &mut Lab) -> (u64, u64) {
-    let all = lab.plane().list_interfaces();
+    let all = lab.state().list_interfaces();
     let tunnel = all.iter().find(|interface| interface.name == "tun").unwrap();
     (tunnel.tx_packets, tunnel.rx_packets)
 }

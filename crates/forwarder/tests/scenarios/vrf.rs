@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_forwarder::control::{Table, VRFS};
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 use stoa_wire::{ipv4, protocol};
 
 use crate::harness::*;
@@ -194,7 +194,7 @@ fn an_interface_changes_its_vrf_with_all_its_routes() {
         lab.send(port, both(from, 2).map(|packet| packet_from(from, &packet)));
         assert_eq!(lab.take(to).len(), 2);
     }
-    let limits = lab.plane().limits();
+    let limits = lab.state().limits();
     let vrfs = limits.iter().find(|limit| limit.name == Table::Vrfs.name()).unwrap();
     assert_eq!((vrfs.used, vrfs.limit), (1, VRFS as u64));
 }
@@ -202,11 +202,11 @@ fn an_interface_changes_its_vrf_with_all_its_routes() {
 #[test]
 fn facts_name_the_vrf() {
     let mut lab = Lab::new(&customers());
-    let interfaces = lab.plane().list_interfaces();
+    let interfaces = lab.state().list_interfaces();
     let vrf = |name: &str| interfaces.iter().find(|i| i.name == name).map(|i| i.vrf.clone());
     assert_eq!(vrf("red-west").as_deref(), Some("red"));
     assert_eq!(vrf("north").as_deref(), Some(""));
-    assert!(lab.plane().list_neighbors().iter().any(|neighbor| neighbor.vrf == "green"));
+    assert!(lab.state().list_neighbors().iter().any(|neighbor| neighbor.vrf == "green"));
     let mut routes = |vrf: &str, longest: Option<IpAddr>| {
         let bytes = |ip: IpAddr| match ip {
             IpAddr::V4(ip) => ip.octets().to_vec(),
@@ -217,7 +217,7 @@ fn facts_name_the_vrf() {
         let vrf = vrf.to_owned();
         let rest = stoa_api::v1::ListRoutesRequest::default();
         let request = stoa_api::v1::ListRoutesRequest { family: 4, longest_match, vrf, ..rest };
-        lab.plane().list_routes(&request)
+        lab.state().list_routes(&request)
     };
     assert_eq!(routes("red", None).len(), 4);
     assert_eq!(routes("", None).len(), 2);
@@ -240,7 +240,7 @@ fn vrfs_are_made_and_given_back_without_end() {
         lab.forget();
         lab.send("west", both(1, 2).map(|packet| packet_from(1, &packet)));
         assert_eq!(lab.take("east").len(), 2);
-        lab.plane().tick();
+        lab.state().tick();
     }
     let mut many = plain.clone();
     for at in 0..VRFS {
@@ -250,9 +250,9 @@ fn vrfs_are_made_and_given_back_without_end() {
     assert!(refused.is_full);
     assert_eq!(refused.reasons[0].reason, "257 VRFs are more than 256, the default one among them");
     many.0.vrfs.remove("vrf0");
-    let many = many.verdict(FAR4, 32, Verdict::Blackhole);
+    let many = many.special_route(FAR4, 32, SpecialNextHop::Blackhole);
     lab.apply(&many).unwrap();
-    assert_eq!(lab.plane().limits().iter().find(|limit| limit.name == "vrfs").unwrap().used, 256);
+    assert_eq!(lab.state().limits().iter().find(|limit| limit.name == "vrfs").unwrap().used, 256);
     lab.apply(&plain).unwrap();
 }
 

@@ -114,7 +114,7 @@ fn advertised(frames: &[Vec<u8>], is_ip6: bool) -> Vec<u8> {
 }
 
 pub fn states(lab: &mut Lab) -> Vec<String> {
-    let west = lab.plane().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
+    let west = lab.state().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
     west.virtual_routers.into_iter().map(|it| it.state).collect()
 }
 
@@ -155,7 +155,7 @@ fn who_hears_nobody_becomes_active_and_says_so() {
     lab.assert_silent();
     assert_eq!(asked(&mut lab), None);
     lab.send("west", [through(false), through(true)]);
-    lab.assert_dropped(&[("ethernet-not-for-us", 2)]);
+    lab.assert_dropped(&[("ethernet-mac-mismatch", 2)]);
     lab.pass_time(Duration::from_millis(400));
     assert_eq!(states(&mut lab), ["master", "master"]);
     let frames = lab.take("west");
@@ -191,16 +191,16 @@ fn packets_to_the_virtual_mac_address_are_routed_by_every_kernel() {
         lab.pass_time(Duration::from_secs(4));
         lab.forget();
         // As most are, as few are, and mixed.
-        for (virtuals, own) in [(40, 0), (1, 39), (39, 1), (20, 20)] {
-            let mut frames: Vec<_> = (0..virtuals).map(|n| through(n % 2 == 1)).collect();
+        for (virtual_addresses, own) in [(40, 0), (1, 39), (39, 1), (20, 20)] {
+            let mut frames: Vec<_> = (0..virtual_addresses).map(|n| through(n % 2 == 1)).collect();
             frames.extend((0..own).map(|_| packet_from(1, &udp(host4(1), host4(2), b"data"))));
             lab.send("west", frames);
-            assert_eq!(lab.take("east").len(), virtuals + own);
+            assert_eq!(lab.take("east").len(), virtual_addresses + own);
         }
         let mut other = through(false);
         other[5] += 1;
         lab.send("west", [other]);
-        lab.assert_dropped(&[("ethernet-not-for-us", 1)]);
+        lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
     }
 }
 
@@ -212,7 +212,7 @@ fn who_hears_a_higher_one_lets_go() {
     lab.forget();
     assert_eq!(asked(&mut lab), None);
     lab.send("west", [through(false)]);
-    lab.assert_dropped(&[("ethernet-not-for-us", 1)]);
+    lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
     // It resigns: after the skew, less than a second, somebody has the addresses.
     lab.send("west", [said(false, 0, VRID), said(true, 0, VRID)]);
     lab.pass_time(Duration::from_millis(700));
@@ -305,14 +305,14 @@ fn an_owner_answers_with_the_virtual_mac_address_from_the_start() {
 #[test]
 fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
     let mut lab = active(100, true);
-    let before = lab.plane().list_interfaces().len();
+    let before = lab.state().list_interfaces().len();
     lab.apply(&World::three_ports()).unwrap();
     lab.settle();
     let frames = lab.take("west");
     assert_eq!((advertised(&frames, false), advertised(&frames, true)), (vec![0], vec![0]));
     assert_eq!((states(&mut lab), before), (Vec::new(), 3));
     lab.send("west", [through(false)]);
-    lab.assert_dropped(&[("ethernet-not-for-us", 1)]);
+    lab.assert_dropped(&[("ethernet-mac-mismatch", 1)]);
     assert_eq!(asked(&mut lab), None);
 
     let mut lab = active(100, true);
@@ -337,7 +337,7 @@ fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
     lab.plug("north", false);
     lab.send("west", [said(false, 100, VRID)]);
     assert_eq!(states(&mut lab), ["backup", "master"]);
-    let west = lab.plane().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
+    let west = lab.state().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
     let four = &west.virtual_routers[0];
     assert_eq!((four.priority, four.configured_priority), (70, 120));
     assert_eq!(four.addresses, [virtual4().octets().to_vec()]);

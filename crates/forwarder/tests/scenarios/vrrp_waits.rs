@@ -14,7 +14,7 @@ fn nothing_is_said_from_a_link_local_address_that_is_not_sure() {
         }
     });
     let mut lab = Lab::new(&world);
-    lab.plane().stop_time();
+    lab.state().stop_time();
     lab.plug("west", false);
     lab.plug("west", true);
     assert_eq!(states(&mut lab), ["backup", "initialize"]);
@@ -36,7 +36,7 @@ fn its_priority_falls_while_a_tracked_network_is_not_reached() {
     let mut lab = Lab::new(&tracking);
     let priority = |lab: &mut Lab| {
         lab.pass_time(Duration::from_millis(100));
-        let west = lab.plane().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
+        let west = lab.state().list_interfaces().into_iter().find(|it| it.name == "west").unwrap();
         west.virtual_routers[0].priority
     };
     assert_eq!(priority(&mut lab), 70, "connected, and not there");

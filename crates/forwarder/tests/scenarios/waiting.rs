@@ -7,7 +7,7 @@ fn world() -> World {
 }
 
 fn interface(lab: &mut Lab, name: &str) -> stoa_api::v1::InterfaceState {
-    let all = lab.plane().list_interfaces();
+    let all = lab.state().list_interfaces();
     all.into_iter().find(|interface| interface.name == name).expect("an interface")
 }
 
@@ -15,7 +15,7 @@ fn interface(lab: &mut Lab, name: &str) -> stoa_api::v1::InterfaceState {
 fn until(lab: &mut Lab, name: &str, up: bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while interface(lab, name).up != up {
-        lab.plane().attend();
+        lab.state().poll();
         assert!(std::time::Instant::now() < deadline, "{:?}", interface(lab, name));
         std::thread::sleep(std::time::Duration::from_millis(1));
     }

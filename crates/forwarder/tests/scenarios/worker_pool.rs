@@ -37,9 +37,9 @@ fn hand_over(workers: usize) {
     let packets: usize = flows.values().map(Vec::len).sum();
     assert_eq!(packets, workers * 5 * usize::from(ROUND));
     lab.assert_dropped(&[]);
-    let shares = lab.plane().list_workers();
+    let shares = lab.state().list_workers();
     assert!(shares.iter().all(|worker| worker.packets == 5 * u64::from(ROUND)));
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!((accounting.held, accounting.balanced), (0, true));
 }
 
@@ -62,7 +62,7 @@ fn a_port_that_takes_no_more_is_counted() {
     let sent: Vec<_> = lab.seen("east").into_iter().map(|seen| seen.payload[0]).collect();
     assert_eq!(sent, (0..10).collect::<Vec<_>>());
     lab.assert_dropped(&[("tx-full", 90)]);
-    let east = lab.plane().list_interfaces().into_iter().find(|i| i.name == "east").unwrap();
+    let east = lab.state().list_interfaces().into_iter().find(|i| i.name == "east").unwrap();
     assert_eq!(east.tx_drops, 90);
 }
 
@@ -76,8 +76,8 @@ fn a_pool_that_ran_dry_recovers() {
     // Packets wait for neighbours until more than half of the plain buffers are gone; on a slow
     // machine the first neighbours are given up before the last come.
     let deadline = Instant::now() + Duration::from_secs(20);
-    while lab.plane().conservation().buffers_free > 256 + u64::from(stoa_engine::pool::JUMBOS) {
-        assert!(Instant::now() < deadline, "{:?}", lab.plane().conservation());
+    while lab.state().conservation().buffers_free > 256 + u64::from(stoa_engine::pool::JUMBOS) {
+        assert!(Instant::now() < deadline, "{:?}", lab.state().conservation());
         let packet = |n| packet_from(1, &udp(host4(1), Ipv4Addr::new(10, 0, 2, n), b""));
         lab.send("west", (10..70).map(packet));
     }
@@ -85,6 +85,6 @@ fn a_pool_that_ran_dry_recovers() {
     lab.send("west", (0..1000).map(|_| packet_from(1, &ping4(host4(1), our4(1), b""))));
     assert_eq!(lab.take("west").len(), 1000);
     lab.pass_time(Duration::from_secs(10));
-    let accounting = lab.plane().conservation();
+    let accounting = lab.state().conservation();
     assert_eq!(accounting.buffers_free, accounting.buffers);
 }

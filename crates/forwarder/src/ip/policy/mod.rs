@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use stoa_engine::counters::Counter;
 
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 
 /// This feature's place in the arc; what packets go on to that nothing is decided about.
-pub const PLACE: usize = 1;
+pub const ARC_POSITION: usize = 1;
 
 /// Rules of one VRF and family at most.
 pub const RULES: usize = 1_024;
@@ -64,7 +64,7 @@ impl<K: Default> Match<K> {
 
 /// What becomes of packets that a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum PolicyAction {
     /// Routed by this table; where it has no route, the next rule is looked at.
     Table {
         /// The name of its VRF, as workers know it.
@@ -73,7 +73,7 @@ pub enum Act {
         beyond_default: bool,
     },
     /// Dropped, and the sender is told or not.
-    Refuse(Verdict),
+    Special(SpecialNextHop),
     /// The next rule is the one at this place, which is further down.
     Goto(usize),
 }
@@ -84,14 +84,14 @@ pub struct Rule<K> {
     /// What it is about.
     pub of: Match<K>,
     /// What it does.
-    pub act: Act,
+    pub action: PolicyAction,
     /// What it did.
     pub hits: Arc<Hits>,
 }
 
 impl<K: PartialEq> PartialEq for Rule<K> {
     fn eq(&self, other: &Self) -> bool {
-        self.of == other.of && self.act == other.act && Arc::ptr_eq(&self.hits, &other.hits)
+        self.of == other.of && self.action == other.action && Arc::ptr_eq(&self.hits, &other.hits)
     }
 }
 

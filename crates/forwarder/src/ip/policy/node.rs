@@ -9,15 +9,15 @@ use stoa_engine::vector::Column;
 use stoa_engine::{Context, Next, Node, Vector};
 use stoa_tables::next_hop::Resolved;
 
-use super::PLACE;
+use super::ARC_POSITION;
 use super::header::Family;
 use super::walk::{Columns, Outcome, Tables};
 use crate::drops::Drop;
 use crate::ethernet::interface_flags::{FORWARD4, FORWARD6};
-use crate::icmp::Trouble;
-use crate::ip::ip4_options::by_way_of_options;
+use crate::icmp::IcmpCause;
+use crate::ip::ip4_options::through_options;
 use crate::ip::{ERROR, REWRITE, ip4_input, ip6_input};
-use crate::shared::{Shared, Verdict};
+use crate::shared::{Shared, SpecialNextHop};
 
 /// Where IPv4 packets go from here: as the first of `ip4-input`, and the feature behind.
 pub const EDGES4: &[&str] =
@@ -88,7 +88,7 @@ impl<K: Family + Send> PolicyNode<K> {
         let keys = self.columns.destinations(lanes.clone());
         let own = &mut self.own[lanes.clone()];
         tables.look_up(vrf, false, keys, own);
-        self.columns.leave_out(|lane| rules.is_none() || is_ours(shared, self.own[lane]));
+        self.columns.exclude(|lane| rules.is_none() || is_ours(shared, self.own[lane]));
         if let Some(rules) = rules {
             self.columns.walk(&rules.list, self.worker, &tables);
         }
@@ -98,28 +98,30 @@ impl<K: Family + Send> PolicyNode<K> {
             vector.next[lane] = match self.columns.outcome[lane] {
                 _ if truncated && K::IS_IP4 => Drop::Ip4Truncated.next(),
                 _ if truncated => Drop::Ip6Truncated.next(),
-                Outcome::Refused(verdict) => refuse::<K>(shared, vector, lane, verdict),
+                Outcome::Special(special) => refuse::<K>(shared, vector, lane, special),
                 Outcome::Route(value) if value != self.own[lane] => {
-                    onward::<K>(shared, vector, lane, value)
+                    follow_route::<K>(shared, vector, lane, value)
                 }
                 // A goto went past the VRF's own table: its route does not count.
                 Outcome::Open if leads(self.own[lane]) => {
-                    onward::<K>(shared, vector, lane, NO_ROUTE)
+                    follow_route::<K>(shared, vector, lane, NO_ROUTE)
                 }
                 // Open: the own table says why it has no way, which may be a link that is down.
-                Outcome::Route(_) | Outcome::LeftOut | Outcome::Open => self.own_way(vector, lane),
+                Outcome::Route(_) | Outcome::Excluded | Outcome::Open => {
+                    self.follow_own_route(vector, lane)
+                }
             };
         }
     }
 
     /// By the way of the VRF's own table: the feature behind looks at it as at any other.
-    fn own_way(&self, vector: &mut Vector, lane: usize) -> u16 {
+    fn follow_own_route(&self, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
         let (arc, edge) =
             if K::IS_IP4 { (&shared.features4, FEATURE4) } else { (&shared.features6, FEATURE6) };
-        match arc.next(vector.rx_if[lane], PLACE + 1) {
+        match arc.next(vector.rx_if[lane], ARC_POSITION + 1) {
             Some(_) => edge,
-            None => onward::<K>(shared, vector, lane, self.own[lane]),
+            None => follow_route::<K>(shared, vector, lane, self.own[lane]),
         }
     }
 }
@@ -128,19 +130,19 @@ impl<K: Family + Send> PolicyNode<K> {
 fn is_ours(shared: &Shared, value: u32) -> bool {
     match shared.next_hops.resolve(value, 0) {
         Resolved::Special { code, .. } => {
-            matches!(Verdict::of(code), Verdict::Local | Verdict::Broadcast)
+            matches!(SpecialNextHop::of(code), SpecialNextHop::Local | SpecialNextHop::Broadcast)
         }
         _ => false,
     }
 }
 
 /// Follows a route.
-fn onward<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
+fn follow_route<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
         let next = ip4_input::route(shared, vector, lane, value);
         let next = ip4_input::forwardable(next, flags & FORWARD4 != 0);
-        return by_way_of_options(next, vector.bytes(lane));
+        return through_options(next, vector.bytes(lane));
     }
     let next = ip6_input::route(shared, vector, lane, value);
     let is_kept = next == REWRITE && flags & FORWARD6 == 0;
@@ -148,13 +150,18 @@ fn onward<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u
 }
 
 /// What a rule that refuses does. Where nothing is forwarded, nobody is told either.
-fn refuse<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, verdict: Verdict) -> u16 {
-    let trouble = match verdict {
-        Verdict::Unreachable => Trouble::RuleUnreachable,
-        Verdict::Prohibited => Trouble::RuleProhibited,
+fn refuse<K: Family>(
+    shared: &Shared,
+    vector: &mut Vector,
+    lane: usize,
+    special: SpecialNextHop,
+) -> u16 {
+    let cause = match special {
+        SpecialNextHop::Unreachable => IcmpCause::RuleUnreachable,
+        SpecialNextHop::Prohibited => IcmpCause::RuleProhibited,
         _ => return Drop::RuleBlackhole.next(),
     };
-    vector.adjacency[lane] = trouble.code();
+    vector.adjacency[lane] = cause.code();
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
         return ip4_input::forwardable(ERROR, flags & FORWARD4 != 0);
@@ -186,9 +193,10 @@ impl<K: Family> Tables<K> for WorkerTables<'_> {
     fn is_route(&self, value: u32) -> bool {
         match self.shared.next_hops.resolve(value, 0) {
             Resolved::Adjacency(_) => true,
-            Resolved::Special { code, .. } => {
-                !matches!(Verdict::of(code), Verdict::NoRoute | Verdict::LinkDown)
-            }
+            Resolved::Special { code, .. } => !matches!(
+                SpecialNextHop::of(code),
+                SpecialNextHop::NoRoute | SpecialNextHop::LinkDown
+            ),
             Resolved::Missing => false,
         }
     }

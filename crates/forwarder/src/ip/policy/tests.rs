@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use super::header::Header;
 use super::walk::{Columns, Outcome, Tables};
-use super::{ANY, Act, Hits, Match, Rule};
-use crate::shared::Verdict;
+use super::{ANY, Hits, Match, PolicyAction, Rule};
+use crate::shared::SpecialNextHop;
 
 /// Routes by VRF: the first byte of the destination, and the value; 0 is the default route.
 struct Fake(BTreeMap<u32, BTreeMap<u8, u32>>);
@@ -58,19 +58,19 @@ fn model(rules: &[Rule<u32>], tables: &Fake, packet: &Packet) -> (Outcome, Vec<u
         if holds.contains(&false) {
             continue;
         }
-        match rule.act {
-            Act::Table { vrf, beyond_default } => {
+        match rule.action {
+            PolicyAction::Table { vrf, beyond_default } => {
                 let value = tables.find(vrf, beyond_default, header.destination);
                 if tables.is_route(value) {
                     did.push(here);
                     return (Outcome::Route(value), did);
                 }
             }
-            Act::Refuse(verdict) => {
+            PolicyAction::Special(special) => {
                 did.push(here);
-                return (Outcome::Refused(verdict), did);
+                return (Outcome::Special(special), did);
             }
-            Act::Goto(to) => {
+            PolicyAction::Goto(to) => {
                 did.push(here);
                 at = to;
             }
@@ -98,16 +98,16 @@ fn ports() -> impl Strategy<Value = (u16, u16)> {
 }
 
 fn rule(place: usize) -> impl Strategy<Value = Rule<u32>> {
-    let act = prop_oneof![
-        4 => (0..4_u32, any::<bool>()).prop_map(|(vrf, beyond_default)| Act::Table { vrf, beyond_default }),
-        1 => prop_oneof![Just(Verdict::Blackhole), Just(Verdict::Prohibited)].prop_map(Act::Refuse),
-        1 => (1..4_usize).prop_map(move |more| Act::Goto(place + more)),
+    let action = prop_oneof![
+        4 => (0..4_u32, any::<bool>()).prop_map(|(vrf, beyond_default)| PolicyAction::Table { vrf, beyond_default }),
+        1 => prop_oneof![Just(SpecialNextHop::Blackhole), Just(SpecialNextHop::Prohibited)].prop_map(PolicyAction::Special),
+        1 => (1..4_usize).prop_map(move |more| PolicyAction::Goto(place + more)),
     ];
     let interface = prop_oneof![2 => Just(ANY), 1 => 0..3_u32];
     let class = prop_oneof![2 => Just((0, 0)), 1 => (0..2_u8).prop_map(|v| (v << 2, 0xfc))];
     let protocol = prop_oneof![2 => Just((0, 0)), 1 => (16..18_u16).prop_map(|v| (v, u16::MAX))];
     let rest = (interface, class, protocol, ports(), ports());
-    (prefix(), prefix(), rest, act).prop_map(|(source, destination, rest, act)| {
+    (prefix(), prefix(), rest, action).prop_map(|(source, destination, rest, action)| {
         let (interface, class, protocol, source_ports, destination_ports) = rest;
         let of = Match {
             source,
@@ -118,7 +118,7 @@ fn rule(place: usize) -> impl Strategy<Value = Rule<u32>> {
             source_ports,
             destination_ports,
         };
-        Rule { of, act, hits: Arc::new(Hits::new(1)) }
+        Rule { of, action, hits: Arc::new(Hits::new(1)) }
     })
 }
 
@@ -168,14 +168,14 @@ proptest! {
 #[test]
 fn lanes_that_are_ours_are_left_out() {
     let mut columns = Box::new(Columns::<u32>::new());
-    let act = Act::Refuse(Verdict::Blackhole);
-    let rules = [Rule { of: Match::all(), act, hits: Arc::new(Hits::new(1)) }];
+    let action = PolicyAction::Special(SpecialNextHop::Blackhole);
+    let rules = [Rule { of: Match::all(), action, hits: Arc::new(Hits::new(1)) }];
     for lane in 0..4 {
         columns.put(lane, &Header::default(), 0, 20);
     }
-    columns.leave_out(|lane| lane == 2);
+    columns.exclude(|lane| lane == 2);
     columns.walk(&rules, 0, &Fake(BTreeMap::new()));
-    let refused = Outcome::Refused(Verdict::Blackhole);
-    assert_eq!(columns.outcome[..4], [refused, refused, Outcome::LeftOut, refused]);
+    let refused = Outcome::Special(SpecialNextHop::Blackhole);
+    assert_eq!(columns.outcome[..4], [refused, refused, Outcome::Excluded, refused]);
     assert_eq!(rules[0].hits.sum(), (3, 60));
 }

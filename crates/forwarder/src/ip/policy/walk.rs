@@ -6,8 +6,8 @@ use std::ops::Range;
 use stoa_engine::VECTOR;
 
 use super::header::{Family, Header};
-use super::{ANY, Act, Match, Rule};
-use crate::shared::Verdict;
+use super::{ANY, Match, PolicyAction, Rule};
+use crate::shared::SpecialNextHop;
 
 /// What was decided about a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,11 +15,11 @@ pub(super) enum Outcome {
     /// Nothing so far; in the end: no table that was looked at has a route.
     Open,
     /// Rules do not say anything about it: it goes its way.
-    LeftOut,
+    Excluded,
     /// It takes the route of this value.
     Route(u32),
     /// It is dropped.
-    Refused(Verdict),
+    Special(SpecialNextHop),
 }
 
 /// The tables that rules name.
@@ -45,7 +45,7 @@ pub(super) struct Columns<K> {
     pub(super) outcome: [Outcome; VECTOR],
     /// Lanes that nothing was decided about, and how many.
     open: [u16; VECTOR],
-    opened: usize,
+    open_count: usize,
     /// Lanes that the rule at hand is about, with what is looked up for them.
     hit: [u16; VECTOR],
     keys: [K; VECTOR],
@@ -67,7 +67,7 @@ impl<K: Family> Columns<K> {
             rule: [0; VECTOR],
             outcome: [Outcome::Open; VECTOR],
             open: [0; VECTOR],
-            opened: 0,
+            open_count: 0,
             hit: [0; VECTOR],
             keys: [K::default(); VECTOR],
             values: [0; VECTOR],
@@ -76,7 +76,7 @@ impl<K: Family> Columns<K> {
 
     /// Begins anew, without lanes.
     pub(super) fn clear(&mut self) {
-        self.opened = 0;
+        self.open_count = 0;
     }
 
     /// Takes a lane in that no lane came behind of yet. `bytes` are those of the packet.
@@ -89,9 +89,9 @@ impl<K: Family> Columns<K> {
         (self.interface[lane], self.length[lane]) = (interface, bytes);
         self.rule[lane] = 0;
         self.outcome[lane] = Outcome::Open;
-        if let Some(place) = self.open.get_mut(self.opened) {
+        if let Some(place) = self.open.get_mut(self.open_count) {
             *place = lane as u16;
-            self.opened += 1;
+            self.open_count += 1;
         }
     }
 
@@ -101,11 +101,11 @@ impl<K: Family> Columns<K> {
     }
 
     /// Leaves lanes out that are ours whatever rules say, so that they go their way.
-    pub(super) fn leave_out(&mut self, is_ours: impl Fn(usize) -> bool) {
-        for at in 0..self.opened {
+    pub(super) fn exclude(&mut self, is_ours: impl Fn(usize) -> bool) {
+        for at in 0..self.open_count {
             let lane = usize::from(self.open[at]);
             if is_ours(lane) {
-                self.outcome[lane] = Outcome::LeftOut;
+                self.outcome[lane] = Outcome::Excluded;
             }
         }
         self.close();
@@ -114,7 +114,7 @@ impl<K: Family> Columns<K> {
     /// Takes lanes through the rules: their outcomes.
     pub(super) fn walk(&mut self, rules: &[Rule<K>], worker: usize, tables: &impl Tables<K>) {
         for (index, rule) in rules.iter().enumerate() {
-            if self.opened == 0 {
+            if self.open_count == 0 {
                 return;
             }
             let hits = self.select(&rule.of, index as u16);
@@ -122,7 +122,7 @@ impl<K: Family> Columns<K> {
                 continue;
             }
             let (mut packets, mut bytes) = (0, 0);
-            if let Act::Table { vrf, beyond_default } = rule.act {
+            if let PolicyAction::Table { vrf, beyond_default } = rule.action {
                 for (key, lane) in self.keys.iter_mut().zip(&self.hit[..hits]) {
                     *key = self.destination[usize::from(*lane)];
                 }
@@ -131,17 +131,23 @@ impl<K: Family> Columns<K> {
             }
             for at in 0..hits {
                 let lane = usize::from(self.hit[at]);
-                match rule.act {
-                    Act::Table { .. } if !tables.is_route(self.values[at]) => continue,
-                    Act::Table { .. } => self.outcome[lane] = Outcome::Route(self.values[at]),
-                    Act::Refuse(verdict) => self.outcome[lane] = Outcome::Refused(verdict),
-                    Act::Goto(to) => self.rule[lane] = to.min(usize::from(u16::MAX)) as u16,
+                match rule.action {
+                    PolicyAction::Table { .. } if !tables.is_route(self.values[at]) => continue,
+                    PolicyAction::Table { .. } => {
+                        self.outcome[lane] = Outcome::Route(self.values[at])
+                    }
+                    PolicyAction::Special(special) => {
+                        self.outcome[lane] = Outcome::Special(special)
+                    }
+                    PolicyAction::Goto(to) => {
+                        self.rule[lane] = to.min(usize::from(u16::MAX)) as u16
+                    }
                 }
                 packets += 1;
                 bytes += u64::from(self.length[lane]);
             }
             rule.hits.add(worker, packets, bytes);
-            if packets > 0 && !matches!(rule.act, Act::Goto(_)) {
+            if packets > 0 && !matches!(rule.action, PolicyAction::Goto(_)) {
                 self.close();
             }
         }
@@ -150,7 +156,7 @@ impl<K: Family> Columns<K> {
     /// Finds the lanes that a rule is about: how many. Without a branch on any of them.
     fn select(&mut self, of: &Match<K>, index: u16) -> usize {
         let mut count = 0;
-        for at in 0..self.opened {
+        for at in 0..self.open_count {
             let lane = self.open[at];
             self.hit[count] = lane;
             let lane = usize::from(lane);
@@ -174,11 +180,11 @@ impl<K: Family> Columns<K> {
     /// Leaves the lanes out that something was decided about.
     fn close(&mut self) {
         let mut left = 0;
-        for at in 0..self.opened {
+        for at in 0..self.open_count {
             let lane = self.open[at];
             self.open[left] = lane;
             left += usize::from(self.outcome[usize::from(lane)] == Outcome::Open);
         }
-        self.opened = left;
+        self.open_count = left;
     }
 }

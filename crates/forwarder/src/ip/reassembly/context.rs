@@ -1,13 +1,13 @@
 //! One packet that is being put together: which of its bytes are there. The hole list of
 //! RFC 815 as a bit for each eight bytes, which all fragments but the last are made of.
 
-use super::Piece;
+use super::FragmentView;
 use super::table::Key;
 
 /// The longest data that is put together, in bytes: what a jumbo buffer holds behind headers.
-pub const LARGEST: usize = 10_240;
+pub const MAX_DATA: usize = 10_240;
 /// The longest headers of a fragment, the fragment header included.
-pub const HEAD: usize = 256;
+pub const MAX_HEADERS: usize = 256;
 
 /// What the table remembers beside the bytes.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Context {
     pub born: u64,
     /// The interface of the first of its fragments.
     pub rx_if: u32,
-    units: [u64; LARGEST / 8 / 64],
+    units: [u64; MAX_DATA / 8 / 64],
     /// Bytes that are there.
     received: usize,
     /// Where the data ends, once the last fragment came.
@@ -34,9 +34,9 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
     /// It fills a gap.
-    Fresh,
+    New,
     /// All its bytes are there; whether they are the same is for who has them to see.
-    Again,
+    Duplicate,
     /// It contradicts.
     Overlap,
 }
@@ -48,7 +48,7 @@ impl Context {
             key,
             born,
             rx_if,
-            units: [0; LARGEST / 8 / 64],
+            units: [0; MAX_DATA / 8 / 64],
             received: 0,
             end: None,
             first: None,
@@ -83,7 +83,7 @@ impl Context {
         self.end.filter(|end| *end == self.received && self.first.is_some() && !self.poisoned)
     }
 
-    fn range(piece: &Piece<'_>) -> std::ops::Range<usize> {
+    fn range(piece: &FragmentView<'_>) -> std::ops::Range<usize> {
         piece.offset / 8..(piece.offset + piece.data.len()).div_ceil(8)
     }
 
@@ -91,8 +91,8 @@ impl Context {
         self.units[unit / 64] & 1 << (unit % 64) != 0
     }
 
-    /// How a fragment, which ends within [`LARGEST`], fits.
-    pub fn fit(&self, piece: &Piece<'_>) -> Fit {
+    /// How a fragment, which ends within [`MAX_DATA`], fits.
+    pub fn fit(&self, piece: &FragmentView<'_>) -> Fit {
         let end = piece.offset + piece.data.len();
         let contradicts = match self.end {
             // A middle part never ends where the whole ends.
@@ -103,8 +103,8 @@ impl Context {
         let there = Self::range(piece).filter(|unit| self.has(*unit)).count();
         match there {
             _ if contradicts => Fit::Overlap,
-            0 => Fit::Fresh,
-            _ if there == Self::range(piece).len() => Fit::Again,
+            0 => Fit::New,
+            _ if there == Self::range(piece).len() => Fit::Duplicate,
             _ => Fit::Overlap,
         }
     }
@@ -112,13 +112,13 @@ impl Context {
     /// Whether data behind `end` is there already.
     fn reaches_beyond(&self, end: usize) -> bool {
         let first = end.div_ceil(8);
-        (first..LARGEST / 8).any(|unit| self.has(unit))
+        (first..MAX_DATA / 8).any(|unit| self.has(unit))
             // The last unit is cut, but a middle part filled it whole.
             || (!end.is_multiple_of(8) && self.has(end / 8))
     }
 
-    /// Notes a fragment that is [`Fit::Fresh`].
-    pub fn note(&mut self, piece: &Piece<'_>) {
+    /// Notes a fragment that is [`Fit::New`].
+    pub fn insert(&mut self, piece: &FragmentView<'_>) {
         for unit in Self::range(piece) {
             self.units[unit / 64] |= 1 << (unit % 64);
         }

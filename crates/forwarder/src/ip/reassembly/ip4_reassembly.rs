@@ -6,11 +6,11 @@ use std::sync::Arc;
 use stoa_engine::{Node, Packet};
 use stoa_wire::{checksum, ipv4, protocol};
 
-use super::Piece;
+use super::FragmentView;
 use super::node::{Family, Reassembly};
-use super::table::{Key, realm};
+use super::table::{Key, zone};
 use crate::drops::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
 /// Where packets go from here.
@@ -29,7 +29,7 @@ struct Ip4;
 impl Family for Ip4 {
     const IS_IP4: bool = true;
 
-    fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Result<Piece<'_>, Drop> {
+    fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Result<FragmentView<'_>, Drop> {
         let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
         let header = view.header();
         let (offset, more, data) =
@@ -44,23 +44,23 @@ impl Family for Ip4 {
             destination: u32::from(view.destination()).into(),
             identification: header.identification.get().into(),
             protocol: header.protocol,
-            realm: realm(false, rx_if, vrf),
+            zone: zone(false, rx_if, vrf),
         };
         let head = &view.packet()[..header.header_length()];
-        Ok(Piece { key, head, offset, more, data, rx_if })
+        Ok(FragmentView { key, head, offset, more, data, rx_if })
     }
 
     /// What is wrong with a fragment of IPv4 is never told.
-    fn fault(_: &Piece<'_>) -> Option<Trouble> {
+    fn fault(_: &FragmentView<'_>) -> Option<IcmpCause> {
         None
     }
 
     fn whole(
         head: &[u8],
         data: &[u8],
-        room: impl FnOnce(usize) -> Option<Packet>,
+        allocate: impl FnOnce(usize) -> Option<Packet>,
     ) -> Option<Packet> {
-        let mut whole = room(head.len() + data.len())?;
+        let mut whole = allocate(head.len() + data.len())?;
         let bytes = whole.bytes_mut();
         bytes[..head.len()].copy_from_slice(head);
         bytes[head.len()..].copy_from_slice(data);

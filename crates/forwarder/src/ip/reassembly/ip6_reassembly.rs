@@ -7,11 +7,11 @@ use stoa_engine::{Node, Packet};
 use stoa_wire::ipv6_extensions::FRAGMENT_LENGTH;
 use stoa_wire::{ipv6, protocol};
 
-use super::Piece;
+use super::FragmentView;
 use super::node::{Family, Reassembly};
-use super::table::{Key, realm};
+use super::table::{Key, zone};
 use crate::drops::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
 /// Where packets go from here.
@@ -27,30 +27,30 @@ struct Ip6;
 impl Family for Ip6 {
     const IS_IP4: bool = false;
 
-    fn piece(bytes: &[u8], place: (u32, u32)) -> Result<Piece<'_>, Drop> {
+    fn piece(bytes: &[u8], place: (u32, u32)) -> Result<FragmentView<'_>, Drop> {
         piece(bytes, place).ok_or(Drop::Ip6Extension)
     }
 
     /// RFC 8200 4.5.
-    fn fault(piece: &Piece<'_>) -> Option<Trouble> {
+    fn fault(piece: &FragmentView<'_>) -> Option<IcmpCause> {
         if piece.more && !piece.data.len().is_multiple_of(8) {
-            return Some(Trouble::Header(4));
+            return Some(IcmpCause::Header(4));
         }
         // The fragment header ends the head; its offset field is the third of its bytes.
         let at = piece.head.len() - FRAGMENT_LENGTH + 2;
         let end = piece.offset + piece.data.len();
-        (end > usize::from(u16::MAX)).then_some(Trouble::Header(at as u16))
+        (end > usize::from(u16::MAX)).then_some(IcmpCause::Header(at as u16))
     }
 
     /// Without the fragment header.
     fn whole(
         head: &[u8],
         data: &[u8],
-        room: impl FnOnce(usize) -> Option<Packet>,
+        allocate: impl FnOnce(usize) -> Option<Packet>,
     ) -> Option<Packet> {
         let (kept, fragment) = head.split_at_checked(head.len() - FRAGMENT_LENGTH)?;
         let named_at = named_at(kept)?;
-        let mut whole = room(kept.len() + data.len())?;
+        let mut whole = allocate(kept.len() + data.len())?;
         let bytes = whole.bytes_mut();
         bytes[..kept.len()].copy_from_slice(kept);
         bytes[kept.len()..].copy_from_slice(data);
@@ -73,7 +73,7 @@ fn named_at(kept: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Option<Piece<'_>> {
+fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Option<FragmentView<'_>> {
     let view = ipv6::check(bytes).ok()?;
     let header = view.extensions().flatten().find(|header| header.kind == protocol::FRAGMENT)?;
     let fragment = view.upper().ok()?.fragment?;
@@ -85,8 +85,8 @@ fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Option<Piece<'_>> {
         destination: view.destination().into(),
         identification: fragment.identification.get(),
         protocol: 0,
-        realm: realm(is_on_link, rx_if, vrf),
+        zone: zone(is_on_link, rx_if, vrf),
     };
     let (head, data) = view.packet().split_at_checked(start)?;
-    Some(Piece { key, head, offset: fragment.offset(), more: fragment.more(), data, rx_if })
+    Some(FragmentView { key, head, offset: fragment.offset(), more: fragment.more(), data, rx_if })
 }

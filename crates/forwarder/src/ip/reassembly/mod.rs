@@ -2,12 +2,12 @@
 //! RFC 8200 4.5). Each worker has a table per family; a fragment goes to the worker that its
 //! addresses and identification choose, so that all of one packet meet in one table.
 
-mod chain;
 pub mod context;
+mod hash_index;
 pub mod ip4_reassembly;
 pub mod ip6_reassembly;
+mod list;
 mod node;
-mod places;
 pub mod table;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use stoa_engine::worker::WORKERS_MAX;
 use stoa_engine::{Context, Packet, Vector, clock};
 
 use crate::drops::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 use crate::punt::Class;
 use crate::shared::Shared;
 use table::{Key, Table};
@@ -34,9 +34,9 @@ pub struct Limits {
     contexts: AtomicU32,
     per_source: AtomicU32,
     /// Packets that wait, by worker and family.
-    held: Box<[AtomicU32]>,
+    in_use: Box<[AtomicU32]>,
     /// Fragments that were pushed out, by family.
-    pushed_out: [AtomicU64; 2],
+    evicted: [AtomicU64; 2],
     /// Time that was skipped, in cycles: for tests.
     skipped: AtomicU64,
 }
@@ -46,8 +46,8 @@ impl Default for Limits {
         Self {
             contexts: AtomicU32::new(Self::CONTEXTS),
             per_source: AtomicU32::new(Self::PER_SOURCE),
-            held: (0..2 * WORKERS_MAX).map(|_| AtomicU32::new(0)).collect(),
-            pushed_out: Default::default(),
+            in_use: (0..2 * WORKERS_MAX).map(|_| AtomicU32::new(0)).collect(),
+            evicted: Default::default(),
             skipped: AtomicU64::new(0),
         }
     }
@@ -77,9 +77,9 @@ impl Limits {
     /// all tables since the start, of IPv4 (`true`) or IPv6.
     pub fn used(&self, is_ip4: bool) -> (usize, u64) {
         let family = usize::from(!is_ip4);
-        let held = self.held.iter().skip(family).step_by(2);
-        let most = held.map(|held| held.load(Ordering::Relaxed)).max().unwrap_or(0);
-        (most as usize, self.pushed_out[family].load(Ordering::Relaxed))
+        let in_use = self.in_use.iter().skip(family).step_by(2);
+        let most = in_use.map(|in_use| in_use.load(Ordering::Relaxed)).max().unwrap_or(0);
+        (most as usize, self.evicted[family].load(Ordering::Relaxed))
     }
 
     /// Makes fragments think that so many milliseconds more have passed: for tests.
@@ -93,12 +93,12 @@ impl Limits {
 }
 
 /// One worker's fragments of one family.
-struct Bench {
+struct WorkerTable {
     table: Table,
     is_ip4: bool,
 }
 
-impl Bench {
+impl WorkerTable {
     fn new(is_ip4: bool) -> Self {
         Self { table: Table::new(CONTEXTS_MAX as usize), is_ip4 }
     }
@@ -116,7 +116,7 @@ impl Bench {
             cx.hand_over(vector, lane, owner);
             return false;
         }
-        if !shared.budgets.admit(cx, Class::Fragment, vector.rx_if[lane]) {
+        if !shared.policers.admit(cx, Class::Fragment, vector.rx_if[lane]) {
             vector.drop_lane(lane, Drop::FragmentLimited.reason());
             return false;
         }
@@ -124,7 +124,7 @@ impl Bench {
     }
 
     /// Counts what the table gave up, and shows how full it is.
-    fn book(&mut self, cx: &Context<'_>, shared: &Shared) {
+    fn publish_counters(&mut self, cx: &Context<'_>, shared: &Shared) {
         let family = usize::from(!self.is_ip4);
         let limits = &shared.reassembly;
         for (reason, fragments) in self.table.take_losses() {
@@ -132,20 +132,21 @@ impl Bench {
                 cx.lost(reason.reason(), fragments);
             }
             if reason == Drop::ReassemblyFull {
-                limits.pushed_out[family].fetch_add(fragments, Ordering::Relaxed);
+                limits.evicted[family].fetch_add(fragments, Ordering::Relaxed);
             }
         }
-        if let Some(held) = limits.held.get(2 * cx.worker + family) {
-            held.store(self.table.len() as u32, Ordering::Relaxed);
+        if let Some(in_use) = limits.in_use.get(2 * cx.worker + family) {
+            in_use.store(self.table.len() as u32, Ordering::Relaxed);
         }
     }
 
     /// Gives up what waited too long; whose first fragment came is told (RFC 1122 3.3.2,
     /// RFC 8200 4.5).
-    fn age(&mut self, cx: &mut Context<'_>, shared: &Shared, error: u16) {
+    fn expire(&mut self, cx: &mut Context<'_>, shared: &Shared, error: u16) {
         let now = shared.reassembly.now(cx.now);
         let born = now.saturating_sub(TIMEOUT_S * clock::tsc_hz());
-        let reason = if self.is_ip4 { Drop::Ip4ReassemblyTime } else { Drop::Ip6ReassemblyTime };
+        let reason =
+            if self.is_ip4 { Drop::Ip4ReassemblyTimeout } else { Drop::Ip6ReassemblyTimeout };
         while let Some(at) = self.table.older_than(born) {
             let context = self.table.context(at);
             let mut fragments = u64::from(context.fragments());
@@ -156,14 +157,14 @@ impl Bench {
                 bytes[..head.len()].copy_from_slice(head);
                 bytes[head.len()..].copy_from_slice(data);
                 (first.rx_if, first.flags) = (context.rx_if, 0);
-                first.adjacency = Trouble::Reassembly.code();
+                first.adjacency = IcmpCause::Reassembly.code();
                 // The error node counts this one.
                 fragments -= u64::from(cx.emit(error, first).is_ok());
             }
             cx.lost(reason.reason(), fragments);
             self.table.remove(at);
         }
-        self.book(cx, shared);
+        self.publish_counters(cx, shared);
     }
 }
 
@@ -174,7 +175,7 @@ fn packet(cx: &mut Context<'_>, length: usize) -> Option<Packet> {
 }
 
 /// A fragment as both families see it.
-pub struct Piece<'a> {
+pub struct FragmentView<'a> {
     /// Which packet it belongs to.
     pub key: Key,
     /// All before the data: headers, the fragment header included.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use stoa_engine::{Context, Next, Node, Packet, Vector};
 
 use super::table::Outcome;
-use super::{Bench, Piece, packet};
+use super::{FragmentView, WorkerTable, packet};
 use crate::drops::Drop;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
 /// The edge to the node of packets for ourselves.
@@ -25,31 +25,31 @@ pub(super) trait Family: Send + 'static {
     ///
     /// # Errors
     /// Why it is dropped without a word.
-    fn piece(bytes: &[u8], place: (u32, u32)) -> Result<Piece<'_>, Drop>;
+    fn piece(bytes: &[u8], place: (u32, u32)) -> Result<FragmentView<'_>, Drop>;
 
     /// What is wrong with a fragment in itself, and is told to its sender.
-    fn fault(piece: &Piece<'_>) -> Option<Trouble>;
+    fn fault(piece: &FragmentView<'_>) -> Option<IcmpCause>;
 
     /// A whole packet from the head of its first fragment and all its data, in a buffer of the
-    /// length that `room` is asked for; `None` when there is no room.
+    /// length that `allocate` is asked for; `None` when there is no room.
     fn whole(
         head: &[u8],
         data: &[u8],
-        room: impl FnOnce(usize) -> Option<Packet>,
+        allocate: impl FnOnce(usize) -> Option<Packet>,
     ) -> Option<Packet>;
 }
 
 /// The node of one family, of one worker.
 pub(super) struct Reassembly<F> {
     shared: Arc<Shared>,
-    bench: Bench,
+    worker_table: WorkerTable,
     family: PhantomData<F>,
 }
 
 impl<F: Family> Reassembly<F> {
     pub(super) fn boxed(shared: &Arc<Shared>) -> Box<dyn Node> {
-        let bench = Bench::new(F::IS_IP4);
-        Box::new(Self { shared: shared.clone(), bench, family: PhantomData })
+        let worker_table = WorkerTable::new(F::IS_IP4);
+        Box::new(Self { shared: shared.clone(), worker_table, family: PhantomData })
     }
 
     fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
@@ -59,26 +59,26 @@ impl<F: Family> Reassembly<F> {
             Ok(piece) => piece,
             Err(reason) => return vector.drop_lane(lane, reason.reason()),
         };
-        if let Some(trouble) = F::fault(&piece) {
-            vector.adjacency[lane] = trouble.code();
+        if let Some(cause) = F::fault(&piece) {
+            vector.adjacency[lane] = cause.code();
             vector.next[lane] = ERROR;
             return;
         }
         let hash = self.shared.identifications.hash(piece.key);
-        if !Bench::admits(&self.shared, cx, vector, lane, hash) {
+        if !WorkerTable::admits(&self.shared, cx, vector, lane, hash) {
             return;
         }
         let now = self.shared.reassembly.now(cx.now);
         let limits = self.shared.reassembly.get();
         // Looked at again, for the lane was changeable in between.
         let outcome = match F::piece(vector.bytes(lane), place) {
-            Ok(piece) => self.bench.table.take(&piece, now, limits),
+            Ok(piece) => self.worker_table.table.insert(&piece, now, limits),
             Err(reason) => Outcome::Refused(reason),
         };
         match outcome {
             Outcome::Refused(reason) => vector.drop_lane(lane, reason.reason()),
-            Outcome::Kept => drop(vector.take(lane)),
-            Outcome::Whole(at) => {
+            Outcome::Incomplete => drop(vector.take(lane)),
+            Outcome::Complete(at) => {
                 self.finish(cx, vector, lane, at);
                 drop(vector.take(lane));
             }
@@ -87,7 +87,7 @@ impl<F: Family> Reassembly<F> {
 
     /// Sends a whole packet on.
     fn finish(&mut self, cx: &mut Context<'_>, vector: &Vector, lane: usize, at: usize) {
-        let table = &mut self.bench.table;
+        let table = &mut self.worker_table.table;
         let context = table.context(at);
         let sent = table.whole(at).and_then(|(head, data)| {
             let mut whole = F::whole(head, data, |length| packet(cx, length))?;
@@ -96,7 +96,7 @@ impl<F: Family> Reassembly<F> {
             cx.emit(LOCAL, whole).ok()
         });
         if sent.is_none() {
-            cx.lost(Drop::FragmentRoom.reason(), context.fragments().into());
+            cx.lost(Drop::FragmentNoBuffer.reason(), context.fragments().into());
         }
         table.remove(at);
     }
@@ -107,11 +107,11 @@ impl<F: Family> Node for Reassembly<F> {
         for lane in 0..vector.len() {
             self.lane(cx, vector, lane);
         }
-        self.bench.book(cx, &self.shared);
+        self.worker_table.publish_counters(cx, &self.shared);
         Next::Lanes
     }
 
     fn tick(&mut self, cx: &mut Context<'_>) {
-        self.bench.age(cx, &self.shared, ERROR);
+        self.worker_table.expire(cx, &self.shared, ERROR);
     }
 }

@@ -6,10 +6,10 @@
 //! The bytes lie in memory of the table's own, not in packet buffers: fragments that never
 //! become whole take nothing from the packets of others.
 
-use super::Piece;
-use super::chain::{Ends, Links};
-use super::context::{Context, Fit, HEAD, LARGEST};
-use super::places::Places;
+use super::FragmentView;
+use super::context::{Context, Fit, MAX_DATA, MAX_HEADERS};
+use super::hash_index::HashIndex;
+use super::list::{List, ListLinks};
 use crate::drops::Drop;
 
 /// Which packet fragments belong to.
@@ -23,13 +23,13 @@ pub struct Key {
     pub identification: u32,
     /// IPv4: the protocol (RFC 791); IPv6: 0 (RFC 8200 4.5).
     pub protocol: u8,
-    /// Where the addresses mean something: see [`realm`].
-    pub realm: u32,
+    /// Where the addresses mean something: see [`zone`].
+    pub zone: u32,
 }
 
 /// Where addresses mean something: on the interface for those of the link, else in the VRF. What
 /// comes from different customers never meets.
-pub fn realm(is_on_link: bool, rx_if: u32, vrf: u32) -> u32 {
+pub fn zone(is_on_link: bool, rx_if: u32, vrf: u32) -> u32 {
     if is_on_link { 1 << 31 | rx_if } else { vrf }
 }
 
@@ -37,24 +37,24 @@ pub fn realm(is_on_link: bool, rx_if: u32, vrf: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It waits for the others.
-    Kept,
+    Incomplete,
     /// With it, the packet in this place is whole.
-    Whole(usize),
+    Complete(usize),
     /// It is of no use.
     Refused(Drop),
 }
 
 /// Memory of one packet: headers, then data.
-const SLOT: usize = HEAD + LARGEST;
+const SLOT: usize = MAX_HEADERS + MAX_DATA;
 
 /// The packets of one source.
 #[derive(Clone, Copy, Default)]
 struct Source {
     address: u128,
     /// Those that may become whole, the oldest first.
-    hopeful: Ends,
+    active: List,
     /// Those that are given up already, the one first that was first.
-    poisoned: Ends,
+    poisoned: List,
     count: usize,
 }
 
@@ -66,21 +66,21 @@ pub struct Table {
     memory: Box<[u8]>,
     capacity: usize,
     /// Places by packet.
-    places: Places,
+    index: HashIndex,
     /// One for each packet at most.
     sources: Vec<Source>,
-    sources_by_address: Places,
+    source_index: HashIndex,
     /// Of `sources`: those that were taken once and are free.
     free_sources: Vec<u16>,
     /// Which source each place belongs to.
     source_of: Box<[u16]>,
     /// Places that were taken once and are free.
     free: Vec<u16>,
-    by_age: Links,
-    all: Ends,
-    by_source: Links,
-    by_poison: Links,
-    poisoned: Ends,
+    by_age: ListLinks,
+    all: List,
+    by_source: ListLinks,
+    by_poison: ListLinks,
+    poisoned: List,
     losses: [(Drop, u64); 2],
 }
 
@@ -92,29 +92,29 @@ impl Table {
             contexts: Vec::with_capacity(capacity),
             memory: vec![0; capacity * SLOT].into_boxed_slice(),
             capacity,
-            places: Places::new(capacity),
+            index: HashIndex::new(capacity),
             sources: Vec::with_capacity(capacity),
-            sources_by_address: Places::new(capacity),
+            source_index: HashIndex::new(capacity),
             free_sources: Vec::with_capacity(capacity),
             source_of: vec![0; capacity].into_boxed_slice(),
             free: Vec::with_capacity(capacity),
-            by_age: Links::new(capacity),
-            all: Ends::default(),
-            by_source: Links::new(capacity),
-            by_poison: Links::new(capacity),
-            poisoned: Ends::default(),
+            by_age: ListLinks::new(capacity),
+            all: List::default(),
+            by_source: ListLinks::new(capacity),
+            by_poison: ListLinks::new(capacity),
+            poisoned: List::default(),
             losses: [(Drop::FragmentOverlap, 0), (Drop::ReassemblyFull, 0)],
         }
     }
 
     /// Packets that are being put together.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.index.len()
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.places.len() == 0
+        self.index.len() == 0
     }
 
     /// The packet in a place.
@@ -139,9 +139,9 @@ impl Table {
     }
 
     /// Takes a fragment, with room for so many packets in all and of one source.
-    pub fn take(
+    pub fn insert(
         &mut self,
-        piece: &Piece<'_>,
+        piece: &FragmentView<'_>,
         now: u64,
         (limit, per_source): (usize, usize),
     ) -> Outcome {
@@ -150,10 +150,10 @@ impl Table {
             return Outcome::Refused(Drop::FragmentMalformed);
         }
         if end > usize::from(u16::MAX) {
-            return Outcome::Refused(Drop::FragmentBeyond);
+            return Outcome::Refused(Drop::FragmentOverrun);
         }
-        if end > LARGEST || piece.head.len() > HEAD {
-            return Outcome::Refused(Drop::FragmentTooLong);
+        if end > MAX_DATA || piece.head.len() > MAX_HEADERS {
+            return Outcome::Refused(Drop::ReassemblyTooLong);
         }
         let at = match self.find(&piece.key) {
             Some(at) => at,
@@ -166,11 +166,11 @@ impl Table {
     }
 
     fn find(&self, key: &Key) -> Option<usize> {
-        let is_it = |at: usize| self.contexts[at].as_ref().is_some_and(|it| it.key == *key);
-        self.places.find(key, is_it)
+        let matches = |at: usize| self.contexts[at].as_ref().is_some_and(|it| it.key == *key);
+        self.index.find(key, matches)
     }
 
-    fn put(&mut self, at: usize, piece: &Piece<'_>) -> Outcome {
+    fn put(&mut self, at: usize, piece: &FragmentView<'_>) -> Outcome {
         let Some(Some(context)) = self.contexts.get_mut(at) else {
             return Outcome::Refused(Drop::ReassemblyFull);
         };
@@ -178,33 +178,33 @@ impl Table {
             return Outcome::Refused(Drop::FragmentOverlap);
         }
         let slot = &mut self.memory[at * SLOT..(at + 1) * SLOT];
-        let data = HEAD + piece.offset..HEAD + piece.offset + piece.data.len();
+        let data = MAX_HEADERS + piece.offset..MAX_HEADERS + piece.offset + piece.data.len();
         match context.fit(piece) {
-            Fit::Fresh => {}
-            Fit::Again if slot[data.clone()] == *piece.data => {
+            Fit::New => {}
+            Fit::Duplicate if slot[data.clone()] == *piece.data => {
                 return Outcome::Refused(Drop::FragmentDuplicate);
             }
-            Fit::Again | Fit::Overlap => {
+            Fit::Duplicate | Fit::Overlap => {
                 self.losses[0].1 += context.poison();
                 self.by_poison.append(&mut self.poisoned, at);
                 let source = &mut self.sources[usize::from(self.source_of[at])];
-                self.by_source.unlink(&mut source.hopeful, at);
+                self.by_source.unlink(&mut source.active, at);
                 self.by_source.append(&mut source.poisoned, at);
                 return Outcome::Refused(Drop::FragmentOverlap);
             }
         }
-        context.note(piece);
+        context.insert(piece);
         slot[data].copy_from_slice(piece.data);
         if piece.offset == 0 {
             slot[..piece.head.len()].copy_from_slice(piece.head);
         }
-        if context.whole().is_some() { Outcome::Whole(at) } else { Outcome::Kept }
+        if context.whole().is_some() { Outcome::Complete(at) } else { Outcome::Incomplete }
     }
 
     /// A place for a new packet.
     fn open(
         &mut self,
-        piece: &Piece<'_>,
+        piece: &FragmentView<'_>,
         now: u64,
         (limit, per_source): (usize, usize),
     ) -> Option<usize> {
@@ -212,14 +212,14 @@ impl Table {
         while let Some(source) = self.source(piece.key.source).map(|at| self.sources[at])
             && source.count >= per_source.max(1)
             // Those that are given up first, then the oldest.
-            && let Some(at) = source.poisoned.first().or(source.hopeful.first())
+            && let Some(at) = source.poisoned.first().or(source.active.first())
         {
-            self.push_out(at);
+            self.evict(at);
         }
         while self.len() >= limit.max(1)
             && let Some(at) = self.poisoned.first().or(self.all.first())
         {
-            self.push_out(at);
+            self.evict(at);
         }
         let context = Some(Context::new(piece.key, now, piece.rx_if));
         let at = match self.free.pop() {
@@ -234,18 +234,18 @@ impl Table {
             }
             None => return None,
         };
-        self.places.insert(&piece.key, at);
+        self.index.insert(&piece.key, at);
         self.by_age.append(&mut self.all, at);
         let of = self.source(piece.key.source).unwrap_or_else(|| self.add_source(piece.key.source));
         self.source_of[at] = of as u16;
-        self.by_source.append(&mut self.sources[of].hopeful, at);
+        self.by_source.append(&mut self.sources[of].active, at);
         self.sources[of].count += 1;
         Some(at)
     }
 
     /// Where a source is that has packets here.
     fn source(&self, address: u128) -> Option<usize> {
-        self.sources_by_address.find(&address, |at| self.sources[at].address == address)
+        self.source_index.find(&address, |at| self.sources[at].address == address)
     }
 
     /// Takes a place for a source that has none: there is one for each packet.
@@ -260,11 +260,11 @@ impl Table {
             }
         };
         self.sources[at] = source;
-        self.sources_by_address.insert(&address, at);
+        self.source_index.insert(&address, at);
         at
     }
 
-    fn push_out(&mut self, at: usize) {
+    fn evict(&mut self, at: usize) {
         self.losses[1].1 += u64::from(self.context(at).fragments());
         self.remove(at);
     }
@@ -272,7 +272,7 @@ impl Table {
     /// Frees a place.
     pub fn remove(&mut self, at: usize) {
         let Some(context) = self.contexts.get_mut(at).and_then(Option::take) else { return };
-        self.places.remove(&context.key, at);
+        self.index.remove(&context.key, at);
         self.by_age.unlink(&mut self.all, at);
         let of = self.source_of[at];
         let source = &mut self.sources[usize::from(of)];
@@ -280,11 +280,11 @@ impl Table {
             self.by_poison.unlink(&mut self.poisoned, at);
             self.by_source.unlink(&mut source.poisoned, at);
         } else {
-            self.by_source.unlink(&mut source.hopeful, at);
+            self.by_source.unlink(&mut source.active, at);
         }
         source.count -= 1;
         if source.count == 0 {
-            self.sources_by_address.remove(&context.key.source, usize::from(of));
+            self.source_index.remove(&context.key.source, usize::from(of));
             self.free_sources.push(of);
         }
         // The room was taken when the table was made.
@@ -305,7 +305,7 @@ impl Table {
 
     fn bytes(&self, at: usize, head: usize, data: usize) -> Option<(&[u8], &[u8])> {
         let slot = self.memory.get(at * SLOT..(at + 1) * SLOT)?;
-        Some((slot.get(..head)?, slot.get(HEAD..HEAD + data)?))
+        Some((slot.get(..head)?, slot.get(MAX_HEADERS..MAX_HEADERS + data)?))
     }
 }
 

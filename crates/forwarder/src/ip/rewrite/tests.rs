@@ -36,11 +36,14 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
     ];
     // TTLs that end, and checksums whose carry goes round, are not left to chance.
     let byte = prop_oneof![4 => any::<u8>(), 1 => 0..3_u8, 2 => Just(0xff)];
-    let odd = packet((offset, length, flags, prop::bool::weighted(0.1)), byte);
+    let exceptions = packet((offset, length, flags, prop::bool::weighted(0.1)), byte);
     let plain = (100..200_u16, 20..500_u16, Just(0), Just(false));
     let plain = packet(plain, prop_oneof![2..=255_u8, Just(0xff)]);
-    let row = prop_oneof![200 => plain, 1 => odd.clone()];
-    prop_oneof![proptest::collection::vec(odd, 1..40), proptest::collection::vec(row, 1..=VECTOR),]
+    let row = prop_oneof![200 => plain, 1 => exceptions.clone()];
+    prop_oneof![
+        proptest::collection::vec(exceptions, 1..40),
+        proptest::collection::vec(row, 1..=VECTOR),
+    ]
 }
 
 fn packet(
@@ -105,11 +108,11 @@ fn outcome<F: Family>(
     }
     let counters: Vec<_> = adjacencies.iter().map(|_| AdjacencyCounters::default()).collect();
     let next = if choice.is_some() {
-        each::<F>(kernel, &mut vector, &reader, &counters)
+        rewrite_each::<F>(kernel, &mut vector, &reader, &counters)
     } else {
-        let mut accounting = Accounting::default();
-        let next = together::<F>(kernel, &mut vector, reader.get(0).unwrap(), &mut accounting);
-        accounting.close(counters.first());
+        let mut counts = Counts::default();
+        let next = rewrite_uniform::<F>(kernel, &mut vector, reader.get(0).unwrap(), &mut counts);
+        counts.close(counters.first());
         next
     };
     if let Next::All(next) = next {
@@ -118,8 +121,8 @@ fn outcome<F: Family>(
     let lanes = (0..packets.len())
         .map(|lane| {
             let columns = [vector.offset[lane], vector.length[lane], vector.next[lane]];
-            let trouble = (vector.next[lane] == TROUBLE).then(|| vector.adjacency[lane]);
-            (columns, vector.tx_if[lane], trouble, frame(&mut vector, lane))
+            let cause = (vector.next[lane] == ICMP_ERROR).then(|| vector.adjacency[lane]);
+            (columns, vector.tx_if[lane], cause, frame(&mut vector, lane))
         })
         .collect();
     cache.free_from(&mut vector, 0);
@@ -143,7 +146,7 @@ proptest! {
         for choice in [None, Some(&choice[..])] {
             let scalar4 = outcome::<Ip4>(Kernel::Scalar, &packets, &adjacencies, choice);
             let scalar6 = outcome::<Ip6>(Kernel::Scalar, &packets, &adjacencies, choice);
-            for kernel in Kernel::here().skip(1) {
+            for kernel in Kernel::available().skip(1) {
                 let found = outcome::<Ip4>(kernel, &packets, &adjacencies, choice);
                 prop_assert_eq!(&scalar4, &found, "{:?}", kernel);
                 let found = outcome::<Ip6>(kernel, &packets, &adjacencies, choice);

@@ -2,6 +2,7 @@
 //! is stepped by hand. Nothing here waits for a time: [`Lab::settle`] waits until
 //! every buffer is back and the packet accounting balance.
 
+pub mod allocations;
 pub mod frames;
 pub mod learned;
 pub mod seen;
@@ -14,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use stoa_api::v1;
-use stoa_forwarder::control::{Forwarder, Limits, Plane, Refused};
+use stoa_forwarder::control::{ApplyError, Forwarder, ForwarderState, Limits};
 
 pub use frames::*;
 pub use learned::Said;
@@ -88,17 +89,17 @@ impl Lab {
         locked(&self.wires)[name].clone()
     }
 
-    pub fn apply(&mut self, world: &World) -> Result<v1::Applied, Refused> {
+    pub fn apply(&mut self, world: &World) -> Result<v1::Applied, ApplyError> {
         self.forwarder.apply(world.0.clone())
     }
 
-    pub fn plane(&mut self) -> &mut Plane {
-        self.forwarder.plane().expect("something runs")
+    pub fn state(&mut self) -> &mut ForwarderState {
+        self.forwarder.state().expect("something runs")
     }
 
     /// Routes are learned; gives what was refused: the hop, its prefixes, and why.
     pub fn learn(&mut self, said: Said) -> Vec<v1::RefusedRun> {
-        self.plane().learn_routes(said.0).refused
+        self.state().learn_routes(said.0).refused
     }
 
     /// The same, and nothing is refused.
@@ -117,7 +118,7 @@ impl Lab {
         let longest_match = Some(v1::Prefix { address, length: 0 });
         let vrf = vrf.to_owned();
         let request = v1::ListRoutesRequest { longest_match, vrf, ..Default::default() };
-        self.plane().list_routes(&request).pop()
+        self.state().list_routes(&request).pop()
     }
 
     /// Forgets all frames sent and all counters so far.
@@ -145,14 +146,15 @@ impl Lab {
         let deadline = Instant::now() + DEADLINE;
         let mut before = None;
         loop {
-            self.plane().attend();
-            let accounting = self.plane().conservation();
+            self.state().poll();
+            let accounting = self.state().conservation();
             let is_read = locked(&self.wires).values().all(|wire| wire.is_read());
             let is_quiet = is_read
                 && accounting.received == self.sent
                 && accounting.balanced
                 && (accounting.held, accounting.buffers_busy) == (0, 0);
             if is_quiet && before.as_ref() == Some(&accounting) {
+                allocations::assert_none();
                 return;
             }
             assert!(Instant::now() < deadline, "{} frames sent, {accounting:?}", self.sent);
@@ -164,8 +166,8 @@ impl Lab {
     /// Lets time pass, with a tick of the control thread every 100 ms of it.
     pub fn pass_time(&mut self, time: Duration) {
         for _ in 0..time.as_millis() / 100 {
-            self.plane().skip(Duration::from_millis(100));
-            self.plane().tick();
+            self.state().skip(Duration::from_millis(100));
+            self.state().tick();
         }
         self.settle();
     }
@@ -204,7 +206,7 @@ impl Lab {
 
     /// Drops by reason since the last look.
     pub fn dropped(&mut self) -> Vec<(String, u64)> {
-        let list = self.plane().list_drops().into_iter();
+        let list = self.state().list_drops().into_iter();
         let now: BTreeMap<_, _> = list.map(|drop| (drop.reason, drop.packets)).collect();
         moved(&mut self.drops, now)
     }
@@ -212,7 +214,7 @@ impl Lab {
     /// Packets by node since the last look.
     pub fn passed(&mut self) -> Vec<(String, u64)> {
         let mut now = BTreeMap::new();
-        for node in self.plane().list_nodes() {
+        for node in self.state().list_nodes() {
             *now.entry(node.name).or_insert(0) += node.packets;
         }
         moved(&mut self.nodes, now)
@@ -240,7 +242,7 @@ impl Lab {
             std::net::IpAddr::V4(ip) => ip.octets().to_vec(),
             std::net::IpAddr::V6(ip) => ip.octets().to_vec(),
         };
-        self.plane().list_neighbors().into_iter().find(|n| n.address == octets)
+        self.state().list_neighbors().into_iter().find(|n| n.address == octets)
     }
 }
 

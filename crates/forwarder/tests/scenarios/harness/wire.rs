@@ -11,7 +11,7 @@ use stoa_engine::pool::{FRAME_MAX, HEADROOM};
 use stoa_engine::{
     Doze, Pool, PoolCache, Port, PortEvent, Queues, Refused, RxQueue, TxQueue, Vector,
 };
-use stoa_forwarder::control::Open;
+use stoa_forwarder::control::PortOpener;
 use stoa_ports::{OpenError, PcapConfig, PortConfig};
 
 /// The test's end of one port.
@@ -111,7 +111,7 @@ pub fn holding(name: &str, device: &str, mac: [u8; 6]) -> PortConfig {
 
 /// Opens wires; one that is not there is a bad port, or one that may still come when its name
 /// begins with `late`. What a port holds for itself no other one can open meanwhile.
-pub fn opener(wires: &Wires) -> Open {
+pub fn opener(wires: &Wires) -> PortOpener {
     let wires = wires.clone();
     let devices = Mutex::new(BTreeMap::<PathBuf, Weak<()>>::new());
     Arc::new(move |config: &PortConfig, pool: &'static Pool| {

@@ -9,7 +9,7 @@ use stoa_forwarder::control::desired::{
     Action, DesiredState, Family, HostInterface, Interface, Path, Prefix, Route, Workers,
 };
 use stoa_forwarder::kernel::Kernel;
-use stoa_forwarder::shared::Verdict;
+use stoa_forwarder::shared::SpecialNextHop;
 use stoa_ports::{Encapsulation, PortConfig, TunnelConfig};
 
 use super::wire;
@@ -110,8 +110,8 @@ impl World {
             ..Interface::default()
         };
         self.0.interfaces.insert(name.to_owned(), interface);
-        self.verdict(our4(n).into(), 32, Verdict::Local)
-            .verdict(our6(n).into(), 128, Verdict::Local)
+        self.special_route(our4(n).into(), 32, SpecialNextHop::Local)
+            .special_route(our6(n).into(), 128, SpecialNextHop::Local)
             .paths(net4, &[(name, None, 1)])
             .paths(net6, &[(name, None, 1)])
     }
@@ -124,8 +124,8 @@ impl World {
         self
     }
 
-    pub fn verdict(mut self, address: IpAddr, length: u8, verdict: Verdict) -> Self {
-        let route = Route { protocol: 0, action: Action::Verdict(verdict) };
+    pub fn special_route(mut self, address: IpAddr, length: u8, special: SpecialNextHop) -> Self {
+        let route = Route { protocol: 0, action: Action::Special(special) };
         self.0.routes.insert((address, length), route);
         self
     }

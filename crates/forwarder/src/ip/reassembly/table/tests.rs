@@ -7,11 +7,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn key(id: u32, source: u128) -> Key {
-    Key { source, destination: 1, identification: id, protocol: 17, realm: 0 }
+    Key { source, destination: 1, identification: id, protocol: 17, zone: 0 }
 }
 
-fn piece(key: Key, offset: usize, more: bool, data: &[u8]) -> Piece<'_> {
-    Piece { key, head: b"head", offset, more, data, rx_if: 3 }
+fn piece(key: Key, offset: usize, more: bool, data: &[u8]) -> FragmentView<'_> {
+    FragmentView { key, head: b"head", offset, more, data, rx_if: 3 }
 }
 
 /// What RFC 791 and RFC 5722 say, byte by byte.
@@ -23,7 +23,7 @@ struct Naive {
 }
 
 impl Naive {
-    fn take(&mut self, offset: usize, more: bool, data: &[u8]) -> Option<Vec<u8>> {
+    fn insert(&mut self, offset: usize, more: bool, data: &[u8]) -> Option<Vec<u8>> {
         let end = offset + data.len();
         let known = (offset..end).filter_map(|at| self.bytes.get(&at)).count();
         let same = (offset..end).all(|at| self.bytes.get(&at) == Some(&data[at - offset]));
@@ -75,17 +75,17 @@ proptest! {
         let mut table = Table::new(4);
         let mut naive = Naive::default();
         for (offset, more, data) in parts {
-            let outcome = table.take(&piece(key(1, 1), offset, more, &data), 1, (4, 4));
-            let expected = naive.take(offset, more, &data);
+            let outcome = table.insert(&piece(key(1, 1), offset, more, &data), 1, (4, 4));
+            let expected = naive.insert(offset, more, &data);
             match outcome {
-                Outcome::Whole(at) => {
+                Outcome::Complete(at) => {
                     let (head, whole) = table.whole(at).unwrap();
                     prop_assert_eq!(head, b"head");
                     prop_assert_eq!(Some(whole.to_vec()), expected);
                     table.remove(at);
                     naive = Naive::default();
                 }
-                Outcome::Kept => prop_assert!(expected.is_none() && !naive.refused),
+                Outcome::Incomplete => prop_assert!(expected.is_none() && !naive.refused),
                 Outcome::Refused(Drop::FragmentDuplicate) => prop_assert!(!naive.refused),
                 Outcome::Refused(Drop::FragmentOverlap) => prop_assert!(naive.refused),
                 Outcome::Refused(other) => prop_assert!(false, "{other:?}"),
@@ -98,14 +98,14 @@ proptest! {
 fn the_oldest_make_room() {
     let mut table = Table::new(4);
     for id in 0..10 {
-        let outcome = table.take(&piece(key(id, id.into()), 8, true, &[0; 8]), id.into(), (4, 2));
-        assert_eq!(outcome, Outcome::Kept);
+        let outcome = table.insert(&piece(key(id, id.into()), 8, true, &[0; 8]), id.into(), (4, 2));
+        assert_eq!(outcome, Outcome::Incomplete);
         assert!(table.len() <= 4);
     }
     assert_eq!(table.take_losses()[1], (Drop::ReassemblyFull, 6));
     // One source has two at most, and its own oldest goes.
     for id in 20..25 {
-        table.take(&piece(key(id, 99), 8, true, &[0; 8]), id.into(), (4, 2));
+        table.insert(&piece(key(id, 99), 8, true, &[0; 8]), id.into(), (4, 2));
     }
     assert_eq!(table.take_losses()[1], (Drop::ReassemblyFull, 5));
     assert_eq!(table.len(), 4);
@@ -119,7 +119,7 @@ fn the_oldest_make_room() {
     assert_eq!(old.len(), 3);
     assert!(!old.contains(&24));
     // A lower limit takes effect with the next one.
-    table.take(&piece(key(30, 7), 8, true, &[0; 8]), 30, (1, 1));
+    table.insert(&piece(key(30, 7), 8, true, &[0; 8]), 30, (1, 1));
     assert_eq!(table.len(), 1);
 }
 
@@ -128,7 +128,7 @@ fn the_oldest_make_room() {
 struct Plain(Vec<(Key, Option<usize>)>);
 
 impl Plain {
-    fn push_out(&mut self, of: Option<u128>) {
+    fn evict(&mut self, of: Option<u128>) {
         let mut found = self.0.iter().enumerate();
         let poisoned = self.0.iter().enumerate().filter(|(_, (_, poisoned))| poisoned.is_some());
         let first = match of {
@@ -165,19 +165,19 @@ proptest! {
             let key = key(id, source);
             // Other data for the same place poisons.
             let data = [now as u8; 8];
-            let outcome = table.take(&piece(key, 8, true, &data), now as u64, (6, 3));
+            let outcome = table.insert(&piece(key, 8, true, &data), now as u64, (6, 3));
             if let Some((_, poisoned)) = plain.0.iter_mut().find(|(known, _)| *known == key) {
                 poisoned.get_or_insert(now);
                 prop_assert_eq!(outcome, Outcome::Refused(Drop::FragmentOverlap));
             } else {
                 if plain.0.iter().filter(|(known, _)| known.source == source).count() >= 3 {
-                    plain.push_out(Some(source));
+                    plain.evict(Some(source));
                 }
                 if plain.0.len() >= 6 {
-                    plain.push_out(None);
+                    plain.evict(None);
                 }
                 plain.0.push((key, None));
-                prop_assert_eq!(outcome, Outcome::Kept);
+                prop_assert_eq!(outcome, Outcome::Incomplete);
             }
             prop_assert_eq!(table.len(), plain.0.len());
             for (key, _) in &plain.0 {
@@ -191,11 +191,11 @@ proptest! {
 fn a_lower_limit_of_one_source_takes_effect_with_its_next_packet() {
     let mut table = Table::new(16);
     for id in 0..10 {
-        table.take(&piece(key(id, 1), 8, true, &[0; 8]), id.into(), (16, 12));
+        table.insert(&piece(key(id, 1), 8, true, &[0; 8]), id.into(), (16, 12));
     }
-    table.take(&piece(key(50, 2), 8, true, &[0; 8]), 50, (16, 3));
+    table.insert(&piece(key(50, 2), 8, true, &[0; 8]), 50, (16, 3));
     assert_eq!(table.len(), 11);
-    table.take(&piece(key(20, 1), 8, true, &[0; 8]), 20, (16, 3));
+    table.insert(&piece(key(20, 1), 8, true, &[0; 8]), 20, (16, 3));
     assert_eq!(table.take_losses()[1], (Drop::ReassemblyFull, 8));
     let left: Vec<u32> = (0..64).filter(|id| table.find(&key(*id, 1)).is_some()).collect();
     assert_eq!(left, [8, 9, 20]);
@@ -205,12 +205,12 @@ fn a_lower_limit_of_one_source_takes_effect_with_its_next_packet() {
 #[test]
 fn a_full_table_never_takes_more_memory() {
     let mut table = Table::new(64);
-    let room = |table: &Table| {
+    let capacities = |table: &Table| {
         (table.contexts.capacity(), table.free.capacity(), table.sources.capacity())
     };
-    let before = room(&table);
+    let before = capacities(&table);
     for id in 0..100_000 {
-        table.take(&piece(key(id, id.into()), 8, true, &[0; 8]), id.into(), (64, 4));
+        table.insert(&piece(key(id, id.into()), 8, true, &[0; 8]), id.into(), (64, 4));
     }
-    assert_eq!((table.len(), room(&table)), (64, before));
+    assert_eq!((table.len(), capacities(&table)), (64, before));
 }

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 const NONE: u16 = u16::MAX;
 
 /// See the module. The seed is random: nobody outside can make one chain long.
-pub struct Places {
+pub struct HashIndex {
     seed: RandomState,
     /// The first place of each chain: twice as many chains as places, a power of two.
     heads: Box<[u16]>,
@@ -16,15 +16,15 @@ pub struct Places {
     count: usize,
 }
 
-impl Places {
+impl HashIndex {
     /// For so many places, at most 65,535.
-    pub fn new(places: usize) -> Self {
-        let places = places.min(usize::from(NONE));
-        let chains = (2 * places).next_power_of_two();
+    pub fn new(slots: usize) -> Self {
+        let slots = slots.min(usize::from(NONE));
+        let buckets = (2 * slots).next_power_of_two();
         Self {
             seed: RandomState::new(),
-            heads: vec![NONE; chains].into_boxed_slice(),
-            behind: vec![NONE; places].into_boxed_slice(),
+            heads: vec![NONE; buckets].into_boxed_slice(),
+            behind: vec![NONE; slots].into_boxed_slice(),
             count: 0,
         }
     }
@@ -34,15 +34,15 @@ impl Places {
         self.count
     }
 
-    fn chain(&self, key: &impl Hash) -> usize {
+    fn bucket(&self, key: &impl Hash) -> usize {
         self.seed.hash_one(key) as usize & (self.heads.len() - 1)
     }
 
-    /// The place of `key`; `is_it` says whether a place has it.
-    pub fn find(&self, key: &impl Hash, is_it: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut at = self.heads[self.chain(key)];
+    /// The place of `key`; `matches` says whether a place has it.
+    pub fn find(&self, key: &impl Hash, matches: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut at = self.heads[self.bucket(key)];
         while at != NONE {
-            if is_it(usize::from(at)) {
+            if matches(usize::from(at)) {
                 return Some(usize::from(at));
             }
             at = self.behind[usize::from(at)];
@@ -52,15 +52,15 @@ impl Places {
 
     /// Puts a place in that is not in.
     pub fn insert(&mut self, key: &impl Hash, at: usize) {
-        let chain = self.chain(key);
-        self.behind[at] = std::mem::replace(&mut self.heads[chain], at as u16);
+        let bucket = self.bucket(key);
+        self.behind[at] = std::mem::replace(&mut self.heads[bucket], at as u16);
         self.count += 1;
     }
 
     /// Takes a place out that was put in with `key`.
     pub fn remove(&mut self, key: &impl Hash, at: usize) {
-        let chain = self.chain(key);
-        let (mut before, mut here) = (NONE, self.heads[chain]);
+        let bucket = self.bucket(key);
+        let (mut before, mut here) = (NONE, self.heads[bucket]);
         while here != NONE && usize::from(here) != at {
             (before, here) = (here, self.behind[usize::from(here)]);
         }
@@ -68,7 +68,7 @@ impl Places {
             return;
         }
         match before {
-            NONE => self.heads[chain] = self.behind[at],
+            NONE => self.heads[bucket] = self.behind[at],
             before => self.behind[usize::from(before)] = self.behind[at],
         }
         self.count -= 1;
@@ -86,25 +86,25 @@ mod tests {
     proptest! {
         #[test]
         fn it_agrees_with_a_map(steps in proptest::collection::vec((0..40_u32, 0..16_usize), 1..200)) {
-            let mut places = Places::new(16);
+            let mut index = HashIndex::new(16);
             let mut map: HashMap<u32, usize> = HashMap::new();
             let mut keys = [None; 16];
             for (key, at) in steps {
                 match (keys[at], map.get(&key)) {
                     (Some(old), _) => {
-                        places.remove(&old, at);
+                        index.remove(&old, at);
                         (keys[at], _) = (None, map.remove(&old));
                     }
                     (None, Some(_)) => {}
                     (None, None) => {
-                        places.insert(&key, at);
+                        index.insert(&key, at);
                         keys[at] = Some(key);
                         map.insert(key, at);
                     }
                 }
-                prop_assert_eq!(places.len(), map.len());
+                prop_assert_eq!(index.len(), map.len());
                 for key in 0..40_u32 {
-                    let found = places.find(&key, |at| keys[at] == Some(key));
+                    let found = index.find(&key, |at| keys[at] == Some(key));
                     prop_assert_eq!(found, map.get(&key).copied());
                 }
             }

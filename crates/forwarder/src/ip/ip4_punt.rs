@@ -9,7 +9,7 @@ use crate::punt::Class;
 /// The class of an IPv4 packet that the control thread wants from an interface with these flags;
 /// `None`: it is like any other. The header was checked, or will be by who takes it in.
 #[inline]
-pub fn class4(flags: u32, packet: &[u8]) -> Option<Class> {
+pub fn punt_class(flags: u32, packet: &[u8]) -> Option<Class> {
     if flags & (DISCOVERY4 | VRRP4) == 0 {
         return None;
     }
@@ -41,20 +41,20 @@ mod tests {
     fn only_what_was_asked_for_is_desired() {
         let mut packet = [0; 28];
         (packet[0], packet[9], packet[20]) = (0x45, protocol::ICMP4, irdp::SOLICITATION);
-        assert_eq!(class4(DISCOVERY4, &packet), Some(Class::Solicitation));
-        assert_eq!(class4(!DISCOVERY4, &packet), None);
+        assert_eq!(punt_class(DISCOVERY4, &packet), Some(Class::Solicitation));
+        assert_eq!(punt_class(!DISCOVERY4, &packet), None);
         packet[20] = 8;
-        assert_eq!(class4(DISCOVERY4, &packet), None);
+        assert_eq!(punt_class(DISCOVERY4, &packet), None);
         packet[9] = protocol::VRRP;
-        assert_eq!(class4(VRRP4, &packet), None);
+        assert_eq!(punt_class(VRRP4, &packet), None);
         packet[16..20].copy_from_slice(&vrrp::GROUP4.octets());
-        assert_eq!(class4(VRRP4, &packet), Some(Class::Routing));
-        assert_eq!(class4(!VRRP4, &packet), None);
+        assert_eq!(punt_class(VRRP4, &packet), Some(Class::Routing));
+        assert_eq!(punt_class(!VRRP4, &packet), None);
         packet[9] = protocol::ICMP4;
         (packet[20], packet[7]) = (irdp::SOLICITATION, 1);
-        assert_eq!(class4(DISCOVERY4, &packet), None);
+        assert_eq!(punt_class(DISCOVERY4, &packet), None);
         for length in 0..28 {
-            assert_eq!(class4(!0, &packet[..length]), None);
+            assert_eq!(punt_class(!0, &packet[..length]), None);
         }
     }
 }
