@@ -18,7 +18,7 @@ impl Peers {
     /// Whether this is a packet of a session: of a protocol, with a payload. One that has come over other routers is not
     /// (RFC 5881 section 5), and costs the budget of routing protocols nothing.
     #[inline]
-    pub fn are_asked(
+    pub fn is_session_packet(
         &self,
         interface: u32,
         source: IpAddr,

@@ -6,7 +6,7 @@ use stoa_wire::bfd::{Packet, State};
 pub type Micros = u64;
 
 /// How often at most a session that is not up says something (RFC 5880 section 6.8.3).
-const SLOW: u32 = 1_000_000;
+const SLOW_TX_US: u32 = 1_000_000;
 
 /// Diagnostics (RFC 5880 section 4.1).
 const EXPIRED: u8 = 1;
@@ -26,7 +26,7 @@ pub struct Config {
 
 /// What became of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct StateChange {
     /// Its state before.
     pub from: State,
     /// Its state now.
@@ -39,14 +39,14 @@ pub struct Session {
     config: Config,
     /// What held before, while the other side does not know better: until it answers our poll, we speak no slower and
     /// give up no sooner than before (RFC 5880 section 6.8.3).
-    former: Option<Config>,
+    previous: Option<Config>,
     state: State,
     diagnostic: u8,
-    mine: u32,
-    yours: u32,
+    local_discriminator: u32,
+    remote_discriminator: u32,
     remote: Packet,
     is_polling: bool,
-    owes_final: bool,
+    is_final_due: bool,
     /// When the next packet is due.
     send_at: Micros,
     /// When the other one is given up.
@@ -63,21 +63,21 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that is down. `mine`: its discriminator, not 0, of no other session.
-    pub fn new(config: Config, mine: u32, now: Micros) -> Self {
+    /// A session that is down. `local_discriminator`: its discriminator, not 0, of no other session.
+    pub fn new(config: Config, local_discriminator: u32, now: Micros) -> Self {
         Self {
             config,
-            former: None,
+            previous: None,
             state: State::Down,
             diagnostic: 0,
-            mine,
-            yours: 0,
+            local_discriminator,
+            remote_discriminator: 0,
             remote: Packet { required_min_rx: 1, ..Packet::default() },
             is_polling: false,
-            owes_final: false,
+            is_final_due: false,
             send_at: now,
             expires_at: None,
-            jitter: mine,
+            jitter: local_discriminator,
             was_up: false,
             changed_at: now,
             downs: 0,
@@ -91,8 +91,8 @@ impl Session {
     }
 
     /// Our discriminator.
-    pub fn mine(&self) -> u32 {
-        self.mine
+    pub fn local_discriminator(&self) -> u32 {
+        self.local_discriminator
     }
 
     /// What it is to be.
@@ -121,8 +121,8 @@ impl Session {
     }
 
     /// What both have agreed upon: microseconds between our packets, between those of the other one, and how many of these
-    /// make up [`detection`](Self::detection). `None` while the other one is not heard.
-    pub fn agreed(&self) -> Option<(u32, u32, u8)> {
+    /// make up [`detection_time`](Self::detection). `None` while the other one is not heard.
+    pub fn negotiated(&self) -> Option<(u32, u32, u8)> {
         self.expires_at?;
         Some((self.interval(), self.remote_interval(), self.remote.multiplier.max(1)))
     }
@@ -137,7 +137,7 @@ impl Session {
     pub fn configure(&mut self, config: Config, now: Micros) {
         if self.config != config {
             let is_up = self.state == State::Up;
-            self.former = is_up.then_some(self.former.unwrap_or(self.config));
+            self.previous = is_up.then_some(self.previous.unwrap_or(self.config));
             self.config = config;
             self.is_polling = is_up;
             self.send_at = now;
@@ -145,15 +145,15 @@ impl Session {
     }
 
     /// Takes in a packet that was checked, and belongs to this session.
-    pub fn receive(&mut self, packet: &Packet, now: Micros) -> Option<Change> {
-        if packet.yours != 0 && packet.yours != self.mine {
+    pub fn receive(&mut self, packet: &Packet, now: Micros) -> Option<StateChange> {
+        if packet.yours != 0 && packet.yours != self.local_discriminator {
             return None;
         }
         self.packets.1 += 1;
-        self.yours = packet.mine;
+        self.remote_discriminator = packet.mine;
         self.remote = *packet;
         if packet.is_final {
-            (self.is_polling, self.former) = (false, None);
+            (self.is_polling, self.previous) = (false, None);
         }
         let from = self.state;
         let (to, diagnostic) = match (from, packet.state) {
@@ -168,18 +168,18 @@ impl Session {
             (State::Up, State::Down) => (State::Down, NEIGHBOR_DOWN),
             (State::Up, _) => (State::Up, 0),
         };
-        self.owes_final |= packet.is_poll;
-        let change = self.go(to, diagnostic, now);
-        self.expires_at = (self.state != State::AdminDown).then(|| now + self.detection());
+        self.is_final_due |= packet.is_poll;
+        let change = self.set_state(to, diagnostic, now);
+        self.expires_at = (self.state != State::AdminDown).then(|| now + self.detection_time());
         // What the other one can stand may have become more or less.
         self.send_at = self.send_at.min(now + Micros::from(self.interval()));
-        if self.owes_final {
+        if self.is_final_due {
             self.send_at = now;
         }
         change
     }
 
-    fn go(&mut self, to: State, diagnostic: u8, now: Micros) -> Option<Change> {
+    fn set_state(&mut self, to: State, diagnostic: u8, now: Micros) -> Option<StateChange> {
         let from = std::mem::replace(&mut self.state, to);
         self.diagnostic = diagnostic;
         if from == to {
@@ -189,15 +189,15 @@ impl Session {
         self.downs += u64::from(from == State::Up);
         self.was_up |= to == State::Up;
         // Our interval is another one now: the other side is to know at once.
-        (self.is_polling, self.former) = (to == State::Up, None);
+        (self.is_polling, self.previous) = (to == State::Up, None);
         self.send_at = now;
-        Some(Change { from, to })
+        Some(StateChange { from, to })
     }
 
     /// Holds the session down: says so once.
-    pub fn shut(&mut self, now: Micros) -> Option<Change> {
+    pub fn admin_down(&mut self, now: Micros) -> Option<StateChange> {
         self.expires_at = None;
-        self.go(State::AdminDown, ADMIN_DOWN, now)
+        self.set_state(State::AdminDown, ADMIN_DOWN, now)
     }
 
     /// When [`expire`](Self::expire) or [`send`](Self::send) has something to do.
@@ -206,13 +206,13 @@ impl Session {
     }
 
     /// Gives the other one up when it was silent for too long.
-    pub fn expire(&mut self, now: Micros) -> Option<Change> {
+    pub fn expire(&mut self, now: Micros) -> Option<StateChange> {
         self.expires_at.filter(|expires| *expires <= now)?;
         self.expires_at = None;
-        self.yours = 0;
+        self.remote_discriminator = 0;
         self.remote.required_min_rx = 1;
         match self.state {
-            State::Init | State::Up => self.go(State::Down, EXPIRED, now),
+            State::Init | State::Up => self.set_state(State::Down, EXPIRED, now),
             State::Down | State::AdminDown => None,
         }
     }
@@ -222,10 +222,10 @@ impl Session {
         if self.send_at > now {
             return None;
         }
-        let wants_none = self.remote.required_min_rx == 0 && !self.owes_final;
-        let is_final = std::mem::take(&mut self.owes_final);
-        self.send_at = now + Micros::from(self.spread(self.interval()));
-        if wants_none {
+        let rx_disabled = self.remote.required_min_rx == 0 && !self.is_final_due;
+        let is_final = std::mem::take(&mut self.is_final_due);
+        self.send_at = now + Micros::from(self.jittered(self.interval()));
+        if rx_disabled {
             return None;
         }
         self.packets.0 += 1;
@@ -236,42 +236,42 @@ impl Session {
             is_final,
             is_demand: false,
             multiplier: self.config.multiplier,
-            mine: self.mine,
-            yours: self.yours,
-            desired_min_tx: self.desired(),
+            mine: self.local_discriminator,
+            yours: self.remote_discriminator,
+            desired_min_tx: self.desired_min_tx(),
             required_min_rx: self.config.required_min_rx,
         })
     }
 
-    fn desired(&self) -> u32 {
+    fn desired_min_tx(&self) -> u32 {
         let is_up = self.state == State::Up;
-        if is_up { self.config.desired_min_tx } else { self.config.desired_min_tx.max(SLOW) }
+        if is_up { self.config.desired_min_tx } else { self.config.desired_min_tx.max(SLOW_TX_US) }
     }
 
     /// Microseconds between our packets (RFC 5880 section 6.8.2).
     fn interval(&self) -> u32 {
-        let former = self.former.map_or(u32::MAX, |former| former.desired_min_tx);
-        self.desired().min(former).max(self.remote.required_min_rx)
+        let previous = self.previous.map_or(u32::MAX, |previous| previous.desired_min_tx);
+        self.desired_min_tx().min(previous).max(self.remote.required_min_rx)
     }
 
     /// Silence after which the other one is given up (RFC 5880 section 6.8.4).
-    pub fn detection(&self) -> Micros {
+    pub fn detection_time(&self) -> Micros {
         Micros::from(self.remote.multiplier.max(1)) * Micros::from(self.remote_interval())
     }
 
     /// Microseconds between packets of the other one.
     fn remote_interval(&self) -> u32 {
-        let former = self.former.map_or(0, |former| former.required_min_rx);
-        self.config.required_min_rx.max(former).max(self.remote.desired_min_tx)
+        let previous = self.previous.map_or(0, |previous| previous.required_min_rx);
+        self.config.required_min_rx.max(previous).max(self.remote.desired_min_tx)
     }
 
     /// An interval shorter by up to a quarter, so that sessions do not march in step (RFC 5880 section 6.8.7). One whose
     /// first missed packet counts keeps at least a tenth.
-    fn spread(&mut self, interval: u32) -> u32 {
+    fn jittered(&mut self, interval: u32) -> u32 {
         self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let share = u64::from(self.jitter >> 16) * u64::from(interval) / 4 / 65_536;
+        let jitter = u64::from(self.jitter >> 16) * u64::from(interval) / 4 / 65_536;
         let least = if self.config.multiplier == 1 { interval / 10 } else { 0 };
-        interval - (share as u32).max(least)
+        interval - (jitter as u32).max(least)
     }
 }
 

@@ -8,32 +8,32 @@ use stoa_engine::Pool;
 use stoa_ports::OpenError;
 use stoa_wire::ethernet::Mac;
 
-use super::apply_routes::refusals_of;
+use super::apply_routes::broadcast_routes_of;
 use super::desired::{DesiredState, Interface, Workers};
-use super::limits::{Full, Limits};
-use super::plane::{Plane, StartError};
-use super::ports::Open;
+use super::limits::{TableFull, Limits};
+use super::forwarder_state::{ForwarderState, StartError};
+use super::ports::PortOpener;
 use super::reopen::Reopened;
 use super::routes::directed_broadcasts;
 
 /// Why a desired state was refused: reasons, and whether it was for lack of room.
 #[derive(Debug)]
-pub struct Refused {
+pub struct ApplyError {
     /// Every reason.
-    pub reasons: Vec<v1::Reason>,
+    pub errors: Vec<v1::ValidationError>,
     /// Whether a limit was reached.
     pub is_full: bool,
 }
 
-impl Refused {
-    fn one(place: impl Into<String>, reason: impl ToString, fix: &str) -> Self {
-        let reason =
-            v1::Reason { place: place.into(), reason: reason.to_string(), fix: fix.to_owned() };
-        Self { reasons: vec![reason], is_full: false }
+impl ApplyError {
+    fn one(path: impl Into<String>, cause: impl ToString, fix: &str) -> Self {
+        let error =
+            v1::ValidationError { path: path.into(), cause: cause.to_string(), fix: fix.to_owned() };
+        Self { errors: vec![error], is_full: false }
     }
 
-    pub(super) fn full(place: impl Into<String>, full: &Full) -> Self {
-        Self { is_full: true, ..Self::one(place, full, &full.table.fix()) }
+    pub(super) fn full(path: impl Into<String>, full: &TableFull) -> Self {
+        Self { is_full: true, ..Self::one(path, full, &full.table.fix()) }
     }
 
     pub(super) fn host_interface(name: &str, error: &OpenError) -> Self {
@@ -50,9 +50,9 @@ impl Refused {
 /// A forwarder: nothing runs before the first state is desired.
 pub struct Forwarder {
     desired: Option<DesiredState>,
-    plane: Option<Plane>,
+    state: Option<ForwarderState>,
     limits: Limits,
-    open: Open,
+    open: PortOpener,
     by_hand: bool,
     alias: String,
     /// Packet buffers, once there were workers.
@@ -67,27 +67,27 @@ impl Default for Forwarder {
 
 impl Forwarder {
     /// A forwarder with these limits, whose ports are opened by `open`.
-    pub fn new(limits: Limits, open: Open) -> Self {
+    pub fn new(limits: Limits, open: PortOpener) -> Self {
         let (alias, by_hand) = (String::new(), false);
-        Self { desired: None, plane: None, limits, open, by_hand, alias, pool: None }
+        Self { desired: None, state: None, limits, open, by_hand, alias, pool: None }
     }
 
-    /// The same without threads and without time: workers go on by [`Plane::step`], time by [`Plane::skip`]. For tests
+    /// The same without threads and without time: workers go on by [`ForwarderState::step`], time by [`ForwarderState::skip`]. For tests
     /// that must come out the same every time.
-    pub fn by_hand(limits: Limits, open: Open) -> Self {
+    pub fn by_hand(limits: Limits, open: PortOpener) -> Self {
         Self { by_hand: true, ..Self::new(limits, open) }
     }
 
     /// The same, whose devices in Linux bear this alias.
     #[must_use]
-    pub fn marked(mut self, alias: String) -> Self {
+    pub fn with_alias(mut self, alias: String) -> Self {
         self.alias = alias;
         self
     }
 
     /// What runs, once something was desired.
-    pub fn plane(&mut self) -> Option<&mut Plane> {
-        self.plane.as_mut()
+    pub fn state(&mut self) -> Option<&mut ForwarderState> {
+        self.state.as_mut()
     }
 
     /// The state that is in effect.
@@ -99,69 +99,69 @@ impl Forwarder {
     ///
     /// # Errors
     /// Every reason that is known.
-    pub fn apply(&mut self, desired: DesiredState) -> Result<v1::Applied, Refused> {
+    pub fn apply(&mut self, desired: DesiredState) -> Result<v1::Applied, ApplyError> {
         if self.desired.as_ref() == Some(&desired) {
             return Ok(v1::Applied::default());
         }
         self.admit(&desired)?;
         let limits = self.limits.with(&desired.limits);
-        let fits = |plane: &Plane| plane.has(&desired.workers) && plane.limits == limits;
-        let mut plane = match self.plane.take().filter(fits) {
-            Some(plane) => plane,
+        let fits = |state: &ForwarderState| state.has(&desired.workers) && state.limits == limits;
+        let mut state = match self.state.take().filter(fits) {
+            Some(state) => state,
             // The workers of a first state that was refused have ended by now.
             None => {
                 let (open, former) = (self.open.clone(), self.pool);
-                let plane = Plane::start(&desired.workers, limits, open, self.by_hand, former);
-                plane.map_err(|error| start(&error))?
+                let state = ForwarderState::start(&desired.workers, limits, open, self.by_hand, former);
+                state.map_err(|error| start(&error))?
             }
         };
-        self.pool = Some(plane.pool);
+        self.pool = Some(state.pool);
         // Someone asks for a change and can fix it; a start, or a way back, must come about.
-        plane.may_wait = self.desired.is_none();
-        plane.alias.clone_from(&self.alias);
-        let result = plane.converge(&desired);
+        state.may_defer_ports = self.desired.is_none();
+        state.alias.clone_from(&self.alias);
+        let result = state.converge(&desired);
         if result.is_err() {
-            plane.may_wait = true;
+            state.may_defer_ports = true;
             let nothing =
                 DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
-            if let Err(again) = plane.converge(self.desired.as_ref().unwrap_or(&nothing)) {
-                tracing::error!(reasons = ?again.reasons, "the former state could not be restored whole");
+            if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {
+                tracing::error!(errors = ?again.errors, "the former state could not be restored whole");
             }
         }
-        plane.set_polling(result.as_ref().map_or(self.desired.as_ref(), |_| Some(&desired)));
-        self.plane = Some(plane);
+        state.set_polling(result.as_ref().map_or(self.desired.as_ref(), |_| Some(&desired)));
+        self.state = Some(state);
         let applied = result?;
         self.desired = Some(desired);
         Ok(applied)
     }
 
     /// Checks what cannot be changed while running, and whether it fits.
-    fn admit(&mut self, desired: &DesiredState) -> Result<(), Refused> {
-        let runs = self.plane.as_ref().filter(|_| self.desired.is_some());
+    fn admit(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
+        let runs = self.state.as_ref().filter(|_| self.desired.is_some());
         let limits = self.limits.with(&desired.limits);
-        if runs.is_some_and(|plane| !plane.has(&desired.workers)) {
-            let reason = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
-            return Err(Refused::one("workers", reason, "Restart Stoa to change them."));
+        if runs.is_some_and(|state| !state.has(&desired.workers)) {
+            let cause = "number, CPUs, buffers and kernel are fixed while the forwarder runs";
+            return Err(ApplyError::one("workers", cause, "Restart Stoa to change them."));
         }
-        if runs.is_some_and(|plane| plane.limits != limits) {
-            let reason = "the limits of tables are fixed while the forwarder runs";
-            return Err(Refused::one("limits", reason, "Restart Stoa to change them."));
+        if runs.is_some_and(|state| state.limits != limits) {
+            let cause = "the limits of tables are fixed while the forwarder runs";
+            return Err(ApplyError::one("limits", cause, "Restart Stoa to change them."));
         }
-        limits.admit(desired).map_err(|(place, full)| {
-            let refused = Refused::full(place, &full);
-            if let Some(plane) = &mut self.plane {
-                plane.fib.refusals.count(full.table);
+        limits.admit(desired).map_err(|(path, full)| {
+            let refused = ApplyError::full(path, &full);
+            if let Some(state) = &mut self.state {
+                state.fib.table_full_counts.count(full.table);
             }
             refused
         })
     }
 }
 
-fn start(error: &StartError) -> Refused {
-    Refused::one("workers", error, "Fix the workers of the configuration.")
+fn start(error: &StartError) -> ApplyError {
+    ApplyError::one("workers", error, "Fix the workers of the configuration.")
 }
 
-impl Plane {
+impl ForwarderState {
     /// Whether the workers are as desired, but for what can be changed.
     fn has(&self, desired: &Workers) -> bool {
         self.workers == Workers { polling: self.workers.polling, ..desired.clone() }
@@ -176,19 +176,19 @@ impl Plane {
     }
 
     /// Moves from what is to what is desired; on an error it stops half-way, and the caller converges on the former state.
-    fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, Refused> {
+    fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, ApplyError> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let host_interfaces = self.open_host_interfaces(desired)?;
         self.retire_advertising(desired);
         self.retire_virtual_routers(desired);
-        let (mut changed, reasons) = self.open_changed(desired);
-        self.open_added(desired, (&mut changed, reasons), &mut applied)?;
+        let (mut changed, errors) = self.open_changed(desired);
+        self.open_added(desired, (&mut changed, errors), &mut applied)?;
         self.replace_changed(desired, changed, &mut applied)?;
-        self.set_budgets(&desired.punts);
+        self.set_policers(&desired.punts);
         self.shared.reassembly.set(desired.reassembly.0, desired.reassembly.1);
-        self.add_vrfs(desired).map_err(|full| Refused::full("vrfs", &full))?;
-        let refusals = refusals_of(desired);
-        applied.routes_removed = self.remove_stale_routes(desired, &refusals);
+        self.add_vrfs(desired).map_err(|full| ApplyError::full("vrfs", &full))?;
+        let broadcast_routes = broadcast_routes_of(desired);
+        applied.routes_removed = self.remove_stale_routes(desired, &broadcast_routes);
         self.remove_stale_interfaces(desired);
         self.close_stale(desired, &mut applied);
         self.set_interfaces(desired)?;
@@ -198,12 +198,12 @@ impl Plane {
         self.set_neighbors(desired)?;
         self.resolve_learned();
         self.set_bfd(desired);
-        applied.routes_added = self.add_routes(desired, &refusals)?;
+        applied.routes_added = self.add_routes(desired, &broadcast_routes)?;
         self.set_host_interfaces(desired, host_interfaces)?;
         self.remove_stale_vrfs(desired);
-        self.review_silent_routes();
+        self.review_bfd_down_routes();
         self.review_host_routes();
-        self.review_claims();
+        self.review_dad();
         self.review_virtual_routers();
         self.review_advertising();
         self.fib.settle();
@@ -212,16 +212,16 @@ impl Plane {
         Ok(applied)
     }
 
-    /// Opens ports whose names are new: when one fails, or there are `reasons` already, nothing
+    /// Opens ports whose names are new: when one fails, or there are `errors` already, nothing
     /// was touched. Those that others have to make room for are left to be opened with the
     /// `changed` ones.
     fn open_added(
         &mut self,
         desired: &DesiredState,
-        (changed, mut reasons): (&mut Reopened, Vec<v1::Reason>),
+        (changed, mut errors): (&mut Reopened, Vec<v1::ValidationError>),
         applied: &mut v1::Applied,
-    ) -> Result<(), Refused> {
-        let (mut opened, mut places) = (Vec::new(), Vec::new());
+    ) -> Result<(), ApplyError> {
+        let (mut opened, mut indexes) = (Vec::new(), Vec::new());
         for (name, config) in &desired.ports {
             if self.ports.contains_key(name) {
                 continue;
@@ -230,15 +230,15 @@ impl Plane {
             let here = self.index_of(name).filter(|at| self.is_of_port(*at));
             let index = match here {
                 Some(index) => index,
-                None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
+                None => self.free_index().map_err(|full| ApplyError::full("interfaces", &full))?,
             };
-            if self.needs_room(desired, config) {
+            if self.must_close_others(desired, config) {
                 changed.push((name.clone(), None));
             } else {
                 match self.open_port(config, (name, index)) {
                     Ok(state) => opened.push((name.clone(), state)),
                     Err(error) => {
-                        reasons.extend(Refused::port(name, &error).reasons);
+                        errors.extend(ApplyError::port(name, &error).errors);
                         continue;
                     }
                 }
@@ -246,14 +246,14 @@ impl Plane {
             if here.is_none() {
                 // The place is taken now, so that the next port gets another.
                 self.reserve(index, name);
-                places.push(index);
+                indexes.push(index);
             }
         }
-        if !reasons.is_empty() {
-            for index in places {
+        if !errors.is_empty() {
+            for index in indexes {
                 self.unreserve(index);
             }
-            return Err(Refused { reasons, is_full: false });
+            return Err(ApplyError { errors, is_full: false });
         }
         applied.ports_opened += opened.len() as u32;
         self.ports.extend(opened);
@@ -285,7 +285,7 @@ impl Plane {
     }
 
     /// Ports' interfaces first: sub-interfaces take MAC and MTU from them.
-    fn set_interfaces(&mut self, desired: &DesiredState) -> Result<(), Refused> {
+    fn set_interfaces(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
         let by_rank = |parents: bool| {
             move |(_, interface): &(&String, &Interface)| interface.parent.is_none() == parents
         };
@@ -294,15 +294,15 @@ impl Plane {
             let port = self.ports.get(name).map(|port| port.interface);
             let index = match port.or_else(|| self.index_of(name)) {
                 Some(index) => index,
-                None => self.free_index().map_err(|full| Refused::full("interfaces", &full))?,
+                None => self.free_index().map_err(|full| ApplyError::full("interfaces", &full))?,
             };
             self.set_interface(index, name, interface)
-                .map_err(|full| Refused::full(format!("interface {name:?}"), &full))?;
+                .map_err(|full| ApplyError::full(format!("interface {name:?}"), &full))?;
         }
         Ok(())
     }
 
-    fn set_neighbors(&mut self, desired: &DesiredState) -> Result<(), Refused> {
+    fn set_neighbors(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
         let mut fixed = BTreeMap::new();
         for ((name, address), mac) in &desired.neighbors {
             if let Some(index) = self.index_of(name) {
@@ -322,8 +322,8 @@ impl Plane {
         for (key, mac) in &fixed {
             let is_set = self.permanent.get(key) == Some(mac) && self.cache.get(key).is_some();
             if !is_set {
-                let place = format!("neighbor {}", key.1);
-                self.set_permanent(*key, *mac).map_err(|full| Refused::full(place, &full))?;
+                let path = format!("neighbor {}", key.1);
+                self.set_permanent(*key, *mac).map_err(|full| ApplyError::full(path, &full))?;
             }
         }
         self.permanent = fixed;

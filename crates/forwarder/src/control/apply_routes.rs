@@ -2,32 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use super::apply::Refused;
+use super::apply::ApplyError;
 use super::desired::{DesiredState, Prefix, Route};
 use super::fib::PathKey;
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use super::routes::broadcasts;
 use super::vrfs::Slot;
 
-impl Plane {
+impl ForwarderState {
     pub(super) fn remove_stale_routes(
         &mut self,
         desired: &DesiredState,
-        refusals: &Refusals,
+        broadcast_routes: &BroadcastRoutes,
     ) -> u32 {
         let mut stale: Vec<(Slot, Prefix)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
             let routes = desired.routes_of(&state.name);
-            let refusals = refusals.get(state.name.as_str());
+            let broadcast_routes = broadcast_routes.get(state.name.as_str());
             let stays = |prefix: &Prefix| {
                 routes.is_some_and(|routes| routes.contains_key(prefix))
-                    || refusals.is_some_and(|refusals| refusals.contains_key(prefix))
+                    || broadcast_routes.is_some_and(|broadcast_routes| broadcast_routes.contains_key(prefix))
             };
             let gone = state.routes.keys().filter(|prefix| !stays(prefix));
             let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));
             stale.extend(gone.map(|prefix| (slot, *prefix)));
         }
-        self.forget_silent(desired);
+        self.forget_bfd_down(desired);
         for (slot, prefix) in &stale {
             self.remove_route(*slot, *prefix);
         }
@@ -52,21 +52,21 @@ impl Plane {
     pub(super) fn add_routes(
         &mut self,
         desired: &DesiredState,
-        refusals: &Refusals,
-    ) -> Result<u32, Refused> {
+        broadcast_routes: &BroadcastRoutes,
+    ) -> Result<u32, ApplyError> {
         let mut added = 0;
         for (vrf, routes) in desired.all_routes() {
             let Some(slot) = self.vrfs.slot_of(vrf) else { continue };
-            let refusals = refusals.get(vrf).into_iter().flatten();
+            let broadcast_routes = broadcast_routes.get(vrf).into_iter().flatten();
             let is_new = |(prefix, route): &(&Prefix, &Route)| {
                 let here = self.vrfs.route(slot, prefix);
                 here.is_none_or(|installed| installed.route != **route)
-                    && !self.is_silent_route(slot, prefix)
+                    && !self.is_bfd_down_route(slot, prefix)
             };
-            let new = routes.iter().chain(refusals).filter(is_new);
+            let new = routes.iter().chain(broadcast_routes).filter(is_new);
             let new: Vec<_> = new.map(|(prefix, route)| (*prefix, route)).collect();
             self.set_routes(slot, &new).map_err(|((address, length), full)| {
-                Refused::full(format!("route {address}/{length}"), &full)
+                ApplyError::full(format!("route {address}/{length}"), &full)
             })?;
             added += new.len() as u32;
         }
@@ -75,10 +75,10 @@ impl Plane {
 }
 
 /// By VRF, the refusals that directly connected networks bring and no desired route overrides.
-pub(super) type Refusals<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
+pub(super) type BroadcastRoutes<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
 
-pub(super) fn refusals_of(desired: &DesiredState) -> Refusals<'_> {
-    let mut all = Refusals::new();
+pub(super) fn broadcast_routes_of(desired: &DesiredState) -> BroadcastRoutes<'_> {
+    let mut all = BroadcastRoutes::new();
     for (vrf, routes) in desired.all_routes() {
         for (prefix, route) in routes {
             for (prefix, refusal) in broadcasts(*prefix, route, &desired.interfaces) {

@@ -11,10 +11,10 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
 use super::desired::{DesiredState, network};
-use super::facts::{octets, unix_us};
-use super::plane::Plane;
+use super::listing::{octets, unix_us};
+use super::forwarder_state::ForwarderState;
 use crate::bfd::Peers;
-use crate::bfd::session::{Change, Micros, Session};
+use crate::bfd::session::{StateChange, Micros, Session};
 use crate::drops::Drop;
 use crate::neighbor::entry::Key;
 
@@ -28,18 +28,18 @@ const DSCP: u8 = 48 << 2;
 pub(super) struct Sessions {
     by_peer: BTreeMap<Key, Session>,
     /// Discriminators that were given out so far.
-    given: u32,
+    last_discriminator: u32,
     /// When one of them has something to do.
     due_at: Micros,
     /// A neighbour has failed or is back: static routes are still to be looked at.
-    is_review_due: bool,
+    is_review_pending: bool,
     /// Not before that: when many neighbours fail one after the other, what they cost must not keep sessions from
     /// speaking.
-    review_from: Micros,
+    next_review_at: Micros,
 }
 
 /// A look at static routes is followed by so many times as long without one.
-const REVIEW_REST: Micros = 4;
+const REVIEW_PAUSE_FACTOR: Micros = 4;
 
 impl Sessions {
     /// Whether any neighbour was there, and is not any more.
@@ -53,7 +53,7 @@ impl Sessions {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Makes the sessions that are desired; the others say good-bye.
     pub(super) fn set_bfd(&mut self, desired: &DesiredState) {
         let now = self.micros();
@@ -66,9 +66,9 @@ impl Plane {
         let is_same = known.iter().eq(stays.keys());
         for key in known.into_iter().filter(|key| !stays.contains_key(key)) {
             let Some(mut session) = self.bfd.by_peer.remove(&key) else { continue };
-            session.shut(now);
+            session.admin_down(now);
             if let Some(packet) = session.send(now) {
-                self.say_bfd(key, &packet);
+                self.send_bfd(key, &packet);
             }
             self.refresh_sets_of(key);
         }
@@ -76,10 +76,10 @@ impl Plane {
             match self.bfd.by_peer.get_mut(&key) {
                 Some(session) => session.configure(config, now),
                 None => {
-                    self.bfd.given += 1;
+                    self.bfd.last_discriminator += 1;
                     // No two of one forwarder are the same; those of the one before it are others as a rule.
-                    let mine = self.bfd.given ^ (std::process::id() << 12);
-                    self.bfd.by_peer.insert(key, Session::new(config, mine.max(1), now));
+                    let local_discriminator = self.bfd.last_discriminator ^ (std::process::id() << 12);
+                    self.bfd.by_peer.insert(key, Session::new(config, local_discriminator.max(1), now));
                 }
             }
         }
@@ -91,50 +91,50 @@ impl Plane {
     }
 
     /// Takes in a packet of a session.
-    pub(super) fn hear_bfd(&mut self, packet: &Packet) {
-        let Some((source, heard)) = read(packet.bytes()) else {
-            return self.drop_here(Drop::BfdMalformed);
+    pub(super) fn receive_bfd(&mut self, packet: &Packet) {
+        let Some((source, control_packet)) = read(packet.bytes()) else {
+            return self.count_drop(Drop::BfdMalformed);
         };
         let (key, now) = ((packet.rx_if, source), self.micros());
         let Some(session) = self.bfd.by_peer.get_mut(&key) else {
-            return self.drop_here(Drop::BfdMalformed);
+            return self.count_drop(Drop::BfdMalformed);
         };
         let had_failed = session.has_failed();
-        let change = session.receive(&heard, now);
-        let is_other = had_failed != session.has_failed();
+        let change = session.receive(&control_packet, now);
+        let has_flipped = had_failed != session.has_failed();
         self.bfd.due_at = self.bfd.due_at.min(session.due_at());
-        self.follow_bfd(key, change, is_other);
+        self.handle_bfd_change(key, change, has_flipped);
     }
 
     /// Lets sessions speak and give up, then routes follow them; when that is due again.
-    pub fn attend_bfd(&mut self) -> Option<Duration> {
+    pub fn run_bfd(&mut self) -> Option<Duration> {
         if self.bfd.by_peer.is_empty() {
             return None;
         }
         let now = self.micros();
-        let speaks_in = self.speak_bfd(now);
-        let review_in = self.review_for_bfd();
-        Some(Duration::from_micros(review_in.map_or(speaks_in, |it| it.min(speaks_in))))
+        let session_in = self.run_bfd_sessions(now);
+        let review_in = self.review_bfd_down();
+        Some(Duration::from_micros(review_in.map_or(session_in, |it| it.min(session_in))))
     }
 
     /// Static routes whose gateways have failed or are back, when it is time; in how many microseconds that is.
-    fn review_for_bfd(&mut self) -> Option<Micros> {
-        if !self.bfd.is_review_due {
+    fn review_bfd_down(&mut self) -> Option<Micros> {
+        if !self.bfd.is_review_pending {
             return None;
         }
-        let begun = self.micros();
-        if begun < self.bfd.review_from {
-            return Some(self.bfd.review_from - begun);
+        let started = self.micros();
+        if started < self.bfd.next_review_at {
+            return Some(self.bfd.next_review_at - started);
         }
-        self.bfd.is_review_due = false;
-        self.review_silent_routes();
+        self.bfd.is_review_pending = false;
+        self.review_bfd_down_routes();
         let end = self.micros();
-        self.bfd.review_from = end + REVIEW_REST * end.saturating_sub(begun);
+        self.bfd.next_review_at = end + REVIEW_PAUSE_FACTOR * end.saturating_sub(started);
         None
     }
 
     /// Lets sessions speak and give up; in how many microseconds that is due again.
-    fn speak_bfd(&mut self, now: Micros) -> Micros {
+    fn run_bfd_sessions(&mut self, now: Micros) -> Micros {
         if self.bfd.due_at <= now {
             let due: Vec<Key> =
                 self.bfd.by_peer.iter().filter(|it| it.1.due_at() <= now).map(|it| *it.0).collect();
@@ -142,11 +142,11 @@ impl Plane {
                 let Some(session) = self.bfd.by_peer.get_mut(&key) else { continue };
                 let had_failed = session.has_failed();
                 let change = session.expire(now);
-                let is_other = had_failed != session.has_failed();
+                let has_flipped = had_failed != session.has_failed();
                 let packet = session.send(now);
-                self.follow_bfd(key, change, is_other);
+                self.handle_bfd_change(key, change, has_flipped);
                 if let Some(packet) = packet {
-                    self.say_bfd(key, &packet);
+                    self.send_bfd(key, &packet);
                 }
             }
             self.bfd.due_at = self.bfd.by_peer.values().map(Session::due_at).min().unwrap_or(now);
@@ -154,14 +154,14 @@ impl Plane {
         self.bfd.due_at.saturating_sub(now)
     }
 
-    /// Routes follow a session. `is_other`: its neighbour has failed now and had not, or the other way round.
-    fn follow_bfd(&mut self, key: Key, change: Option<Change>, is_other: bool) {
-        if is_other {
+    /// Routes follow a session. `has_flipped`: its neighbour has failed now and had not, or the other way round.
+    fn handle_bfd_change(&mut self, key: Key, change: Option<StateChange>, has_flipped: bool) {
+        if has_flipped {
             // First all routes at once, where they have another way; those that have none come after the sessions.
             self.refresh_sets_of(key);
-            self.bfd.is_review_due = true;
+            self.bfd.is_review_pending = true;
         }
-        let Some(Change { from, to }) = change else { return };
+        let Some(StateChange { from, to }) = change else { return };
         let interface = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
         let peer = key.1;
         if from == State::Up {
@@ -171,31 +171,31 @@ impl Plane {
         }
     }
 
-    fn say_bfd(&mut self, key: Key, packet: &bfd::Packet) {
-        let Some((bytes, node)) = self.write_bfd(key, packet) else { return };
-        let Some(mut said) = self.pool.packet() else { return };
-        if said.set_bytes(&bytes) {
-            said.set_own();
-            said.rx_if = key.0;
-            self.inject(said, node);
+    fn send_bfd(&mut self, key: Key, packet: &bfd::Packet) {
+        let Some((bytes, node)) = self.build_bfd(key, packet) else { return };
+        let Some(mut packet) = self.pool.packet() else { return };
+        if packet.set_bytes(&bytes) {
+            packet.set_own();
+            packet.rx_if = key.0;
+            self.inject(packet, node);
         }
     }
 
-    fn write_bfd(
+    fn build_bfd(
         &self,
         (interface, peer): Key,
-        said: &bfd::Packet,
+        packet: &bfd::Packet,
     ) -> Option<(Vec<u8>, &'static str)> {
         let own = self.addresses.of(interface)?;
         let mut message = vec![0; ipv6::LENGTH + udp::LENGTH + bfd::LENGTH];
         let mut control = [0; bfd::LENGTH];
-        bfd::build(&mut control, said).ok()?;
-        let from = SOURCE_PORTS.0 + (said.mine % SOURCE_PORTS.1) as u16;
-        let shares = |own: IpAddr, length: u8| network(own, length) == network(peer, length);
+        bfd::build(&mut control, packet).ok()?;
+        let from = SOURCE_PORTS.0 + (packet.mine % SOURCE_PORTS.1) as u16;
+        let is_same_subnet = |own: IpAddr, length: u8| network(own, length) == network(peer, length);
         match peer {
             IpAddr::V4(destination) => {
-                let shares = |it: &&(std::net::Ipv4Addr, u8)| shares(it.0.into(), it.1);
-                let (source, _) = *own.ip4.iter().find(shares)?;
+                let is_same_subnet = |it: &&(std::net::Ipv4Addr, u8)| is_same_subnet(it.0.into(), it.1);
+                let (source, _) = *own.ip4.iter().find(is_same_subnet)?;
                 let (head, body) = message.split_at_mut(ipv4::LENGTH);
                 let pseudo = Pseudo::Ip4 { source, destination };
                 let length = udp::build(body, &pseudo, from, bfd::PORT, &control).ok()?;
@@ -209,10 +209,10 @@ impl Plane {
                 Some((message, "ip4-lookup"))
             }
             IpAddr::V6(destination) => {
-                let shares = |it: &&(std::net::Ipv6Addr, u8)| shares(it.0.into(), it.1);
+                let is_same_subnet = |it: &&(std::net::Ipv6Addr, u8)| is_same_subnet(it.0.into(), it.1);
                 let source = match destination.is_unicast_link_local() {
-                    true => self.sure_link_local(interface)?,
-                    false => own.ip6.iter().find(shares)?.0,
+                    true => self.confirmed_link_local(interface)?,
+                    false => own.ip6.iter().find(is_same_subnet)?.0,
                 };
                 let (head, body) = message.split_at_mut(ipv6::LENGTH);
                 let pseudo = Pseudo::Ip6 { source, destination };
@@ -234,18 +234,18 @@ impl Plane {
         let all = self.bfd.by_peer.iter().filter(|(key, _)| key.0 == interface);
         let (now, now_unix_us) = (self.micros(), unix_us());
         let state = |(key, session): (&Key, &Session)| {
-            let (tx_us, rx_us, multiplier) = session.agreed().unwrap_or_default();
+            let (tx_us, rx_us, multiplier) = session.negotiated().unwrap_or_default();
             let age_us = now.saturating_sub(session.changed_at());
             v1::BfdSessionState {
                 address: octets(key.1),
-                state: word(session.state()).to_owned(),
-                remote_state: word(session.remote_state()).to_owned(),
+                state: state_name(session.state()).to_owned(),
+                remote_state: state_name(session.remote_state()).to_owned(),
                 diagnostic: session.diagnostic().into(),
-                detection_us: session.detection(),
+                detection_us: session.detection_time(),
                 downs: session.downs,
                 rx_packets: session.packets.1,
                 tx_packets: session.packets.0,
-                discriminator: session.mine(),
+                discriminator: session.local_discriminator(),
                 has_failed: session.has_failed(),
                 changed_unix_s: now_unix_us.saturating_sub(age_us) / 1_000_000,
                 remote_diagnostic: session.remote_diagnostic().into(),
@@ -259,7 +259,7 @@ impl Plane {
 }
 
 /// As RFC 9314 has it.
-fn word(state: State) -> &'static str {
+fn state_name(state: State) -> &'static str {
     match state {
         State::AdminDown => "admin-down",
         State::Down => "down",

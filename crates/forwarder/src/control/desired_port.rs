@@ -10,93 +10,93 @@ use stoa_ports::{
     TunnelConfig, XdpAttach, XdpBind,
 };
 
-use super::desired::{Reasons, address};
+use super::desired::{ValidationErrors, address};
 
 fn text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// The driver's configuration, or reasons why there is none.
-pub(super) fn parse(port: &v1::Port, reasons: &mut Reasons) -> Option<PortConfig> {
+pub(super) fn parse(port: &v1::Port, errors: &mut ValidationErrors) -> Option<PortConfig> {
     let (rx, tx) = (queues(port.rx_queues), queues(port.tx_queues));
-    let place = || format!("port {:?}", port.interface);
+    let path = || format!("port {:?}", port.interface);
     let Some(driver) = &port.driver else {
-        reasons.add(
-            place(),
+        errors.add(
+            path(),
             "has no driver",
             "Choose one: auto, af-xdp, af-packet, tap, memif, dpdk, pcap, generator, tunnel or null.",
         );
         return None;
     };
     Some(match driver {
-        Driver::AfPacket(given) => PortConfig::AfPacket(AfPacketConfig {
-            device: given.device.clone(),
-            netns: text(&given.netns),
+        Driver::AfPacket(config) => PortConfig::AfPacket(AfPacketConfig {
+            device: config.device.clone(),
+            netns: text(&config.netns),
             rx_queues: rx,
             tx_queues: tx,
             mtu: port.mtu,
         }),
-        Driver::AfXdp(given) if given.auto => PortConfig::Auto(AutoConfig {
-            device: given.device.clone(),
-            netns: text(&given.netns),
+        Driver::AfXdp(config) if config.auto => PortConfig::Auto(AutoConfig {
+            device: config.device.clone(),
+            netns: text(&config.netns),
             rx_queues: rx,
             tx_queues: tx,
             mtu: port.mtu,
         }),
-        Driver::AfXdp(given) => PortConfig::AfXdp(AfXdpConfig {
-            device: given.device.clone(),
-            netns: text(&given.netns),
+        Driver::AfXdp(config) => PortConfig::AfXdp(AfXdpConfig {
+            device: config.device.clone(),
+            netns: text(&config.netns),
             queues: rx.max(tx),
-            attach: match given.attach() {
+            attach: match config.attach() {
                 v1::XdpAttach::AttachAuto => XdpAttach::Auto,
                 v1::XdpAttach::AttachNative => XdpAttach::Native,
                 v1::XdpAttach::AttachGeneric => XdpAttach::Generic,
             },
-            bind: match given.bind() {
+            bind: match config.bind() {
                 v1::XdpBind::BindAuto => XdpBind::Auto,
                 v1::XdpBind::BindCopy => XdpBind::Copy,
                 v1::XdpBind::BindZeroCopy => XdpBind::ZeroCopy,
             },
-            need_wakeup: !given.always_call,
+            need_wakeup: !config.always_call,
             mtu: port.mtu,
         }),
-        Driver::Tap(given) => PortConfig::Tap(TapConfig {
-            device: given.device.clone(),
-            netns: text(&given.netns),
+        Driver::Tap(config) => PortConfig::Tap(TapConfig {
+            device: config.device.clone(),
+            netns: text(&config.netns),
             queues: rx.max(tx),
             mtu: port.mtu,
         }),
-        Driver::Memif(given) => PortConfig::Memif(MemifConfig {
-            socket: given.socket.clone(),
-            id: given.id,
-            role: if given.master { MemifRole::Master } else { MemifRole::Slave },
-            secret: text(&given.secret),
+        Driver::Memif(config) => PortConfig::Memif(MemifConfig {
+            socket: config.socket.clone(),
+            id: config.id,
+            role: if config.master { MemifRole::Master } else { MemifRole::Slave },
+            secret: text(&config.secret),
             trust_memory: false,
-            ring_size: given.ring_size,
-            buffer_size: given.buffer_size,
+            ring_size: config.ring_size,
+            buffer_size: config.buffer_size,
             rx_queues: rx,
             tx_queues: tx,
             mtu: port.mtu,
             mac: None,
         }),
-        Driver::Dpdk(given) => PortConfig::Dpdk(DpdkConfig {
-            device: given.device.clone(),
+        Driver::Dpdk(config) => PortConfig::Dpdk(DpdkConfig {
+            device: config.device.clone(),
             rx_queues: rx,
             tx_queues: tx,
             workers: 1,
-            ring_size: queues(given.ring_size),
+            ring_size: queues(config.ring_size),
             mtu: port.mtu,
         }),
-        Driver::Pcap(given) => PortConfig::Pcap(PcapConfig {
-            input: text(&given.input).map(Into::into),
-            output: text(&given.output).map(Into::into),
+        Driver::Pcap(config) => PortConfig::Pcap(PcapConfig {
+            input: text(&config.input).map(Into::into),
+            output: text(&config.output).map(Into::into),
             mtu: port.mtu,
             mac: None,
         }),
-        Driver::Generator(given) => {
-            PortConfig::Generator(generator(given, (rx, port.mtu), reasons, &place)?)
+        Driver::Generator(config) => {
+            PortConfig::Generator(generator(config, (rx, port.mtu), errors, &path)?)
         }
-        Driver::Tunnel(given) => PortConfig::Tunnel(tunnel(given, port.mtu, reasons, &place)?),
+        Driver::Tunnel(config) => PortConfig::Tunnel(tunnel(config, port.mtu, errors, &path)?),
         Driver::Null(_) => PortConfig::Null(NullConfig { tx_queues: tx, mtu: port.mtu, mac: None }),
     })
 }
@@ -106,62 +106,62 @@ fn queues(count: u32) -> u16 {
 }
 
 fn tunnel(
-    given: &v1::Tunnel,
+    config: &v1::Tunnel,
     mtu: u32,
-    reasons: &mut Reasons,
-    place: &dyn Fn() -> String,
+    errors: &mut ValidationErrors,
+    path: &dyn Fn() -> String,
 ) -> Option<TunnelConfig> {
-    let ends = (address(&given.local), address(&given.remote));
+    let ends = (address(&config.local), address(&config.remote));
     let is_end = |ip: &IpAddr| !ip.is_multicast() && !ip.is_unspecified();
     let (Some(local), Some(remote)) = (ends.0.filter(is_end), ends.1.filter(is_end)) else {
-        let reason = "is a tunnel without two unicast addresses";
-        reasons.add(place(), reason, "Give our own address and that of the other end.");
+        let cause = "is a tunnel without two unicast addresses";
+        errors.add(path(), cause, "Give our own address and that of the other end.");
         return None;
     };
     if local.is_ipv4() != remote.is_ipv4() || local == remote {
-        let reason = format!("is a tunnel from {local} to {remote}");
-        reasons.add(place(), reason, "Give two addresses of one family.");
+        let cause = format!("is a tunnel from {local} to {remote}");
+        errors.add(path(), cause, "Give two addresses of one family.");
         return None;
     }
-    let encapsulation = match given.encapsulation() {
+    let encapsulation = match config.encapsulation() {
         v1::Encapsulation::IpInIp => Encapsulation::Ip,
         v1::Encapsulation::Gre => Encapsulation::Gre,
     };
-    let Ok(hop_limit) = u8::try_from(given.hop_limit) else {
-        let reason = format!("is a tunnel with the hop limit {}", given.hop_limit);
-        reasons.add(place(), reason, "Give 1 to 255, or 0 for the usual one.");
+    let Ok(hop_limit) = u8::try_from(config.hop_limit) else {
+        let cause = format!("is a tunnel with the hop limit {}", config.hop_limit);
+        errors.add(path(), cause, "Give 1 to 255, or 0 for the usual one.");
         return None;
     };
     Some(TunnelConfig { local, remote, encapsulation, hop_limit, mtu })
 }
 
 fn generator(
-    given: &v1::Generator,
+    config: &v1::Generator,
     (queues, mtu): (u16, u32),
-    reasons: &mut Reasons,
-    place: &dyn Fn() -> String,
+    errors: &mut ValidationErrors,
+    path: &dyn Fn() -> String,
 ) -> Option<GeneratorConfig> {
-    let usual = GeneratorConfig::default();
-    let mac = <[u8; 6]>::try_from(given.destination_mac.as_slice()).ok();
-    if mac.is_none() && !given.destination_mac.is_empty() {
-        reasons.add(
-            place(),
+    let default = GeneratorConfig::default();
+    let mac = <[u8; 6]>::try_from(config.destination_mac.as_slice()).ok();
+    if mac.is_none() && !config.destination_mac.is_empty() {
+        errors.add(
+            path(),
             "has a destination MAC that is not six bytes",
             "Give six bytes or none.",
         );
         return None;
     }
     Some(GeneratorConfig {
-        frame: if given.frame == 0 { usual.frame } else { given.frame.min(u16::MAX.into()) as u16 },
-        count: given.count,
-        rate: given.rate,
+        frame: if config.frame == 0 { default.frame } else { config.frame.min(u16::MAX.into()) as u16 },
+        count: config.count,
+        rate: config.rate,
         destination_mac: mac,
-        source: address(&given.source).unwrap_or(usual.source),
-        destination: address(&given.destination).unwrap_or(usual.destination),
-        destinations: Destinations::Range(given.destinations.max(1)),
-        vlan: given.vlan.min(4095) as u16,
+        source: address(&config.source).unwrap_or(default.source),
+        destination: address(&config.destination).unwrap_or(default.destination),
+        destinations: Destinations::Range(config.destinations.max(1)),
+        vlan: config.vlan.min(4095) as u16,
         queues,
         mtu,
-        ..usual
+        ..default
     })
 }

@@ -15,10 +15,10 @@ use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHopError, NextHops};
 
 use super::desired::{Prefix, bits};
-use super::limits::{Full, Limits, Refusals, Table};
+use super::limits::{TableFull, Limits, TableFullCounts, Table};
 use super::vrfs::{DEFAULT, Slot};
 use crate::kernel::Kernel;
-use crate::shared::{Readers, Verdict};
+use crate::shared::{Readers, SpecialNextHop};
 
 /// One path of a set, by index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,20 +78,20 @@ pub struct Fib {
     /// Next hops of stale learned routes: they go soon, and take no room of others.
     pub(super) stale_hops: usize,
     adjacencies: Adjacencies,
-    verdicts: HashMap<u8, u32>,
+    specials: HashMap<u8, u32>,
     /// Sets of paths by what they are made of.
     pub sets: BTreeMap<Vec<PathKey>, PathSet>,
     /// How often a next hop was changed: what a repair costs.
     pub(super) hops_set: u64,
     /// How often each table was full.
-    pub refusals: Refusals,
+    pub table_full_counts: TableFullCounts,
     /// How workers look prefixes up.
     kernel: Kernel,
     quiescence: Arc<Quiescence>,
 }
 
-fn no_memory() -> Full {
-    Full::of(Table::Ip4Routes, "no memory for the forwarding tables")
+fn no_memory() -> TableFull {
+    TableFull::of(Table::Ip4Routes, "no memory for the forwarding tables")
 }
 
 impl Fib {
@@ -99,7 +99,7 @@ impl Fib {
     ///
     /// # Errors
     /// The system has not the memory.
-    pub fn new(limits: Limits, kernel: Kernel, quiescence: Arc<Quiescence>) -> Result<Self, Full> {
+    pub fn new(limits: Limits, kernel: Kernel, quiescence: Arc<Quiescence>) -> Result<Self, TableFull> {
         let objects = limits.next_hops * 2;
         let hops = NextHopCapacity { objects, buckets: objects * 16 };
         let default = Prefixes::new(limits.routes4, limits.routes6).ok_or_else(no_memory)?;
@@ -110,23 +110,23 @@ impl Fib {
             hop_limit: limits.next_hops,
             stale_hops: 0,
             adjacencies: Adjacencies::new(limits.adjacencies),
-            verdicts: HashMap::new(),
+            specials: HashMap::new(),
             sets: BTreeMap::new(),
             hops_set: 0,
-            refusals: Refusals::default(),
+            table_full_counts: TableFullCounts::default(),
             kernel,
             quiescence,
         };
-        for verdict in [
-            Verdict::Local,
-            Verdict::Blackhole,
-            Verdict::Unreachable,
-            Verdict::Prohibited,
-            Verdict::Broadcast,
+        for special in [
+            SpecialNextHop::Local,
+            SpecialNextHop::Blackhole,
+            SpecialNextHop::Unreachable,
+            SpecialNextHop::Prohibited,
+            SpecialNextHop::Broadcast,
         ] {
-            let code = verdict as u8;
+            let code = special as u8;
             let hop = fib.add_hop(&NextHop::Special { code, argument: 0 })?;
-            fib.verdicts.insert(code, hop);
+            fib.specials.insert(code, hop);
         }
         Ok(fib)
     }
@@ -139,9 +139,9 @@ impl Fib {
     }
 
     /// Empty tables of another VRF.
-    pub(super) fn add_vrf(&mut self, slot: Slot) -> Result<(), Full> {
+    pub(super) fn add_vrf(&mut self, slot: Slot) -> Result<(), TableFull> {
         let Some(prefixes) = Prefixes::new(self.vrf_routes, self.vrf_routes) else {
-            return Err(self.refusals.full(Table::Vrfs, "no memory for the tables of a VRF"));
+            return Err(self.table_full_counts.full(Table::Vrfs, "no memory for the tables of a VRF"));
         };
         if slot >= self.vrfs.len() {
             self.vrfs.resize_with(slot + 1, || None);
@@ -186,8 +186,8 @@ impl Fib {
     }
 
     /// The next hop of a verdict.
-    pub fn verdict(&self, verdict: Verdict) -> u32 {
-        self.verdicts.get(&(verdict as u8)).copied().unwrap_or(0)
+    pub fn special(&self, special: SpecialNextHop) -> u32 {
+        self.specials.get(&(special as u8)).copied().unwrap_or(0)
     }
 
     /// The epochs of the workers that read these tables.
@@ -201,18 +201,18 @@ impl Fib {
     }
 
     /// Adds a next hop.
-    pub fn add_hop(&mut self, hop: &NextHop) -> Result<u32, Full> {
+    pub fn add_hop(&mut self, hop: &NextHop) -> Result<u32, TableFull> {
         let added = match self.hops_in_use() < self.hop_limit {
             true => self.hops.add(hop),
             false => Err(NextHopError::Full(self.hop_limit)),
         };
-        added.map_err(|error| self.refusals.full(Table::NextHops, error))
+        added.map_err(|error| self.table_full_counts.full(Table::NextHops, error))
     }
 
     /// Changes a next hop, and with it all prefixes on it.
-    pub fn set_hop(&mut self, id: u32, hop: &NextHop) -> Result<(), Full> {
+    pub fn set_hop(&mut self, id: u32, hop: &NextHop) -> Result<(), TableFull> {
         self.hops_set += 1;
-        self.hops.set(id, hop).map_err(|error| self.refusals.full(Table::NextHops, error))
+        self.hops.set(id, hop).map_err(|error| self.table_full_counts.full(Table::NextHops, error))
     }
 
     /// A next hop as it was last set.
@@ -227,9 +227,9 @@ impl Fib {
     }
 
     /// Adds an adjacency.
-    pub fn add_adjacency(&mut self, adjacency: &Adjacency) -> Result<u32, Full> {
+    pub fn add_adjacency(&mut self, adjacency: &Adjacency) -> Result<u32, TableFull> {
         let added = self.adjacencies.add(adjacency);
-        added.map_err(|error| self.refusals.full(Table::Adjacencies, error))
+        added.map_err(|error| self.table_full_counts.full(Table::Adjacencies, error))
     }
 
     /// Turns all next hops from one adjacency to another and takes the first out.
@@ -271,7 +271,7 @@ impl Fib {
 /// The next hop of paths that can be used now: `(adjacency, weight)` each.
 pub fn hop_of(usable: &[(u32, u16)]) -> NextHop {
     match usable {
-        [] => NextHop::Special { code: Verdict::LinkDown as u8, argument: 0 },
+        [] => NextHop::Special { code: SpecialNextHop::LinkDown as u8, argument: 0 },
         [(adjacency, _)] => NextHop::Adjacency(*adjacency),
         many => {
             let mut members: Vec<Member> = Vec::new();

@@ -12,14 +12,14 @@ use stoa_engine::{INTERFACES, Packet, Port, PortEvent, Queues, graph};
 use stoa_ports::{HostInterfaceConfig, OpenError, PortConfig};
 use stoa_wire::ethernet::ethertype;
 
-use super::apply::Refused;
+use super::apply::ApplyError;
 use super::desired::{DesiredState, HostInterface};
 use super::limits::Table;
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::nodes::{HOST_INTERFACE_ENTRY, NODES};
 
 /// How often a host interface that could not be opened is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A host interface as it is desired, and what became of it.
 pub(super) struct HostInterfaceState {
@@ -28,11 +28,11 @@ pub(super) struct HostInterfaceState {
     index: u32,
     /// `None`: it could not be opened.
     port: Option<Box<dyn Port>>,
-    tried: Instant,
+    last_try: Instant,
     is_up: bool,
     reason_down: String,
     /// The interface that packets for Linux come from now.
-    twin: Option<u32>,
+    host_device: Option<u32>,
 }
 
 impl HostInterfaceState {
@@ -40,12 +40,12 @@ impl HostInterfaceState {
     pub(super) fn detail(&self) -> String {
         match &self.port {
             Some(port) => port.detail(),
-            None => format!("{} down: {}", self.place(), self.reason_down),
+            None => format!("{} down: {}", self.location(), self.reason_down),
         }
     }
 
     /// Namespace and device; the device alone in our own.
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         let HostInterface { netns, device } = &self.desired;
         let slash = if netns.is_empty() { "" } else { "/" };
         format!("{netns}{slash}{device}")
@@ -66,9 +66,9 @@ fn host_interfaces_of(desired: &DesiredState) -> Vec<(String, HostInterface)> {
     desired.interfaces.iter().filter_map(host_interface).collect()
 }
 
-impl Plane {
+impl ForwarderState {
     /// The number that the lowest host interface has: interfaces stay below.
-    pub(super) fn host_interfaces_begin(&self) -> u32 {
+    pub(super) fn lowest_host_interface(&self) -> u32 {
         self.host_interfaces
             .values()
             .map(|host_interface| host_interface.index)
@@ -81,7 +81,7 @@ impl Plane {
         self.host_interfaces
             .values()
             .find(|state| state.index == index)
-            .map(HostInterfaceState::place)
+            .map(HostInterfaceState::location)
     }
 
     fn open_host_interface(&self, desired: &HostInterface) -> Result<Box<dyn Port>, OpenError> {
@@ -100,11 +100,11 @@ impl Plane {
     pub(super) fn open_host_interfaces(
         &self,
         desired: &DesiredState,
-    ) -> Result<Vec<Opened>, Refused> {
+    ) -> Result<Vec<Opened>, ApplyError> {
         let desired = host_interfaces_of(desired);
         let held: BTreeSet<HostInterface> =
             self.host_interfaces.values().map(|m| m.desired.clone()).collect();
-        let (mut opened, mut reasons) = (Vec::new(), Vec::new());
+        let (mut opened, mut errors) = (Vec::new(), Vec::new());
         for (name, host_interface) in &desired {
             if self.host_interfaces.get(name).is_some_and(|state| state.desired == *host_interface)
             {
@@ -114,14 +114,14 @@ impl Plane {
             let moves = held.contains(host_interface);
             let port = if moves { None } else { Some(self.open_host_interface(host_interface)) };
             match port {
-                Some(Err(error)) if !self.may_wait => {
-                    reasons.extend(Refused::host_interface(name, &error).reasons);
+                Some(Err(error)) if !self.may_defer_ports => {
+                    errors.extend(ApplyError::host_interface(name, &error).errors);
                 }
                 port => opened.push((name.clone(), host_interface.clone(), port)),
             }
         }
-        if !reasons.is_empty() {
-            return Err(Refused { reasons, is_full: false });
+        if !errors.is_empty() {
+            return Err(ApplyError { errors, is_full: false });
         }
         Ok(opened)
     }
@@ -132,7 +132,7 @@ impl Plane {
         &mut self,
         desired: &DesiredState,
         opened: Vec<Opened>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ApplyError> {
         let desired = host_interfaces_of(desired);
         let stays = |name: &String, state: &HostInterfaceState| {
             desired
@@ -154,54 +154,54 @@ impl Plane {
         name: &str,
         desired: HostInterface,
         port: Option<Result<Box<dyn Port>, OpenError>>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ApplyError> {
         let taken: BTreeSet<u32> =
             self.host_interfaces.values().map(|host_interface| host_interface.index).collect();
         let lowest = self.interfaces.len() as u32;
         let free = (lowest..INTERFACES as u32).rev().find(|index| !taken.contains(index));
         let Some(index) = free else {
             let reason = format!("all {INTERFACES} interfaces are in use");
-            let full = self.fib.refusals.full(Table::Interfaces, reason);
-            return Err(Refused::full(format!("interface {name:?}"), &full));
+            let full = self.fib.table_full_counts.full(Table::Interfaces, reason);
+            return Err(ApplyError::full(format!("interface {name:?}"), &full));
         };
         let now = Instant::now();
-        let (port, tried, reason_down) = match port {
+        let (port, last_try, reason_down) = match port {
             Some(Ok(port)) => (Some(port), now, "not up yet".to_owned()),
             Some(Err(error)) => {
                 tracing::warn!(interface = name, "no host interface: {error}; trying again");
                 (None, now, error.to_string())
             }
             // Let go by another interface just now.
-            None => (None, now.checked_sub(AGAIN).unwrap_or(now), "moves".to_owned()),
+            None => (None, now.checked_sub(RETRY_INTERVAL).unwrap_or(now), "moves".to_owned()),
         };
         let state = HostInterfaceState {
             desired,
             index,
             port,
-            tried,
+            last_try,
             is_up: false,
             reason_down,
-            twin: None,
+            host_device: None,
         };
         self.host_interfaces.insert(name.to_owned(), state);
-        self.tell(|| Command::Map { interface: index, base: index });
+        self.send_to_workers(|| Command::Map { interface: index, base: index });
         Ok(())
     }
 
     fn close_host_interface(&mut self, name: &str) {
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
-        let (index, twin) = (state.index, state.twin.take());
-        self.untwin(index, twin);
+        let (index, host_device) = (state.index, state.host_device.take());
+        self.unpair(index, host_device);
         self.forget_queues(&queue_name(name));
-        self.withdraw(index);
-        self.tell(|| Command::Map { interface: index, base: stoa_engine::output::NO_INTERFACE });
+        self.remove_queues(index);
+        self.send_to_workers(|| Command::Map { interface: index, base: stoa_engine::output::NO_INTERFACE });
         self.host_interfaces.remove(name);
     }
 
-    fn untwin(&self, index: u32, twin: Option<u32>) {
-        self.shared.interface(index).set_twin(None, [0; 8]);
-        if let Some(interface) = twin {
-            self.shared.interface(interface).set_twin(None, [0; 8]);
+    fn unpair(&self, index: u32, host_device: Option<u32>) {
+        self.shared.interface(index).set_host_pair(None, [0; 8]);
+        if let Some(interface) = host_device {
+            self.shared.interface(interface).set_host_pair(None, [0; 8]);
         }
     }
 
@@ -210,7 +210,7 @@ impl Plane {
         let names: Vec<String> = self.host_interfaces.keys().cloned().collect();
         for name in names {
             self.reopen_host_interface(&name);
-            self.follow_interface(&name);
+            self.sync_host_interface(&name);
             let Some(state) = self.host_interfaces.get_mut(&name) else { continue };
             let events = state.port.as_mut().map(|port| port.service()).unwrap_or_default();
             for event in events {
@@ -219,18 +219,18 @@ impl Plane {
                     PortEvent::Down(reason) => self.host_interface_down(&name, reason),
                 }
             }
-            self.twin(&name);
+            self.host_device(&name);
         }
     }
 
     fn reopen_host_interface(&mut self, name: &str) {
         let Some(state) = self.host_interfaces.get(name) else { return };
-        if state.port.is_some() || state.tried.elapsed() < AGAIN {
+        if state.port.is_some() || state.last_try.elapsed() < RETRY_INTERVAL {
             return;
         }
         let port = self.open_host_interface(&state.desired);
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
-        state.tried = Instant::now();
+        state.last_try = Instant::now();
         match port {
             Ok(port) => state.port = Some(port),
             Err(error) => state.reason_down = error.to_string(),
@@ -238,7 +238,7 @@ impl Plane {
     }
 
     /// Tells a host interface what is true of its interface.
-    fn follow_interface(&mut self, name: &str) {
+    fn sync_host_interface(&mut self, name: &str) {
         let Some(interface) = self.index_of(name).and_then(|index| self.interface(index)) else {
             return;
         };
@@ -258,7 +258,7 @@ impl Plane {
     }
 
     /// Joins interface and host interface for the workers while both are there and the host interface is up.
-    fn twin(&mut self, name: &str) {
+    fn host_device(&mut self, name: &str) {
         let interface = self.index_of(name).filter(|_| self.host_interfaces[name].is_up);
         let tags = interface.and_then(|index| self.interface(index)).map(|state| {
             let mut tags = [0; 8];
@@ -269,13 +269,13 @@ impl Plane {
             tags
         });
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
-        let (index, before) = (state.index, std::mem::replace(&mut state.twin, interface));
+        let (index, before) = (state.index, std::mem::replace(&mut state.host_device, interface));
         if before != interface {
-            self.untwin(index, before);
+            self.unpair(index, before);
         }
         if let (Some(interface), Some(tags)) = (interface, tags) {
-            self.shared.interface(interface).set_twin(Some(index), tags);
-            self.shared.interface(index).set_twin(Some(interface), [0; 8]);
+            self.shared.interface(interface).set_host_pair(Some(index), tags);
+            self.shared.interface(index).set_host_pair(Some(interface), [0; 8]);
         }
     }
 
@@ -284,9 +284,9 @@ impl Plane {
         let (index, was_up) = (state.index, std::mem::replace(&mut state.is_up, true));
         if was_up {
             self.forget_queues(&queue_name(name));
-            self.withdraw(index);
+            self.remove_queues(index);
         }
-        self.send_through(index, queues.tx);
+        self.add_tx_queues(index, queues.tx);
         let input = (NODES.len() + 1 + stoa_ports::input_of("tap")) as u16;
         let node = graph::index_of(NODES, HOST_INTERFACE_ENTRY).unwrap_or(0);
         for (number, queue) in queues.rx.into_iter().enumerate() {
@@ -306,16 +306,16 @@ impl Plane {
             tracing::warn!(interface = name, reason, "the host interface is down");
         }
         (state.is_up, state.reason_down) = (false, reason);
-        let (index, twin) = (state.index, state.twin.take());
-        self.untwin(index, twin);
+        let (index, host_device) = (state.index, state.host_device.take());
+        self.unpair(index, host_device);
         self.forget_queues(&queue_name(name));
-        self.withdraw(index);
+        self.remove_queues(index);
     }
 
     /// What this thread has taken from the graph is for Linux as well: answers about neighbours.
     /// Says whether there is a host interface.
-    pub(super) fn tell_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
-        let Some(host_interface) = self.shared.interface(packet.rx_if).twin() else { return false };
+    pub(super) fn copy_to_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
+        let Some(host_interface) = self.shared.interface(packet.rx_if).host_pair() else { return false };
         let Some(state) = self.interface(packet.rx_if) else { return false };
         let bytes = packet.bytes();
         let kind = if bytes.first().is_some_and(|first| first >> 4 == 6) {

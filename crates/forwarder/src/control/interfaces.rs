@@ -10,9 +10,9 @@ use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
 use super::desired;
-use super::facts::unix_s;
-use super::limits::{Full, Table};
-use super::plane::{InterfaceFigures, InterfaceState, Plane};
+use super::listing::unix_s;
+use super::limits::{TableFull, Table};
+use super::forwarder_state::{InterfaceStatistics, InterfaceState, ForwarderState};
 use super::vrfs::DEFAULT;
 use crate::ethernet::interface_flags::{
     ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
@@ -22,14 +22,14 @@ use crate::ip::{redirect, reverse_path};
 use crate::neighbor::messages::Link;
 use crate::shared::{DEFAULT_VRF, FEATURES4, InterfaceAddresses};
 
-impl Plane {
+impl ForwarderState {
     /// A place for a new interface.
-    pub(super) fn free_index(&mut self) -> Result<u32, Full> {
+    pub(super) fn free_index(&mut self) -> Result<u32, TableFull> {
         let free = self.interfaces.iter().position(Option::is_none);
         let at = free.unwrap_or(self.interfaces.len());
-        if at >= self.host_interfaces_begin() as usize {
+        if at >= self.lowest_host_interface() as usize {
             let reason = format!("all {INTERFACES} interfaces are in use");
-            return Err(self.fib.refusals.full(Table::Interfaces, reason));
+            return Err(self.fib.table_full_counts.full(Table::Interfaces, reason));
         }
         if at == self.interfaces.len() {
             self.interfaces.push(None);
@@ -44,30 +44,30 @@ impl Plane {
 
     /// Takes a place for the interface of a port that was just opened.
     pub(super) fn reserve(&mut self, index: u32, name: &str) {
-        self.place(index, InterfaceState::reserved(name, index));
+        self.insert_interface(index, InterfaceState::reserved(name, index));
     }
 
     /// Gives a place back that was only reserved.
     pub(super) fn unreserve(&mut self, index: u32) {
         if self.interface(index).is_some_and(|state| state.gleans.0 == state.gleans.1) {
-            self.displace(index);
+            self.take_interface(index);
         }
     }
 
-    fn place(&mut self, index: u32, state: InterfaceState) {
-        self.names.insert(state.name.clone(), index);
+    fn insert_interface(&mut self, index: u32, state: InterfaceState) {
+        self.indexes_by_name.insert(state.name.clone(), index);
         self.interfaces[index as usize] = Some(state);
     }
 
-    fn displace(&mut self, index: u32) -> Option<InterfaceState> {
+    fn take_interface(&mut self, index: u32) -> Option<InterfaceState> {
         let state = self.interfaces[index as usize].take()?;
-        if self.names.get(&state.name) == Some(&index) {
-            self.names.remove(&state.name);
+        if self.indexes_by_name.get(&state.name) == Some(&index) {
+            self.indexes_by_name.remove(&state.name);
             // A port whose place was only reserved may have the name of a sub-interface that it was to follow.
             let is_other =
                 |it: &Option<InterfaceState>| it.as_ref().is_some_and(|it| it.name == state.name);
             if let Some(other) = self.interfaces.iter().position(is_other) {
-                self.names.insert(state.name.clone(), other as u32);
+                self.indexes_by_name.insert(state.name.clone(), other as u32);
             }
         }
         Some(state)
@@ -79,14 +79,14 @@ impl Plane {
         index: u32,
         name: &str,
         desired: &desired::Interface,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TableFull> {
         let base = match &desired.parent {
             Some(parent) => self.index_of(parent).unwrap_or(index),
             None => index,
         };
         let owner = desired.parent.as_deref().unwrap_or(name);
         let Some(port) = self.ports.get_mut(owner) else {
-            return Err(Full::of(Table::Interfaces, format!("{owner} has no port")));
+            return Err(TableFull::of(Table::Interfaces, format!("{owner} has no port")));
         };
         if base == index {
             port.port.set_enabled(desired.enabled);
@@ -99,7 +99,7 @@ impl Plane {
             |family: &desired::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.desired.enabled);
         let is_up = desired.enabled && parent_up && port_up;
-        let no_vrf = || Full::of(Table::Vrfs, format!("there is no VRF {:?}", desired.vrf));
+        let no_vrf = || TableFull::of(Table::Vrfs, format!("there is no VRF {:?}", desired.vrf));
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
         let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
@@ -109,8 +109,8 @@ impl Plane {
             if glean.is_none_or(|glean| glean.kind != kind) {
                 return false;
             }
-            let place = old.base == base && old.is_up == is_up && old.name == name;
-            place && old.link == link && old.mtu == mtu && old.desired == *desired && old.vrf == vrf
+            let insert_interface = old.base == base && old.is_up == is_up && old.name == name;
+            insert_interface && old.link == link && old.mtu == mtu && old.desired == *desired && old.vrf == vrf
         };
         if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
             return Ok(());
@@ -121,7 +121,7 @@ impl Plane {
         let here = self.interfaces.get_mut(index as usize).and_then(Option::take);
         let old = here.filter(|old| !old.is_reserved());
         let now = unix_s();
-        let (before, punted, since) = match &old {
+        let (baseline, policed, since) = match &old {
             Some(old) => {
                 self.fib.replace_adjacency(old.gleans.0, gleans.0);
                 self.fib.replace_adjacency(old.gleans.1, gleans.1);
@@ -130,9 +130,9 @@ impl Plane {
                     self.drop_host_routes(index);
                 }
                 let changed = if old.is_up == is_up { old.since.1 } else { now };
-                (old.before, old.punted, (old.since.0, changed))
+                (old.baseline, old.policed, (old.since.0, changed))
             }
-            None => (self.figures(index), self.punted(index), (now, now)),
+            None => (self.statistics(index), self.policed(index), (now, now)),
         };
         let desired = desired.clone();
         let name = name.to_owned();
@@ -146,18 +146,18 @@ impl Plane {
             mtu,
             gleans,
             vrf,
-            before,
-            punted,
+            baseline,
+            policed,
         };
-        self.place(index, state);
-        self.write_line(index);
-        self.tell(|| Command::Map { interface: index, base });
+        self.insert_interface(index, state);
+        self.publish_flags(index);
+        self.send_to_workers(|| Command::Map { interface: index, base });
         if let Some(old) = old {
             if old.is_up && !is_up {
                 self.forget_learnt(index);
             }
             if old.link.mac != mac || !is_up {
-                self.unclaim_all(index);
+                self.reset_dad(index);
             }
             self.forget_off_link(index);
             self.refresh_neighbors(index);
@@ -172,14 +172,14 @@ impl Plane {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
     }
 
-    fn glean(&mut self, interface: u32, mtu: u16) -> Result<u32, Full> {
+    fn glean(&mut self, interface: u32, mtu: u16) -> Result<u32, TableFull> {
         let (kind, rewrite) = (self.glean_kind(interface), Vec::new());
         self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
     }
 
     /// A device that came back may have another MAC address or MTU: its interfaces
     /// are set anew.
-    pub(super) fn refit(&mut self, base: u32) {
+    pub(super) fn reconfigure_port(&mut self, base: u32) {
         let is_set = |state: &&InterfaceState| state.base == base && !state.is_reserved();
         let of_port = (0..self.interfaces.len() as u32)
             .filter_map(|index| Some((index, self.interface(index).filter(is_set)?)));
@@ -200,14 +200,14 @@ impl Plane {
     /// Takes an interface out; its routes are gone already.
     pub(super) fn remove_interface(&mut self, index: u32) {
         self.forget_interface(index);
-        self.unclaim_all(index);
-        let Some(state) = self.displace(index) else { return };
+        self.reset_dad(index);
+        let Some(state) = self.take_interface(index) else { return };
         self.shared.interface(index).set(&[0; 6], 0, 0, DEFAULT_VRF);
         for feature in 0..FEATURES4.len() {
             self.shared.features4.set(index, feature, false);
             self.shared.features6.set(index, feature, false);
         }
-        self.tell(|| Command::Map { interface: index, base: NO_INTERFACE });
+        self.send_to_workers(|| Command::Map { interface: index, base: NO_INTERFACE });
         if !state.is_reserved() {
             self.fib.retire_adjacency(state.gleans.0);
             self.fib.retire_adjacency(state.gleans.1);
@@ -215,7 +215,7 @@ impl Plane {
     }
 
     /// Writes what workers see of an interface.
-    pub(super) fn write_line(&self, index: u32) {
+    pub(super) fn publish_flags(&self, index: u32) {
         let Some(state) = self.interface(index) else { return };
         let desired = &state.desired;
         let bit = |on: bool, bit: u32| if on { bit } else { 0 };
@@ -235,12 +235,12 @@ impl Plane {
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
         // Before packets come in: what the VRF's rules forbid must not pass a new interface for a moment.
-        self.put_under_rules(index, Some(vrf));
+        self.set_rules_feature(index, Some(vrf));
         self.shared.interface(index).set(&state.link.mac, flags, modes, vrf);
-        self.shared.features4.set(index, reverse_path::PLACE, desired.ip4.reverse_path != 0);
-        self.shared.features6.set(index, reverse_path::PLACE, desired.ip6.reverse_path != 0);
-        self.shared.features4.set(index, redirect::PLACE, desired.ip4.redirects);
-        self.shared.features6.set(index, redirect::PLACE, desired.ip6.redirects);
+        self.shared.features4.set(index, reverse_path::ARC_POSITION, desired.ip4.reverse_path != 0);
+        self.shared.features6.set(index, reverse_path::ARC_POSITION, desired.ip6.reverse_path != 0);
+        self.shared.features4.set(index, redirect::ARC_POSITION, desired.ip4.redirects);
+        self.shared.features6.set(index, redirect::ARC_POSITION, desired.ip6.redirects);
     }
 
     /// Publishes tags and addresses anew, after interfaces have changed.
@@ -255,7 +255,7 @@ impl Plane {
             addresses[index] = self.addresses_of(index as u32, state);
             addresses[index].vrf = self.vrf_id(state.vrf);
             let across = state.desired.cross_connect.as_ref().and_then(|name| self.index_of(name));
-            self.shared.interface(index as u32).set_across(across);
+            self.shared.interface(index as u32).set_cross_connect(across);
         }
         let former = std::mem::replace(&mut self.addresses.by_interface, addresses);
         let mut all = std::mem::take(&mut self.addresses);
@@ -311,7 +311,7 @@ impl Plane {
             (state.is_up, state.since.1) = (now, unix_s());
             if !now {
                 self.forget_learnt(index);
-                self.unclaim_all(index);
+                self.reset_dad(index);
             }
             self.refresh_sets(index);
             self.host_routes_follow(index);
@@ -319,22 +319,22 @@ impl Plane {
                 self.report_groups(index);
             }
         }
-        self.review_silent_routes();
-        self.review_claims();
+        self.review_bfd_down_routes();
+        self.review_dad();
         self.review_virtual_routers();
         self.review_advertising();
         self.fib.settle();
     }
 
     /// Counters of an interface, all workers together.
-    pub(super) fn figures(&self, index: u32) -> InterfaceFigures {
-        let mut figures = InterfaceFigures::default();
+    pub(super) fn statistics(&self, index: u32) -> InterfaceStatistics {
+        let mut statistics = InterfaceStatistics::default();
         for worker in &self.worker_pool.workers {
             if let Some(counters) = worker.counters.interfaces.get(index as usize) {
-                figures.add(counters);
+                statistics.add(counters);
             }
         }
-        figures
+        statistics
     }
 }
 
@@ -356,8 +356,8 @@ impl InterfaceState {
             mtu: (0, 0),
             gleans: (0, 0),
             vrf: DEFAULT,
-            before: InterfaceFigures::default(),
-            punted: Default::default(),
+            baseline: InterfaceStatistics::default(),
+            policed: Default::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use stoa_api::v1;
 use stoa_engine::INTERFACES;
 
 use super::desired::DesiredState;
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
 use crate::ip::policy::RULES;
 
@@ -42,24 +42,24 @@ impl Default for Limits {
 
 impl Limits {
     /// These, but for what is asked otherwise; 0 asks for nothing.
-    pub fn with(self, asked: &Asked) -> Self {
-        let or = |asked: usize, usual: usize| if asked == 0 { usual } else { asked };
+    pub fn with(self, overrides: &LimitOverrides) -> Self {
+        let or = |overrides: usize, default: usize| if overrides == 0 { default } else { overrides };
         Self {
-            routes4: or(asked.routes4, self.routes4),
-            routes6: or(asked.routes6, self.routes6),
-            vrf_routes: or(asked.vrf_routes, self.vrf_routes),
-            next_hops: or(asked.next_hops, self.next_hops),
-            adjacencies: or(asked.adjacencies, self.adjacencies),
-            neighbors: or(asked.neighbors, self.neighbors),
+            routes4: or(overrides.routes4, self.routes4),
+            routes6: or(overrides.routes6, self.routes6),
+            vrf_routes: or(overrides.vrf_routes, self.vrf_routes),
+            next_hops: or(overrides.next_hops, self.next_hops),
+            adjacencies: or(overrides.adjacencies, self.adjacencies),
+            neighbors: or(overrides.neighbors, self.neighbors),
         }
     }
 
     /// Whether so many routes fit: where they do not, and why.
-    pub(super) fn admit(&self, desired: &DesiredState) -> Result<(), (String, Full)> {
+    pub(super) fn admit(&self, desired: &DesiredState) -> Result<(), (String, TableFull)> {
         let vrfs = desired.vrfs.len() + 1;
         if vrfs > VRFS {
             let reason = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
-            return Err(("vrfs".to_owned(), Full::of(Table::Vrfs, reason)));
+            return Err(("vrfs".to_owned(), TableFull::of(Table::Vrfs, reason)));
         }
         for (vrf, routes) in desired.all_routes() {
             for is_ip4 in [true, false] {
@@ -67,7 +67,7 @@ impl Limits {
                 if rules > RULES {
                     let reason = format!("{rules} rules of one family are more than {RULES}");
                     let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-                    return Err((format!("rules{vrf}"), Full::of(Table::Rules, reason)));
+                    return Err((format!("rules{vrf}"), TableFull::of(Table::Rules, reason)));
                 }
             }
             let ip4 = routes.keys().filter(|prefix| prefix.0.is_ipv4()).count();
@@ -81,7 +81,7 @@ impl Limits {
                 if routes > limit {
                     let reason = format!("{routes} routes are more than the {limit} that fit");
                     let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-                    return Err((format!("routes{vrf}"), Full::of(table, reason)));
+                    return Err((format!("routes{vrf}"), TableFull::of(table, reason)));
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Limits {
 /// Limits that are asked for; 0: as usual.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // as in `Limits`
-pub struct Asked {
+pub struct LimitOverrides {
     pub routes4: usize,
     pub routes6: usize,
     pub vrf_routes: usize,
@@ -101,23 +101,23 @@ pub struct Asked {
     pub neighbors: usize,
 }
 
-impl From<&v1::Limits> for Asked {
-    fn from(asked: &v1::Limits) -> Self {
+impl From<&v1::Limits> for LimitOverrides {
+    fn from(overrides: &v1::Limits) -> Self {
         // The tables themselves have room for so many: a contract that asks for more gets that.
-        let most = |asked: u32| (asked as usize).min(MOST);
+        let most = |overrides: u32| (overrides as usize).min(MAX_LIMIT);
         Self {
-            routes4: most(asked.ip4_routes),
-            routes6: most(asked.ip6_routes),
-            vrf_routes: most(asked.vrf_routes),
-            next_hops: most(asked.next_hops),
-            adjacencies: most(asked.adjacencies),
-            neighbors: most(asked.neighbors),
+            routes4: most(overrides.ip4_routes),
+            routes6: most(overrides.ip6_routes),
+            vrf_routes: most(overrides.vrf_routes),
+            next_hops: most(overrides.next_hops),
+            adjacencies: most(overrides.adjacencies),
+            neighbors: most(overrides.neighbors),
         }
     }
 }
 
 /// The highest limit of any table.
-const MOST: usize = 1 << 23;
+const MAX_LIMIT: usize = 1 << 23;
 
 /// A table that can be full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,13 +185,13 @@ impl Table {
 /// Why a table refused.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
-pub struct Full {
+pub struct TableFull {
     /// Which table it is.
     pub table: Table,
     text: String,
 }
 
-impl Full {
+impl TableFull {
     pub(super) fn of(table: Table, error: impl std::fmt::Display) -> Self {
         Self { table, text: error.to_string() }
     }
@@ -199,13 +199,13 @@ impl Full {
 
 /// Refusals by table, since the start.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Refusals([u64; TABLES]);
+pub struct TableFullCounts([u64; TABLES]);
 
-impl Refusals {
+impl TableFullCounts {
     /// A table is full: counts it and says so.
-    pub(super) fn full(&mut self, table: Table, error: impl std::fmt::Display) -> Full {
+    pub(super) fn full(&mut self, table: Table, error: impl std::fmt::Display) -> TableFull {
         self.count(table);
-        Full::of(table, error)
+        TableFull::of(table, error)
     }
 
     /// Counts a refusal for lack of room.
@@ -234,20 +234,20 @@ pub struct LimitState {
     pub fix: String,
 }
 
-impl Plane {
+impl ForwarderState {
     /// Neighbours of the interface and family that is nearest to its limit, and that limit.
     fn fullest_neighbors(&self) -> (usize, usize) {
-        let census = self.cache.census();
-        let usual = census.usual_limit();
+        let occupancy = self.cache.occupancy();
+        let default = occupancy.default_limit();
         let of_side = |((interface, is_ip4), used)| {
             let state = self.interface(interface);
             let family = state.map(|s| if is_ip4 { &s.desired.ip4 } else { &s.desired.ip6 });
             let own = family.map(|family| family.neighbor_limit as usize);
-            (used, own.filter(|limit| *limit > 0).unwrap_or(usual))
+            (used, own.filter(|limit| *limit > 0).unwrap_or(default))
         };
-        let sides = census.sides().map(of_side);
+        let link_families = occupancy.link_families().map(of_side);
         let is_fuller = |a: &(usize, usize), b: &(usize, usize)| (a.0 * b.1).cmp(&(b.0 * a.1));
-        sides.max_by(is_fuller).unwrap_or((0, usual))
+        link_families.max_by(is_fuller).unwrap_or((0, default))
     }
 
     /// All tables of the control thread, with what they hold. Each other VRF has room of its own:
@@ -270,16 +270,16 @@ impl Plane {
             name: table.name().to_owned(),
             used: used as u64,
             limit: limit as u64,
-            refused: self.fib.refusals.of(table),
+            refused: self.fib.table_full_counts.of(table),
             fix: table.fix(),
         };
         let mut limits: Vec<LimitState> = tables.into_iter().map(table).collect();
-        let census = self.cache.census();
-        let pushed_out = self.cache.pushed_out();
+        let occupancy = self.cache.occupancy();
+        let evicted = self.cache.evicted();
         let table = Table::InterfaceNeighbors;
-        let refused = pushed_out.1 + self.fib.refusals.of(table);
+        let refused = evicted.1 + self.fib.table_full_counts.of(table);
         let shares = [
-            ("neighbors-unresolved", census.unresolved(), pushed_out.0),
+            ("neighbors-unresolved", occupancy.unresolved(), evicted.0),
             (table.name(), self.fullest_neighbors(), refused),
         ];
         limits.extend(shares.map(|(name, (used, limit), refused)| LimitState {

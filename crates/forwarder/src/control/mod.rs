@@ -7,43 +7,43 @@ mod apply_routes;
 mod bfd;
 pub mod desired;
 mod desired_port;
-mod facts;
+mod listing;
 mod fib;
 mod host_interfaces;
 mod interfaces;
 mod learned;
-mod limit_facts;
+mod limit_listing;
 mod limits;
-mod listening;
-mod main_loop;
+mod mld_reports;
+mod control_loop;
 mod neighbors;
 mod paging;
-mod plane;
+mod forwarder_state;
 mod policy;
 mod ports;
 mod punts;
 mod redirects;
 mod reopen;
 mod route_counts;
-mod route_facts;
+mod route_listing;
 mod routes;
 mod service;
-mod silent;
+mod bfd_down;
 pub mod trace_capture;
 mod tunnels;
 mod vrfs;
 mod vrrp;
-mod waiting;
+mod pending_port;
 
 use std::path::PathBuf;
 
-pub use apply::{Forwarder, Refused};
-pub use learned::{Audit, Learning, Message};
-pub use limits::{Asked, Full, LimitState, Limits, Table};
-pub use main_loop::{Request, Steward};
-pub use plane::{InterfaceFigures, Plane, StartError};
-pub use ports::Open;
-pub use route_facts::Listing;
+pub use apply::{Forwarder, ApplyError};
+pub use learned::{Audit, RouteUpdate, Message};
+pub use limits::{LimitOverrides, TableFull, LimitState, Limits, Table};
+pub use control_loop::{Request, ControlLoop};
+pub use forwarder_state::{InterfaceStatistics, ForwarderState, StartError};
+pub use ports::PortOpener;
+pub use route_listing::Listing;
 pub use vrfs::VRFS;
 
 /// How to run the forwarder.
@@ -80,8 +80,8 @@ pub fn run(options: Options) -> Result<(), Error> {
         .thread_name("contract")
         .build()?;
     let owner = format!("stoa host interface of {}", options.socket.display());
-    let (requests, steward) = Steward::new(owner)?;
-    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(|| steward.run())?;
+    let (requests, control_loop) = ControlLoop::new(owner)?;
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
     let served = runtime.block_on(service::serve(&options, requests.clone()));
     requests.stop();
     // A control thread that panicked has said so on stderr.

@@ -27,8 +27,8 @@ impl Service {
         for _ in 0..PAGE_TRIES {
             let mut listing = listing.clone();
             let page = self.on_control(move |forwarder| {
-                let Some(plane) = forwarder.plane() else { return Ok(None) };
-                let routes = plane.list_more_routes(&mut listing, PAGE);
+                let Some(state) = forwarder.state() else { return Ok(None) };
+                let routes = state.list_more_routes(&mut listing, PAGE);
                 Ok(Some((routes, listing)))
             });
             match page.await {
@@ -75,22 +75,22 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::super::learned::Callers;
-    use super::super::main_loop::Steward;
+    use super::super::control_loop::ControlLoop;
     use super::*;
 
     #[tokio::test]
     async fn a_listing_waits_for_a_place_among_requests() {
-        let (requests, steward) = Steward::new(String::new()).unwrap();
-        while requests.ask(Box::new(|_| {})) {}
+        let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
+        while requests.submit(Box::new(|_| {})) {}
         let service = Service { requests: requests.clone(), callers: Callers::default() };
-        let (sender, mut told) = tokio::sync::mpsc::channel(PAGE);
+        let (sender, mut received) = tokio::sync::mpsc::channel(PAGE);
         let listing = Listing::new(v1::ListRoutesRequest::default());
         // The control thread begins after the page was refused once.
         let begin = async {
             while requests.limit().refused < 2 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            std::thread::spawn(move || steward.run())
+            std::thread::spawn(move || control_loop.run())
         };
         let both = async { tokio::join!(service.list_routes_to(listing, &sender), begin) };
         let ((), thread) = tokio::time::timeout(Duration::from_secs(20), both).await.unwrap();
@@ -98,6 +98,6 @@ mod tests {
         thread.join().unwrap();
         drop(sender);
         // Nothing runs: no route, and no error either.
-        assert!(told.recv().await.is_none());
+        assert!(received.recv().await.is_none());
     }
 }

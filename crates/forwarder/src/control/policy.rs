@@ -8,26 +8,26 @@ use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use super::desired::{DesiredState, Prefix, Rule as DesiredStateRule, RuleAction};
-use super::plane::Plane;
-use crate::ip::policy::{ANY, Act, Hits, Match, OWN_TABLE, PLACE, Policies, Policy, Rule, Rules};
-use crate::shared::Verdict;
+use super::desired::{DesiredState, Prefix, Rule as DesiredRule, RuleAction};
+use super::forwarder_state::ForwarderState;
+use crate::ip::policy::{ANY, PolicyAction, Hits, Match, OWN_TABLE, ARC_POSITION, Policies, Policy, Rule, Rules};
+use crate::shared::SpecialNextHop;
 
 /// An interface that is not there receives nothing.
-const NOWHERE: u32 = ANY - 1;
+const NO_INTERFACE: u32 = ANY - 1;
 
 /// The rules in effect.
 #[derive(Default)]
-pub(super) struct InEffect {
+pub(super) struct ActiveRules {
     /// As they were desired, in their order.
-    rules: BTreeMap<(String, bool), Vec<DesiredStateRule>>,
+    rules: BTreeMap<(String, bool), Vec<DesiredRule>>,
     /// What each did so far.
-    hits: HashMap<DesiredStateRule, Arc<Hits>>,
+    hits: HashMap<DesiredRule, Arc<Hits>>,
     /// What workers read.
     policies: Policies,
 }
 
-impl InEffect {
+impl ActiveRules {
     /// The greatest number of rules of one VRF and family.
     pub(super) fn fullest(&self) -> usize {
         let own = |count: usize| count.saturating_sub(1);
@@ -65,7 +65,7 @@ impl Bits for u128 {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Brings the desired rules into effect. Interfaces and VRFs are in their places.
     pub(super) fn set_rules(&mut self, desired: &DesiredState) {
         let workers = self.workers.count;
@@ -90,21 +90,21 @@ impl Plane {
         }
         for index in 0..self.interfaces.len() as u32 {
             let vrf = self.interface(index).map(|state| self.vrf_id(state.vrf));
-            self.put_under_rules(index, vrf);
+            self.set_rules_feature(index, vrf);
         }
     }
 
     /// Whether packets that this interface receives are looked at by rules: where its VRF has some.
-    pub(super) fn put_under_rules(&self, index: u32, vrf: Option<u32>) {
+    pub(super) fn set_rules_feature(&self, index: u32, vrf: Option<u32>) {
         let policy = vrf.and_then(|vrf| self.rules.policies.of(vrf));
         let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
         let has6 = policy.is_some_and(|policy| !policy.ip6.list.is_empty());
-        self.shared.features4.set(index, PLACE, has4);
-        self.shared.features6.set(index, PLACE, has6);
+        self.shared.features4.set(index, ARC_POSITION, has4);
+        self.shared.features6.set(index, ARC_POSITION, has6);
     }
 
     /// The rules of one VRF and family as workers read them; none: no list at all.
-    fn compile<K: Bits>(&self, vrf: u32, desired: &[DesiredStateRule]) -> Rules<K> {
+    fn compile<K: Bits>(&self, vrf: u32, desired: &[DesiredRule]) -> Rules<K> {
         if desired.is_empty() {
             return Rules { list: Vec::new(), is_deep: false };
         }
@@ -117,32 +117,32 @@ impl Plane {
         let mut list: Vec<Rule<K>> = Vec::with_capacity(desired.len() + 1);
         let mut is_deep = false;
         for rule in desired {
-            let act = match &rule.action {
+            let action = match &rule.action {
                 RuleAction::Table(name, beyond_default) => {
                     let slot = self.vrfs.slot_of(name);
                     // Checked before: the VRF is there.
                     let vrf = slot.map_or(vrf, |slot| self.vrf_id(slot));
-                    Act::Table { vrf, beyond_default: *beyond_default }
+                    PolicyAction::Table { vrf, beyond_default: *beyond_default }
                 }
-                RuleAction::Verdict(verdict) => Act::Refuse(*verdict),
-                RuleAction::Goto(priority) => Act::Goto(place_of(*priority)),
+                RuleAction::Special(special) => PolicyAction::Special(*special),
+                RuleAction::Goto(priority) => PolicyAction::Goto(place_of(*priority)),
             };
             let ports = [rule.source_ports, rule.destination_ports];
             is_deep |= rule.ip_protocol.is_some() || ports.iter().any(Option::is_some);
             let hits = self.rules.hits.get(rule).cloned();
             let hits = hits.unwrap_or_else(|| Arc::new(Hits::new(self.workers.count)));
-            list.push(Rule { of: self.match_of(rule), act, hits });
+            list.push(Rule { of: self.match_of(rule), action, hits });
         }
-        let act = Act::Table { vrf, beyond_default: false };
+        let action = PolicyAction::Table { vrf, beyond_default: false };
         let hits = Arc::new(Hits::new(0));
-        list.insert(own_at, Rule { of: Match::all(), act, hits });
+        list.insert(own_at, Rule { of: Match::all(), action, hits });
         Rules { list, is_deep }
     }
 
-    fn match_of<K: Bits>(&self, rule: &DesiredStateRule) -> Match<K> {
+    fn match_of<K: Bits>(&self, rule: &DesiredRule) -> Match<K> {
         let interface = match rule.interface.as_str() {
             "" => ANY,
-            name => self.index_of(name).unwrap_or(NOWHERE),
+            name => self.index_of(name).unwrap_or(NO_INTERFACE),
         };
         let all = Match::<K>::all();
         Match {
@@ -160,16 +160,16 @@ impl Plane {
     pub fn list_rules(&self) -> Vec<v1::RuleState> {
         let mut lists: Vec<_> = self.rules.rules.iter().collect();
         lists.sort_by_key(|((vrf, is_ip4), _)| (vrf, !is_ip4));
-        let state = |rule: &DesiredStateRule| {
+        let state = |rule: &DesiredRule| {
             let (packets, bytes) = self.rules.hits.get(rule).map_or((0, 0), |hits| hits.sum());
-            v1::RuleState { rule: Some(told(rule)), packets, bytes }
+            v1::RuleState { rule: Some(rule_message(rule)), packets, bytes }
         };
         lists.into_iter().flat_map(|(_, rules)| rules).map(state).collect()
     }
 }
 
 /// A rule in the words of the contract.
-fn told(rule: &DesiredStateRule) -> v1::Rule {
+fn rule_message(rule: &DesiredRule) -> v1::Rule {
     let prefix = |prefix: Option<Prefix>| {
         prefix.map(|(ip, length)| v1::Prefix { address: ip_bytes(ip), length: length.into() })
     };
@@ -180,9 +180,9 @@ fn told(rule: &DesiredStateRule) -> v1::Rule {
         RuleAction::Table(vrf, beyond_default) => {
             Action::Table(v1::RuleTable { vrf: vrf.clone(), beyond_default: *beyond_default })
         }
-        RuleAction::Verdict(verdict) => Action::Special(match verdict {
-            Verdict::Unreachable => v1::Special::Unreachable.into(),
-            Verdict::Prohibited => v1::Special::Prohibit.into(),
+        RuleAction::Special(special) => Action::Special(match special {
+            SpecialNextHop::Unreachable => v1::Special::Unreachable.into(),
+            SpecialNextHop::Prohibited => v1::Special::Prohibit.into(),
             _ => v1::Special::Blackhole.into(),
         }),
         RuleAction::Goto(priority) => Action::GotoPriority(*priority),

@@ -7,17 +7,17 @@ use stoa_engine::worker::Command;
 use stoa_engine::{Pool, Port, PortEvent, Queues, RxQueue, TxQueue};
 use stoa_ports::{OpenError, PortConfig};
 
-use super::plane::{Plane, PortState};
-use super::waiting::Waiting;
+use super::forwarder_state::{ForwarderState, PortState};
+use super::pending_port::PendingPort;
 
 /// How long workers may take to let go of a port's queues.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How ports are opened: [`stoa_ports::open`], or a test's own.
-pub type Open =
+pub type PortOpener =
     Arc<dyn Fn(&PortConfig, &'static Pool) -> Result<Box<dyn Port>, OpenError> + Send + Sync>;
 
-impl Plane {
+impl ForwarderState {
     /// Opens a port; its queues come when its link is up.
     pub(super) fn open_port(
         &self,
@@ -28,7 +28,7 @@ impl Plane {
         let mut reason_down = String::new();
         let port = match (self.open)(&sized, self.pool) {
             Ok(port) => port,
-            Err(error) if self.may_wait && error.may_pass() => {
+            Err(error) if self.may_defer_ports && error.may_pass() => {
                 reason_down = error.to_string();
                 tracing::warn!(
                     interface = name,
@@ -36,7 +36,7 @@ impl Plane {
                     reason = reason_down,
                     "a port waits"
                 );
-                Box::new(Waiting::new(sized, self.pool, self.open.clone(), reason_down.clone()))
+                Box::new(PendingPort::new(sized, self.pool, self.open.clone(), reason_down.clone()))
             }
             Err(error) => return Err(error),
         };
@@ -62,19 +62,19 @@ impl Plane {
     pub(super) fn close_port(&mut self, name: &str) {
         let Some(state) = self.ports.remove(name) else { return };
         self.forget_queues(name);
-        self.withdraw(state.interface);
+        self.remove_queues(state.interface);
         self.link_changed(state.interface, false);
     }
 
-    pub(super) fn withdraw(&mut self, base: u32) {
-        self.tell(|| Command::RemovePort { base });
+    pub(super) fn remove_queues(&mut self, base: u32) {
+        self.send_to_workers(|| Command::RemovePort { base });
         self.settle();
     }
 
     /// Waits until the workers have done what they were told.
     pub(super) fn settle(&mut self) {
         for worker in &mut self.worker_pool.workers {
-            if !worker.settle(PATIENCE) {
+            if !worker.settle(SETTLE_TIMEOUT) {
                 tracing::error!("a worker does not answer; it goes on with what it has");
             }
         }
@@ -84,28 +84,28 @@ impl Plane {
     /// them can send before the first one receives.
     pub fn service_ports(&mut self) {
         let names: Vec<String> = self.ports.keys().cloned().collect();
-        let mut receivers = Vec::new();
+        let mut rx_queues = Vec::new();
         for name in names {
             let Some(state) = self.ports.get_mut(&name) else { continue };
             for event in state.port.service() {
                 match event {
                     PortEvent::Up(queues) => {
                         let rx = self.port_up(&name, queues);
-                        receivers.retain(|(other, _)| *other != name);
-                        receivers.push((name.clone(), rx));
+                        rx_queues.retain(|(other, _)| *other != name);
+                        rx_queues.push((name.clone(), rx));
                     }
                     PortEvent::Down(reason) => {
-                        receivers.retain(|(other, _)| *other != name);
+                        rx_queues.retain(|(other, _)| *other != name);
                         self.port_down(&name, reason);
                     }
                 }
             }
         }
-        if !receivers.is_empty() {
+        if !rx_queues.is_empty() {
             self.settle();
         }
-        for (name, rx) in receivers {
-            self.receive_from(&name, rx);
+        for (name, rx) in rx_queues {
+            self.add_rx_queues(&name, rx);
         }
         self.service_host_interfaces();
     }
@@ -115,14 +115,14 @@ impl Plane {
         let Some(state) = self.ports.get(name) else { return Vec::new() };
         let base = state.interface;
         if state.is_up {
-            self.withdraw(base);
+            self.remove_queues(base);
         }
-        self.refit(base);
+        self.reconfigure_port(base);
         if let Some(state) = self.ports.get_mut(name) {
             state.is_up = true;
             state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
         }
-        self.send_through(base, queues.tx);
+        self.add_tx_queues(base, queues.tx);
         // Announcements go another way to the workers: they must find the queues.
         self.settle();
         tracing::info!(port = name, "up");
@@ -131,7 +131,7 @@ impl Plane {
     }
 
     /// One transmit queue for each worker; workers without one hand packets over.
-    pub(super) fn send_through(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
+    pub(super) fn add_tx_queues(&mut self, base: u32, tx: Vec<Box<dyn TxQueue>>) {
         let workers = self.worker_pool.workers.len();
         let senders = tx.len().min(workers);
         for (at, queue) in tx.into_iter().take(senders).enumerate() {
@@ -145,7 +145,7 @@ impl Plane {
     }
 
     /// Spreads receive queues over the workers in turn.
-    fn receive_from(&mut self, name: &str, rx: Vec<Box<dyn RxQueue>>) {
+    fn add_rx_queues(&mut self, name: &str, rx: Vec<Box<dyn RxQueue>>) {
         let Some(state) = self.ports.get(name) else { return };
         let (interface, node) = (state.interface, Self::entry());
         let input = stoa_ports::input_of(state.port.driver());
@@ -183,7 +183,7 @@ impl Plane {
         state.reason_down = reason;
         let base = state.interface;
         self.forget_queues(name);
-        self.withdraw(base);
+        self.remove_queues(base);
         self.link_changed(base, false);
     }
 }

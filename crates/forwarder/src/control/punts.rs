@@ -8,9 +8,9 @@ use stoa_engine::node::Punt;
 use stoa_engine::{Packet, Urgency};
 use stoa_wire::protocol;
 
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::drops::Drop;
-use crate::punt::budgets::Figures;
+use crate::punt::policer::PolicerCounters;
 use crate::punt::{Class, Limit};
 
 /// Packets taken in from each worker between two looks at everything else. What is
@@ -20,60 +20,60 @@ const BATCHES: [(Urgency, usize); 2] = [(Urgency::Urgent, 256), (Urgency::Usual,
 /// What came while it was looked for packets that wait for a neighbour, by worker. Empty again
 /// at the end of each round.
 #[derive(Default)]
-pub(super) struct SetAside {
+pub(super) struct Deferred {
     punts: VecDeque<(usize, Punt)>,
     /// How many more may be set aside in this round.
-    room: usize,
+    capacity: usize,
 }
 
-impl Plane {
+impl ForwarderState {
     /// Takes in what the workers have handed over; returns how many packets.
-    pub fn take_punts(&mut self) -> usize {
-        let mut taken = 0;
-        self.set_aside.room = BATCHES[1].1 * self.worker_pool.workers.len();
+    pub fn process_punts(&mut self) -> usize {
+        let mut processed = 0;
+        self.deferred.capacity = BATCHES[1].1 * self.worker_pool.workers.len();
         for (urgency, batch) in BATCHES {
             for at in 0..self.worker_pool.workers.len() {
                 for _ in 0..batch {
                     let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
-                    taken += 1;
-                    self.take_punt(at, punt);
+                    processed += 1;
+                    self.process_punt(at, punt);
                     // Older than what is still in the ring.
-                    while let Some((at, punt)) = self.set_aside.punts.pop_front() {
-                        self.take_punt(at, punt);
+                    while let Some((at, punt)) = self.deferred.punts.pop_front() {
+                        self.process_punt(at, punt);
                     }
                 }
             }
         }
-        taken
+        processed
     }
 
-    fn take_punt(&mut self, worker: usize, punt: Punt) {
+    fn process_punt(&mut self, worker: usize, punt: Punt) {
         match Class::of(punt.cause) {
-            Some(Class::Arp | Class::ArpReply) => self.arp(&punt.packet),
-            Some(Class::Nd | Class::NdReply) => self.nd(&punt.packet),
+            Some(Class::Arp | Class::ArpReply) => self.receive_arp(&punt.packet),
+            Some(Class::Nd | Class::NdReply) => self.receive_nd(&punt.packet),
             Some(Class::Resolve | Class::LocalResolve) => self.resolve(worker, punt.packet),
-            Some(Class::Redirect) => self.redirect(&punt.packet),
-            Some(Class::Routing) => self.hear_routing(&punt.packet),
+            Some(Class::Redirect) => self.send_redirect(&punt.packet),
+            Some(Class::Routing) => self.receive_routing(&punt.packet),
             Some(Class::Listener) => self.answer_query(punt.packet.rx_if),
             Some(Class::Solicitation) => match punt.packet.bytes().first().map(|byte| byte >> 4) {
-                Some(4) => self.discovery(&punt.packet),
-                _ => self.nd(&punt.packet),
+                Some(4) => self.receive_router_discovery(&punt.packet),
+                _ => self.receive_nd(&punt.packet),
             },
-            _ => self.drop_here(Drop::Ip4LocalProtocol),
+            _ => self.count_drop(Drop::Ip4LocalProtocol),
         }
     }
 
     /// Takes in a packet of a protocol that this thread speaks itself.
-    fn hear_routing(&mut self, packet: &Packet) {
+    fn receive_routing(&mut self, packet: &Packet) {
         let bytes = packet.bytes();
         let protocol = match bytes.first().map(|byte| byte >> 4) {
             Some(4) => bytes.get(9),
             _ => bytes.get(6),
         };
         match protocol.copied() {
-            Some(protocol::UDP) => self.hear_bfd(packet),
-            Some(protocol::VRRP) => self.virtual_heard(packet),
-            _ => self.drop_here(Drop::Ip4LocalProtocol),
+            Some(protocol::UDP) => self.receive_bfd(packet),
+            Some(protocol::VRRP) => self.receive_vrrp(packet),
+            _ => self.count_drop(Drop::Ip4LocalProtocol),
         }
     }
 
@@ -81,19 +81,19 @@ impl Plane {
     /// worker: what is to wait for a neighbour is in its queue before that is let go. All else
     /// is set aside until then: a question may tell where another neighbour is, for which the
     /// same is due.
-    pub(super) fn catch_up(&mut self) {
+    pub(super) fn drain_resolves(&mut self) {
         let (urgency, batch) = BATCHES[1];
         for at in 0..self.worker_pool.workers.len() {
             for _ in 0..batch {
-                if self.set_aside.room == 0 {
+                if self.deferred.capacity == 0 {
                     return;
                 }
                 let Some(punt) = self.worker_pool.workers[at].punted(urgency) else { break };
                 match Class::of(punt.cause) {
                     Some(Class::Resolve | Class::LocalResolve) => self.resolve(at, punt.packet),
                     _ => {
-                        self.set_aside.room -= 1;
-                        self.set_aside.punts.push_back((at, punt));
+                        self.deferred.capacity -= 1;
+                        self.deferred.punts.push_back((at, punt));
                     }
                 }
             }
@@ -101,51 +101,51 @@ impl Plane {
     }
 
     /// Sets the budgets: those that are not named are the usual ones.
-    pub(super) fn set_budgets(&mut self, desired: &BTreeMap<Class, Limit>) {
+    pub(super) fn set_policers(&mut self, desired: &BTreeMap<Class, Limit>) {
         for class in Class::ALL {
             let of = |limits: &BTreeMap<Class, Limit>| {
-                limits.get(&class).copied().unwrap_or(class.usual_limit())
+                limits.get(&class).copied().unwrap_or(class.default_limit())
             };
             if of(&self.punts) != of(desired) {
-                self.shared.budgets.set(class, of(desired));
+                self.shared.policers.set(class, of(desired));
             }
         }
         self.punts = desired.clone();
     }
 
     /// What the budgets of an interface have passed and dropped so far.
-    pub(super) fn punted(&self, interface: u32) -> [Figures; Class::ALL.len()] {
-        Class::ALL.map(|class| self.shared.budgets.figures(class, interface))
+    pub(super) fn policed(&self, interface: u32) -> [PolicerCounters; Class::ALL.len()] {
+        Class::ALL.map(|class| self.shared.policers.counters(class, interface))
     }
 
     /// Each class: first all interfaces together, then each that had packets of it.
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
         let mut rows = Vec::new();
         for class in Class::ALL {
-            let limit = self.punts.get(&class).copied().unwrap_or(class.usual_limit());
-            let row = |interface: &str, figures: Figures, rate: u32, burst: u32| v1::PuntState {
+            let limit = self.punts.get(&class).copied().unwrap_or(class.default_limit());
+            let row = |interface: &str, counters: PolicerCounters, rate: u32, burst: u32| v1::PuntState {
                 class: class.name().to_owned(),
                 description: class.description().to_owned(),
                 interface: interface.to_owned(),
-                passed: figures.passed,
-                dropped: figures.dropped,
+                passed: counters.passed,
+                dropped: counters.dropped,
                 rate,
                 burst,
                 urgent: class.urgency() == Urgency::Urgent,
             };
             let at = rows.len();
-            let mut sum = Figures::default();
+            let mut total_of = PolicerCounters::default();
             for (index, state) in self.interfaces.iter().enumerate() {
-                let figures = self.shared.budgets.figures(class, index as u32);
-                sum.passed += figures.passed;
-                sum.dropped += figures.dropped;
+                let counters = self.shared.policers.counters(class, index as u32);
+                total_of.passed += counters.passed;
+                total_of.dropped += counters.dropped;
                 let Some(state) = state else { continue };
-                let figures = figures.since(state.punted[class as usize]);
-                if figures != Figures::default() {
-                    rows.push(row(&state.name, figures, limit.rate, limit.burst));
+                let counters = counters.since(state.policed[class as usize]);
+                if counters != PolicerCounters::default() {
+                    rows.push(row(&state.name, counters, limit.rate, limit.burst));
                 }
             }
-            rows.insert(at, row("", sum, limit.total, 0));
+            rows.insert(at, row("", total_of, limit.total, 0));
         }
         rows
     }

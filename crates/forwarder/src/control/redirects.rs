@@ -8,12 +8,12 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::Mac;
 use stoa_wire::{icmp4, ipv4, ipv6, ndp, protocol};
 
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 
-impl Plane {
+impl ForwarderState {
     /// A packet has left by the interface it came from: tells its sender, when sender, next hop
     /// and we are on one link.
-    pub(super) fn redirect(&mut self, packet: &Packet) {
+    pub(super) fn send_redirect(&mut self, packet: &Packet) {
         let message = match packet.bytes().first().map(|byte| byte >> 4) {
             Some(4) => self.redirect4(packet).map(|message| (message, "ip4-lookup")),
             Some(6) => self.redirect6(packet).map(|message| (message, "ip6-lookup")),

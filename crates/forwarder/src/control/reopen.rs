@@ -7,24 +7,24 @@ use std::collections::BTreeSet;
 use stoa_api::v1;
 use stoa_ports::{OpenError, PortConfig};
 
-use super::apply::Refused;
+use super::apply::ApplyError;
 use super::desired::DesiredState;
-use super::plane::{Plane, PortState};
+use super::forwarder_state::{ForwarderState, PortState};
 
 /// Ports of the new settings by name; `None`: one that others have to make room for.
 pub(super) type Reopened = Vec<(String, Option<PortState>)>;
 
-impl Plane {
+impl ForwarderState {
     /// Opens the ports that changed, or are spread otherwise, beside the old ones. Nothing is
     /// changed yet.
-    pub(super) fn open_changed(&self, desired: &DesiredState) -> (Reopened, Vec<v1::Reason>) {
-        let (mut opened, mut reasons) = (Reopened::new(), Vec::new());
+    pub(super) fn open_changed(&self, desired: &DesiredState) -> (Reopened, Vec<v1::ValidationError>) {
+        let (mut opened, mut errors) = (Reopened::new(), Vec::new());
         for (name, config) in &desired.ports {
-            let Some(old) = self.ports.get(name).filter(|old| !stays(self, desired, name, old))
+            let Some(old) = self.ports.get(name).filter(|old| !is_unchanged(self, desired, name, old))
             else {
                 continue;
             };
-            if self.needs_room(desired, config) {
+            if self.must_close_others(desired, config) {
                 opened.push((name.clone(), None));
                 continue;
             }
@@ -32,16 +32,16 @@ impl Plane {
                 Ok(state) => opened.push((name.clone(), Some(state))),
                 // The old one holds some.
                 Err(OpenError::Buffers { .. }) => opened.push((name.clone(), None)),
-                Err(error) => reasons.extend(Refused::port(name, &error).reasons),
+                Err(error) => errors.extend(ApplyError::port(name, &error).errors),
             }
         }
-        (opened, reasons)
+        (opened, errors)
     }
 
     /// Whether a port with these settings can only be opened when some are closed that will be.
-    pub(super) fn needs_room(&self, desired: &DesiredState, config: &PortConfig) -> bool {
+    pub(super) fn must_close_others(&self, desired: &DesiredState, config: &PortConfig) -> bool {
         let mut all = self.ports.iter();
-        all.any(|(name, old)| config.excludes(&old.config) && !stays(self, desired, name, old))
+        all.any(|(name, old)| config.excludes(&old.config) && !is_unchanged(self, desired, name, old))
     }
 
     /// Puts the new ports in the places of the old ones. When one cannot be opened after all, it
@@ -51,54 +51,54 @@ impl Plane {
         desired: &DesiredState,
         opened: Reopened,
         applied: &mut v1::Applied,
-    ) -> Result<(), Refused> {
-        let late: BTreeSet<_> = opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
-        let late: Vec<(String, &PortConfig)> = late
+    ) -> Result<(), ApplyError> {
+        let deferred: BTreeSet<_> = opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
+        let deferred: Vec<(String, &PortConfig)> = deferred
             .into_iter()
             .filter_map(|name| Some((name.clone(), desired.ports.get(name)?)))
             .collect();
-        let mut beside: Vec<_> =
+        let mut opened_beside: Vec<_> =
             opened.into_iter().filter_map(|(name, state)| Some((name, state?))).collect();
-        let in_the_way = |old: &PortState| late.iter().any(|(_, new)| new.excludes(&old.config));
+        let excluded_by_late = |old: &PortState| deferred.iter().any(|(_, new)| new.excludes(&old.config));
         // Those last that nobody waits for: they are not touched when one fails.
-        let is_first = |(name, _): &(String, _)| self.ports.get(name).is_some_and(in_the_way);
-        let last = beside.extract_if(.., |it| !is_first(it)).collect::<Vec<_>>();
+        let is_first = |(name, _): &(String, _)| self.ports.get(name).is_some_and(excluded_by_late);
+        let last = opened_beside.extract_if(.., |it| !is_first(it)).collect::<Vec<_>>();
         let leaves = |(name, old): &(&String, &PortState)| {
-            !desired.ports.contains_key(*name) && in_the_way(old)
+            !desired.ports.contains_key(*name) && excluded_by_late(old)
         };
         let leaving: Vec<_> =
             self.ports.iter().filter(leaves).map(|(name, _)| name.clone()).collect();
-        for (name, state) in beside {
-            self.put(desired, name, state, applied);
+        for (name, state) in opened_beside {
+            self.replace_port(desired, name, state, applied);
         }
-        let places: Vec<_> = late.iter().map(|(name, _)| self.index_of(name)).collect();
-        for name in leaving.iter().chain(late.iter().map(|(name, _)| name)) {
+        let indexes: Vec<_> = deferred.iter().map(|(name, _)| self.index_of(name)).collect();
+        for name in leaving.iter().chain(deferred.iter().map(|(name, _)| name)) {
             if self.ports.contains_key(name) {
                 self.close_port(name);
                 applied.ports_closed += 1;
             }
         }
-        for ((name, config), index) in late.iter().zip(&places) {
+        for ((name, config), index) in deferred.iter().zip(&indexes) {
             let Some(index) = *index else { continue };
             match self.open_port(config, (name, index)) {
-                Ok(state) => self.put(desired, name.clone(), state, applied),
+                Ok(state) => self.replace_port(desired, name.clone(), state, applied),
                 Err(error) => {
                     // Places of ports that are new.
-                    let unopened = late.iter().zip(&places).skip_while(|it| it.0.0 != *name);
+                    let unopened = deferred.iter().zip(&indexes).skip_while(|it| it.0.0 != *name);
                     unopened.filter_map(|it| *it.1).for_each(|index| self.unreserve(index));
-                    return Err(Refused::port(name, &error));
+                    return Err(ApplyError::port(name, &error));
                 }
             }
         }
         for (name, state) in last {
-            self.put(desired, name, state, applied);
+            self.replace_port(desired, name, state, applied);
         }
         self.software_rss.clone_from(&desired.software_rss);
         Ok(())
     }
 
     /// Puts an open port in its place; one that is there is closed.
-    fn put(
+    fn replace_port(
         &mut self,
         desired: &DesiredState,
         name: String,
@@ -119,7 +119,7 @@ impl Plane {
 }
 
 /// Whether a port goes on as it is.
-fn stays(plane: &Plane, desired: &DesiredState, name: &str, old: &PortState) -> bool {
+fn is_unchanged(state: &ForwarderState, desired: &DesiredState, name: &str, old: &PortState) -> bool {
     desired.ports.get(name) == Some(&old.config)
-        && plane.software_rss.contains(name) == desired.software_rss.contains(name)
+        && state.software_rss.contains(name) == desired.software_rss.contains(name)
 }

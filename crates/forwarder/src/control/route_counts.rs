@@ -4,37 +4,37 @@
 use stoa_api::v1;
 
 use super::desired::{Action, Prefix};
-use super::plane::{Installed, Plane};
+use super::forwarder_state::{Installed, ForwarderState};
 use super::vrfs::{Slot, VrfState};
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 
 /// The routes of one VRF that are listed. A few kinds: looked for one after the other. Those that
 /// everybody knows are told even where there is none.
 #[derive(Clone, Debug)]
-pub(super) struct RouteCounts(Vec<Kind>);
+pub(super) struct RouteCounts(Vec<Count>);
 
 impl Default for RouteCounts {
     fn default() -> Self {
         let kinds = [v1::Protocol::Direct, v1::Protocol::Static].into_iter().flat_map(|protocol| {
             let protocol = protocol.into();
-            [true, false].map(|is_ip4| Kind { is_ip4, protocol, routes: 0 })
+            [true, false].map(|is_ip4| Count { is_ip4, protocol, routes: 0 })
         });
         Self(kinds.collect())
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Kind {
+struct Count {
     is_ip4: bool,
     protocol: i32,
     routes: u64,
 }
 
 impl RouteCounts {
-    fn of(&mut self, is_ip4: bool, protocol: i32) -> &mut u64 {
+    fn count_mut(&mut self, is_ip4: bool, protocol: i32) -> &mut u64 {
         let found = self.0.iter().position(|it| it.is_ip4 == is_ip4 && it.protocol == protocol);
         let at = found.unwrap_or_else(|| {
-            self.0.push(Kind { is_ip4, protocol, routes: 0 });
+            self.0.push(Count { is_ip4, protocol, routes: 0 });
             self.0.len() - 1
         });
         &mut self.0[at].routes
@@ -43,14 +43,14 @@ impl RouteCounts {
 
 /// A network's broadcast addresses come with it and are neither listed nor counted.
 fn is_listed(installed: &Installed) -> bool {
-    !matches!(installed.route.action, Action::Verdict(Verdict::Broadcast))
+    !matches!(installed.route.action, Action::Special(SpecialNextHop::Broadcast))
 }
 
 impl VrfState {
     /// Puts a route in; gives the one that was there.
     pub(super) fn insert(&mut self, prefix: Prefix, installed: Installed) -> Option<Installed> {
         if is_listed(&installed) {
-            *self.counts.of(prefix.0.is_ipv4(), installed.route.protocol) += 1;
+            *self.counts.count_mut(prefix.0.is_ipv4(), installed.route.protocol) += 1;
         }
         let old = self.routes.insert(prefix, installed);
         self.uncount(&prefix, old)
@@ -64,13 +64,13 @@ impl VrfState {
 
     fn uncount(&mut self, prefix: &Prefix, old: Option<Installed>) -> Option<Installed> {
         if let Some(old) = old.as_ref().filter(|old| is_listed(old)) {
-            *self.counts.of(prefix.0.is_ipv4(), old.route.protocol) -= 1;
+            *self.counts.count_mut(prefix.0.is_ipv4(), old.route.protocol) -= 1;
         }
         old
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// How many routes are listed, by VRF, family and protocol.
     pub fn count_routes(&self) -> Vec<v1::RouteCount> {
         let learned = self.count_learned();
@@ -79,7 +79,7 @@ impl Plane {
             let mut counts = state.counts.clone();
             for ((_, is_ip4, protocol), more) in learned.iter().filter(|((at, ..), _)| *at == slot)
             {
-                *counts.of(*is_ip4, *protocol) += more;
+                *counts.count_mut(*is_ip4, *protocol) += more;
             }
             let kinds = counts.0.into_iter();
             kinds.map(move |kind| v1::RouteCount {
@@ -103,8 +103,8 @@ mod tests {
     use super::super::desired::Route;
     use super::*;
 
-    fn installed(protocol: i32, verdict: Verdict) -> Installed {
-        Installed { route: Route { protocol, action: Action::Verdict(verdict) }, set: None }
+    fn installed(protocol: i32, special: SpecialNextHop) -> Installed {
+        Installed { route: Route { protocol, action: Action::Special(special) }, set: None }
     }
 
     proptest! {
@@ -121,8 +121,8 @@ mod tests {
                 };
                 match what {
                     0 => drop(state.remove(&(address, 16))),
-                    1 => drop(state.insert((address, 16), installed(protocol, Verdict::Local))),
-                    _ => drop(state.insert((address, 16), installed(protocol, Verdict::Broadcast))),
+                    1 => drop(state.insert((address, 16), installed(protocol, SpecialNextHop::Local))),
+                    _ => drop(state.insert((address, 16), installed(protocol, SpecialNextHop::Broadcast))),
                 }
             }
             let mut naive: BTreeMap<(bool, i32), u64> = BTreeMap::new();

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::desired::{Action, DesiredState, Interface, Path, Prefix, Route, bits, network};
 use super::fib::{PathKey, PathSet, hop_of};
-use super::limits::Full;
-use super::plane::{Installed, Plane};
+use super::limits::TableFull;
+use super::forwarder_state::{Installed, ForwarderState};
 use super::vrfs::{DEFAULT, Slot};
 use crate::neighbor::entry::Key;
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 
 /// Routes that go into a table together.
 const BATCH: usize = 4096;
@@ -23,7 +23,7 @@ struct Prepared<'a> {
     hop: u32,
 }
 
-impl Plane {
+impl ForwarderState {
     /// Puts routes of the default VRF in, changes them, or takes them out (`None`), one after the
     /// other, and closes the batch: what applying a state does once it knows what has changed.
     /// The desired state knows nothing of it; for benches.
@@ -33,7 +33,7 @@ impl Plane {
     pub fn change_routes<'a>(
         &mut self,
         changes: impl IntoIterator<Item = (Prefix, Option<&'a Route>)>,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TableFull> {
         for (prefix, route) in changes {
             match route {
                 Some(route) => self.set_route(DEFAULT, prefix, route)?,
@@ -50,7 +50,7 @@ impl Plane {
         slot: Slot,
         prefix: Prefix,
         route: &Route,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TableFull> {
         let prepared = self.prepare(prefix, route)?;
         // A neighbour's host route gives way to one that is desired, and so does a learned one.
         match self.fib.insert(slot, prefix, prepared.hop) {
@@ -72,19 +72,19 @@ impl Plane {
         &mut self,
         slot: Slot,
         routes: &[(Prefix, &Route)],
-    ) -> Result<(), (Prefix, Full)> {
+    ) -> Result<(), (Prefix, TableFull)> {
         let mut rest = routes;
         while let [(first, _), ..] = rest {
             let mut batch = Vec::with_capacity(rest.len().min(BATCH));
             for &(prefix, route) in rest.iter().take(BATCH) {
-                let refusals = self.fib.refusals;
+                let table_full_counts = self.fib.table_full_counts;
                 match self.prepare(prefix, route) {
                     Ok(prepared) => batch.push(prepared),
                     Err(full) if batch.is_empty() => return Err((*first, full)),
                     Err(_) => {
                         // What the routes before it led to may make room for its next hop: nobody
                         // was refused yet.
-                        self.fib.refusals = refusals;
+                        self.fib.table_full_counts = table_full_counts;
                         break;
                     }
                 }
@@ -95,11 +95,11 @@ impl Plane {
         Ok(())
     }
 
-    fn set_batch(&mut self, slot: Slot, batch: Vec<Prepared<'_>>) -> Result<(), (Prefix, Full)> {
+    fn set_batch(&mut self, slot: Slot, batch: Vec<Prepared<'_>>) -> Result<(), (Prefix, TableFull)> {
         let hops: Vec<_> = batch.iter().map(|route| (route.prefix, route.hop)).collect();
         let mut former = Vec::with_capacity(hops.len());
-        let done = self.fib.insert_all(slot, &hops, &mut former);
-        let inserted = done.as_ref().map_or_else(|(inserted, _)| *inserted, |()| hops.len());
+        let pinned = self.fib.insert_all(slot, &hops, &mut former);
+        let inserted = pinned.as_ref().map_or_else(|(inserted, _)| *inserted, |()| hops.len());
         for (at, prepared) in batch.into_iter().enumerate() {
             if at < inserted {
                 self.shadow(slot, prepared.prefix, former.get(at).copied().unwrap_or(0));
@@ -108,15 +108,15 @@ impl Plane {
                 self.abandon(prepared);
             }
         }
-        done.map_err(|(at, full)| (hops[at].0, full))
+        pinned.map_err(|(at, full)| (hops[at].0, full))
     }
 
-    fn prepare<'a>(&mut self, prefix: Prefix, route: &'a Route) -> Result<Prepared<'a>, Full> {
+    fn prepare<'a>(&mut self, prefix: Prefix, route: &'a Route) -> Result<Prepared<'a>, TableFull> {
         let (hop, set) = match &route.action {
-            Action::Verdict(verdict) => (self.fib.verdict(*verdict), None),
+            Action::Special(special) => (self.fib.special(*special), None),
             Action::Paths(paths) => {
                 let keys = self.keys_of(paths, prefix.0.is_ipv4());
-                (self.use_set(&keys)?, Some(keys))
+                (self.acquire_set(&keys)?, Some(keys))
             }
         };
         Ok(Prepared { prefix, route, set, hop })
@@ -147,7 +147,7 @@ impl Plane {
     pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
         let state = self.vrfs.get_mut(slot);
         let Some(installed) = state.and_then(|state| state.remove(&prefix)) else { return };
-        let is_learned = self.uncover(slot, prefix);
+        let is_learned = self.unshadow(slot, prefix);
         if !is_learned {
             self.fib.remove(slot, prefix);
         }
@@ -176,7 +176,7 @@ impl Plane {
     }
 
     /// The next hop of a set of paths, made when it is not there.
-    fn use_set(&mut self, keys: &[PathKey]) -> Result<u32, Full> {
+    fn acquire_set(&mut self, keys: &[PathKey]) -> Result<u32, TableFull> {
         if let Some(set) = self.fib.sets.get_mut(keys) {
             set.users += 1;
             return Ok(set.hop);
@@ -208,12 +208,12 @@ impl Plane {
     }
 
     /// Keeps the gateways of all paths, or of none.
-    pub(super) fn pin_all(&mut self, keys: &[PathKey]) -> Result<(), Full> {
-        for (done, key) in keys.iter().enumerate() {
+    pub(super) fn pin_all(&mut self, keys: &[PathKey]) -> Result<(), TableFull> {
+        for (pinned, key) in keys.iter().enumerate() {
             if let Some(next_hop) = key.next_hop
                 && let Err(full) = self.pin(key.interface, next_hop)
             {
-                self.unpin_all(&keys[..done]);
+                self.unpin_all(&keys[..pinned]);
                 return Err(full);
             }
         }
@@ -231,16 +231,16 @@ impl Plane {
     /// The paths that can be used now, as adjacencies with weights. A gateway that does
     /// not answer is left out while another path is there: its flows go on elsewhere.
     fn usable(&self, keys: &[PathKey]) -> Vec<(u32, u16)> {
-        let ways = self.ways_of(keys);
-        let all_lost = ways.iter().all(|(is_lost, _)| *is_lost);
-        ways.into_iter().filter(|(is_lost, _)| all_lost || !is_lost).map(|(_, way)| way).collect()
+        let paths = self.live_paths(keys);
+        let all_unreachable = paths.iter().all(|(is_unreachable, _)| *is_unreachable);
+        paths.into_iter().filter(|(is_unreachable, _)| all_unreachable || !is_unreachable).map(|(_, path)| path).collect()
     }
 
     /// The paths whose links are up: whether the gateway was lost, adjacency and weight.
-    pub(super) fn ways_of(&self, keys: &[PathKey]) -> Vec<(bool, (u32, u16))> {
-        let way = |key: &PathKey| {
+    pub(super) fn live_paths(&self, keys: &[PathKey]) -> Vec<(bool, (u32, u16))> {
+        let path = |key: &PathKey| {
             let interface = self.interface(key.interface).filter(|state| state.is_up)?;
-            let (adjacency, is_lost) = match key.next_hop {
+            let (adjacency, is_unreachable) = match key.next_hop {
                 Some(next_hop) if self.bfd.has_failed(&(key.interface, next_hop)) => return None,
                 Some(next_hop) => {
                     let entry = self.cache.get(&(key.interface, next_hop))?;
@@ -249,9 +249,9 @@ impl Plane {
                 None if key.is_ip4 => (interface.gleans.0, false),
                 None => (interface.gleans.1, false),
             };
-            Some((is_lost, (adjacency, key.weight)))
+            Some((is_unreachable, (adjacency, key.weight)))
         };
-        keys.iter().filter_map(way).collect()
+        keys.iter().filter_map(path).collect()
     }
 
     /// A gateway was lost or came back: the sets of paths through it follow.
@@ -259,18 +259,18 @@ impl Plane {
         if self.cache.get(&(interface, address)).is_none_or(|entry| entry.pins == 0) {
             return;
         }
-        let is_it = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
+        let is_through = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
         // One path alone leads to its gateway whatever that does.
-        self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_it));
-        self.refresh_learned(is_it);
+        self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_through));
+        self.refresh_learned(is_through);
         self.fib.settle();
     }
 
     /// A gateway was given up, or is there again: the sets of paths through it follow at once.
     pub(super) fn refresh_sets_of(&mut self, (interface, address): Key) {
-        let is_it = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
-        self.refresh_sets_where(|keys| keys.iter().any(is_it));
-        self.refresh_learned(is_it);
+        let is_through = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
+        self.refresh_sets_where(|keys| keys.iter().any(is_through));
+        self.refresh_learned(is_through);
         self.fib.settle();
     }
 
@@ -310,7 +310,7 @@ pub(super) fn broadcasts(
         Action::Paths(paths) if on_link(paths) && (1..=30).contains(&length) => {
             let refuse = |ip: Ipv4Addr| {
                 let route =
-                    Route { protocol: route.protocol, action: Action::Verdict(Verdict::Broadcast) };
+                    Route { protocol: route.protocol, action: Action::Special(SpecialNextHop::Broadcast) };
                 ((IpAddr::V4(ip), 32), route)
             };
             let mut refused = vec![refuse(first)];

@@ -15,14 +15,14 @@ use tonic::{Code, Response, Status};
 
 use super::desired::DesiredState;
 use super::learned::Callers;
-use super::main_loop::Requests;
+use super::control_loop::Requests;
 use super::paging::PAGE;
 use super::trace_capture::Reader;
-use super::{Error, Forwarder, Listing, Options, Plane};
+use super::{Error, Forwarder, Listing, Options, ForwarderState};
 use crate::kernel::Kernel;
 
 /// How long a request may take on the control thread.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Messages of a capture that may wait for the one who listens.
 const CAPTURE_MESSAGES: usize = 16;
@@ -66,26 +66,26 @@ impl Service {
     /// Does something on the control thread and waits for what it says.
     pub(super) async fn on_control<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut Forwarder) -> Result<T, Status> + Send + 'static,
+        action: impl FnOnce(&mut Forwarder) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
-        let (answer, answered) = oneshot::channel();
+        let (reply_tx, reply_rx) = oneshot::channel();
         let request = Box::new(move |forwarder: &mut Forwarder| {
             // Nobody waits any more when the client went away.
-            let _ = answer.send(act(forwarder));
+            let _ = reply_tx.send(action(forwarder));
         });
-        if !self.requests.ask(request) {
+        if !self.requests.submit(request) {
             return Err(full());
         }
-        answer_of(answered).await
+        await_answer(reply_rx).await
     }
 
     /// Does something with what runs.
-    async fn on_plane<T: Send + 'static>(
+    async fn on_running<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut Plane) -> Result<T, Status> + Send + 'static,
+        action: impl FnOnce(&mut ForwarderState) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
-        self.on_control(|forwarder| match forwarder.plane() {
-            Some(plane) => act(plane),
+        self.on_control(|forwarder| match forwarder.state() {
+            Some(state) => action(state),
             None => Err(Status::unavailable("nothing runs yet: apply a configuration first")),
         })
         .await
@@ -94,10 +94,10 @@ impl Service {
     /// Reads facts; nothing when nothing runs yet.
     async fn read<T: Default + Send + 'static>(
         &self,
-        read: impl FnOnce(&Plane) -> T + Send + 'static,
+        read: impl FnOnce(&ForwarderState) -> T + Send + 'static,
     ) -> Result<T, Status> {
         self.on_control(|forwarder| {
-            Ok(forwarder.plane().map(|plane| read(plane)).unwrap_or_default())
+            Ok(forwarder.state().map(|state| read(state)).unwrap_or_default())
         })
         .await
     }
@@ -105,7 +105,7 @@ impl Service {
 
 /// Hands captured frames to the one who listens, until they go away; then the workers
 /// capture no more.
-fn listen(
+fn forward_capture(
     mut reader: Reader,
     sender: &tokio::sync::mpsc::Sender<Result<v1::CaptureReply, Status>>,
 ) {
@@ -121,10 +121,10 @@ fn listen(
 }
 
 /// What the control thread answers to a request.
-pub(super) async fn answer_of<T>(
-    answered: oneshot::Receiver<Result<T, Status>>,
+pub(super) async fn await_answer<T>(
+    reply_rx: oneshot::Receiver<Result<T, Status>>,
 ) -> Result<T, Status> {
-    match tokio::time::timeout(PATIENCE, answered).await {
+    match tokio::time::timeout(TIMEOUT, reply_rx).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Status::unavailable("the forwarder ends")),
         Err(_) => Err(Status::deadline_exceeded("the forwarder is busy: try again")),
@@ -152,12 +152,12 @@ fn boot_id() -> u64 {
 /// When the forwarder began, in seconds since 1970.
 fn started_unix_s() -> u64 {
     static STARTED: OnceLock<u64> = OnceLock::new();
-    *STARTED.get_or_init(super::facts::unix_s)
+    *STARTED.get_or_init(super::listing::unix_s)
 }
 
-fn memory(plane: &Plane) -> String {
-    let mib = (u64::from(plane.pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
-    match plane.pool.backing() {
+fn memory(state: &ForwarderState) -> String {
+    let mib = (u64::from(state.pool.count()) * stoa_engine::pool::SLOT as u64) >> 20;
+    match state.pool.backing() {
         Backing::Huge => format!("{mib} MiB of packet buffers on 2 MiB huge pages"),
         Backing::Transparent => format!("{mib} MiB of packet buffers on transparent huge pages"),
         Backing::Plain => format!("{mib} MiB of packet buffers on plain pages"),
@@ -170,7 +170,7 @@ impl Contract for Service {
         let (kernel, memory) = self
             .on_control(|forwarder| {
                 let kernel = forwarder.desired().map_or(Kernel::detect(), |w| w.workers.kernel);
-                Ok((kernel, forwarder.plane().map(|plane| memory(plane)).unwrap_or_default()))
+                Ok((kernel, forwarder.state().map(|state| memory(state)).unwrap_or_default()))
             })
             .await?;
         Ok(Response::new(v1::HelloReply {
@@ -188,13 +188,13 @@ impl Contract for Service {
 
     async fn apply(&self, request: tonic::Request<v1::Desired>) -> Answer<v1::Applied> {
         let desired = DesiredState::parse(request.get_ref());
-        let desired = desired.map_err(|reasons| refusal::refuse(Code::InvalidArgument, reasons))?;
+        let desired = desired.map_err(|errors| refusal::refuse(Code::InvalidArgument, errors))?;
         let logging = request.get_ref().logging.clone();
         let applied = self.on_control(move |forwarder| {
             forwarder.apply(desired).map_err(|refused| {
                 let full = Code::ResourceExhausted;
                 let code = if refused.is_full { full } else { Code::FailedPrecondition };
-                refusal::refuse(code, refused.reasons)
+                refusal::refuse(code, refused.errors)
             })
         });
         let applied = applied.await?;
@@ -224,7 +224,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListInterfacesRequest>,
     ) -> Answer<v1::ListInterfacesReply> {
-        let interfaces = self.read(Plane::list_interfaces).await?;
+        let interfaces = self.read(ForwarderState::list_interfaces).await?;
         Ok(Response::new(v1::ListInterfacesReply { interfaces }))
     }
 
@@ -232,7 +232,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::CountRoutesRequest>,
     ) -> Answer<v1::CountRoutesReply> {
-        let counts = self.read(Plane::count_routes).await?;
+        let counts = self.read(ForwarderState::count_routes).await?;
         Ok(Response::new(v1::CountRoutesReply { counts }))
     }
 
@@ -254,14 +254,14 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListNeighborsRequest>,
     ) -> Answer<Self::ListNeighborsStream> {
-        Ok(stream(self.read(Plane::list_neighbors).await?))
+        Ok(stream(self.read(ForwarderState::list_neighbors).await?))
     }
 
     async fn list_nodes(
         &self,
         _: tonic::Request<v1::ListNodesRequest>,
     ) -> Answer<v1::ListNodesReply> {
-        let nodes = self.read(Plane::list_nodes).await?;
+        let nodes = self.read(ForwarderState::list_nodes).await?;
         Ok(Response::new(v1::ListNodesReply { nodes, tsc_hz: clock::tsc_hz() }))
     }
 
@@ -269,7 +269,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListDropsRequest>,
     ) -> Answer<v1::ListDropsReply> {
-        let drops = self.read(Plane::list_drops).await?;
+        let drops = self.read(ForwarderState::list_drops).await?;
         Ok(Response::new(v1::ListDropsReply { drops }))
     }
 
@@ -277,7 +277,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListPuntsRequest>,
     ) -> Answer<v1::ListPuntsReply> {
-        let punts = self.read(Plane::list_punts).await?;
+        let punts = self.read(ForwarderState::list_punts).await?;
         Ok(Response::new(v1::ListPuntsReply { punts }))
     }
 
@@ -285,7 +285,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListRulesRequest>,
     ) -> Answer<v1::ListRulesReply> {
-        let rules = self.read(Plane::list_rules).await?;
+        let rules = self.read(ForwarderState::list_rules).await?;
         Ok(Response::new(v1::ListRulesReply { rules }))
     }
 
@@ -293,7 +293,7 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::ListWorkersRequest>,
     ) -> Answer<v1::ListWorkersReply> {
-        let workers = self.read(Plane::list_workers).await?;
+        let workers = self.read(ForwarderState::list_workers).await?;
         Ok(Response::new(v1::ListWorkersReply { workers }))
     }
 
@@ -301,14 +301,14 @@ impl Contract for Service {
         &self,
         _: tonic::Request<v1::GetConservationRequest>,
     ) -> Answer<v1::Conservation> {
-        Ok(Response::new(self.read(Plane::conservation).await?))
+        Ok(Response::new(self.read(ForwarderState::conservation).await?))
     }
 
     async fn list_limits(
         &self,
         _: tonic::Request<v1::ListLimitsRequest>,
     ) -> Answer<v1::ListLimitsReply> {
-        let mut limits = self.read(Plane::list_limits).await?;
+        let mut limits = self.read(ForwarderState::list_limits).await?;
         limits.push(self.requests.limit());
         Ok(Response::new(v1::ListLimitsReply { limits }))
     }
@@ -318,7 +318,7 @@ impl Contract for Service {
         request: tonic::Request<v1::StartTraceRequest>,
     ) -> Answer<v1::StartTraceReply> {
         let request = request.into_inner();
-        let count = self.on_plane(move |plane| plane.start_trace(&request)).await?;
+        let count = self.on_running(move |state| state.start_trace(&request)).await?;
         Ok(Response::new(v1::StartTraceReply { count }))
     }
 
@@ -327,15 +327,15 @@ impl Contract for Service {
         request: tonic::Request<v1::GetTraceRequest>,
     ) -> Answer<v1::GetTraceReply> {
         let max = request.into_inner().max;
-        Ok(Response::new(self.on_plane(move |plane| Ok(plane.trace(max))).await?))
+        Ok(Response::new(self.on_running(move |state| Ok(state.trace(max))).await?))
     }
 
     async fn clear_trace(
         &self,
         _: tonic::Request<v1::ClearTraceRequest>,
     ) -> Answer<v1::ClearTraceReply> {
-        self.on_plane(|plane| {
-            plane.clear_trace();
+        self.on_running(|state| {
+            state.clear_trace();
             Ok(())
         })
         .await?;
@@ -349,10 +349,10 @@ impl Contract for Service {
         request: tonic::Request<v1::CaptureRequest>,
     ) -> Answer<Self::CaptureStream> {
         let request = request.into_inner();
-        let reader = self.on_plane(move |plane| plane.start_capture(&request)).await?;
+        let reader = self.on_running(move |state| state.start_capture(&request)).await?;
         let (sender, receiver) = tokio::sync::mpsc::channel(CAPTURE_MESSAGES);
         let thread = std::thread::Builder::new().name("capture".to_owned());
-        let thread = thread.spawn(move || listen(reader, &sender));
+        let thread = thread.spawn(move || forward_capture(reader, &sender));
         thread.map_err(|error| {
             Status::resource_exhausted(format!("no thread to capture by: {error}"))
         })?;

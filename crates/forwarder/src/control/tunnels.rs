@@ -2,13 +2,13 @@
 
 use stoa_ports::{PortConfig, TunnelConfig};
 
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::tunnel::{Tunnel, Tunnels};
 
 /// TTL or hop limit of outer packets, unless told otherwise: what IANA recommends for TTLs.
 const HOP_LIMIT: u8 = 64;
 
-impl Plane {
+impl ForwarderState {
     /// Whether the interface is that of a tunnel: everything that is sent to it goes to the same
     /// place, so it has no neighbours.
     pub(super) fn is_tunnel(&self, index: u32) -> bool {

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use super::desired::{DesiredState, Prefix, Route, bits, network};
 use super::fib::PathKey;
-use super::limits::Full;
-use super::plane::{Installed, Plane};
+use super::limits::TableFull;
+use super::forwarder_state::{Installed, ForwarderState};
 use super::route_counts::RouteCounts;
-use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_name};
+use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_id};
 
 /// VRFs that a forwarder has at most, the default one among them.
 pub const VRFS: usize = 256;
@@ -28,7 +28,7 @@ pub(super) struct VrfState {
     pub(super) id: u32,
     pub(super) routes: BTreeMap<Prefix, Installed>,
     /// DesiredState, and out of the table while all their gateways are silent.
-    pub(super) silent: BTreeMap<Prefix, Route>,
+    pub(super) bfd_down: BTreeMap<Prefix, Route>,
     pub(super) counts: RouteCounts,
 }
 
@@ -102,12 +102,12 @@ impl Vrfs {
 
 impl VrfState {
     pub(super) fn new(name: &str, id: u32) -> Self {
-        let (routes, silent) = (BTreeMap::new(), BTreeMap::new());
-        Self { name: name.to_owned(), id, routes, silent, counts: RouteCounts::default() }
+        let (routes, bfd_down) = (BTreeMap::new(), BTreeMap::new());
+        Self { name: name.to_owned(), id, routes, bfd_down, counts: RouteCounts::default() }
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// The paths of the longest route to an address that has at least so many bits, desired or
     /// learned, and its backup paths. Neighbours' host routes follow from it and do not count.
     fn longest(&self, slot: Slot, address: IpAddr, least: u8) -> [&[PathKey]; 2] {
@@ -118,8 +118,8 @@ impl Plane {
                 return [installed.set.as_deref().unwrap_or_default(), &[]];
             }
             let next_hop = if none { None } else { self.fib.get(slot, prefix) };
-            if let Some(face) = next_hop.and_then(|next_hop| self.learned.face(next_hop)) {
-                return [&face.paths, &face.backup];
+            if let Some(vrf_hop) = next_hop.and_then(|next_hop| self.learned.vrf_hop(next_hop)) {
+                return [&vrf_hop.paths, &vrf_hop.backup];
             }
         }
         [&[], &[]]
@@ -147,7 +147,7 @@ impl Plane {
     }
 
     /// Makes the VRFs that are new. Workers see their tables before any interface is in one.
-    pub(super) fn add_vrfs(&mut self, desired: &DesiredState) -> Result<(), Full> {
+    pub(super) fn add_vrfs(&mut self, desired: &DesiredState) -> Result<(), TableFull> {
         let mut added = false;
         for name in desired.vrfs.keys() {
             if self.vrfs.slot_of(name).is_some() {
@@ -158,7 +158,7 @@ impl Plane {
             let slot = free.unwrap_or(self.vrfs.slots.len());
             self.fib.add_vrf(slot)?;
             self.vrfs.generation += 1;
-            let id = vrf_name(slot, self.vrfs.generation);
+            let id = vrf_id(slot, self.vrfs.generation);
             if slot == self.vrfs.slots.len() {
                 self.vrfs.slots.push(None);
             }
@@ -189,7 +189,7 @@ impl Plane {
         }
         self.publish_vrfs();
         for slot in gone {
-            self.forget_learned_of(slot);
+            self.remove_learned_of(slot);
         }
     }
 
@@ -197,7 +197,7 @@ impl Plane {
         let readers = |(slot, state): (Slot, &Option<VrfState>)| {
             let name = state.as_ref()?.id;
             let (ip4, ip6) = self.fib.vrf_readers(slot)?;
-            (slot != DEFAULT).then_some(VrfReaders { name, ip4, ip6 })
+            (slot != DEFAULT).then_some(VrfReaders { id: name, ip4, ip6 })
         };
         let by_slot = self.vrfs.slots.iter().enumerate().map(readers).collect();
         self.shared.vrfs.publish(VrfTables { by_slot }, &mut self.graveyard);

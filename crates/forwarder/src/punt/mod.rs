@@ -3,9 +3,9 @@
 //! a budget for every interface: a flood on one interface or in one class takes
 //! nothing from another.
 
-pub mod budgets;
+pub mod policer;
 pub mod classify;
-pub mod familiar;
+pub mod known_neighbors;
 
 use stoa_engine::Urgency;
 
@@ -137,7 +137,7 @@ impl Class {
     }
 
     /// What it may cost unless the configuration says otherwise.
-    pub fn usual_limit(self) -> Limit {
+    pub fn default_limit(self) -> Limit {
         let (rate, burst, total) = match self {
             Self::ArpReply | Self::NdReply => (2000, 512, 20_000),
             Self::Arp | Self::Nd => (1000, 256, 5000),
@@ -168,7 +168,7 @@ impl Class {
     }
 
     /// Why a packet beyond the budget is dropped.
-    pub fn limited(self) -> Drop {
+    pub fn policer_drop(self) -> Drop {
         match self {
             Self::ArpReply | Self::Arp => Drop::ArpLimited,
             Self::NdReply | Self::Nd | Self::Solicitation => Drop::NdLimited,
@@ -176,7 +176,7 @@ impl Class {
             Self::Routing | Self::Link => Drop::RoutingLimited,
             Self::Host => Drop::HostLimited,
             Self::Fragment => Drop::FragmentLimited,
-            Self::Listener => Drop::MldHeard,
+            Self::Listener => Drop::MldConsumed,
             Self::Icmp | Self::Echo | Self::Error | Self::Redirect => Drop::IcmpLimited,
         }
     }
@@ -191,7 +191,7 @@ mod tests {
         for (at, class) in Class::ALL.into_iter().enumerate() {
             assert_eq!((class as usize, Class::of(at as u16)), (at, Some(class)));
             assert_eq!(Class::named(class.name()), Some(class));
-            let limit = class.usual_limit();
+            let limit = class.default_limit();
             assert!(limit.rate > 0 && limit.burst > 0 && limit.total >= limit.rate);
         }
         assert_eq!(Class::of(Class::ALL.len() as u16), None);

@@ -12,7 +12,7 @@ struct Pair {
     ends: [Session; 2],
     now: Micros,
     /// What each end has heard so far.
-    heard: [Vec<Packet>; 2],
+    received: [Vec<Packet>; 2],
     /// Packets towards each end are lost.
     is_cut: [bool; 2],
 }
@@ -20,7 +20,7 @@ struct Pair {
 impl Pair {
     fn new(one: Config, two: Config) -> Self {
         let ends = [Session::new(one, 11, 0), Session::new(two, 22, 0)];
-        Self { ends, now: 0, heard: [vec![], vec![]], is_cut: [false; 2] }
+        Self { ends, now: 0, received: [vec![], vec![]], is_cut: [false; 2] }
     }
 
     /// Lets time pass up to a moment, from one thing that is due to the next.
@@ -36,7 +36,7 @@ impl Pair {
                 self.ends[at].expire(self.now);
                 let Some(packet) = self.ends[at].send(self.now) else { continue };
                 if !self.is_cut[1 - at] {
-                    self.heard[1 - at].push(packet);
+                    self.received[1 - at].push(packet);
                     self.ends[1 - at].receive(&packet, self.now);
                 }
             }
@@ -53,22 +53,22 @@ fn a_session_comes_up_speaks_faster_and_is_given_up_in_time() {
     let mut pair = Pair::new(CONFIG, CONFIG);
     pair.until(3_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
-    assert_eq!(pair.ends[0].detection(), 150_000);
-    assert_eq!(pair.ends[0].agreed(), Some((50_000, 50_000, 3)));
+    assert_eq!(pair.ends[0].detection_time(), 150_000);
+    assert_eq!(pair.ends[0].negotiated(), Some((50_000, 50_000, 3)));
     assert!((0..3_000_000).contains(&pair.ends[0].changed_at()));
     // Between 37.5 and 50 ms each: 20 to 27 in a second.
-    let before = pair.heard[1].len();
+    let before = pair.received[1].len();
     pair.until(4_000_000);
-    let count = pair.heard[1].len() - before;
+    let count = pair.received[1].len() - before;
     assert!((20..=27).contains(&count), "{count}");
-    assert!(pair.heard[1].last().is_some_and(|packet| !packet.is_poll), "the poll was answered");
+    assert!(pair.received[1].last().is_some_and(|packet| !packet.is_poll), "the poll was answered");
     // One direction fails: the deaf end sees it first, and tells the other.
     pair.is_cut[1] = true;
     pair.until(4_000_000 + 150_000 + 50_000);
     assert_eq!(pair.ends[1].state(), State::Down);
     assert_eq!(pair.ends[1].diagnostic(), EXPIRED);
     assert!(pair.ends[1].has_failed());
-    assert_eq!(pair.ends[1].agreed(), None, "nobody is heard");
+    assert_eq!(pair.ends[1].negotiated(), None, "nobody is heard");
     assert!((4_000_000..=pair.now).contains(&pair.ends[1].changed_at()));
     assert_eq!(pair.ends[0].remote_diagnostic(), EXPIRED);
     assert_eq!((pair.ends[0].state(), pair.ends[0].diagnostic()), (State::Down, NEIGHBOR_DOWN));
@@ -85,11 +85,11 @@ fn the_slower_of_both_sets_the_pace() {
     let mut pair = Pair::new(CONFIG, slow);
     pair.until(5_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
-    assert_eq!(pair.ends[0].detection(), 5 * 400_000);
-    assert_eq!(pair.ends[1].detection(), 3 * 200_000);
-    let before = pair.heard[1].len();
+    assert_eq!(pair.ends[0].detection_time(), 5 * 400_000);
+    assert_eq!(pair.ends[1].detection_time(), 3 * 200_000);
+    let before = pair.received[1].len();
     pair.until(6_000_000);
-    let count = pair.heard[1].len() - before;
+    let count = pair.received[1].len() - before;
     assert!((5..=7).contains(&count), "{count}");
 }
 
@@ -98,7 +98,7 @@ fn who_is_told_to_be_silent_has_not_failed() {
     let mut pair = Pair::new(CONFIG, CONFIG);
     pair.until(3_000_000);
     let now = pair.now;
-    pair.ends[1].shut(now);
+    pair.ends[1].admin_down(now);
     pair.until(now + 10_000);
     assert_eq!(pair.states(), [State::Down, State::AdminDown]);
     assert!(!pair.ends[0].has_failed());
@@ -124,9 +124,9 @@ fn new_intervals_are_negotiated() {
     let now = pair.now;
     pair.ends[0].configure(Config { required_min_rx: 300_000, ..CONFIG }, now);
     pair.until(now + 1_000_000);
-    assert_eq!(pair.ends[0].detection(), 900_000);
-    assert!(pair.heard[1].iter().any(|packet| packet.is_poll && packet.required_min_rx == 300_000));
-    assert!(pair.heard[0].iter().any(|packet| packet.is_final));
+    assert_eq!(pair.ends[0].detection_time(), 900_000);
+    assert!(pair.received[1].iter().any(|packet| packet.is_poll && packet.required_min_rx == 300_000));
+    assert!(pair.received[0].iter().any(|packet| packet.is_final));
     assert_eq!(pair.states(), [State::Up, State::Up]);
 }
 
@@ -139,10 +139,10 @@ fn faster_intervals_do_not_drop_a_session_that_is_up() {
     let now = pair.now;
     pair.ends[0].configure(CONFIG, now);
     // The other side still speaks once a second until it has heard of it.
-    assert_eq!(pair.ends[0].detection(), 3_000_000);
+    assert_eq!(pair.ends[0].detection_time(), 3_000_000);
     pair.until(now + 5_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
-    assert_eq!((pair.ends[0].detection(), pair.ends[0].downs, pair.ends[1].downs), (150_000, 0, 0));
+    assert_eq!((pair.ends[0].detection_time(), pair.ends[0].downs, pair.ends[1].downs), (150_000, 0, 0));
 }
 
 #[test]

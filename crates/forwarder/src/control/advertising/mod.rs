@@ -1,7 +1,7 @@
 //! The router tells hosts on its links of itself: IPv6 router advertisements (RFC 4861 6.2) and
 //! IPv4 router discovery (RFC 1256). What is said, when, and a last word before it falls silent.
 
-mod hearing;
+mod receive;
 mod schedule;
 
 use std::collections::BTreeMap;
@@ -14,68 +14,68 @@ use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::{ipv4, ipv6, irdp, ndp, protocol};
 
 use super::desired::{self, DesiredState};
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::Millis;
-use schedule::{Pace, Schedule};
+use schedule::{Intervals, Schedule};
 
 /// An answer waits so long at most: MAX_RA_DELAY_TIME, MAX_RESPONSE_DELAY.
-const ANSWER_MS: [Millis; 2] = [2000, 500];
+const MAX_RESPONSE_DELAY_MS: [Millis; 2] = [2000, 500];
 /// Two advertisements are never nearer: MIN_DELAY_BETWEEN_RAS; RFC 1256 has no such limit.
-const APART_MS: [Millis; 2] = [1000, 3000];
+const MIN_GAP_MS: [Millis; 2] = [1000, 3000];
 
 /// Whether an address is sure is looked at so often.
-const LOOK_MS: Millis = 100;
+const RECHECK_MS: Millis = 100;
 
 /// What is told on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Told {
-    Six(desired::Advertisement),
-    Four(desired::Discovery),
+enum AdvertisementConfig {
+    Ip6(desired::Advertisement),
+    Ip4(desired::Discovery),
 }
 
-impl Told {
-    fn pace(&self) -> Pace {
+impl AdvertisementConfig {
+    fn intervals(&self) -> Intervals {
         let (at, interval_ms) = match self {
-            Self::Four(told) => (0, told.interval_ms),
-            Self::Six(told) => (1, told.interval_ms),
+            Self::Ip4(config) => (0, config.interval_ms),
+            Self::Ip6(config) => (1, config.interval_ms),
         };
-        Pace { interval_ms, answer_ms: ANSWER_MS[at], apart_ms: APART_MS[at] }
+        Intervals { interval_ms, max_response_delay_ms: MAX_RESPONSE_DELAY_MS[at], min_gap_ms: MIN_GAP_MS[at] }
     }
 }
 
 /// An interface and a family that advertises, and what came of it.
-struct Speaker {
-    told: Told,
+struct Advertiser {
+    config: AdvertisementConfig,
     schedule: Schedule,
     sent: u64,
     solicitations: u64,
     inconsistent: u64,
     /// When a contradiction was last told.
-    complained: Option<Millis>,
+    logged_at: Option<Millis>,
 }
 
 /// Whoever advertises, by interface and whether it is IPv6.
 #[derive(Default)]
-pub(super) struct Advertising(BTreeMap<(u32, bool), Speaker>);
+pub(super) struct Advertisers(BTreeMap<(u32, bool), Advertiser>);
 
-fn chance() -> u64 {
+fn random() -> u64 {
     RandomState::new().hash_one("chance")
 }
 
 /// What an interface is to tell in both families.
-fn told_by(interface: &desired::Interface) -> [Option<Told>; 2] {
+fn configured_for(interface: &desired::Interface) -> [Option<AdvertisementConfig>; 2] {
     let four = interface.ip4.discovery.clone().filter(|_| interface.ip4.enabled);
-    let six = interface.ip6.advertisement.clone().filter(|_| interface.ip6.enabled);
-    [four.map(Told::Four), six.map(Told::Six)]
+    let is_ip6 = interface.ip6.advertisement.clone().filter(|_| interface.ip6.enabled);
+    [four.map(AdvertisementConfig::Ip4), is_ip6.map(AdvertisementConfig::Ip6)]
 }
 
-impl Plane {
+impl ForwarderState {
     /// Those who are to fall silent say so, while they still can: before interfaces are changed.
     pub(super) fn retire_advertising(&mut self, desired: &DesiredState) {
         let stays = |(index, is_ip6): (u32, bool)| {
             let name = self.interface(index).map(|state| state.name.as_str());
             let desired = name.and_then(|name| desired.interfaces.get(name));
-            desired.is_some_and(|it| it.enabled && told_by(it)[usize::from(is_ip6)].is_some())
+            desired.is_some_and(|it| it.enabled && configured_for(it)[usize::from(is_ip6)].is_some())
         };
         let gone = self.advertising.0.keys().copied().filter(|key| !stays(*key));
         let gone: Vec<_> = gone.collect();
@@ -97,28 +97,28 @@ impl Plane {
             if self.is_tunnel(index as u32) {
                 continue;
             }
-            let told = told_by(&state.desired).into_iter().enumerate();
-            let told = told.filter_map(|(six, told)| Some(((index as u32, six == 1), told?)));
-            desired.extend(told);
+            let config = configured_for(&state.desired).into_iter().enumerate();
+            let config = config.filter_map(|(is_ip6, config)| Some(((index as u32, is_ip6 == 1), config?)));
+            desired.extend(config);
         }
         self.advertising.0.retain(|key, _| desired.contains_key(key));
-        for (key, told) in desired {
+        for (key, config) in desired {
             match self.advertising.0.get_mut(&key) {
-                Some(speaker) if speaker.told == told => {}
-                Some(speaker) => {
-                    speaker.schedule.renew(now, &told.pace());
-                    speaker.told = told;
+                Some(advertiser) if advertiser.config == config => {}
+                Some(advertiser) => {
+                    advertiser.schedule.renew(now, &config.intervals());
+                    advertiser.config = config;
                 }
                 None => {
-                    let speaker = Speaker {
-                        told,
+                    let advertiser = Advertiser {
+                        config,
                         schedule: Schedule::begin(now),
                         sent: 0,
                         solicitations: 0,
                         inconsistent: 0,
-                        complained: None,
+                        logged_at: None,
                     };
-                    self.advertising.0.insert(key, speaker);
+                    self.advertising.0.insert(key, advertiser);
                 }
             }
         }
@@ -127,8 +127,8 @@ impl Plane {
     /// The router of an interface has changed: hosts hear of it soon.
     pub(super) fn renew_advertising(&mut self, interface: u32) {
         let now = self.now();
-        if let Some(speaker) = self.advertising.0.get_mut(&(interface, true)) {
-            speaker.schedule.renew(now, &speaker.told.pace());
+        if let Some(advertiser) = self.advertising.0.get_mut(&(interface, true)) {
+            advertiser.schedule.renew(now, &advertiser.config.intervals());
         }
     }
 
@@ -137,32 +137,32 @@ impl Plane {
         let now = self.now();
         let due = self.advertising.0.iter().filter(|(_, it)| it.schedule.due() <= now);
         for key in due.map(|(key, _)| *key).collect::<Vec<_>>() {
-            if let Some(until) = self.may_not_speak_before(key) {
+            if let Some(until) = self.source_tentative_until(key) {
                 // The first of the advertisements, and an answer, are late, not left out.
-                if let Some(speaker) = self.advertising.0.get_mut(&key) {
-                    speaker.schedule.hold(until.max(now + LOOK_MS));
+                if let Some(advertiser) = self.advertising.0.get_mut(&key) {
+                    advertiser.schedule.hold(until.max(now + RECHECK_MS));
                 }
                 continue;
             }
-            let is_said = self.advertise(key, false);
-            let Some(speaker) = self.advertising.0.get_mut(&key) else { continue };
-            speaker.sent += u64::from(is_said);
-            speaker.schedule.sent(now, &speaker.told.pace(), chance());
+            let is_sent = self.advertise(key, false);
+            let Some(advertiser) = self.advertising.0.get_mut(&key) else { continue };
+            advertiser.sent += u64::from(is_sent);
+            advertiser.schedule.sent(now, &advertiser.config.intervals(), random());
         }
     }
 
     /// Until when the link-local address of an interface may be somebody else's: no router
     /// advertisement comes from it (RFC 4861 6.1.2, RFC 4862 5.4).
-    fn may_not_speak_before(&self, (interface, is_ip6): (u32, bool)) -> Option<Millis> {
+    fn source_tentative_until(&self, (interface, is_ip6): (u32, bool)) -> Option<Millis> {
         if !is_ip6 || self.has_virtual_routers(interface, true) {
             return None;
         }
-        self.unsure_until(interface)
+        self.tentative_until(interface)
     }
 
     /// When the next advertisement is due.
     pub(super) fn advertising_due(&self) -> Option<Millis> {
-        self.advertising.0.values().map(|speaker| speaker.schedule.due()).min()
+        self.advertising.0.values().map(|advertiser| advertiser.schedule.due()).min()
     }
 
     /// Everybody hears that this router goes.
@@ -175,10 +175,10 @@ impl Plane {
 
     /// Sends one advertisement; whether there was an address to send it from.
     fn advertise(&mut self, (interface, is_ip6): (u32, bool), is_last: bool) -> bool {
-        let Some(speaker) = self.advertising.0.get(&(interface, is_ip6)) else { return false };
-        let frame = match &speaker.told {
-            Told::Four(told) => self.discovery_frame(interface, told, is_last),
-            Told::Six(told) => self.advertisement_frame(interface, told, is_last),
+        let Some(advertiser) = self.advertising.0.get(&(interface, is_ip6)) else { return false };
+        let frame = match &advertiser.config {
+            AdvertisementConfig::Ip4(config) => self.discovery_frame(interface, config, is_last),
+            AdvertisementConfig::Ip6(config) => self.advertisement_frame(interface, config, is_last),
         };
         let Some(frame) = frame else { return false };
         self.send_frame(interface, &frame);
@@ -188,7 +188,7 @@ impl Plane {
     fn advertisement_frame(
         &self,
         interface: u32,
-        told: &desired::Advertisement,
+        config: &desired::Advertisement,
         is_last: bool,
     ) -> Option<Vec<u8>> {
         if is_last && self.has_virtual_routers(interface, true) {
@@ -196,27 +196,27 @@ impl Plane {
             return None;
         }
         let (source, link) = self.advertiser(interface)?;
-        Some(frame6(&link, source, told, is_last)).filter(|frame| !frame.is_empty())
+        Some(frame6(&link, source, config, is_last)).filter(|frame| !frame.is_empty())
     }
 
     fn discovery_frame(
         &self,
         interface: u32,
-        told: &desired::Discovery,
+        config: &desired::Discovery,
         is_last: bool,
     ) -> Option<Vec<u8>> {
         let link = &self.interface(interface)?.link;
         let own = &self.addresses.of(interface)?.ip4;
-        let addresses = own.iter().take(irdp::MOST).map(|(address, _)| (*address, told.preference));
+        let addresses = own.iter().take(irdp::MOST).map(|(address, _)| (*address, config.preference));
         let addresses: Vec<_> = addresses.collect();
         let (source, _) = addresses.first()?;
-        let (to, mac) = match told.broadcast {
+        let (to, mac) = match config.broadcast {
             true => (Ipv4Addr::BROADCAST, Mac::BROADCAST),
             false => (irdp::ALL_SYSTEMS, Mac::of_ip4_group(irdp::ALL_SYSTEMS)),
         };
         let mut packet = vec![0; ipv4::LENGTH + 8 + 8 * addresses.len()];
         let (head, body) = packet.split_at_mut(ipv4::LENGTH);
-        let lifetime_s = if is_last { 0 } else { told.lifetime_s };
+        let lifetime_s = if is_last { 0 } else { config.lifetime_s };
         let length = irdp::build_advertisement(body, lifetime_s, &addresses).ok()?;
         let header =
             ipv4::Builder { time_to_live: 1, ..ipv4::Builder::new(*source, to, protocol::ICMP4) };
@@ -230,12 +230,12 @@ impl Plane {
         interface: u32,
         is_ip6: bool,
     ) -> Option<v1::AdvertisingState> {
-        let speaker = self.advertising.0.get(&(interface, is_ip6))?;
+        let advertiser = self.advertising.0.get(&(interface, is_ip6))?;
         Some(v1::AdvertisingState {
-            sent: speaker.sent,
-            solicitations: speaker.solicitations,
-            inconsistent: speaker.inconsistent,
-            next_ms: speaker.schedule.due().saturating_sub(self.now()),
+            sent: advertiser.sent,
+            solicitations: advertiser.solicitations,
+            inconsistent: advertiser.inconsistent,
+            next_ms: advertiser.schedule.due().saturating_sub(self.now()),
         })
     }
 }
@@ -244,14 +244,14 @@ impl Plane {
 fn frame6(
     link: &crate::neighbor::messages::Link,
     source: Ipv6Addr,
-    told: &desired::Advertisement,
+    config: &desired::Advertisement,
     is_last: bool,
 ) -> Vec<u8> {
     let to = ipv6::ALL_NODES;
     let mut packet = [0; ipv6::LEAST_MTU];
     let (head, body) = packet.split_at_mut(ipv6::LENGTH);
     let pseudo = Pseudo::Ip6 { source, destination: to };
-    let length = told.build(body, &pseudo, link.mac, is_last);
+    let length = config.build(body, &pseudo, link.mac, is_last);
     let header = ipv6::Builder {
         hop_limit: ndp::HOP_LIMIT,
         ..ipv6::Builder::new(source, to, protocol::ICMP6)

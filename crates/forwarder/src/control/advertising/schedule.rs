@@ -10,13 +10,13 @@ const FIRST_MS: Millis = 16_000;
 
 /// How often and how soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct Intervals {
     /// Least and most milliseconds between two that nobody asked for.
     pub interval_ms: (Millis, Millis),
     /// An answer waits so long at most, by chance.
-    pub answer_ms: Millis,
+    pub max_response_delay_ms: Millis,
     /// Two are never nearer to each other.
-    pub apart_ms: Millis,
+    pub min_gap_ms: Millis,
 }
 
 /// The advertisements of one interface in time.
@@ -34,9 +34,9 @@ impl Schedule {
     }
 
     /// What is told has changed: the first of the new ones is due as soon as it may be.
-    pub fn renew(&mut self, now: Millis, pace: &Pace) {
+    pub fn renew(&mut self, now: Millis, intervals: &Intervals) {
         self.first = FIRST;
-        self.due = self.sent.map_or(now, |sent| now.max(sent + pace.apart_ms));
+        self.due = self.sent.map_or(now, |sent| now.max(sent + intervals.min_gap_ms));
     }
 
     /// The next one is not due before that time.
@@ -49,22 +49,22 @@ impl Schedule {
         self.due
     }
 
-    /// A host asks; `chance` is any number.
-    pub fn solicited(&mut self, now: Millis, pace: &Pace, chance: u64) {
-        let earliest = self.sent.map_or(now, |sent| now.max(sent + pace.apart_ms));
-        self.due = self.due.min(earliest + chance % (pace.answer_ms + 1));
+    /// A host asks; `random` is any number.
+    pub fn solicited(&mut self, now: Millis, intervals: &Intervals, random: u64) {
+        let earliest = self.sent.map_or(now, |sent| now.max(sent + intervals.min_gap_ms));
+        self.due = self.due.min(earliest + random % (intervals.max_response_delay_ms + 1));
     }
 
-    /// One was sent; `chance` is any number.
-    pub fn sent(&mut self, now: Millis, pace: &Pace, chance: u64) {
-        let (least, most) = pace.interval_ms;
-        let mut pause = least + chance % (most.saturating_sub(least) + 1);
+    /// One was sent; `random` is any number.
+    pub fn sent(&mut self, now: Millis, intervals: &Intervals, random: u64) {
+        let (least, most) = intervals.interval_ms;
+        let mut pause = least + random % (most.saturating_sub(least) + 1);
         if self.first > 0 {
             self.first -= 1;
             pause = pause.min(FIRST_MS);
         }
         self.sent = Some(now);
-        self.due = now + pause.max(pace.apart_ms);
+        self.due = now + pause.max(intervals.min_gap_ms);
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const PACE: Pace = Pace { interval_ms: (200_000, 600_000), answer_ms: 500, apart_ms: 3000 };
+    const INTERVALS: Intervals = Intervals { interval_ms: (200_000, 600_000), max_response_delay_ms: 500, min_gap_ms: 3000 };
 
     #[test]
     fn the_first_ones_follow_soon() {
@@ -81,14 +81,14 @@ mod tests {
         assert_eq!(schedule.due(), 7);
         let mut at = 7;
         for pause in [16_000, 16_000, 16_000, 600_000, 600_000] {
-            schedule.sent(at, &PACE, 400_000);
+            schedule.sent(at, &INTERVALS, 400_000);
             assert_eq!(schedule.due() - at, pause);
             at = schedule.due();
         }
-        schedule.renew(at - 1, &PACE);
+        schedule.renew(at - 1, &INTERVALS);
         assert_eq!(schedule.due(), at - 1);
-        schedule.sent(at, &PACE, 0);
-        schedule.renew(at + 1, &PACE);
+        schedule.sent(at, &INTERVALS, 0);
+        schedule.renew(at + 1, &INTERVALS);
         assert_eq!(schedule.due(), at + 3000);
     }
 
@@ -101,28 +101,28 @@ mod tests {
             least in 3000_u64..20_000,
             more in 0_u64..20_000,
         ) {
-            let pace = Pace { interval_ms: (least, least + more), ..PACE };
+            let intervals = Intervals { interval_ms: (least, least + more), ..INTERVALS };
             let mut schedule = Schedule::begin(0);
             let (mut now, mut last, mut asked) = (0, None::<u64>, None::<u64>);
-            for (pause, asks, chance) in steps {
+            for (pause, asks, random) in steps {
                 let until = now + pause;
                 // The control thread is punctual here.
                 while schedule.due() <= until {
                     now = now.max(schedule.due());
                     if let Some(last) = last {
-                        prop_assert!(now - last >= pace.apart_ms, "{last} {now}");
+                        prop_assert!(now - last >= intervals.min_gap_ms, "{last} {now}");
                         prop_assert!(now - last <= least + more);
                     }
                     if let Some(asked) = asked.take() {
-                        prop_assert!(now - asked <= pace.apart_ms + pace.answer_ms);
+                        prop_assert!(now - asked <= intervals.min_gap_ms + intervals.max_response_delay_ms);
                     }
-                    schedule.sent(now, &pace, chance);
+                    schedule.sent(now, &intervals, random);
                     last = Some(now);
                 }
                 now = until;
                 if asks {
                     asked = asked.or(Some(now));
-                    schedule.solicited(now, &pace, chance);
+                    schedule.solicited(now, &intervals, random);
                     prop_assert!(schedule.due() >= now);
                 }
             }

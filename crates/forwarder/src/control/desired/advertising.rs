@@ -9,12 +9,12 @@ use stoa_wire::ipv6;
 use stoa_wire::ndp::{self, PrefixTold, Told, prefix_flag, router_flag};
 use stoa_wire::zerocopy::network_endian::{U16, U32};
 
-use super::{Reasons, address};
+use super::{ValidationErrors, address};
 
 /// Longest time between two advertisements, in seconds (RFC 8319; RFC 1256 3.2 allows 1,800).
 const INTERVAL_MAX_S: u32 = 65_535;
 /// Bytes for the message in a packet that every link carries.
-pub(in crate::control) const ROOM: usize = ipv6::LEAST_MTU - ipv6::LENGTH;
+pub(in crate::control) const MAX_MESSAGE: usize = ipv6::LEAST_MTU - ipv6::LENGTH;
 
 /// An IPv6 router advertisement, and how often it is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Advertisement {
     /// Writes the message between the addresses of `pseudo`; 0 when it does not fit.
     pub fn build(&self, out: &mut [u8], pseudo: &Pseudo, mac: [u8; 6], is_last: bool) -> usize {
         let names: Vec<&str> = self.search.0.iter().map(String::as_str).collect();
-        let told = Told {
+        let prefix_config = Told {
             mac: Some(stoa_wire::ethernet::Mac(mac)),
             mtu: self.mtu,
             prefixes: &self.prefixes,
@@ -65,15 +65,15 @@ impl Advertisement {
             // Who is no default router has no preference among them (RFC 4191 2.2).
             fixed.flags &= !router_flag::LOW;
         }
-        ndp::build_router_advertisement(out, pseudo, &fixed, &told).unwrap_or(0)
+        ndp::build_router_advertisement(out, pseudo, &fixed, &prefix_config).unwrap_or(0)
     }
 }
 
-fn intervals(least: u32, most: u32, place: &str, reasons: &mut Reasons) -> (u64, u64) {
+fn intervals(least: u32, most: u32, path: &str, errors: &mut ValidationErrors) -> (u64, u64) {
     if !(1..=most).contains(&least) || most > INTERVAL_MAX_S {
-        let reason = format!("advertises every {least} to {most} seconds");
+        let cause = format!("advertises every {least} to {most} seconds");
         let fix = "Give 1 to 65,535 seconds, the least not above the most.";
-        reasons.add(place.to_owned(), reason, fix);
+        errors.add(path.to_owned(), cause, fix);
     }
     (u64::from(least.max(1)) * 1000, u64::from(most.max(least).max(1)) * 1000)
 }
@@ -86,14 +86,14 @@ fn ip6(bytes: &[u8]) -> Option<Ipv6Addr> {
 }
 
 pub(super) fn advertisement(
-    given: &v1::RouterAdvertising,
-    place: &str,
-    reasons: &mut Reasons,
+    config: &v1::RouterAdvertising,
+    path: &str,
+    errors: &mut ValidationErrors,
 ) -> Advertisement {
-    let mut wrong = |reason: &str| reasons.add(place.to_owned(), reason, "Give addresses of IPv6.");
+    let mut wrong = |cause: &str| errors.add(path.to_owned(), cause, "Give addresses of IPv6.");
     let mut prefixes = Vec::new();
-    for told in &given.prefixes {
-        let known = told.prefix.as_ref().and_then(|it| Some((ip6(&it.address)?, it.length)));
+    for prefix_config in &config.prefixes {
+        let known = prefix_config.prefix.as_ref().and_then(|it| Some((ip6(&it.address)?, it.length)));
         let Some((prefix, length)) = known.filter(|(_, length)| *length <= 128) else {
             wrong("advertises a prefix that is none");
             continue;
@@ -102,61 +102,61 @@ pub(super) fn advertisement(
         prefixes.push(PrefixTold {
             prefix,
             length: length as u8,
-            flags: bit(told.on_link, prefix_flag::ON_LINK)
-                | bit(told.autonomous, prefix_flag::AUTONOMOUS),
-            valid_s: told.valid_s,
-            preferred_s: told.preferred_s,
+            flags: bit(prefix_config.on_link, prefix_flag::ON_LINK)
+                | bit(prefix_config.autonomous, prefix_flag::AUTONOMOUS),
+            valid_s: prefix_config.valid_s,
+            preferred_s: prefix_config.preferred_s,
         });
     }
-    let servers: Vec<Ipv6Addr> = given.name_servers.iter().filter_map(|it| ip6(it)).collect();
-    if servers.len() != given.name_servers.len() {
+    let servers: Vec<Ipv6Addr> = config.name_servers.iter().filter_map(|it| ip6(it)).collect();
+    if servers.len() != config.name_servers.len() {
         wrong("advertises a name server without an IPv6 address");
     }
-    let preference = match given.preference() {
+    let preference = match config.preference() {
         v1::RouterPreference::Medium => 0,
         v1::RouterPreference::High => router_flag::HIGH,
         v1::RouterPreference::Low => router_flag::LOW,
     };
-    let flags = if given.managed { router_flag::MANAGED } else { 0 }
-        | if given.other { router_flag::OTHER } else { 0 };
+    let flags = if config.managed { router_flag::MANAGED } else { 0 }
+        | if config.other { router_flag::OTHER } else { 0 };
     let fixed = ndp::RouterAdvertisement {
         kind: 0,
         code: 0,
         checksum: U16::ZERO,
-        hop_limit: given.hop_limit.min(u8::MAX.into()) as u8,
+        hop_limit: config.hop_limit.min(u8::MAX.into()) as u8,
         flags: flags | preference,
-        lifetime: U16::new(given.lifetime_s.min(u16::MAX.into()) as u16),
-        reachable_time: U32::new(given.reachable_ms),
-        retransmit_time: U32::new(given.retransmit_ms),
+        lifetime: U16::new(config.lifetime_s.min(u16::MAX.into()) as u16),
+        reachable_time: U32::new(config.reachable_ms),
+        retransmit_time: U32::new(config.retransmit_ms),
     };
-    let made = Advertisement {
-        interval_ms: intervals(given.min_interval_s, given.max_interval_s, place, reasons),
+    let message = Advertisement {
+        interval_ms: intervals(config.min_interval_s, config.max_interval_s, path, errors),
         fixed,
-        mtu: given.mtu,
+        mtu: config.mtu,
         prefixes,
-        name_servers: (servers, given.name_servers_s),
-        search: (given.search.clone(), given.search_s),
+        name_servers: (servers, config.name_servers_s),
+        search: (config.search.clone(), config.search_s),
     };
     let nobody = Ipv6Addr::UNSPECIFIED;
     let pseudo = Pseudo::Ip6 { source: nobody, destination: nobody };
-    if made.build(&mut [0; ROOM], &pseudo, [0; 6], false) == 0 {
-        let reason = "has a router advertisement that is none, or longer than 1,280 bytes";
+    if message.build(&mut [0; MAX_MESSAGE], &pseudo, [0; 6], false) == 0 {
+        let cause = "has a router advertisement that is none, or longer than 1,280 bytes";
         let fix = "Advertise fewer prefixes, name servers or domains, and domains that are names.";
-        reasons.add(place.to_owned(), reason, fix);
+        errors.add(path.to_owned(), cause, fix);
     }
-    made
+    message
 }
 
 pub(super) fn discovery(
-    given: &v1::RouterDiscovery,
-    place: &str,
-    reasons: &mut Reasons,
+    config: &v1::RouterDiscovery,
+    path: &str,
+    errors: &mut ValidationErrors,
 ) -> Discovery {
     Discovery {
-        interval_ms: intervals(given.min_interval_s, given.max_interval_s, place, reasons),
-        lifetime_s: given.lifetime_s.min(u16::MAX.into()) as u16,
-        broadcast: given.broadcast,
-        preference: given.preference,
+        interval_ms: intervals(config.min_interval_s, config.max_interval_s, path, errors),
+        lifetime_s: config.lifetime_s.min(u16::MAX.into()) as u16,
+        broadcast: config.broadcast,
+        preference: config.preference,
     }
 }
 
@@ -179,8 +179,8 @@ mod tests {
             interfaces: vec![interface],
             ..v1::Desired::default()
         };
-        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
-        reasons.into_iter().map(|reason| reason.reason).collect()
+        let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+        errors.into_iter().map(|error| error.cause).collect()
     }
 
     #[test]
@@ -196,13 +196,13 @@ mod tests {
         let server = v1::RouterAdvertising { name_servers: vec![vec![1; 4]], ..good() };
         assert!(refused(server)[0].contains("name server"));
         let prefix = v1::Prefix { address: vec![0; 16], length: 129 };
-        let told = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
+        let prefix_config = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
         assert!(
-            refused(v1::RouterAdvertising { prefixes: vec![told], ..good() })[0].contains("prefix")
+            refused(v1::RouterAdvertising { prefixes: vec![prefix_config], ..good() })[0].contains("prefix")
         );
         let prefix = v1::Prefix { address: vec![0; 16], length: 64 };
-        let told = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
-        let many = v1::RouterAdvertising { prefixes: vec![told; 40], ..good() };
+        let prefix_config = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
+        let many = v1::RouterAdvertising { prefixes: vec![prefix_config; 40], ..good() };
         assert!(refused(many)[0].contains("1,280"));
         let name = v1::RouterAdvertising { search: vec!["a..b".into()], ..good() };
         assert!(refused(name)[0].contains("is none"));

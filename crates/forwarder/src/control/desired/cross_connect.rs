@@ -2,15 +2,15 @@
 
 use stoa_ports::PortConfig;
 
-use super::{DesiredState, Reasons};
+use super::{DesiredState, ValidationErrors};
 
 impl DesiredState {
     /// Frames go across from port to port, and nobody else looks at them.
-    pub(super) fn check_cross_connects(&self, reasons: &mut Reasons) {
+    pub(super) fn check_cross_connects(&self, errors: &mut ValidationErrors) {
         for (name, interface) in &self.interfaces {
             let Some(across) = &interface.cross_connect else { continue };
-            let mut add = |reason: String, fix: &str| {
-                reasons.add(format!("interface {name:?}"), reason, fix);
+            let mut add = |cause: String, fix: &str| {
+                errors.add(format!("interface {name:?}"), cause, fix);
             };
             for end in [name, across] {
                 if end == across && across == name {
@@ -19,18 +19,18 @@ impl DesiredState {
                 }
                 let is_tunnel = |port: &PortConfig| matches!(port, PortConfig::Tunnel(_));
                 if self.ports.get(end).is_none_or(is_tunnel) {
-                    let reason = format!("is cross-connected, but {end:?} has no port with frames");
-                    add(reason, "Cross-connect interfaces of ports.");
+                    let cause = format!("is cross-connected, but {end:?} has no port with frames");
+                    add(cause, "Cross-connect interfaces of ports.");
                 }
             }
             let has_ip = interface.ip4.enabled || interface.ip6.enabled;
             if has_ip || interface.host_interface.is_some() {
-                let reason = "is cross-connected, but has IP or a host interface".to_owned();
-                add(reason, "Nothing that it receives stays here: take them away.");
+                let cause = "is cross-connected, but has IP or a host interface".to_owned();
+                add(cause, "Nothing that it receives stays here: take them away.");
             }
             if self.interfaces.values().any(|sub| sub.parent.as_ref() == Some(name)) {
-                let reason = "is cross-connected, but has sub-interfaces".to_owned();
-                add(reason, "Tagged frames go across, too: take the sub-interfaces away.");
+                let cause = "is cross-connected, but has sub-interfaces".to_owned();
+                add(cause, "Tagged frames go across, too: take the sub-interfaces away.");
             }
         }
     }
@@ -61,9 +61,9 @@ mod tests {
             ..v1::Desired::default()
         };
         change(&mut desired);
-        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
-        let said = reasons.iter().map(|reason| format!("{} {}", reason.place, reason.reason));
-        said.collect::<Vec<_>>().join("; ")
+        let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+        let texts = errors.iter().map(|error| format!("{} {}", error.path, error.cause));
+        texts.collect::<Vec<_>>().join("; ")
     }
 
     #[test]

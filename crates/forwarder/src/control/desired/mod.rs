@@ -25,11 +25,11 @@ use stoa_engine::worker::Polling;
 use stoa_ports::PortConfig;
 
 use super::desired_port;
-use super::limits::Asked;
+use super::limits::LimitOverrides;
 use crate::ethernet::vlan_table::{TagKey, tag_key};
 use crate::kernel::Kernel;
 use crate::punt::{Class, Limit};
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 
 /// A prefix: address without host bits, and length.
 pub type Prefix = (IpAddr, u8);
@@ -58,7 +58,7 @@ impl Default for Workers {
             cpus: Vec::new(),
             polling: Polling::Adaptive,
             buffers: BUFFERS,
-            huge_pages: HugePages::WhenThere,
+            huge_pages: HugePages::IfAvailable,
             kernel: Kernel::detect(),
         }
     }
@@ -156,7 +156,7 @@ pub enum Action {
     /// Send by one of these paths.
     Paths(Vec<Path>),
     /// Something else.
-    Verdict(Verdict),
+    Special(SpecialNextHop),
 }
 
 /// A route.
@@ -184,7 +184,7 @@ pub struct DesiredState {
     /// All other VRFs by name, with their routes.
     pub vrfs: BTreeMap<String, BTreeMap<Prefix, Route>>,
     /// Room in the tables.
-    pub limits: Asked,
+    pub limits: LimitOverrides,
     /// Rules of policy routing by VRF and whether they are about IPv4, each by priority.
     pub rules: BTreeMap<(String, bool), Vec<Rule>>,
     /// Fixed neighbours by interface and address.
@@ -197,11 +197,11 @@ pub struct DesiredState {
 
 /// Gathers reasons for a refusal.
 #[derive(Default)]
-pub(super) struct Reasons(pub(super) Vec<v1::Reason>);
+pub(super) struct ValidationErrors(pub(super) Vec<v1::ValidationError>);
 
-impl Reasons {
-    pub(super) fn add(&mut self, place: String, reason: impl Into<String>, fix: &str) {
-        self.0.push(v1::Reason { place, reason: reason.into(), fix: fix.to_owned() });
+impl ValidationErrors {
+    pub(super) fn add(&mut self, path: String, cause: impl Into<String>, fix: &str) {
+        self.0.push(v1::ValidationError { path, cause: cause.into(), fix: fix.to_owned() });
     }
 }
 
@@ -238,61 +238,61 @@ impl DesiredState {
     ///
     /// # Errors
     /// All reasons why it cannot be.
-    pub fn parse(desired: &v1::Desired) -> Result<Self, Vec<v1::Reason>> {
-        let mut reasons = Reasons::default();
-        let workers = interface::workers(desired.workers.as_ref(), &mut reasons);
-        let limits = desired.limits.as_ref().map(Asked::from).unwrap_or_default();
+    pub fn parse(desired: &v1::Desired) -> Result<Self, Vec<v1::ValidationError>> {
+        let mut errors = ValidationErrors::default();
+        let workers = interface::workers(desired.workers.as_ref(), &mut errors);
+        let limits = desired.limits.as_ref().map(LimitOverrides::from).unwrap_or_default();
         let mut state = Self { workers, limits, ..Self::default() };
         for port in &desired.ports {
             if port.software_rss {
                 state.software_rss.insert(port.interface.clone());
             }
-            if let Some(config) = desired_port::parse(port, &mut reasons)
+            if let Some(config) = desired_port::parse(port, &mut errors)
                 && state.ports.insert(port.interface.clone(), config).is_some()
             {
-                let place = format!("port {:?}", port.interface);
-                reasons.add(place, "is there twice", "Give each port an interface of its own.");
+                let path = format!("port {:?}", port.interface);
+                errors.add(path, "is there twice", "Give each port an interface of its own.");
             }
         }
         for vrf in &desired.vrfs {
-            state.add_vrf(vrf, &mut reasons);
+            state.add_vrf(vrf, &mut errors);
         }
         for interface in &desired.interfaces {
-            state.add_interface(interface, &mut reasons);
+            state.add_interface(interface, &mut errors);
         }
-        state.check_parents(&mut reasons);
-        state.check_host_interfaces(&mut reasons);
-        state.check_cross_connects(&mut reasons);
+        state.check_parents(&mut errors);
+        state.check_host_interfaces(&mut errors);
+        state.check_cross_connects(&mut errors);
         for route in &desired.routes {
-            state.add_route(route, &mut reasons);
+            state.add_route(route, &mut errors);
         }
-        state.add_rules(&desired.rules, &mut reasons);
+        state.add_rules(&desired.rules, &mut errors);
         for neighbor in &desired.neighbors {
-            state.add_neighbor(neighbor, &mut reasons);
+            state.add_neighbor(neighbor, &mut errors);
         }
-        state.check_tunnels(&mut reasons);
-        if let Some(given) = &desired.reassembly {
+        state.check_tunnels(&mut errors);
+        if let Some(config) = &desired.reassembly {
             let most = crate::ip::reassembly::CONTEXTS_MAX;
-            if given.packets > most || given.per_source > most {
-                let reason =
-                    format!("{} packets, {} of one source", given.packets, given.per_source);
+            if config.packets > most || config.per_source > most {
+                let cause =
+                    format!("{} packets, {} of one source", config.packets, config.per_source);
                 let fix = "Give at most 1,024 of both.";
-                reasons.add("reassembly".to_owned(), reason, fix);
+                errors.add("reassembly".to_owned(), cause, fix);
             }
-            state.reassembly = (given.packets, given.per_source);
+            state.reassembly = (config.packets, config.per_source);
         }
         for punt in &desired.punts {
-            state.add_punt(punt, &mut reasons);
+            state.add_punt(punt, &mut errors);
         }
-        if reasons.0.is_empty() { Ok(state) } else { Err(reasons.0) }
+        if errors.0.is_empty() { Ok(state) } else { Err(errors.0) }
     }
 
-    fn add_vrf(&mut self, vrf: &v1::Vrf, reasons: &mut Reasons) {
-        let place = || format!("vrf {:?}", vrf.name);
+    fn add_vrf(&mut self, vrf: &v1::Vrf, errors: &mut ValidationErrors) {
+        let path = || format!("vrf {:?}", vrf.name);
         if vrf.name.is_empty() {
-            reasons.add(place(), "has no name", "Name it; the default VRF needs no entry.");
+            errors.add(path(), "has no name", "Name it; the default VRF needs no entry.");
         } else if self.vrfs.insert(vrf.name.clone(), BTreeMap::new()).is_some() {
-            reasons.add(place(), "is there twice", "Give each VRF a name of its own.");
+            errors.add(path(), "is there twice", "Give each VRF a name of its own.");
         }
     }
 

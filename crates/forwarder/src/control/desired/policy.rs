@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use super::{DesiredState, Prefix, Reasons, address, bits, network};
-use crate::shared::Verdict;
+use super::{DesiredState, Prefix, ValidationErrors, address, bits, network};
+use crate::shared::SpecialNextHop;
 
 /// What becomes of packets that a rule is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub enum RuleAction {
     /// Routed by the table of this VRF, whose default route may not count.
     Table(String, bool),
     /// Dropped.
-    Verdict(Verdict),
+    Special(SpecialNextHop),
     /// On with the first rule of at least this priority.
     Goto(u32),
 }
@@ -49,24 +49,24 @@ pub struct Rule {
 }
 
 /// The name of a rule in reasons.
-fn place(rule: &v1::Rule) -> String {
+fn path(rule: &v1::Rule) -> String {
     let vrf = if rule.vrf.is_empty() { String::new() } else { format!(" of VRF {}", rule.vrf) };
     format!("IPv{} rule {}{vrf}", rule.family, rule.priority)
 }
 
 impl DesiredState {
-    pub(super) fn add_rules(&mut self, rules: &[v1::Rule], reasons: &mut Reasons) {
+    pub(super) fn add_rules(&mut self, rules: &[v1::Rule], errors: &mut ValidationErrors) {
         let mut seen = HashSet::new();
         for rule in rules {
             match self.rule(rule) {
-                Ok(known) if !seen.insert(known.clone()) => {
-                    reasons.add(place(rule), "is there twice", "Send it once.");
+                Ok(checked) if !seen.insert(checked.clone()) => {
+                    errors.add(path(rule), "is there twice", "Send it once.");
                 }
-                Ok(known) => {
-                    let key = (known.vrf.clone(), known.is_ip4);
-                    self.rules.entry(key).or_default().push(known);
+                Ok(checked) => {
+                    let key = (checked.vrf.clone(), checked.is_ip4);
+                    self.rules.entry(key).or_default().push(checked);
                 }
-                Err((reason, fix)) => reasons.add(place(rule), reason, fix),
+                Err((cause, fix)) => errors.add(path(rule), cause, fix),
             }
         }
         // Those of one priority stay as they were sent.
@@ -74,7 +74,7 @@ impl DesiredState {
     }
 
     fn rule(&self, rule: &v1::Rule) -> Result<Rule, (String, &'static str)> {
-        let no = |reason: &str, fix: &'static str| Err((reason.to_owned(), fix));
+        let no = |cause: &str, fix: &'static str| Err((cause.to_owned(), fix));
         let is_vrf = |name: &String| name.is_empty() || self.vrfs.contains_key(name);
         if !matches!(rule.family, 4 | 6) {
             return no("is of no family", "Send 4 or 6.");
@@ -89,8 +89,8 @@ impl DesiredState {
             ));
         }
         if !rule.interface.is_empty() && !self.interfaces.contains_key(&rule.interface) {
-            let reason = format!("names {:?}, which is no interface", rule.interface);
-            return Err((reason, "Name an interface that exists."));
+            let cause = format!("names {:?}, which is no interface", rule.interface);
+            return Err((cause, "Name an interface that exists."));
         }
         let is_small = |value: Option<u32>, most| value.is_none_or(|value| value <= most);
         if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
@@ -101,13 +101,13 @@ impl DesiredState {
                 RuleAction::Table(table.vrf.clone(), table.beyond_default)
             }
             Some(Action::Table(table)) => {
-                let reason = format!("names the table of VRF {:?}, which is none", table.vrf);
-                return Err((reason, "Name a VRF that exists."));
+                let cause = format!("names the table of VRF {:?}, which is none", table.vrf);
+                return Err((cause, "Name a VRF that exists."));
             }
             Some(Action::Special(special)) => match v1::Special::try_from(*special) {
-                Ok(v1::Special::Blackhole) => RuleAction::Verdict(Verdict::Blackhole),
-                Ok(v1::Special::Unreachable) => RuleAction::Verdict(Verdict::Unreachable),
-                Ok(v1::Special::Prohibit) => RuleAction::Verdict(Verdict::Prohibited),
+                Ok(v1::Special::Blackhole) => RuleAction::Special(SpecialNextHop::Blackhole),
+                Ok(v1::Special::Unreachable) => RuleAction::Special(SpecialNextHop::Unreachable),
+                Ok(v1::Special::Prohibit) => RuleAction::Special(SpecialNextHop::Prohibited),
                 _ => return no("does something that no rule can", "Send a table, or a refusal."),
             },
             Some(Action::GotoPriority(to)) if *to > rule.priority => RuleAction::Goto(*to),
@@ -145,8 +145,8 @@ fn prefix(
     let Some(prefix) = prefix else { return Ok(None) };
     let ip = address(&prefix.address).filter(|ip| ip.is_ipv4() == (family == 4));
     let Some(ip) = ip.filter(|ip| prefix.length <= u32::from(bits(*ip))) else {
-        let reason = "has a prefix that is too long, or of another family";
-        return Err((reason.to_owned(), "Send one of the rule's family."));
+        let cause = "has a prefix that is too long, or of another family";
+        return Err((cause.to_owned(), "Send one of the rule's family."));
     };
     let length = prefix.length as u8;
     if network(ip, length) != ip {
@@ -160,8 +160,8 @@ fn ports(range: Option<&v1::PortRange>) -> Result<Option<(u16, u16)>, (String, &
     match (u16::try_from(range.first), u16::try_from(range.last)) {
         (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Some((first, last))),
         _ => {
-            let reason = format!("has the ports {} to {}", range.first, range.last);
-            Err((reason, "Send two ports from 1 to 65,535, the lower one first."))
+            let cause = format!("has the ports {} to {}", range.first, range.last);
+            Err((cause, "Send two ports from 1 to 65,535, the lower one first."))
         }
     }
 }
@@ -180,8 +180,8 @@ mod tests {
     fn refused(rules: Vec<v1::Rule>) -> Vec<String> {
         let vrfs = vec![v1::Vrf { name: "red".to_owned(), ..v1::Vrf::default() }];
         let desired = v1::Desired { vrfs, rules, ..v1::Desired::default() };
-        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
-        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.reason)).collect()
+        let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+        errors.into_iter().map(|error| format!("{} {}", error.path, error.cause)).collect()
     }
 
     #[test]

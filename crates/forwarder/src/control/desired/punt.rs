@@ -2,30 +2,30 @@
 
 use stoa_api::v1;
 
-use super::{DesiredState, Reasons};
+use super::{DesiredState, ValidationErrors};
 use crate::punt::{Class, Limit};
 
 /// The largest rate and burst, in packets: beyond, a budget guards nothing.
-const MOST: u32 = 1_000_000;
+const MAX_RATE: u32 = 1_000_000;
 
 impl DesiredState {
-    pub(super) fn add_punt(&mut self, punt: &v1::PuntLimit, reasons: &mut Reasons) {
-        let place = format!("punt class {:?}", punt.class);
+    pub(super) fn add_punt(&mut self, punt: &v1::PuntLimit, errors: &mut ValidationErrors) {
+        let path = format!("punt class {:?}", punt.class);
         let Some(class) = Class::named(&punt.class) else {
             let known = Class::ALL.map(Class::name).join(", ");
-            return reasons.add(place, "is not known", &format!("Name one of {known}."));
+            return errors.add(path, "is not known", &format!("Name one of {known}."));
         };
-        let usual = class.usual_limit();
-        let or = |given: u32, usual: u32| if given == 0 { usual } else { given };
-        let rate = or(punt.rate, usual.rate);
+        let default = class.default_limit();
+        let or = |config: u32, default: u32| if config == 0 { default } else { config };
+        let rate = or(punt.rate, default.rate);
         // A total below one interface's rate would be the limit of each.
-        let total = or(punt.total, usual.total.max(rate));
-        let limit = Limit { rate, burst: or(punt.burst, usual.burst), total };
-        if limit.rate.max(limit.burst).max(limit.total) > MOST {
-            return reasons.add(place, format!("is beyond {MOST}"), "Give less.");
+        let total = or(punt.total, default.total.max(rate));
+        let limit = Limit { rate, burst: or(punt.burst, default.burst), total };
+        if limit.rate.max(limit.burst).max(limit.total) > MAX_RATE {
+            return errors.add(path, format!("is beyond {MAX_RATE}"), "Give less.");
         }
         if self.punts.insert(class, limit).is_some() {
-            reasons.add(place, "is there twice", "Give each class once.");
+            errors.add(path, "is there twice", "Give each class once.");
         }
     }
 }
@@ -34,7 +34,7 @@ impl DesiredState {
 mod tests {
     use super::*;
 
-    fn parse(punts: &[(&str, u32, u32, u32)]) -> Result<DesiredState, Vec<v1::Reason>> {
+    fn parse(punts: &[(&str, u32, u32, u32)]) -> Result<DesiredState, Vec<v1::ValidationError>> {
         let punt = |(class, rate, burst, total): &(&str, u32, u32, u32)| v1::PuntLimit {
             class: (*class).to_owned(),
             rate: *rate,
@@ -48,14 +48,14 @@ mod tests {
     #[test]
     fn what_is_not_given_is_as_usual() {
         let desired = parse(&[("arp", 0, 0, 0), ("nd", 10_000, 7, 0)]).unwrap();
-        assert_eq!(desired.punts[&Class::Arp], Class::Arp.usual_limit());
+        assert_eq!(desired.punts[&Class::Arp], Class::Arp.default_limit());
         let nd = Limit { rate: 10_000, burst: 7, total: 10_000 };
         assert_eq!(desired.punts[&Class::Nd], nd);
     }
 
     #[test]
     fn nonsense_is_refused() {
-        let bad = [("all", 1, 1, 1), ("arp", MOST + 1, 1, 1), ("nd", 1, 1, 1), ("nd", 1, 1, 1)];
+        let bad = [("all", 1, 1, 1), ("arp", MAX_RATE + 1, 1, 1), ("nd", 1, 1, 1), ("nd", 1, 1, 1)];
         assert_eq!(parse(&bad).unwrap_err().len(), 3);
     }
 }

@@ -4,14 +4,14 @@ use std::net::IpAddr;
 
 use stoa_api::v1;
 
-use super::{Action, DesiredState, Path, Reasons, Route, address, bits, network};
-use crate::shared::Verdict;
+use super::{Action, DesiredState, Path, ValidationErrors, Route, address, bits, network};
+use crate::shared::SpecialNextHop;
 
 impl DesiredState {
-    pub(super) fn add_route(&mut self, route: &v1::Route, reasons: &mut Reasons) {
+    pub(super) fn add_route(&mut self, route: &v1::Route, errors: &mut ValidationErrors) {
         let prefix = route.prefix.as_ref();
         let Some(ip) = prefix.and_then(|prefix| address(&prefix.address)) else {
-            return reasons.add(
+            return errors.add(
                 "route".to_owned(),
                 "has no prefix of 4 or 16 bytes",
                 "Send a prefix.",
@@ -20,42 +20,42 @@ impl DesiredState {
         let length = prefix.map_or(0, |prefix| prefix.length);
         let vrf = route.vrf.clone();
         let in_vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-        let place = format!("route {ip}/{length}{in_vrf}");
+        let error_path = format!("route {ip}/{length}{in_vrf}");
         let longest = u32::from(bits(ip));
         if length > longest {
-            let reason = format!("has a prefix length out of range; the greatest is {longest}");
-            return reasons.add(place, reason, "Send a length that the address has bits for.");
+            let cause = format!("has a prefix length out of range; the greatest is {longest}");
+            return errors.add(error_path, cause, "Send a length that the address has bits for.");
         }
         if network(ip, length as u8) != ip {
-            return reasons.add(
-                place,
+            return errors.add(
+                error_path,
                 "has host bits set",
                 "Clear them, or send a greater length.",
             );
         }
         let action = match &route.action {
             Some(v1::route::Action::Special(special)) => match v1::Special::try_from(*special) {
-                Ok(v1::Special::Local) => Action::Verdict(Verdict::Local),
-                Ok(v1::Special::Blackhole) => Action::Verdict(Verdict::Blackhole),
-                Ok(v1::Special::Unreachable) => Action::Verdict(Verdict::Unreachable),
-                Ok(v1::Special::Prohibit) => Action::Verdict(Verdict::Prohibited),
+                Ok(v1::Special::Local) => Action::Special(SpecialNextHop::Local),
+                Ok(v1::Special::Blackhole) => Action::Special(SpecialNextHop::Blackhole),
+                Ok(v1::Special::Unreachable) => Action::Special(SpecialNextHop::Unreachable),
+                Ok(v1::Special::Prohibit) => Action::Special(SpecialNextHop::Prohibited),
                 Err(_) => {
-                    return reasons.add(place, "does something unknown", "Use a newer forwarder.");
+                    return errors.add(error_path, "does something unknown", "Use a newer forwarder.");
                 }
             },
             Some(v1::route::Action::Paths(paths)) if !paths.paths.is_empty() => {
-                Action::Paths(self.paths(&paths.paths, ip, &place, reasons))
+                Action::Paths(self.paths(&paths.paths, ip, &error_path, errors))
             }
-            _ => return reasons.add(place, "leads nowhere", "Give it a path or a special action."),
+            _ => return errors.add(error_path, "leads nowhere", "Give it a path or a special action."),
         };
         let route = Route { protocol: route.protocol, action };
         let routes = if vrf.is_empty() { Some(&mut self.routes) } else { self.vrfs.get_mut(&vrf) };
         let Some(routes) = routes else {
-            let reason = format!("is in the VRF {vrf:?}, which is none");
-            return reasons.add(place, reason, "Name a VRF that exists.");
+            let cause = format!("is in the VRF {vrf:?}, which is none");
+            return errors.add(error_path, cause, "Name a VRF that exists.");
         };
         if routes.insert((ip, length as u8), route).is_some() {
-            reasons.add(place, "is there twice", "Send each prefix once.");
+            errors.add(error_path, "is there twice", "Send each prefix once.");
         }
     }
 
@@ -63,44 +63,44 @@ impl DesiredState {
         &self,
         paths: &[v1::Path],
         ip: IpAddr,
-        place: &str,
-        reasons: &mut Reasons,
+        error_path: &str,
+        errors: &mut ValidationErrors,
     ) -> Vec<Path> {
-        let mut known = Vec::new();
+        let mut checked = Vec::new();
         for path in paths {
             if !self.interfaces.contains_key(&path.interface) {
-                let reason = format!("leads through {:?}, which is no interface", path.interface);
-                reasons.add(place.to_owned(), reason, "Name an interface that exists.");
+                let cause = format!("leads through {:?}, which is no interface", path.interface);
+                errors.add(error_path.to_owned(), cause, "Name an interface that exists.");
             }
             let next_hop = address(&path.next_hop);
             let fits = next_hop.is_none_or(|next_hop| next_hop.is_ipv4() == ip.is_ipv4());
             if !fits || (next_hop.is_none() && !path.next_hop.is_empty()) {
-                reasons.add(
-                    place.to_owned(),
+                errors.add(
+                    error_path.to_owned(),
                     "has a next hop of another family",
                     "Give one of the prefix's family.",
                 );
             }
             let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
-            known.push(Path { interface: path.interface.clone(), next_hop, weight });
+            checked.push(Path { interface: path.interface.clone(), next_hop, weight });
         }
-        known.sort();
-        known.dedup();
-        known
+        checked.sort();
+        checked.dedup();
+        checked
     }
 
-    pub(super) fn add_neighbor(&mut self, neighbor: &v1::Neighbor, reasons: &mut Reasons) {
+    pub(super) fn add_neighbor(&mut self, neighbor: &v1::Neighbor, errors: &mut ValidationErrors) {
         let ip = address(&neighbor.address);
         let mac = <[u8; 6]>::try_from(neighbor.mac.as_slice()).ok().filter(|mac| mac[0] & 1 == 0);
-        let place = format!("neighbor on {:?}", neighbor.interface);
+        let error_path = format!("neighbor on {:?}", neighbor.interface);
         match (ip, mac, self.interfaces.contains_key(&neighbor.interface)) {
             (Some(ip), Some(mac), true) => {
                 self.neighbors.insert((neighbor.interface.clone(), ip), mac);
             }
             (_, _, false) => {
-                reasons.add(place, "is on no interface", "Name an interface that exists.")
+                errors.add(error_path, "is on no interface", "Name an interface that exists.")
             }
-            _ => reasons.add(place, "has no address or no unicast MAC address", "Give both."),
+            _ => errors.add(error_path, "has no address or no unicast MAC address", "Give both."),
         }
     }
 }
@@ -130,9 +130,9 @@ mod tests {
             routes: vec![route],
             ..v1::Desired::default()
         };
-        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
-        assert!(reasons.iter().all(|reason| !reason.fix.is_empty()), "each says what to do");
-        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.reason)).collect()
+        let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+        assert!(errors.iter().all(|error| !error.fix.is_empty()), "each says what to do");
+        errors.into_iter().map(|error| format!("{} {}", error.path, error.cause)).collect()
     }
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let asis = |_: &mut v1::Route| {};
         assert!(refused(&[10, 0, 0, 0], 8, asis).is_empty());
         assert!(refused(&[0; 16], 0, asis).is_empty());
-        for (address, length, reason) in [
+        for (address, length, cause) in [
             (&[10, 0, 0, 1][..], 8, "route 10.0.0.1/8 has host bits set"),
             (
                 &[10, 0, 0, 0],
@@ -150,7 +150,7 @@ mod tests {
             (&[0; 16], 300, "route ::/300 has a prefix length out of range; the greatest is 128"),
             (&[0; 5], 0, "route has no prefix of 4 or 16 bytes"),
         ] {
-            assert_eq!(refused(address, length, asis), [reason]);
+            assert_eq!(refused(address, length, asis), [cause]);
         }
     }
 

@@ -4,39 +4,39 @@ use std::collections::BTreeMap;
 
 use stoa_ports::PortConfig;
 
-use super::{DesiredState, Reasons};
+use super::{DesiredState, ValidationErrors};
 
 impl DesiredState {
     /// Two tunnels of a VRF differ in their ends, and only plain interfaces stand on tunnels.
-    pub(super) fn check_tunnels(&self, reasons: &mut Reasons) {
+    pub(super) fn check_tunnels(&self, errors: &mut ValidationErrors) {
         let is_tunnel = |name: &String| matches!(self.ports.get(name), Some(PortConfig::Tunnel(_)));
         for (name, address) in self.neighbors.keys().filter(|(name, _)| is_tunnel(name)) {
-            let reason = format!("is on the tunnel {name:?}");
+            let cause = format!("is on the tunnel {name:?}");
             let fix = "Leave it out: a tunnel has no neighbours.";
-            reasons.add(format!("neighbor {address}"), reason, fix);
+            errors.add(format!("neighbor {address}"), cause, fix);
         }
         let mut seen = BTreeMap::new();
         for (name, interface) in &self.interfaces {
-            let place = || format!("interface {name:?}");
+            let path = || format!("interface {name:?}");
             if let Some(parent) = &interface.parent
                 && is_tunnel(parent)
             {
-                let reason = format!("is a sub-interface of the tunnel {parent:?}");
-                reasons.add(place(), reason, "Tunnels carry no VLAN tags: make another tunnel.");
+                let cause = format!("is a sub-interface of the tunnel {parent:?}");
+                errors.add(path(), cause, "Tunnels carry no VLAN tags: make another tunnel.");
             }
             let Some(PortConfig::Tunnel(tunnel)) = self.ports.get(name) else { continue };
             if interface.host_interface.is_some() {
-                let reason = "is a tunnel with a host interface";
-                reasons.add(
-                    place(),
-                    reason,
+                let cause = "is a tunnel with a host interface";
+                errors.add(
+                    path(),
+                    cause,
                     "Leave the host interface out: only Ethernet has one.",
                 );
             }
             let ends = (&interface.vrf, tunnel.local, tunnel.remote, tunnel.encapsulation as u8);
             if let Some(other) = seen.insert(ends, name) {
-                let reason = format!("has the same ends as the tunnel {other:?}");
-                reasons.add(place(), reason, "Give one of them another address, or make it GRE.");
+                let cause = format!("has the same ends as the tunnel {other:?}");
+                errors.add(path(), cause, "Give one of them another address, or make it GRE.");
             }
         }
     }
@@ -69,8 +69,8 @@ mod tests {
             ..v1::Desired::default()
         };
         change(&mut desired);
-        let reasons = DesiredState::parse(&desired).err().unwrap_or_default();
-        reasons.into_iter().map(|reason| format!("{} {}", reason.place, reason.reason)).collect()
+        let errors = DesiredState::parse(&desired).err().unwrap_or_default();
+        errors.into_iter().map(|error| format!("{} {}", error.path, error.cause)).collect()
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use stoa_api::v1;
 use stoa_wire::vrrp::{INTERVAL_MAX_CS, OWNER, Version};
 
-use super::{Prefix, Reasons, address, bits, network};
+use super::{Prefix, ValidationErrors, address, bits, network};
 
 /// Most addresses of one virtual router: their advertisement fits every link.
-const ADDRESSES: usize = 64;
+const MAX_ADDRESSES: usize = 64;
 
 /// A virtual router of one interface and family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,29 +44,29 @@ impl VirtualRouter {
     }
 }
 
-fn refuse(reasons: &mut Reasons, place: &str, vrid: u32, reason: &str, fix: &str) {
-    reasons.add(format!("{place} virtual router {vrid}"), reason, fix);
+fn refuse(errors: &mut ValidationErrors, path: &str, vrid: u32, cause: &str, fix: &str) {
+    errors.add(format!("{path} virtual router {vrid}"), cause, fix);
 }
 
 /// The virtual routers of one family; those that are wrong are left out.
 pub(super) fn virtual_routers(
-    given: &[v1::VirtualRouter],
+    config: &[v1::VirtualRouter],
     is_ip4: bool,
-    place: &str,
-    reasons: &mut Reasons,
+    path: &str,
+    errors: &mut ValidationErrors,
 ) -> Vec<VirtualRouter> {
-    let mut made: Vec<VirtualRouter> = Vec::new();
-    for given in given {
-        let mut wrong = |reason: &str, fix: &str| refuse(reasons, place, given.vrid, reason, fix);
-        let Some(vrid) = u8::try_from(given.vrid).ok().filter(|vrid| *vrid > 0) else {
+    let mut routers: Vec<VirtualRouter> = Vec::new();
+    for config in config {
+        let mut wrong = |cause: &str, fix: &str| refuse(errors, path, config.vrid, cause, fix);
+        let Some(vrid) = u8::try_from(config.vrid).ok().filter(|vrid| *vrid > 0) else {
             wrong("has no VRID that fits", "Give one from 1 to 255.");
             continue;
         };
-        if made.iter().any(|other| other.vrid == vrid) {
+        if routers.iter().any(|other| other.vrid == vrid) {
             wrong("is there twice", "Give each a VRID of its own.");
             continue;
         }
-        let version = match given.version {
+        let version = match config.version {
             2 if is_ip4 => Version::Two,
             3 => Version::Three,
             _ => {
@@ -75,8 +75,8 @@ pub(super) fn virtual_routers(
             }
         };
         let of_family = |bytes: &Vec<u8>| address(bytes).filter(|ip| ip.is_ipv4() == is_ip4);
-        let addresses: Vec<IpAddr> = given.addresses.iter().filter_map(of_family).collect();
-        if addresses.len() != given.addresses.len() || !(1..=ADDRESSES).contains(&addresses.len()) {
+        let addresses: Vec<IpAddr> = config.addresses.iter().filter_map(of_family).collect();
+        if addresses.len() != config.addresses.len() || !(1..=MAX_ADDRESSES).contains(&addresses.len()) {
             wrong("has no addresses of its family, or too many", "Give 1 to 64.");
             continue;
         }
@@ -84,43 +84,43 @@ pub(super) fn virtual_routers(
             wrong("has a first address that is not link-local", "Give one of fe80::/10 first.");
             continue;
         }
-        let whole_seconds = version == Version::Three || given.interval_cs.is_multiple_of(100);
+        let whole_seconds = version == Version::Three || config.interval_cs.is_multiple_of(100);
         let most = if version == Version::Three { INTERVAL_MAX_CS.into() } else { 25_400 };
-        if !(1..=most).contains(&given.interval_cs) || !whole_seconds {
+        if !(1..=most).contains(&config.interval_cs) || !whole_seconds {
             wrong(
                 "has an interval that cannot be said",
                 "Give 1 to 4,095 centiseconds; with version 2 whole seconds, up to 254.",
             );
             continue;
         }
-        let networks: Vec<_> = given.networks.iter().filter_map(tracked_network).collect();
-        if networks.len() != given.networks.len() {
+        let networks: Vec<_> = config.networks.iter().filter_map(tracked_network).collect();
+        if networks.len() != config.networks.len() {
             wrong("tracks a network that is no prefix", "Send prefixes without host bits.");
             continue;
         }
         let decrement = |it: &v1::TrackedInterface| it.decrement.min(u8::MAX.into()) as u8;
-        made.push(VirtualRouter {
+        routers.push(VirtualRouter {
             vrid,
             version,
-            priority: given.priority.clamp(1, OWNER.into()) as u8,
-            preempt: given.preempt,
-            hold_ms: u64::from(given.hold_s) * 1000,
-            accept: given.accept,
-            interval_cs: given.interval_cs as u16,
+            priority: config.priority.clamp(1, OWNER.into()) as u8,
+            preempt: config.preempt,
+            hold_ms: u64::from(config.hold_s) * 1000,
+            accept: config.accept,
+            interval_cs: config.interval_cs as u16,
             addresses,
-            tracked: given.tracked.iter().map(|it| (it.interface.clone(), decrement(it))).collect(),
+            tracked: config.tracked.iter().map(|it| (it.interface.clone(), decrement(it))).collect(),
             networks,
-            is_logged: given.log,
+            is_logged: config.log,
         });
     }
-    made
+    routers
 }
 
-fn tracked_network(given: &v1::TrackedNetwork) -> Option<(Prefix, u8)> {
-    let prefix = given.prefix.as_ref()?;
+fn tracked_network(config: &v1::TrackedNetwork) -> Option<(Prefix, u8)> {
+    let prefix = config.prefix.as_ref()?;
     let ip = address(&prefix.address)?;
     let length = u8::try_from(prefix.length).ok().filter(|length| *length <= bits(ip))?;
-    let decrement = given.decrement.min(u8::MAX.into()) as u8;
+    let decrement = config.decrement.min(u8::MAX.into()) as u8;
     (network(ip, length) == ip).then_some(((ip, length), decrement))
 }
 
@@ -145,16 +145,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_by_name() {
-        let check = |given: &[v1::VirtualRouter], is_ip4: bool| {
-            let mut reasons = Reasons::default();
-            let made = virtual_routers(given, is_ip4, "interface \"a\"", &mut reasons);
-            (made.len(), reasons.0.into_iter().map(|it| it.reason).collect::<Vec<_>>())
+        let check = |config: &[v1::VirtualRouter], is_ip4: bool| {
+            let mut errors = ValidationErrors::default();
+            let routers = virtual_routers(config, is_ip4, "interface \"a\"", &mut errors);
+            (routers.len(), errors.0.into_iter().map(|it| it.cause).collect::<Vec<_>>())
         };
         assert_eq!(check(&[good()], true), (1, vec![]));
         let with = |change: &dyn Fn(&mut v1::VirtualRouter)| {
-            let mut given = good();
-            change(&mut given);
-            check(&[given], true).1.join(";")
+            let mut config = good();
+            change(&mut config);
+            check(&[config], true).1.join(";")
         };
         assert!(with(&|it| it.vrid = 0).contains("VRID"));
         assert!(with(&|it| it.vrid = 256).contains("VRID"));

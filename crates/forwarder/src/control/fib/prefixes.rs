@@ -6,7 +6,7 @@ use stoa_tables::lpm::{Ip4Lpm, Ip6Lpm, LpmError, Outcome};
 
 use super::Fib;
 use crate::control::desired::Prefix;
-use crate::control::limits::{Full, Table};
+use crate::control::limits::{TableFull, Table};
 use crate::control::vrfs::{DEFAULT, Slot};
 
 impl Fib {
@@ -19,7 +19,7 @@ impl Fib {
         slot: Slot,
         (address, length): Prefix,
         hop: u32,
-    ) -> Result<u32, Full> {
+    ) -> Result<u32, TableFull> {
         let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut).ok_or_else(no_vrf)?;
         let done = match address {
             IpAddr::V4(ip) => prefixes.ip4.insert(ip.into(), length, hop),
@@ -38,7 +38,7 @@ impl Fib {
         slot: Slot,
         routes: &[(Prefix, u32)],
         former: &mut Vec<u32>,
-    ) -> Result<(), (usize, Full)> {
+    ) -> Result<(), (usize, TableFull)> {
         let (mut inserted, mut outcomes) = (0, Vec::new());
         for run in routes.chunk_by(|one, next| one.0.0.is_ipv4() == next.0.0.is_ipv4()) {
             let prefixes = self.vrfs.get_mut(slot).and_then(Option::as_mut);
@@ -78,7 +78,7 @@ impl Fib {
         slot: Slot,
         address: IpAddr,
         error: LpmError,
-    ) -> Full {
+    ) -> TableFull {
         let prefixes = self.vrfs.get(slot).and_then(Option::as_ref);
         let (table, limit) = match (slot, address) {
             (DEFAULT, IpAddr::V4(_)) => (Table::Ip4Routes, prefixes.map(|of| of.ip4.capacity())),
@@ -89,9 +89,9 @@ impl Fib {
             LpmError::Full(what) => {
                 let limit = limit.unwrap_or(0);
                 let reason = format!("no room: {what} for {limit} prefixes are used up");
-                self.refusals.full(table, reason)
+                self.table_full_counts.full(table, reason)
             }
-            error => Full::of(table, error),
+            error => TableFull::of(table, error),
         }
     }
 
@@ -154,6 +154,6 @@ impl Fib {
     }
 }
 
-fn no_vrf() -> Full {
-    Full::of(Table::Vrfs, "there is no such VRF")
+fn no_vrf() -> TableFull {
+    TableFull::of(Table::Vrfs, "there is no such VRF")
 }

@@ -7,11 +7,11 @@ use stoa_api::{digest, v1};
 
 use super::family::Family;
 use crate::control::desired::Prefix;
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
 /// Routes looked at between two looks at everything else: about a millisecond.
-const LOOKED_AT: usize = 10_000;
+const SCAN_LIMIT: usize = 10_000;
 
 /// An audit, and how far it is.
 pub struct Audit {
@@ -57,7 +57,7 @@ impl Audit {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// All of an audit at once: for tests.
     pub fn audit_routes(&self, request: &v1::AuditRoutesRequest) -> Option<v1::AuditRoutesReply> {
         let mut audit = self.begin_audit(request)?;
@@ -114,7 +114,7 @@ impl Plane {
         let table = K::table(&self.fib, audit.slot).into_iter();
         let routes = table.flat_map(|table| table.range(from.0, from.1)).enumerate();
         for (at, (prefix, length, value)) in routes {
-            if at == LOOKED_AT {
+            if at == SCAN_LIMIT {
                 audit.from = Some((prefix.wide(), length));
                 return;
             }
@@ -143,7 +143,7 @@ impl Plane {
     /// Takes a learned route out of the table behind everybody's back, as a fault would: for tests
     /// of audits. Whether there was one.
     #[doc(hidden)]
-    pub fn lose_learned(&mut self, vrf: &str, prefix: Prefix) -> bool {
+    pub fn remove_from_table_only(&mut self, vrf: &str, prefix: Prefix) -> bool {
         let Some(slot) = self.vrfs.slot_of(vrf) else { return false };
         let is_there = self.fib.get(slot, prefix).is_some_and(|value| self.learned.has(value));
         if is_there {

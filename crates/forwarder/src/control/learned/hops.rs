@@ -2,35 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use super::message::{Reason, SaidHop};
-use super::{Face, Hop};
-use crate::control::Full;
+use super::message::{RouteError, CheckedHop};
+use super::{VrfHop, Hop};
+use crate::control::TableFull;
 use crate::control::desired::{Action, Path};
 use crate::control::fib::{PathKey, hop_of};
 use crate::control::limits::Table;
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 use stoa_tables::next_hop::NextHop;
 
 /// What a face comes to: paths, and those that are used while none of them can be.
 type Keys = (Vec<PathKey>, Vec<PathKey>);
 
-impl Plane {
+impl ForwarderState {
     /// Takes a hop in, or changes it with all routes on it. Nothing is changed on an error.
-    pub(super) fn say_hop(&mut self, said: SaidHop) -> Result<(), Reason> {
-        let SaidHop { id, protocol, action, backup } = said;
+    pub(super) fn set_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
+        let CheckedHop { id, protocol, action, backup } = checked;
         let Some(place) = self.learned.by_id.get(&id).copied() else {
-            return self.new_hop(SaidHop { id, protocol, action, backup });
+            return self.add_learned_hop(CheckedHop { id, protocol, action, backup });
         };
         let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return Ok(()) };
-        let faces = hop.faces.clone();
+        let vrf_hops = hop.vrf_hops.clone();
         let old = (hop.action.clone(), hop.backup.clone());
-        for (done, next_hop) in faces.iter().enumerate() {
-            if let Err(reason) = self.change_face(*next_hop, &action, &backup) {
-                for next_hop in &faces[..done] {
+        for (done, next_hop) in vrf_hops.iter().enumerate() {
+            if let Err(reason) = self.change_vrf_hop(*next_hop, &action, &backup) {
+                for next_hop in &vrf_hops[..done] {
                     // There was room for it just now.
-                    let _ = self.change_face(*next_hop, &old.0, &old.1);
+                    let _ = self.change_vrf_hop(*next_hop, &old.0, &old.1);
                 }
                 return Err(reason);
             }
@@ -41,18 +41,18 @@ impl Plane {
         Ok(())
     }
 
-    fn new_hop(&mut self, said: SaidHop) -> Result<(), Reason> {
-        let SaidHop { id, protocol, action, backup } = said;
+    fn add_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
+        let CheckedHop { id, protocol, action, backup } = checked;
         let room = self.limits.next_hops;
         // Stale hops are there until everything was said: a daemon that starts anew says as many
         // again as it had.
         let used = self.learned.hops.len() - self.learned.free.len();
         if used.saturating_sub(self.learned.stale) >= room {
             let reason = format!("no room: all {room} hops of learned routes are in use");
-            return Err(self.fib.refusals.full(Table::NextHops, reason).into());
+            return Err(self.fib.table_full_counts.full(Table::NextHops, reason).into());
         }
         let generation = self.learned.generation;
-        let hop = Hop { id, generation, protocol, action, backup, faces: Vec::new() };
+        let hop = Hop { id, generation, protocol, action, backup, vrf_hops: Vec::new() };
         let learned = &mut self.learned;
         let place = learned.free.pop().unwrap_or_else(|| {
             learned.hops.push(None);
@@ -64,25 +64,25 @@ impl Plane {
     }
 
     /// The next hop that stands for a hop of the caller in a VRF and family, made when it is not there.
-    pub(super) fn face_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, Reason> {
+    pub(super) fn vrf_hop_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, RouteError> {
         let place = self.learned.by_id.get(&id).copied();
         let hop = place.and_then(|place| self.learned.hops.get(place as usize)?.as_ref());
         let Some((place, hop)) = place.zip(hop) else {
             let fix = "Send the hop before the routes on it; it may have been refused.";
-            return Err(Reason::new(format!("hop {id} is not known"), fix));
+            return Err(RouteError::new(format!("hop {id} is not known"), fix));
         };
         let is_it = |next_hop: &&u32| {
-            let face = self.learned.faces.get(next_hop);
-            face.is_some_and(|face| (face.slot, face.is_ip4) == (slot, is_ip4))
+            let vrf_hop = self.learned.vrf_hops.get(next_hop);
+            vrf_hop.is_some_and(|vrf_hop| (vrf_hop.slot, vrf_hop.is_ip4) == (slot, is_ip4))
         };
-        if let Some(next_hop) = hop.faces.iter().find(is_it) {
+        if let Some(next_hop) = hop.vrf_hops.iter().find(is_it) {
             return Ok(*next_hop);
         }
-        let verdict = verdict_of(&hop.action);
-        let (paths, backup) = self.face_keys(&hop.action, &hop.backup, is_ip4)?;
+        let special = special_of_action(&hop.action);
+        let (paths, backup) = self.path_keys(&hop.action, &hop.backup, is_ip4)?;
         let all = [&paths[..], &backup].concat();
         self.pin_all(&all)?;
-        let (value, is_on_backup) = self.worth(verdict, &paths, &backup);
+        let (value, is_on_backup) = self.select_paths(special, &paths, &backup);
         let next_hop = match self.fib.add_hop(&value) {
             Ok(next_hop) => next_hop,
             Err(full) => {
@@ -90,25 +90,25 @@ impl Plane {
                 return Err(full.into());
             }
         };
-        let face = Face { slot, is_ip4, paths, backup, is_on_backup, is_linked: false };
-        self.learned.faces.insert(next_hop, face);
-        let owner = self.learned.owner_mut(next_hop);
-        (owner.hop, owner.users) = (place + 1, 0);
-        owner.is_on_link = !links_of(&all).is_empty();
+        let vrf_hop = VrfHop { slot, is_ip4, paths, backup, is_on_backup, is_linked: false };
+        self.learned.vrf_hops.insert(next_hop, vrf_hop);
+        let hop_use = self.learned.hop_use_mut(next_hop);
+        (hop_use.hop, hop_use.users) = (place + 1, 0);
+        hop_use.is_on_link = !links_of(&all).is_empty();
         if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
-            hop.faces.push(next_hop);
+            hop.vrf_hops.push(next_hop);
         }
         Ok(next_hop)
     }
 
     /// The paths of a hop that are of the family and through interfaces that are there.
-    fn face_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, Reason> {
+    fn path_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, RouteError> {
         let Action::Paths(paths) = action else { return Ok(Keys::default()) };
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let fitting: Vec<Path> = paths.iter().filter(fits).cloned().collect();
         if fitting.is_empty() && !paths.is_empty() {
             let reason = format!("the hop has no path for IPv{}", if is_ip4 { 4 } else { 6 });
-            return Err(Reason::new(reason, "Send gateways of the family of the routes on it."));
+            return Err(RouteError::new(reason, "Send gateways of the family of the routes on it."));
         }
         let backup: Vec<Path> = backup.iter().filter(fits).cloned().collect();
         Ok((self.keys_of(&fitting, is_ip4), self.keys_of(&backup, is_ip4)))
@@ -116,23 +116,23 @@ impl Plane {
 
     /// What a next hop is to be now, and whether that is by backup paths: paths whose gateway
     /// answers, else backup paths whose gateway does, else any whose link is up.
-    fn worth(
+    fn select_paths(
         &self,
-        verdict: Option<Verdict>,
+        special: Option<SpecialNextHop>,
         paths: &[PathKey],
         backup: &[PathKey],
     ) -> (NextHop, bool) {
-        if let Some(verdict) = verdict {
-            return (NextHop::Special { code: verdict as u8, argument: 0 }, false);
+        if let Some(special) = special {
+            return (NextHop::Special { code: special as u8, argument: 0 }, false);
         }
-        let (first, second) = (self.ways_of(paths), self.ways_of(backup));
-        let choose = |ways: &[(bool, (u32, u16))], with_lost: bool| {
-            let usable = ways.iter().filter(|(is_lost, _)| with_lost || !is_lost);
+        let (first, second) = (self.live_paths(paths), self.live_paths(backup));
+        let choose = |live: &[(bool, (u32, u16))], with_unreachable: bool| {
+            let usable = live.iter().filter(|(is_unreachable, _)| with_unreachable || !is_unreachable);
             usable.map(|(_, way)| *way).collect::<Vec<_>>()
         };
         let choices = [(&first, false), (&second, false), (&first, true), (&second, true)];
-        for (at, (ways, with_lost)) in choices.into_iter().enumerate() {
-            let usable = choose(ways, with_lost);
+        for (at, (live, with_unreachable)) in choices.into_iter().enumerate() {
+            let usable = choose(live, with_unreachable);
             if !usable.is_empty() {
                 return (hop_of(&usable), at % 2 == 1);
             }
@@ -140,69 +140,69 @@ impl Plane {
         (hop_of(&[]), false)
     }
 
-    fn change_face(
+    fn change_vrf_hop(
         &mut self,
         next_hop: u32,
         action: &Action,
         backup: &[Path],
-    ) -> Result<(), Reason> {
-        let Some(is_ip4) = self.learned.faces.get(&next_hop).map(|face| face.is_ip4) else {
+    ) -> Result<(), RouteError> {
+        let Some(is_ip4) = self.learned.vrf_hops.get(&next_hop).map(|vrf_hop| vrf_hop.is_ip4) else {
             return Ok(());
         };
-        let keys = self.face_keys(action, backup, is_ip4)?;
-        Ok(self.set_face(next_hop, verdict_of(action), keys)?)
+        let keys = self.path_keys(action, backup, is_ip4)?;
+        Ok(self.set_vrf_hop(next_hop, special_of_action(action), keys)?)
     }
 
     /// Gives a face other paths. Nothing is changed when they do not fit.
-    fn set_face(
+    fn set_vrf_hop(
         &mut self,
         next_hop: u32,
-        verdict: Option<Verdict>,
+        special: Option<SpecialNextHop>,
         (paths, backup): Keys,
-    ) -> Result<(), Full> {
+    ) -> Result<(), TableFull> {
         let all = [&paths[..], &backup].concat();
         self.pin_all(&all)?;
-        let (value, is_on_backup) = self.worth(verdict, &paths, &backup);
+        let (value, is_on_backup) = self.select_paths(special, &paths, &backup);
         if let Err(full) = self.fib.set_hop(next_hop, &value) {
             self.unpin_all(&all);
             return Err(full);
         }
-        self.link_face(next_hop, false);
+        self.count_vrf_hop_links(next_hop, false);
         let mut former = Vec::new();
         let all_links = links_of(&all);
-        if let Some(face) = self.learned.faces.get_mut(&next_hop) {
-            former.append(&mut face.paths);
-            former.append(&mut face.backup);
-            (face.paths, face.backup, face.is_on_backup) = (paths, backup, is_on_backup);
+        if let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) {
+            former.append(&mut vrf_hop.paths);
+            former.append(&mut vrf_hop.backup);
+            (vrf_hop.paths, vrf_hop.backup, vrf_hop.is_on_backup) = (paths, backup, is_on_backup);
         }
-        self.learned.owner_mut(next_hop).is_on_link = !all_links.is_empty();
+        self.learned.hop_use_mut(next_hop).is_on_link = !all_links.is_empty();
         self.learned.are_links_new |= links_of(&former) != all_links;
-        self.link_face(next_hop, true);
+        self.count_vrf_hop_links(next_hop, true);
         self.unpin_all(&former);
         Ok(())
     }
 
     /// Counts the links of a face with those of its VRF while it is used, or no more.
-    fn link_face(&mut self, next_hop: u32, may_link: bool) {
-        let is_linked = may_link && self.learned.owner(next_hop).users > 0;
-        let Some(face) = self.learned.faces.get_mut(&next_hop) else { return };
-        if face.is_linked != is_linked {
-            face.is_linked = is_linked;
-            self.vrfs.count_links(face.slot, Some(&face.paths), is_linked);
-            self.vrfs.count_links(face.slot, Some(&face.backup), is_linked);
+    fn count_vrf_hop_links(&mut self, next_hop: u32, may_link: bool) {
+        let is_linked = may_link && self.learned.hop_use(next_hop).users > 0;
+        let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) else { return };
+        if vrf_hop.is_linked != is_linked {
+            vrf_hop.is_linked = is_linked;
+            self.vrfs.count_links(vrf_hop.slot, Some(&vrf_hop.paths), is_linked);
+            self.vrfs.count_links(vrf_hop.slot, Some(&vrf_hop.backup), is_linked);
         }
     }
 
     /// Follows what the numbers of prefixes have become of these next hops: stale ones that
     /// nobody uses any more go.
-    pub(super) fn settle_faces(&mut self, touched: &[u32]) {
+    pub(super) fn settle_vrf_hops(&mut self, touched: &[u32]) {
         for next_hop in touched {
-            self.link_face(*next_hop, true);
-            if self.learned.owner(*next_hop).users == 0 && self.learned.is_stale(*next_hop) {
-                let place = self.learned.owner(*next_hop).hop - 1;
-                self.drop_face(*next_hop);
+            self.count_vrf_hop_links(*next_hop, true);
+            if self.learned.hop_use(*next_hop).users == 0 && self.learned.is_stale(*next_hop) {
+                let place = self.learned.hop_use(*next_hop).hop - 1;
+                self.remove_vrf_hop(*next_hop);
                 let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
-                if hop.is_some_and(|hop| hop.faces.is_empty()) {
+                if hop.is_some_and(|hop| hop.vrf_hops.is_empty()) {
                     self.remove_learned_hop(place);
                 }
             }
@@ -210,28 +210,28 @@ impl Plane {
     }
 
     /// Takes a face out that no prefix uses.
-    pub(super) fn drop_face(&mut self, next_hop: u32) {
-        self.link_face(next_hop, false);
+    pub(super) fn remove_vrf_hop(&mut self, next_hop: u32) {
+        self.count_vrf_hop_links(next_hop, false);
         let is_stale = self.learned.is_stale(next_hop);
-        let Some(face) = self.learned.faces.remove(&next_hop) else { return };
+        let Some(vrf_hop) = self.learned.vrf_hops.remove(&next_hop) else { return };
         let stale = &mut self.fib.stale_hops;
         *stale = stale.saturating_sub(usize::from(is_stale));
-        let owner = std::mem::take(self.learned.owner_mut(next_hop));
-        if let Some(place) = owner.hop.checked_sub(1)
+        let hop_use = std::mem::take(self.learned.hop_use_mut(next_hop));
+        if let Some(place) = hop_use.hop.checked_sub(1)
             && let Some(Some(hop)) = self.learned.hops.get_mut(place as usize)
         {
-            hop.faces.retain(|it| *it != next_hop);
+            hop.vrf_hops.retain(|it| *it != next_hop);
         }
         self.fib.remove_hop(next_hop);
-        self.unpin_all(&face.paths);
-        self.unpin_all(&face.backup);
+        self.unpin_all(&vrf_hop.paths);
+        self.unpin_all(&vrf_hop.backup);
     }
 
     /// Takes a hop out whose faces no prefix uses.
     pub(super) fn remove_learned_hop(&mut self, place: u32) {
         let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return };
-        for next_hop in hop.faces.clone() {
-            self.drop_face(next_hop);
+        for next_hop in hop.vrf_hops.clone() {
+            self.remove_vrf_hop(next_hop);
         }
         let learned = &mut self.learned;
         if let Some(hop) = learned.hops[place as usize].take() {
@@ -245,14 +245,14 @@ impl Plane {
     }
 
     /// The caller needs a hop no more.
-    pub(super) fn forget_hop(&mut self, id: u32) -> Result<(), Reason> {
+    pub(super) fn release_learned_hop(&mut self, id: u32) -> Result<(), RouteError> {
         let Some(place) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
         let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
-        let faces = hop.into_iter().flat_map(|hop| &hop.faces);
-        let users: u32 = faces.map(|next_hop| self.learned.owner(*next_hop).users).sum();
+        let vrf_hops = hop.into_iter().flat_map(|hop| &hop.vrf_hops);
+        let users: u32 = vrf_hops.map(|next_hop| self.learned.hop_use(*next_hop).users).sum();
         if users > 0 {
             let fix = "Take the routes out, or send them with another hop.";
-            return Err(Reason::new(format!("{users} routes still lead to the hop"), fix));
+            return Err(RouteError::new(format!("{users} routes still lead to the hop"), fix));
         }
         self.remove_learned_hop(place);
         Ok(())
@@ -260,12 +260,12 @@ impl Plane {
 
     /// Finds the interfaces of all hops by name again, after interfaces have come or gone.
     pub(in crate::control) fn resolve_learned(&mut self) {
-        for next_hop in self.all_faces() {
+        for next_hop in self.all_vrf_hops() {
             let Some(hop) = self.learned.hop_of(next_hop) else { continue };
-            let Some(face) = self.learned.faces.get(&next_hop) else { continue };
-            let Ok(keys) = self.face_keys(&hop.action, &hop.backup, face.is_ip4) else { continue };
-            if (&keys.0, &keys.1) != (&face.paths, &face.backup)
-                && let Err(full) = self.set_face(next_hop, verdict_of(&hop.action), keys)
+            let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
+            let Ok(keys) = self.path_keys(&hop.action, &hop.backup, vrf_hop.is_ip4) else { continue };
+            if (&keys.0, &keys.1) != (&vrf_hop.paths, &vrf_hop.backup)
+                && let Err(full) = self.set_vrf_hop(next_hop, special_of_action(&hop.action), keys)
             {
                 tracing::error!(%full, "a hop of learned routes could not follow the interfaces");
             }
@@ -274,24 +274,24 @@ impl Plane {
 
     /// An interface is about to go: no face leads through it any more.
     pub(in crate::control) fn drop_learned_through(&mut self, interface: u32) {
-        for next_hop in self.all_faces() {
-            let Some(face) = self.learned.faces.get(&next_hop) else { continue };
-            if !face.leads_through(interface) {
+        for next_hop in self.all_vrf_hops() {
+            let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
+            if !vrf_hop.leads_through(interface) {
                 continue;
             }
             let rest = |keys: &[PathKey]| {
                 keys.iter().filter(|key| key.interface != interface).cloned().collect::<Vec<_>>()
             };
-            let keys = (rest(&face.paths), rest(&face.backup));
-            if self.set_face(next_hop, None, keys).is_err() {
+            let keys = (rest(&vrf_hop.paths), rest(&vrf_hop.backup));
+            if self.set_vrf_hop(next_hop, None, keys).is_err() {
                 // Fewer paths need no more room than more did; but if they should, none is left.
-                let _ = self.set_face(next_hop, None, Keys::default());
+                let _ = self.set_vrf_hop(next_hop, None, Keys::default());
             }
         }
     }
 
-    fn all_faces(&self) -> Vec<u32> {
-        self.learned.faces.keys().copied().collect()
+    fn all_vrf_hops(&self) -> Vec<u32> {
+        self.learned.vrf_hops.keys().copied().collect()
     }
 
     /// Looks again at what can be used of the faces with such a path. What that costs grows with
@@ -299,28 +299,28 @@ impl Plane {
     pub(in crate::control) fn refresh_learned(&mut self, is_meant: impl Fn(&PathKey) -> bool) {
         let meant: Vec<u32> = self
             .learned
-            .faces
+            .vrf_hops
             .iter()
-            .filter(|(_, face)| face.paths.iter().chain(&face.backup).any(&is_meant))
+            .filter(|(_, vrf_hop)| vrf_hop.paths.iter().chain(&vrf_hop.backup).any(&is_meant))
             .map(|(next_hop, _)| *next_hop)
             .collect();
         for next_hop in meant {
-            let Some(face) = self.learned.faces.get(&next_hop) else { continue };
-            let (value, is_on_backup) = self.worth(None, &face.paths, &face.backup);
+            let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
+            let (value, is_on_backup) = self.select_paths(None, &vrf_hop.paths, &vrf_hop.backup);
             if self.fib.hop(next_hop).as_ref() != Some(&value)
                 && let Err(full) = self.fib.set_hop(next_hop, &value)
             {
                 tracing::error!(%full, "a hop of learned routes could not be changed");
                 continue;
             }
-            if let Some(face) = self.learned.faces.get_mut(&next_hop) {
-                face.is_on_backup = is_on_backup;
+            if let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) {
+                vrf_hop.is_on_backup = is_on_backup;
             }
         }
     }
 }
 
-impl Face {
+impl VrfHop {
     fn leads_through(&self, interface: u32) -> bool {
         self.paths.iter().chain(&self.backup).any(|key| key.interface == interface)
     }
@@ -336,9 +336,9 @@ fn links_of(keys: &[PathKey]) -> BTreeSet<u32> {
     keys.iter().filter(|key| key.next_hop.is_none()).map(|key| key.interface).collect()
 }
 
-fn verdict_of(action: &Action) -> Option<Verdict> {
+fn special_of_action(action: &Action) -> Option<SpecialNextHop> {
     match action {
-        Action::Verdict(verdict) => Some(*verdict),
+        Action::Special(special) => Some(*special),
         Action::Paths(_) => None,
     }
 }

@@ -8,28 +8,28 @@ use stoa_tables::next_hop::MAX_MEMBERS;
 
 use super::family::Family;
 use crate::control::desired::{Action, Path, address};
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 
 /// Routes of a piece, at most: about a millisecond of the control thread, which looks at
 /// neighbours and all else in between.
-pub(super) const PIECE: usize = 4096;
+pub(super) const BATCH_ROUTES: usize = 4096;
 
 /// A checked message.
 #[derive(Debug, Default)]
 pub struct Message {
     pub(super) number: u64,
     pub(super) begins: bool,
-    pub(super) hops: Vec<SaidHop>,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) hops: Vec<CheckedHop>,
+    pub(super) batches: Vec<Batch>,
     pub(super) forgotten: Vec<u32>,
     pub(super) completes: bool,
     /// What cannot be, with the reasons.
-    pub(super) refused: Refusals,
+    pub(super) refused: RefusedRuns,
 }
 
 /// A hop as it was said.
 #[derive(Clone, Debug)]
-pub(super) struct SaidHop {
+pub(super) struct CheckedHop {
     /// The caller's, from 1.
     pub(super) id: u32,
     pub(super) protocol: i32,
@@ -40,7 +40,7 @@ pub(super) struct SaidHop {
 
 /// Changes of routes of one VRF and family, in their order.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct Batch {
     pub(super) vrf: String,
     /// The caller's ids of the hops that `changes` name by their place here; 0: they go.
     pub(super) hops: Vec<u32>,
@@ -56,7 +56,7 @@ pub(super) enum Changes {
 
 /// Runs that were not taken. Neighbouring ones of one hop and reason are one.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct RefusedRuns {
     pub(super) runs: Vec<v1::RefusedRun>,
     /// How often something was refused.
     pub(super) count: usize,
@@ -64,32 +64,32 @@ pub(super) struct Refusals {
 
 /// Why something was not taken, and what to do.
 #[derive(Clone, Debug)]
-pub(super) struct Reason {
+pub(super) struct RouteError {
     pub(super) reason: String,
     pub(super) fix: String,
     pub(super) is_full: bool,
 }
 
-impl Reason {
+impl RouteError {
     pub(super) fn new(reason: impl Into<String>, fix: &str) -> Self {
         Self { reason: reason.into(), fix: fix.to_owned(), is_full: false }
     }
 }
 
-impl From<crate::control::Full> for Reason {
-    fn from(full: crate::control::Full) -> Self {
+impl From<crate::control::TableFull> for RouteError {
+    fn from(full: crate::control::TableFull) -> Self {
         Self { reason: full.to_string(), fix: full.table.fix(), is_full: true }
     }
 }
 
-impl Refusals {
+impl RefusedRuns {
     /// A whole run, or a hop when it has no prefixes.
-    fn run(&mut self, run: v1::RouteRun, reason: Reason) {
-        let Reason { reason, fix, is_full } = reason;
+    fn run(&mut self, run: v1::RouteRun, reason: RouteError) {
+        let RouteError { reason, fix, is_full } = reason;
         self.runs.push(v1::RefusedRun { run: Some(run), reason, fix, is_full });
     }
 
-    pub(super) fn hop(&mut self, hop: u32, reason: Reason) {
+    pub(super) fn hop(&mut self, hop: u32, reason: RouteError) {
         self.run(v1::RouteRun { hop, ..v1::RouteRun::default() }, reason);
     }
 
@@ -98,7 +98,7 @@ impl Refusals {
         &mut self,
         (vrf, hop): (&str, u32),
         (prefix, length): (K, u8),
-        reason: &Reason,
+        reason: &RouteError,
     ) {
         self.count += 1;
         let is_alike = self.runs.last().is_some_and(|last| {
@@ -121,8 +121,8 @@ impl Refusals {
 
 impl Message {
     /// Checks a message. What cannot be is left out and told in the answer.
-    pub fn parse(said: v1::LearnedRoutes) -> Self {
-        let v1::LearnedRoutes { number, begins, hops, runs, forgotten, completes } = said;
+    pub fn parse(request: v1::LearnedRoutes) -> Self {
+        let v1::LearnedRoutes { number, begins, hops, runs, forgotten, completes } = request;
         let mut message = Self { number, begins, forgotten, completes, ..Self::default() };
         for hop in hops {
             let id = hop.id;
@@ -131,7 +131,7 @@ impl Message {
                 Err(reason) => message.refused.hop(id, reason),
             }
         }
-        let (mut ip4, mut ip6) = (Open::<u32>::default(), Open::<u128>::default());
+        let (mut ip4, mut ip6) = (OpenBatch::<u32>::default(), OpenBatch::<u128>::default());
         for run in runs {
             let v1::RouteRun { vrf, hop, ip4: four, ip6: six } = run;
             message.add_run(&mut ip4, (&vrf, hop), four);
@@ -142,7 +142,7 @@ impl Message {
         message
     }
 
-    fn add_run<K: Packed>(&mut self, open: &mut Open<K>, (vrf, hop): (&str, u32), bytes: Vec<u8>) {
+    fn add_run<K: Packed>(&mut self, open: &mut OpenBatch<K>, (vrf, hop): (&str, u32), bytes: Vec<u8>) {
         if bytes.is_empty() {
             return;
         }
@@ -150,7 +150,7 @@ impl Message {
             let reason = format!("{} bytes are not prefixes of {} each", bytes.len(), K::PACKED);
             let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
             *if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 } = bytes;
-            return self.refused.run(run, Reason::new(reason, "Send address and length of each."));
+            return self.refused.run(run, RouteError::new(reason, "Send address and length of each."));
         }
         if open.vrf != vrf {
             self.close(open);
@@ -161,7 +161,7 @@ impl Message {
                 self.refused.prefix((vrf, hop), (prefix, length), &reason);
                 continue;
             }
-            if open.changes.len() == PIECE {
+            if open.changes.len() == BATCH_ROUTES {
                 self.close(open);
             }
             let place = open.place(hop);
@@ -169,19 +169,19 @@ impl Message {
         }
     }
 
-    fn close<K: Packed>(&mut self, open: &mut Open<K>) {
+    fn close<K: Packed>(&mut self, open: &mut OpenBatch<K>) {
         let changes = std::mem::take(&mut open.changes);
         let hops = std::mem::take(&mut open.hops);
         open.places.clear();
         if !changes.is_empty() {
             let vrf = open.vrf.clone();
-            self.pieces.push(Piece { vrf, hops, changes: K::changes(changes) });
+            self.batches.push(Batch { vrf, hops, changes: K::changes(changes) });
         }
     }
 }
 
 /// A piece that is being filled.
-struct Open<K> {
+struct OpenBatch<K> {
     vrf: String,
     hops: Vec<u32>,
     /// Places of the hops.
@@ -189,7 +189,7 @@ struct Open<K> {
     changes: Vec<(K, u8, u32)>,
 }
 
-impl<K> Open<K> {
+impl<K> OpenBatch<K> {
     fn place(&mut self, hop: u32) -> u32 {
         let last = self.hops.len() as u32;
         if self.hops.last() == Some(&hop) {
@@ -203,7 +203,7 @@ impl<K> Open<K> {
     }
 }
 
-impl<K> Default for Open<K> {
+impl<K> Default for OpenBatch<K> {
     fn default() -> Self {
         let (hops, places) = Default::default();
         Self { vrf: String::new(), hops, places, changes: Vec::new() }
@@ -226,56 +226,56 @@ impl Packed for u128 {
     }
 }
 
-fn check<K: Family>(prefix: K, length: u8) -> Result<(), Reason> {
+fn check<K: Family>(prefix: K, length: u8) -> Result<(), RouteError> {
     if length > K::BITS {
         let reason = format!("length {length} is out of range; the greatest is {}", K::BITS);
-        return Err(Reason::new(reason, "Send a length that the address has bits for."));
+        return Err(RouteError::new(reason, "Send a length that the address has bits for."));
     }
     if prefix.cut(length) != prefix {
-        return Err(Reason::new("has host bits set", "Clear them, or send a greater length."));
+        return Err(RouteError::new("has host bits set", "Clear them, or send a greater length."));
     }
     Ok(())
 }
 
-fn parse_hop(said: v1::LearnedHop) -> Result<SaidHop, Reason> {
-    let v1::LearnedHop { id, protocol, action, backup } = said;
+fn parse_hop(request: v1::LearnedHop) -> Result<CheckedHop, RouteError> {
+    let v1::LearnedHop { id, protocol, action, backup } = request;
     if id == 0 {
-        return Err(Reason::new("a hop has the id 0", "Count from 1: 0 takes routes out."));
+        return Err(RouteError::new("a hop has the id 0", "Count from 1: 0 takes routes out."));
     }
     let action = match action {
-        Some(v1::learned_hop::Action::Paths(said)) => Action::Paths(paths(said)?),
-        Some(v1::learned_hop::Action::Special(said)) => {
-            Action::Verdict(match v1::Special::try_from(said) {
-                Ok(v1::Special::Local) => Verdict::Local,
-                Ok(v1::Special::Blackhole) => Verdict::Blackhole,
-                Ok(v1::Special::Unreachable) => Verdict::Unreachable,
-                Ok(v1::Special::Prohibit) => Verdict::Prohibited,
+        Some(v1::learned_hop::Action::Paths(request)) => Action::Paths(paths(request)?),
+        Some(v1::learned_hop::Action::Special(request)) => {
+            Action::Special(match v1::Special::try_from(request) {
+                Ok(v1::Special::Local) => SpecialNextHop::Local,
+                Ok(v1::Special::Blackhole) => SpecialNextHop::Blackhole,
+                Ok(v1::Special::Unreachable) => SpecialNextHop::Unreachable,
+                Ok(v1::Special::Prohibit) => SpecialNextHop::Prohibited,
                 Err(_) => {
-                    return Err(Reason::new("does something unknown", "Use a newer forwarder."));
+                    return Err(RouteError::new("does something unknown", "Use a newer forwarder."));
                 }
             })
         }
-        None => return Err(Reason::new("does nothing", "Give it paths or a special action.")),
+        None => return Err(RouteError::new("does nothing", "Give it paths or a special action.")),
     };
     let backup = paths(backup.unwrap_or_default())?;
-    Ok(SaidHop { id, protocol, action, backup })
+    Ok(CheckedHop { id, protocol, action, backup })
 }
 
-fn paths(said: v1::Paths) -> Result<Vec<Path>, Reason> {
-    if said.paths.len() > MAX_MEMBERS {
-        let reason = format!("{} paths are more than {MAX_MEMBERS}", said.paths.len());
-        return Err(Reason::new(reason, "Send the best of them."));
+fn paths(request: v1::Paths) -> Result<Vec<Path>, RouteError> {
+    if request.paths.len() > MAX_MEMBERS {
+        let reason = format!("{} paths are more than {MAX_MEMBERS}", request.paths.len());
+        return Err(RouteError::new(reason, "Send the best of them."));
     }
     let parse = |path: v1::Path| {
         let next_hop = address(&path.next_hop);
         if next_hop.is_none() && !path.next_hop.is_empty() {
             let reason = format!("a gateway has {} bytes", path.next_hop.len());
-            return Err(Reason::new(reason, "Send 4 or 16 bytes, or none."));
+            return Err(RouteError::new(reason, "Send 4 or 16 bytes, or none."));
         }
         let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
         Ok(Path { interface: path.interface, next_hop, weight })
     };
-    let mut paths = said.paths.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let mut paths = request.paths.into_iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     paths.sort();
     paths.dedup();
     Ok(paths)

@@ -15,21 +15,21 @@
 //! desired one.
 
 mod audit;
-mod facts;
+mod listing;
 mod family;
 mod hops;
 mod hosts;
-mod learning;
+mod update;
 mod message;
 mod shadow;
 mod stream;
 mod sweep;
-mod taking;
+mod install;
 
 use std::collections::{BTreeMap, HashMap};
 
 pub use audit::Audit;
-pub use learning::Learning;
+pub use update::RouteUpdate;
 pub use message::Message;
 pub(super) use stream::Callers;
 
@@ -47,11 +47,11 @@ struct Hop {
     action: Action,
     backup: Vec<Path>,
     /// The next hops that are its faces.
-    faces: Vec<u32>,
+    vrf_hops: Vec<u32>,
 }
 
 /// What a hop is to one VRF and family.
-pub(super) struct Face {
+pub(super) struct VrfHop {
     slot: Slot,
     is_ip4: bool,
     /// What the paths come to now; those through interfaces that are not there are left out.
@@ -65,7 +65,7 @@ pub(super) struct Face {
 
 /// What is looked at for each route, by next hop.
 #[derive(Clone, Copy, Default)]
-struct Owner {
+struct HopUse {
     /// Place of the hop, plus one; 0: this next hop is none of ours.
     hop: u32,
     /// Prefixes on it, the shadowed ones among them.
@@ -82,8 +82,8 @@ pub(super) struct Learned {
     /// Places of the hops of this generation, by the caller's ids.
     by_id: HashMap<u32, u32>,
     /// By next hop.
-    owners: Vec<Owner>,
-    faces: HashMap<u32, Face>,
+    hop_uses: Vec<HopUse>,
+    vrf_hops: HashMap<u32, VrfHop>,
     generation: u64,
     /// Hops of former generations that are still there.
     stale: usize,
@@ -105,62 +105,62 @@ pub(super) struct Learned {
 impl Learned {
     /// Whether no hop is known, and so no route.
     pub(super) fn is_empty(&self) -> bool {
-        self.faces.is_empty()
+        self.vrf_hops.is_empty()
     }
 
     /// Whether the next hop is that of learned routes.
     pub(super) fn has(&self, next_hop: u32) -> bool {
-        self.owners.get(next_hop as usize).is_some_and(|owner| owner.hop != 0)
+        self.hop_uses.get(next_hop as usize).is_some_and(|hop_use| hop_use.hop != 0)
     }
 
     /// The face of learned routes with this next hop.
-    pub(super) fn face(&self, next_hop: u32) -> Option<&Face> {
-        self.faces.get(&next_hop)
+    pub(super) fn vrf_hop(&self, next_hop: u32) -> Option<&VrfHop> {
+        self.vrf_hops.get(&next_hop)
     }
 
-    fn owner(&self, next_hop: u32) -> Owner {
-        self.owners.get(next_hop as usize).copied().unwrap_or_default()
+    fn hop_use(&self, next_hop: u32) -> HopUse {
+        self.hop_uses.get(next_hop as usize).copied().unwrap_or_default()
     }
 
-    fn owner_mut(&mut self, next_hop: u32) -> &mut Owner {
+    fn hop_use_mut(&mut self, next_hop: u32) -> &mut HopUse {
         let at = next_hop as usize;
-        if at >= self.owners.len() {
-            self.owners.resize(at + 1, Owner::default());
+        if at >= self.hop_uses.len() {
+            self.hop_uses.resize(at + 1, HopUse::default());
         }
-        &mut self.owners[at]
+        &mut self.hop_uses[at]
     }
 
     /// The hop that a next hop belongs to.
     fn hop_of(&self, next_hop: u32) -> Option<&Hop> {
-        let place = self.owner(next_hop).hop.checked_sub(1)?;
+        let place = self.hop_use(next_hop).hop.checked_sub(1)?;
         self.hops.get(place as usize)?.as_ref()
     }
 
     /// A prefix leads to this next hop no more.
-    fn lose(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> Owner {
-        let Some(owner) = self.owners.get_mut(next_hop as usize).filter(|owner| owner.hop != 0)
+    fn remove_user(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> HopUse {
+        let Some(hop_use) = self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
         else {
-            return Owner::default();
+            return HopUse::default();
         };
         // What the table holds beyond our count is a fault, and no reason to end.
-        owner.users = owner.users.saturating_sub(1);
-        if owner.users == 0 {
+        hop_use.users = hop_use.users.saturating_sub(1);
+        if hop_use.users == 0 {
             touched.push(next_hop);
         }
-        *owner
+        *hop_use
     }
 
     /// A prefix leads to this next hop now.
-    fn gain(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> Owner {
-        let Some(owner) = self.owners.get_mut(next_hop as usize).filter(|owner| owner.hop != 0)
+    fn add_user(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> HopUse {
+        let Some(hop_use) = self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
         else {
-            return Owner::default();
+            return HopUse::default();
         };
-        owner.users += 1;
-        if owner.users == 1 {
+        hop_use.users += 1;
+        if hop_use.users == 1 {
             touched.push(next_hop);
         }
-        *owner
+        *hop_use
     }
 
     fn is_stale(&self, next_hop: u32) -> bool {

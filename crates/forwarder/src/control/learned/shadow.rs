@@ -2,10 +2,10 @@
 //! when it goes.
 
 use crate::control::desired::Prefix;
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
-impl Plane {
+impl ForwarderState {
     /// A desired route took the place of what led to this next hop.
     pub(in crate::control) fn shadow(&mut self, slot: Slot, prefix: Prefix, former: u32) {
         if self.learned.has(former) {
@@ -14,7 +14,7 @@ impl Plane {
     }
 
     /// Brings a learned route back in the place of a desired one that goes; false when there is none.
-    pub(in crate::control) fn uncover(&mut self, slot: Slot, prefix: Prefix) -> bool {
+    pub(in crate::control) fn unshadow(&mut self, slot: Slot, prefix: Prefix) -> bool {
         let Some(next_hop) = self.learned.shadowed.remove(&(slot, prefix)) else { return false };
         let may_come = !(self.learned.is_complete && self.learned.is_stale(next_hop));
         match may_come.then(|| self.fib.insert(slot, prefix, next_hop)) {
@@ -25,9 +25,9 @@ impl Plane {
             None => {}
         }
         let mut touched = Vec::new();
-        self.learned.lose(next_hop, &mut touched);
+        self.learned.remove_user(next_hop, &mut touched);
         self.learned.changes += 1;
-        self.settle_faces(&touched);
+        self.settle_vrf_hops(&touched);
         false
     }
 
@@ -43,25 +43,25 @@ impl Plane {
             0 => self.learned.shadowed.remove(&(slot, prefix)),
             _ => self.learned.shadowed.insert((slot, prefix), next_hop),
         };
-        self.learned.gain(next_hop, touched);
-        self.learned.lose(former.unwrap_or(0), touched);
+        self.learned.add_user(next_hop, touched);
+        self.learned.remove_user(former.unwrap_or(0), touched);
     }
 
     /// A VRF is gone with its tables: what was learned for it goes along.
-    pub(in crate::control) fn forget_learned_of(&mut self, slot: Slot) {
+    pub(in crate::control) fn remove_learned_of(&mut self, slot: Slot) {
         self.learned.shadowed.retain(|(other, _), _| *other != slot);
-        let faces = self.learned.faces.iter().filter(|(_, face)| face.slot == slot);
-        let faces: Vec<u32> = faces.map(|(next_hop, _)| *next_hop).collect();
-        for next_hop in &faces {
-            self.learned.owner_mut(*next_hop).users = 0;
-            let place = self.learned.owner(*next_hop).hop.saturating_sub(1);
+        let vrf_hops = self.learned.vrf_hops.iter().filter(|(_, vrf_hop)| vrf_hop.slot == slot);
+        let vrf_hops: Vec<u32> = vrf_hops.map(|(next_hop, _)| *next_hop).collect();
+        for next_hop in &vrf_hops {
+            self.learned.hop_use_mut(*next_hop).users = 0;
+            let place = self.learned.hop_use(*next_hop).hop.saturating_sub(1);
             let is_stale = self.learned.is_stale(*next_hop);
-            self.drop_face(*next_hop);
+            self.remove_vrf_hop(*next_hop);
             let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
-            if is_stale && hop.is_some_and(|hop| hop.faces.is_empty()) {
+            if is_stale && hop.is_some_and(|hop| hop.vrf_hops.is_empty()) {
                 self.remove_learned_hop(place);
             }
         }
-        self.learned.changes += u64::from(!faces.is_empty());
+        self.learned.changes += u64::from(!vrf_hops.is_empty());
     }
 }

@@ -8,9 +8,9 @@ use stoa_api::v1;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Status;
 
-use super::{Audit, Learning, Message};
-use crate::control::service::{Service, answer_of, full};
-use crate::control::{Plane, Request};
+use super::{Audit, RouteUpdate, Message};
+use crate::control::service::{Service, await_answer, full};
+use crate::control::{ForwarderState, Request};
 
 /// Answers that may wait for the caller.
 pub(in crate::control) const REPLIES: usize = 16;
@@ -19,7 +19,7 @@ const LARGE: usize = 256 << 10;
 /// How often a place among the requests is asked for, and the pause before each: ten seconds in
 /// all.
 const TRIES: u32 = 500;
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Who may tell routes: the caller with the greatest number.
 #[derive(Clone, Debug)]
@@ -51,18 +51,18 @@ struct Caller {
 
 impl Caller {
     /// Waits until another one has taken the place of this one.
-    async fn is_superseded(&mut self) {
+    async fn superseded(&mut self) {
         let number = self.number;
         // An error means that the service is gone, and then this one is too.
         let _ = self.newest.wait_for(|newest| *newest > number).await;
     }
 }
 
-fn superseded() -> Status {
+fn superseded_status() -> Status {
     Status::aborted("another caller tells the learned routes now: there is one controller")
 }
 
-fn nothing_runs() -> Status {
+fn not_configured() -> Status {
     Status::unavailable("nothing runs yet: apply a configuration first")
 }
 
@@ -70,15 +70,15 @@ impl Service {
     /// Takes in what a caller says until it ends, or another one calls.
     pub(in crate::control) fn learn_from(
         &self,
-        mut said: tonic::Streaming<v1::LearnedRoutes>,
+        mut requests_in: tonic::Streaming<v1::LearnedRoutes>,
     ) -> mpsc::Receiver<Result<v1::LearnedRoutesReply, Status>> {
         let (sender, receiver) = mpsc::channel(REPLIES);
         let (service, mut caller) = (self.clone(), self.callers.next());
         tokio::spawn(async move {
             loop {
                 let message = tokio::select! {
-                    () = caller.is_superseded() => Err(superseded()),
-                    message = said.message() => message,
+                    () = caller.superseded() => Err(superseded_status()),
+                    message = requests_in.message() => message,
                 };
                 let reply = match message {
                     Ok(Some(message)) => service.learn(caller.number, message).await,
@@ -98,26 +98,26 @@ impl Service {
     async fn learn(
         &self,
         caller: u64,
-        said: v1::LearnedRoutes,
+        requests_in: v1::LearnedRoutes,
     ) -> Result<v1::LearnedRoutesReply, Status> {
-        let bytes: usize = said.runs.iter().map(|run| run.ip4.len() + run.ip6.len()).sum();
+        let bytes: usize = requests_in.runs.iter().map(|run| run.ip4.len() + run.ip6.len()).sum();
         let message = if bytes < LARGE {
-            Message::parse(said)
+            Message::parse(requests_in)
         } else {
-            let parsed = tokio::task::spawn_blocking(|| Message::parse(said)).await;
+            let parsed = tokio::task::spawn_blocking(|| Message::parse(requests_in)).await;
             parsed.map_err(|_| Status::unavailable("the forwarder ends"))?
         };
-        let mut learning = Learning::new(caller, message);
+        let mut update = RouteUpdate::new(caller, message);
         loop {
             let (rest, is_done) = self
-                .in_turn(learning, |plane, learning| {
-                    plane.learn_more(learning).map_err(|_| superseded())
+                .run_slices(update, |state, update| {
+                    state.continue_update(update).map_err(|_| superseded_status())
                 })
                 .await?;
             if is_done {
                 return Ok(rest.reply());
             }
-            learning = rest;
+            update = rest;
         }
     }
 
@@ -131,20 +131,20 @@ impl Service {
             let reason = format!("there is no VRF {:?} with family {family}", request.vrf);
             Status::not_found(reason)
         };
-        let asked = v1::AuditRoutesRequest { vrf: vrf.clone(), ..request };
+        let request_template = v1::AuditRoutesRequest { vrf: vrf.clone(), ..request };
         let mut audit: Option<Audit> = None;
         loop {
-            let asked = asked.clone();
+            let request_template = request_template.clone();
             let (rest, is_done) = self
-                .in_turn(audit, move |plane, audit| {
+                .run_slices(audit, move |state, audit| {
                     let audit = match audit {
                         Some(audit) => audit,
-                        None => match plane.begin_audit(&asked) {
+                        None => match state.begin_audit(&request_template) {
                             Some(begun) => audit.insert(begun),
                             None => return Ok(true),
                         },
                     };
-                    Ok(plane.audit_more(audit))
+                    Ok(state.audit_more(audit))
                 })
                 .await?;
             if is_done {
@@ -156,26 +156,26 @@ impl Service {
 
     /// Goes on with some work on the control thread, which gives it back with whether it is done.
     /// Waits for a place while too many requests wait: what has begun is not broken off.
-    async fn in_turn<W: Send + 'static>(
+    async fn run_slices<W: Send + 'static>(
         &self,
         mut work: W,
-        go_on: impl FnOnce(&mut Plane, &mut W) -> Result<bool, Status> + Send + 'static,
+        run_slice: impl FnOnce(&mut ForwarderState, &mut W) -> Result<bool, Status> + Send + 'static,
     ) -> Result<(W, bool), Status> {
-        let (answer, answered) = oneshot::channel();
+        let (reply_tx, reply_rx) = oneshot::channel();
         let mut request: Request = Box::new(move |forwarder| {
-            let done = match forwarder.plane() {
-                Some(plane) => go_on(plane, &mut work),
-                None => Err(nothing_runs()),
+            let done = match forwarder.state() {
+                Some(state) => run_slice(state, &mut work),
+                None => Err(not_configured()),
             };
             // Nobody waits any more when the forwarder ends.
-            let _ = answer.send(done.map(|is_done| (work, is_done)));
+            let _ = reply_tx.send(done.map(|is_done| (work, is_done)));
         });
         for _ in 0..TRIES {
-            match self.requests.offer(request) {
-                Ok(()) => return answer_of(answered).await,
+            match self.requests.try_submit(request) {
+                Ok(()) => return await_answer(reply_rx).await,
                 Err(back) => request = back,
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_PAUSE).await;
         }
         Err(full())
     }

@@ -1,12 +1,12 @@
 //! What was learned before the last beginning and not said again since goes, once all was said.
 
 use super::family::Family;
-use super::message::{PIECE, Refusals};
-use crate::control::plane::Plane;
+use super::message::{BATCH_ROUTES, RefusedRuns};
+use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
 /// Routes looked at between two looks at everything else.
-const LOOKED_AT: usize = 4 * PIECE;
+const SCAN_LIMIT: usize = 4 * BATCH_ROUTES;
 
 /// A walk through the tables that have stale routes.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Sweep {
     refused: usize,
 }
 
-impl Plane {
+impl ForwarderState {
     /// What is held becomes stale, and ids begin anew.
     pub(super) fn begin_generation(&mut self) {
         let learned = &mut self.learned;
@@ -27,7 +27,7 @@ impl Plane {
         learned.is_complete = false;
         learned.by_id.clear();
         learned.stale = learned.hops.len() - learned.free.len();
-        self.fib.stale_hops = learned.faces.len();
+        self.fib.stale_hops = learned.vrf_hops.len();
         self.drop_unused_stale();
     }
 
@@ -37,28 +37,28 @@ impl Plane {
         }
         for place in 0..self.learned.hops.len() as u32 {
             let Some(Some(hop)) = self.learned.hops.get(place as usize) else { continue };
-            let is_used = |next_hop: &u32| self.learned.owner(*next_hop).users > 0;
-            if hop.generation != self.learned.generation && !hop.faces.iter().any(is_used) {
+            let is_used = |next_hop: &u32| self.learned.hop_use(*next_hop).users > 0;
+            if hop.generation != self.learned.generation && !hop.vrf_hops.iter().any(is_used) {
                 self.remove_learned_hop(place);
             }
         }
     }
 
     /// A walk through the tables where stale routes are: none when there is none.
-    pub(super) fn sweep(&mut self, refused: &Refusals) -> Sweep {
+    pub(super) fn sweep(&mut self, refused: &RefusedRuns) -> Sweep {
         self.learned.is_complete = true;
         let is_meant = |next_hop: u32| {
-            self.learned.owner(next_hop).users > 0 && self.learned.is_stale(next_hop)
+            self.learned.hop_use(next_hop).users > 0 && self.learned.is_stale(next_hop)
         };
-        let faces = self.learned.faces.iter().filter(|(next_hop, _)| is_meant(**next_hop));
-        let mut tables: Vec<_> = faces.map(|(_, face)| (face.slot, face.is_ip4)).collect();
+        let vrf_hops = self.learned.vrf_hops.iter().filter(|(next_hop, _)| is_meant(**next_hop));
+        let mut tables: Vec<_> = vrf_hops.map(|(_, vrf_hop)| (vrf_hop.slot, vrf_hop.is_ip4)).collect();
         tables.sort_unstable();
         tables.dedup();
         Sweep { tables, from: None, refused: refused.count }
     }
 
     /// Goes on with a walk; true once it is at the end.
-    pub(super) fn sweep_more(&mut self, sweep: &mut Sweep, refused: &mut Refusals) -> bool {
+    pub(super) fn sweep_more(&mut self, sweep: &mut Sweep, refused: &mut RefusedRuns) -> bool {
         if let Some((slot, is_ip4)) = sweep.tables.last().copied() {
             let from = sweep.from.unwrap_or_default();
             sweep.from = match is_ip4 {
@@ -83,16 +83,16 @@ impl Plane {
         &mut self,
         slot: Slot,
         from: (K, u8),
-        refused: &mut Refusals,
+        refused: &mut RefusedRuns,
     ) -> Option<(u128, u8)> {
-        let (mut gone, mut looked_at) = (Vec::new(), 0);
+        let (mut gone, mut scanned) = (Vec::new(), 0);
         let mut next = None;
         for (prefix, length, value) in K::table(&self.fib, slot)?.range(from.0, from.1) {
-            if looked_at == LOOKED_AT || gone.len() == PIECE {
+            if scanned == SCAN_LIMIT || gone.len() == BATCH_ROUTES {
                 next = Some((prefix.wide(), length));
                 break;
             }
-            looked_at += 1;
+            scanned += 1;
             if self.learned.is_stale(value) {
                 gone.push((prefix, length, 0));
             }
@@ -103,13 +103,13 @@ impl Plane {
 
     /// No table has a stale route any more: what still counts some has lost them by a fault.
     fn write_off_stale(&mut self) {
-        let faces: Vec<u32> = self.learned.faces.keys().copied().collect();
+        let vrf_hops: Vec<u32> = self.learned.vrf_hops.keys().copied().collect();
         let stale: Vec<u32> =
-            faces.into_iter().filter(|next_hop| self.learned.is_stale(*next_hop)).collect();
+            vrf_hops.into_iter().filter(|next_hop| self.learned.is_stale(*next_hop)).collect();
         for next_hop in &stale {
-            self.learned.owner_mut(*next_hop).users = 0;
+            self.learned.hop_use_mut(*next_hop).users = 0;
         }
-        self.settle_faces(&stale);
+        self.settle_vrf_hops(&stale);
     }
 
     fn sweep_shadowed(&mut self) {
@@ -120,6 +120,6 @@ impl Plane {
         for (slot, prefix) in stale {
             self.change_shadowed(slot, prefix, 0, &mut touched);
         }
-        self.settle_faces(&touched);
+        self.settle_vrf_hops(&touched);
     }
 }

@@ -1,20 +1,20 @@
 //! Neighbours on the control thread: what workers hand over, what the cache wants
 //! done, and the adjacencies that come of it.
 
-mod acting;
-mod claims;
-mod hearing;
-mod learning;
+mod adjacencies;
+mod dad;
+mod receive;
+mod resolve;
 
 use std::net::IpAddr;
 
 use super::desired::network;
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::Key;
 
-pub(super) use claims::Claim;
+pub(super) use dad::DadEntry;
 
-impl Plane {
+impl ForwarderState {
     pub(in crate::control) fn is_on_link(&self, interface: u32, address: IpAddr) -> bool {
         let Some(state) = self.interface(interface) else { return false };
         let family = if address.is_ipv4() { &state.desired.ip4 } else { &state.desired.ip6 };

@@ -11,8 +11,8 @@ use stoa_engine::trace_capture::capture::{Direction, Head, Tap, take};
 use stoa_engine::worker::Command;
 use tonic::Status;
 
-use super::when::Moment;
-use crate::control::plane::Plane;
+use super::timestamps::ClockReference;
+use crate::control::forwarder_state::ForwarderState;
 use crate::drops;
 
 /// Bytes that one worker can hold until they are read.
@@ -22,9 +22,9 @@ const BATCH: usize = 256 << 10;
 /// Frames in one message.
 const FRAMES: usize = 1024;
 /// Directions when none is named: received and sent.
-const USUAL: u8 = Direction::Rx as u8 | Direction::Tx as u8;
+const DEFAULT: u8 = Direction::Rx as u8 | Direction::Tx as u8;
 /// How long the reader rests when there is nothing to read.
-const REST: Duration = Duration::from_millis(5);
+const IDLE_SLEEP: Duration = Duration::from_millis(5);
 
 /// What the control thread keeps of a capture.
 pub(super) struct Capture {
@@ -51,13 +51,13 @@ impl Capture {
 }
 
 /// What captures take and what they miss.
-pub(in crate::control) struct CaptureFigures {
+pub(in crate::control) struct CaptureStatistics {
     /// Captures that run.
     pub running: usize,
     /// Captures that found no place, since the start.
     pub refused: u64,
     /// Bytes of frames that may wait for the readers.
-    pub room: u64,
+    pub capacity: u64,
     /// Frames that found no room, since the start.
     pub missed: u64,
 }
@@ -82,23 +82,23 @@ fn directions(desired: &[i32]) -> u8 {
         Err(_) => 0,
     };
     match desired.iter().map(bit).fold(0, |all, bit| all | bit) {
-        0 => USUAL,
+        0 => DEFAULT,
         bits => bits,
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Starts a capture; it lasts as long as the reader.
     ///
     /// # Errors
     /// There is no such interface, the filter is no program, or all places are taken.
     pub fn start_capture(&mut self, request: &v1::CaptureRequest) -> Result<Reader, Status> {
         let selection = self.selection(&request.interface, &request.filter)?;
-        let Some(slot) = self.watched.captures.iter().position(Option::is_none) else {
-            self.watched.refused += 1;
-            let most = self.watched.captures.len();
-            let words = format!("{most} captures run, more are not possible: end one of them");
-            return Err(Status::resource_exhausted(words));
+        let Some(slot) = self.trace_capture.captures.iter().position(Option::is_none) else {
+            self.trace_capture.refused += 1;
+            let most = self.trace_capture.captures.len();
+            let message = format!("{most} captures run, more are not possible: end one of them");
+            return Err(Status::resource_exhausted(message));
         };
         let snap = if request.snap_length == 0 { usize::MAX } else { request.snap_length as usize };
         let (mut rings, mut missed) = (Vec::new(), Vec::new());
@@ -113,13 +113,13 @@ impl Plane {
         }
         let interface = request.interface.clone();
         let read = Arc::new(());
-        let (watched, missing) = (selection.clone(), missed.clone());
+        let (trace_capture, missing) = (selection.clone(), missed.clone());
         let capture =
-            Capture { interface, selection: watched, read: read.clone(), missed: missing };
-        self.watched.captures[slot] = Some(capture);
+            Capture { interface, selection: trace_capture, read: read.clone(), missed: missing };
+        self.trace_capture.captures[slot] = Some(capture);
         let known = self.interfaces.iter().enumerate();
         let name = |(at, state): (usize, &Option<_>)| {
-            let state: &crate::control::plane::InterfaceState = state.as_ref()?;
+            let state: &crate::control::forwarder_state::InterfaceState = state.as_ref()?;
             Some(v1::CaptureInterface { index: at as u32, name: state.name.clone() })
         };
         let interfaces = known.filter_map(name).collect();
@@ -128,31 +128,31 @@ impl Plane {
     }
 
     /// Ends captures that nobody reads any more.
-    pub(super) fn end_captures(&mut self) {
-        for slot in 0..self.watched.captures.len() {
-            let place = &mut self.watched.captures[slot];
+    pub(super) fn end_unread_captures(&mut self) {
+        for slot in 0..self.trace_capture.captures.len() {
+            let place = &mut self.trace_capture.captures[slot];
             if let Some(over) = place.take_if(|capture| !capture.is_read()) {
-                self.watched.missed += over.missed();
-                self.tell(|| Command::Capture { slot, tap: None });
+                self.trace_capture.missed += over.missed();
+                self.send_to_workers(|| Command::Capture { slot, tap: None });
             }
         }
     }
 
     /// Captures that run.
     pub fn captures(&self) -> usize {
-        self.watched.captures.iter().flatten().count()
+        self.trace_capture.captures.iter().flatten().count()
     }
 
     /// What captures take and what they miss.
-    pub(in crate::control) fn capture_figures(&self) -> CaptureFigures {
-        let running = self.watched.captures.iter().flatten();
+    pub(in crate::control) fn capture_statistics(&self) -> CaptureStatistics {
+        let running = self.trace_capture.captures.iter().flatten();
         let missed = running.clone().map(Capture::missed).sum::<u64>();
         let workers = self.worker_pool.workers.len();
-        CaptureFigures {
+        CaptureStatistics {
             running: running.clone().count(),
-            refused: self.watched.refused,
-            room: (running.count() * workers * RING) as u64,
-            missed: self.watched.missed + missed,
+            refused: self.trace_capture.refused,
+            capacity: (running.count() * workers * RING) as u64,
+            missed: self.trace_capture.missed + missed,
         }
     }
 }
@@ -165,35 +165,35 @@ impl Reader {
         if !send(v1::CaptureReply { interfaces, ..Default::default() }) {
             return;
         }
-        let mut said = 0;
+        let mut last_missed = 0;
         while self.left != Some(0) {
             let reply = self.read();
-            let is_news = !reply.frames.is_empty() || reply.missed != said;
-            said = reply.missed;
+            let is_news = !reply.frames.is_empty() || reply.missed != last_missed;
+            last_missed = reply.missed;
             // An empty answer asks whether somebody is still there.
             if !send(reply) {
                 return;
             }
             if !is_news {
-                std::thread::sleep(REST);
+                std::thread::sleep(IDLE_SLEEP);
             }
         }
     }
 
     /// What is in the rings now, in the order of time, and how much was missed.
     pub fn read(&mut self) -> v1::CaptureReply {
-        let moment = Moment::now();
+        let clock = ClockReference::now();
         let (mut frames, mut bytes) = (Vec::new(), 0);
         let mut data = Vec::new();
-        let worth = self.rings.len().max(1);
+        let rings = self.rings.len().max(1);
         for ring in &mut self.rings {
-            let (most, frames_before) = (bytes + BATCH / worth, frames.len());
+            let (most, frames_before) = (bytes + BATCH / rings, frames.len());
             while bytes < most
-                && frames.len() - frames_before < FRAMES / worth
+                && frames.len() - frames_before < FRAMES / rings
                 && let Some(head) = take(ring, &mut data)
             {
                 bytes += data.len();
-                frames.extend(frame(head, &data, &self.selection, &moment));
+                frames.extend(frame(head, &data, &self.selection, &clock));
             }
         }
         frames.sort_by_key(|frame: &v1::CapturedFrame| frame.unix_ns);
@@ -211,7 +211,7 @@ fn frame(
     head: Head,
     bytes: &[u8],
     selection: &Selection,
-    moment: &Moment,
+    clock: &ClockReference,
 ) -> Option<v1::CapturedFrame> {
     let (mut data, mut length) = (bytes.to_vec(), head.length);
     if head.bare != 0 {
@@ -232,7 +232,7 @@ fn frame(
     let reason = drops::all().nth(head.reason.into());
     let reason = reason.filter(|_| direction == v1::CaptureDirection::Drop);
     Some(v1::CapturedFrame {
-        unix_ns: moment.unix_ns(head.at),
+        unix_ns: clock.unix_ns(head.at),
         interface: head.interface,
         direction: direction.into(),
         length,

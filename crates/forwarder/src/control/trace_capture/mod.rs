@@ -2,9 +2,9 @@
 //! wrote down.
 
 mod capture;
-mod follow;
+mod packets;
 mod trace;
-mod when;
+mod timestamps;
 
 pub use capture::Reader;
 
@@ -15,14 +15,14 @@ use stoa_engine::trace_capture::Selection;
 use stoa_engine::trace_capture::filter::{Filter, Instruction};
 use tonic::Status;
 
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 
 /// The name that stands for all interfaces.
 const ANY: &str = "any";
 
 /// What is traced and captured now.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(super) struct TraceCaptureState {
     trace: Option<trace::Trace>,
     captures: [Option<capture::Capture>; stoa_engine::trace_capture::CAPTURES],
     /// Captures that found no place, and frames that those missed which are over.
@@ -52,7 +52,7 @@ fn filter(program: &[v1::FilterInstruction]) -> Result<Option<Filter>, Status> {
         .map_err(|bad| Status::invalid_argument(format!("the filter is refused: {bad}")))
 }
 
-impl Plane {
+impl ForwarderState {
     /// The interfaces and the filter of a request.
     fn selection(
         &self,
@@ -64,9 +64,9 @@ impl Plane {
             let there: Vec<&str> =
                 self.interfaces.iter().flatten().map(|state| state.name.as_str()).collect();
             let there = there.join(", ");
-            let words =
+            let message =
                 format!("there is no interface {interface:?}; there are: {there}, or \"{ANY}\"");
-            return Err(Status::not_found(words));
+            return Err(Status::not_found(message));
         }
         Ok(Arc::new(selection))
     }
@@ -90,7 +90,7 @@ impl Plane {
             let all: Vec<u32> = on_port.map(|(at, _)| at as u32).collect();
             selection.select(&all);
         } else {
-            let (mask, mark) = marks(&state.desired.tags);
+            let (mask, mark) = tag_mask(&state.desired.tags);
             selection.select_marked(index, state.base, mask, mark);
         }
         true
@@ -98,8 +98,8 @@ impl Plane {
 
     /// Finds the interfaces again after the configuration has changed.
     pub(super) fn rebind_trace_capture(&mut self) {
-        let traces = self.watched.trace.iter().map(trace::Trace::bound);
-        let captures = self.watched.captures.iter().flatten().map(capture::Capture::bound);
+        let traces = self.trace_capture.trace.iter().map(trace::Trace::bound);
+        let captures = self.trace_capture.captures.iter().flatten().map(capture::Capture::bound);
         for (name, selection) in traces.chain(captures) {
             self.bind(name, selection);
         }
@@ -107,11 +107,11 @@ impl Plane {
 
     /// Gathers what workers wrote down; called about ten times a second.
     pub(super) fn tick_trace_capture(&mut self) {
-        self.end_captures();
-        let Some(trace) = &mut self.watched.trace else { return };
+        self.end_unread_captures();
+        let Some(trace) = &mut self.trace_capture.trace else { return };
         trace.gather();
         if trace.is_done() {
-            self.tell_no_trace();
+            self.disarm_trace();
         }
     }
 
@@ -124,7 +124,7 @@ impl Plane {
 
 /// The eight bytes behind the MAC addresses of frames with these tags, and which bits
 /// of them matter: types and VLAN ids, not priorities.
-fn marks(tags: &[(u16, u16)]) -> (u64, u64) {
+fn tag_mask(tags: &[(u16, u16)]) -> (u64, u64) {
     let shift = |at: usize, word: u32| u64::from(word) << (32 - 32 * at);
     let each = tags.iter().take(2).enumerate();
     each.fold((0, 0), |(mask, mark), (at, (tpid, vid))| {
@@ -139,10 +139,10 @@ mod tests {
 
     #[test]
     fn tags_become_marks() {
-        assert_eq!(marks(&[]), (0, 0));
-        assert_eq!(marks(&[(0x8100, 100)]), (0xffff_0fff_0000_0000, 0x8100_0064_0000_0000));
+        assert_eq!(tag_mask(&[]), (0, 0));
+        assert_eq!(tag_mask(&[(0x8100, 100)]), (0xffff_0fff_0000_0000, 0x8100_0064_0000_0000));
         let double = (0xffff_0fff_ffff_0fff, 0x88a8_0007_8100_0008);
-        assert_eq!(marks(&[(0x88a8, 7), (0x8100, 8)]), double);
+        assert_eq!(tag_mask(&[(0x88a8, 7), (0x8100, 8)]), double);
     }
 
     #[test]

@@ -12,13 +12,13 @@ use stoa_engine::trace_capture::trace::{Record, Tracer};
 use stoa_engine::worker::Command;
 use tonic::Status;
 
-use super::when::Moment;
-use crate::control::plane::Plane;
+use super::timestamps::ClockReference;
+use crate::control::forwarder_state::ForwarderState;
 
 /// Packets of a trace at most.
 pub const PACKETS: u32 = 1000;
 /// Packets when no number is asked for.
-const USUAL: u32 = 10;
+const DEFAULT: u32 = 10;
 /// Steps that are kept for each packet, on average.
 pub const STEPS: usize = 32;
 /// Steps that one worker can hold until they are gathered.
@@ -40,7 +40,7 @@ pub(super) struct Trace {
     rings: Vec<rtrb::Consumer<Record>>,
     lost: Vec<Arc<Counter>>,
     steps: Vec<Step>,
-    lost_here: u64,
+    lost_on_gather: u64,
     /// When the last packet was taken.
     full_since: Option<Instant>,
     is_armed: bool,
@@ -53,14 +53,14 @@ impl Trace {
 
     /// Takes over what the workers wrote down.
     pub(super) fn gather(&mut self) {
-        let moment = Moment::now();
-        let room = self.room();
+        let clock = ClockReference::now();
+        let capacity = self.capacity();
         for ring in &mut self.rings {
             while let Ok(record) = ring.pop() {
-                if self.steps.len() < room {
-                    self.steps.push((moment.unix_ns(record.at), record));
+                if self.steps.len() < capacity {
+                    self.steps.push((clock.unix_ns(record.at), record));
                 } else {
-                    self.lost_here += 1;
+                    self.lost_on_gather += 1;
                 }
             }
         }
@@ -75,18 +75,18 @@ impl Trace {
     }
 
     /// Steps that are kept.
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.count as usize * STEPS
     }
 
     fn lost(&self) -> u64 {
-        self.lost_here + self.lost.iter().map(|lost| lost.get()).sum::<u64>()
+        self.lost_on_gather + self.lost.iter().map(|lost| lost.get()).sum::<u64>()
     }
 }
 
 /// What the trace takes and what it loses; all 0 when there is none.
 #[derive(Default)]
-pub(in crate::control) struct TraceFigures {
+pub(in crate::control) struct TraceStatistics {
     /// Packets that are traced.
     pub taken: u64,
     /// Packets that were asked for.
@@ -94,21 +94,21 @@ pub(in crate::control) struct TraceFigures {
     /// Steps that are kept.
     pub steps: u64,
     /// Steps that can be kept.
-    pub room: u64,
+    pub capacity: u64,
     /// Steps that found no room.
     pub lost: u64,
 }
 
-impl Plane {
+impl ForwarderState {
     /// Starts a trace in place of the former.
     ///
     /// # Errors
     /// There is no such interface, the filter is no program, or too much is asked for.
     pub fn start_trace(&mut self, request: &v1::StartTraceRequest) -> Result<u32, Status> {
-        let count = if request.count == 0 { USUAL } else { request.count };
+        let count = if request.count == 0 { DEFAULT } else { request.count };
         if count > PACKETS {
-            let words = format!("a trace follows at most {PACKETS} packets, not {count}");
-            return Err(Status::invalid_argument(words));
+            let message = format!("a trace follows at most {PACKETS} packets, not {count}");
+            return Err(Status::invalid_argument(message));
         }
         let selection = self.selection(&request.interface, &request.filter)?;
         let left = Arc::new(AtomicU32::new(count));
@@ -116,13 +116,13 @@ impl Plane {
         for (at, worker) in self.worker_pool.workers.iter_mut().enumerate() {
             let (producer, consumer) = rtrb::RingBuffer::new(RING);
             let counter = Arc::new(Counter::default());
-            let (watched, budget) = (selection.clone(), left.clone());
-            let tracer = Tracer::new(at, watched, budget, producer, counter.clone());
+            let (trace_capture, budget) = (selection.clone(), left.clone());
+            let tracer = Tracer::new(at, trace_capture, budget, producer, counter.clone());
             worker.tell(Command::Trace(Some(Box::new(tracer))));
             rings.push(consumer);
             lost.push(counter);
         }
-        self.watched.trace = Some(Trace {
+        self.trace_capture.trace = Some(Trace {
             interface: request.interface.clone(),
             expression: request.expression.clone(),
             count,
@@ -131,7 +131,7 @@ impl Plane {
             rings,
             lost,
             steps: Vec::new(),
-            lost_here: 0,
+            lost_on_gather: 0,
             full_since: None,
             is_armed: true,
         });
@@ -140,28 +140,28 @@ impl Plane {
 
     /// Forgets the trace.
     pub fn clear_trace(&mut self) {
-        self.tell_no_trace();
-        self.watched.trace = None;
+        self.disarm_trace();
+        self.trace_capture.trace = None;
     }
 
     /// The workers look for no traced packets any more; what was found stays.
-    pub(super) fn tell_no_trace(&mut self) {
-        let Some(trace) = self.watched.trace.as_mut().filter(|trace| trace.is_armed) else {
+    pub(super) fn disarm_trace(&mut self) {
+        let Some(trace) = self.trace_capture.trace.as_mut().filter(|trace| trace.is_armed) else {
             return;
         };
         trace.is_armed = false;
-        self.tell(|| Command::Trace(None));
+        self.send_to_workers(|| Command::Trace(None));
     }
 
     /// What the trace takes and what it loses.
-    pub(in crate::control) fn trace_figures(&self) -> TraceFigures {
-        self.watched.trace.as_ref().map_or_else(TraceFigures::default, |trace| {
+    pub(in crate::control) fn trace_statistics(&self) -> TraceStatistics {
+        self.trace_capture.trace.as_ref().map_or_else(TraceStatistics::default, |trace| {
             let left = trace.left.load(Ordering::Relaxed).min(trace.count);
-            TraceFigures {
+            TraceStatistics {
                 taken: (trace.count - left).into(),
                 asked: trace.count.into(),
                 steps: trace.steps.len() as u64,
-                room: trace.room() as u64,
+                capacity: trace.capacity() as u64,
                 lost: trace.lost(),
             }
         })
@@ -169,13 +169,13 @@ impl Plane {
 
     /// What was traced so far: the newest `max` packets, all when it is 0.
     pub fn trace(&mut self, max: u32) -> v1::GetTraceReply {
-        let Some(trace) = &mut self.watched.trace else { return v1::GetTraceReply::default() };
+        let Some(trace) = &mut self.trace_capture.trace else { return v1::GetTraceReply::default() };
         trace.gather();
         // Workers write side by side: one order for all.
         trace.steps.sort_by_key(|(at, _)| *at);
-        let Some(trace) = &self.watched.trace else { return v1::GetTraceReply::default() };
+        let Some(trace) = &self.trace_capture.trace else { return v1::GetTraceReply::default() };
         let max = if max == 0 { usize::MAX } else { max as usize };
-        let packets = self.follow(&trace.steps, max);
+        let packets = self.packets(&trace.steps, max);
         v1::GetTraceReply {
             interface: trace.interface.clone(),
             expression: trace.expression.clone(),

@@ -1,10 +1,10 @@
 //! Virtual routers (VRRP, RFC 9568; version 2 by RFC 3768): with other routers of a link they agree
 //! who has an address. Who is active answers for it, with a MAC address that moves along.
 
-mod acting;
-mod hearing;
-mod machine;
-mod state;
+mod actions;
+mod receive;
+mod state_machine;
+mod listing;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,14 +12,14 @@ use std::net::{IpAddr, Ipv6Addr};
 use stoa_wire::vrrp;
 
 use super::desired::{self, Action, DesiredState, Prefix, VirtualRouter};
-use super::facts::unix_s;
+use super::listing::unix_s;
 use super::fib::PathKey;
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use super::vrfs::{DEFAULT, Slot};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
-use crate::shared::Verdict;
-use machine::{Act, Machine, Rules, State};
+use crate::shared::SpecialNextHop;
+use state_machine::{VrrpAction, Machine, Parameters, State};
 
 /// Interface, whether it is IPv6, VRID.
 type Key = (u32, bool, u8);
@@ -31,8 +31,8 @@ struct Counts {
     received: u64,
     sent: u64,
     interval_errors: u64,
-    resigned_received: u64,
-    resigned_sent: u64,
+    priority_zero_received: u64,
+    priority_zero_sent: u64,
     address_errors: u64,
 }
 
@@ -55,12 +55,12 @@ struct Router {
     machine: Machine,
     counts: Counts,
     event: Event,
-    heard_from: Option<IpAddr>,
+    last_advertisement_source: Option<IpAddr>,
     /// When it left [`State::Initialize`]; seconds since 1970.
     up_unix_s: u64,
     /// When its state became what it is; seconds since 1970.
     changed_unix_s: u64,
-    made_unix_s: u64,
+    created_unix_s: u64,
     /// The routes that it has put in.
     routes: Vec<(Slot, Prefix)>,
     /// Whether the link was told that it is active.
@@ -71,8 +71,8 @@ struct Router {
 #[derive(Default)]
 pub(super) struct VirtualRouters(BTreeMap<Key, Router>);
 
-fn rules(desired: &VirtualRouter, priority: u8) -> Rules {
-    Rules {
+fn parameters(desired: &VirtualRouter, priority: u8) -> Parameters {
+    Parameters {
         priority,
         preempt: desired.preempt,
         hold_ms: desired.hold_ms,
@@ -97,7 +97,7 @@ fn is_same(one: &VirtualRouter, other: &VirtualRouter) -> bool {
         && one.is_owner() == other.is_owner()
 }
 
-impl Plane {
+impl ForwarderState {
     /// Those that go, or change so much that they are others, resign while they still can.
     pub(super) fn retire_virtual_routers(&mut self, desired: &DesiredState) {
         let stays = |(interface, is_ip6, vrid): Key, router: &Router| {
@@ -125,10 +125,10 @@ impl Plane {
     }
 
     fn stop_virtual_router(&mut self, key: Key) {
-        let can_speak = self.interface(key.0).is_some_and(|state| state.is_up);
+        let can_send = self.interface(key.0).is_some_and(|state| state.is_up);
         let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
-        let acts = router.machine.stop(can_speak);
-        self.act(key, &acts);
+        let actions = router.machine.stop(can_send);
+        self.run_actions(key, &actions);
     }
 
     /// Looks at all interfaces: makes the virtual routers that are new, starts and stops them with
@@ -163,31 +163,31 @@ impl Plane {
         let priority = self.tracked_priority(key.0, &desired);
         let now = self.now();
         let is_up = self.interface(key.0).is_some_and(|state| state.is_up);
-        let has_source = self.virtual_source(key).is_some();
-        let fresh = |desired: VirtualRouter| Router {
-            machine: Machine::new(rules(&desired, priority)),
+        let has_source = self.vrrp_source(key).is_some();
+        let new = |desired: VirtualRouter| Router {
+            machine: Machine::new(parameters(&desired, priority)),
             desired,
             counts: Counts::default(),
             event: Event::None,
-            heard_from: None,
+            last_advertisement_source: None,
             up_unix_s: 0,
             changed_unix_s: unix_s(),
-            made_unix_s: unix_s(),
+            created_unix_s: unix_s(),
             routes: Vec::new(),
             is_announced: false,
         };
         let known = self.virtual_routers.0.contains_key(&key);
-        let router = self.virtual_routers.0.entry(key).or_insert_with(|| fresh(desired.clone()));
+        let router = self.virtual_routers.0.entry(key).or_insert_with(|| new(desired.clone()));
         let mut has_changed = false;
-        let is_new = rules(&router.desired, 0) != rules(&desired, 0);
+        let is_new = parameters(&router.desired, 0) != parameters(&desired, 0);
         if is_new || router.machine.priority() != priority {
-            router.machine.set_rules(rules(&desired, priority));
+            router.machine.set_parameters(parameters(&desired, priority));
         }
         if router.desired != desired {
             router.desired = desired;
             has_changed = true;
         }
-        let acts = match (router.machine.state(), is_up && has_source) {
+        let actions = match (router.machine.state(), is_up && has_source) {
             (State::Initialize, true) => {
                 router.event = if known { Event::InterfaceUp } else { Event::Startup };
                 router.up_unix_s = unix_s();
@@ -202,8 +202,8 @@ impl Plane {
             }
             (_, true) => Vec::new(),
         };
-        has_changed |= !acts.is_empty();
-        self.act(key, &acts);
+        has_changed |= !actions.is_empty();
+        self.run_actions(key, &actions);
         has_changed
     }
 
@@ -226,14 +226,14 @@ impl Plane {
 
     /// Whether a VRF has a route to exactly this prefix that leads somewhere now.
     fn reaches(&self, slot: Slot, prefix: Prefix) -> bool {
-        let leads = |keys: &[PathKey]| self.ways_of(keys).iter().any(|(is_lost, _)| !is_lost);
+        let leads = |keys: &[PathKey]| self.live_paths(keys).iter().any(|(is_unreachable, _)| !is_unreachable);
         if let Some(installed) = self.vrfs.route(slot, &prefix) {
-            let is_local = matches!(installed.route.action, Action::Verdict(Verdict::Local));
+            let is_local = matches!(installed.route.action, Action::Special(SpecialNextHop::Local));
             return is_local || installed.set.as_deref().is_some_and(leads);
         }
         let next_hop = self.fib.get(slot, prefix);
-        let face = next_hop.and_then(|next_hop| self.learned.face(next_hop));
-        face.is_some_and(|face| leads(&face.paths) || leads(&face.backup))
+        let vrf_hop = next_hop.and_then(|next_hop| self.learned.vrf_hop(next_hop));
+        vrf_hop.is_some_and(|vrf_hop| leads(&vrf_hop.paths) || leads(&vrf_hop.backup))
     }
 
     /// Looks whether networks that are tracked have come or gone.
@@ -256,12 +256,12 @@ impl Plane {
         let mut has_changed = false;
         for key in due {
             let Some(router) = self.virtual_routers.0.get_mut(&key) else { continue };
-            let acts = router.machine.wake(now);
-            if acts.contains(&Act::TakeOver) {
+            let actions = router.machine.expire(now);
+            if actions.contains(&VrrpAction::TakeOver) {
                 router.event = Event::ActiveTimeout;
                 has_changed = true;
             }
-            self.act(key, &acts);
+            self.run_actions(key, &actions);
         }
         if has_changed {
             self.publish_virtual_routers();
@@ -291,15 +291,15 @@ impl Plane {
 
     /// Whether an address of an interface is to belong to one of its virtual routers: others of
     /// the link may have it for a while.
-    pub(super) fn is_shared(&self, interface: u32, address: IpAddr) -> bool {
+    pub(super) fn is_vrrp_address(&self, interface: u32, address: IpAddr) -> bool {
         self.interface(interface).is_some_and(|state| {
             desired_by(&state.desired).any(|(_, router)| router.addresses.contains(&address))
         })
     }
 
     /// Whether somebody else is to answer for it now.
-    pub(super) fn is_shared_away(&self, interface: u32, address: IpAddr) -> bool {
-        self.is_shared(interface, address) && self.virtual_mac(interface, address).is_none()
+    pub(super) fn is_inactive_vrrp_address(&self, interface: u32, address: IpAddr) -> bool {
+        self.is_vrrp_address(interface, address) && self.virtual_mac(interface, address).is_none()
     }
 
     /// Whether a MAC address is that of a virtual router that is active on the interface.
@@ -337,7 +337,7 @@ impl Plane {
         let own = self.interface(interface)?.link.clone();
         let mut all = self.virtual_routers_of(interface, true).peekable();
         if all.peek().is_none() {
-            return Some((self.sure_link_local(interface)?, own));
+            return Some((self.confirmed_link_local(interface)?, own));
         }
         let (vrid, router) = all.find(|(_, it)| it.machine.state() == State::Active)?;
         let IpAddr::V6(source) = router.desired.addresses.first()? else { return None };

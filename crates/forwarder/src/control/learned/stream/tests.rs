@@ -10,18 +10,18 @@ use tonic::Code;
 use tonic::transport::Channel;
 
 use super::{Callers, Service};
-use crate::control::Steward;
+use crate::control::ControlLoop;
 
-type Said = tokio::sync::mpsc::Sender<v1::LearnedRoutes>;
+type Sender = tokio::sync::mpsc::Sender<v1::LearnedRoutes>;
 type Replies = tonic::Streaming<v1::LearnedRoutesReply>;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A forwarder that serves, and a client of it.
 async fn forwarder(folder: &tempfile::TempDir) -> (ForwarderClient<Channel>, impl FnOnce()) {
     let socket = folder.path().join("forwarder");
-    let (requests, steward) = Steward::new(String::new()).unwrap();
-    let thread = std::thread::spawn(move || steward.run());
+    let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
+    let thread = std::thread::spawn(move || control_loop.run());
     let service = Service { requests: requests.clone(), callers: Callers::default() };
     let incoming = UnixListenerStream::new(unix::listen(&socket).unwrap());
     let server = tonic::transport::Server::builder().add_service(ForwarderServer::new(service));
@@ -53,7 +53,7 @@ fn desired() -> v1::Desired {
 }
 
 /// So many routes on one hop.
-fn said(number: u64, routes: u32) -> v1::LearnedRoutes {
+fn learned_routes(number: u64, routes: u32) -> v1::LearnedRoutes {
     let path = v1::Path { interface: "a".into(), next_hop: vec![10, 0, 0, 2], weight: 1 };
     let action = Some(v1::learned_hop::Action::Paths(v1::Paths { paths: vec![path] }));
     let hop = v1::LearnedHop { id: 1, action, ..Default::default() };
@@ -73,7 +73,7 @@ fn said(number: u64, routes: u32) -> v1::LearnedRoutes {
     }
 }
 
-async fn call(client: &mut ForwarderClient<Channel>) -> (Said, Replies) {
+async fn call(client: &mut ForwarderClient<Channel>) -> (Sender, Replies) {
     let (sender, receiver) = tokio::sync::mpsc::channel(4);
     let replies = client.learn_routes(ReceiverStream::new(receiver)).await.unwrap();
     (sender, replies.into_inner())
@@ -86,14 +86,14 @@ async fn messages_are_answered_and_a_newer_caller_takes_the_place_of_the_one_bef
     let scenario = async {
         // Before the first state there is nothing to learn routes for.
         let (sender, mut replies) = call(&mut client).await;
-        sender.send(said(1, 1)).await.unwrap();
+        sender.send(learned_routes(1, 1)).await.unwrap();
         assert_eq!(replies.message().await.unwrap_err().code(), Code::Unavailable);
         client.apply(desired()).await.unwrap();
 
         let (sender, mut replies) = call(&mut client).await;
         // Large enough to be checked on the side, and done in pieces.
         for (number, routes) in [(7, 100_000), (8, 3)] {
-            sender.send(said(number, routes)).await.unwrap();
+            sender.send(learned_routes(number, routes)).await.unwrap();
             let reply = replies.message().await.unwrap().unwrap();
             assert_eq!((reply.number, reply.refused), (number, vec![]));
             let request = v1::AuditRoutesRequest { family: 4, ..Default::default() };
@@ -102,13 +102,13 @@ async fn messages_are_answered_and_a_newer_caller_takes_the_place_of_the_one_bef
         }
         let (newer, mut newer_replies) = call(&mut client).await;
         assert_eq!(replies.message().await.unwrap_err().code(), Code::Aborted);
-        newer.send(said(1, 2)).await.unwrap();
+        newer.send(learned_routes(1, 2)).await.unwrap();
         assert_eq!(newer_replies.message().await.unwrap().unwrap().number, 1);
         drop(newer);
         assert!(newer_replies.message().await.unwrap().is_none(), "it ends as its caller does");
         let unknown = v1::AuditRoutesRequest { vrf: "red".into(), family: 4, slices: vec![] };
         assert_eq!(client.audit_routes(unknown).await.unwrap_err().code(), Code::NotFound);
     };
-    tokio::time::timeout(PATIENCE, scenario).await.unwrap();
+    tokio::time::timeout(TIMEOUT, scenario).await.unwrap();
     end();
 }

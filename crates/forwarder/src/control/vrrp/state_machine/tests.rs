@@ -6,109 +6,109 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn rules(priority: u8) -> Rules {
-    Rules { priority, preempt: true, hold_ms: 0, interval_ms: 1000 }
+fn parameters(priority: u8) -> Parameters {
+    Parameters { priority, preempt: true, hold_ms: 0, interval_ms: 1000 }
 }
 
 fn address(number: u8) -> IpAddr {
     IpAddr::from([192, 0, 2, number])
 }
 
-fn heard(priority: u8) -> Heard {
-    Heard { source: address(9), priority, interval_ms: 1000 }
+fn received(priority: u8) -> Received {
+    Received { source: address(9), priority, interval_ms: 1000 }
 }
 
-fn hear(machine: &mut Machine, now: Millis, priority: u8) -> Vec<Act> {
-    machine.hear(now, &heard(priority), address(5))
+fn receive(machine: &mut Machine, now: Millis, priority: u8) -> Vec<VrrpAction> {
+    machine.receive(now, &received(priority), address(5))
 }
 
 #[test]
 fn a_backup_takes_over_when_nobody_is_heard() {
-    let mut machine = Machine::new(rules(100));
+    let mut machine = Machine::new(parameters(100));
     assert_eq!((machine.due(), machine.start(0)), (None, vec![]));
     assert_eq!(machine.start(5), vec![], "it runs already");
     // Three intervals and (256 - 100) / 256 of one.
     assert_eq!((machine.state(), machine.due()), (State::Backup, Some(3609)));
-    assert_eq!(machine.wake(3608), vec![]);
-    assert_eq!(machine.wake(3609), vec![Act::Advertise(100), Act::TakeOver]);
-    assert_eq!((machine.state(), machine.reason()), (State::Active, Reason::NoResponse));
+    assert_eq!(machine.expire(3608), vec![]);
+    assert_eq!(machine.expire(3609), vec![VrrpAction::Advertise(100), VrrpAction::TakeOver]);
+    assert_eq!((machine.state(), machine.reason()), (State::Active, MasterReason::NoResponse));
     assert_eq!(machine.due(), Some(4609));
-    assert_eq!(machine.wake(4609), vec![Act::Advertise(100)]);
+    assert_eq!(machine.expire(4609), vec![VrrpAction::Advertise(100)]);
     // Somebody had stopped us for a while: no more than one.
-    assert_eq!(machine.wake(9999), vec![Act::Advertise(100)]);
+    assert_eq!(machine.expire(9999), vec![VrrpAction::Advertise(100)]);
     assert_eq!(machine.due(), Some(10_999));
-    assert_eq!(machine.stop(true), vec![Act::Advertise(0), Act::GiveUp]);
+    assert_eq!(machine.stop(true), vec![VrrpAction::Advertise(0), VrrpAction::GiveUp]);
     assert_eq!(machine.stop(true), vec![]);
 }
 
 #[test]
 fn an_owner_is_active_at_once() {
-    let mut machine = Machine::new(rules(OWNER));
-    assert_eq!(machine.start(7), vec![Act::Advertise(255), Act::TakeOver]);
-    assert_eq!(machine.reason(), Reason::Priority);
-    assert_eq!(hear(&mut machine, 8, 254), vec![Act::Advertise(255)]);
-    assert_eq!(machine.stop(false), vec![Act::GiveUp]);
+    let mut machine = Machine::new(parameters(OWNER));
+    assert_eq!(machine.start(7), vec![VrrpAction::Advertise(255), VrrpAction::TakeOver]);
+    assert_eq!(machine.reason(), MasterReason::Priority);
+    assert_eq!(receive(&mut machine, 8, 254), vec![VrrpAction::Advertise(255)]);
+    assert_eq!(machine.stop(false), vec![VrrpAction::GiveUp]);
     assert_eq!(machine.state(), State::Initialize);
 }
 
 #[test]
 fn a_backup_follows_who_is_higher_and_learns_its_interval() {
-    let mut machine = Machine::new(rules(100));
+    let mut machine = Machine::new(parameters(100));
     machine.start(0);
-    let slow = Heard { interval_ms: 4000, ..heard(150) };
-    assert_eq!(machine.hear(10, &slow, address(5)), vec![]);
+    let slow = Received { interval_ms: 4000, ..received(150) };
+    assert_eq!(machine.receive(10, &slow, address(5)), vec![]);
     assert_eq!(machine.down_ms(), 12_000 + 4000 * 156 / 256);
     assert_eq!(machine.due(), Some(10 + machine.down_ms()));
     // Equal is as good as higher for a backup.
-    hear(&mut machine, 20, 100);
+    receive(&mut machine, 20, 100);
     assert_eq!(machine.due(), Some(20 + 3609));
     // It resigns: only the skew is waited for.
-    assert_eq!(hear(&mut machine, 30, RESIGNS), vec![]);
+    assert_eq!(receive(&mut machine, 30, RESIGNS), vec![]);
     assert_eq!(machine.due(), Some(30 + 609));
 }
 
 #[test]
 fn who_is_lower_is_not_heard_when_we_preempt() {
-    let mut machine = Machine::new(rules(100));
+    let mut machine = Machine::new(parameters(100));
     machine.start(0);
-    hear(&mut machine, 1000, 50);
+    receive(&mut machine, 1000, 50);
     assert_eq!(machine.due(), Some(3609));
-    assert_eq!(machine.wake(3609), vec![Act::Advertise(100), Act::TakeOver]);
-    assert_eq!(machine.reason(), Reason::Preempted);
+    assert_eq!(machine.expire(3609), vec![VrrpAction::Advertise(100), VrrpAction::TakeOver]);
+    assert_eq!(machine.reason(), MasterReason::Preempted);
 
-    let mut patient = Machine::new(Rules { preempt: false, ..rules(100) });
+    let mut patient = Machine::new(Parameters { preempt: false, ..parameters(100) });
     patient.start(0);
-    hear(&mut patient, 1000, 50);
+    receive(&mut patient, 1000, 50);
     assert_eq!(patient.due(), Some(4609));
 
-    let mut holding = Machine::new(Rules { hold_ms: 10_000, ..rules(100) });
+    let mut holding = Machine::new(Parameters { hold_ms: 10_000, ..parameters(100) });
     holding.start(0);
     for now in (0..10_000).step_by(1000) {
-        hear(&mut holding, now, 50);
+        receive(&mut holding, now, 50);
         assert_eq!(holding.due(), Some(now + 3609));
     }
-    hear(&mut holding, 10_000, 50);
-    hear(&mut holding, 11_000, 50);
+    receive(&mut holding, 10_000, 50);
+    receive(&mut holding, 11_000, 50);
     assert_eq!(holding.due(), Some(9000 + 3609), "its time is over");
 }
 
 #[test]
 fn an_active_router_yields_to_who_is_higher() {
     let active = || {
-        let mut machine = Machine::new(rules(100));
+        let mut machine = Machine::new(parameters(100));
         machine.start(0);
-        machine.wake(3609);
+        machine.expire(3609);
         machine
     };
-    assert_eq!(hear(&mut active(), 4000, 101), vec![Act::GiveUp]);
+    assert_eq!(receive(&mut active(), 4000, 101), vec![VrrpAction::GiveUp]);
     // Of equals, the higher address: 9 is above 5.
-    assert_eq!(hear(&mut active(), 4000, 100), vec![Act::GiveUp]);
-    let lower = Heard { source: address(4), ..heard(100) };
-    assert_eq!(active().hear(4000, &lower, address(5)), vec![Act::Advertise(100)]);
-    assert_eq!(hear(&mut active(), 4000, 99), vec![Act::Advertise(100)]);
-    assert_eq!(hear(&mut active(), 4000, RESIGNS), vec![Act::Advertise(100)]);
+    assert_eq!(receive(&mut active(), 4000, 100), vec![VrrpAction::GiveUp]);
+    let lower = Received { source: address(4), ..received(100) };
+    assert_eq!(active().receive(4000, &lower, address(5)), vec![VrrpAction::Advertise(100)]);
+    assert_eq!(receive(&mut active(), 4000, 99), vec![VrrpAction::Advertise(100)]);
+    assert_eq!(receive(&mut active(), 4000, RESIGNS), vec![VrrpAction::Advertise(100)]);
     let mut machine = active();
-    hear(&mut machine, 4000, 101);
+    receive(&mut machine, 4000, 101);
     assert_eq!((machine.state(), machine.due()), (State::Backup, Some(4000 + 3609)));
 }
 
@@ -120,41 +120,41 @@ struct Link {
     /// Those who think that they have the addresses.
     holders: Vec<bool>,
     /// Advertisements that nobody has heard yet, and whose they are.
-    on_the_way: VecDeque<(usize, Heard)>,
+    on_the_way: VecDeque<(usize, Received)>,
     now: Millis,
 }
 
 impl Link {
     /// What a router wants done is done before anybody hears anything.
-    fn act(&mut self, who: usize, acts: Vec<Act>) {
-        self.perform(who, acts);
-        while let Some((from, heard)) = self.on_the_way.pop_front() {
+    fn run_actions(&mut self, who: usize, actions: Vec<VrrpAction>) {
+        self.perform(who, actions);
+        while let Some((from, received)) = self.on_the_way.pop_front() {
             for other in (0..self.routers.len()).filter(|other| *other != from) {
                 if self.plugged[other] {
-                    let acts = self.routers[other].hear(self.now, &heard, address(other as u8));
-                    self.perform(other, acts);
+                    let actions = self.routers[other].receive(self.now, &received, address(other as u8));
+                    self.perform(other, actions);
                 }
             }
         }
     }
 
-    fn perform(&mut self, who: usize, acts: Vec<Act>) {
-        for act in acts {
-            match act {
-                Act::TakeOver => {
+    fn perform(&mut self, who: usize, actions: Vec<VrrpAction>) {
+        for action in actions {
+            match action {
+                VrrpAction::TakeOver => {
                     assert!(!self.holders[who], "taken over twice");
                     self.holders[who] = true;
                 }
-                Act::GiveUp => {
+                VrrpAction::GiveUp => {
                     assert!(self.holders[who], "given up what it does not have");
                     self.holders[who] = false;
                 }
-                Act::Advertise(priority) if self.plugged[who] => {
-                    let interval_ms = self.routers[who].rules.interval_ms;
-                    let heard = Heard { source: address(who as u8), priority, interval_ms };
-                    self.on_the_way.push_back((who, heard));
+                VrrpAction::Advertise(priority) if self.plugged[who] => {
+                    let interval_ms = self.routers[who].parameters.interval_ms;
+                    let received = Received { source: address(who as u8), priority, interval_ms };
+                    self.on_the_way.push_back((who, received));
                 }
-                Act::Advertise(_) => {}
+                VrrpAction::Advertise(_) => {}
             }
         }
     }
@@ -164,8 +164,8 @@ impl Link {
             self.now += 10;
             for who in 0..self.routers.len() {
                 let now = self.now;
-                let acts = self.routers[who].wake(now);
-                self.act(who, acts);
+                let actions = self.routers[who].expire(now);
+                self.run_actions(who, actions);
             }
         }
     }
@@ -181,8 +181,8 @@ proptest! {
         steps in prop::collection::vec((0_usize..5, 0_u8..4, 0_u64..6000), 0..30),
     ) {
         let count = priorities.len();
-        let rules = |priority: &u8| Rules { preempt: preempts, ..rules(*priority) };
-        let routers = priorities.iter().map(|priority| Machine::new(rules(priority))).collect();
+        let parameters = |priority: &u8| Parameters { preempt: preempts, ..parameters(*priority) };
+        let routers = priorities.iter().map(|priority| Machine::new(parameters(priority))).collect();
         let (plugged, holders) = (vec![true; count], vec![false; count]);
         let mut link = Link { routers, plugged, holders, on_the_way: VecDeque::new(), now: 0 };
         for (who, what, time) in steps {
@@ -191,12 +191,12 @@ proptest! {
             match what {
                 0 => link.plugged[who] = !link.plugged[who],
                 1 => {
-                    let acts = link.routers[who].start(now);
-                    link.act(who, acts);
+                    let actions = link.routers[who].start(now);
+                    link.run_actions(who, actions);
                 }
                 2 => {
-                    let acts = link.routers[who].stop(true);
-                    link.act(who, acts);
+                    let actions = link.routers[who].stop(true);
+                    link.run_actions(who, actions);
                 }
                 _ => {}
             }
@@ -205,8 +205,8 @@ proptest! {
         for who in 0..count {
             link.plugged[who] = true;
             let now = link.now;
-            let acts = link.routers[who].start(now);
-            link.act(who, acts);
+            let actions = link.routers[who].start(now);
+            link.run_actions(who, actions);
         }
         link.pass(20_000);
         for (who, router) in link.routers.iter().enumerate() {

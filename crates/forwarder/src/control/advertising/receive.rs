@@ -8,63 +8,63 @@ use stoa_wire::ndp::RouterAdvertisement;
 use stoa_wire::ndp_options::{NdpOption, Options};
 use stoa_wire::{ipv4, irdp};
 
-use super::{Told, chance};
+use super::{AdvertisementConfig, random};
 use crate::control::desired::Advertisement;
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::Millis;
 
 /// Time between two words in the log about routers that contradict us.
-const COMPLAINT_PAUSE_MS: Millis = 60_000;
+const LOG_INTERVAL_MS: Millis = 60_000;
 
-impl Plane {
+impl ForwarderState {
     /// A host asks for routers of this family.
-    pub(in crate::control) fn router_solicited(&mut self, interface: u32, is_ip6: bool) {
+    pub(in crate::control) fn receive_router_solicitation(&mut self, interface: u32, is_ip6: bool) {
         let now = self.now();
-        let Some(speaker) = self.advertising.0.get_mut(&(interface, is_ip6)) else {
+        let Some(advertiser) = self.advertising.0.get_mut(&(interface, is_ip6)) else {
             let reason = if is_ip6 { Drop::Icmp6Ignored } else { Drop::Icmp4Ignored };
-            return self.drop_here(reason);
+            return self.count_drop(reason);
         };
-        speaker.solicitations += 1;
-        speaker.schedule.solicited(now, &speaker.told.pace(), chance());
+        advertiser.solicitations += 1;
+        advertiser.schedule.solicited(now, &advertiser.config.intervals(), random());
     }
 
     /// An IPv4 packet that looks like a solicitation: from nobody, or from a neighbour.
-    pub(in crate::control) fn discovery(&mut self, packet: &Packet) {
+    pub(in crate::control) fn receive_router_discovery(&mut self, packet: &Packet) {
         let Ok(view) = ipv4::check(packet.bytes()) else { return };
         let source = view.source();
         let is_near = source.is_unspecified()
             || self.addresses.of(packet.rx_if).is_some_and(|own| own.is_on_link4(source));
         match irdp::check(view.payload()) {
             Ok(irdp::Message::Solicitation) if is_near => {
-                self.router_solicited(packet.rx_if, false);
+                self.receive_router_solicitation(packet.rx_if, false);
             }
-            Ok(_) => self.drop_here(Drop::Icmp4Ignored),
-            Err(_) => self.drop_here(Drop::Icmp4Malformed),
+            Ok(_) => self.count_drop(Drop::Icmp4Ignored),
+            Err(_) => self.count_drop(Drop::Icmp4Malformed),
         }
     }
 
     /// Another router advertises itself.
-    pub(in crate::control) fn router_heard(
+    pub(in crate::control) fn receive_router_advertisement(
         &mut self,
         interface: u32,
         source: Ipv6Addr,
-        heard: &RouterAdvertisement,
+        received: &RouterAdvertisement,
         options: Options<'_>,
     ) {
         if self.addresses.of(interface).is_some_and(|own| own.link_local == Some(source)) {
-            return self.drop_here(Drop::LoopedBack);
+            return self.count_drop(Drop::LoopedBack);
         }
         let now = self.now();
         let name = self.interface(interface).map(|state| state.name.clone()).unwrap_or_default();
-        let Some(speaker) = self.advertising.0.get_mut(&(interface, true)) else {
-            return self.drop_here(Drop::Icmp6Ignored);
+        let Some(advertiser) = self.advertising.0.get_mut(&(interface, true)) else {
+            return self.count_drop(Drop::Icmp6Ignored);
         };
-        let Told::Six(told) = &speaker.told else { return };
-        let Some(what) = contradiction(told, heard, options) else { return };
-        speaker.inconsistent += 1;
-        if speaker.complained.is_none_or(|at| now >= at + COMPLAINT_PAUSE_MS) {
-            speaker.complained = Some(now);
+        let AdvertisementConfig::Ip6(config) = &advertiser.config else { return };
+        let Some(what) = inconsistency(config, received, options) else { return };
+        advertiser.inconsistent += 1;
+        if advertiser.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL_MS) {
+            advertiser.logged_at = Some(now);
             tracing::warn!(interface = name, router = %source, what,
                 "another router on this link advertises something else than we do: make them agree");
         }
@@ -73,33 +73,33 @@ impl Plane {
 
 /// What of another router's advertisement contradicts ours (RFC 4861 6.2.7). What one of the two
 /// does not say contradicts nothing.
-fn contradiction(
-    told: &Advertisement,
-    heard: &RouterAdvertisement,
+fn inconsistency(
+    config: &Advertisement,
+    received: &RouterAdvertisement,
     options: Options<'_>,
 ) -> Option<&'static str> {
     let differ = |ours: u32, theirs: u32| ours != 0 && theirs != 0 && ours != theirs;
-    let fixed = &told.fixed;
-    if differ(fixed.hop_limit.into(), heard.hop_limit.into()) {
+    let fixed = &config.fixed;
+    if differ(fixed.hop_limit.into(), received.hop_limit.into()) {
         return Some("hop limit");
     }
     // Managed and other.
-    if (fixed.flags ^ heard.flags) & 0xc0 != 0 {
+    if (fixed.flags ^ received.flags) & 0xc0 != 0 {
         return Some("flags for DHCPv6");
     }
-    if differ(fixed.reachable_time.get(), heard.reachable_time.get()) {
+    if differ(fixed.reachable_time.get(), received.reachable_time.get()) {
         return Some("reachable time");
     }
-    if differ(fixed.retransmit_time.get(), heard.retransmit_time.get()) {
+    if differ(fixed.retransmit_time.get(), received.retransmit_time.get()) {
         return Some("retransmission time");
     }
     options.into_iter().find_map(|option| match option {
-        NdpOption::Mtu(mtu) if differ(told.mtu, mtu) => Some("MTU"),
+        NdpOption::Mtu(mtu) if differ(config.mtu, mtu) => Some("MTU"),
         NdpOption::Prefix(theirs) => {
             let is_it = |ours: &&stoa_wire::ndp::PrefixTold| {
                 ours.prefix == theirs.prefix() && ours.length == theirs.prefix_length
             };
-            let ours = told.prefixes.iter().find(is_it)?;
+            let ours = config.prefixes.iter().find(is_it)?;
             let lifetimes = (theirs.valid_lifetime.get(), theirs.preferred_lifetime.get());
             (lifetimes != (ours.valid_s, ours.preferred_s)).then_some("lifetimes of a prefix")
         }
@@ -144,9 +144,9 @@ mod tests {
     #[test]
     fn what_others_leave_open_is_no_contradiction() {
         let say = |change: &dyn Fn(&mut RouterAdvertisement), options: &[u8]| {
-            let mut heard = ours().fixed;
-            change(&mut heard);
-            contradiction(&ours(), &heard, Options::check(options).unwrap())
+            let mut received = ours().fixed;
+            change(&mut received);
+            inconsistency(&ours(), &received, Options::check(options).unwrap())
         };
         assert_eq!(say(&|_| {}, &[]), None);
         assert_eq!(say(&|it| (it.hop_limit, it.lifetime) = (0, U16::ZERO), &[]), None);

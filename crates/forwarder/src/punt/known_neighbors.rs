@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicU8, Ordering};
 const CELLS: usize = 1 << 16;
 
 /// Counts the neighbours whose hash falls into each cell.
-pub struct Familiar {
+pub struct KnownNeighbors {
     cells: Box<[AtomicU8]>,
     /// Seeded at random, so that nobody can choose addresses of one cell.
     hash: RandomState,
 }
 
-impl Default for Familiar {
+impl Default for KnownNeighbors {
     fn default() -> Self {
         let cells = (0..CELLS).map(|_| AtomicU8::new(0)).collect();
         Self { cells, hash: RandomState::new() }
     }
 }
 
-impl Familiar {
+impl KnownNeighbors {
     fn cell(&self, interface: u32, address: IpAddr) -> &AtomicU8 {
         &self.cells[self.hash.hash_one((interface, address)) as usize % CELLS]
     }
@@ -45,7 +45,7 @@ impl Familiar {
     }
 
     /// Whether the address may be one that is known on that interface.
-    pub fn may_know(&self, interface: u32, address: IpAddr) -> bool {
+    pub fn may_contain(&self, interface: u32, address: IpAddr) -> bool {
         self.cell(interface, address).load(Ordering::Relaxed) != 0
     }
 }
@@ -56,16 +56,16 @@ mod tests {
 
     #[test]
     fn who_is_known_is_never_missed() {
-        let familiar = Familiar::default();
+        let known_neighbors = KnownNeighbors::default();
         let address = |n: u32| IpAddr::V4(n.into());
-        (0..1000).for_each(|n| familiar.add(3, address(n)));
-        assert!((0..1000).all(|n| familiar.may_know(3, address(n))));
-        let others = (0..1000).filter(|n| familiar.may_know(4, address(*n))).count();
+        (0..1000).for_each(|n| known_neighbors.add(3, address(n)));
+        assert!((0..1000).all(|n| known_neighbors.may_contain(3, address(n))));
+        let others = (0..1000).filter(|n| known_neighbors.may_contain(4, address(*n))).count();
         assert!(others < 100, "{others} strangers taken for somebody known");
-        (0..1000).for_each(|n| familiar.remove(3, address(n)));
-        assert!((0..1000).all(|n| !familiar.may_know(3, address(n))));
-        (0..300).for_each(|_| familiar.add(3, address(1)));
-        (0..300).for_each(|_| familiar.remove(3, address(1)));
-        assert!(familiar.may_know(3, address(1)), "a full cell has lost count");
+        (0..1000).for_each(|n| known_neighbors.remove(3, address(n)));
+        assert!((0..1000).all(|n| !known_neighbors.may_contain(3, address(n))));
+        (0..300).for_each(|_| known_neighbors.add(3, address(1)));
+        (0..300).for_each(|_| known_neighbors.remove(3, address(1)));
+        assert!(known_neighbors.may_contain(3, address(1)), "a full cell has lost count");
     }
 }

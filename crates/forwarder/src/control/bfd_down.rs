@@ -12,14 +12,14 @@ use stoa_api::v1;
 
 use super::desired::{Action, DesiredState, Prefix, Route};
 use super::fib::PathKey;
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
 
-impl Plane {
+impl ForwarderState {
     /// Takes out static routes whose gateways have fallen silent, and puts in again those of which
     /// one speaks.
-    pub(super) fn review_silent_routes(&mut self) {
-        let (back, gone) = (self.put_in_again(), self.take_silent_out());
+    pub(super) fn review_bfd_down_routes(&mut self) {
+        let (back, gone) = (self.reinstall_bfd_up(), self.withdraw_bfd_down());
         if back + gone == 0 {
             return;
         }
@@ -37,7 +37,7 @@ impl Plane {
     }
 
     /// Whether none of these paths can be used, for want of a neighbour that BFD misses.
-    fn is_silent(&self, keys: &[PathKey]) -> bool {
+    fn is_bfd_down(&self, keys: &[PathKey]) -> bool {
         let has_failed = |key: &PathKey| {
             key.next_hop.is_some_and(|gateway| self.bfd.has_failed(&(key.interface, gateway)))
         };
@@ -45,20 +45,20 @@ impl Plane {
         keys.iter().all(|key| has_failed(key) || !is_up(key)) && keys.iter().any(has_failed)
     }
 
-    fn take_silent_out(&mut self) -> usize {
+    fn withdraw_bfd_down(&mut self) -> usize {
         if !self.bfd.has_any_failed() {
             return 0;
         }
-        let silent: BTreeSet<&Vec<PathKey>> =
-            self.fib.sets.keys().filter(|keys| self.is_silent(keys)).collect();
-        if silent.is_empty() {
+        let bfd_down: BTreeSet<&Vec<PathKey>> =
+            self.fib.sets.keys().filter(|keys| self.is_bfd_down(keys)).collect();
+        if bfd_down.is_empty() {
             return 0;
         }
         let mut gone: Vec<(Slot, Prefix, Route)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
             let led = state.routes.iter().filter(|(_, one)| {
                 one.route.protocol == i32::from(v1::Protocol::Static)
-                    && one.set.as_ref().is_some_and(|keys| silent.contains(keys))
+                    && one.set.as_ref().is_some_and(|keys| bfd_down.contains(keys))
             });
             gone.extend(led.map(|(prefix, one)| (slot, *prefix, one.route.clone())));
         }
@@ -66,26 +66,26 @@ impl Plane {
         for (slot, prefix, route) in gone {
             self.remove_route(slot, prefix);
             if let Some(state) = self.vrfs.get_mut(slot) {
-                state.silent.insert(prefix, route);
+                state.bfd_down.insert(prefix, route);
             }
         }
         count
     }
 
-    fn put_in_again(&mut self) -> usize {
+    fn reinstall_bfd_up(&mut self) -> usize {
         let mut back: Vec<(Slot, Prefix)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
             let speaks = |(prefix, route): &(&Prefix, &Route)| match &route.action {
-                Action::Paths(paths) => !self.is_silent(&self.keys_of(paths, prefix.0.is_ipv4())),
-                Action::Verdict(_) => true,
+                Action::Paths(paths) => !self.is_bfd_down(&self.keys_of(paths, prefix.0.is_ipv4())),
+                Action::Special(_) => true,
             };
-            let speaking = state.silent.iter().filter(speaks);
+            let speaking = state.bfd_down.iter().filter(speaks);
             back.extend(speaking.map(|(prefix, _)| (slot, *prefix)));
         }
         let mut count = 0;
         for (slot, prefix) in back {
             let state = self.vrfs.get_mut(slot);
-            let Some(route) = state.and_then(|state| state.silent.remove(&prefix)) else {
+            let Some(route) = state.and_then(|state| state.bfd_down.remove(&prefix)) else {
                 continue;
             };
             match self.set_route(slot, prefix, &route) {
@@ -94,7 +94,7 @@ impl Plane {
                     tracing::error!(%full, ?prefix, "a static route could not come back");
                     // The next time that a link or neighbour changes it is tried again.
                     if let Some(state) = self.vrfs.get_mut(slot) {
-                        state.silent.insert(prefix, route);
+                        state.bfd_down.insert(prefix, route);
                     }
                 }
             }
@@ -103,17 +103,17 @@ impl Plane {
     }
 
     /// Whether a desired route is out for this reason.
-    pub(super) fn is_silent_route(&self, slot: Slot, prefix: &Prefix) -> bool {
-        self.vrfs.get(slot).is_some_and(|state| state.silent.contains_key(prefix))
+    pub(super) fn is_bfd_down_route(&self, slot: Slot, prefix: &Prefix) -> bool {
+        self.vrfs.get(slot).is_some_and(|state| state.bfd_down.contains_key(prefix))
     }
 
     /// Forgets silent routes that are desired no more, or otherwise.
-    pub(super) fn forget_silent(&mut self, desired: &DesiredState) {
+    pub(super) fn forget_bfd_down(&mut self, desired: &DesiredState) {
         let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let Some(state) = self.vrfs.get_mut(slot) else { continue };
             let routes = desired.routes_of(&state.name);
-            state.silent.retain(|prefix, route| {
+            state.bfd_down.retain(|prefix, route| {
                 routes.and_then(|routes| routes.get(prefix)) == Some(route)
             });
         }

@@ -11,16 +11,16 @@ use stoa_wire::ethernet::ethertype;
 use stoa_wire::words::{self, Start};
 
 use super::trace::{STEPS, Step};
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::drops;
-use crate::icmp::Trouble;
+use crate::icmp::IcmpCause;
 use crate::nodes::{ENTRY, HOST_INTERFACE_ENTRY, NODES};
 use crate::punt::Class;
 
 /// The node that gives packets to a host interface.
 const HOST_INTERFACE: &str = "host-interface-output";
 /// Nodes that send without a next hop.
-const HOST_INTERFACES: [&str; 2] = [HOST_INTERFACE, HOST_INTERFACE_ENTRY];
+const HOST_INTERFACE_NODES: [&str; 2] = [HOST_INTERFACE, HOST_INTERFACE_ENTRY];
 
 /// Nodes that answer a packet in its own buffer.
 const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-error"];
@@ -55,7 +55,7 @@ fn reason(at: u16) -> (&'static str, &'static str) {
 }
 
 /// A packet whose steps are being put together.
-struct Path {
+struct PacketTrace {
     packet: v1::TracedPacket,
     /// What the data begins with now.
     start: Start,
@@ -64,7 +64,7 @@ struct Path {
     answered: Option<String>,
 }
 
-impl Path {
+impl PacketTrace {
     /// A packet was made from this one: a fragment.
     fn made(&mut self, number: u32) {
         const MADE: &str = "goes on as packet";
@@ -134,81 +134,81 @@ impl Sorted {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Puts steps, in the order of time, together by packets: the newest `max` of them. Words are made
     /// for those alone.
-    pub(super) fn follow(&self, steps: &[Step], max: usize) -> Vec<v1::TracedPacket> {
+    pub(super) fn packets(&self, steps: &[Step], max: usize) -> Vec<v1::TracedPacket> {
         let Sorted { packets, parents } = Sorted::new(steps);
         let left_out = parents.len().saturating_sub(max) as u32;
         let kept = steps.iter().zip(&packets).filter_map(|((at, record), packet)| {
             let place = packet.and_then(|number| number.checked_sub(left_out + 1));
             place.map(|place| (*at, record, place as usize))
         });
-        let ways = self.ways(kept.clone().map(|(_, record, _)| record.adjacency).collect());
-        let teller = Teller { plane: self, ways };
-        let mut paths: Vec<Path> = Vec::new();
+        let adjacency_names = self.adjacency_names(kept.clone().map(|(_, record, _)| record.adjacency).collect());
+        let describer = StepDescriber { state: self, adjacency_names };
+        let mut paths: Vec<PacketTrace> = Vec::new();
         for (at, record, place) in kept {
             if place == paths.len() {
                 let number = left_out + place as u32 + 1;
-                let made_from = parents[number as usize - 1];
+                let derived_from = parents[number as usize - 1];
                 let interface = self.name_of(record.rx_if);
                 let packet = v1::TracedPacket {
                     number,
                     unix_ns: at,
                     interface,
-                    made_from,
+                    derived_from,
                     ..Default::default()
                 };
-                if let Some(parent) = made_from.checked_sub(left_out + 1) {
+                if let Some(parent) = derived_from.checked_sub(left_out + 1) {
                     paths[parent as usize].made(number);
                 }
-                let start = if made_from == 0 { Start::Ethernet } else { Start::Ip };
-                paths.push(Path { packet, start, offset: record.offset, answered: None });
+                let start = if derived_from == 0 { Start::Ethernet } else { Start::Ip };
+                paths.push(PacketTrace { packet, start, offset: record.offset, answered: None });
             }
-            teller.add_step(&mut paths[place], at, record);
+            describer.add_step(&mut paths[place], at, record);
         }
-        paths.into_iter().map(Path::done).collect()
+        paths.into_iter().map(PacketTrace::done).collect()
     }
 
     /// Next hops and interfaces of adjacencies, in words: one look through the tables for all.
-    fn ways(&self, asked: HashSet<u32>) -> HashMap<u32, String> {
-        let mut ways = HashMap::new();
+    fn adjacency_names(&self, asked: HashSet<u32>) -> HashMap<u32, String> {
+        let mut adjacency_names = HashMap::new();
         for state in self.interfaces.iter().flatten() {
             for glean in [state.gleans.0, state.gleans.1] {
                 if asked.contains(&glean) {
-                    ways.insert(glean, format!("connected network on {}", state.name));
+                    adjacency_names.insert(glean, format!("connected network on {}", state.name));
                 }
             }
         }
         for ((interface, address), entry) in self.cache.each() {
             if asked.contains(&entry.adjacency) {
                 let name = self.name_of(*interface);
-                ways.insert(entry.adjacency, format!("{address} on {name}"));
+                adjacency_names.insert(entry.adjacency, format!("{address} on {name}"));
             }
         }
-        ways
+        adjacency_names
     }
 }
 
 /// Who says what steps mean.
-struct Teller<'a> {
-    plane: &'a Plane,
+struct StepDescriber<'a> {
+    state: &'a ForwarderState,
     /// Adjacencies in words.
-    ways: HashMap<u32, String>,
+    adjacency_names: HashMap<u32, String>,
 }
 
-impl Teller<'_> {
+impl StepDescriber<'_> {
     /// Adds one step and what it means for the packet.
-    fn add_step(&self, path: &mut Path, at: u64, record: &Record) {
+    fn add_step(&self, path: &mut PacketTrace, at: u64, record: &Record) {
         let mut step = v1::TraceStep {
             worker: record.worker.into(),
             after_ns: at.saturating_sub(path.packet.unix_ns),
             length: record.length.into(),
             head: record.bytes().to_vec(),
-            rx_interface: self.plane.name_of(record.rx_if),
+            rx_interface: self.state.name_of(record.rx_if),
             ..Default::default()
         };
-        self.say(path, &mut step, record);
+        self.describe(path, &mut step, record);
         if is_of(record, ENTRY) && !step.rx_interface.is_empty() {
             // It has found the sub-interface.
             path.packet.interface = step.rx_interface.clone();
@@ -241,20 +241,20 @@ impl Teller<'_> {
     }
 
     /// What happened: node, edge, drop reason, words; and what the data begins with after.
-    fn say(&self, path: &mut Path, step: &mut v1::TraceStep, record: &Record) {
+    fn describe(&self, path: &mut PacketTrace, step: &mut v1::TraceStep, record: &Record) {
         let last = path.packet.steps.last();
         let waits_at = last.map(|last| last.next.clone()).unwrap_or_default();
         match record.event {
             Event::Received { input } => {
                 step.node = node_name(input).to_owned();
-                let host_interface = self.plane.host_interface_at(record.rx_if);
+                let host_interface = self.state.host_interface_at(record.rx_if);
                 let entry = if host_interface.is_some() { HOST_INTERFACE_ENTRY } else { ENTRY };
                 step.next = entry.to_owned();
                 step.what = match host_interface {
                     Some(host_interface) => {
                         format!("received from host interface {host_interface}")
                     }
-                    None => format!("received on {}", self.plane.name_of(record.rx_if)),
+                    None => format!("received on {}", self.state.name_of(record.rx_if)),
                 };
             }
             Event::Passed { node, next } => self.passed(path, step, record, (node, next)),
@@ -272,12 +272,12 @@ impl Teller<'_> {
                 step.node = waits_at.clone();
                 step.next = waits_at;
                 step.what = format!("handed to worker {to}");
-                step.tx_interface = self.plane.name_of(record.tx_if);
+                step.tx_interface = self.state.name_of(record.tx_if);
             }
             Event::Sent => {
                 step.node = OUTPUT.to_owned();
-                step.tx_interface = self.plane.name_of(record.tx_if);
-                step.what = match self.plane.host_interface_at(record.tx_if) {
+                step.tx_interface = self.state.name_of(record.tx_if);
+                step.what = match self.state.host_interface_at(record.tx_if) {
                     Some(host_interface) => format!("given to host interface {host_interface}"),
                     None => format!("sent on {}", step.tx_interface),
                 };
@@ -291,14 +291,14 @@ impl Teller<'_> {
             }
             Event::Made { .. } => {
                 step.node = waits_at;
-                step.what = format!("made from packet {}", path.packet.made_from);
+                step.what = format!("made from packet {}", path.packet.derived_from);
             }
         }
     }
 
     fn passed(
         &self,
-        path: &mut Path,
+        path: &mut PacketTrace,
         step: &mut v1::TraceStep,
         record: &Record,
         (node, next): (u16, u16),
@@ -327,17 +327,17 @@ impl Teller<'_> {
         path.start =
             if edge == HOST_INTERFACE { path.behind(record.offset) } else { start_of(edge) };
         if edge.starts_with("icmp") && edge.ends_with("-error") {
-            let reason = Trouble::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
+            let reason = IcmpCause::of(record.adjacency).drop(edge.starts_with("icmp4")).reason();
             let description = self::reason(reason.0);
             step.drop = description.0.to_owned();
             step.what = format!("to {edge}, {}: {}", description.0, description.1);
         }
-        if HOST_INTERFACES.contains(&step.node.as_str()) || step.node == "cross-connect" {
+        if HOST_INTERFACE_NODES.contains(&step.node.as_str()) || step.node == "cross-connect" {
             // No next hop has to do with it.
-            step.tx_interface = self.plane.name_of(record.tx_if);
+            step.tx_interface = self.state.name_of(record.tx_if);
         } else if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
-            step.adjacency = self.ways.get(&record.adjacency).cloned().unwrap_or_default();
-            step.tx_interface = self.plane.name_of(record.tx_if);
+            step.adjacency = self.adjacency_names.get(&record.adjacency).cloned().unwrap_or_default();
+            step.tx_interface = self.state.name_of(record.tx_if);
         }
     }
 }

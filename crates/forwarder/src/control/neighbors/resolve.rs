@@ -4,20 +4,20 @@ use std::net::IpAddr;
 
 use stoa_engine::Packet;
 
-use crate::control::limits::{Full, Table};
-use crate::control::plane::Plane;
+use crate::control::limits::{TableFull, Table};
+use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::{Key, RETRANSMIT_MS, State};
 
 /// The reason for which a packet goes whose neighbour finds no room.
-fn no_room(full: &Full) -> Drop {
+fn full_drop(full: &TableFull) -> Drop {
     match full.table {
         Table::InterfaceNeighbors => Drop::InterfaceNeighbors,
         _ => Drop::NeighborTable,
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Sends an IP packet of our own to a host on the link, once that is resolved.
     pub(super) fn send_packet(&mut self, interface: u32, bytes: &[u8]) {
         let Some(mut packet) = self.pool.packet() else { return };
@@ -29,8 +29,8 @@ impl Plane {
         self.resolve(0, packet);
     }
 
-    /// Takes in that a neighbour has this MAC; `is_answer`: it answered us.
-    pub(super) fn learn(&mut self, key: Key, mac: [u8; 6], is_answer: bool) {
+    /// Takes in that a neighbour has this MAC; `is_reply`: it answered us.
+    pub(super) fn learn(&mut self, key: Key, mac: [u8; 6], is_reply: bool) {
         if mac[0] & 1 != 0 || mac == [0; 6] {
             return;
         }
@@ -38,10 +38,10 @@ impl Plane {
         if self.cache.get(&key).is_none()
             && let Err(full) = self.add_neighbor(key, false)
         {
-            return self.drop_here(no_room(&full));
+            return self.count_drop(full_drop(&full));
         }
         if self.cache.get(&key).is_some_and(|entry| !entry.queue.is_empty()) {
-            self.catch_up();
+            self.drain_resolves();
         }
         let Some(entry) = self.cache.get(&key) else { return };
         if entry.state == State::Permanent {
@@ -49,7 +49,7 @@ impl Plane {
         }
         let before = (entry.mac, entry.state.is_resolved());
         let reachable = self.cache.reachable_ms();
-        self.cache.change(&key, |entry| match is_answer {
+        self.cache.change(&key, |entry| match is_reply {
             true => entry.confirm(mac, now, reachable),
             false => entry.hint(mac, now),
         });
@@ -62,32 +62,32 @@ impl Plane {
     pub(in crate::control) fn resolve(&mut self, worker: usize, mut packet: Packet) {
         let interface = packet.tx_if;
         let Some(address) = self.neighbor_of(&packet) else {
-            return self.drop_here(Drop::NeighborFailed);
+            return self.count_drop(Drop::NeighborFailed);
         };
         let key = (interface, address);
         if self.cache.get(&key).is_none() {
             if !self.is_on_link(interface, address) {
-                return self.drop_here(Drop::NeighborFailed);
+                return self.count_drop(Drop::NeighborFailed);
             }
             if let Err(full) = self.add_neighbor(key, false) {
-                return self.drop_here(no_room(&full));
+                return self.count_drop(full_drop(&full));
             }
         }
         if self.cache.get(&key).is_some_and(|entry| entry.state.is_resolved()) {
             // It was resolved while the packet was on its way here.
             let Some(adjacency) = self.cache.get(&key).map(|entry| entry.adjacency) else { return };
-            return self.release(key, (worker, adjacency), packet);
+            return self.send_to_neighbor(key, (worker, adjacency), packet);
         }
         // While it waits, this column says where it came from.
         packet.adjacency = worker as u32;
         if let Err(reason) = self.cache.wait(&key, packet) {
-            self.drop_here(reason);
+            self.count_drop(reason);
         }
-        self.ask_now(key);
+        self.solicit_now(key);
     }
 
     /// Asks for a neighbour that nobody has asked for yet, without waiting for the tick.
-    pub(super) fn ask_now(&mut self, key: Key) {
+    pub(super) fn solicit_now(&mut self, key: Key) {
         let now = self.now();
         let Some(entry) = self.cache.get_mut(&key) else { return };
         if entry.state == State::Incomplete && entry.tries == 0 {
@@ -99,7 +99,7 @@ impl Plane {
     /// The neighbour that a packet waits for: the one that its `hash` column names (see
     /// `neighbor-resolve`), or its destination.
     fn neighbor_of(&self, packet: &Packet) -> Option<IpAddr> {
-        if let Some(key) = self.cache.of_serial(packet.hash)
+        if let Some(key) = self.cache.by_serial(packet.hash)
             && key.0 == packet.tx_if
         {
             return Some(key.1);

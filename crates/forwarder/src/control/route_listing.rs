@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use stoa_api::v1;
 
 use super::desired::{Action, Path, Prefix, Route, address, bits, network};
-use super::facts::octets;
-use super::plane::Plane;
+use super::listing::octets;
+use super::forwarder_state::ForwarderState;
 use super::vrfs::{Slot, VrfState};
-use crate::shared::Verdict;
+use crate::shared::SpecialNextHop;
 
 /// What asks for the routes of all VRFs.
 const ALL_VRFS: &str = "all";
@@ -26,7 +26,7 @@ pub struct Listing {
 }
 
 /// The state of a route all of whose gateways BFD misses.
-const SILENT: &str = "silent gateway";
+const BFD_DOWN: &str = "silent gateway";
 
 /// The first place of a table and the last, were there prefixes of any length.
 const WHOLE: (Prefix, Prefix) =
@@ -103,7 +103,7 @@ fn last_address((address, length): &Prefix) -> IpAddr {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// All routes that are asked for, at once.
     pub fn list_routes(&self, request: &v1::ListRoutesRequest) -> Vec<v1::RouteState> {
         self.list_more_routes(&mut Listing::new(request.clone()), usize::MAX)
@@ -121,7 +121,7 @@ impl Plane {
                 break;
             };
             if listing.request.inactive {
-                routes.extend(self.silent_routes(slot, listing));
+                routes.extend(self.bfd_down_routes(slot, listing));
                 listing.next = Some((slot + 1, None));
                 left -= 1;
                 continue;
@@ -186,7 +186,7 @@ impl Plane {
 
     /// The static routes of a VRF that are out of the tables because BFD misses their gateways: no more than the
     /// configuration has, and so told at once.
-    fn silent_routes(&self, slot: Slot, listing: &Listing) -> Vec<v1::RouteState> {
+    fn bfd_down_routes(&self, slot: Slot, listing: &Listing) -> Vec<v1::RouteState> {
         let Some((state, (first, last))) = self.vrfs.get(slot).zip(listing.window) else {
             return Vec::new();
         };
@@ -196,11 +196,11 @@ impl Plane {
                 && to.is_none_or(|to| network(to, prefix.1) == prefix.0)
                 && listing.asks_for_protocol(route.protocol)
         };
-        let silent = state.silent.iter().filter(is_asked);
-        let told = silent.filter_map(|(prefix, route)| told_route(&state.name, prefix, route));
+        let bfd_down = state.bfd_down.iter().filter(is_asked);
+        let told = bfd_down.filter_map(|(prefix, route)| route_message(&state.name, prefix, route));
         told.map(|route| v1::RouteState {
             route: Some(route),
-            state: SILENT.to_owned(),
+            state: BFD_DOWN.to_owned(),
             reason: vec!["BFD misses its gateway".to_owned()],
             ..Default::default()
         })
@@ -210,7 +210,7 @@ impl Plane {
     fn route(&self, slot: Slot, prefix: &Prefix) -> Option<v1::RouteState> {
         let state = self.vrfs.get(slot)?;
         let installed = state.routes.get(prefix)?;
-        let route = told_route(&state.name, prefix, &installed.route)?;
+        let route = route_message(&state.name, prefix, &installed.route)?;
         let (mut state, packets, bytes) = self.route_state(installed.set.as_deref());
         if self.is_given_up(slot, &installed.route.action, prefix) {
             state = "duplicate";
@@ -221,7 +221,7 @@ impl Plane {
 
     /// Whether this is the host route of an own address that is not used, for somebody else has it.
     fn is_given_up(&self, slot: Slot, action: &Action, prefix: &Prefix) -> bool {
-        matches!(action, Action::Verdict(Verdict::Local))
+        matches!(action, Action::Special(SpecialNextHop::Local))
             && self.duplicates().any(|(interface, address)| {
                 address == prefix.0 && self.interface(interface).is_some_and(|it| it.vrf == slot)
             })
@@ -234,7 +234,7 @@ impl Plane {
         set: Option<&[super::fib::PathKey]>,
     ) -> (&'static str, u64, u64) {
         let Some(keys) = set else { return ("active", 0, 0) };
-        let (mut up, mut silent, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0, 0);
+        let (mut up, mut bfd_down, mut resolved, mut packets, mut bytes) = (0, 0, 0, 0, 0);
         for key in keys {
             let is_up = self.interface(key.interface).is_some_and(|state| state.is_up);
             up += usize::from(is_up);
@@ -242,17 +242,17 @@ impl Plane {
                 resolved += 1;
                 continue;
             };
-            let is_silent = self.bfd.has_failed(&(key.interface, next_hop));
-            silent += usize::from(is_up && is_silent);
+            let is_bfd_down = self.bfd.has_failed(&(key.interface, next_hop));
+            bfd_down += usize::from(is_up && is_bfd_down);
             let Some(entry) = self.cache.get(&(key.interface, next_hop)) else { continue };
-            resolved += usize::from(entry.state.is_resolved() && !is_silent);
+            resolved += usize::from(entry.state.is_resolved() && !is_bfd_down);
             let sent = entry.sent(self.sent_over(entry.adjacency));
             packets += sent.0;
             bytes += sent.1;
         }
         let state = match (up, resolved) {
             (0, _) => "link down",
-            (up, _) if up == silent => SILENT,
+            (up, _) if up == bfd_down => BFD_DOWN,
             (_, 0) => "next hop unresolved",
             _ if up < keys.len() || resolved < keys.len() => "partly active",
             _ => "active",
@@ -262,7 +262,7 @@ impl Plane {
 }
 
 /// A desired route as the contract tells it; `None`: one that is not listed.
-fn told_route(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
+fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     let path = |path: &Path| v1::Path {
         interface: path.interface.clone(),
         next_hop: path.next_hop.map(octets).unwrap_or_default(),
@@ -270,8 +270,8 @@ fn told_route(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     };
     let action = match &route.action {
         // A network's broadcast addresses come with it and are not listed.
-        Action::Verdict(Verdict::Broadcast) => return None,
-        Action::Verdict(verdict) => v1::route::Action::Special(told_verdict(*verdict).into()),
+        Action::Special(SpecialNextHop::Broadcast) => return None,
+        Action::Special(special) => v1::route::Action::Special(contract_special(*special).into()),
         Action::Paths(paths) => {
             v1::route::Action::Paths(v1::Paths { paths: paths.iter().map(path).collect() })
         }
@@ -285,11 +285,11 @@ fn told_route(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
 }
 
 /// A verdict as the contract tells it.
-pub(super) fn told_verdict(verdict: Verdict) -> v1::Special {
-    match verdict {
-        Verdict::Local => v1::Special::Local,
-        Verdict::Unreachable => v1::Special::Unreachable,
-        Verdict::Prohibited => v1::Special::Prohibit,
+pub(super) fn contract_special(special: SpecialNextHop) -> v1::Special {
+    match special {
+        SpecialNextHop::Local => v1::Special::Local,
+        SpecialNextHop::Unreachable => v1::Special::Unreachable,
+        SpecialNextHop::Prohibited => v1::Special::Prohibit,
         _ => v1::Special::Blackhole,
     }
 }

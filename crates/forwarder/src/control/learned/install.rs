@@ -3,51 +3,51 @@
 use stoa_tables::lpm::{Limit, LpmError, Outcome};
 
 use super::family::Family;
-use super::message::{Changes, Piece, Reason, Refusals};
-use crate::control::plane::Plane;
+use super::message::{Changes, Batch, RouteError, RefusedRuns};
+use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 use crate::neighbor::entry::Key;
 
 /// What is to be looked at once the routes of a piece are in.
 #[derive(Default)]
-struct Follows {
+struct FollowUp {
     /// Next hops that have got their first prefix or lost their last.
     touched: Vec<u32>,
     /// Neighbours whose host routes may have to give way or come back.
     hosts: Vec<Key>,
 }
 
-impl Plane {
+impl ForwarderState {
     /// Puts the routes of a piece in or takes them out, in their order. What is not taken is told.
-    pub(super) fn take_piece(&mut self, piece: &Piece, refused: &mut Refusals) {
-        match &piece.changes {
-            Changes::Ip4(changes) => self.take(piece, changes, refused),
-            Changes::Ip6(changes) => self.take(piece, changes, refused),
+    pub(super) fn apply_batch(&mut self, batch: &Batch, refused: &mut RefusedRuns) {
+        match &batch.changes {
+            Changes::Ip4(changes) => self.apply_changes(batch, changes, refused),
+            Changes::Ip6(changes) => self.apply_changes(batch, changes, refused),
         }
     }
 
-    fn take<K: Family>(&mut self, piece: &Piece, said: &[(K, u8, u32)], refused: &mut Refusals) {
-        let slot = self.vrfs.slot_of(&piece.vrf);
-        let next_hops: Vec<Result<u32, Reason>> = piece
+    fn apply_changes<K: Family>(&mut self, batch: &Batch, requested: &[(K, u8, u32)], refused: &mut RefusedRuns) {
+        let slot = self.vrfs.slot_of(&batch.vrf);
+        let next_hops: Vec<Result<u32, RouteError>> = batch
             .hops
             .iter()
             .map(|id| match slot {
                 // What is nowhere is out of a VRF that is gone as well.
                 None if *id == 0 => Ok(0),
                 None => {
-                    let reason = format!("there is no VRF {:?}", piece.vrf);
-                    Err(Reason::new(reason, "Configure the VRF before routes are learned for it."))
+                    let reason = format!("there is no VRF {:?}", batch.vrf);
+                    Err(RouteError::new(reason, "Configure the VRF before routes are learned for it."))
                 }
                 Some(_) if *id == 0 => Ok(0),
-                Some(slot) => self.face_for(*id, slot, K::IS_IP4),
+                Some(slot) => self.vrf_hop_for(*id, slot, K::IS_IP4),
             })
             .collect();
-        let mut changes = Vec::with_capacity(said.len());
-        for &(prefix, length, at) in said {
+        let mut changes = Vec::with_capacity(requested.len());
+        for &(prefix, length, at) in requested {
             match &next_hops[at as usize] {
                 Ok(next_hop) => changes.push((prefix, length, *next_hop)),
                 Err(reason) => {
-                    let run = (piece.vrf.as_str(), piece.hops[at as usize]);
+                    let run = (batch.vrf.as_str(), batch.hops[at as usize]);
                     refused.prefix(run, (prefix, length), reason);
                     // Its former hop is nothing that the caller knows to be used any more.
                     changes.push((prefix, length, 0));
@@ -64,22 +64,22 @@ impl Plane {
         &mut self,
         slot: Slot,
         changes: &[(K, u8, u32)],
-        refused: &mut Refusals,
+        refused: &mut RefusedRuns,
     ) {
-        let mut follows = Follows::default();
+        let mut follow_up = FollowUp::default();
         self.learned.hosts.follow(&self.cache);
         let (mut rest, mut outcomes) = (changes, Vec::with_capacity(changes.len()));
-        let mut waited_for = usize::MAX;
+        let mut retried_at = usize::MAX;
         while !rest.is_empty() {
             let done = self.change_table(slot, rest, &mut outcomes);
-            self.follow_outcomes(slot, rest, &outcomes, &mut follows);
+            self.process_outcomes(slot, rest, &outcomes, &mut follow_up);
             let Err(error) = done else { break };
             let at = changes.len() - rest.len() + outcomes.len();
             rest = &rest[outcomes.len()..];
-            if error == LpmError::Full(Limit::LookupWords) && waited_for != at {
+            if error == LpmError::Full(Limit::LookupWords) && retried_at != at {
                 // Memory that workers are done with by now makes room.
                 self.fib.settle();
-                waited_for = at;
+                retried_at = at;
                 continue;
             }
             let [(prefix, length, next_hop), after @ ..] = rest else { break };
@@ -90,14 +90,14 @@ impl Plane {
             // It is not where it was said to be: then nowhere.
             let gone = [(*prefix, *length, 0)];
             if *next_hop != 0 && self.change_table(slot, &gone, &mut outcomes).is_ok() {
-                self.follow_outcomes(slot, &gone, &outcomes, &mut follows);
+                self.process_outcomes(slot, &gone, &outcomes, &mut follow_up);
             }
             rest = after;
         }
-        self.settle_faces(&follows.touched);
-        follows.hosts.sort_unstable();
-        follows.hosts.dedup();
-        for key in follows.hosts {
+        self.settle_vrf_hops(&follow_up.touched);
+        follow_up.hosts.sort_unstable();
+        follow_up.hosts.dedup();
+        for key in follow_up.hosts {
             self.review_host_routes_to(key);
         }
         self.fib.settle();
@@ -124,12 +124,12 @@ impl Plane {
         table.change_all(changes, may_replace, outcomes).map_err(|refused| refused.error)
     }
 
-    fn follow_outcomes<K: Family>(
+    fn process_outcomes<K: Family>(
         &mut self,
         slot: Slot,
         changes: &[(K, u8, u32)],
         outcomes: &[Outcome],
-        follows: &mut Follows,
+        follow_up: &mut FollowUp,
     ) {
         let mut changed = false;
         for (&(prefix, length, next_hop), outcome) in changes.iter().zip(outcomes) {
@@ -143,16 +143,16 @@ impl Plane {
             if is_kept {
                 let at = prefix.prefix(length);
                 if self.vrfs.route(slot, &at).is_some() {
-                    self.change_shadowed(slot, at, next_hop, &mut follows.touched);
+                    self.change_shadowed(slot, at, next_hop, &mut follow_up.touched);
                 }
                 continue;
             }
-            let before = self.learned.lose(former, &mut follows.touched);
-            let after = self.learned.gain(next_hop, &mut follows.touched);
+            let before = self.learned.remove_user(former, &mut follow_up.touched);
+            let after = self.learned.add_user(next_hop, &mut follow_up.touched);
             // From one gateway to another nothing changes for those on a link.
             let is_alike = before.hop != 0 && after.hop != 0;
             if !is_alike || before.is_on_link || after.is_on_link {
-                follows.hosts.extend(self.learned.hosts.within(prefix, length));
+                follow_up.hosts.extend(self.learned.hosts.within(prefix, length));
             }
         }
         self.learned.changes += u64::from(changed);

@@ -2,12 +2,12 @@
 
 use stoa_api::v1;
 
-use super::machine::{Reason, State};
+use super::state_machine::{MasterReason, State};
 use super::{Event, Router};
-use crate::control::facts::octets;
-use crate::control::plane::Plane;
+use crate::control::listing::octets;
+use crate::control::forwarder_state::ForwarderState;
 
-impl Plane {
+impl ForwarderState {
     /// The virtual routers of an interface.
     pub(in crate::control) fn virtual_router_states(
         &self,
@@ -29,10 +29,10 @@ fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
         State::Active => "master",
     };
     let reason = match machine.reason() {
-        Reason::NotYet => "not-master",
-        Reason::Priority => "priority",
-        Reason::Preempted => "preempted",
-        Reason::NoResponse => "no-response",
+        MasterReason::NotYet => "not-master",
+        MasterReason::Priority => "priority",
+        MasterReason::Preempted => "preempted",
+        MasterReason::NoResponse => "no-response",
     };
     let event = match router.event {
         Event::None => "vrrp-event-none",
@@ -50,9 +50,9 @@ fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
         state: state.to_owned(),
         owner: router.desired.is_owner(),
         priority: machine.priority().into(),
-        heard_from: router.heard_from.map(octets).unwrap_or_default(),
+        last_advertisement_source: router.last_advertisement_source.map(octets).unwrap_or_default(),
         up_unix_s: if machine.state() == State::Initialize { 0 } else { router.up_unix_s },
-        made_unix_s: router.made_unix_s,
+        created_unix_s: router.created_unix_s,
         down_cs: (machine.down_ms() / 10) as u32,
         skew_us: (machine.skew_ms() * 1000) as u32,
         event: event.to_owned(),
@@ -61,8 +61,8 @@ fn state(vrid: u8, is_ip6: bool, router: &Router) -> v1::VirtualRouterState {
         received: counts.received,
         sent: counts.sent,
         interval_errors: counts.interval_errors,
-        resigned_received: counts.resigned_received,
-        resigned_sent: counts.resigned_sent,
+        priority_zero_received: counts.priority_zero_received,
+        priority_zero_sent: counts.priority_zero_sent,
         address_errors: counts.address_errors,
         changed_unix_s: router.changed_unix_s,
         configured_priority: router.desired.priority.into(),

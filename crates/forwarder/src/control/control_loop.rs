@@ -11,7 +11,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use stoa_api::v1;
 
 use super::apply::Forwarder;
-use super::limit_facts::limit;
+use super::limit_listing::limit;
 use crate::neighbor::entry::Millis;
 
 /// How long the loop sleeps at most: ports and neighbours are looked at this often.
@@ -42,12 +42,12 @@ pub struct Requests {
 impl Requests {
     /// Asks the control thread to do something; `false` when too much waits already.
     #[must_use]
-    pub fn ask(&self, request: Request) -> bool {
-        self.offer(request).is_ok()
+    pub fn submit(&self, request: Request) -> bool {
+        self.try_submit(request).is_ok()
     }
 
     /// The same; gives the request back when too much waits, so that it can be asked again.
-    pub(super) fn offer(&self, request: Request) -> Result<(), Request> {
+    pub(super) fn try_submit(&self, request: Request) -> Result<(), Request> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.sender.try_send(Message::Do(request));
         // Fails only when the counter is full, and then the loop wakes anyway.
@@ -80,14 +80,14 @@ impl Requests {
 }
 
 /// The control thread's own state.
-pub struct Steward {
+pub struct ControlLoop {
     forwarder: Forwarder,
     requests: Receiver<Message>,
     waiting: Arc<AtomicU64>,
     wakeup: Arc<EventFd>,
 }
 
-impl Steward {
+impl ControlLoop {
     /// A control thread that is not running yet, and the way to it. `alias` marks devices in Linux
     /// as this forwarder's.
     ///
@@ -98,17 +98,17 @@ impl Steward {
         let wakeup = Arc::new(EventFd::from_value_and_flags(0, flags)?);
         let (sender, requests) = sync_channel(REQUESTS);
         let (waiting, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let forwarder = Forwarder::default().marked(alias);
-        let steward =
+        let forwarder = Forwarder::default().with_alias(alias);
+        let control_loop =
             Self { forwarder, requests, waiting: waiting.clone(), wakeup: wakeup.clone() };
-        Ok((Requests { sender, wakeup, waiting, refused }, steward))
+        Ok((Requests { sender, wakeup, waiting, refused }, control_loop))
     }
 
     /// Runs until told to stop.
     pub fn run(mut self) {
         let mut ticked = Instant::now();
         let mut sampled = Instant::now();
-        let mut ports_called = false;
+        let mut is_port_ready = false;
         loop {
             let mut done = 0;
             while done < REQUESTS_AT_ONCE
@@ -123,86 +123,86 @@ impl Steward {
                 }
                 done += 1;
             }
-            if let Some(plane) = self.forwarder.plane() {
-                plane.take_punts();
-                if ports_called || ticked.elapsed() >= TICK {
-                    plane.service_ports();
+            if let Some(state) = self.forwarder.state() {
+                state.process_punts();
+                if is_port_ready || ticked.elapsed() >= TICK {
+                    state.service_ports();
                 }
-                plane.punctual();
+                state.run_due_timers();
                 if ticked.elapsed() >= TICK {
                     ticked = Instant::now();
-                    plane.tick();
+                    state.tick();
                 }
                 if sampled.elapsed() >= Duration::from_secs(1) {
                     sampled = Instant::now();
-                    plane.sample();
+                    state.sample();
                 }
             }
-            let due = self.forwarder.plane().and_then(|plane| plane.attend_bfd());
+            let due = self.forwarder.state().and_then(|state| state.run_bfd());
             let longest = if done < REQUESTS_AT_ONCE { TICK } else { Duration::ZERO };
             let longest = due.map_or(longest, |due| due.min(longest));
-            ports_called = self.sleep(longest);
+            is_port_ready = self.sleep(longest);
         }
     }
 
     /// The last thing that this thread does: whoever relies on this router hears that it goes.
     fn end(mut self) {
-        if let Some(plane) = self.forwarder.plane() {
-            plane.farewell();
+        if let Some(state) = self.forwarder.state() {
+            state.announce_shutdown();
         }
     }
 
     /// Waits for something to do, at most so long; whether a port called.
     fn sleep(&mut self, longest: Duration) -> bool {
-        let mut watched = vec![PollFd::new(self.wakeup.as_fd(), PollFlags::POLLIN)];
+        let mut trace_capture = vec![PollFd::new(self.wakeup.as_fd(), PollFlags::POLLIN)];
         let mut timeout = longest;
-        let mut ports_called = false;
-        if let Some(plane) = self.forwarder.plane() {
-            plane.worker_pool.punt_wakeup.lie_down();
+        let mut is_port_ready = false;
+        if let Some(state) = self.forwarder.state() {
+            state.worker_pool.punt_wakeup.lie_down();
             // What was punted before the wakeup was set rings no wakeup.
-            if plane.has_punts() {
+            if state.has_punts() {
                 timeout = Duration::ZERO;
             }
-            timeout = timeout.min(plane.until_next());
-            let plane = &*plane;
-            watched
-                .push(PollFd::new(plane.worker_pool.punt_wakeup.descriptor(), PollFlags::POLLIN));
-            let of_ports = plane.ports.values().map(|state| state.port.descriptors());
+            timeout = timeout.min(state.time_to_next_timer());
+            let state = &*state;
+            trace_capture
+                .push(PollFd::new(state.worker_pool.punt_wakeup.descriptor(), PollFlags::POLLIN));
+            let of_ports = state.ports.values().map(|state| state.port.descriptors());
             let of_host_interfaces =
-                plane.host_interfaces.values().map(|state| state.descriptors());
+                state.host_interfaces.values().map(|state| state.descriptors());
             for descriptors in of_ports.chain(of_host_interfaces) {
                 let ports = descriptors.into_iter();
-                watched.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
+                trace_capture.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
             }
             let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
             // An interrupted or failed wait is a short one.
-            let _ = poll(&mut watched, timeout);
-            ports_called = watched[2..].iter().any(|port| port.any().unwrap_or(true));
-            plane.worker_pool.punt_wakeup.get_up();
+            let _ = poll(&mut trace_capture, timeout);
+            is_port_ready = trace_capture[2..].iter().any(|port| port.any().unwrap_or(true));
+            state.worker_pool.punt_wakeup.get_up();
         } else {
-            let _ = poll(&mut watched, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO));
+            let _ = poll(&mut trace_capture, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO));
         }
         // Empty already when something else woke the loop.
         let _ = self.wakeup.read();
-        ports_called
+        is_port_ready
     }
 }
 
-impl super::Plane {
+impl super::ForwarderState {
     /// Takes in punted packets and lets the ports work.
-    pub fn attend(&mut self) {
+    pub fn poll(&mut self) {
         self.service_ports();
-        self.take_punts();
+        self.process_punts();
     }
 
     /// Does what cannot wait for the next tick.
-    pub fn punctual(&mut self) {
+    pub fn run_due_timers(&mut self) {
         self.tick_virtual_routers();
         self.tick_advertising();
     }
 
-    /// How long there is nothing for [`Self::punctual`] to do.
-    fn until_next(&self) -> Duration {
+    /// How long there is nothing for [`Self::run_due_timers`] to do.
+    fn time_to_next_timer(&self) -> Duration {
         let both = [self.advertising_due(), self.virtual_routers_due()];
         let due = both.into_iter().flatten().min();
         let pause = due.map_or(Millis::MAX, |due| due.saturating_sub(self.now()));
@@ -210,7 +210,7 @@ impl super::Plane {
     }
 
     /// Hosts hear that this router goes.
-    fn farewell(&mut self) {
+    fn announce_shutdown(&mut self) {
         // While those that are active still are: they speak for the virtual routers.
         self.end_advertising();
         self.end_virtual_routers();
@@ -219,9 +219,9 @@ impl super::Plane {
 
     /// Does what time demands.
     pub fn tick(&mut self) {
-        self.punctual();
+        self.run_due_timers();
         self.tick_neighbors();
-        self.tick_claims();
+        self.tick_dad();
         self.follow_tracked_networks();
         self.tick_trace_capture();
         self.tick_reports();

@@ -6,12 +6,12 @@ use stoa_engine::clock;
 
 /// The time stamp counter and the time of day at one moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct ClockReference {
     tsc: u64,
     unix_ns: u64,
 }
 
-impl Moment {
+impl ClockReference {
     /// This one.
     pub fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -32,8 +32,8 @@ mod tests {
 
     #[test]
     fn a_second_of_ticks_is_a_second() {
-        let moment = Moment { tsc: 10 * clock::tsc_hz(), unix_ns: 20_000_000_000 };
-        assert_eq!(moment.unix_ns(9 * clock::tsc_hz()), 19_000_000_000);
-        assert_eq!(moment.unix_ns(u64::MAX), 20_000_000_000);
+        let clock = ClockReference { tsc: 10 * clock::tsc_hz(), unix_ns: 20_000_000_000 };
+        assert_eq!(clock.unix_ns(9 * clock::tsc_hz()), 19_000_000_000);
+        assert_eq!(clock.unix_ns(u64::MAX), 20_000_000_000);
     }
 }

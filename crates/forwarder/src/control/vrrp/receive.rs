@@ -7,9 +7,9 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::vrrp::{self, RESIGNS, VrrpError};
 use stoa_wire::{ipv4, ipv6, protocol};
 
-use super::machine::{Act, Heard, State};
+use super::state_machine::{VrrpAction, Received, State};
 use super::{Event, Key};
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::Millis;
 
@@ -26,66 +26,66 @@ fn open(bytes: &[u8]) -> Option<(IpAddr, Pseudo, u8, &[u8])> {
     Some((IpAddr::V6(view.source()), view.pseudo(), view.header().hop_limit, upper.payload))
 }
 
-impl Plane {
+impl ForwarderState {
     /// An advertisement came in.
-    pub(in crate::control) fn virtual_heard(&mut self, packet: &Packet) {
+    pub(in crate::control) fn receive_vrrp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Some((source, pseudo, hop_limit, message)) = open(packet.bytes()) else {
-            return self.drop_here(Drop::VrrpMalformed);
+            return self.count_drop(Drop::VrrpMalformed);
         };
         let view = match vrrp::check(&pseudo, hop_limit, message) {
             Ok(view) => view,
-            Err(error) => return self.drop_here(lie(error)),
+            Err(error) => return self.count_drop(drop_reason(error)),
         };
         let key: Key = (interface, source.is_ipv6(), view.fields.vrid);
-        let own = self.virtual_source(key);
+        let own = self.vrrp_source(key);
         if own == Some(source) {
-            return self.drop_here(Drop::LoopedBack);
+            return self.count_drop(Drop::LoopedBack);
         }
         let now = self.now();
         let (Some(router), Some(own)) = (self.virtual_routers.0.get_mut(&key), own) else {
-            return self.drop_here(Drop::VrrpUnknown);
+            return self.count_drop(Drop::VrrpUnknown);
         };
         if view.fields.version != router.desired.version {
-            return self.drop_here(Drop::VrrpVersion);
+            return self.count_drop(Drop::VrrpVersion);
         }
         router.counts.received += 1;
         if router.desired.is_owner() {
             // The addresses are ours, whatever others say.
-            return self.drop_here(Drop::VrrpIgnored);
+            return self.count_drop(Drop::VrrpIgnored);
         }
         let priority = view.fields.priority;
-        router.counts.resigned_received += u64::from(priority == RESIGNS);
+        router.counts.priority_zero_received += u64::from(priority == RESIGNS);
         let is_other = view.fields.interval_cs != router.desired.interval_cs;
         router.counts.interval_errors += u64::from(is_other);
         // RFC 3768 7.1: with version 2 all have one interval. None at all would make us take over at once.
         if view.fields.interval_cs == 0 || is_other && view.fields.version == vrrp::Version::Two {
-            return self.drop_here(Drop::VrrpIgnored);
+            return self.count_drop(Drop::VrrpIgnored);
         }
         let mut theirs: Vec<IpAddr> = view.addresses().collect();
         let mut ours = router.desired.addresses.clone();
         theirs.sort();
         ours.sort();
         router.counts.address_errors += u64::from(theirs != ours);
-        router.heard_from = Some(source);
+        router.last_advertisement_source = Some(source);
         let interval_ms = Millis::from(view.fields.interval_cs) * 10;
-        let heard = Heard { source, priority, interval_ms };
+        let received = Received { source, priority, interval_ms };
         let was_active = router.machine.state() == State::Active;
-        let acts = router.machine.hear(now, &heard, own);
-        if acts.contains(&Act::GiveUp) {
+        let actions = router.machine.receive(now, &received, own);
+        if actions.contains(&VrrpAction::GiveUp) {
             router.event = Event::HigherPriority;
-        } else if was_active && !acts.is_empty() {
+        } else if was_active && !actions.is_empty() {
             router.event = Event::LowerPriority;
         }
-        self.act(key, &acts);
-        if acts.contains(&Act::GiveUp) {
+        self.run_actions(key, &actions);
+        if actions.contains(&VrrpAction::GiveUp) {
             self.publish_virtual_routers();
         }
     }
 }
 
 /// The reason for each rule that an advertisement breaks.
-fn lie(error: VrrpError) -> Drop {
+fn drop_reason(error: VrrpError) -> Drop {
     match error {
         VrrpError::BadHopLimit => Drop::VrrpHopLimit,
         VrrpError::BadVersion => Drop::VrrpVersion,

@@ -10,7 +10,7 @@ use crate::neighbor::entry::Millis;
 
 /// How a virtual router is to behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct Parameters {
     /// 1 to 254, or [`OWNER`].
     pub priority: u8,
     /// Whether a router of lower priority gives way.
@@ -34,7 +34,7 @@ pub enum State {
 
 /// What is to be done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum VrrpAction {
     /// Take the addresses in, and say so to the link.
     TakeOver,
     /// Let the addresses go.
@@ -45,7 +45,7 @@ pub enum Act {
 
 /// Why it became active last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum MasterReason {
     /// It never was.
     NotYet,
     /// It has the addresses by itself, or the highest priority from the start.
@@ -58,7 +58,7 @@ pub enum Reason {
 
 /// An advertisement that was heard for this virtual router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct Received {
     /// Who says it.
     pub source: IpAddr,
     /// Its priority.
@@ -70,23 +70,23 @@ pub struct Heard {
 /// A virtual router.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    rules: Rules,
+    parameters: Parameters,
     state: State,
     /// When something is to happen; of no interest in [`State::Initialize`].
     due: Millis,
     /// The interval of the active router: Active_Adver_Interval.
     active_interval_ms: Millis,
     /// Since when a router of lower priority was heard, and until when it is let go on.
-    yields_at: Option<Millis>,
-    reason: Reason,
+    preempt_at: Option<Millis>,
+    reason: MasterReason,
 }
 
 impl Machine {
     /// Not started.
-    pub fn new(rules: Rules) -> Self {
-        let active_interval_ms = rules.interval_ms;
-        let (state, due, reason) = (State::Initialize, 0, Reason::NotYet);
-        Self { rules, state, due, active_interval_ms, yields_at: None, reason }
+    pub fn new(parameters: Parameters) -> Self {
+        let active_interval_ms = parameters.interval_ms;
+        let (state, due, reason) = (State::Initialize, 0, MasterReason::NotYet);
+        Self { parameters, state, due, active_interval_ms, preempt_at: None, reason }
     }
 
     /// Where it stands.
@@ -95,18 +95,18 @@ impl Machine {
     }
 
     /// Why it became active last.
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> MasterReason {
         self.reason
     }
 
-    /// When [`Self::wake`] is to be called; `None`: not until something else happens.
+    /// When [`Self::expire`] is to be called; `None`: not until something else happens.
     pub fn due(&self) -> Option<Millis> {
         (self.state != State::Initialize).then_some(self.due)
     }
 
     /// Skew_Time: the higher the priority, the sooner it takes over (RFC 9568 section 6.1).
     pub fn skew_ms(&self) -> Millis {
-        (256 - Millis::from(self.rules.priority)) * self.active_interval_ms / 256
+        (256 - Millis::from(self.parameters.priority)) * self.active_interval_ms / 256
     }
 
     /// Active_Down_Interval: how long the active router may be silent.
@@ -115,26 +115,26 @@ impl Machine {
     }
 
     /// Other rules from now on; who is an owner stays one, and nobody else becomes one.
-    pub fn set_rules(&mut self, rules: Rules) {
-        self.rules = rules;
+    pub fn set_parameters(&mut self, parameters: Parameters) {
+        self.parameters = parameters;
         if self.state == State::Active {
-            self.active_interval_ms = rules.interval_ms;
+            self.active_interval_ms = parameters.interval_ms;
         }
     }
 
     /// The priority now.
     pub fn priority(&self) -> u8 {
-        self.rules.priority
+        self.parameters.priority
     }
 
     /// The interface is up and has an address.
-    pub fn start(&mut self, now: Millis) -> Vec<Act> {
+    pub fn start(&mut self, now: Millis) -> Vec<VrrpAction> {
         if self.state != State::Initialize {
             return Vec::new();
         }
-        self.active_interval_ms = self.rules.interval_ms;
-        if self.rules.priority == OWNER {
-            return self.take_over(now, Reason::Priority);
+        self.active_interval_ms = self.parameters.interval_ms;
+        if self.parameters.priority == OWNER {
+            return self.take_over(now, MasterReason::Priority);
         }
         self.state = State::Backup;
         self.due = now + self.down_ms();
@@ -142,98 +142,98 @@ impl Machine {
     }
 
     /// It is to end. Who is active and can still speak says so.
-    pub fn stop(&mut self, can_speak: bool) -> Vec<Act> {
+    pub fn stop(&mut self, can_send: bool) -> Vec<VrrpAction> {
         let was = std::mem::replace(&mut self.state, State::Initialize);
-        self.yields_at = None;
-        match (was, can_speak) {
-            (State::Active, true) => vec![Act::Advertise(RESIGNS), Act::GiveUp],
-            (State::Active, false) => vec![Act::GiveUp],
+        self.preempt_at = None;
+        match (was, can_send) {
+            (State::Active, true) => vec![VrrpAction::Advertise(RESIGNS), VrrpAction::GiveUp],
+            (State::Active, false) => vec![VrrpAction::GiveUp],
             _ => Vec::new(),
         }
     }
 
     /// Time has come.
-    pub fn wake(&mut self, now: Millis) -> Vec<Act> {
+    pub fn expire(&mut self, now: Millis) -> Vec<VrrpAction> {
         match self.state {
             _ if now < self.due => Vec::new(),
             State::Initialize => Vec::new(),
             State::Active => {
                 // Late once is no reason to be late ever after, nor to catch up.
-                let next = self.due + self.rules.interval_ms;
-                self.due = if next > now { next } else { now + self.rules.interval_ms };
-                vec![Act::Advertise(self.rules.priority)]
+                let next = self.due + self.parameters.interval_ms;
+                self.due = if next > now { next } else { now + self.parameters.interval_ms };
+                vec![VrrpAction::Advertise(self.parameters.priority)]
             }
             State::Backup => {
-                let preempts = self.yields_at.is_some();
-                let reason = if preempts { Reason::Preempted } else { Reason::NoResponse };
+                let preempts = self.preempt_at.is_some();
+                let reason = if preempts { MasterReason::Preempted } else { MasterReason::NoResponse };
                 self.take_over(now, reason)
             }
         }
     }
 
-    fn take_over(&mut self, now: Millis, reason: Reason) -> Vec<Act> {
-        (self.state, self.reason, self.yields_at) = (State::Active, reason, None);
-        self.active_interval_ms = self.rules.interval_ms;
-        self.due = now + self.rules.interval_ms;
-        vec![Act::Advertise(self.rules.priority), Act::TakeOver]
+    fn take_over(&mut self, now: Millis, reason: MasterReason) -> Vec<VrrpAction> {
+        (self.state, self.reason, self.preempt_at) = (State::Active, reason, None);
+        self.active_interval_ms = self.parameters.interval_ms;
+        self.due = now + self.parameters.interval_ms;
+        vec![VrrpAction::Advertise(self.parameters.priority), VrrpAction::TakeOver]
     }
 
     /// An advertisement came; `own` is the address that ours come from.
-    pub fn hear(&mut self, now: Millis, heard: &Heard, own: IpAddr) -> Vec<Act> {
+    pub fn receive(&mut self, now: Millis, received: &Received, own: IpAddr) -> Vec<VrrpAction> {
         match self.state {
             State::Initialize => Vec::new(),
             State::Backup => {
-                self.hear_as_backup(now, heard);
+                self.receive_as_backup(now, received);
                 Vec::new()
             }
-            State::Active => self.hear_as_active(now, heard, own),
+            State::Active => self.receive_as_active(now, received, own),
         }
     }
 
-    fn hear_as_backup(&mut self, now: Millis, heard: &Heard) {
-        if heard.priority == RESIGNS {
-            self.yields_at = None;
+    fn receive_as_backup(&mut self, now: Millis, received: &Received) {
+        if received.priority == RESIGNS {
+            self.preempt_at = None;
             self.due = now + self.skew_ms();
             return;
         }
-        if !self.rules.preempt || heard.priority >= self.rules.priority {
-            self.yields_at = None;
-            self.follow(now, heard);
+        if !self.parameters.preempt || received.priority >= self.parameters.priority {
+            self.preempt_at = None;
+            self.follow(now, received);
             return;
         }
         // A router of lower priority: what it says does not count, once it had its time.
-        let since = *self.yields_at.get_or_insert(now + self.rules.hold_ms);
+        let since = *self.preempt_at.get_or_insert(now + self.parameters.hold_ms);
         if now < since {
-            self.follow(now, heard);
+            self.follow(now, received);
         }
     }
 
     /// The active router lives.
-    fn follow(&mut self, now: Millis, heard: &Heard) {
+    fn follow(&mut self, now: Millis, received: &Received) {
         // Who says none cannot be waited for by it.
-        let said = Some(heard.interval_ms).filter(|interval_ms| *interval_ms > 0);
-        self.active_interval_ms = said.unwrap_or(self.rules.interval_ms);
+        let said = Some(received.interval_ms).filter(|interval_ms| *interval_ms > 0);
+        self.active_interval_ms = said.unwrap_or(self.parameters.interval_ms);
         self.due = now + self.down_ms();
     }
 
-    fn hear_as_active(&mut self, now: Millis, heard: &Heard, own: IpAddr) -> Vec<Act> {
-        if heard.priority == RESIGNS {
-            self.due = now + self.rules.interval_ms;
-            return vec![Act::Advertise(self.rules.priority)];
+    fn receive_as_active(&mut self, now: Millis, received: &Received, own: IpAddr) -> Vec<VrrpAction> {
+        if received.priority == RESIGNS {
+            self.due = now + self.parameters.interval_ms;
+            return vec![VrrpAction::Advertise(self.parameters.priority)];
         }
         // Who has the higher priority, and of equals the higher address, is active.
-        let is_higher = match heard.priority.cmp(&self.rules.priority) {
-            Ordering::Equal => heard.source > own,
+        let is_higher = match received.priority.cmp(&self.parameters.priority) {
+            Ordering::Equal => received.source > own,
             order => order == Ordering::Greater,
         };
         if !is_higher {
             // RFC 9568 6.4.3: it shall hear at once that it is not alone.
-            self.due = now + self.rules.interval_ms;
-            return vec![Act::Advertise(self.rules.priority)];
+            self.due = now + self.parameters.interval_ms;
+            return vec![VrrpAction::Advertise(self.parameters.priority)];
         }
         self.state = State::Backup;
-        self.follow(now, heard);
-        vec![Act::GiveUp]
+        self.follow(now, received);
+        vec![VrrpAction::GiveUp]
     }
 }
 

@@ -9,25 +9,25 @@ use stoa_wire::ipv6;
 use stoa_wire::mld::{self, Record};
 use stoa_wire::vrrp;
 
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::Millis;
 
 /// How often a change is reported (RFC 3810 9.1: the robustness variable).
-const TIMES: u32 = 2;
+const ROBUSTNESS: u32 = 2;
 /// Pause between two reports of one change (RFC 3810 9.11: the unsolicited report interval).
-const PAUSE_MS: Millis = 1000;
+const REPORT_INTERVAL_MS: Millis = 1000;
 /// Groups of one report: its packet stays below 1,280 bytes.
-const GROUPS: usize = 60;
+const MAX_GROUPS: usize = 60;
 
 /// Reports that are still to be sent: interface, when, how many more.
-pub(super) type Due = Vec<(u32, Millis, u32)>;
+pub(super) type Pending = Vec<(u32, Millis, u32)>;
 
-impl Plane {
+impl ForwarderState {
     /// The groups of an interface have changed, or it came up: says so now and once more.
     pub(super) fn report_groups(&mut self, interface: u32) {
         self.reports.retain(|(at, ..)| *at != interface);
         self.send_report(interface, Record::ToExclude);
-        self.reports.push((interface, self.now() + PAUSE_MS, TIMES - 1));
+        self.reports.push((interface, self.now() + REPORT_INTERVAL_MS, ROBUSTNESS - 1));
     }
 
     /// Reports that are due.
@@ -36,11 +36,11 @@ impl Plane {
         let (due, rest) =
             std::mem::take(&mut self.reports).into_iter().partition(|due| due.1 <= now);
         self.reports = rest;
-        let due: Due = due;
+        let due: Pending = due;
         for (interface, _, left) in due {
             self.send_report(interface, Record::ToExclude);
             if left > 1 {
-                self.reports.push((interface, now + PAUSE_MS, left - 1));
+                self.reports.push((interface, now + REPORT_INTERVAL_MS, left - 1));
             }
         }
     }
@@ -58,7 +58,7 @@ impl Plane {
         let Some(local) = own.link_local else { return };
         // Before the address is sure, reports are from nobody (RFC 3590 section 4): switches that
         // snoop hear them all the same.
-        let source = self.sure_link_local(interface).unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let source = self.confirmed_link_local(interface).unwrap_or(Ipv6Addr::UNSPECIFIED);
         let addresses = own.ip6.iter().map(|(address, _)| *address).chain([local]);
         let addresses = addresses.chain(own.virtual6.iter().copied());
         let mut groups: Vec<Ipv6Addr> = addresses.map(ipv6::solicited_node).collect();
@@ -71,7 +71,7 @@ impl Plane {
         groups.sort();
         groups.dedup();
         let header = state.link.header(Mac::of_ip6_group(mld::REPORTS).0, ethertype::IP6);
-        for groups in groups.chunks(GROUPS) {
+        for groups in groups.chunks(MAX_GROUPS) {
             let mut packet = [0; ipv6::LEAST_MTU];
             let Ok(length) = mld::build_report(&mut packet, source, record, groups) else { return };
             self.send_frame(interface, &[&header, &packet[..length]].concat());

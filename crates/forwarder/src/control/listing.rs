@@ -7,16 +7,16 @@ use stoa_engine::counters::WorkerCounters;
 use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
-use super::plane::{InterfaceState, Plane};
+use super::forwarder_state::{InterfaceState, ForwarderState};
 use crate::drops;
 use crate::nodes::{self, NODES};
 
 /// How busy one worker was over the last second.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Busy {
+pub struct WorkerLoad {
     cycles: u64,
     at: Option<Instant>,
-    share: f64,
+    load: f64,
 }
 
 /// Seconds since 1970, for people; nothing is reckoned with them.
@@ -37,35 +37,35 @@ pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Measures how busy the workers are; called about once a second.
     pub fn sample(&mut self) {
         let hz = clock::tsc_hz() as f64;
-        for (worker, busy) in self.worker_pool.workers.iter().zip(&mut self.busy) {
+        for (worker, worker_load) in self.worker_pool.workers.iter().zip(&mut self.worker_load) {
             let cycles = worker.counters.turns.busy_cycles.get();
-            if let Some(at) = busy.at {
+            if let Some(at) = worker_load.at {
                 let elapsed = at.elapsed().as_secs_f64() * hz;
-                busy.share = ((cycles - busy.cycles) as f64 / elapsed.max(1.0)).min(1.0);
+                worker_load.load = ((cycles - worker_load.cycles) as f64 / elapsed.max(1.0)).min(1.0);
             }
-            (busy.cycles, busy.at) = (cycles, Some(Instant::now()));
+            (worker_load.cycles, worker_load.at) = (cycles, Some(Instant::now()));
         }
     }
 
     /// All interfaces by name.
     pub fn list_interfaces(&self) -> Vec<v1::InterfaceState> {
         let known = self.interfaces.iter().enumerate();
-        let show = |(at, state): (usize, &Option<InterfaceState>)| {
-            Some(self.show(at as u32, state.as_ref()?))
+        let interface_state = |(at, state): (usize, &Option<InterfaceState>)| {
+            Some(self.interface_state(at as u32, state.as_ref()?))
         };
-        let mut all: Vec<_> = known.filter_map(show).collect();
+        let mut all: Vec<_> = known.filter_map(interface_state).collect();
         // Their places change with each that comes or goes.
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
 
-    fn show(&self, index: u32, state: &InterfaceState) -> v1::InterfaceState {
+    fn interface_state(&self, index: u32, state: &InterfaceState) -> v1::InterfaceState {
         let port = self.ports.get(&state.name).filter(|_| state.base == index);
-        let figures = self.figures(index).since(&state.before);
+        let statistics = self.statistics(index).since(&state.baseline);
         let tag = |at: usize| {
             let (tpid, vid) = state.desired.tags.get(at)?;
             Some(v1::Tag { tpid: (*tpid).into(), vid: (*vid).into() })
@@ -74,8 +74,8 @@ impl Plane {
         let addresses = families.iter().flat_map(|family| &family.addresses);
         let detail = port.map(|port| match port.port.detail() {
             // What the port says now is newer than why its link went, where it says anything.
-            said if said.is_empty() && !port.is_up => port.reason_down.clone(),
-            said => said,
+            detail_text if detail_text.is_empty() && !port.is_up => port.reason_down.clone(),
+            detail_text => detail_text,
         });
         v1::InterfaceState {
             name: state.name.clone(),
@@ -87,7 +87,7 @@ impl Plane {
             inner: tag(1),
             enabled: state.desired.enabled,
             up: state.is_up,
-            made_unix_s: state.since.0,
+            created_unix_s: state.since.0,
             changed_unix_s: state.since.1,
             advertising: self.advertising_state(index, true),
             discovery: self.advertising_state(index, false),
@@ -98,15 +98,15 @@ impl Plane {
                 .map(|(address, length)| v1::Address {
                     address: octets(*address),
                     prefix_length: (*length).into(),
-                    state: self.standing_of((index, *address)).to_owned(),
+                    state: self.address_status((index, *address)).to_owned(),
                 })
                 .collect(),
-            rx_packets: figures.rx_packets,
-            rx_bytes: figures.rx_bytes,
-            tx_packets: figures.tx_packets,
-            tx_bytes: figures.tx_bytes,
-            rx_drops: figures.rx_drops,
-            tx_drops: figures.tx_drops,
+            rx_packets: statistics.rx_packets,
+            rx_bytes: statistics.rx_bytes,
+            tx_packets: statistics.tx_packets,
+            tx_bytes: statistics.tx_bytes,
+            rx_drops: statistics.rx_drops,
+            tx_drops: statistics.tx_drops,
             rx_missed: port.map_or(0, |port| port.port.missed()),
             detail: detail.unwrap_or_default(),
             rx_queues: port.map_or(0, |port| port.queues.0),
@@ -130,14 +130,14 @@ impl Plane {
             let counters = worker.counters.adjacencies.get(adjacency as usize);
             counters.map_or((0, 0), |counters| (counters.packets.get(), counters.bytes.get()))
         };
-        let add = |sum: (u64, u64), one: (u64, u64)| (sum.0 + one.0, sum.1 + one.1);
+        let add = |total: (u64, u64), one: (u64, u64)| (total.0 + one.0, total.1 + one.1);
         self.worker_pool.workers.iter().map(of).fold((0, 0), add)
     }
 
     /// All neighbours.
     pub fn list_neighbors(&self) -> Vec<v1::NeighborState> {
         let now = self.now();
-        let show =
+        let interface_state =
             |(key, entry): (&crate::neighbor::entry::Key, &crate::neighbor::entry::Entry)| {
                 let interface = self.interface(key.0)?;
                 Some(v1::NeighborState {
@@ -150,7 +150,7 @@ impl Plane {
                     queued: entry.queue.len() as u32,
                 })
             };
-        self.cache.iter().filter_map(show).collect()
+        self.cache.iter().filter_map(interface_state).collect()
     }
 
     /// All nodes, worker by worker: inputs, the graph, `port-output`.
@@ -196,7 +196,7 @@ impl Plane {
 
     /// All workers.
     pub fn list_workers(&self) -> Vec<v1::WorkerState> {
-        let show = |(at, worker): (usize, &stoa_engine::worker::WorkerHandle)| {
+        let interface_state = |(at, worker): (usize, &stoa_engine::worker::WorkerHandle)| {
             let turns = &worker.counters.turns;
             let packets = worker.counters.ledger.received.get();
             v1::WorkerState {
@@ -205,7 +205,7 @@ impl Plane {
                 polling: worker.shown.polling().name().to_owned(),
                 loops: turns.turns.get(),
                 sleeps: turns.sleeps.get(),
-                busy: self.busy[at].share,
+            busy: self.worker_load[at].load,
                 queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
                 packets,
                 vector: packets as f64 / (turns.busy_turns.get().max(1) as f64),
@@ -213,19 +213,19 @@ impl Plane {
                 handed_in: worker.counters.ledger.handed_in.get(),
             }
         };
-        self.worker_pool.workers.iter().enumerate().map(show).collect()
+        self.worker_pool.workers.iter().enumerate().map(interface_state).collect()
     }
 
     /// The packet accounting of all workers together.
     pub fn conservation(&self) -> v1::Conservation {
-        let mut sum = accounting(self.worker_pool.workers.iter().map(|worker| &*worker.counters));
-        sum.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
-        sum.buffers_free += self.pool.free() + self.pool.jumbo_free();
-        sum.buffers_waiting = self.cache.waiting() as u64;
+        let mut total = accounting(self.worker_pool.workers.iter().map(|worker| &*worker.counters));
+        total.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
+        total.buffers_free += self.pool.free() + self.pool.jumbo_free();
+        total.buffers_waiting = self.cache.waiting() as u64;
         // No driver keeps buffers: what is neither free nor waits is in the hands of a worker or
         // of this thread, and at rest that is none.
-        sum.buffers_busy = sum.buffers.saturating_sub(sum.buffers_free + sum.buffers_waiting);
-        sum
+        total.buffers_busy = total.buffers.saturating_sub(total.buffers_free + total.buffers_waiting);
+        total
     }
 
     /// Whether every next hop of routes is resolved: for benches and tests.
@@ -240,20 +240,20 @@ impl Plane {
 /// The packet accounting of workers together. What waits between them is counted in the rings and not
 /// reckoned from what was handed over: a packet that gets lost there is missing.
 fn accounting<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> v1::Conservation {
-    let mut sum = v1::Conservation::default();
+    let mut total = v1::Conservation::default();
     for counters in workers {
         let ledger = &counters.ledger;
-        sum.received += ledger.received.get();
-        sum.generated += ledger.generated.get();
-        sum.sent += ledger.sent.get();
-        sum.consumed += ledger.consumed.get();
-        sum.dropped += counters.dropped();
-        sum.held += counters.turns.waiting.get();
-        sum.buffers_free += counters.turns.cached.get();
+        total.received += ledger.received.get();
+        total.generated += ledger.generated.get();
+        total.sent += ledger.sent.get();
+        total.consumed += ledger.consumed.get();
+        total.dropped += counters.dropped();
+        total.held += counters.turns.waiting.get();
+        total.buffers_free += counters.turns.cached.get();
     }
-    let gone = sum.sent + sum.consumed + sum.dropped + sum.held;
-    sum.balanced = sum.received + sum.generated == gone;
-    sum
+    let gone = total.sent + total.consumed + total.dropped + total.held;
+    total.balanced = total.received + total.generated == gone;
+    total
 }
 
 #[cfg(test)]

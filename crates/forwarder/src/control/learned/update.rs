@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 
-use super::message::{Message, PIECE, SaidHop};
+use super::message::{Message, BATCH_ROUTES, CheckedHop};
 use super::sweep::Sweep;
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 
 /// A message, and how far it is.
-pub struct Learning {
+pub struct RouteUpdate {
     caller: u64,
     message: Message,
     stage: Stage,
@@ -19,8 +19,8 @@ pub struct Learning {
 
 /// What comes next.
 enum Stage {
-    Hops(std::vec::IntoIter<SaidHop>),
-    Pieces(usize),
+    Hops(std::vec::IntoIter<CheckedHop>),
+    Batches(usize),
     Sweep(Sweep),
     Done,
 }
@@ -29,7 +29,7 @@ enum Stage {
 #[derive(Debug)]
 pub struct Superseded;
 
-impl Learning {
+impl RouteUpdate {
     /// A message of a caller; of two callers the one with the greater number counts.
     pub fn new(caller: u64, mut message: Message) -> Self {
         let hops = std::mem::take(&mut message.hops);
@@ -47,39 +47,39 @@ impl Learning {
     }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Does a whole message at once: for tests and benches.
-    pub fn learn_routes(&mut self, said: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
-        let mut learning = Learning::new(self.learned.caller, Message::parse(said));
-        while !self.learn_more(&mut learning).unwrap_or(true) {}
-        learning.reply()
+    pub fn learn_routes(&mut self, request: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
+        let mut update = RouteUpdate::new(self.learned.caller, Message::parse(request));
+        while !self.continue_update(&mut update).unwrap_or(true) {}
+        update.reply()
     }
 
     /// Does the next piece of a message; true once all is done.
     ///
     /// # Errors
     /// A newer caller has taken the place of this one; nothing more of the message is done.
-    pub fn learn_more(&mut self, learning: &mut Learning) -> Result<bool, Superseded> {
-        if learning.caller < self.learned.caller {
+    pub fn continue_update(&mut self, update: &mut RouteUpdate) -> Result<bool, Superseded> {
+        if update.caller < self.learned.caller {
             return Err(Superseded);
         }
-        self.learned.caller = learning.caller;
+        self.learned.caller = update.caller;
         let began = Instant::now();
-        let is_done = self.do_next(learning);
-        learning.took += began.elapsed();
+        let is_done = self.run_stage(update);
+        update.took += began.elapsed();
         Ok(is_done)
     }
 
-    fn do_next(&mut self, learning: &mut Learning) -> bool {
-        let message = &mut learning.message;
-        match &mut learning.stage {
+    fn run_stage(&mut self, update: &mut RouteUpdate) -> bool {
+        let message = &mut update.message;
+        match &mut update.stage {
             Stage::Hops(hops) => {
                 if std::mem::take(&mut message.begins) {
                     self.begin_generation();
                 }
-                for hop in hops.by_ref().take(PIECE) {
+                for hop in hops.by_ref().take(BATCH_ROUTES) {
                     let id = hop.id;
-                    if let Err(reason) = self.say_hop(hop) {
+                    if let Err(reason) = self.set_learned_hop(hop) {
                         message.refused.hop(id, reason);
                     }
                 }
@@ -87,36 +87,36 @@ impl Plane {
                     self.review_host_routes();
                 }
                 if hops.len() == 0 {
-                    learning.stage = Stage::Pieces(0);
+                    update.stage = Stage::Batches(0);
                     // Most messages are small.
-                    return self.do_next(learning);
+                    return self.run_stage(update);
                 }
             }
-            Stage::Pieces(done) => {
-                if let Some(piece) = message.pieces.get(*done) {
-                    self.take_piece(piece, &mut message.refused);
+            Stage::Batches(done) => {
+                if let Some(batch) = message.batches.get(*done) {
+                    self.apply_batch(batch, &mut message.refused);
                     *done += 1;
                 }
-                if *done >= message.pieces.len() {
+                if *done >= message.batches.len() {
                     for id in std::mem::take(&mut message.forgotten) {
-                        if let Err(reason) = self.forget_hop(id) {
+                        if let Err(reason) = self.release_learned_hop(id) {
                             message.refused.hop(id, reason);
                         }
                     }
                     let completes = message.completes;
                     let sweep = completes.then(|| Stage::Sweep(self.sweep(&message.refused)));
-                    learning.stage = sweep.unwrap_or(Stage::Done);
+                    update.stage = sweep.unwrap_or(Stage::Done);
                     self.fib.settle();
                 }
             }
             Stage::Sweep(sweep) => {
                 if self.sweep_more(sweep, &mut message.refused) {
-                    learning.stage = Stage::Done;
+                    update.stage = Stage::Done;
                     self.fib.settle();
                 }
             }
             Stage::Done => {}
         }
-        matches!(learning.stage, Stage::Done)
+        matches!(update.stage, Stage::Done)
     }
 }

@@ -8,59 +8,59 @@ use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::vrrp::{self, Fields};
 use stoa_wire::{ipv4, ipv6, protocol};
 
-use super::machine::{Act, State};
+use super::state_machine::{VrrpAction, State};
 use super::{Key, Router};
 use crate::control::desired::{Action, Route};
-use crate::control::facts::unix_s;
+use crate::control::listing::unix_s;
 use crate::control::fib::host;
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::ethernet::interface_flags::VIRTUAL;
 use crate::ethernet::mac_word;
 use crate::neighbor::messages::Link;
-use crate::shared::{Addresses, Verdict, scope};
+use crate::shared::{Addresses, SpecialNextHop, scope};
 
 /// Bytes for the longest advertisement, its IP header included.
-const ROOM: usize = ipv6::LEAST_MTU;
+const MAX_PACKET: usize = ipv6::LEAST_MTU;
 
 /// The route to an address of a virtual router that is active.
 fn route() -> Route {
-    Route { protocol: v1::Protocol::Direct as i32, action: Action::Verdict(Verdict::Local) }
+    Route { protocol: v1::Protocol::Direct as i32, action: Action::Special(SpecialNextHop::Local) }
 }
 
-impl Plane {
+impl ForwarderState {
     /// Does what a machine wants done; what workers know is published afterwards.
-    pub(super) fn act(&mut self, key: Key, acts: &[Act]) {
-        for act in acts {
-            match act {
-                Act::Advertise(priority) => self.send_virtual(key, *priority),
-                Act::TakeOver => self.take_virtual_over(key),
-                Act::GiveUp => self.give_virtual_up(key),
+    pub(super) fn run_actions(&mut self, key: Key, actions: &[VrrpAction]) {
+        for action in actions {
+            match action {
+                VrrpAction::Advertise(priority) => self.send_vrrp_advertisement(key, *priority),
+                VrrpAction::TakeOver => self.become_active(key),
+                VrrpAction::GiveUp => self.leave_active(key),
             }
         }
     }
 
     /// The address that advertisements come from: the primary one, or the link-local one, which has
     /// to be ours alone for sure.
-    pub(super) fn virtual_source(&self, (interface, is_ip6, _): Key) -> Option<IpAddr> {
+    pub(super) fn vrrp_source(&self, (interface, is_ip6, _): Key) -> Option<IpAddr> {
         if is_ip6 {
-            return self.sure_link_local(interface).map(IpAddr::V6);
+            return self.confirmed_link_local(interface).map(IpAddr::V6);
         }
         let own = self.addresses.of(interface)?;
         own.ip4.first().map(|(address, _)| IpAddr::V4(*address))
     }
 
     /// Whether one waits for its interface or an address.
-    pub(in crate::control) fn has_silent_virtual_routers(&self) -> bool {
+    pub(in crate::control) fn has_waiting_virtual_routers(&self) -> bool {
         let mut all = self.virtual_routers.0.values();
         all.any(|router| router.machine.state() == State::Initialize)
     }
 
-    fn send_virtual(&mut self, key: Key, priority: u8) {
-        let Some(source) = self.virtual_source(key) else { return };
+    fn send_vrrp_advertisement(&mut self, key: Key, priority: u8) {
+        let Some(source) = self.vrrp_source(key) else { return };
         let Some(link) = self.interface(key.0).map(|state| state.link.clone()) else { return };
         let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
         router.counts.sent += 1;
-        router.counts.resigned_sent += u64::from(priority == vrrp::RESIGNS);
+        router.counts.priority_zero_sent += u64::from(priority == vrrp::RESIGNS);
         let fields = Fields {
             version: router.desired.version,
             vrid: key.2,
@@ -73,13 +73,13 @@ impl Plane {
         self.send_frame(key.0, &frame);
     }
 
-    fn take_virtual_over(&mut self, key: Key) {
+    fn become_active(&mut self, key: Key) {
         let Some(state) = self.interface(key.0) else { return };
         let (slot, name) = (state.vrf, state.name.clone());
         let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
         router.counts.transitions += 1;
         router.changed_unix_s = unix_s();
-        tell(&name, key, router, "active");
+        log_transition(&name, key, router, "active");
         if router.desired.is_owner() {
             return;
         }
@@ -104,11 +104,11 @@ impl Plane {
         self.fib.settle();
     }
 
-    fn give_virtual_up(&mut self, key: Key) {
+    fn leave_active(&mut self, key: Key) {
         let name = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
         let Some(router) = self.virtual_routers.0.get_mut(&key) else { return };
         router.changed_unix_s = unix_s();
-        tell(&name, key, router, "no longer active");
+        log_transition(&name, key, router, "no longer active");
         let routes = std::mem::take(&mut router.routes);
         for (slot, prefix) in routes {
             // Somebody may have desired another route meanwhile.
@@ -140,19 +140,19 @@ impl Plane {
         for index in 0..self.interfaces.len() as u32 {
             let was_active = self.shared.interface(index).flags() & VIRTUAL != 0;
             if was_active != self.has_active_virtual(index) {
-                self.write_line(index);
+                self.publish_flags(index);
             }
         }
         self.publish_interfaces();
-        let mut fresh = Vec::new();
+        let mut new = Vec::new();
         for (key, router) in &mut self.virtual_routers.0 {
             let is_active = router.machine.state() == State::Active;
             if is_active && !router.is_announced {
-                fresh.push(*key);
+                new.push(*key);
             }
             router.is_announced = is_active;
         }
-        for key in fresh {
+        for key in new {
             self.announce_virtual(key);
         }
     }
@@ -176,7 +176,7 @@ impl Plane {
 
     /// Adds what virtual routers bring to the addresses of all interfaces.
     pub(in crate::control) fn add_virtual_addresses(&self, addresses: &mut Addresses) {
-        addresses.virtuals.clear();
+        addresses.virtual_addresses.clear();
         for (key, router) in &self.virtual_routers.0 {
             if router.machine.state() != State::Active || router.desired.is_owner() {
                 continue;
@@ -190,7 +190,7 @@ impl Plane {
             let vrf = own.vrf;
             for address in &router.desired.addresses {
                 let place = scope(key.0, vrf, *address);
-                addresses.virtuals.insert((place, *address), router.desired.accept);
+                addresses.virtual_addresses.insert((place, *address), router.desired.accept);
             }
         }
     }
@@ -208,7 +208,7 @@ impl Plane {
 }
 
 /// One line for each change, where it is desired.
-fn tell(interface: &str, key: Key, router: &Router, what: &str) {
+fn log_transition(interface: &str, key: Key, router: &Router, what: &str) {
     let family = if key.1 { "IPv6" } else { "IPv4" };
     let (vrid, priority) = (key.2, router.machine.priority());
     if router.desired.is_logged {
@@ -220,7 +220,7 @@ fn tell(interface: &str, key: Key, router: &Router, what: &str) {
 
 /// An advertisement as a frame; empty when it cannot be.
 fn advertisement(link: &Link, source: IpAddr, fields: &Fields, addresses: &[IpAddr]) -> Vec<u8> {
-    let mut packet = [0; ROOM];
+    let mut packet = [0; MAX_PACKET];
     let (begin, group, kind, pseudo) = match source {
         IpAddr::V4(source) => {
             let pseudo = Pseudo::Ip4 { source, destination: vrrp::GROUP4 };

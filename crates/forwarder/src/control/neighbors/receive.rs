@@ -1,6 +1,6 @@
 //! What the control thread hears of neighbours: ARP and neighbour discovery, and what
 //! of it is believed. A lie is dropped by name; the checks that need no state were done
-//! by `arp-input` and `nd-input`.
+//! by `receive_arp-input` and `receive_nd-input`.
 
 use std::net::IpAddr;
 
@@ -9,50 +9,50 @@ use stoa_wire::ndp_options::kind::NONCE;
 use stoa_wire::ndp_options::{NdpOption, Options};
 use stoa_wire::{arp, ipv6, ndp};
 
-use crate::control::plane::Plane;
+use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
-use crate::neighbor::entry::{FORGET_MS, Key, State};
+use crate::neighbor::entry::{GC_STALE_MS, Key, State};
 
-impl Plane {
+impl ForwarderState {
     /// ARP: answer who asks for us, learn who speaks to us (RFC 826, RFC 5227).
-    pub(in crate::control) fn arp(&mut self, packet: &Packet) {
+    pub(in crate::control) fn receive_arp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Ok(message) = arp::check(packet.bytes()) else { return };
         let Some(state) = self.interface(interface) else { return };
-        let sent_mac = message.sender_mac.0;
-        if sent_mac == state.link.mac || self.is_virtual_mac(interface, sent_mac) {
-            return self.drop_here(Drop::LoopedBack);
+        let sender_mac = message.sender_mac.0;
+        if sender_mac == state.link.mac || self.is_virtual_mac(interface, sender_mac) {
+            return self.count_drop(Drop::LoopedBack);
         }
         let sender = IpAddr::V4(message.sender());
         let target = IpAddr::V4(message.target());
-        let asks_us = self.is_ours(interface, target);
-        let wants_ours = message.is_probe() && self.is_tentative((interface, target));
+        let is_for_us = self.is_ours(interface, target);
+        let probes_ours = message.is_probe() && self.is_tentative((interface, target));
         // Who else is of the virtual router may have it for a while.
-        let is_shared = self.is_shared(interface, if wants_ours { target } else { sender });
-        if (self.is_ours(interface, sender) || wants_ours) && !is_shared {
-            let address = if wants_ours { target } else { sender };
-            return self.contested((interface, address), &message.sender_mac.to_string());
+        let is_vrrp_address = self.is_vrrp_address(interface, if probes_ours { target } else { sender });
+        if (self.is_ours(interface, sender) || probes_ours) && !is_vrrp_address {
+            let address = if probes_ours { target } else { sender };
+            return self.address_conflict((interface, address), &message.sender_mac.to_string());
         }
         let virtual_mac = self.virtual_mac(interface, target);
-        let asks_us = asks_us || virtual_mac.is_some() || self.answers_for(interface, message);
-        let asks_us = asks_us && !self.is_shared_away(interface, target);
+        let is_for_us = is_for_us || virtual_mac.is_some() || self.is_proxied(interface, message);
+        let is_for_us = is_for_us && !self.is_inactive_vrrp_address(interface, target);
         let is_known = self.cache.get(&(interface, sender)).is_some();
-        let is_news = message.is_reply() || message.is_announcement();
-        let told = is_news && self.tell_host_interface(packet, message.sender_mac.0);
+        let is_update = message.is_reply() || message.is_announcement();
+        let reported = is_update && self.copy_to_host_interface(packet, message.sender_mac.0);
         if message.is_reply() && !message.is_announcement() && !is_known {
-            if told {
+            if reported {
                 // Linux has asked.
                 return;
             }
-            return self.drop_here(Drop::ArpUnasked);
+            return self.count_drop(Drop::ArpUnsolicited);
         }
         // An announcement changes who is known and adds nobody (RFC 5227 3, RFC 826).
-        let is_new = asks_us && message.is_request();
+        let is_new = is_for_us && message.is_request();
         if !message.is_probe() && self.is_on_link(interface, sender) && (is_new || is_known) {
-            let is_answer = message.is_reply() && !message.is_announcement();
-            self.learn((interface, sender), message.sender_mac.0, is_answer);
+            let is_reply = message.is_reply() && !message.is_announcement();
+            self.learn((interface, sender), message.sender_mac.0, is_reply);
         }
-        if asks_us && message.is_request() {
+        if is_for_us && message.is_request() {
             let link = self.interface(interface).map(|state| &state.link);
             let reply = link.map(|link| link.arp_reply(message, virtual_mac.unwrap_or(link.mac)));
             self.send_frame(interface, &reply.unwrap_or_default());
@@ -60,33 +60,33 @@ impl Plane {
     }
 
     /// Neighbour discovery: the same for IPv6 (RFC 4861 7.2).
-    pub(in crate::control) fn nd(&mut self, packet: &Packet) {
+    pub(in crate::control) fn receive_nd(&mut self, packet: &Packet) {
         let Ok(view) = ipv6::check(packet.bytes()) else { return };
         let Ok(upper) = view.upper() else { return };
         match ndp::check(view.header(), upper.payload) {
             Ok(ndp::Message::NeighborSolicitation(message, options)) => {
-                self.solicited(packet.rx_if, view.source().into(), message, options);
+                self.receive_solicitation(packet.rx_if, view.source().into(), message, options);
             }
             Ok(ndp::Message::NeighborAdvertisement(message, options)) => {
                 let source = options.target_mac().map_or([0; 6], |mac| mac.0);
                 let key = (packet.rx_if, IpAddr::V6(message.target()));
                 let is_known = self.cache.get(&key).is_some();
-                if self.tell_host_interface(packet, source) && !is_known {
+                if self.copy_to_host_interface(packet, source) && !is_known {
                     // Linux has asked.
                     return;
                 }
-                self.advertised(packet.rx_if, message, options);
+                self.receive_advertisement(packet.rx_if, message, options);
             }
-            Ok(ndp::Message::RouterSolicitation(_)) => self.router_solicited(packet.rx_if, true),
+            Ok(ndp::Message::RouterSolicitation(_)) => self.receive_router_solicitation(packet.rx_if, true),
             Ok(ndp::Message::RouterAdvertisement(message, options)) => {
-                self.router_heard(packet.rx_if, view.source(), message, options);
+                self.receive_router_advertisement(packet.rx_if, view.source(), message, options);
             }
             _ => {}
         }
     }
 
     /// Somebody asks for an address (RFC 4861 7.2.3).
-    fn solicited(
+    fn receive_solicitation(
         &mut self,
         interface: u32,
         source: IpAddr,
@@ -100,20 +100,20 @@ impl Plane {
         let is_own_mac =
             |mac: [u8; 6]| mac == state.link.mac || self.is_virtual_mac(interface, mac);
         if mac.is_some_and(|mac| is_own_mac(mac.0)) {
-            return self.drop_here(Drop::LoopedBack);
+            return self.count_drop(Drop::LoopedBack);
         }
         if mac.is_some_and(|mac| !mac.is_unicast()) {
-            return self.drop_here(Drop::NdBadMac);
+            return self.count_drop(Drop::NdInvalidMac);
         }
         let is_ours = self.is_ours(interface, IpAddr::V6(target))
             || self.virtual_mac(interface, IpAddr::V6(target)).is_some();
-        if !is_ours || self.is_shared_away(interface, IpAddr::V6(target)) {
-            return self.drop_here(Drop::Icmp6Ignored);
+        if !is_ours || self.is_inactive_vrrp_address(interface, IpAddr::V6(target)) {
+            return self.count_drop(Drop::Icmp6Ignored);
         }
         let ours = (interface, IpAddr::V6(target));
-        let told = mac.map_or("unknown".to_owned(), |mac| mac.to_string());
+        let reported = mac.map_or("unknown".to_owned(), |mac| mac.to_string());
         if self.is_ours(interface, source) {
-            return self.contested((interface, source), &told);
+            return self.address_conflict((interface, source), &reported);
         }
         if to.is_unspecified() && self.is_tentative(ours) {
             let mut options = options;
@@ -122,9 +122,9 @@ impl Plane {
                 _ => false,
             });
             return match is_own {
-                true => self.drop_here(Drop::LoopedBack),
+                true => self.count_drop(Drop::LoopedBack),
                 // Somebody else wants it as well (RFC 4862 5.4.3).
-                false => self.contested(ours, &told),
+                false => self.address_conflict(ours, &reported),
             };
         }
         if let Some(mac) = mac
@@ -148,31 +148,31 @@ impl Plane {
     }
 
     /// Somebody says where an address is (RFC 4861 7.2.5).
-    fn advertised(&mut self, interface: u32, message: &ndp::Neighbor, options: Options<'_>) {
+    fn receive_advertisement(&mut self, interface: u32, message: &ndp::Neighbor, options: Options<'_>) {
         let key: Key = (interface, IpAddr::V6(message.target()));
-        let told = options.target_mac();
-        if told.is_some_and(|mac| !mac.is_unicast()) {
-            return self.drop_here(Drop::NdBadMac);
+        let reported = options.target_mac();
+        if reported.is_some_and(|mac| !mac.is_unicast()) {
+            return self.count_drop(Drop::NdInvalidMac);
         }
         let Some(state) = self.interface(interface) else { return };
-        let is_looped = told.is_some_and(|mac| mac.0 == state.link.mac);
-        if self.is_ours(interface, key.1) && !self.is_shared(interface, key.1) {
-            let mac = told.map_or("unknown".to_owned(), |mac| mac.to_string());
+        let is_looped = reported.is_some_and(|mac| mac.0 == state.link.mac);
+        if self.is_ours(interface, key.1) && !self.is_vrrp_address(interface, key.1) {
+            let mac = reported.map_or("unknown".to_owned(), |mac| mac.to_string());
             return match is_looped {
-                true => self.drop_here(Drop::LoopedBack),
-                false => self.contested(key, &mac),
+                true => self.count_drop(Drop::LoopedBack),
+                false => self.address_conflict(key, &mac),
             };
         }
         let now = self.now();
         let Some(entry) = self.cache.get(&key) else {
-            return self.drop_here(Drop::NdUnasked);
+            return self.count_drop(Drop::NdUnsolicited);
         };
         let is_resolved = entry.state.is_resolved();
-        let mac = match told {
+        let mac = match reported {
             Some(mac) => mac.0,
             None if is_resolved => entry.mac,
             // It does not say where it is, and nobody knows (RFC 4861 7.2.5).
-            None => return self.drop_here(Drop::NdUnasked),
+            None => return self.count_drop(Drop::NdUnsolicited),
         };
         let is_other = is_resolved && entry.mac != mac;
         if !is_other || message.has(ndp::flag::OVERRIDE) {
@@ -181,7 +181,7 @@ impl Plane {
         // Somebody speaks for it but would not take its place: what we know is doubtful.
         self.cache.change(&key, |entry| {
             if entry.state == State::Reachable {
-                (entry.state, entry.deadline) = (State::Stale, now + FORGET_MS);
+                (entry.state, entry.deadline) = (State::Stale, now + GC_STALE_MS);
             }
         });
     }
@@ -190,7 +190,7 @@ impl Plane {
     /// the interface is told to and a route leads to it through another interface. The
     /// default route counts for nobody, and a probe is never answered: its sender would
     /// think that its own address is taken.
-    fn answers_for(&self, interface: u32, message: &arp::Packet) -> bool {
+    fn is_proxied(&self, interface: u32, message: &arp::Packet) -> bool {
         let Some(state) = self.interface(interface).filter(|state| state.desired.ip4.proxy) else {
             return false;
         };

@@ -6,11 +6,11 @@ use stoa_engine::counters::{Counter, LoopCounters};
 use stoa_engine::trace_capture::CAPTURES;
 use stoa_engine::worker::{RING, URGENT_RING, WORKERS_MAX};
 
-use super::plane::Plane;
+use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::QUEUE;
 use crate::punt::Class;
 
-impl Plane {
+impl ForwarderState {
     /// All limits, with what is used and how often there was no room.
     pub fn list_limits(&self) -> Vec<v1::LimitState> {
         let tables = self.limits().into_iter().map(|state| v1::LimitState {
@@ -24,7 +24,7 @@ impl Plane {
         limits.extend(self.buffer_limits());
         limits.extend(self.waiting_limits());
         limits.extend(self.ring_limits());
-        limits.extend(self.budget_limits());
+        limits.extend(self.policer_limits());
         limits.extend(self.trace_capture_limits());
         limits
     }
@@ -56,9 +56,9 @@ impl Plane {
     fn waiting_limits(&self) -> Vec<v1::LimitState> {
         let reassembly = |(is_ip4, name)| {
             let (used, refused) = self.shared.reassembly.used(is_ip4);
-            let room = self.shared.reassembly.get().0 as u64;
+            let capacity = self.shared.reassembly.get().0 as u64;
             let fix = "Raise /stoa-system:system/stoa-ip:reassembly/packets.";
-            limit(name, Some(used as u64), room, refused, fix)
+            limit(name, Some(used as u64), capacity, refused, fix)
         };
         let mut limits: Vec<v1::LimitState> =
             [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")].map(reassembly).into();
@@ -119,22 +119,22 @@ impl Plane {
     }
 
     /// Packets per second that classes may cost, all interfaces together.
-    fn budget_limits(&self) -> impl Iterator<Item = v1::LimitState> {
+    fn policer_limits(&self) -> impl Iterator<Item = v1::LimitState> {
         let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
-        let budget = |(class, row): (Class, v1::PuntState)| {
+        let policer = |(class, row): (Class, v1::PuntState)| {
             let fix = format!(
                 "Packets per second: {}. `stoa show punts` tells more.",
                 class.description()
             );
             limit(&format!("budget-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
         };
-        Class::ALL.into_iter().zip(sums).map(budget)
+        Class::ALL.into_iter().zip(sums).map(policer)
     }
 
     /// Who watches.
     fn trace_capture_limits(&self) -> [v1::LimitState; 4] {
-        let captures = self.capture_figures();
-        let trace = self.trace_figures();
+        let captures = self.capture_statistics();
+        let trace = self.trace_statistics();
         [
             limit(
                 "captures",
@@ -146,7 +146,7 @@ impl Plane {
             limit(
                 "capture-bytes",
                 None,
-                captures.room,
+                captures.capacity,
                 captures.missed,
                 "Refused are frames; capture less: a filter, --snap-length, another interface.",
             ),
@@ -161,7 +161,7 @@ impl Plane {
             limit(
                 "traced-steps",
                 Some(trace.steps),
-                trace.room,
+                trace.capacity,
                 trace.lost,
                 "Trace fewer packets.",
             ),

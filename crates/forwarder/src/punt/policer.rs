@@ -13,21 +13,21 @@ const CLASSES: usize = Class::ALL.len();
 /// What one class passed and refused at one interface, on one worker.
 #[derive(Default, FromZeros)]
 #[repr(C)]
-struct Tally {
+struct PolicerCell {
     passed: Counter,
     dropped: Counter,
 }
 
 /// Packets that were within a budget, and those beyond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct PolicerCounters {
     /// Within.
     pub passed: u64,
     /// Beyond, or without room in the ring to the control thread.
     pub dropped: u64,
 }
 
-impl Figures {
+impl PolicerCounters {
     /// What came since.
     pub fn since(self, before: Self) -> Self {
         Self { passed: self.passed - before.passed, dropped: self.dropped - before.dropped }
@@ -37,8 +37,8 @@ impl Figures {
 /// The limits of one class.
 struct ClassLimits {
     interface: SharedLimit,
-    /// What an interface may send and still count as quiet: [`QUIET`] of its rate.
-    quiet: SharedLimit,
+    /// What an interface may send and still count as quiet: [`LOW_RATE_SHARE`] of its rate.
+    low_rate: SharedLimit,
     /// How far interfaces may draw on the total that are not quiet: down to its reserve.
     total: SharedLimit,
     /// How far quiet interfaces may: to the ground.
@@ -51,50 +51,50 @@ impl ClassLimits {
         let closed = || SharedLimit::new(0, 0, 1);
         let all = SharedBucket::default();
         let limits =
-            Self { interface: closed(), quiet: closed(), total: closed(), reserve: closed(), all };
+            Self { interface: closed(), low_rate: closed(), total: closed(), reserve: closed(), all };
         limits.set(limit);
         limits
     }
 
     fn set(&self, limit: Limit) {
         let hz = clock::tsc_hz();
-        let tenth = |of: u32| u64::from(if of == 0 { 0 } else { (of / QUIET).max(1) });
-        let at_once = u64::from(limit.total / 10).max(limit.burst.into());
+        let tenth = |of: u32| u64::from(if of == 0 { 0 } else { (of / LOW_RATE_SHARE).max(1) });
+        let burst = u64::from(limit.total / 10).max(limit.burst.into());
         self.interface.set(limit.rate.into(), limit.burst.into(), hz);
-        self.quiet.set(tenth(limit.rate), tenth(limit.burst), hz);
-        self.total.set(limit.total.into(), at_once, hz);
-        self.reserve.set(limit.total.into(), at_once * 2, hz);
+        self.low_rate.set(tenth(limit.rate), tenth(limit.burst), hz);
+        self.total.set(limit.total.into(), burst, hz);
+        self.reserve.set(limit.total.into(), burst * 2, hz);
     }
 }
 
 /// An interface is quiet while it sends less than one part in so many of what it may.
-const QUIET: u32 = 10;
+const LOW_RATE_SHARE: u32 = 10;
 
 /// The budgets of all classes and interfaces.
 ///
 /// An interface first draws on its own bucket and then on that of all interfaces, whose lower half is a
 /// reserve for quiet ones: however many ports are flooded, a port within a tenth of
 /// its rate finds room, and the sum of all still never exceeds the total.
-pub struct Budgets {
+pub struct Policers {
     limits: Box<[ClassLimits]>,
     /// By interface and class.
     buckets: Box<[SharedBucket]>,
     /// The same: what is left before an interface is quiet no more.
-    quiet: Box<[SharedBucket]>,
+    low_rate: Box<[SharedBucket]>,
     /// By worker; then by interface and class.
-    tallies: Box<[Box<[Tally]>]>,
+    cells: Box<[Box<[PolicerCell]>]>,
 }
 
-impl Budgets {
+impl Policers {
     /// Full budgets with the usual limits, for so many workers. Cells take no memory
     /// until their interface sees a packet; `None`: no address space.
     pub fn new(workers: usize) -> Option<Self> {
-        let tallies = || Tally::new_vec_zeroed(INTERFACES * CLASSES).ok().map(Vec::into);
+        let cells = || PolicerCell::new_vec_zeroed(INTERFACES * CLASSES).ok().map(Vec::into);
         Some(Self {
-            limits: Class::ALL.map(|class| ClassLimits::new(class.usual_limit())).into(),
+            limits: Class::ALL.map(|class| ClassLimits::new(class.default_limit())).into(),
             buckets: buckets(INTERFACES * CLASSES)?,
-            quiet: buckets(INTERFACES * CLASSES)?,
-            tallies: (0..workers).map(|_| tallies()).collect::<Option<_>>()?,
+            low_rate: buckets(INTERFACES * CLASSES)?,
+            cells: (0..workers).map(|_| cells()).collect::<Option<_>>()?,
         })
     }
 
@@ -103,10 +103,10 @@ impl Budgets {
         let limits = &self.limits[class as usize];
         limits.set(limit);
         limits.all.fill();
-        let all = self.buckets.iter().zip(&self.quiet).skip(class as usize).step_by(CLASSES);
-        all.for_each(|(bucket, quiet)| {
+        let all = self.buckets.iter().zip(&self.low_rate).skip(class as usize).step_by(CLASSES);
+        all.for_each(|(bucket, low_rate)| {
             bucket.fill();
-            quiet.fill();
+            low_rate.fill();
         });
     }
 
@@ -114,29 +114,29 @@ impl Budgets {
         interface as usize % INTERFACES * CLASSES + class as usize
     }
 
-    fn allows(&self, class: Class, interface: u32, now: u64) -> bool {
+    fn conforms(&self, class: Class, interface: u32, now: u64) -> bool {
         let limits = &self.limits[class as usize];
         let at = Self::at(class, interface);
         if !self.buckets[at].take(&limits.interface, now) {
             return false;
         }
-        let is_quiet = self.quiet[at].take(&limits.quiet, now);
-        limits.all.take(if is_quiet { &limits.reserve } else { &limits.total }, now)
+        let is_low_rate = self.low_rate[at].take(&limits.low_rate, now);
+        limits.all.take(if is_low_rate { &limits.reserve } else { &limits.total }, now)
     }
 
     /// Takes one packet of a class that `interface` received out of the budget, and
-    /// counts it. `false`: drop it as [`Class::limited`].
+    /// counts it. `false`: drop it as [`Class::policer_drop`].
     #[inline]
     pub fn admit(&self, cx: &Context<'_>, class: Class, interface: u32) -> bool {
-        let allowed = self.allows(class, interface, cx.now);
-        self.count(cx, class, interface, allowed);
-        allowed
+        let conforming = self.conforms(class, interface, cx.now);
+        self.count(cx, class, interface, conforming);
+        conforming
     }
 
     fn count(&self, cx: &Context<'_>, class: Class, interface: u32, passed: bool) {
-        if let Some(tallies) = self.tallies.get(cx.worker) {
-            let tally = &tallies[Self::at(class, interface)];
-            if passed { tally.passed.add(1) } else { tally.dropped.add(1) }
+        if let Some(cells) = self.cells.get(cx.worker) {
+            let cell = &cells[Self::at(class, interface)];
+            if passed { cell.passed.add(1) } else { cell.dropped.add(1) }
         }
     }
 
@@ -144,8 +144,8 @@ impl Budgets {
     /// interface that received it; else drops it by name.
     pub fn punt(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, class: Class) {
         let interface = vector.rx_if[lane];
-        if !self.allows(class, interface, cx.now) {
-            vector.drop_lane(lane, class.limited().reason());
+        if !self.conforms(class, interface, cx.now) {
+            vector.drop_lane(lane, class.policer_drop().reason());
             return self.count(cx, class, interface, false);
         }
         let fits = cx.punt(vector, lane, class as u16, class.urgency());
@@ -153,14 +153,14 @@ impl Budgets {
     }
 
     /// What a class passed and dropped at an interface, all workers together.
-    pub fn figures(&self, class: Class, interface: u32) -> Figures {
-        let mut figures = Figures::default();
-        for tallies in &self.tallies {
-            let tally = &tallies[Self::at(class, interface)];
-            figures.passed += tally.passed.get();
-            figures.dropped += tally.dropped.get();
+    pub fn counters(&self, class: Class, interface: u32) -> PolicerCounters {
+        let mut counters = PolicerCounters::default();
+        for cells in &self.cells {
+            let cell = &cells[Self::at(class, interface)];
+            counters.passed += cell.passed.get();
+            counters.dropped += cell.dropped.get();
         }
-        figures
+        counters
     }
 }
 
@@ -170,15 +170,15 @@ mod tests {
 
     #[test]
     fn an_interface_and_a_class_have_budgets_of_their_own() {
-        let budgets = Budgets::new(1).unwrap();
-        budgets.set(Class::Arp, Limit { rate: 1, burst: 3, total: 50 });
+        let policers = Policers::new(1).unwrap();
+        policers.set(Class::Arp, Limit { rate: 1, burst: 3, total: 50 });
         let now = clock::tsc();
         let took =
-            |class, interface| (0..50).filter(|_| budgets.allows(class, interface, now)).count();
+            |class, interface| (0..50).filter(|_| policers.conforms(class, interface, now)).count();
         assert_eq!(took(Class::Arp, 1), 3);
         assert_eq!(took(Class::Arp, 2), 2, "five in all");
         assert_eq!(took(Class::Nd, 1), 50);
-        budgets.set(Class::Arp, Limit { rate: 1, burst: 4, total: 100 });
+        policers.set(Class::Arp, Limit { rate: 1, burst: 4, total: 100 });
         assert_eq!((took(Class::Arp, 1), took(Class::Arp, 2)), (4, 4));
     }
 
@@ -186,23 +186,23 @@ mod tests {
     /// now and then always finds room, and the total holds.
     #[test]
     fn flooded_ports_take_nothing_from_a_quiet_one() {
-        let budgets = Budgets::new(1).unwrap();
+        let policers = Policers::new(1).unwrap();
         let limit = Limit { rate: 1000, burst: 256, total: 5000 };
-        budgets.set(Class::Arp, limit);
+        policers.set(Class::Arp, limit);
         let (hz, start, seconds) = (clock::tsc_hz(), clock::tsc(), 10);
-        let (mut flooded, mut quiet) = (0, 0);
+        let (mut flooded, mut low_rate) = (0, 0);
         let steps = seconds * 1000;
         for step in 0..steps {
             let now = start + step * hz / 1000;
             // 20,000 a second on each of nine ports, 50 a second on the tenth.
             let of =
-                |port| (0..20).filter(|_| budgets.allows(Class::Arp, port, now)).count() as u64;
+                |port| (0..20).filter(|_| policers.conforms(Class::Arp, port, now)).count() as u64;
             flooded += (1..10).map(of).sum::<u64>();
-            quiet += u64::from(step % 20 == 0 && budgets.allows(Class::Arp, 10, now));
+            low_rate += u64::from(step % 20 == 0 && policers.conforms(Class::Arp, 10, now));
         }
-        assert_eq!(quiet, steps / 20, "the quiet port loses nothing");
+        assert_eq!(low_rate, steps / 20, "the quiet port loses nothing");
         let bound = u64::from(limit.total) * seconds + 2 * u64::from(limit.total / 10);
-        let all = flooded + quiet;
+        let all = flooded + low_rate;
         assert!(all <= bound + bound / 100, "{all} is more than {bound}");
         assert!(all >= u64::from(limit.total) * seconds * 9 / 10, "{all}: nothing is wasted");
     }

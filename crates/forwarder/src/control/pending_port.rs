@@ -7,41 +7,41 @@ use std::time::{Duration, Instant};
 use stoa_engine::{Pool, Port, PortEvent};
 use stoa_ports::PortConfig;
 
-use super::ports::Open;
+use super::ports::PortOpener;
 
 /// How often it is tried again.
-const AGAIN: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A port that is not there, or no longer waits.
-pub(super) struct Waiting {
+pub(super) struct PendingPort {
     config: PortConfig,
     pool: &'static Pool,
-    open: Open,
+    open: PortOpener,
     port: Option<Box<dyn Port>>,
-    tried: Instant,
+    last_try: Instant,
     reason: String,
-    told: bool,
+    is_reported: bool,
     /// What the operator wants of the port when it comes.
     enabled: bool,
 }
 
-impl Waiting {
+impl PendingPort {
     /// Waits until `config` can be opened, which just failed because of `reason`.
-    pub(super) fn new(config: PortConfig, pool: &'static Pool, open: Open, reason: String) -> Self {
+    pub(super) fn new(config: PortConfig, pool: &'static Pool, open: PortOpener, reason: String) -> Self {
         Self {
             config,
             pool,
             open,
             port: None,
-            tried: Instant::now(),
+            last_try: Instant::now(),
             reason,
-            told: false,
+            is_reported: false,
             enabled: true,
         }
     }
 }
 
-impl Port for Waiting {
+impl Port for PendingPort {
     fn driver(&self) -> &'static str {
         self.port.as_ref().map_or(self.config.driver(), |port| port.driver())
     }
@@ -62,10 +62,10 @@ impl Port for Waiting {
         if let Some(port) = &mut self.port {
             return port.service();
         }
-        if self.told && self.tried.elapsed() < AGAIN {
+        if self.is_reported && self.last_try.elapsed() < RETRY_INTERVAL {
             return Vec::new();
         }
-        self.tried = Instant::now();
+        self.last_try = Instant::now();
         match (self.open)(&self.config, self.pool) {
             Ok(port) => {
                 let port = self.port.insert(port);
@@ -74,10 +74,10 @@ impl Port for Waiting {
             }
             Err(error) => {
                 let reason = error.to_string();
-                if self.told && reason == self.reason {
+                if self.is_reported && reason == self.reason {
                     return Vec::new();
                 }
-                (self.told, self.reason) = (true, reason.clone());
+                (self.is_reported, self.reason) = (true, reason.clone());
                 vec![PortEvent::Down(reason)]
             }
         }
@@ -138,17 +138,17 @@ mod tests {
     fn what_the_operator_wants_waits_too() {
         let (there, enabled) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
         let (is_there, shown) = (there.clone(), enabled.clone());
-        let open: Open = Arc::new(move |_, _| match is_there.load(Ordering::Relaxed) {
+        let open: PortOpener = Arc::new(move |_, _| match is_there.load(Ordering::Relaxed) {
             true => Ok(Box::new(Switch(shown.clone())) as Box<dyn Port>),
             false => Err(OpenError::NoDevice { device: "late".into(), netns: None }),
         });
         let pool = Pool::leak(512, HugePages::Never).unwrap();
         let config = PortConfig::Null(NullConfig::default());
-        let mut port = Waiting::new(config, pool, open, "not there".into());
+        let mut port = PendingPort::new(config, pool, open, "not there".into());
         assert_eq!(port.service().len(), 1, "it says why it is down");
         port.set_enabled(false);
         there.store(true, Ordering::Relaxed);
-        port.tried = Instant::now().checked_sub(AGAIN).unwrap();
+        port.last_try = Instant::now().checked_sub(RETRY_INTERVAL).unwrap();
         port.service();
         assert_eq!(port.mac(), [2, 0, 0, 0, 0, 1]);
         assert!(!enabled.load(Ordering::Relaxed), "it comes as it was desired meanwhile");

@@ -10,44 +10,44 @@ use stoa_tables::next_hop::NextHop;
 use stoa_wire::ethernet::ethertype;
 
 use crate::control::fib::host;
-use crate::control::limits::{Full, Table};
-use crate::control::plane::Plane;
+use crate::control::limits::{TableFull, Table};
+use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 use crate::drops::Drop;
-use crate::icmp::Trouble;
-use crate::neighbor::cache::Act;
-use crate::neighbor::census::Place;
+use crate::icmp::IcmpCause;
+use crate::neighbor::cache::Action;
+use crate::neighbor::occupancy::Admission;
 use crate::neighbor::entry::{Entry, Key, RETRANSMIT_MS, State};
 
-impl Plane {
+impl ForwarderState {
     /// Adds a neighbour with its adjacency, next hop and host route. `is_desired`: the
     /// configuration needs it.
-    pub(super) fn add_neighbor(&mut self, key: Key, is_desired: bool) -> Result<(), Full> {
+    pub(super) fn add_neighbor(&mut self, key: Key, is_desired: bool) -> Result<(), TableFull> {
         let state = self.interface(key.0);
         let family = state.map(|s| if key.1.is_ipv4() { &s.desired.ip4 } else { &s.desired.ip6 });
         let limit = family.map_or(0, |family| family.neighbor_limit as usize);
-        match self.cache.place(&key, limit, is_desired) {
-            Place::Free => {}
-            Place::Of(victim) => {
+        match self.cache.admit(&key, limit, is_desired) {
+            Admission::Free => {}
+            Admission::Evict(victim) => {
                 let queue = self.cache.get_mut(&victim).map(|e| std::mem::take(&mut e.queue));
                 for _ in queue.into_iter().flatten() {
-                    self.drop_here(Drop::NeighborTable);
+                    self.count_drop(Drop::NeighborTable);
                 }
                 self.forget(victim);
             }
-            Place::NotHere => {
+            Admission::InterfaceFull => {
                 let reason = "the interface has as many neighbours as it may have";
-                return Err(self.fib.refusals.full(Table::InterfaceNeighbors, reason));
+                return Err(self.fib.table_full_counts.full(Table::InterfaceNeighbors, reason));
             }
-            Place::Nowhere => {
+            Admission::TableFull => {
                 let reason = "the neighbour table has no room for another on this interface";
-                return Err(self.fib.refusals.full(Table::Neighbors, reason));
+                return Err(self.fib.table_full_counts.full(Table::Neighbors, reason));
             }
         }
         let mut entry = Entry::new(self.now());
         entry.serial = self.cache.serial();
         let kind = AdjacencyKind::Incomplete;
-        let adjacency = self.describe(key, kind, &entry);
+        let adjacency = self.build_adjacency(key, kind, &entry);
         entry.adjacency = self.fib.add_adjacency(&adjacency)?;
         match self.fib.add_hop(&NextHop::Adjacency(entry.adjacency)) {
             Ok(hop) => entry.next_hop = hop,
@@ -57,7 +57,7 @@ impl Plane {
             }
         }
         self.cache.insert(key, entry);
-        self.shared.familiar.add(key.0, key.1);
+        self.shared.known_neighbors.add(key.0, key.1);
         self.add_host_route(key);
         Ok(())
     }
@@ -147,7 +147,7 @@ impl Plane {
         self.add_host_route(key);
     }
 
-    pub(super) fn describe(&self, key: Key, kind: AdjacencyKind, entry: &Entry) -> Adjacency {
+    pub(super) fn build_adjacency(&self, key: Key, kind: AdjacencyKind, entry: &Entry) -> Adjacency {
         let ethertype = if key.1.is_ipv4() { ethertype::IP4 } else { ethertype::IP6 };
         let state = self.interface(key.0);
         let mtu = state.map_or(0, |s| if key.1.is_ipv4() { s.mtu.0 } else { s.mtu.1 });
@@ -160,28 +160,28 @@ impl Plane {
     }
 
     /// Gives a neighbour a new adjacency of a kind.
-    pub(super) fn turn(&mut self, key: Key, kind: AdjacencyKind) {
-        self.turn_behind(key, kind, VecDeque::new());
+    pub(super) fn set_adjacency(&mut self, key: Key, kind: AdjacencyKind) {
+        self.set_adjacency_after(key, kind, VecDeque::new());
     }
 
     /// The same, behind packets that have waited for it: the workers have them before the
     /// straight way is open to later ones.
-    fn turn_behind(&mut self, key: Key, kind: AdjacencyKind, waited: VecDeque<Packet>) {
+    fn set_adjacency_after(&mut self, key: Key, kind: AdjacencyKind, waiting: VecDeque<Packet>) {
         let Some(entry) = self.cache.get(&key) else { return };
         let old = entry.adjacency;
-        let adjacency = self.describe(key, kind, entry);
+        let adjacency = self.build_adjacency(key, kind, entry);
         let new = self.fib.add_adjacency(&adjacency);
         let begins = new.as_ref().map_or((0, 0), |new| self.sent_over(*new));
-        for packet in waited {
+        for packet in waiting {
             let worker = packet.adjacency as usize;
-            self.release(key, (worker, *new.as_ref().unwrap_or(&old)), packet);
+            self.send_to_neighbor(key, (worker, *new.as_ref().unwrap_or(&old)), packet);
         }
         match new {
             Ok(new) => {
                 self.fib.replace_adjacency(old, new);
-                let so_far = self.sent_over(old);
+                let carried = self.sent_over(old);
                 if let Some(entry) = self.cache.get_mut(&key) {
-                    entry.carry(so_far, begins);
+                    entry.carry(carried, begins);
                     entry.adjacency = new;
                 }
             }
@@ -193,14 +193,14 @@ impl Plane {
     /// A neighbour has a MAC address now: packets that waited go.
     pub(super) fn resolved(&mut self, key: Key) {
         let Some(entry) = self.cache.get_mut(&key) else { return };
-        let waited = std::mem::take(&mut entry.queue);
-        self.turn_behind(key, AdjacencyKind::Complete, waited);
+        let waiting = std::mem::take(&mut entry.queue);
+        self.set_adjacency_after(key, AdjacencyKind::Complete, waiting);
         self.refresh_sets_through(key);
     }
 
     /// Lets a packet go by an adjacency of its neighbour, at the worker that it came from: there
     /// it stays in front of what comes later.
-    pub(super) fn release(
+    pub(super) fn send_to_neighbor(
         &mut self,
         key: Key,
         (worker, adjacency): (usize, u32),
@@ -223,13 +223,13 @@ impl Plane {
         };
         for act in self.cache.tick(now, used) {
             match act {
-                Act::Solicit(key) => self.solicit(key, None),
-                Act::Probe(key) => {
+                Action::Solicit(key) => self.solicit(key, None),
+                Action::Probe(key) => {
                     let mac = self.cache.get(&key).map(|entry| entry.mac);
                     self.solicit(key, mac);
                 }
-                Act::Fail(key) => self.failed(key),
-                Act::Forget(key) => self.forget(key),
+                Action::Fail(key) => self.failed(key),
+                Action::Delete(key) => self.forget(key),
             }
         }
     }
@@ -244,25 +244,25 @@ impl Plane {
         let adjacency = self.cache.get(&key).and_then(|entry| self.fib.adjacency(entry.adjacency));
         if adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Drop) {
             // The first question after a failure opens the way for packets again.
-            self.turn(key, AdjacencyKind::Incomplete);
+            self.set_adjacency(key, AdjacencyKind::Incomplete);
         }
         self.send_frame(key.0, &frame);
     }
 
     pub(super) fn failed(&mut self, key: Key) {
-        self.turn(key, AdjacencyKind::Drop);
+        self.set_adjacency(key, AdjacencyKind::Drop);
         self.refresh_sets_through(key);
         let Some(entry) = self.cache.get_mut(&key) else { return };
         let node = if key.1.is_ipv4() { "icmp4-error" } else { "icmp6-error" };
         for mut packet in std::mem::take(&mut entry.queue) {
-            packet.adjacency = Trouble::Neighbor.code();
+            packet.adjacency = IcmpCause::Neighbor.code();
             self.inject(packet, node);
         }
     }
 
     pub(super) fn forget(&mut self, key: Key) {
         let Some(mut entry) = self.cache.remove(&key) else { return };
-        self.shared.familiar.remove(key.0, key.1);
+        self.shared.known_neighbors.remove(key.0, key.1);
         for _ in entry.queue.drain(..) {
             self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
         }
@@ -275,7 +275,7 @@ impl Plane {
     }
 
     /// A route leads through this neighbour: keep it, and ask for it now.
-    pub(in crate::control) fn pin(&mut self, interface: u32, address: IpAddr) -> Result<(), Full> {
+    pub(in crate::control) fn pin(&mut self, interface: u32, address: IpAddr) -> Result<(), TableFull> {
         let key = (interface, address);
         match self.cache.get_mut(&key) {
             Some(entry) => entry.pins += 1,
@@ -296,7 +296,7 @@ impl Plane {
     }
 
     /// Fixes a neighbour's MAC address.
-    pub(in crate::control) fn set_permanent(&mut self, key: Key, mac: [u8; 6]) -> Result<(), Full> {
+    pub(in crate::control) fn set_permanent(&mut self, key: Key, mac: [u8; 6]) -> Result<(), TableFull> {
         if self.cache.get(&key).is_none() {
             self.add_neighbor(key, true)?;
         }
@@ -314,7 +314,7 @@ impl Plane {
             self.cache.change(&key, |entry| {
                 (entry.state, entry.tries, entry.deadline) = (State::Incomplete, 0, now);
             });
-            self.turn(key, AdjacencyKind::Incomplete);
+            self.set_adjacency(key, AdjacencyKind::Incomplete);
         }
     }
 
@@ -338,7 +338,7 @@ impl Plane {
             for _ in entry.queue.drain(..) {
                 self.dropped[Drop::LinkDown.reason().0 as usize] += 1;
             }
-            self.turn(key, AdjacencyKind::Incomplete);
+            self.set_adjacency(key, AdjacencyKind::Incomplete);
         }
     }
 
@@ -368,7 +368,7 @@ impl Plane {
                 State::Failed => AdjacencyKind::Drop,
                 _ => AdjacencyKind::Complete,
             };
-            self.turn(key, kind);
+            self.set_adjacency(key, kind);
         }
     }
 }

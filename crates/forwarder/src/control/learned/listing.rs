@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use stoa_api::v1;
 
-use super::Face;
+use super::VrfHop;
 use crate::control::desired::{Action, Path, Prefix};
-use crate::control::facts::octets;
-use crate::control::plane::Plane;
-use crate::control::route_facts::told_verdict;
+use crate::control::listing::octets;
+use crate::control::forwarder_state::ForwarderState;
+use crate::control::route_listing::contract_special;
 use crate::control::vrfs::Slot;
 
-impl Plane {
+impl ForwarderState {
     /// A learned route as listings tell it; `None` when the next hop is not that of one.
     pub(in crate::control) fn learned_route(
         &self,
@@ -19,14 +19,14 @@ impl Plane {
         prefix: &Prefix,
         next_hop: u32,
     ) -> Option<v1::RouteState> {
-        let face = self.learned.face(next_hop)?;
+        let vrf_hop = self.learned.vrf_hop(next_hop)?;
         let hop = self.learned.hop_of(next_hop)?;
         let is_ip4 = prefix.0.is_ipv4();
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let action = match &hop.action {
-            Action::Verdict(verdict) => v1::route::Action::Special(told_verdict(*verdict).into()),
+            Action::Special(special) => v1::route::Action::Special(contract_special(*special).into()),
             Action::Paths(paths) => {
-                let used = if face.is_on_backup { &hop.backup } else { paths };
+                let used = if vrf_hop.is_on_backup { &hop.backup } else { paths };
                 let told = used.iter().filter(fits).map(|path| v1::Path {
                     interface: path.interface.clone(),
                     next_hop: path.next_hop.map(octets).unwrap_or_default(),
@@ -36,10 +36,10 @@ impl Plane {
             }
         };
         let named = match &hop.action {
-            Action::Verdict(_) => None,
+            Action::Special(_) => None,
             Action::Paths(paths) => Some(paths.iter().filter(fits).count()),
         };
-        let (state, packets, bytes) = self.face_state(face, named);
+        let (state, packets, bytes) = self.vrf_hop_state(vrf_hop, named);
         let route = v1::Route {
             prefix: Some(v1::Prefix { address: octets(prefix.0), length: prefix.1.into() }),
             protocol: hop.protocol,
@@ -52,7 +52,7 @@ impl Plane {
             packets,
             bytes,
             is_learned: true,
-            is_backup: face.is_on_backup,
+            is_backup: vrf_hop.is_on_backup,
             is_stale: self.learned.is_stale(next_hop),
             ..Default::default()
         })
@@ -64,13 +64,13 @@ impl Plane {
     }
 
     /// How the paths of a face do, of which so many were named, and what went over them.
-    fn face_state(&self, face: &Face, named: Option<usize>) -> (&'static str, u64, u64) {
+    fn vrf_hop_state(&self, vrf_hop: &VrfHop, named: Option<usize>) -> (&'static str, u64, u64) {
         let Some(named) = named else { return ("active", 0, 0) };
-        let (state, packets, bytes) = self.route_state(Some(face.used()));
+        let (state, packets, bytes) = self.route_state(Some(vrf_hop.used()));
         let state = match state {
-            _ if face.used().is_empty() => "link down",
+            _ if vrf_hop.used().is_empty() => "link down",
             // Not all that was desired, or by other ways.
-            "active" if face.is_on_backup || face.paths.len() < named => "partly active",
+            "active" if vrf_hop.is_on_backup || vrf_hop.paths.len() < named => "partly active",
             state => state,
         };
         (state, packets, bytes)
@@ -79,10 +79,10 @@ impl Plane {
     /// How many learned routes are in the tables, by VRF, family and protocol.
     pub(in crate::control) fn count_learned(&self) -> BTreeMap<(Slot, bool, i32), u64> {
         let mut counts = BTreeMap::new();
-        for (next_hop, face) in &self.learned.faces {
+        for (next_hop, vrf_hop) in &self.learned.vrf_hops {
             let Some(hop) = self.learned.hop_of(*next_hop) else { continue };
-            let users = self.learned.owner(*next_hop).users;
-            *counts.entry((face.slot, face.is_ip4, hop.protocol)).or_default() += u64::from(users);
+            let users = self.learned.hop_use(*next_hop).users;
+            *counts.entry((vrf_hop.slot, vrf_hop.is_ip4, hop.protocol)).or_default() += u64::from(users);
         }
         for ((slot, prefix), next_hop) in &self.learned.shadowed {
             let Some(hop) = self.learned.hop_of(*next_hop) else { continue };

@@ -15,15 +15,15 @@ use stoa_ports::PortConfig;
 use super::desired::{self, Route, Workers};
 use super::fib::Fib;
 use super::learned::Learned;
-use super::limits::{Full, Limits, Table};
-use super::ports::Open;
+use super::limits::{TableFull, Limits, Table};
+use super::ports::PortOpener;
 use super::vrfs::{Slot, Vrfs};
 use crate::drops::{self, Drop};
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{ENTRY, NODES};
-use crate::punt::budgets::{Budgets, Figures};
+use crate::punt::policer::{Policers, PolicerCounters};
 use crate::punt::{Class, Limit};
 use crate::shared::{Addresses, Shared};
 
@@ -54,14 +54,14 @@ pub(super) struct InterfaceState {
     /// The VRF that it is in.
     pub(super) vrf: Slot,
     /// What its counters said when it came into being.
-    pub(super) before: InterfaceFigures,
+    pub(super) baseline: InterfaceStatistics,
     /// What its budgets said then.
-    pub(super) punted: [Figures; Class::ALL.len()],
+    pub(super) policed: [PolicerCounters; Class::ALL.len()],
 }
 
 /// Counters of one interface, summed over the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InterfaceFigures {
+pub struct InterfaceStatistics {
     /// Packets received.
     pub rx_packets: u64,
     /// Bytes received.
@@ -76,7 +76,7 @@ pub struct InterfaceFigures {
     pub tx_drops: u64,
 }
 
-impl InterfaceFigures {
+impl InterfaceStatistics {
     pub(super) fn add(&mut self, counters: &InterfaceCounters) {
         self.rx_packets += counters.rx_packets.get();
         self.rx_bytes += counters.rx_bytes.get();
@@ -86,14 +86,14 @@ impl InterfaceFigures {
         self.tx_drops += counters.tx_drops.get();
     }
 
-    pub(super) fn since(&self, before: &Self) -> Self {
+    pub(super) fn since(&self, baseline: &Self) -> Self {
         Self {
-            rx_packets: self.rx_packets - before.rx_packets,
-            rx_bytes: self.rx_bytes - before.rx_bytes,
-            tx_packets: self.tx_packets - before.tx_packets,
-            tx_bytes: self.tx_bytes - before.tx_bytes,
-            rx_drops: self.rx_drops - before.rx_drops,
-            tx_drops: self.tx_drops - before.tx_drops,
+            rx_packets: self.rx_packets - baseline.rx_packets,
+            rx_bytes: self.rx_bytes - baseline.rx_bytes,
+            tx_packets: self.tx_packets - baseline.tx_packets,
+            tx_bytes: self.tx_bytes - baseline.tx_bytes,
+            rx_drops: self.rx_drops - baseline.rx_drops,
+            tx_drops: self.tx_drops - baseline.tx_drops,
         }
     }
 }
@@ -116,11 +116,11 @@ pub enum StartError {
     WorkerPool(#[from] stoa_engine::worker::SpawnError),
     /// No tables.
     #[error(transparent)]
-    Fib(#[from] Full),
+    Fib(#[from] TableFull),
 }
 
 /// Everything that runs once the first state was desired.
-pub struct Plane {
+pub struct ForwarderState {
     pub(super) pool: &'static Pool,
     pub(super) worker_pool: WorkerPool,
     pub(super) shared: Arc<Shared>,
@@ -129,10 +129,10 @@ pub struct Plane {
     pub(super) ports: BTreeMap<String, PortState>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
     /// Where they are, by name: a route names its interface, and there are many routes.
-    pub(super) names: HashMap<String, u32>,
+    pub(super) indexes_by_name: HashMap<String, u32>,
     pub(super) vrfs: Vrfs,
     pub(super) learned: Learned,
-    pub(super) rules: super::policy::InEffect,
+    pub(super) rules: super::policy::ActiveRules,
     pub(super) limits: Limits,
     /// Host interfaces in Linux, by their interface.
     pub(super) host_interfaces: BTreeMap<String, super::host_interfaces::HostInterfaceState>,
@@ -144,55 +144,55 @@ pub struct Plane {
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
     /// When it began; `None`: time stands still but for what is skipped.
-    pub(super) began: Option<Instant>,
+    pub(super) started: Option<Instant>,
     /// Multicast listener reports that are still to be sent.
-    pub(super) reports: super::listening::Due,
+    pub(super) reports: super::mld_reports::Pending,
     /// Time that was skipped.
-    pub(super) skipped: Millis,
-    pub(super) open: Open,
+    pub(super) skipped_ms: Millis,
+    pub(super) open: PortOpener,
     /// Punts that wait until those before an answer to a question are taken in.
-    pub(super) set_aside: super::punts::SetAside,
+    pub(super) deferred: super::punts::Deferred,
     /// Ports whose packets are shared out among all workers.
     pub(super) software_rss: BTreeSet<String>,
     /// Ports whose device is not there are waited for, not refused.
-    pub(super) may_wait: bool,
+    pub(super) may_defer_ports: bool,
     /// What the workers were started as.
     pub(super) workers: Workers,
     pub(super) next_queue: usize,
     /// When an address conflict was last said.
-    pub(super) conflict_said: Option<Millis>,
+    pub(super) last_conflict_log: Option<Millis>,
     /// Receive queues by name, and the worker that owns each.
     pub(super) queues: Vec<(String, usize)>,
-    pub(super) busy: Vec<super::facts::Busy>,
+    pub(super) worker_load: Vec<super::listing::WorkerLoad>,
     /// Budgets that are not the usual ones.
     pub(super) punts: BTreeMap<Class, Limit>,
     /// Our addresses on links that are up.
-    pub(super) claims: BTreeMap<(u32, IpAddr), super::neighbors::Claim>,
-    pub(super) watched: super::trace_capture::Watched,
+    pub(super) dad: BTreeMap<(u32, IpAddr), super::neighbors::DadEntry>,
+    pub(super) trace_capture: super::trace_capture::TraceCaptureState,
     /// Who tells hosts of us.
-    pub(super) advertising: super::advertising::Advertising,
+    pub(super) advertising: super::advertising::Advertisers,
     /// Routers that are shared with others.
     pub(super) virtual_routers: super::vrrp::VirtualRouters,
     pub(super) bfd: super::bfd::Sessions,
 }
 
-impl Plane {
+impl ForwarderState {
     /// Starts workers with nothing to do. `former`: buffers of those who ended before them.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
-        open: Open,
+        open: PortOpener,
         by_hand: bool,
         former: Option<&'static Pool>,
     ) -> Result<Self, StartError> {
         let pool = Pool::leak_after(former, workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, workers.kernel, quiescence.clone())?;
-        let none = || Full::of(Table::Vrfs, "there is no default VRF");
+        let none = || TableFull::of(Table::Vrfs, "there is no default VRF");
         let readers = fib.readers().ok_or_else(none)?;
-        let budgets = Budgets::new(workers.count)
-            .ok_or_else(|| Full::of(Table::Interfaces, "no memory for the budgets"))?;
-        let shared = Arc::new(Shared::new(readers, workers.kernel, budgets, &quiescence));
+        let policers = Policers::new(workers.count)
+            .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the budgets"))?;
+        let shared = Arc::new(Shared::new(readers, workers.kernel, policers, &quiescence));
         stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
             count: workers.count,
@@ -206,17 +206,17 @@ impl Plane {
             WorkerPool::start(&plan, NODES, &shared, pool, quiescence.clone(), counted)?;
         Ok(Self {
             pool,
-            busy: vec![super::facts::Busy::default(); workers.count],
+            worker_load: vec![super::listing::WorkerLoad::default(); workers.count],
             worker_pool,
             shared,
             graveyard: Graveyard::new(quiescence),
             fib,
             ports: BTreeMap::new(),
             interfaces: Vec::new(),
-            names: HashMap::new(),
+            indexes_by_name: HashMap::new(),
             vrfs: Vrfs::new(),
             learned: Learned::default(),
-            rules: super::policy::InEffect::default(),
+            rules: super::policy::ActiveRules::default(),
             limits,
             host_interfaces: BTreeMap::new(),
             alias: String::new(),
@@ -224,21 +224,21 @@ impl Plane {
             cache: Cache::new(limits.neighbors),
             addresses: Addresses::default(),
             dropped: vec![0; drops::COUNT],
-            began: (!by_hand).then(Instant::now),
+            started: (!by_hand).then(Instant::now),
             reports: Vec::new(),
-            skipped: 0,
+            skipped_ms: 0,
             open,
-            set_aside: super::punts::SetAside::default(),
+            deferred: super::punts::Deferred::default(),
             software_rss: BTreeSet::new(),
-            may_wait: true,
+            may_defer_ports: true,
             workers: workers.clone(),
             next_queue: 0,
-            conflict_said: None,
+            last_conflict_log: None,
             queues: Vec::new(),
             punts: BTreeMap::new(),
-            claims: BTreeMap::new(),
-            watched: super::trace_capture::Watched::default(),
-            advertising: super::advertising::Advertising::default(),
+            dad: BTreeMap::new(),
+            trace_capture: super::trace_capture::TraceCaptureState::default(),
+            advertising: super::advertising::Advertisers::default(),
             virtual_routers: super::vrrp::VirtualRouters::default(),
             bfd: super::bfd::Sessions::default(),
         })
@@ -256,25 +256,25 @@ impl Plane {
 
     /// Milliseconds since the start.
     pub(super) fn now(&self) -> Millis {
-        self.began.map_or(0, |began| began.elapsed().as_millis() as Millis) + self.skipped
+        self.started.map_or(0, |started| started.elapsed().as_millis() as Millis) + self.skipped_ms
     }
 
     /// The same in microseconds.
     pub(super) fn micros(&self) -> u64 {
-        let elapsed = self.began.map_or(0, |began| began.elapsed().as_micros() as u64);
-        elapsed + self.skipped * 1_000
+        let elapsed = self.started.map_or(0, |started| started.elapsed().as_micros() as u64);
+        elapsed + self.skipped_ms * 1_000
     }
 
     /// Makes all that waits for time think that so much more has passed: for tests.
     pub fn skip(&mut self, time: Duration) {
-        self.skipped += time.as_millis() as Millis;
+        self.skipped_ms += time.as_millis() as Millis;
         self.shared.reassembly.skip(time.as_millis() as u64);
     }
 
     /// From now on time passes only when it is skipped: for tests.
     pub fn stop_time(&mut self) {
-        self.skipped = self.now();
-        self.began = None;
+        self.skipped_ms = self.now();
+        self.started = None;
     }
 
     /// Lets workers without threads make one turn each; returns the packets that they took in.
@@ -284,7 +284,7 @@ impl Plane {
 
     /// The interface of that name.
     pub(super) fn index_of(&self, name: &str) -> Option<u32> {
-        self.names.get(name).copied()
+        self.indexes_by_name.get(name).copied()
     }
 
     /// The interface with that index.
@@ -293,7 +293,7 @@ impl Plane {
     }
 
     /// Tells all workers.
-    pub(super) fn tell(&mut self, command: impl Fn() -> Command) {
+    pub(super) fn send_to_workers(&mut self, command: impl Fn() -> Command) {
         for worker in &mut self.worker_pool.workers {
             worker.tell(command());
         }
@@ -306,7 +306,7 @@ impl Plane {
     }
 
     /// Counts a packet that this thread dropped.
-    pub(super) fn drop_here(&mut self, reason: Drop) {
+    pub(super) fn count_drop(&mut self, reason: Drop) {
         self.dropped[reason.reason().0 as usize] += 1;
     }
 
@@ -346,11 +346,11 @@ impl Plane {
         const PATIENCE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + PATIENCE;
         self.step();
-        let has_more =
-            |plane: &Self| plane.worker_pool.workers.iter().any(WorkerHandle::has_injected);
+        let has_injected =
+            |state: &Self| state.worker_pool.workers.iter().any(WorkerHandle::has_injected);
         let mut epoch = None;
         while Instant::now() < deadline {
-            if has_more(self) {
+            if has_injected(self) {
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             }
