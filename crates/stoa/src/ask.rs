@@ -1,5 +1,5 @@
-//! Asks who sits at the terminal: a line, or one that is not shown. Questions go to standard error, so that
-//! `HASH=$(stoa user hash)` holds the answer alone.
+//! Questions at the terminal, with or without echo. Prompts go to standard error, so that `HASH=$(stoa user hash)`
+//! contains only the answer.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -8,61 +8,68 @@ use crossterm::terminal;
 
 use crate::failure::Failure;
 
-/// Letters of a line that is not shown, at most.
-const LETTERS: usize = 4_096;
+/// Maximum number of characters of a password.
+const PASSWORD_LIMIT: usize = 4_096;
 
-/// Whether somebody can be asked.
-pub fn is_there() -> bool {
+/// Whether standard input is a terminal.
+pub fn is_interactive() -> bool {
     io::stdin().is_terminal()
 }
 
-fn question(words: &str) -> io::Result<()> {
+fn show_prompt(prompt: &str) -> io::Result<()> {
     let mut out = io::stderr();
-    write!(out, "{words}: ")?;
+    write!(out, "{prompt}: ")?;
     out.flush()
 }
 
-/// A line, shown as it is typed; `usual` when it is left empty.
-pub fn line(words: &str, usual: &str) -> Result<String, Failure> {
-    question(&format!("{words} [{usual}]"))?;
+/// Reads a line with echo; an empty line means `default`.
+pub fn line(prompt: &str, default: &str) -> Result<String, Failure> {
+    show_prompt(&format!("{prompt} [{default}]"))?;
     let line = next_line()?;
     let line = line.trim();
-    Ok(if line.is_empty() { usual.to_owned() } else { line.to_owned() })
+    Ok(if line.is_empty() { default.to_owned() } else { line.to_owned() })
 }
 
-/// The next line of standard input, without its end.
+/// The next line of standard input, without its line ending.
 fn next_line() -> Result<String, Failure> {
     let mut line = String::new();
     if io::stdin().lock().read_line(&mut line)? == 0 {
-        return Err(Failure::Words("the input ended before all was said".into()));
+        return Err(Failure::Message(
+            "standard input ended before the answer: write one line for each question".into(),
+        ));
     }
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A password: typed twice without being shown, or the next line of what is not a terminal.
+/// Reads a password: twice without echo from a terminal, otherwise the next line of standard input.
 pub fn password() -> Result<String, Failure> {
-    if !is_there() {
+    if !is_interactive() {
         return next_line();
     }
-    let password = unseen("Password")?;
-    if unseen("The same again")? != password {
-        return Err(Failure::Words("the two passwords differ: nothing was done, try again".into()));
+    let password = read_hidden("Password")?;
+    if read_hidden("Repeat password")? != password {
+        return Err(Failure::Message(
+            "the two passwords differ: nothing was changed; run the command again".into(),
+        ));
     }
     Ok(password)
 }
 
-/// A line from the terminal that it does not show.
-fn unseen(words: &str) -> Result<String, Failure> {
-    // Before the question: who types at once is not shown either.
+/// Reads a line from the terminal without echo.
+fn read_hidden(prompt: &str) -> Result<String, Failure> {
+    // Before the prompt, so that early keys are not echoed either.
     terminal::enable_raw_mode()?;
-    let typed = question(words).and_then(|()| typed());
+    let password = show_prompt(prompt).and_then(|()| read_keys());
     terminal::disable_raw_mode()?;
-    // The end of the line was not shown either.
+    // Enter was not echoed either.
     writeln!(io::stderr())?;
-    typed?.ok_or_else(|| Failure::Words("no password was given: nothing was done".into()))
+    password?.ok_or_else(|| {
+        Failure::Message("no password: nothing was changed; run the command again".into())
+    })
 }
 
-fn typed() -> io::Result<Option<String>> {
+/// The characters until Enter; `None` if the input was cancelled.
+fn read_keys() -> io::Result<Option<String>> {
     let mut password = String::new();
     loop {
         let Event::Key(KeyEvent { code, modifiers, kind, .. }) = event::read()? else { continue };
@@ -75,7 +82,9 @@ fn typed() -> io::Result<Option<String>> {
                 return Ok(None);
             }
             KeyCode::Char('u') if modifiers.contains(KeyModifiers::CONTROL) => password.clear(),
-            KeyCode::Char(letter) if password.chars().count() < LETTERS => password.push(letter),
+            KeyCode::Char(letter) if password.chars().count() < PASSWORD_LIMIT => {
+                password.push(letter)
+            }
             KeyCode::Backspace => {
                 password.pop();
             }

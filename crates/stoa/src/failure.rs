@@ -1,4 +1,4 @@
-//! How a command fails: words that name the next step, and the exit code.
+//! Failures of commands: a message with the next step, and the exit code.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -14,90 +14,90 @@ use crate::show;
 /// A command that failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Words for standard error.
-    Words(String),
+    /// A message for standard error.
+    Message(String),
     /// Wrong usage, found after the command line was read.
     Usage(String),
-    /// ValidationErrors for standard error, under a headline.
+    /// Validation errors for standard error, below a headline.
     ValidationErrors(String, Vec<ValidationError>),
-    /// All is said; only the exit code is left.
-    Said(ExitCode),
-    /// Nobody reads the output any more, as with `stoa show routes | head`.
-    NobodyReads,
+    /// The failure has been reported already; only the exit code is left.
+    Reported(ExitCode),
+    /// The reader has closed the output, as in `stoa show routes | head`.
+    OutputClosed,
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub type Outcome = Result<ExitCode, Failure>;
 
 impl Failure {
-    /// What is said with `--json`, for programs; `None`: all is said.
+    /// The failure as JSON; `None` if nothing is left to report.
     fn json(&self) -> Option<serde_json::Value> {
         match self {
-            Failure::Words(words) | Failure::Usage(words) => Some(json!({ "error": words })),
+            Failure::Message(text) | Failure::Usage(text) => Some(json!({ "error": text })),
             Failure::ValidationErrors(headline, errors) => {
                 let error = headline.trim_end_matches(':');
                 Some(json!({ "error": error, "errors": show::errors(errors) }))
             }
-            Failure::Said(_) | Failure::NobodyReads => None,
+            Failure::Reported(_) | Failure::OutputClosed => None,
         }
     }
 
-    /// Says it, with `as_json` on standard output as well, and gives the exit code.
+    /// Reports the failure on standard error, with `as_json` also on standard output, and returns the exit code.
     pub fn report(self, as_json: bool) -> ExitCode {
         if let Some(json) = self.json().filter(|_| as_json) {
-            // Who does not read any more need not know; the exit code says it too.
+            // A closed output is no further failure; the exit code reports this one.
             let _ = show::print(&json.to_string());
         }
         match self {
-            Failure::Words(words) => say(format_args!("stoa: {words}")),
+            Failure::Message(text) => to_stderr(format_args!("stoa: {text}")),
             Failure::ValidationErrors(headline, errors) => {
-                say(format_args!("stoa: {headline}\n"));
+                to_stderr(format_args!("stoa: {headline}\n"));
                 for error in errors {
-                    say(format_args!("{error}\n"));
+                    to_stderr(format_args!("{error}\n"));
                 }
             }
-            Failure::Usage(words) => {
-                say(format_args!("stoa: {words}"));
+            Failure::Usage(text) => {
+                to_stderr(format_args!("stoa: {text}"));
                 return ExitCode::from(2);
             }
-            Failure::Said(code) => return code,
-            Failure::NobodyReads => return ExitCode::SUCCESS,
+            Failure::Reported(code) => return code,
+            Failure::OutputClosed => return ExitCode::SUCCESS,
         }
         ExitCode::FAILURE
     }
 
-    /// A failure that `words` and `error` explain together.
-    pub fn because(words: impl Display, error: impl Display) -> Failure {
-        Failure::Words(format!("{words}: {error}"))
+    /// The message `context: error`.
+    pub fn context(context: impl Display, error: impl Display) -> Failure {
+        Failure::Message(format!("{context}: {error}"))
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::NobodyReads,
-            _ => Failure::because("cannot write the answer", error),
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::context("cannot write the output", error),
         }
     }
 }
 
 impl From<tonic::Status> for Failure {
     fn from(status: tonic::Status) -> Failure {
-        // A status with a source was made on this side: the line broke.
+        // A status with a source was made on this side: the connection is gone.
         if status.source().is_some() {
-            return Failure::Words(
-                "the controller does not answer; it is being started again: try again in a moment"
+            return Failure::Message(
+                "the controller does not answer: Stoa restarts it; try again in a few seconds"
                     .to_owned(),
             );
         }
-        Failure::Words(status.message().to_owned())
+        Failure::Message(status.message().to_owned())
     }
 }
 
 impl From<session::Failure> for Failure {
     fn from(failure: session::Failure) -> Failure {
         match failure {
-            session::Failure::Words(words) => Failure::Words(words),
+            session::Failure::Words(text) => Failure::Message(text),
             session::Failure::Refused(headline, errors) => {
                 Failure::ValidationErrors(format!("{headline}:"), errors)
             }
@@ -106,15 +106,14 @@ impl From<session::Failure> for Failure {
     }
 }
 
-/// A line for people, on standard error. Who does not read it any more, as with `2>&1 | head`, is
-/// no reason to end in any other way: `eprintln!` would panic.
-pub fn say(line: impl Display) {
+/// Writes a line to standard error. `eprintln!` would panic if the reader has closed it, as in `2>&1 | head`.
+pub fn to_stderr(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// "1 error", "2 errors".
-pub fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+pub fn plural(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -122,13 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_line_says_what_to_do() {
+    fn a_lost_connection_asks_to_try_again() {
         let broken = tonic::Status::from_error(Box::new(io::Error::other("transport error")));
-        let Failure::Words(words) = Failure::from(broken) else { panic!("no words") };
-        assert!(words.contains("being started again: try again"), "{words}");
-        let Failure::Words(words) = Failure::from(tonic::Status::not_found("no port x")) else {
-            panic!("no words")
+        let Failure::Message(text) = Failure::from(broken) else { panic!("no message") };
+        assert!(text.contains("restarts it; try again"), "{text}");
+        let Failure::Message(text) = Failure::from(tonic::Status::not_found("no port x")) else {
+            panic!("no message")
         };
-        assert_eq!(words, "no port x");
+        assert_eq!(text, "no port x");
     }
 }

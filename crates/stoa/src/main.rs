@@ -1,6 +1,6 @@
 //! The binary: wiring and command line, no logic.
 #![forbid(unsafe_code)]
-// They panic when nobody reads any more: `show::print` and `failure::say` do not.
+// `println!` and `eprintln!` panic on a closed pipe; `show::print` and `failure::to_stderr` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod ask;
@@ -20,52 +20,52 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser};
 use crate::commands::Command;
 use crate::failure::Failure;
 
-/// Stoa, a packet router: packets walk through in columns.
+/// Stoa, a vector packet router
 #[derive(Debug, Parser)]
 #[command(
     version,
     propagate_version = true,
-    after_help = "Without a command, at a terminal: the console.
+    after_help = "Without a command, `stoa` starts the console if standard input and output are a terminal.
 
 Examples:
-  stoa check examples/two-hosts.json        Is it a good configuration?
+  stoa check examples/two-hosts.json        Is the configuration valid?
   sudo stoa run --config examples/two-hosts.json
-  sudo stoa show interfaces                 What is there, and what passed?
-  sudo stoa reload                          Take the edited file into force
+  sudo stoa show interfaces                 Show state, addresses and counters
+  sudo stoa reload                          Apply the edited file
 
-Exit codes: 0 done, 1 failed, 2 wrong usage. With --json, a failure is {\"error\": \"...\"}.
-Environment: STOA_SOCKET is the operator's socket, STOA_LOG the log level
-(off, error, warn, info, debug, trace; for one crate NAME=LEVEL; info unless set), STOA_LOG_FORMAT
-its form (text, json)."
+Exit codes: 0 success, 1 failure, 2 wrong usage. With --json, a failure prints {\"error\": \"...\"}.
+
+Environment:
+  STOA_SOCKET      Socket of the running router [default: /run/stoa/stoa.sock]
+  STOA_LOG         Log level: off, error, warn, info, debug or trace; NAME=LEVEL for one crate [default: info]
+  STOA_LOG_FORMAT  Log format: text or json"
 )]
-struct Line {
+struct CommandLine {
     #[command(subcommand)]
     command: Option<Command>,
 }
 
 fn main() -> ExitCode {
-    let matches = Line::command().get_matches();
-    let line = Line::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let Some(command) = line.command.or_else(at_a_terminal) else {
-        let mut whole = Line::command();
-        whole.print_help().ok();
+    let matches = CommandLine::command().get_matches();
+    let line = CommandLine::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let Some(command) = line.command.or_else(default_command) else {
+        CommandLine::command().print_help().ok();
         return ExitCode::from(2);
     };
-    let begun = stoa_log::start(command.log_name(), command.log_level()).map_err(Failure::Usage);
-    let done = begun.and_then(|()| command.execute());
-    match done {
+    let logging = stoa_log::start(command.log_name(), command.log_level()).map_err(Failure::Usage);
+    match logging.and_then(|()| command.execute()) {
         Ok(code) => code,
         Err(failure) => failure.report(wants_json(&matches)),
     }
 }
 
-/// What is meant when nothing is said: the console, for who sits at a terminal.
-fn at_a_terminal() -> Option<Command> {
-    let sits = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    sits.then(Command::console)
+/// The command without arguments: the console, if a person is at the terminal.
+fn default_command() -> Option<Command> {
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    is_terminal.then(Command::console)
 }
 
-/// Whether a command, however deep, was asked to answer with JSON.
+/// Whether the command, or one of its subcommands, has `--json`.
 fn wants_json(matches: &ArgMatches) -> bool {
     let here = matches.try_get_one::<bool>("json").ok().flatten().copied();
     let below = || matches.subcommand().is_some_and(|(_, matches)| wants_json(matches));

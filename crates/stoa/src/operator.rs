@@ -1,4 +1,4 @@
-//! The way from the command line to the running router: the operator's socket.
+//! The connection from the command line to the running router: the operator's socket.
 
 use std::path::PathBuf;
 
@@ -13,24 +13,24 @@ use crate::failure::Failure;
 /// A client of the running router.
 pub type Client = OperatorClient<Channel>;
 
-/// Where the running router is found.
+/// The socket of the running router.
 #[derive(Debug, Default, clap::Args)]
 pub struct SocketArgument {
-    /// Socket of the operator [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
+    /// Socket of the running router [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }
 
 impl SocketArgument {
-    /// The argument as it was given.
+    /// The value of a `--socket` option.
     pub fn new(socket: Option<PathBuf>) -> SocketArgument {
         SocketArgument { socket }
     }
 
     /// The argument, else the environment, else the default.
     pub fn path(&self) -> PathBuf {
-        let given = self.socket.clone();
-        given
+        self.socket
+            .clone()
             .or_else(|| std::env::var_os("STOA_SOCKET").map(PathBuf::from))
             .unwrap_or_else(|| PathBuf::from(DEFAULT_SOCKET))
     }
@@ -40,34 +40,34 @@ impl SocketArgument {
         let path = self.path();
         let channel =
             unix::connect(&path).await.map_err(|error| match (error, runs_on(&path)) {
-                (unix::Error::NobodyThere(_), Some(pid)) => Failure::Words(format!(
-                    "the router on {} (process {pid}) is starting its controller: try again in a \
-                 moment",
+                (unix::Error::NoListener(_), Some(pid)) => Failure::Message(format!(
+                    "the router on {} (process {pid}) is starting its controller: try again in a few \
+                     seconds",
                     path.display()
                 )),
-                (unix::Error::NobodyThere(_), None) => Failure::Words(format!(
+                (unix::Error::NoListener(_), None) => Failure::Message(format!(
                     "no router runs on {}: start one with `stoa run --config FILE`, or name its \
                  socket with --socket",
                     path.display()
                 )),
-                (other, _) => Failure::Words(other.to_string()),
+                (other, _) => Failure::Message(other.to_string()),
             })?;
         Ok(OperatorClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES))
     }
 }
 
 impl SocketArgument {
-    /// Somebody who changes the configuration by a command.
+    /// A session that changes the configuration.
     pub async fn session(&self) -> Result<Session, Failure> {
         Ok(Session::new(self.connect().await?, false))
     }
 }
 
-/// Runs one conversation to its end.
-pub fn block_on<T>(talk: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs a future to its end.
+pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Failure::because("cannot start", error))?;
-    runtime.block_on(talk)
+        .map_err(|error| Failure::context("cannot start the async runtime", error))?;
+    runtime.block_on(future)
 }

@@ -1,5 +1,4 @@
-//! A capture in files: one, or a ring of files of limited size, of which the oldest goes
-//! when a new one is begun.
+//! A capture in files: one file, or a ring of files of limited size. A new file of a full ring replaces the oldest.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,48 +10,50 @@ use stoa_api::v1::{CaptureInterface, CapturedFrame};
 use super::Sink;
 use super::pcapng::PcapNg;
 
-/// Bytes that a block costs besides its frame, at least.
-const BLOCK: u64 = 44;
+/// Minimum size of a block without its frame.
+const BLOCK_OVERHEAD: u64 = 44;
 
 /// Writes pcapng files.
 pub struct Files {
     path: PathBuf,
     snap_length: u32,
-    /// Bytes of a file and number of files; `None`: one file without end.
+    /// Maximum bytes of a file and number of files; `None`: one file without a limit.
     ring: Option<(u64, usize)>,
-    now: PcapNg<BufWriter<File>>,
+    current: PcapNg<BufWriter<File>>,
     written: u64,
-    begun: u32,
+    /// Number of the current file.
+    number: u32,
     files: VecDeque<PathBuf>,
     interfaces: Vec<CaptureInterface>,
 }
 
 impl Files {
-    /// Begins with the first file. In a ring, files are named NAME_00001.pcapng and so on.
+    /// Creates the first file. In a ring, files are named NAME_00001.pcapng and so on.
     pub fn new(path: &Path, snap_length: u32, ring: Option<(u64, usize)>) -> io::Result<Self> {
         let first = if ring.is_some() { numbered(path, 1) } else { path.to_owned() };
-        let now = begin(&first, snap_length)?;
+        let current = create(&first, snap_length)?;
         Ok(Self {
             path: path.to_owned(),
             snap_length,
             ring,
-            now,
+            current,
             written: 0,
-            begun: 1,
+            number: 1,
             files: VecDeque::from([first]),
             interfaces: Vec::new(),
         })
     }
 
-    fn turn(&mut self, most: usize) -> io::Result<()> {
-        self.now.flush()?;
-        self.begun += 1;
-        let next = numbered(&self.path, self.begun);
-        self.now = begin(&next, self.snap_length)?;
-        self.now.interfaces(&self.interfaces)?;
+    /// Starts the next file and removes the oldest beyond `limit`.
+    fn rotate(&mut self, limit: usize) -> io::Result<()> {
+        self.current.flush()?;
+        self.number += 1;
+        let next = numbered(&self.path, self.number);
+        self.current = create(&next, self.snap_length)?;
+        self.current.interfaces(&self.interfaces)?;
         self.written = 0;
         self.files.push_back(next);
-        while self.files.len() > most {
+        while self.files.len() > limit {
             if let Some(oldest) = self.files.pop_front() {
                 std::fs::remove_file(oldest)?;
             }
@@ -61,7 +62,7 @@ impl Files {
     }
 }
 
-fn begin(path: &Path, snap_length: u32) -> io::Result<PcapNg<BufWriter<File>>> {
+fn create(path: &Path, snap_length: u32) -> io::Result<PcapNg<BufWriter<File>>> {
     let file = File::create(path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     PcapNg::new(BufWriter::new(file), snap_length)
@@ -77,23 +78,23 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 impl Sink for Files {
     fn interfaces(&mut self, interfaces: &[CaptureInterface]) -> io::Result<()> {
         self.interfaces.extend_from_slice(interfaces);
-        self.now.interfaces(interfaces)
+        self.current.interfaces(interfaces)
     }
 
     fn frame(&mut self, frame: &CapturedFrame) -> io::Result<()> {
-        let bytes = BLOCK + frame.data.len() as u64;
-        if let Some((size, most)) = self.ring
+        let bytes = BLOCK_OVERHEAD + frame.data.len() as u64;
+        if let Some((size, limit)) = self.ring
             && self.written > 0
             && self.written + bytes > size
         {
-            self.turn(most)?;
+            self.rotate(limit)?;
         }
         self.written += bytes;
-        self.now.frame(frame)
+        self.current.frame(frame)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.now.flush()
+        self.current.flush()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Captured frames as lines for eyes, one each.
+//! Captured frames as text, one line each.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -9,16 +9,16 @@ use stoa_wire::words::{Layer, Start, layers};
 use super::Sink;
 use crate::show::clock;
 
-/// Writes lines.
+/// Writes frames as text lines.
 pub struct Lines<W> {
     out: W,
     names: HashMap<u32, String>,
-    /// MAC addresses, too.
+    /// Whether lines have MAC addresses.
     link: bool,
 }
 
 impl<W: Write> Lines<W> {
-    /// With MAC addresses when `link`.
+    /// Writes to `out`, with MAC addresses if `link`.
     pub fn new(out: W, link: bool) -> Self {
         Self { out, names: HashMap::new(), link }
     }
@@ -47,10 +47,10 @@ fn line(frame: &CapturedFrame, name: &str, link: bool) -> String {
         CaptureDirection::Drop => "drop",
     };
     let all: Vec<Layer<'_>> = layers(&frame.data, Start::Ethernet).collect();
-    // The link layer is said when asked for, or when nothing else can be said.
+    // The link layer is shown with `--link`, or if there is nothing else to show.
     let skip = usize::from(!link && all.len() > 1);
-    let words: Vec<String> = all.iter().skip(skip).map(Layer::to_string).collect();
-    let mut text = format!("{} {name} {direction} {}", clock(frame.unix_ns), words.join(" | "));
+    let headers: Vec<String> = all.iter().skip(skip).map(Layer::to_string).collect();
+    let mut text = format!("{} {name} {direction} {}", clock(frame.unix_ns), headers.join(" | "));
     if !frame.drop.is_empty() {
         text += &format!(" [{}: {}]", frame.drop, frame.description);
     }
@@ -67,14 +67,14 @@ mod tests {
         data.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
         data.extend([0, 7, 0, 9, 0, 8, 0, 0]);
         let mut frame = CapturedFrame { unix_ns: 5_000, data, ..CapturedFrame::default() };
-        let words = "IPv4 10.0.0.1 > 10.0.0.2, TTL 64, length 28 | UDP 7 > 9, 0 bytes";
-        assert_eq!(line(&frame, "eth0", false), format!("00:00:00.000005 eth0 rx {words}"));
+        let headers = "IPv4 10.0.0.1 > 10.0.0.2, TTL 64, length 28 | UDP 7 > 9, 0 bytes";
+        assert_eq!(line(&frame, "eth0", false), format!("00:00:00.000005 eth0 rx {headers}"));
         assert!(line(&frame, "eth0", true).contains("Ethernet 02:02"));
         frame.set_direction(CaptureDirection::Drop);
         (frame.drop, frame.description) = ("x-y".into(), "reason".into());
         assert_eq!(
             line(&frame, "eth0", false),
-            format!("00:00:00.000005 eth0 drop {words} [x-y: why]")
+            format!("00:00:00.000005 eth0 drop {headers} [x-y: reason]")
         );
         frame.data.truncate(9);
         assert!(line(&frame, "eth0", false).contains("Ethernet, cut short: 9 bytes"));

@@ -1,4 +1,4 @@
-//! What is done with captured frames: lines for eyes, pcapng for programs and files.
+//! Where captured frames go: text lines for people, pcapng for programs and files.
 
 pub mod files;
 pub mod lines;

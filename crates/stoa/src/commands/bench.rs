@@ -1,4 +1,4 @@
-//! `stoa bench`: measure this program on this machine.
+//! `stoa bench`: measures this program on this machine.
 
 mod convergence;
 mod forward;
@@ -11,26 +11,26 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Outcome;
 
-/// Measure this program on this machine: cycles per packet, and what it adds to a ping
+/// Measure this program on this machine: cycles per packet, latency, convergence
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  stoa bench forward                                  IPv4, one route, smallest frames
+  stoa bench forward                                  Cycles per packet: IPv4, one route, smallest frames
   stoa bench forward --family ip6 --routes 100000 --destinations random
   stoa bench forward --workers 2 --seconds 5 --json
-  stoa bench latency                                  pings through Stoa, Linux and a wire (root)
-  stoa bench convergence --daemon bird                routes of a daemon until they carry traffic (root)
-  stoa bench overload                                 more than it can forward
-  stoa bench spread                                   one queue for two workers
-  stoa bench table                                    the routing table by itself
+  stoa bench latency                                  Round trips through Stoa, Linux and a wire (needs root)
+  stoa bench convergence --daemon bird                Time until a daemon's routes carry traffic (needs root)
+  stoa bench overload                                 Forwarding rate beyond the capacity
+  stoa bench software-rss                             One queue shared by two workers
+  stoa bench table                                    The routing table without packets
 
-Figures of the graph are cycles of the time stamp counter; they mean most as ratios of one run.")]
+Cycles are those of the time stamp counter. Compare them within one run rather than between machines.")]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Action {
     Convergence(convergence::Arguments),
     Forward(forward::Arguments),
     Latency(latency::Arguments),
@@ -41,12 +41,12 @@ enum What {
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    match arguments.what {
-        What::Convergence(arguments) => convergence::execute(arguments),
-        What::Forward(arguments) => forward::execute(arguments),
-        What::Latency(arguments) => latency::execute(arguments),
-        What::Overload(arguments) => overload::execute(arguments),
-        What::SoftwareRss(arguments) => software_rss::execute(arguments),
-        What::Table(arguments) => table::execute(arguments),
+    match arguments.action {
+        Action::Convergence(arguments) => convergence::execute(arguments),
+        Action::Forward(arguments) => forward::execute(arguments),
+        Action::Latency(arguments) => latency::execute(arguments),
+        Action::Overload(arguments) => overload::execute(arguments),
+        Action::SoftwareRss(arguments) => software_rss::execute(arguments),
+        Action::Table(arguments) => table::execute(arguments),
     }
 }

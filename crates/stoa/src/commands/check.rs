@@ -1,4 +1,4 @@
-//! `stoa check`: is a configuration good, without touching anything.
+//! `stoa check`: validates a configuration file without a router.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,26 +7,26 @@ use serde_json::json;
 use stoa_controller::configuration::Configuration;
 use stoa_controller::{privileges, route_sources, workers};
 
-use crate::failure::{Failure, Outcome, counted};
+use crate::failure::{Failure, Outcome, plural};
 use crate::show;
 
-/// Check a configuration file: what is wrong, where, and how to fix it
+/// Check a configuration file: report each error with its path, cause and fix
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa check /etc/stoa/stoa.json
   stoa check --json examples/two-hosts.json
 
-Needs no privilege and no running router. Exit code 1 when something is wrong.")]
+Needs no privilege and no running router. The exit code is 1 if the configuration has errors.")]
 pub struct Arguments {
     /// Configuration file, JSON in RFC 7951 encoding
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Answer with one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Checks and says what was found.
+/// Checks the file and prints the result.
 pub fn execute(arguments: Arguments) -> Outcome {
     let file = arguments.file.display().to_string();
     match Configuration::read(&arguments.file) {
@@ -37,8 +37,8 @@ pub fn execute(arguments: Arguments) -> Outcome {
                 .collect();
             let summary = configuration.summary();
             let mut warnings = configuration.warnings();
-            warnings.extend(workers::lacking(&configuration.desired));
-            warnings.extend(route_sources::lacking(
+            warnings.extend(workers::missing_cpus(&configuration.desired));
+            warnings.extend(route_sources::missing_namespaces(
                 &configuration.route_sources,
                 &configuration.desired,
             ));
@@ -60,10 +60,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
         Err(errors) if arguments.json => {
             let answer = json!({ "ok": false, "errors": show::errors(&errors) });
             show::print(&answer.to_string())?;
-            Err(Failure::Said(ExitCode::FAILURE))
+            Err(Failure::Reported(ExitCode::FAILURE))
         }
         Err(errors) => Err(Failure::ValidationErrors(
-            format!("{file} has {}:", counted(errors.len(), "error")),
+            format!("{file} has {}:", plural(errors.len(), "error")),
             errors,
         )),
     }

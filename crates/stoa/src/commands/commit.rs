@@ -1,4 +1,4 @@
-//! `stoa commit`: the candidate into force, and kept.
+//! `stoa commit`: applies the candidate and saves it.
 
 use std::process::ExitCode;
 
@@ -9,22 +9,22 @@ use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
-/// Bring the candidate configuration into force and keep it, whole or not at all
+/// Apply the candidate configuration as a whole or not at all, and save it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa commit
   stoa commit comment \"second uplink\"
-  stoa commit confirmed 5             Undone in 5 minutes unless another `stoa commit` confirms it
-  stoa commit cancel                  Go back from it now
-  stoa commit force                   Though it cuts off the shell it is typed in
-  stoa commit overwrite               Though the startup file was edited by hand: that is lost
+  stoa commit confirmed 5             Roll back in 5 minutes unless another `stoa commit` confirms it
+  stoa commit cancel                  Roll back an unconfirmed commit now
+  stoa commit force                   Commit even if this cuts off the shell that you type in
+  stoa commit overwrite               Commit even if the startup file was edited by hand; those edits are lost
 
-What is refused leaves what runs untouched (exit code 1).")]
+If the commit is refused, the running configuration stays as it is and the exit code is 1.")]
 pub struct Arguments {
     /// confirmed [MINUTES], comment TEXT, overwrite, force, cancel
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// Answer with one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]

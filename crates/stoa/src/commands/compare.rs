@@ -1,4 +1,4 @@
-//! `stoa compare`: what a commit would change.
+//! `stoa compare`: shows what a commit would change.
 
 use std::process::ExitCode;
 
@@ -10,22 +10,22 @@ use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
-/// Show what a commit would change, or what differs between two configurations of the history
+/// Show what a commit would change, or the difference between two configurations of the history
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stoa compare            The candidate beside what runs
-  stoa compare 7          The candidate beside number 7 of the history
-  stoa compare 7 9        Number 9 beside number 7
+  stoa compare            From the running configuration to the candidate
+  stoa compare 7          From number 7 of the history to the candidate
+  stoa compare 7 9        From number 7 to number 9
 
-+ is new, - is gone, ~ has another value.")]
++ marks an added node, - a removed one, ~ a changed value.")]
 pub struct Arguments {
-    /// Number in the history, see `stoa show history` [default: what runs]
+    /// Number in the history, see `stoa show history` [default: the running configuration]
     #[arg(value_name = "OLD")]
     old: Option<u64>,
     /// Number in the history [default: the candidate]
     #[arg(value_name = "NEW")]
     new: Option<u64>,
-    /// Answer with one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -1,15 +1,15 @@
-//! `stoa completions`: the shell completes commands and options.
+//! `stoa completions`: completion scripts for shells.
 
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::Line;
+use crate::CommandLine;
 use crate::failure::Outcome;
 use crate::show;
 
-/// Print the completions for a shell
+/// Print the completion script of a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa completions bash > /etc/bash_completion.d/stoa
@@ -21,19 +21,19 @@ pub struct Arguments {
     shell: Shell,
 }
 
-/// The command line without what is not for people: completions would offer that, too.
+/// The command line without hidden commands, which completions would offer otherwise.
 fn visible() -> clap::Command {
-    let whole = Line::command();
+    let command_line = CommandLine::command();
     let shown: Vec<clap::Command> =
-        whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
+        command_line.get_subcommands().filter(|command| !command.is_hide_set()).cloned().collect();
     clap::Command::new("stoa")
         .version(env!("CARGO_PKG_VERSION"))
         .propagate_version(true)
-        .args(whole.get_arguments().cloned())
+        .args(command_line.get_arguments().cloned())
         .subcommands(shown)
 }
 
-/// Prints them.
+/// Prints the script.
 pub fn execute(arguments: Arguments) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut visible(), "stoa", &mut script);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_halves_are_not_offered() {
+    fn hidden_commands_are_not_offered() {
         let mut script = Vec::new();
         clap_complete::generate(Shell::Bash, &mut visible(), "stoa", &mut script);
         let script = String::from_utf8(script).unwrap();

@@ -1,22 +1,23 @@
-//! `stoa console`: words with completion, in the habit of network people.
+//! `stoa console`: an interactive command line with completion.
 
 use crate::console;
 use crate::failure::Outcome;
 use crate::operator::SocketArgument;
 
-/// Look and configure by words with completion; also `stoa` alone at a terminal
+/// Start the console: show and configure, with completion; `stoa` without a command does the same
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
-  stoa                            At a terminal
-  stoa console < lines.txt        Lines of a file; the first that fails ends it
+  stoa                            Start the console at a terminal
+  stoa console < lines.txt        Run the lines of a file; stop at the first one that fails
 
-In it: `configure` begins to change, `set`, `delete`, `show | compare`, `commit`, `exit`.")]
+In the console, `configure` enters configuration mode. There you use `set`, `delete`, `show | compare`, `commit` and
+`exit`.")]
 pub struct Arguments {
     #[command(flatten)]
     socket: SocketArgument,
 }
 
-/// Runs until somebody leaves.
+/// Runs until the user exits.
 pub fn execute(arguments: Arguments) -> Outcome {
     console::run(arguments.socket)
 }

@@ -1,4 +1,4 @@
-//! `stoa controller`: the half that knows what is wanted, started by `stoa run`.
+//! `stoa controller`: the control process. `stoa run` starts it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,19 +7,19 @@ use stoa_controller::service::{self, Error, Options};
 use stoa_controller::supervise::{self, EXIT_REFUSED};
 use stoa_northbound::Northbound;
 
-use crate::failure::{Failure, Outcome, counted};
+use crate::failure::{Failure, Outcome, plural};
 use crate::operator::block_on;
 
-/// The controller alone (started by `stoa run`)
+/// Run the controller alone (`stoa run` starts it)
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Configuration file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Folder of what is kept beside the configuration
+    /// Folder for history, keys and tokens
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Socket to serve operators on
+    /// Socket for commands
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
     /// Socket of the forwarder
@@ -27,10 +27,10 @@ pub struct Arguments {
     forwarder_socket: PathBuf,
 }
 
-/// Serves until it is told to end.
+/// Serves until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
-        .map_err(|error| Failure::because("the controller cannot start", error))?;
+        .map_err(|error| Failure::context("the controller cannot start", error))?;
     let state = arguments.state.unwrap_or_else(|| supervise::state_folder(&arguments.config));
     let options = Options {
         config: arguments.config,
@@ -44,12 +44,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
         match service::run(options, Northbound::start).await {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(Error::Refused(errors)) => {
-                let headline =
-                    format!("{file} is refused with {}:", counted(errors.len(), "error"));
+                let headline = format!("{file} is refused with {}:", plural(errors.len(), "error"));
                 Failure::ValidationErrors(headline, errors).report(false);
-                Err(Failure::Said(ExitCode::from(EXIT_REFUSED)))
+                Err(Failure::Reported(ExitCode::from(EXIT_REFUSED)))
             }
-            Err(other) => Err(Failure::because("the controller ended", other)),
+            Err(other) => Err(Failure::context("the controller ended", other)),
         }
     })
 }

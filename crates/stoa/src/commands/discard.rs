@@ -1,11 +1,11 @@
-//! `stoa discard`: forget what was not committed.
+//! `stoa discard`: discards uncommitted changes.
 
 use std::process::ExitCode;
 
 use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
 
-/// Forget all changes that were not committed
+/// Discard the uncommitted changes of the candidate configuration
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `stoa doctor`: what this machine offers a router, what is missing, and what that costs.
+//! `stoa doctor`: what this machine offers a router, and the cost and fix of each gap.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,21 +10,21 @@ use stoa_forwarder::kernel::Kernel;
 use crate::failure::Outcome;
 use crate::show;
 
-/// Tell what this machine offers a router, and what each missing thing costs
+/// Check what this machine offers a router; show the cost and a fix for each gap
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa doctor
-  sudo stoa doctor                           What would a router of root's find?
+  sudo stoa doctor                           Check with the privileges of root
   stoa doctor --json | jq '.checks[] | select(.state != \"ok\")'
 
-Needs no privilege and no running router, and changes nothing. Exit code 0 whatever it finds.")]
+Needs no privilege and no running router, and changes nothing. The exit code is 0 whatever the checks find.")]
 pub struct Arguments {
-    /// Answer with one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-/// Looks and tells.
+/// Runs the checks and prints the results.
 pub fn execute(arguments: Arguments) -> Outcome {
     let checks = doctor::examine(Path::new("/"), Kernel::detect().name());
     let mut out = std::io::stdout().lock();

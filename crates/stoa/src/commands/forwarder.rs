@@ -1,4 +1,4 @@
-//! `stoa forwarder`: the half that moves packets, started by `stoa run`.
+//! `stoa forwarder`: the process that forwards packets. `stoa run` starts it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,19 +7,19 @@ use stoa_controller::supervise;
 
 use crate::failure::{Failure, Outcome};
 
-/// The forwarder alone (started by `stoa run`)
+/// Run the forwarder alone (`stoa run` starts it)
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Socket to serve the contract on
+    /// Socket for the controller
     #[arg(long, value_name = "PATH")]
     socket: PathBuf,
 }
 
-/// Forwards until it is told to end.
+/// Forwards until it is terminated.
 pub fn execute(arguments: Arguments) -> Outcome {
     supervise::end_with_supervisor()
-        .map_err(|error| Failure::because("the forwarder cannot start", error))?;
+        .map_err(|error| Failure::context("the forwarder cannot start", error))?;
     stoa_forwarder::run(stoa_forwarder::Options { socket: arguments.socket })
         .map(|()| ExitCode::SUCCESS)
-        .map_err(|error| Failure::because("the forwarder ended", error))
+        .map_err(|error| Failure::context("the forwarder ended", error))
 }

@@ -1,4 +1,4 @@
-//! `stoa load`: a file as the candidate.
+//! `stoa load`: loads a file into the candidate.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -7,17 +7,17 @@ use std::process::ExitCode;
 use crate::failure::{Failure, Outcome};
 use crate::operator::{SocketArgument, block_on};
 
-/// Make a file the candidate configuration; `stoa commit` brings it into force
+/// Load a file into the candidate configuration; `stoa commit` applies it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stoa load new.json                  In place of all that is configured
-  stoa load --merge more.txt          Beside it; the file has lines of set and delete, or JSON
+  stoa load new.json                  Replace the candidate
+  stoa load --merge more.txt          Add to the candidate, from JSON or lines of set and delete
   stoa show configuration --set | ssh other stoa load -")]
 pub struct Arguments {
-    /// JSON (RFC 7951), or lines of set and delete; - is standard input
+    /// JSON (RFC 7951), or lines of set and delete; "-" is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Keep what is configured beside it
+    /// Add to the candidate instead of replacing it
     #[arg(long)]
     merge: bool,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         true => std::io::stdin().read_to_string(&mut text).map(|_| ()),
         false => std::fs::read_to_string(&arguments.file).map(|read| text = read),
     };
-    read.map_err(|error| Failure::because(file, error))?;
+    read.map_err(|error| Failure::context(file, error))?;
     block_on(async {
         arguments.socket.session().await?.load(&text, arguments.merge).await?;
         Ok(ExitCode::SUCCESS)

@@ -1,10 +1,10 @@
-//! `stoa man`: the manual page, for packages.
+//! `stoa man`: prints the manual page, for packages.
 
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use crate::Line;
+use crate::CommandLine;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
@@ -12,13 +12,13 @@ use crate::show;
 #[derive(Debug, clap::Args)]
 pub struct Arguments {}
 
-/// Prints it.
+/// Prints the page.
 pub fn execute(_: Arguments) -> Outcome {
     let mut page = Vec::new();
-    let line = Line::command().name("stoa").propagate_version(true);
-    clap_mangen::Man::new(line)
+    let command = CommandLine::command().name("stoa").propagate_version(true);
+    clap_mangen::Man::new(command)
         .render(&mut page)
-        .map_err(|error| Failure::because("cannot write the page", error))?;
+        .map_err(|error| Failure::context("cannot write the manual page", error))?;
     show::print(String::from_utf8_lossy(&page).trim_end())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -31,14 +31,14 @@ use crate::failure::Outcome;
 
 macro_rules! commands {
     ($($(#[$attribute:meta])* $variant:ident $module:ident,)*) => {
-        /// What is asked of the program.
+        /// The commands of the program.
         #[derive(Debug, clap::Subcommand)]
         pub enum Command {
             $($(#[$attribute])* $variant($module::Arguments),)*
         }
 
         impl Command {
-            /// Does it.
+            /// Runs the command.
             pub fn execute(self) -> Outcome {
                 match self {
                     $(Command::$variant(arguments) => $module::execute(arguments),)*
@@ -49,12 +49,12 @@ macro_rules! commands {
 }
 
 impl Command {
-    /// The console on the usual socket.
+    /// The console on the default socket.
     pub fn console() -> Command {
         Command::Console(console::Arguments::default())
     }
 
-    /// By which name its log is known to others.
+    /// The program name in log messages.
     pub fn log_name(&self) -> &'static str {
         match self {
             Command::Controller(_) => "stoa-controller",
@@ -63,7 +63,7 @@ impl Command {
         }
     }
 
-    /// What its log begins with. Figures shall stand alone on the screen.
+    /// The default log level. Measurements print only their results.
     pub fn log_level(&self) -> &'static str {
         match self {
             Command::Bench(_) | Command::Traffic(_) => "warn",

@@ -1,17 +1,17 @@
-//! `stoa rollback`: an earlier configuration as the candidate.
+//! `stoa rollback`: copies an earlier configuration into the candidate.
 
 use std::process::ExitCode;
 
 use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
 
-/// Make an earlier configuration the candidate; `stoa commit` brings it into force
+/// Copy an earlier configuration into the candidate; `stoa commit` applies it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa show history
-  stoa rollback 1 && stoa compare && stoa commit comment \"back to before\"")]
+  stoa rollback 1 && stoa compare && stoa commit comment \"previous configuration\"")]
 pub struct Arguments {
-    /// How many commits back; 0 is what runs
+    /// Number of commits to go back; 0 is the running configuration
     #[arg(value_name = "N")]
     back: u32,
     #[command(flatten)]

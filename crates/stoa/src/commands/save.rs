@@ -1,4 +1,4 @@
-//! `stoa save`: what runs into a file.
+//! `stoa save`: writes the running configuration into a file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -12,13 +12,13 @@ use stoa_console::session::{Form, Which};
 use crate::failure::{Failure, Outcome};
 use crate::operator::{SocketArgument, block_on};
 
-/// Write the running configuration into a file, for its owner alone to read
+/// Write the running configuration into a new file that only its owner can read
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The file, which must not be there yet
+    /// The file; it must not exist yet
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Lines of set, not JSON
+    /// Write lines of set instead of JSON
     #[arg(long)]
     set: bool,
     #[command(flatten)]
@@ -35,6 +35,6 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let mut options = OpenOptions::new();
     let opened = options.write(true).create_new(true).mode(0o600).open(&arguments.file);
     let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Failure::because(arguments.file.display(), error))?;
+    written.map_err(|error| Failure::context(arguments.file.display(), error))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `stoa show`: every look at the running router, as tables or as JSON.
+//! `stoa show`: the state of the running router, as tables or as JSON.
 
 use std::io::{IsTerminal, Write};
 use std::net::IpAddr;
@@ -11,29 +11,29 @@ use stoa_console::session::{Form, Session, Which};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
-use crate::show::asked_routes::{Asked, To};
+use crate::show::route_query::{Destination, RouteQuery};
 use crate::show::{
     audit, bfd, clock, configuration, conservation, drops, interfaces, limits, metrics, neighbors,
     nodes, punts, route_sources, routes, rules, state, vrrp, workers,
 };
 
-/// Show what the router holds and what passed through it
+/// Show the state and the counters of the running router
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa show interfaces                        Ports, VLANs, addresses, counters
-  stoa show routes 10.2.0.9                   Which route takes this address?
-  stoa show routes 10.2.0.0/16 --protocol bgp Which routes of BGP are below this prefix?
-  stoa show routes --inactive                 Which routes are not in use, and why?
-  stoa show routes audit                      Does the forwarder hold what daemons have learned?
+  stoa show routes 10.2.0.9                   The route that a packet to this address takes
+  stoa show routes 10.2.0.0/16 --protocol bgp The BGP routes to this prefix and below it
+  stoa show routes --inactive                 The routes that are not in use, with the reasons
+  stoa show routes audit                      Whether the forwarder has all imported routes
   stoa show nodes --watch                     Cycles per packet, every second
   stoa show drops --json | jq '.drops[] | select(.packets > 0)'")]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
-    /// Answer with JSON, one object on one line
+    topic: Topic,
+    /// Print one JSON object on one line
     #[arg(long, global = true)]
     json: bool,
-    /// Show again every so many seconds, until Ctrl-C
+    /// Repeat every SECONDS seconds [default: 1], until Ctrl-C
     #[arg(long, global = true, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     watch: Option<u64>,
@@ -41,112 +41,112 @@ pub struct Arguments {
     socket: GlobalSocket,
 }
 
-/// The socket, allowed before and after the name of what is shown.
+/// The socket option, allowed before and after the topic.
 #[derive(Debug, clap::Args)]
 struct GlobalSocket {
-    /// Socket of the operator [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
+    /// Socket of the running router [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum Topic {
     /// Ports and sub-interfaces: state, addresses, counters
     Interfaces,
-    /// Routes: where each prefix goes
+    /// Routes: prefixes and their next hops
     #[command(args_conflicts_with_subcommands = true)]
     Routes {
         #[command(subcommand)]
-        only: Option<OfRoutes>,
-        /// Only the route that takes this address, or those to this prefix and below it
+        action: Option<RoutesAction>,
+        /// Only the route that a packet to this address takes, or the routes to this prefix and below it
         #[arg(value_name = "ADDRESS|PREFIX")]
-        to: Option<To>,
-        /// Only the route that takes this address: the same as the address alone
+        to: Option<Destination>,
+        /// Only the route that a packet to this address takes; same as the address alone
         #[arg(long, value_name = "ADDRESS", conflicts_with = "to")]
         longest_match: Option<IpAddr>,
         /// Only IPv4 (4) or IPv6 (6)
         #[arg(long, value_enum)]
         family: Option<Family>,
-        /// Only routes of this protocol, as the column FROM names it
+        /// Only routes of this protocol (column FROM)
         #[arg(long, value_name = "PROTOCOL", value_parser = protocols())]
         protocol: Option<Protocol>,
-        /// Only routes that are not in use, and why: others go first, or their gateways are not reached
+        /// Only routes that are not in use, with the reason: another route is preferred, or no gateway is reachable
         #[arg(long)]
         inactive: bool,
-        /// Only this VRF; "all" for every one [default: the default VRF]
+        /// Only this VRF; "all" selects all VRFs [default: the default VRF]
         #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         vrf: String,
     },
-    /// Route sources of routing daemons: whether they are open, who has come, how many routes
+    /// Route sources: sessions with routing daemons, and how many routes each has imported
     RouteSources,
-    /// Rules of policy routing: what they are about, and what they did
+    /// Policy routing rules: match, action and hits
     Rules,
     /// Neighbours: ARP and neighbour discovery
     Neighbors,
     /// BFD: sessions with neighbours, and whether routes through them are used
     Bfd,
-    /// VRRP: virtual routers, and who of the link has their addresses
+    /// VRRP: virtual routers and their masters
     Vrrp,
     /// Nodes of the packet graph: packets and cycles
     Nodes {
-        /// Nodes that no packet passed, too
+        /// Include nodes that no packet has passed
         #[arg(long)]
         all: bool,
     },
     /// Drops by reason
     Drops {
-        /// Reasons that never came, too
+        /// Include reasons without drops
         #[arg(long)]
         all: bool,
     },
-    /// Budgets of the control plane: what each class of packets passed and lost
+    /// Control-plane policers: packets that each class passed and dropped
     Punts,
-    /// Workers: where they run and how busy they are
+    /// Workers: processors, queues and load
     Workers,
-    /// Limits: everything that is bounded, and how near it is
+    /// Limits: usage and limit of every bounded resource
     Limits,
-    /// The packet accounting: every packet received is accounted for
+    /// Packet accounting: whether every packet is accounted for
     Conservation,
-    /// State as YANG data (RFC 7951 JSON), as RESTCONF tells it
+    /// State as YANG data (RFC 7951 JSON), as in RESTCONF
     State {
         /// Data path, such as /stoa-forwarder:forwarder/workers or
         /// "/ietf-interfaces:interfaces/interface[name='wan']/statistics"
         #[arg(default_value = "/", hide_default_value = true)]
         path: String,
-        /// Routes of each table at most
+        /// Maximum number of routes of each table
         #[arg(long, value_name = "NUMBER")]
         routes: Option<u32>,
     },
-    /// Every counter, as metrics for Prometheus (OpenMetrics)
+    /// All counters as metrics for Prometheus (OpenMetrics)
     Metrics,
-    /// What is configured, or a part of it
+    /// The running configuration, or a part of it
     Configuration {
         /// Names and keys of the part, as for `stoa set`
         #[arg(value_name = "WORD")]
         words: Vec<String>,
-        /// What is worked on, not what runs
+        /// Show the candidate configuration
         #[arg(long, conflicts_with_all = ["startup", "number"])]
         candidate: bool,
-        /// What Stoa begins with
+        /// Show the startup configuration
         #[arg(long, conflicts_with = "number")]
         startup: bool,
-        /// A number of the history
+        /// Show number N of the history
         #[arg(long, value_name = "N")]
         number: Option<u64>,
-        /// As lines for `stoa set` and `stoa load`
+        /// Print lines for `stoa set` and `stoa load`
         #[arg(long, conflicts_with_all = ["xml", "json"])]
         set: bool,
-        /// As XML
+        /// Print XML
         #[arg(long, conflicts_with = "json")]
         xml: bool,
     },
-    /// Configurations that were in force: when, by whom, why
+    /// Past configurations: time, author, client and comment
     History,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum OfRoutes {
-    /// Compare learned routes of controller and forwarder, fix what differs, and show the route sources of daemons
+enum RoutesAction {
+    /// Compare the imported routes of controller and forwarder, correct differences, and show the route sources
     Audit,
 }
 
@@ -159,7 +159,7 @@ enum Family {
 }
 
 impl Family {
-    /// As the contract has it.
+    /// The value in the contract.
     fn number(self) -> u32 {
         match self {
             Family::Ip4 => 4,
@@ -168,7 +168,7 @@ impl Family {
     }
 }
 
-/// The protocols that routes are of.
+/// The protocols of routes.
 const PROTOCOLS: [(&str, Protocol); 10] = [
     ("direct", Protocol::Direct),
     ("static", Protocol::Static),
@@ -182,14 +182,14 @@ const PROTOCOLS: [(&str, Protocol); 10] = [
     ("other", Protocol::Other),
 ];
 
-/// Reads one of them.
+/// Parses a protocol.
 fn protocols() -> impl TypedValueParser<Value = Protocol> {
     let words = PossibleValuesParser::new(PROTOCOLS.map(|(word, _)| word));
-    // There is no other word.
+    // The parser accepts only these words.
     words.map(|word| PROTOCOLS.iter().find(|it| it.0 == word).map_or(Protocol::Other, |it| it.1))
 }
 
-/// Asks and shows, once or again and again.
+/// Shows the topic, once or repeatedly.
 pub fn execute(arguments: Arguments) -> Outcome {
     let socket = SocketArgument::new(arguments.socket.socket.clone());
     block_on(async {
@@ -197,15 +197,15 @@ pub fn execute(arguments: Arguments) -> Outcome {
         loop {
             let mut out = std::io::stdout().lock();
             if arguments.watch.is_some() && !arguments.json && out.is_terminal() {
-                // Home, and clear what is below: less flicker than a clear.
+                // Cursor home, then clear below: flickers less than clearing the screen.
                 out.write_all(b"\x1b[H\x1b[J")?;
             } else if arguments.watch.is_some() && !arguments.json {
-                // In a file or pipe one look follows the other: say when each was.
+                // In a file or pipe, a line with the time separates the repetitions.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let now = u64::try_from(now.as_nanos()).unwrap_or_default();
                 writeln!(out, "--- {} UTC", clock(now))?;
             }
-            look(&arguments, &mut client, &mut out).await?;
+            show_once(&arguments, &mut client, &mut out).await?;
             out.flush()?;
             drop(out);
             let Some(seconds) = arguments.watch else { return Ok(ExitCode::SUCCESS) };
@@ -214,45 +214,47 @@ pub fn execute(arguments: Arguments) -> Outcome {
     })
 }
 
-async fn look(
+async fn show_once(
     arguments: &Arguments,
     client: &mut Client,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let json = arguments.json;
-    match &arguments.what {
-        What::Interfaces => interfaces::show(client, json, out).await,
-        What::Routes { only: Some(OfRoutes::Audit), .. } => audit::show(client, json, out).await,
-        What::Routes { only: None, to, longest_match, family, protocol, vrf, inactive } => {
-            let asked = Asked {
-                to: to.or(longest_match.map(To::Address)),
+    match &arguments.topic {
+        Topic::Interfaces => interfaces::show(client, json, out).await,
+        Topic::Routes { action: Some(RoutesAction::Audit), .. } => {
+            audit::show(client, json, out).await
+        }
+        Topic::Routes { action: None, to, longest_match, family, protocol, vrf, inactive } => {
+            let query = RouteQuery {
+                to: to.or(longest_match.map(Destination::Address)),
                 family: family.map_or(0, Family::number),
                 vrf: if vrf == "default" { "" } else { vrf },
                 inactive: *inactive,
                 protocol: *protocol,
             };
-            routes::show(client, &asked, json, out).await
+            routes::show(client, &query, json, out).await
         }
-        What::RouteSources => route_sources::show(client, json, out).await,
-        What::Rules => rules::show(client, json, out).await,
-        What::Neighbors => neighbors::show(client, json, out).await,
-        What::Bfd => bfd::show(client, json, out).await,
-        What::Vrrp => vrrp::show(client, json, out).await,
-        What::Nodes { all } => nodes::show(client, *all, json, out).await,
-        What::Drops { all } => drops::show(client, *all, json, out).await,
-        What::Punts => punts::show(client, json, out).await,
-        What::Workers => workers::show(client, json, out).await,
-        What::Limits => limits::show(client, json, out).await,
-        What::Conservation => conservation::show(client, json, out).await,
-        What::State { path, routes } => state::show(client, (path, *routes), json, out).await,
-        What::Metrics => metrics::show(client, out).await,
-        What::Configuration { words, .. } => {
-            let (which, form) = arguments.what.asked(json);
+        Topic::RouteSources => route_sources::show(client, json, out).await,
+        Topic::Rules => rules::show(client, json, out).await,
+        Topic::Neighbors => neighbors::show(client, json, out).await,
+        Topic::Bfd => bfd::show(client, json, out).await,
+        Topic::Vrrp => vrrp::show(client, json, out).await,
+        Topic::Nodes { all } => nodes::show(client, *all, json, out).await,
+        Topic::Drops { all } => drops::show(client, *all, json, out).await,
+        Topic::Punts => punts::show(client, json, out).await,
+        Topic::Workers => workers::show(client, json, out).await,
+        Topic::Limits => limits::show(client, json, out).await,
+        Topic::Conservation => conservation::show(client, json, out).await,
+        Topic::State { path, routes } => state::show(client, (path, *routes), json, out).await,
+        Topic::Metrics => metrics::show(client, out).await,
+        Topic::Configuration { words, .. } => {
+            let (which, form) = arguments.topic.configuration(json);
             let text = Session::new(client.clone(), false).show(which, words, form).await?;
             out.write_all(text.as_bytes())?;
             Ok(())
         }
-        What::History => {
+        Topic::History => {
             let reply = Session::new(client.clone(), false).history().await?;
             match json {
                 true => writeln!(out, "{}", configuration::history_json(&reply))?,
@@ -263,10 +265,10 @@ async fn look(
     }
 }
 
-impl What {
-    /// Which configuration is asked for, and how it is to look.
-    fn asked(&self, json: bool) -> (Which, Form) {
-        let What::Configuration { candidate, startup, number, set, xml, .. } = self else {
+impl Topic {
+    /// Which configuration to show, and in which form.
+    fn configuration(&self, json: bool) -> (Which, Form) {
+        let Topic::Configuration { candidate, startup, number, set, xml, .. } = self else {
             return (Which::Store(Store::Running), Form::Json);
         };
         let which = match (number, candidate, startup) {
@@ -290,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn protocols_are_named_as_routes_name_them() {
+    fn every_protocol_can_be_selected_by_its_name() {
         let all: Vec<Protocol> = (0..).map_while(|it| Protocol::try_from(it).ok()).collect();
         assert_eq!(all.len(), PROTOCOLS.len());
         assert!(PROTOCOLS.iter().all(|(word, protocol)| *word == protocol.to_string()));

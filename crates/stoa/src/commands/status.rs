@@ -1,4 +1,4 @@
-//! `stoa status`: does the router run, and is it as it should be.
+//! `stoa status`: whether the router runs and has applied its configuration.
 
 use std::process::ExitCode;
 
@@ -8,20 +8,20 @@ use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
 use crate::show;
 
-/// Show whether the router runs and holds its configuration
+/// Show whether the router runs and has applied its configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   stoa status
   stoa status --json | jq .in_sync")]
 pub struct Arguments {
-    /// Answer with one JSON object
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     socket: SocketArgument,
 }
 
-/// Asks and says.
+/// Requests the status and prints it.
 pub fn execute(arguments: Arguments) -> Outcome {
     let status = block_on(async {
         let mut client = arguments.socket.connect().await?;

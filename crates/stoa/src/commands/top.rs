@@ -1,4 +1,4 @@
-//! `stoa top`: the router at work, as it happens.
+//! `stoa top`: live rates of the router.
 
 use std::io::{IsTerminal, stdin, stdout};
 use std::process::ExitCode;
@@ -9,39 +9,39 @@ use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::print;
 use crate::top::screen::Screen;
 use crate::top::view::{self, Order};
-use crate::top::{Look, Rates};
+use crate::top::{Rates, Snapshot};
 
-/// Watch the router at work: rates, drops, nodes, workers, every second
+/// Show live rates of interfaces, drops, nodes and workers
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Keys: q quit, n by name, r by received, t by sent, d by lost, space holds the picture.
+    after_help = "Keys: q quits, space pauses; n, r, t and d sort by name, received, sent and lost packets.
 
 Examples:
   stoa top
-  stoa top --once                  One look of a second, as text
-  stoa top --json | jq .workers    One object on one line every second
+  stoa top --once                  Print one measurement as text
+  stoa top --json | jq .workers    Print one object per line every second
 
-Where standard output is no terminal there is one look."
+If standard output is not a terminal, one measurement is printed."
 )]
 pub struct Arguments {
-    /// Seconds between two looks
+    /// Seconds between two measurements
     #[arg(long, short = 'i', value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// The order of interfaces
+    /// Sort order of interfaces
     #[arg(long, value_enum, default_value = "rx")]
     sort: Order,
-    /// One look, then end
+    /// Print one measurement and exit
     #[arg(long)]
     once: bool,
-    /// Answer with JSON, one object on one line for each look
+    /// Print JSON, one object per line for each measurement
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     socket: SocketArgument,
 }
 
-/// Looks until it is told to end.
+/// Measures until the user stops it.
 pub fn execute(arguments: Arguments) -> Outcome {
     block_on(async {
         let mut client = arguments.socket.connect().await?;
@@ -56,11 +56,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
 }
 
 async fn text(client: &mut Client, arguments: &Arguments) -> Result<(), Failure> {
-    let mut before = Look::take(client).await?;
+    let mut before = Snapshot::fetch(client).await?;
     loop {
         tokio::time::sleep(Duration::from_secs(arguments.interval)).await;
-        let now = Look::take(client).await?;
-        let rates = now.since(&before);
+        let now = Snapshot::fetch(client).await?;
+        let rates = now.rates_since(&before);
         if arguments.json {
             print(&view::json(&rates).to_string())?;
         } else {
@@ -75,14 +75,14 @@ async fn text(client: &mut Client, arguments: &Arguments) -> Result<(), Failure>
 
 async fn live(client: &mut Client, arguments: &Arguments) -> Result<(), Failure> {
     let interval = Duration::from_secs(arguments.interval);
-    let mut before = Look::take(client).await?;
-    let screen = Screen::take()?;
-    let (mut order, mut is_held, mut rates) = (arguments.sort, false, Rates::default());
+    let mut before = Snapshot::fetch(client).await?;
+    let screen = Screen::open()?;
+    let (mut order, mut is_paused, mut rates) = (arguments.sort, false, Rates::default());
     let mut next = Instant::now() + interval.min(Duration::from_millis(300));
     loop {
-        let hold = if is_held { "held, " } else { "" };
+        let paused = if is_paused { "paused, " } else { "" };
         let bottom = format!(
-            "{hold}every {} s, by {order:?}   q quit  n name  r received  t sent  d lost  space hold",
+            "{paused}every {} s, by {order:?}   q quit  n name  r received  t sent  d lost  space pause",
             arguments.interval
         );
         screen.show(&view::lines(&rates, order), &bottom)?;
@@ -92,14 +92,14 @@ async fn live(client: &mut Client, arguments: &Arguments) -> Result<(), Failure>
             Some('r') => order = Order::Rx,
             Some('t') => order = Order::Tx,
             Some('d') => order = Order::Drops,
-            Some(' ') => is_held = !is_held,
+            Some(' ') => is_paused = !is_paused,
             _ => {}
         }
         if Instant::now() >= next {
             next = Instant::now() + interval;
-            let now = Look::take(client).await?;
-            if !is_held {
-                rates = now.since(&before);
+            let now = Snapshot::fetch(client).await?;
+            if !is_paused {
+                rates = now.rates_since(&before);
             }
             before = now;
         }

@@ -1,4 +1,4 @@
-//! `stoa trace`: the way of single packets through the nodes.
+//! `stoa trace`: the path of single packets through the nodes.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
 use crate::show::{self, trace};
 
-/// Follow packets through the nodes, step by step
+/// Trace packets through the nodes of the packet graph
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  stoa trace add --interface eth0 --count 5        The next five packets of eth0
-  stoa trace add --match 'icmp and host 10.1.0.2'  Of any interface, by a filter of tcpdump
-  stoa trace show                                  Each step, with the headers in words
-  stoa trace show --follow                         As they come, until all are there
+  stoa trace add --interface eth0 --count 5        Trace the next five packets of eth0
+  stoa trace add --match 'icmp and host 10.1.0.2'  Trace packets of any interface that match a tcpdump filter
+  stoa trace show                                  Show each step with the decoded headers
+  stoa trace show --follow                         Print packets as they arrive, until all have arrived
 
-Packets that are not traced are not slowed. A trace ends by itself when it has all its packets.")]
+A trace does not slow other packets. It ends by itself when it has all its packets.")]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
-    /// Socket of the operator [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
+    action: Action,
+    /// Socket of the running router [default: $STOA_SOCKET, else /run/stoa/stoa.sock]
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<std::path::PathBuf>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
-    /// Trace the next packets; what was traced before is forgotten
+enum Action {
+    /// Trace the next packets; this replaces the previous trace
     Add {
-        /// Interface that receives them
+        /// Interface that receives the packets
         #[arg(long, value_name = "NAME", default_value = "any")]
         interface: String,
-        /// Packets, 1,000 at most
+        /// Number of packets, at most 1,000
         #[arg(long, value_name = "N", default_value_t = 10,
               value_parser = clap::value_parser!(u32).range(1..=1000))]
         count: u32,
-        /// Only packets that this filter takes, in the language of tcpdump
+        /// Trace only packets that match this tcpdump filter
         #[arg(
             long = "match",
             value_name = "EXPRESSION",
@@ -46,38 +46,38 @@ enum What {
         )]
         expression: String,
     },
-    /// Show what was traced
+    /// Show the trace
     Show {
-        /// The newest packets only
+        /// Show only the newest N packets
         #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
         max: u32,
-        /// Answer with JSON, one object on one line
+        /// Print one JSON object on one line
         #[arg(long)]
         json: bool,
-        /// Show packets as they come, until all that were asked for are there
+        /// Print packets as they arrive, until all have arrived
         #[arg(long, conflicts_with_all = ["json", "max"])]
         follow: bool,
     },
-    /// Forget the trace and trace no more
+    /// Stop tracing and remove the trace
     Clear,
 }
 
-/// Asks the router.
+/// Sends the request and prints the answer.
 pub fn execute(arguments: Arguments) -> Outcome {
     let socket = SocketArgument::new(arguments.socket);
     block_on(async {
         let mut client = socket.connect().await?;
-        match arguments.what {
-            What::Add { interface, count, expression } => {
+        match arguments.action {
+            Action::Add { interface, count, expression } => {
                 let request = StartTraceRequest { interface, count, expression, filter: vec![] };
                 let count = client.start_trace(request).await?.into_inner().count;
                 let next = match count {
                     1 => "The next packet is".to_owned(),
                     count => format!("The next {count} packets are"),
                 };
-                show::print(&format!("{next} traced: `stoa trace show` tells the way."))?;
+                show::print(&format!("{next} traced: `stoa trace show` shows the path."))?;
             }
-            What::Show { max, json, follow } => {
+            Action::Show { max, json, follow } => {
                 if follow {
                     follow_on(&mut client).await?;
                 } else {
@@ -86,20 +86,20 @@ pub fn execute(arguments: Arguments) -> Outcome {
                     show::print(&text)?;
                 }
             }
-            What::Clear => {
+            Action::Clear => {
                 client.clear_trace(ClearTraceRequest {}).await?;
-                show::print("The trace is forgotten.")?;
+                show::print("The trace is removed.")?;
             }
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// How often a trace that is followed is looked at.
-const LOOK: Duration = Duration::from_millis(300);
+/// How often `--follow` requests the trace.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 
-/// Shows packets once each. One is shown at the second look: the first may come in the
-/// middle of its way.
+/// Prints each packet once. A packet is printed when a second reply contains it: in the first one its trace may
+/// still be incomplete.
 async fn follow_on(client: &mut Client) -> Result<(), Failure> {
     let (mut shown, mut seen) = (0, 0);
     loop {
@@ -109,7 +109,7 @@ async fn follow_on(client: &mut Client) -> Result<(), Failure> {
         }
         let last = reply.packets.last().map_or(0, |packet| packet.number);
         if last < shown {
-            // Somebody has started another trace.
+            // Another trace was started.
             (shown, seen) = (0, 0);
         }
         for packet in &reply.packets {
@@ -122,6 +122,6 @@ async fn follow_on(client: &mut Client) -> Result<(), Failure> {
             return Ok(());
         }
         seen = last;
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(FOLLOW_INTERVAL).await;
     }
 }

@@ -1,4 +1,4 @@
-//! What Tab and `?` offer.
+//! Completion at the console, for Tab and `?`.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -12,77 +12,78 @@ use stoa_console::session::{Session, Which};
 
 use super::configure::{self, State};
 use super::{operate, pipe};
-use crate::Line;
+use crate::CommandLine;
 use crate::operator::{SocketArgument, block_on};
 
 thread_local! {
-    /// The mode that the next line is typed in. The editor owns what completes, and lives on this thread.
+    /// The mode of the next line. The editor owns the completer and runs on this thread.
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
-/// The next line is typed in this mode.
-pub fn enter(state: Option<State>) {
+/// Sets the mode of the next line.
+pub fn set_state(state: Option<State>) {
     STATE.set(state);
 }
 
-/// All commands of a mode.
+/// The commands of a mode, with a short help.
 pub fn help(is_configuring: bool) -> String {
     let commands: &[(&str, &str)] = match is_configuring {
         true => &configure::COMMANDS,
         false => &operate::COMMANDS,
     };
-    let lines = commands.iter().map(|(name, what)| format!("  {name:<12}{what}"));
-    let pipes = pipe::KNOWN.iter().map(|(name, what)| format!("  | {name:<10}{what}"));
+    let lines = commands.iter().map(|(name, help)| format!("  {name:<12}{help}"));
+    let pipes = pipe::PIPES.iter().map(|(name, help)| format!("  | {name:<10}{help}"));
     lines.chain(pipes).collect::<Vec<_>>().join("\n")
 }
 
-/// The completer of the editor.
-pub struct Offers {
+/// The completer of the line editor.
+pub struct ConsoleCompleter {
     socket: PathBuf,
-    /// What is configured, asked for once a line.
-    there: Option<(String, Tree)>,
+    /// The candidate, requested once per line, with the line that it was requested for.
+    candidate: Option<(String, Tree)>,
 }
 
-impl Offers {
-    pub fn new(socket: PathBuf) -> Offers {
-        Offers { socket, there: None }
+impl ConsoleCompleter {
+    pub fn new(socket: PathBuf) -> ConsoleCompleter {
+        ConsoleCompleter { socket, candidate: None }
     }
 
     fn tree(&mut self, line: &str) -> Option<&Tree> {
-        // A line that only grows asks about the same configuration.
-        let is_known =
-            self.there.as_ref().is_some_and(|(before, _)| line.starts_with(before.as_str()));
-        if !is_known {
+        // A line that only grows needs the same configuration.
+        let is_cached =
+            self.candidate.as_ref().is_some_and(|(before, _)| line.starts_with(before.as_str()));
+        if !is_cached {
             let socket = SocketArgument::new(Some(self.socket.clone()));
             let tree = block_on(async {
                 let mut session = Session::new(socket.connect().await?, true);
                 Ok(session.tree(Which::Store(Store::Candidate)).await?)
             });
-            self.there = tree.ok().map(|tree| (line.to_owned(), tree));
+            self.candidate = tree.ok().map(|tree| (line.to_owned(), tree));
         }
-        self.there.as_ref().map(|(_, tree)| tree)
+        self.candidate.as_ref().map(|(_, tree)| tree)
     }
 
-    fn of_configuration(&mut self, line: &str, before: &[String], state: &State) -> Vec<Offer> {
+    /// Configuration mode.
+    fn configuration_offers(&mut self, line: &str, before: &[String], state: &State) -> Vec<Offer> {
         let Some((command, rest)) = before.split_first() else {
             return listed(&configure::COMMANDS);
         };
-        let whole: Vec<String> = state.above.iter().chain(rest).cloned().collect();
+        let words: Vec<String> = state.above.iter().chain(rest).cloned().collect();
         match command.as_str() {
             "set" | "delete" | "show" | "edit" => {
                 let tree = self.tree(line);
                 let there =
                     |path: &str| tree.map(|tree| offer::there(tree, path)).unwrap_or_default();
-                offer::next(&whole, &there)
+                offer::next(&words, &there)
             }
             "commit" => listed(&[
-                ("confirmed", "Undone by itself unless another commit confirms it"),
-                ("comment", "Why, for the history"),
-                ("force", "Though it cuts off the shell you type in"),
-                ("overwrite", "Though the startup file was edited by hand"),
-                ("cancel", "Go back from a commit that waits"),
+                ("confirmed", "Roll back unless another commit confirms it"),
+                ("comment", "Reason, for the history"),
+                ("force", "Commit even if this cuts off your shell"),
+                ("overwrite", "Commit even if the startup file was edited by hand"),
+                ("cancel", "Roll back an unconfirmed commit"),
             ]),
-            "run" => of_operation(rest),
+            "run" => operational_offers(rest),
             _ => Vec::new(),
         }
     }
@@ -92,22 +93,22 @@ fn listed(words: &[(&str, &str)]) -> Vec<Offer> {
     words.iter().map(|(word, help)| Offer { word: (*word).into(), help: (*help).into() }).collect()
 }
 
-/// Operational mode: the commands of the shell and what they take.
-fn of_operation(before: &[String]) -> Vec<Offer> {
+/// Operational mode: the commands of the shell with their subcommands and options.
+fn operational_offers(before: &[String]) -> Vec<Offer> {
     let Some((first, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
     let first = if first == "monitor" { "show" } else { first.as_str() };
-    let whole = Line::command();
-    let mut at = whole.find_subcommand(first);
+    let command_line = CommandLine::command();
+    let mut found = command_line.find_subcommand(first);
     for word in rest {
-        let below = at.and_then(|command| command.find_subcommand(word));
-        at = below.or(at);
+        let below = found.and_then(|command| command.find_subcommand(word));
+        found = below.or(found);
     }
-    let Some(command) = at else { return Vec::new() };
+    let Some(command) = found else { return Vec::new() };
     let about =
         |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
-    let named = command.get_subcommands().filter(|command| !command.is_hide_set());
+    let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
     let mut offers: Vec<_> =
-        named.map(|it| Offer { word: it.get_name().to_owned(), help: about(it) }).collect();
+        subcommands.map(|it| Offer { word: it.get_name().to_owned(), help: about(it) }).collect();
     let options = command.get_arguments().filter_map(|argument| {
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         Some(Offer { word: format!("--{}", argument.get_long()?), help })
@@ -116,13 +117,13 @@ fn of_operation(before: &[String]) -> Vec<Offer> {
     offers
 }
 
-impl Completer for Offers {
+impl Completer for ConsoleCompleter {
     fn complete(&mut self, line: &str, pos: usize) -> CompletionResult {
         CompletionResult::fresh(self.suggestions(line, pos))
     }
 }
 
-impl Offers {
+impl ConsoleCompleter {
     fn suggestions(&mut self, line: &str, pos: usize) -> Vec<Suggestion> {
         let line = line.get(..pos).unwrap_or(line);
         let is_new_word = line.is_empty() || line.ends_with(char::is_whitespace);
@@ -132,19 +133,19 @@ impl Offers {
         };
         let part = &line[begin..];
         let offers = match line[..begin].rfind('|') {
-            Some(bar) if line[bar + 1..begin].trim().is_empty() => listed(&pipe::KNOWN),
+            Some(bar) if line[bar + 1..begin].trim().is_empty() => listed(&pipe::PIPES),
             Some(_) => Vec::new(),
             None => {
                 let Ok(before) = line::split(&line[..begin]) else { return Vec::new() };
                 match STATE.with_borrow(Clone::clone) {
-                    Some(state) => self.of_configuration(&line[..begin], &before, &state),
-                    None => of_operation(&before),
+                    Some(state) => self.configuration_offers(&line[..begin], &before, &state),
+                    None => operational_offers(&before),
                 }
             }
         };
         let fits = |offer: &Offer| match offer.is_word() {
             true => offer.word.starts_with(part),
-            // It only says what is wanted.
+            // A placeholder, such as <name>.
             false => part.is_empty(),
         };
         let suggestion = |offer: Offer| Suggestion {
@@ -164,11 +165,11 @@ mod tests {
     use super::*;
 
     fn offered(state: Option<State>, line: &str) -> Vec<String> {
-        enter(state);
-        // Nobody answers there: what is configured is not offered, all else is.
-        let mut offers = Offers::new(PathBuf::from("/nowhere/stoa.sock"));
-        let said = |it: Suggestion| it.display_override.unwrap_or(it.value);
-        offers.suggestions(line, line.len()).into_iter().map(said).collect()
+        set_state(state);
+        // No router answers on this socket: everything is offered except configured values.
+        let mut completer = ConsoleCompleter::new(PathBuf::from("/nowhere/stoa.sock"));
+        let shown = |it: Suggestion| it.display_override.unwrap_or(it.value);
+        completer.suggestions(line, line.len()).into_iter().map(shown).collect()
     }
 
     #[test]

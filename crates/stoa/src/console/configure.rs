@@ -1,4 +1,4 @@
-//! Configuration mode: the candidate under a lock.
+//! Configuration mode: edits the candidate under a lock.
 
 use std::io::Write;
 
@@ -10,71 +10,72 @@ use tokio::runtime::Runtime;
 use tonic::Streaming;
 
 use super::pipe::{self, Pipe};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 use crate::show;
 
-/// Commands of configuration mode, and what they do.
+/// Commands of configuration mode, with a short help.
 pub const COMMANDS: [(&str, &str); 15] = [
-    ("set", "Give something a value"),
-    ("delete", "Take something out"),
-    ("show", "The candidate, or a part of it"),
-    ("edit", "Let words begin below here"),
-    ("up", "One level up again"),
-    ("top", "All levels up again"),
-    ("compare", "What a commit would change"),
-    ("commit", "Bring it into force, whole or not at all"),
-    ("rollback", "Make an earlier configuration the candidate"),
-    ("discard", "Forget what was not committed"),
-    ("history", "Configurations that were in force"),
-    ("load", "Make a file the candidate; `load merge FILE` keeps the rest"),
-    ("save", "Write the candidate into a file"),
-    ("run", "A command of operational mode"),
-    ("exit", "One level up, or leave configuration mode"),
+    ("set", "Set a value"),
+    ("delete", "Remove a node"),
+    ("show", "Show the candidate, or a part of it"),
+    ("edit", "Enter a node: words are relative to it"),
+    ("up", "Go up one level"),
+    ("top", "Go up all levels"),
+    ("compare", "Show what a commit would change"),
+    ("commit", "Apply the candidate, as a whole or not at all"),
+    ("rollback", "Copy an earlier configuration into the candidate"),
+    ("discard", "Discard the uncommitted changes"),
+    ("history", "Show past configurations"),
+    ("load", "Load a file into the candidate; `load merge FILE` adds to it"),
+    ("save", "Write the candidate into a new file"),
+    ("run", "Run a command of operational mode"),
+    ("exit", "Go up all levels, or leave configuration mode"),
 ];
 
-/// What the prompt and the offers want to know.
+/// The state that the prompt and the completer need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Where words begin.
+    /// The node that words are relative to (`edit`).
     pub above: Vec<String>,
 }
 
-/// Somebody who works on the candidate.
-pub struct Configuring {
+/// A session in configuration mode.
+pub struct ConfigurationMode {
     runtime: Runtime,
     session: Session,
-    held: Option<Streaming<LockReply>>,
+    /// The stream that holds the lock.
+    lock: Option<Streaming<LockReply>>,
     state: State,
 }
 
-impl Configuring {
+impl ConfigurationMode {
     /// Takes the lock.
-    pub fn begin(socket: &SocketArgument) -> Result<Configuring, Failure> {
+    pub fn begin(socket: &SocketArgument) -> Result<ConfigurationMode, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
-            .map_err(|error| Failure::because("cannot start", error))?;
-        let (session, held) = runtime.block_on(async {
+            .map_err(|error| Failure::context("cannot start the async runtime", error))?;
+        let (session, lock) = runtime.block_on(async {
             let mut session = Session::new(socket.connect().await?, true);
-            let held = session.lock().await?;
+            let lock = session.lock().await?;
             let history = session.history().await?;
             if history.is_edited {
-                say("The candidate has changes that were not committed: `compare` shows them.");
+                to_stderr("The candidate has uncommitted changes: `compare` shows them.");
             }
-            Ok::<_, Failure>((session, held))
+            Ok::<_, Failure>((session, lock))
         })?;
-        Ok(Configuring { runtime, session, held: Some(held), state: State::default() })
+        Ok(ConfigurationMode { runtime, session, lock: Some(lock), state: State::default() })
     }
 
-    /// What the prompt and the offers want to know.
+    /// The state for the prompt and the completer.
     pub fn state(&self) -> State {
         self.state.clone()
     }
 
-    /// One step up. Whether that was the last one.
-    pub fn leave(&mut self) -> Result<bool, Failure> {
+    /// Goes up all levels, or leaves configuration mode. Whether it was left.
+    pub fn exit(&mut self) -> Result<bool, Failure> {
         if !self.state.above.is_empty() {
             self.state.above.clear();
             return Ok(false);
@@ -82,41 +83,40 @@ impl Configuring {
         let Self { runtime, session, .. } = self;
         let history = runtime.block_on(session.history())?;
         if history.is_edited {
-            say(
-                "Not committed yet; the changes stay in the candidate until `commit` or `discard`.",
-            );
+            to_stderr("The candidate keeps the uncommitted changes until `commit` or `discard`.");
         }
-        if let Some(held) = self.held.take() {
-            self.session.unlock(held);
+        if let Some(lock) = self.lock.take() {
+            self.session.unlock(lock);
         }
         Ok(true)
     }
 
-    fn whole(&self, rest: &[String]) -> Vec<String> {
+    /// Words relative to the root.
+    fn absolute(&self, rest: &[String]) -> Vec<String> {
         self.state.above.iter().chain(rest).cloned().collect()
     }
 
-    /// Does what a line says.
-    pub fn obey(&mut self, said: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
-        let (command, rest) = said.split_first().expect("the line has a word");
-        let whole = self.whole(rest);
+    /// Runs a command line.
+    pub fn execute(&mut self, line: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
+        let (command, rest) = line.split_first().expect("the line has a word");
+        let words = self.absolute(rest);
         let Self { runtime, session, .. } = self;
         match command.as_str() {
-            "set" => runtime.block_on(session.set(&whole))?,
+            "set" => runtime.block_on(session.set(&words))?,
             "delete" => {
-                if whole.is_empty() {
-                    return Err(Failure::Words("\"delete\" wants words behind it".into()));
+                if words.is_empty() {
+                    return Err(Failure::Message("`delete` needs the words of a node, such as `delete interfaces interface lan`".into()));
                 }
-                runtime.block_on(session.delete(&whole))?;
+                runtime.block_on(session.delete(&words))?;
             }
-            "show" => return self.show(&whole, pipes),
+            "show" => return self.show(&words, pipes),
             "compare" => return self.compare(pipes),
             "edit" => {
-                words::to_delete(&whole).map_err(|error| Failure::Words(error.to_string()))?;
-                self.state.above = whole;
+                words::to_delete(&words).map_err(|error| Failure::Message(error.to_string()))?;
+                self.state.above = words;
             }
             "up" => {
-                // A level is a name with its keys.
+                // A level is a node name with its keys.
                 let mut above = std::mem::take(&mut self.state.above);
                 above.pop();
                 while !above.is_empty() && words::to_delete(&above).is_err() {
@@ -131,7 +131,11 @@ impl Configuring {
             }
             "rollback" => {
                 let back = rest.first().map_or(Ok(0), |word| word.parse());
-                let wrong = |_| Failure::Words("\"rollback\" wants a number behind it".into());
+                let wrong = |_| {
+                    Failure::Message(
+                        "`rollback` needs a number of commits, such as `rollback 1`".into(),
+                    )
+                };
                 runtime.block_on(session.rollback(back.map_err(wrong)?))?;
             }
             "discard" => runtime.block_on(session.discard())?,
@@ -145,8 +149,8 @@ impl Configuring {
             "save" => self.save(rest)?,
             other => {
                 let names: Vec<_> = COMMANDS.iter().map(|(name, _)| *name).collect();
-                return Err(Failure::Words(format!(
-                    "no command \"{other}\" in configuration mode; there are {}; others by `run`",
+                return Err(Failure::Message(format!(
+                    "no command \"{other}\" in configuration mode; use one of {}; `run COMMAND` runs others",
                     names.join(", ")
                 )));
             }
@@ -180,21 +184,27 @@ impl Configuring {
         let (is_merged, file) = match rest {
             [word, file] if word == "merge" => (true, file),
             [file] => (false, file),
-            _ => return Err(Failure::Words("write `load FILE` or `load merge FILE`".into())),
+            _ => {
+                return Err(Failure::Message(
+                    "`load` needs one file: `load FILE` or `load merge FILE`".into(),
+                ));
+            }
         };
-        let text = std::fs::read_to_string(file).map_err(|error| Failure::because(file, error))?;
+        let text = std::fs::read_to_string(file).map_err(|error| Failure::context(file, error))?;
         self.runtime.block_on(self.session.load(&text, is_merged))?;
         Ok(())
     }
 
     fn save(&mut self, rest: &[String]) -> Result<(), Failure> {
         use std::os::unix::fs::OpenOptionsExt;
-        let [file] = rest else { return Err(Failure::Words("write `save FILE`".into())) };
+        let [file] = rest else {
+            return Err(Failure::Message("`save` needs one file: `save FILE`".into()));
+        };
         let shown = self.session.show(Which::Store(Store::Candidate), &[], Form::Json);
         let text = self.runtime.block_on(shown)?;
         let mut options = std::fs::OpenOptions::new();
         let opened = options.write(true).create_new(true).mode(0o600).open(file);
         let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
-        written.map_err(|error| Failure::because(file, error))
+        written.map_err(|error| Failure::context(file, error))
     }
 }

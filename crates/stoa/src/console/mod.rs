@@ -1,14 +1,14 @@
-//! The console: `stoa` alone at a terminal, in the habit of network people.
+//! The console: `stoa` without arguments at a terminal.
 //!
-//! Operational mode runs the commands of the shell, as they are. Configuration mode holds the lock and works on the
-//! candidate. Lines may also come from a file or a pipe; then nothing is drawn.
+//! Operational mode runs the commands of the shell. Configuration mode holds the lock and edits the candidate. Lines may
+//! also come from a file or a pipe, without a prompt.
 
 mod complete;
 mod configure;
+mod history;
 mod operate;
 mod pipe;
 mod prompt;
-mod remembered;
 
 use std::io::{BufRead, IsTerminal};
 use std::path::PathBuf;
@@ -20,120 +20,122 @@ use reedline::{
 };
 use stoa_console::line;
 
-use crate::failure::{Failure, Outcome, say};
+use crate::failure::{Failure, Outcome, to_stderr};
 use crate::operator::SocketArgument;
 use crate::show;
-use configure::Configuring;
-use remembered::Remembered;
+use configure::ConfigurationMode;
+use history::ConsoleHistory;
 
-/// Lines that are remembered.
+/// Lines in the history.
 const HISTORY_LIMIT: usize = 1_000;
-const MENU: &str = "offers";
+const MENU: &str = "completions";
 
-/// What a line comes to.
-pub(crate) enum Next {
-    /// Another line.
-    Line,
-    /// The console ends.
-    End,
+/// What follows a line.
+pub(crate) enum Step {
+    /// The next line.
+    Continue,
+    /// The end of the console.
+    Exit,
 }
 
-/// Somebody at the console.
+/// The console of one user.
 pub(crate) struct Console {
     socket: SocketArgument,
-    configuring: Option<Configuring>,
+    configuration_mode: Option<ConfigurationMode>,
 }
 
-/// Runs until the input ends or somebody leaves.
+/// Runs until the input ends or the user exits.
 pub fn run(socket: SocketArgument) -> Outcome {
-    let console = Console { socket, configuring: None };
+    let console = Console { socket, configuration_mode: None };
     match std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        true => console.sit(),
-        false => console.read(),
+        true => console.run_interactive(),
+        false => console.run_lines(),
     }
 }
 
 impl Console {
-    /// Lines of a file or a pipe; the first that fails ends it.
-    fn read(mut self) -> Outcome {
+    /// Runs the lines of a file or a pipe, up to the first that fails.
+    fn run_lines(mut self) -> Outcome {
         for line in std::io::stdin().lock().lines() {
-            let line = line.map_err(|error| Failure::because("standard input", error))?;
-            if let Next::End = self.obey(&line)? {
+            let line = line.map_err(|error| Failure::context("standard input", error))?;
+            if let Step::Exit = self.execute(&line)? {
                 break;
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// A person at a terminal.
-    fn sit(mut self) -> Outcome {
+    /// Runs at a terminal.
+    fn run_interactive(mut self) -> Outcome {
         let mut editor = editor(&self.socket.path())?;
         show::print(
-            "Stoa. ? or Tab shows what may come next, `configure` changes, `exit` leaves.",
+            "Stoa. Tab or ? lists what can come next, `configure` enters configuration mode, `exit` leaves.",
         )?;
         loop {
-            let state = self.configuring.as_ref().map(Configuring::state);
-            complete::enter(state.clone());
-            let signal = editor.read_line(&prompt::Words::new(state));
-            match signal.map_err(|error| Failure::because("the terminal", error))? {
-                Signal::Success(line) => match self.obey(&line) {
-                    Ok(Next::Line) => {}
-                    Ok(Next::End) => return Ok(ExitCode::SUCCESS),
-                    Err(Failure::NobodyReads) => return Ok(ExitCode::SUCCESS),
+            let state = self.configuration_mode.as_ref().map(ConfigurationMode::state);
+            complete::set_state(state.clone());
+            let signal = editor.read_line(&prompt::ConsolePrompt::new(state));
+            match signal.map_err(|error| Failure::context("the terminal", error))? {
+                Signal::Success(line) => match self.execute(&line) {
+                    Ok(Step::Continue) => {}
+                    Ok(Step::Exit) => return Ok(ExitCode::SUCCESS),
+                    Err(Failure::OutputClosed) => return Ok(ExitCode::SUCCESS),
                     Err(failure) => {
                         failure.report(false);
                     }
                 },
                 Signal::CtrlC => {}
-                _ => match self.leave()? {
-                    Next::Line => {}
-                    Next::End => return Ok(ExitCode::SUCCESS),
+                _ => match self.exit()? {
+                    Step::Continue => {}
+                    Step::Exit => return Ok(ExitCode::SUCCESS),
                 },
             }
         }
     }
 
-    /// Does what a line says.
-    fn obey(&mut self, line: &str) -> Result<Next, Failure> {
+    /// Runs a line.
+    fn execute(&mut self, line: &str) -> Result<Step, Failure> {
         let (line, pipes) = pipe::split(line)?;
-        let unclosed = |quote| Failure::Words(format!("a {quote} is not closed"));
-        let said = line::split(line).map_err(unclosed)?;
-        let Some(first) = said.first() else { return Ok(Next::Line) };
-        match (first.as_str(), self.configuring.is_some()) {
-            (comment, _) if comment.starts_with('#') => Ok(Next::Line),
-            ("exit" | "quit", _) => self.leave(),
+        let unclosed = |quote| Failure::Message(format!("{line}: a {quote} is not closed"));
+        let words = line::split(line).map_err(unclosed)?;
+        let Some(first) = words.first() else { return Ok(Step::Continue) };
+        match (first.as_str(), self.configuration_mode.is_some()) {
+            (comment, _) if comment.starts_with('#') => Ok(Step::Continue),
+            ("exit" | "quit", _) => self.exit(),
             ("help" | "?", is_configuring) => {
                 show::print(&complete::help(is_configuring))?;
-                Ok(Next::Line)
+                Ok(Step::Continue)
             }
             ("configure", false) => {
-                self.configuring = Some(Configuring::begin(&self.socket)?);
-                Ok(Next::Line)
+                self.configuration_mode = Some(ConfigurationMode::begin(&self.socket)?);
+                Ok(Step::Continue)
             }
-            ("run", true) => operate::run(&self.socket, &said[1..], &pipes).map(|()| Next::Line),
+            ("run", true) => {
+                operate::run(&self.socket, &words[1..], &pipes).map(|()| Step::Continue)
+            }
             (_, true) => {
-                let configuring = self.configuring.as_mut().expect("it was just asked");
-                configuring.obey(&said, &pipes).map(|()| Next::Line)
+                let mode = self.configuration_mode.as_mut().expect("the match found it");
+                mode.execute(&words, &pipes).map(|()| Step::Continue)
             }
-            (_, false) => operate::run(&self.socket, &said, &pipes).map(|()| Next::Line),
+            (_, false) => operate::run(&self.socket, &words, &pipes).map(|()| Step::Continue),
         }
     }
 
-    /// One step out.
-    fn leave(&mut self) -> Result<Next, Failure> {
-        match &mut self.configuring {
-            None => Ok(Next::End),
-            Some(configuring) => {
-                if configuring.leave()? {
-                    self.configuring = None;
+    /// Leaves configuration mode one step, or the console.
+    fn exit(&mut self) -> Result<Step, Failure> {
+        match &mut self.configuration_mode {
+            None => Ok(Step::Exit),
+            Some(mode) => {
+                if mode.exit()? {
+                    self.configuration_mode = None;
                 }
-                Ok(Next::Line)
+                Ok(Step::Continue)
             }
         }
     }
 }
 
-/// The line editor: history in the user's folder, offers on Tab and `?`.
+/// The line editor: history in the user's folder, completion on Tab and `?`.
 fn editor(socket: &std::path::Path) -> Result<Reedline, Failure> {
     let menu = ColumnarMenu::default().with_name(MENU).with_columns(1).with_column_padding(2);
     let mut keys = default_emacs_keybindings();
@@ -146,16 +148,16 @@ fn editor(socket: &std::path::Path) -> Result<Reedline, Failure> {
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::Char('?'), open);
     keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
     let editor = Reedline::create()
-        .with_completer(Box::new(complete::Offers::new(socket.to_owned())))
+        .with_completer(Box::new(complete::ConsoleCompleter::new(socket.to_owned())))
         .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
         .with_quick_completions(true)
         .with_partial_completions(true)
         .with_edit_mode(Box::new(Emacs::new(keys)));
     let Some(file) = history_file() else { return Ok(editor) };
-    match Remembered::open(file, HISTORY_LIMIT) {
+    match ConsoleHistory::open(file, HISTORY_LIMIT) {
         Ok(history) => Ok(editor.with_history(Box::new(history))),
         Err(error) => {
-            say(format_args!("stoa: lines are not remembered: {error}"));
+            to_stderr(format_args!("stoa: the console has no history: {error}"));
             Ok(editor)
         }
     }

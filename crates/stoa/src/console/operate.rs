@@ -1,53 +1,56 @@
-//! Operational mode: the commands of the shell, each as a process of its own.
+//! Operational mode: the commands of the shell, each in its own process.
 
 use std::process::{Command, Stdio};
 
 use super::pipe::{self, Pipe};
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 
-/// Commands of this program that make sense at a console, and what they do.
+/// Commands of operational mode, with a short help.
 pub const COMMANDS: [(&str, &str); 14] = [
-    ("show", "What the router holds and what passed"),
-    ("monitor", "As show, again every second"),
-    ("top", "Live view of ports, nodes and workers"),
-    ("trace", "Follow single packets through the graph"),
-    ("capture", "Frames as they pass"),
-    ("clear", "Forget traced packets"),
-    ("ping", "Ask a host whether it is there"),
-    ("traceroute", "The way to a host"),
-    ("status", "Versions, processes, whether all is in force"),
-    ("doctor", "What this machine can do"),
-    ("reload", "Read the startup file again"),
-    ("compare", "What a commit would change"),
-    ("configure", "Change the configuration"),
-    ("exit", "Leave"),
+    ("show", "Show state and counters"),
+    ("monitor", "Like show, repeated every second"),
+    ("top", "Show live rates of interfaces, nodes and workers"),
+    ("trace", "Trace packets through the packet graph"),
+    ("capture", "Capture frames of an interface"),
+    ("clear", "Remove the trace"),
+    ("ping", "Ping a host"),
+    ("traceroute", "Show the path to a host"),
+    ("status", "Show version, processes and whether the configuration is applied"),
+    ("doctor", "Check what this machine offers a router"),
+    ("reload", "Read the startup file again and apply it"),
+    ("compare", "Show what a commit would change"),
+    ("configure", "Enter configuration mode"),
+    ("exit", "Leave the console"),
 ];
 
-/// Programs of the system that are called as they are.
+/// Programs of the system.
 const SYSTEM: [&str; 2] = ["ping", "traceroute"];
 
 /// Runs a command; Ctrl-C ends it, not the console.
-pub fn run(socket: &SocketArgument, said: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
-    let Some((first, rest)) = said.split_first() else {
-        return Err(Failure::Words("\"run\" wants a command behind it".into()));
+pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<(), Failure> {
+    let Some((first, rest)) = words.split_first() else {
+        return Err(Failure::Message(
+            "`run` needs a command, such as `run show interfaces`".into(),
+        ));
     };
     if !COMMANDS.iter().any(|(name, _)| name == first) {
         let names: Vec<_> = COMMANDS.iter().map(|(name, _)| *name).collect();
-        return Err(Failure::Words(format!(
-            "no command \"{first}\"; there are {}",
+        return Err(Failure::Message(format!(
+            "no command \"{first}\"; use one of {}",
             names.join(", ")
         )));
     }
-    let mut command = match SYSTEM.contains(&first.as_str()) {
-        true => Command::new(first),
-        false => {
-            let program = std::env::current_exe();
-            Command::new(
-                program.map_err(|error| Failure::because("cannot find the program", error))?,
-            )
-        }
-    };
+    let mut command =
+        match SYSTEM.contains(&first.as_str()) {
+            true => Command::new(first),
+            false => {
+                let program = std::env::current_exe();
+                Command::new(program.map_err(|error| {
+                    Failure::context("cannot find the file of this program", error)
+                })?)
+            }
+        };
     match first.as_str() {
         name if SYSTEM.contains(&name) => command.args(rest),
         "monitor" => command.arg("show").args(rest).arg("--watch"),
@@ -60,42 +63,42 @@ pub fn run(socket: &SocketArgument, said: &[String], pipes: &[Pipe]) -> Result<(
             command.arg("--json");
         }
     }
-    let failed = |error| Failure::because(first, error);
+    let failed = |error| Failure::context(first, error);
     if pipes.is_empty() {
-        // Of one process group: the terminal's Ctrl-C reaches both, and this one stays.
-        let _ignored = Ignoring::interrupts();
+        // The child is in the same process group, so Ctrl-C reaches both. The console must survive it.
+        let _guard = InterruptGuard::new();
         command.status().map_err(failed)?;
         return Ok(());
     }
-    let done = command.stderr(Stdio::inherit()).output().map_err(failed)?;
-    pipe::write(&String::from_utf8_lossy(&done.stdout), pipes, &mut std::io::stdout().lock())
+    let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
+    pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
 }
 
-/// Ctrl-C does nothing here while this lives.
-struct Ignoring(Option<tokio::runtime::Runtime>);
+/// Ignores Ctrl-C in this process until it is dropped.
+struct InterruptGuard(Option<tokio::runtime::Runtime>);
 
-impl Ignoring {
-    fn interrupts() -> Ignoring {
+impl InterruptGuard {
+    fn new() -> InterruptGuard {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         match runtime {
             Ok(runtime) => {
-                let inside = runtime.enter();
-                // From the first call on, tokio's handler takes the signal in place of the default, which ends.
-                let taken =
+                let context = runtime.enter();
+                // From the first call on, tokio handles the signal, instead of the default, which ends the process.
+                let installed =
                     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
-                drop(inside);
-                if let Err(error) = taken {
-                    say(format_args!("stoa: Ctrl-C ends the console, too: {error}"));
+                drop(context);
+                if let Err(error) = installed {
+                    to_stderr(format_args!("stoa: Ctrl-C will end the console, too: {error}"));
                 }
-                Ignoring(Some(runtime))
+                InterruptGuard(Some(runtime))
             }
-            Err(_) => Ignoring(None),
+            Err(_) => InterruptGuard(None),
         }
     }
 }
 
-impl Drop for Ignoring {
+impl Drop for InterruptGuard {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();

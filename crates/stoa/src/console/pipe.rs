@@ -1,44 +1,44 @@
-//! What becomes of an answer: `| match WORD`, `| except WORD`, `| count`, `| json` and their like.
+//! Output filters: `| match TEXT`, `| except TEXT`, `| count`, `| json` and others.
 
 use std::io::Write;
 
 use crate::failure::Failure;
 
-/// One step behind a `|`.
+/// A filter after a `|`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pipe {
-    /// Only lines with this text, whatever the case.
+    /// Lines with this text, ignoring case.
     Match(String),
-    /// Only lines without it.
+    /// Lines without this text, ignoring case.
     Except(String),
-    /// How many lines.
+    /// The number of lines.
     Count,
-    /// As JSON.
+    /// JSON.
     Json,
-    /// As XML.
+    /// XML.
     Xml,
-    /// As lines of `set`.
+    /// Lines of `set`.
     Set,
     /// What a commit would change.
     Compare,
 }
 
-/// The steps and what they do.
-pub const KNOWN: [(&str, &str); 7] = [
-    ("match", "Only lines with a text"),
-    ("except", "Only lines without a text"),
-    ("count", "How many lines"),
-    ("json", "As JSON"),
-    ("xml", "As XML (configurations)"),
-    ("set", "As lines of set (configurations)"),
-    ("compare", "What a commit would change (configurations)"),
+/// The filters, with a short help.
+pub const PIPES: [(&str, &str); 7] = [
+    ("match", "Show only lines with a text"),
+    ("except", "Show only lines without a text"),
+    ("count", "Count the lines"),
+    ("json", "Print JSON"),
+    ("xml", "Print XML (configurations)"),
+    ("set", "Print lines of set (configurations)"),
+    ("compare", "Show what a commit would change (configurations)"),
 ];
 
-/// The command of a line and what stands behind it.
+/// Splits a line into its command and its filters.
 pub fn split(line: &str) -> Result<(&str, Vec<Pipe>), Failure> {
     let mut parts = unquoted_bars(line).into_iter();
     let command = parts.next().unwrap_or_default();
-    Ok((command, parts.map(one).collect::<Result<_, _>>()?))
+    Ok((command, parts.map(parse).collect::<Result<_, _>>()?))
 }
 
 fn unquoted_bars(line: &str) -> Vec<&str> {
@@ -58,8 +58,8 @@ fn unquoted_bars(line: &str) -> Vec<&str> {
     parts
 }
 
-fn one(part: &str) -> Result<Pipe, Failure> {
-    let unclosed = |quote| Failure::Words(format!("a {quote} is not closed"));
+fn parse(part: &str) -> Result<Pipe, Failure> {
+    let unclosed = |quote| Failure::Message(format!("|{part}: a {quote} is not closed"));
     let words = stoa_console::line::split(part).map_err(unclosed)?;
     let words: Vec<_> = words.iter().map(String::as_str).collect();
     Ok(match words.as_slice() {
@@ -71,25 +71,25 @@ fn one(part: &str) -> Result<Pipe, Failure> {
         ["set"] => Pipe::Set,
         ["compare"] => Pipe::Compare,
         _ => {
-            let known: Vec<_> = KNOWN.iter().map(|(word, _)| *word).collect();
-            return Err(Failure::Words(format!(
-                "behind | there are: {} (match and except want a text)",
-                known.join(", ")
+            let names: Vec<_> = PIPES.iter().map(|(word, _)| *word).collect();
+            return Err(Failure::Message(format!(
+                "|{part}: no such filter; use one of {} (match and except need a text)",
+                names.join(", ")
             )));
         }
     })
 }
 
-/// Writes an answer as the steps leave it.
-pub fn write(answer: &str, pipes: &[Pipe], out: &mut dyn Write) -> Result<(), Failure> {
-    let mut lines: Vec<&str> = answer.lines().collect();
+/// Writes text through filters.
+pub fn write(text: &str, pipes: &[Pipe], out: &mut dyn Write) -> Result<(), Failure> {
+    let mut lines: Vec<&str> = text.lines().collect();
     let mut count = None;
     for pipe in pipes {
         match pipe {
-            Pipe::Match(text) => lines.retain(|line| line.to_lowercase().contains(text)),
-            Pipe::Except(text) => lines.retain(|line| !line.to_lowercase().contains(text)),
+            Pipe::Match(word) => lines.retain(|line| line.to_lowercase().contains(word)),
+            Pipe::Except(word) => lines.retain(|line| !line.to_lowercase().contains(word)),
             Pipe::Count => count = Some(lines.len()),
-            // What makes the answer has seen to it.
+            // The source of the text has applied these.
             Pipe::Json | Pipe::Xml | Pipe::Set | Pipe::Compare => {}
         }
     }
@@ -105,16 +105,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_go_through_pipes() {
+    fn text_goes_through_filters() {
         let (command, pipes) =
             split("show interfaces | match \"a|b\" | except no | count").unwrap();
         assert_eq!(command, "show interfaces ");
-        let wanted = [Pipe::Match("a|b".into()), Pipe::Except("no".into()), Pipe::Count];
-        assert_eq!(pipes, wanted);
+        let expected = [Pipe::Match("a|b".into()), Pipe::Except("no".into()), Pipe::Count];
+        assert_eq!(pipes, expected);
         let mut out = Vec::new();
         write("A|B\nNO a|b\nc\n", &pipes, &mut out).unwrap();
         write("A|B\nc\n", &pipes[..1], &mut out).unwrap();
         assert_eq!(String::from_utf8(out).unwrap(), "1 lines\nA|B\n");
-        assert!(matches!(split("show | grep x"), Err(Failure::Words(_))));
+        assert!(matches!(split("show | grep x"), Err(Failure::Message(_))));
     }
 }

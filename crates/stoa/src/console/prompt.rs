@@ -1,4 +1,4 @@
-//! What stands before a line.
+//! The prompt of the console.
 
 use std::borrow::Cow;
 
@@ -6,27 +6,27 @@ use reedline::{Prompt, PromptEditMode, PromptHistorySearch};
 
 use super::configure::State;
 
-/// The name of the machine, the mode, and where in the configuration the words begin.
-pub struct Words {
+/// The prompt: host name, mode, and the configuration node that words are relative to.
+pub struct ConsolePrompt {
     left: String,
     sign: &'static str,
 }
 
-impl Words {
-    pub fn new(state: Option<State>) -> Words {
+impl ConsolePrompt {
+    pub fn new(state: Option<State>) -> ConsolePrompt {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
         let name = name.map_or_else(|_| "stoa".to_owned(), |name| name.trim().to_owned());
         match state {
-            None => Words { left: name, sign: "> " },
-            Some(State { above }) if above.is_empty() => Words { left: name, sign: "# " },
+            None => ConsolePrompt { left: name, sign: "> " },
+            Some(State { above }) if above.is_empty() => ConsolePrompt { left: name, sign: "# " },
             Some(State { above }) => {
-                Words { left: format!("[{}] {name}", above.join(" ")), sign: "# " }
+                ConsolePrompt { left: format!("[{}] {name}", above.join(" ")), sign: "# " }
             }
         }
     }
 }
 
-impl Prompt for Words {
+impl Prompt for ConsolePrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.left)
     }

@@ -1,4 +1,4 @@
-//! The audit of learned routes: whether the forwarder holds what the controller wants, and how the route sources of daemons do.
+//! The route audit: whether the forwarder has the imported routes, and the state of the route sources.
 
 use std::io::Write;
 
@@ -11,74 +11,78 @@ use super::{Cell, count, number, route_sources, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows. Learned routes that differ are told to the forwarder again.
+/// Runs the audit and prints the result. The controller sends differing routes to the forwarder again.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let audit = client.audit_learned(AuditLearnedRequest {}).await?.into_inner();
     if as_json {
         writeln!(out, "{}", json(&audit))?;
         return Ok(());
     }
-    let mut made = table(&["VRF", "family", ">wanted", ">held", ">different", "verdict"]);
+    let mut shown = table(&["VRF", "family", ">desired", ">held", ">different", "result"]);
     for audited in audit.tables.iter().filter(|it| it.vrf.is_empty() || it.desired + it.held > 0) {
-        made.add_row(vec![
+        shown.add_row(vec![
             Cell::new(if audited.vrf.is_empty() { "default" } else { &audited.vrf }),
             Cell::new(format!("IPv{}", audited.family)),
             count(audited.desired),
             count(audited.held),
             count(audited.different),
-            Cell::new(verdict(audited)),
+            Cell::new(result(audited)),
         ]);
     }
-    write(&made, out)?;
+    write(&shown, out)?;
     if !audit.kernels.is_empty() {
         writeln!(out)?;
-        write(&kernels(&audit.kernels), out)?;
+        write(&kernels_table(&audit.kernels), out)?;
     }
     if !audit.route_sources.is_empty() {
         writeln!(out)?;
-        write(&of_route_sources(&audit.route_sources), out)?;
+        write(&route_sources_table(&audit.route_sources), out)?;
     }
     route_sources::reasons(&audit.route_sources, out)?;
     if audit.refused > 0 {
         let refused = number(audit.refused);
-        writeln!(out, "The forwarder refused {refused} routes so far, last: {}", audit.reason)?;
+        writeln!(
+            out,
+            "The forwarder has refused {refused} routes. Reason of the last one: {}",
+            audit.reason
+        )?;
     }
     Ok(())
 }
 
-fn verdict(table: &AuditedTable) -> &'static str {
+fn result(table: &AuditedTable) -> &'static str {
     match (table.is_compared, table.different) {
         (true, 0) => "equal",
-        (true, _) => "told again",
+        (true, _) => "sent again",
         (false, _) => "routes change: ask again",
     }
 }
 
-fn kernels(kernels: &[AuditedKernel]) -> super::Table {
-    let mut made =
-        table(&["route_source", "kernel table", ">routes", ">held", ">different", "verdict"]);
+fn kernels_table(kernels: &[AuditedKernel]) -> super::Table {
+    let mut shown =
+        table(&["route source", "kernel table", ">routes", ">held", ">different", "result"]);
     for kernel in kernels {
-        let verdict = match (kernel.is_equal, kernel.is_compared) {
+        let result = match (kernel.is_equal, kernel.is_compared) {
             (true, _) => "equal",
-            (_, true) => "told again",
+            (_, true) => "sent again",
             (_, false) => &kernel.reason,
         };
-        made.add_row(vec![
+        shown.add_row(vec![
             Cell::new(&kernel.route_source),
             Cell::new(format!("{} {}", kernel.netns, kernel.table).trim_start()),
             count(kernel.routes),
             count(kernel.held),
             count(kernel.different),
-            Cell::new(verdict),
+            Cell::new(result),
         ]);
     }
-    made
+    shown
 }
 
-fn of_route_sources(all: &[RouteSourceState]) -> super::Table {
-    let mut made = table(&["route_source", "session", ">IPv4", ">IPv6", ">stale", ">malformed"]);
+fn route_sources_table(all: &[RouteSourceState]) -> super::Table {
+    let mut shown = table(&["route source", "session", ">IPv4", ">IPv6", ">stale", ">malformed"]);
     for route_source in all {
-        made.add_row(vec![
+        shown.add_row(vec![
             Cell::new(&route_source.name),
             Cell::new(route_sources::session(route_source)),
             count(route_source.ip4_routes),
@@ -87,7 +91,7 @@ fn of_route_sources(all: &[RouteSourceState]) -> super::Table {
             count(route_source.malformed),
         ]);
     }
-    made
+    shown
 }
 
 fn json(audit: &AuditLearnedReply) -> Value {

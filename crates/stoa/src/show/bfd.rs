@@ -1,4 +1,4 @@
-//! Sessions of BFD: which neighbours are asked, how they do, and whether routes through them are used.
+//! BFD sessions: their state, and whether routes through the neighbours are used.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::{count, duration, table, unix_s, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let interfaces =
         client.show_interfaces(ListInterfacesRequest {}).await?.into_inner().interfaces;
@@ -19,9 +19,12 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         let list: Vec<Value> = sessions(&interfaces).map(json).collect();
         writeln!(out, "{}", json!({ "sessions": list }))?;
     } else if sessions(&interfaces).next().is_none() {
-        writeln!(out, "No sessions: they are configured in interfaces, as bfd session.")?;
+        writeln!(
+            out,
+            "No BFD sessions. To configure one: `stoa set interfaces interface NAME bfd session ADDRESS`."
+        )?;
     } else {
-        write(&made(&interfaces, unix_s()), out)?;
+        write(&to_table(&interfaces, unix_s()), out)?;
     }
     Ok(())
 }
@@ -32,7 +35,7 @@ fn sessions(
     interfaces.iter().flat_map(|interface| interface.bfd.iter().map(move |it| (interface, it)))
 }
 
-fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
+fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
     let columns = [
         "vrf",
         "interface",
@@ -40,8 +43,8 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
         "state",
         "for",
         "routes",
-        ">sends ms",
-        ">hears ms",
+        ">tx ms",
+        ">rx ms",
         ">detection ms",
         ">downs",
         "reason",
@@ -49,8 +52,8 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
     let skip = usize::from(sessions(interfaces).all(|(interface, _)| interface.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
     for (interface, session) in sessions(interfaces) {
-        let is_heard = session.tx_us > 0;
-        let told = |us: u64| if is_heard { milliseconds(us) } else { "-".to_owned() };
+        let is_negotiated = session.tx_us > 0;
+        let interval = |us: u64| if is_negotiated { milliseconds(us) } else { "-".to_owned() };
         let row = [
             Cell::new(if interface.vrf.is_empty() { "default" } else { &interface.vrf }),
             Cell::new(&interface.name),
@@ -58,9 +61,9 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
             Cell::new(&session.state),
             Cell::new(duration(now_unix_s.saturating_sub(session.changed_unix_s))),
             Cell::new(if session.has_failed { "not used" } else { "used" }),
-            Cell::new(told(session.tx_us.into())),
-            Cell::new(told(session.rx_us.into())),
-            Cell::new(told(session.detection_us)),
+            Cell::new(interval(session.tx_us.into())),
+            Cell::new(interval(session.rx_us.into())),
+            Cell::new(interval(session.detection_us)),
             count(session.downs),
             Cell::new(reason(session).unwrap_or("-")),
         ];
@@ -69,7 +72,7 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
     table
 }
 
-/// Microseconds as milliseconds, with as many digits as it takes.
+/// Microseconds as milliseconds, without trailing zeros.
 fn milliseconds(us: u64) -> String {
     match us % 1_000 {
         0 => format!("{}", us / 1_000),
@@ -77,23 +80,24 @@ fn milliseconds(us: u64) -> String {
     }
 }
 
-/// Why a session is not up, in the words of RFC 5880 section 4.1 where it has some.
+/// Why a session is not up, in the terms of RFC 5880 section 4.1.
 fn reason(session: &BfdSessionState) -> Option<&'static str> {
     if session.state == "up" {
         return None;
     }
     if session.state == "init" {
-        // We hear it, and it goes on saying that it hears nothing.
-        return (session.remote_state == "down").then_some("it does not hear us");
+        // Its packets arrive, but still report the state down.
+        return (session.remote_state == "down")
+            .then_some("neighbor receives no BFD packets from this router");
     }
     Some(match session.diagnostic {
         _ if session.remote_state == "admin-down" && session.rx_packets > 0 => {
-            "its operator holds it down"
+            "neighbor administratively down"
         }
-        0 if session.rx_packets == 0 => "it never spoke",
-        1 => "it fell silent",
+        0 if session.rx_packets == 0 => "no BFD packet received",
+        1 => "detection time expired",
         2 => "echo function failed",
-        3 => "it said that it is down",
+        3 => "neighbor signaled session down",
         4 => "forwarding plane reset",
         5 => "path down",
         6 => "concatenated path down",
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_agreed_upon_is_not_told() {
+    fn intervals_are_shown_only_if_negotiated() {
         let up = BfdSessionState {
             address: vec![192, 0, 2, 1],
             state: "up".into(),
@@ -153,7 +157,7 @@ mod tests {
             rx_packets: 7,
             ..BfdSessionState::default()
         };
-        let silent = BfdSessionState {
+        let expired = BfdSessionState {
             state: "down".into(),
             diagnostic: 1,
             has_failed: true,
@@ -163,18 +167,23 @@ mod tests {
             ..up.clone()
         };
         let never = BfdSessionState { state: "down".into(), ..BfdSessionState::default() };
-        assert_eq!(reason(&never), Some("it never spoke"));
-        let held = BfdSessionState { remote_state: "admin-down".into(), ..silent.clone() };
-        assert_eq!(reason(&held), Some("its operator holds it down"));
-        let all = [interface("", up.clone()), interface("", silent.clone())];
-        let text = made(&all, 1_061).to_string();
-        for words in ["192.0.2.1", "1 min 1 s", "12.5", "37.5", "not used", "it fell silent"] {
+        assert_eq!(reason(&never), Some("no BFD packet received"));
+        let disabled = BfdSessionState { remote_state: "admin-down".into(), ..expired.clone() };
+        assert_eq!(reason(&disabled), Some("neighbor administratively down"));
+        let all = [interface("", up.clone()), interface("", expired.clone())];
+        let text = to_table(&all, 1_061).to_string();
+        for words in
+            ["192.0.2.1", "1 min 1 s", "12.5", "37.5", "not used", "detection time expired"]
+        {
             assert!(text.contains(words), "{words} in\n{text}");
         }
         assert!(!text.contains("VRF") && !text.contains("300"), "{text}");
-        let told = json((&all[1], &silent));
-        assert!(told["detection_us"].is_null() && told["tx_interval_us"].is_null());
-        assert_eq!((&told["reason"], &told["failed"]), (&json!("it fell silent"), &json!(true)));
-        assert!(made(&[interface("red", up)], 0).to_string().contains("red"));
+        let shown = json((&all[1], &expired));
+        assert!(shown["detection_us"].is_null() && shown["tx_interval_us"].is_null());
+        assert_eq!(
+            (&shown["reason"], &shown["failed"]),
+            (&json!("detection time expired"), &json!(true))
+        );
+        assert!(to_table(&[interface("red", up)], 0).to_string().contains("red"));
     }
 }

@@ -9,7 +9,7 @@ use stoa_api::v1::{ChangeKind, ConfigurationChange, ShowHistoryReply};
 
 use super::table;
 
-/// A difference for programs.
+/// A change as JSON.
 pub fn change(change: &ConfigurationChange) -> Value {
     let kind = match change.kind() {
         ChangeKind::Create => "create",
@@ -19,7 +19,7 @@ pub fn change(change: &ConfigurationChange) -> Value {
     json!({ "kind": kind, "path": change.path, "old": change.old, "new": change.new })
 }
 
-/// The history for programs.
+/// The history as JSON.
 pub fn history_json(reply: &ShowHistoryReply) -> Value {
     let entry = |(back, entry): (usize, &stoa_api::v1::HistoryEntry)| {
         json!({ "back": back, "number": entry.number, "time": entry.time, "author": entry.author,
@@ -33,10 +33,10 @@ pub fn history_json(reply: &ShowHistoryReply) -> Value {
     })
 }
 
-/// The history for eyes.
+/// The history as a table.
 pub fn history(reply: &ShowHistoryReply, out: &mut dyn Write) -> io::Result<()> {
     if reply.entries.is_empty() {
-        writeln!(out, "Nothing was committed yet.")?;
+        writeln!(out, "There are no commits yet.")?;
     } else {
         let mut shown = table(&[">back", ">number", "time", "author", "client", "comment"]);
         for (back, entry) in reply.entries.iter().enumerate() {
@@ -44,13 +44,13 @@ pub fn history(reply: &ShowHistoryReply, out: &mut dyn Write) -> io::Result<()> 
             let time = time.trim_end_matches('Z').replace('T', " ");
             let comment = entry.comment.replace('\n', " ");
             let numbers = [back as u64, entry.number].map(Cell::new);
-            let words = [time, entry.author.clone(), entry.client.clone(), comment].map(Cell::new);
-            shown.add_row(numbers.into_iter().chain(words));
+            let texts = [time, entry.author.clone(), entry.client.clone(), comment].map(Cell::new);
+            shown.add_row(numbers.into_iter().chain(texts));
         }
         super::write(&shown, out)?;
     }
     if reply.is_edited {
-        writeln!(out, "The candidate has changes that are not committed: `stoa compare`.")?;
+        writeln!(out, "The candidate has uncommitted changes: `stoa compare` shows them.")?;
     }
     if !reply.holder.is_empty() {
         writeln!(out, "{}.", reply.holder)?;
@@ -58,7 +58,10 @@ pub fn history(reply: &ShowHistoryReply, out: &mut dyn Write) -> io::Result<()> 
     if reply.confirm_by_unix_ms > 0 {
         let by = UNIX_EPOCH + Duration::from_millis(reply.confirm_by_unix_ms);
         let left = by.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
-        writeln!(out, "The last commit is undone in {left} s unless `stoa commit` confirms it.")?;
+        writeln!(
+            out,
+            "The last commit is rolled back in {left} s unless `stoa commit` confirms it."
+        )?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The packet accounting: received + generated = sent + consumed + dropped + held.
+//! Packet accounting: received + generated = sent + consumed + dropped + held.
 
 use std::io::Write;
 
@@ -9,14 +9,14 @@ use super::{Cell, count, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let accounting = client.show_conservation(GetConservationRequest {}).await?.into_inner();
     if as_json {
         writeln!(out, "{}", json(&accounting))?;
         return Ok(());
     }
-    let mut made = table(&["what", ">packets"]);
+    let mut shown = table(&["what", ">packets"]);
     for (what, packets) in [
         ("received", accounting.received),
         ("generated", accounting.generated),
@@ -29,18 +29,18 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         ("buffers of waiting packets", accounting.buffers_waiting),
         ("buffers busy", accounting.buffers_busy),
     ] {
-        made.add_row(vec![Cell::new(what), count(packets)]);
+        shown.add_row(vec![Cell::new(what), count(packets)]);
     }
-    write(&made, out)?;
-    writeln!(out, "{}", verdict(&accounting))?;
+    write(&shown, out)?;
+    writeln!(out, "{}", summary(&accounting))?;
     Ok(())
 }
 
-fn verdict(accounting: &Conservation) -> &'static str {
+fn summary(accounting: &Conservation) -> &'static str {
     if accounting.balanced {
-        "The packet accounting balance: every packet is accounted for."
+        "Packet accounting balances: every packet is accounted for."
     } else {
-        "The packet accounting do not balance now: packets are on their way. Look again without traffic."
+        "Packet accounting does not balance: packets are in transit. Run the command again without traffic."
     }
 }
 

@@ -1,4 +1,4 @@
-//! Drops: every one has a reason with a name.
+//! Drops by reason.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use super::{count, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows; reasons that never came only with `all`.
+/// Requests the drops and prints them; reasons without drops only with `all`.
 pub async fn show(
     client: &mut Client,
     all: bool,
@@ -22,15 +22,15 @@ pub async fn show(
         let list: Vec<Value> = drops.iter().map(json).collect();
         writeln!(out, "{}", json!({ "drops": list }))?;
     } else if drops.iter().any(|drop| drop.packets > 0) || all {
-        write(&made(&drops, all), out)?;
+        write(&to_table(&drops, all), out)?;
     } else {
         writeln!(out, "No packet was dropped.")?;
     }
     Ok(())
 }
 
-fn made(drops: &[DropState], all: bool) -> Table {
-    let mut table = table(&["reason", ">packets", "what it means"]);
+fn to_table(drops: &[DropState], all: bool) -> Table {
+    let mut table = table(&["reason", ">packets", "meaning"]);
     for drop in drops.iter().filter(|drop| drop.packets > 0 || all) {
         table.add_row(vec![
             Cell::new(&drop.reason),
@@ -50,15 +50,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_that_never_came_are_left_out() {
+    fn reasons_without_drops_are_omitted() {
         let drop = |reason: &str, packets| DropState {
             reason: reason.into(),
             packets,
             ..DropState::default()
         };
         let drops = [drop("no-route", 5), drop("ttl-expired", 0)];
-        assert!(!made(&drops, false).to_string().contains("ttl-expired"));
-        assert!(made(&drops, true).to_string().contains("ttl-expired"));
+        assert!(!to_table(&drops, false).to_string().contains("ttl-expired"));
+        assert!(to_table(&drops, true).to_string().contains("ttl-expired"));
         assert_eq!(json(&drops[0])["packets"], 5);
     }
 }

@@ -11,19 +11,19 @@ use super::{count, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let reply = client.show_interfaces(ListInterfacesRequest {}).await?.into_inner();
     if as_json {
         let list: Vec<Value> = reply.interfaces.iter().map(json).collect();
         writeln!(out, "{}", json!({ "interfaces": list }))?;
     } else {
-        write(&made(&reply.interfaces), out)?;
+        write(&to_table(&reply.interfaces), out)?;
     }
     Ok(())
 }
 
-fn made(interfaces: &[InterfaceState]) -> Table {
+fn to_table(interfaces: &[InterfaceState]) -> Table {
     let columns = [
         "vrf",
         "name",
@@ -37,7 +37,7 @@ fn made(interfaces: &[InterfaceState]) -> Table {
         ">tx bytes",
         ">drops",
     ];
-    // Who has no VRFs need not know what they are.
+    // The column is shown only if there are VRFs.
     let skip = usize::from(interfaces.iter().all(|interface| interface.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
     for interface in interfaces {
@@ -69,21 +69,20 @@ fn state(interface: &InterfaceState) -> &'static str {
     }
 }
 
-/// The driver of a port, or the tags and parent of a sub-interface; then where its frames go
-/// across, and its host interface.
+/// The driver of a port, or the tags and parent of a sub-interface; then its cross-connect and its host interface.
 fn on(interface: &InterfaceState) -> String {
-    let mut on = below(interface);
-    for (word, what) in
-        [("to", &interface.cross_connect), ("host_interface", &interface.host_interface)]
+    let mut on = driver_or_parent(interface);
+    for (label, value) in
+        [("to", &interface.cross_connect), ("host interface", &interface.host_interface)]
     {
-        if !what.is_empty() {
-            on += &format!("\n{word} {what}");
+        if !value.is_empty() {
+            on += &format!("\n{label} {value}");
         }
     }
     on
 }
 
-fn below(interface: &InterfaceState) -> String {
+fn driver_or_parent(interface: &InterfaceState) -> String {
     if interface.parent.is_empty() {
         return interface.driver.clone();
     }
@@ -126,7 +125,7 @@ fn json(interface: &InterfaceState) -> Value {
     })
 }
 
-/// An address, and what is wrong with it if something is.
+/// An address, with its state if it is not preferred.
 fn with_state(own: &Address) -> String {
     match own.state.as_str() {
         "" | "preferred" => own.to_string(),
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_and_sub_interfaces_say_what_they_stand_on() {
+    fn the_table_shows_driver_parent_and_host_interface() {
         let port = InterfaceState {
             name: "host-b".into(),
             driver: "af-packet".into(),
@@ -169,7 +168,7 @@ mod tests {
         };
         assert_eq!(on(&sub), "vlan s5.100 on host-b");
         assert_eq!(json(&sub)["outer"]["tpid"], "0x88a8");
-        let text = made(&[port, sub]).to_string();
+        let text = to_table(&[port, sub]).to_string();
         for word in
             ["af-packet", "host interface red/host-b up", "1,234", "10.2.0.1/24", "up", "down"]
         {

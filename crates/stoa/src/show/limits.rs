@@ -1,4 +1,4 @@
-//! Limits: everything that is bounded, and how near it is.
+//! Limits: usage and limit of every bounded resource.
 
 use std::io::Write;
 
@@ -10,19 +10,19 @@ use super::{count, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let limits = client.show_limits(ListLimitsRequest {}).await?.into_inner().limits;
     if as_json {
         let list: Vec<Value> = limits.iter().map(json).collect();
         writeln!(out, "{}", json!({ "limits": list }))?;
     } else {
-        write(&made(&limits), out)?;
+        write(&to_table(&limits), out)?;
     }
     Ok(())
 }
 
-fn made(limits: &[LimitState]) -> Table {
+fn to_table(limits: &[LimitState]) -> Table {
     let mut table = table(&["name", ">used", ">limit", ">full", ">refused", "when it is reached"]);
     for limit in limits {
         let used = limit.used.map_or_else(|| Cell::new("-"), count);
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_counts_is_no_zero() {
+    fn a_value_that_is_not_counted_is_not_zero() {
         let some =
             LimitState { name: "routes".into(), used: Some(5), limit: 10, ..Default::default() };
         let none =
             LimitState { name: "rings".into(), limit: 1024, refused: 7, ..Default::default() };
-        let text = made(&[some, none.clone()]).to_string();
+        let text = to_table(&[some, none.clone()]).to_string();
         assert!(text.contains("50 %") && text.contains("1,024"), "{text}");
         assert!(json(&none)["used"].is_null());
     }

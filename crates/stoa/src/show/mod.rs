@@ -1,7 +1,5 @@
-//! How answers look: one file for each thing that is shown, as a table for eyes
-//! and as JSON (the contract's field names) for programs.
+//! The output of commands, one file for each topic: a table, and JSON with the contract's field names.
 
-pub mod asked_routes;
 pub mod audit;
 pub mod bfd;
 pub mod configuration;
@@ -14,6 +12,7 @@ pub mod metrics;
 pub mod neighbors;
 pub mod nodes;
 pub mod punts;
+pub mod route_query;
 pub mod route_sources;
 pub mod routes;
 pub mod rules;
@@ -38,16 +37,15 @@ pub fn print(text: &str) -> io::Result<()> {
     out.flush()
 }
 
-/// ValidationErrors for programs.
+/// Validation errors as JSON.
 pub fn errors(errors: &[ValidationError]) -> Value {
     errors
         .iter()
-        .map(|error| json!({ "path": error.path, "reason": error.cause, "fix": error.fix }))
+        .map(|error| json!({ "path": error.path, "cause": error.cause, "fix": error.fix }))
         .collect()
 }
 
-/// An empty table with a headline. Columns whose name starts with ">" are
-/// numbers, to the right.
+/// An empty table with a header. Columns whose name starts with ">" are aligned to the right.
 pub fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset("     ──            ");
@@ -63,7 +61,7 @@ pub fn table(columns: &[&str]) -> Table {
     table
 }
 
-/// Writes a table without white space at the ends of its lines.
+/// Writes a table without trailing white space.
 pub fn write(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     table.lines().try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }
@@ -108,10 +106,10 @@ fn count(value: u64) -> Cell {
     Cell::new(number(value))
 }
 
-/// How many there are of one for each of the other; `None` for none at all.
-#[allow(clippy::cast_precision_loss)] // a ratio for eyes
-fn ratio(many: u64, of: u64) -> Option<f64> {
-    (of > 0).then(|| many as f64 / of as f64)
+/// The ratio of two numbers; `None` if the second is 0.
+#[allow(clippy::cast_precision_loss)] // shown with one digit
+fn ratio(numerator: u64, denominator: u64) -> Option<f64> {
+    (denominator > 0).then(|| numerator as f64 / denominator as f64)
 }
 
 /// A ratio in a cell.
@@ -141,11 +139,11 @@ mod tests {
 
     #[test]
     fn tables_are_plain() {
-        let mut made = table(&["name", ">packets"]);
-        made.add_row(vec![Cell::new("a"), count(12_345)]);
-        made.add_row(vec![Cell::new("longer"), count(7)]);
+        let mut shown = table(&["name", ">packets"]);
+        shown.add_row(vec![Cell::new("a"), count(12_345)]);
+        shown.add_row(vec![Cell::new("longer"), count(7)]);
         let mut out = Vec::new();
-        write(&made, &mut out).unwrap();
+        write(&shown, &mut out).unwrap();
         let expected = "NAME     PACKETS\n──────────────────\n\
                         a         12,345\nlonger         7\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);

@@ -1,4 +1,4 @@
-//! Neighbours: who answers on which link.
+//! Neighbours: MAC addresses and states by interface.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::{table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let mut stream = client.show_neighbors(ListNeighborsRequest {}).await?.into_inner();
     let mut neighbors = Vec::new();
@@ -22,14 +22,14 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         let list: Vec<Value> = neighbors.iter().map(json).collect();
         writeln!(out, "{}", json!({ "neighbors": list }))?;
     } else if neighbors.is_empty() {
-        writeln!(out, "No neighbours yet: they are learned when packets go to them.")?;
+        writeln!(out, "No neighbours yet: Stoa resolves them when packets go to them.")?;
     } else {
-        write(&made(&neighbors), out)?;
+        write(&to_table(&neighbors), out)?;
     }
     Ok(())
 }
 
-fn made(neighbors: &[NeighborState]) -> Table {
+fn to_table(neighbors: &[NeighborState]) -> Table {
     let mut table = table(&["interface", "address", "mac", "state", ">age s", ">queued"]);
     for neighbor in neighbors {
         table.add_row(vec![
@@ -69,6 +69,6 @@ mod tests {
             ..NeighborState::default()
         };
         assert_eq!(json(&neighbor)["mac"], "");
-        assert!(made(&[neighbor]).to_string().contains("incomplete"));
+        assert!(to_table(&[neighbor]).to_string().contains("incomplete"));
     }
 }

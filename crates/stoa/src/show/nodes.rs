@@ -1,4 +1,4 @@
-//! Nodes of the packet graph: how many packets, at what cost.
+//! Nodes of the packet graph: packets and cycles.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use super::{count, ratio, ratio_cell, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows; nodes that were never called only with `all`.
+/// Requests the nodes and prints them; nodes that were never called only with `all`.
 pub async fn show(
     client: &mut Client,
     all: bool,
@@ -22,12 +22,12 @@ pub async fn show(
         let list: Vec<Value> = reply.nodes.iter().map(json).collect();
         writeln!(out, "{}", json!({ "tsc_hz": reply.tsc_hz, "nodes": list }))?;
     } else {
-        write(&made(&reply.nodes, all), out)?;
+        write(&to_table(&reply.nodes, all), out)?;
     }
     Ok(())
 }
 
-/// All workers together, in the order of the graph.
+/// The sums of all workers, in the order of the graph.
 fn summed(nodes: &[NodeState]) -> Vec<NodeState> {
     let mut sums: Vec<NodeState> = Vec::new();
     for node in nodes {
@@ -43,9 +43,9 @@ fn summed(nodes: &[NodeState]) -> Vec<NodeState> {
     sums
 }
 
-fn made(nodes: &[NodeState], all: bool) -> Table {
+fn to_table(nodes: &[NodeState], all: bool) -> Table {
     let mut table =
-        table(&["name", ">calls", ">packets", ">packets/call", ">cycles/packet", "what it does"]);
+        table(&["name", ">calls", ">packets", ">packets/call", ">cycles/packet", "description"]);
     for node in summed(nodes) {
         if node.calls > 0 || all {
             table.add_row(vec![
@@ -90,12 +90,12 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_summed_and_idle_nodes_left_out() {
+    fn workers_are_summed_and_idle_nodes_omitted() {
         let nodes = [node("ip4-lookup", 0, 1), node("drop", 0, 0), node("ip4-lookup", 1, 3)];
-        let text = made(&nodes, false).to_string();
+        let text = to_table(&nodes, false).to_string();
         assert!(text.contains("15.5") && text.contains("10.0"), "{text}");
         assert!(!text.contains("drop"), "{text}");
-        assert!(made(&nodes, true).to_string().contains("drop"));
+        assert!(to_table(&nodes, true).to_string().contains("drop"));
         assert_eq!(summed(&nodes)[0].packets, 40);
         assert!(json(&nodes[1])["cycles_per_packet"].is_null());
     }

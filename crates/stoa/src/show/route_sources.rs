@@ -1,4 +1,4 @@
-//! The route sources of routing daemons: whether they are open, who has come, and how many routes they have.
+//! Route sources: sessions with routing daemons, and how many routes they have imported.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use super::{Cell, Table, count, duration, number, table, unix_s, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let route_sources =
         client.show_route_sources(ShowRouteSourcesRequest {}).await?.into_inner().route_sources;
@@ -17,18 +17,21 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         let list: Vec<Value> = route_sources.iter().map(json).collect();
         writeln!(out, "{}", json!({ "route_sources": list }))?;
     } else if route_sources.is_empty() {
-        writeln!(out, "No route sources: they are configured below control-plane-protocols.")?;
+        writeln!(
+            out,
+            "No route sources. They are configured below /ietf-routing:routing/control-plane-protocols."
+        )?;
     } else {
-        write(&made(&route_sources, unix_s()), out)?;
+        write(&to_table(&route_sources, unix_s()), out)?;
         reasons(&route_sources, out)?;
     }
     Ok(())
 }
 
-fn made(route_sources: &[RouteSourceState], now_unix_s: u64) -> Table {
+fn to_table(route_sources: &[RouteSourceState], now_unix_s: u64) -> Table {
     let columns = [
         "vrf",
-        "route_source",
+        "route source",
         "type",
         "netns",
         "session",
@@ -37,7 +40,7 @@ fn made(route_sources: &[RouteSourceState], now_unix_s: u64) -> Table {
         ">IPv6",
         ">stale",
         ">waiting",
-        ">left out",
+        ">not imported",
     ];
     let skip = usize::from(route_sources.iter().all(|route_source| route_source.vrf.is_empty()));
     let mut table = table(&columns[skip..]);
@@ -64,12 +67,13 @@ fn made(route_sources: &[RouteSourceState], now_unix_s: u64) -> Table {
     table
 }
 
-/// How the session does: there is none to be had with a route source that is not open.
+/// The state of the session, or that the route source is not open.
 pub(super) fn session(route_source: &RouteSourceState) -> &str {
     if route_source.is_open { &route_source.session } else { "not open" }
 }
 
-/// Why route sources are not open or have no session, what was left out last, and for which gateways routes wait.
+/// Why route sources are not open or have no session, which route was not imported last, and which gateways are
+/// unresolved.
 pub(super) fn reasons(
     route_sources: &[RouteSourceState],
     out: &mut dyn Write,
@@ -80,13 +84,17 @@ pub(super) fn reasons(
         }
         for gateway in &route_source.unresolved {
             let routes = number(gateway.routes.into());
-            writeln!(out, "{}: {routes} routes wait: {}", route_source.name, gateway.reason)?;
+            writeln!(
+                out,
+                "{}: {routes} routes wait for their gateway: {}",
+                route_source.name, gateway.reason
+            )?;
         }
     }
     Ok(())
 }
 
-/// A route source for programs.
+/// A route source as JSON.
 pub(super) fn json(route_source: &RouteSourceState) -> Value {
     let unresolved = route_source.unresolved.iter();
     let unresolved = unresolved.map(|it| json!({ "reason": it.reason, "routes": it.routes }));
@@ -115,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_source_that_is_not_open_says_reason() {
+    fn a_route_source_that_is_not_open_shows_the_reason() {
         let open = RouteSourceState {
             name: "frr".into(),
             r#type: "fpm".into(),
@@ -126,22 +134,22 @@ mod tests {
             ..RouteSourceState::default()
         };
         let reason = "cannot listen at 127.0.0.1:2620: Address already in use (os error 98)";
-        let shut = RouteSourceState {
+        let closed = RouteSourceState {
             name: "second".into(),
             session: "awaited".into(),
             reason: reason.into(),
             ..RouteSourceState::default()
         };
-        let route_sources = [open, shut];
-        let text = made(&route_sources, 1_061).to_string();
+        let route_sources = [open, closed];
+        let text = to_table(&route_sources, 1_061).to_string();
         for words in ["complete", "1 min 1 s", "1,000,000", "not open"] {
             assert!(text.contains(words), "{words} in\n{text}");
         }
         assert!(!text.contains("awaited") && !text.contains("VRF"), "{text}");
         let mut below = Vec::new();
-        reasons(&route_sources, &mut below).unwrap_or_else(|_| panic!("written"));
+        reasons(&route_sources, &mut below).unwrap_or_else(|_| panic!("not written"));
         assert_eq!(String::from_utf8(below).unwrap(), format!("second: {reason}\n"));
-        let told = json(&route_sources[1]);
-        assert_eq!((&told["open"], &told["reason"]), (&json!(false), &json!(reason)));
+        let shown = json(&route_sources[1]);
+        assert_eq!((&shown["open"], &shown["reason"]), (&json!(false), &json!(reason)));
     }
 }

@@ -1,5 +1,5 @@
-//! Routes: where each prefix goes. There may be millions: programs get them one
-//! by one as they come, eyes get the first some thousands, and no more are asked for.
+//! Routes. There may be millions: JSON is written route by route, the table shows the first few thousand, and no more
+//! are requested.
 
 use std::io::Write;
 
@@ -9,25 +9,25 @@ use stoa_api::text::ip_text;
 use stoa_api::v1::route::Action;
 use stoa_api::v1::{NextHop, Path, RouteState, Special};
 
-use super::asked_routes::Asked;
+use super::route_query::RouteQuery;
 use super::{count, number, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Rows of a table at most.
+/// Maximum rows of the table.
 const ROW_LIMIT: usize = 5_000;
 
-/// Routes at most whose reasons for not being active stand below the table.
+/// Maximum number of routes with reasons below the table.
 const REASONS_LIMIT: usize = 20;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(
     client: &mut Client,
-    asked: &Asked<'_>,
+    query: &RouteQuery<'_>,
     as_json: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut routes = client.show_routes(asked.request()?).await?.into_inner();
+    let mut routes = client.show_routes(query.request()?).await?.into_inner();
     if as_json {
         write!(out, "{{\"routes\":[")?;
         let mut comma = "";
@@ -47,40 +47,41 @@ pub async fn show(
         }
         shown.push(route);
     }
-    // Nobody reads what is left of them.
+    // The router stops sending the remaining routes.
     drop(routes);
     if shown.is_empty() {
-        writeln!(out, "{}", asked.none())?;
+        writeln!(out, "{}", query.empty_message())?;
         return Ok(());
     }
-    write(&made(&shown), out)?;
+    write(&to_table(&shown), out)?;
     reasons(&shown, out)?;
     if shown.iter().any(|route| route.packets > 0) {
         writeln!(
             out,
-            "Packets and bytes are those of the gateways: routes that share them show the same."
+            "Packets and bytes belong to the gateways: routes with the same gateways show the same numbers."
         )?;
     }
     if has_more {
         writeln!(
             out,
-            "There are more than these {}: --json has all, an address or a prefix those that lead there, \
-             `stoa show state /ietf-routing:routing` how many.",
+            "Only the first {} routes are shown. Use --json for all routes, an address or prefix to select some, or \
+             `stoa show state /ietf-routing:routing` to count them.",
             number(ROW_LIMIT as u64)
         )?;
     }
     Ok(())
 }
 
-fn made(routes: &[RouteState]) -> Table {
-    let known = |state: &RouteState| state.route.as_ref().is_some_and(|it| !it.vrf.is_empty());
-    let has_vrf = routes.iter().any(known);
+fn to_table(routes: &[RouteState]) -> Table {
+    let is_in_vrf = |state: &RouteState| state.route.as_ref().is_some_and(|it| !it.vrf.is_empty());
+    let has_vrf = routes.iter().any(is_in_vrf);
     let has_route_source = routes.iter().any(|state| !state.route_source.is_empty());
-    let columns = ["vrf", "prefix", "from", "route_source", "goes", "state", ">packets", ">bytes"];
-    // Who has neither VRFs nor route sources need not know what they are.
+    let columns =
+        ["vrf", "prefix", "from", "route source", "next hop", "state", ">packets", ">bytes"];
+    // These columns are shown only if they have values.
     let is_shown = |at: usize| match columns[at] {
         "vrf" => has_vrf,
-        "route_source" => has_route_source,
+        "route source" => has_route_source,
         _ => true,
     };
     let shown: Vec<usize> = (0..columns.len()).filter(|at| is_shown(*at)).collect();
@@ -94,8 +95,8 @@ fn made(routes: &[RouteState]) -> Table {
             Cell::new(prefix),
             Cell::new(route.protocol().to_string()),
             Cell::new(if state.route_source.is_empty() { "-" } else { &state.route_source }),
-            Cell::new(goes(state)),
-            Cell::new(standing(state)),
+            Cell::new(next_hops(state)),
+            Cell::new(state_text(state)),
             count(state.packets),
             count(state.bytes),
         ];
@@ -105,21 +106,22 @@ fn made(routes: &[RouteState]) -> Table {
     table
 }
 
-/// How a route does, and what is odd about it.
-fn standing(state: &RouteState) -> String {
-    let odd = [(state.is_backup, "backup"), (state.is_stale, "stale")];
-    let odd: Vec<&str> = odd.into_iter().filter(|it| it.0).map(|it| it.1).collect();
-    if odd.is_empty() {
+/// The state of a route, with `backup` and `stale` in brackets.
+fn state_text(state: &RouteState) -> String {
+    let flags = [(state.is_backup, "backup"), (state.is_stale, "stale")];
+    let flags: Vec<&str> = flags.into_iter().filter(|it| it.0).map(|it| it.1).collect();
+    if flags.is_empty() {
         state.state.clone()
     } else {
-        format!("{} ({})", state.state, odd.join(", "))
+        format!("{} ({})", state.state, flags.join(", "))
     }
 }
 
-/// Why routes are inactive, or only partly active. In the table it would be wider than eyes.
+/// Why routes are inactive or only partly active. Below the table, because the reasons are long.
 fn reasons(routes: &[RouteState], out: &mut dyn Write) -> Result<(), Failure> {
-    let told: Vec<&RouteState> = routes.iter().filter(|state| !state.reason.is_empty()).collect();
-    for state in told.iter().take(REASONS_LIMIT) {
+    let with_reason: Vec<&RouteState> =
+        routes.iter().filter(|state| !state.reason.is_empty()).collect();
+    for state in with_reason.iter().take(REASONS_LIMIT) {
         let Some(route) = &state.route else { continue };
         let prefix = route.prefix.as_ref().map(ToString::to_string).unwrap_or_default();
         let vrf = if route.vrf.is_empty() { "" } else { " of VRF " };
@@ -128,23 +130,22 @@ fn reasons(routes: &[RouteState], out: &mut dyn Write) -> Result<(), Failure> {
             writeln!(out, "  {reason}")?;
         }
     }
-    if told.len() > REASONS_LIMIT {
-        let more = number((told.len() - REASONS_LIMIT) as u64);
-        writeln!(out, "{more} more are not or only partly active: --json says why.")?;
+    if with_reason.len() > REASONS_LIMIT {
+        let more = number((with_reason.len() - REASONS_LIMIT) as u64);
+        writeln!(out, "{more} more routes are inactive or partly active: --json has the reasons.")?;
     }
     Ok(())
 }
 
-/// Each next hop with the paths that are its own: behind a gateway on no link, and only
-/// there, stand the paths by which that one is reached.
-fn goes(state: &RouteState) -> String {
+/// Each next hop on a line. A gateway outside all connected subnets is followed by the paths that lead to it, indented.
+fn next_hops(state: &RouteState) -> String {
     let hops = &state.next_hops;
     match state.route.as_ref().and_then(|route| route.action.as_ref()) {
         _ if !hops.is_empty() => hops.iter().map(hop).collect::<Vec<_>>().join("\n"),
         Some(Action::Paths(paths)) => {
             paths.paths.iter().map(Path::to_string).collect::<Vec<_>>().join("\n")
         }
-        Some(Action::Special(special)) => special_word(*special),
+        Some(Action::Special(special)) => special_name(*special),
         None => "-".to_owned(),
     }
 }
@@ -163,7 +164,7 @@ fn hop(hop: &NextHop) -> String {
     lines.join("\n")
 }
 
-fn special_word(special: i32) -> String {
+fn special_name(special: i32) -> String {
     Special::try_from(special).map_or_else(|_| format!("special {special}"), |it| it.to_string())
 }
 
@@ -189,7 +190,7 @@ fn json(state: &RouteState) -> Value {
     let (mut paths, mut special) = (Vec::new(), None);
     match &route.action {
         Some(Action::Paths(all)) => paths.extend(all.paths.iter().map(path_json)),
-        Some(Action::Special(word)) => special = Some(special_word(*word)),
+        Some(Action::Special(word)) => special = Some(special_name(*word)),
         None => {}
     }
     json!({
@@ -226,23 +227,23 @@ mod tests {
     }
 
     #[test]
-    fn paths_stand_below_each_other() {
+    fn each_path_has_a_line() {
         let path =
             |last| Path { interface: "wan0".into(), next_hop: vec![10, 1, 0, last], weight: 1 };
         let ecmp = state(Action::Paths(Paths { paths: vec![path(2), path(3)] }));
-        let text = made(std::slice::from_ref(&ecmp)).to_string();
+        let text = to_table(std::slice::from_ref(&ecmp)).to_string();
         assert!(text.contains("via 10.1.0.2 dev wan0"), "{text}");
         assert!(text.contains("via 10.1.0.3 dev wan0"), "{text}");
         assert_eq!(json(&ecmp)["paths"][1]["next_hop"], "10.1.0.3");
         assert!(!text.contains("VRF"), "{text}");
         let mut leaked = ecmp;
         leaked.route.as_mut().unwrap().vrf = "red".into();
-        let text = made(std::slice::from_ref(&leaked)).to_string();
+        let text = to_table(std::slice::from_ref(&leaked)).to_string();
         assert!(text.contains("VRF") && text.contains("red"), "{text}");
     }
 
     #[test]
-    fn each_gateway_has_its_own_paths_and_no_other() {
+    fn each_gateway_has_its_own_paths() {
         let path =
             |last| Path { interface: "right".into(), next_hop: vec![198, 18, 2, last], weight: 1 };
         let hop = |gateway: &[u8], paths| NextHop { gateway: gateway.into(), weight: 1, paths };
@@ -256,22 +257,22 @@ mod tests {
         mixed.reason = vec!["172.31.1.1 is in no connected subnet".into()];
         let expected = "via 198.18.2.2 dev right\nvia 192.0.2.1 by\n  \
                         via 198.18.2.3 dev right\nvia 172.31.1.1, not reached";
-        assert_eq!(goes(&mixed), expected);
-        assert!(made(std::slice::from_ref(&mixed)).to_string().contains("partly active"));
+        assert_eq!(next_hops(&mixed), expected);
+        assert!(to_table(std::slice::from_ref(&mixed)).to_string().contains("partly active"));
         let hops = &json(&mixed)["next_hops"];
         assert!(hops[0]["gateway"].is_null());
         assert_eq!(hops[1]["gateway"], "192.0.2.1");
         assert_eq!(hops[1]["paths"][0]["next_hop"], "198.18.2.3");
         assert_eq!(hops[2]["paths"].as_array().map(Vec::len), Some(0));
         let mut below = Vec::new();
-        reasons(std::slice::from_ref(&mixed), &mut below).unwrap_or_else(|_| panic!("written"));
+        reasons(std::slice::from_ref(&mixed), &mut below).unwrap_or_else(|_| panic!("not written"));
         let below = String::from_utf8(below).unwrap();
         let expected = "10.0.0.0/8 is partly active:\n  172.31.1.1 is in no connected subnet\n";
         assert_eq!(below, expected);
     }
 
     #[test]
-    fn a_learned_route_tells_its_route_source_and_what_is_odd() {
+    fn an_imported_route_shows_its_route_source_and_flags() {
         let hole = state(Action::Special(Special::Blackhole.into()));
         let learned = RouteState {
             route_source: "frr".into(),
@@ -280,23 +281,23 @@ mod tests {
             state: "partly active".into(),
             ..hole.clone()
         };
-        assert!(!made(std::slice::from_ref(&hole)).to_string().contains("ROUTE_SOURCE"));
-        let text = made(&[hole, learned.clone()]).to_string();
-        for words in ["ROUTE_SOURCE", "frr", "partly active (backup, stale)"] {
+        assert!(!to_table(std::slice::from_ref(&hole)).to_string().contains("ROUTE SOURCE"));
+        let text = to_table(&[hole, learned.clone()]).to_string();
+        for words in ["ROUTE SOURCE", "frr", "partly active (backup, stale)"] {
             assert!(text.contains(words), "{words} in\n{text}");
         }
-        let told = json(&learned);
+        let shown = json(&learned);
         assert_eq!(
-            (&told["route_source"], &told["state"]),
+            (&shown["route_source"], &shown["state"]),
             (&json!("frr"), &json!("partly active"))
         );
-        assert_eq!((&told["backup"], &told["stale"]), (&json!(true), &json!(true)));
+        assert_eq!((&shown["backup"], &shown["stale"]), (&json!(true), &json!(true)));
     }
 
     #[test]
-    fn special_routes_have_a_word() {
+    fn special_routes_have_a_name() {
         let hole = state(Action::Special(Special::Blackhole.into()));
-        assert!(made(std::slice::from_ref(&hole)).to_string().contains("blackhole"));
+        assert!(to_table(std::slice::from_ref(&hole)).to_string().contains("blackhole"));
         assert_eq!(json(&hole)["special"], "blackhole");
         assert_eq!(json(&state(Action::Special(99)))["special"], "special 99");
     }

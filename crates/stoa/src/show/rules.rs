@@ -1,4 +1,4 @@
-//! Rules of policy routing: in their order, with what they decided.
+//! Policy routing rules in the order in which they apply, with their hits.
 
 use std::io::Write;
 
@@ -11,16 +11,16 @@ use super::{count, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let rules = client.show_rules(ListRulesRequest {}).await?.into_inner().rules;
     if as_json {
         let list: Vec<Value> = rules.iter().filter_map(json).collect();
         writeln!(out, "{}", json!({ "rules": list }))?;
     } else if rules.is_empty() {
-        writeln!(out, "No rules: packets are routed by the table of their VRF.")?;
+        writeln!(out, "No rules: packets use the table of their VRF.")?;
     } else {
-        write(&made(&rules), out)?;
+        write(&to_table(&rules), out)?;
     }
     Ok(())
 }
@@ -33,16 +33,16 @@ fn by(rule: &Rule) -> &'static str {
     if rule.protocol() == Protocol::Kernel { "Linux" } else { "configuration" }
 }
 
-fn made(rules: &[RuleState]) -> Table {
-    let columns = ["vrf", ">priority", "packets", "go", "by", ">hits", ">bytes"];
+fn to_table(rules: &[RuleState]) -> Table {
+    let columns = ["vrf", ">priority", "match", "action", "by", ">hits", ">bytes"];
     let mut table = table(&columns);
     for state in rules {
         let Some(rule) = &state.rule else { continue };
         table.add_row(vec![
             Cell::new(vrf(&rule.vrf)),
             Cell::new(rule.priority),
-            Cell::new(of(rule)),
-            Cell::new(goes(rule)),
+            Cell::new(match_text(rule)),
+            Cell::new(action_text(rule)),
             Cell::new(by(rule)),
             count(state.packets),
             count(state.bytes),
@@ -59,8 +59,8 @@ fn range(ports: &PortRange) -> String {
     }
 }
 
-/// What a rule is about, in the words of ip-rule(8).
-fn of(rule: &Rule) -> String {
+/// The match of a rule, in the terms of ip-rule(8).
+fn match_text(rule: &Rule) -> String {
     let mut words = vec![format!("IPv{}", rule.family)];
     let mut add = |name: &str, value: Option<String>| {
         words.extend(value.map(|value| format!("{name} {value}")));
@@ -75,19 +75,19 @@ fn of(rule: &Rule) -> String {
     words.join(" ")
 }
 
-fn goes(rule: &Rule) -> String {
+fn action_text(rule: &Rule) -> String {
     match &rule.action {
         Some(Action::Table(table)) if table.beyond_default => {
-            format!("table {}, not by its default route", vrf(&table.vrf))
+            format!("table {} without its default route", vrf(&table.vrf))
         }
         Some(Action::Table(table)) => format!("table {}", vrf(&table.vrf)),
-        Some(Action::Special(special)) => refusal(*special).to_owned(),
+        Some(Action::Special(special)) => special_name(*special).to_owned(),
         Some(Action::GotoPriority(priority)) => format!("goto {priority}"),
         None => String::new(),
     }
 }
 
-fn refusal(special: i32) -> &'static str {
+fn special_name(special: i32) -> &'static str {
     match Special::try_from(special) {
         Ok(Special::Unreachable) => "unreachable",
         Ok(Special::Prohibit) => "prohibit",
@@ -118,7 +118,7 @@ fn json(state: &RuleState) -> Option<Value> {
             value["table"] = json!(vrf(&table.vrf));
             value["ignore_default"] = json!(table.beyond_default);
         }
-        Some(Action::Special(special)) => value["refuse"] = json!(refusal(*special)),
+        Some(Action::Special(special)) => value["refuse"] = json!(special_name(*special)),
         Some(Action::GotoPriority(priority)) => value["goto"] = json!(priority),
         None => {}
     }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_told_in_the_words_of_linux() {
+    fn a_rule_has_the_terms_of_ip_rule() {
         let table = RuleTable { vrf: "red".to_owned(), beyond_default: false };
         let rule = Rule {
             family: 4,
@@ -144,12 +144,12 @@ mod tests {
             protocol: Protocol::Kernel.into(),
             ..Rule::default()
         };
-        assert_eq!(of(&rule), "IPv4 from 10.0.0.0/8 dscp 46 dport 80-90");
-        assert_eq!(goes(&rule), "table red");
+        assert_eq!(match_text(&rule), "IPv4 from 10.0.0.0/8 dscp 46 dport 80-90");
+        assert_eq!(action_text(&rule), "table red");
         let state = RuleState { rule: Some(rule), packets: 7, bytes: 700 };
-        let told = json(&state).unwrap();
-        assert_eq!((&told["table"], &told["by"]), (&json!("red"), &json!("Linux")));
-        assert_eq!(told["destination_ports"], json!([80, 90]));
-        assert!(made(&[state]).to_string().contains("table red"));
+        let shown = json(&state).unwrap();
+        assert_eq!((&shown["table"], &shown["by"]), (&json!("red"), &json!("Linux")));
+        assert_eq!(shown["destination_ports"], json!([80, 90]));
+        assert!(to_table(&[state]).to_string().contains("table red"));
     }
 }

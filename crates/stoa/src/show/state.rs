@@ -1,4 +1,4 @@
-//! State as YANG data: as it comes, for it is made for programs.
+//! State as YANG data (RFC 7951 JSON).
 
 use std::io::Write;
 
@@ -7,7 +7,8 @@ use stoa_api::v1::ShowStateRequest;
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks for a path and so many routes at most, and shows: with `on_one_line`, as all JSON of the command line.
+/// Requests the data at a path, with a maximum number of routes of each table, and prints it; with `on_one_line` without
+/// line breaks.
 pub async fn show(
     client: &mut Client,
     (path, routes): (&str, Option<u32>),
@@ -21,7 +22,7 @@ pub async fn show(
         return Ok(());
     }
     let value: serde_json::Value = serde_json::from_str(&json)
-        .map_err(|error| Failure::because("the controller's answer is no JSON", error))?;
+        .map_err(|error| Failure::context("the controller's answer is not JSON", error))?;
     writeln!(out, "{value}")?;
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! The router as a whole.
+//! The status of the router.
 
 use serde_json::{Value, json};
 use stoa_api::v1::StatusReply;
 
 use super::{duration, unix_s};
 
-/// For eyes.
+/// The status as text.
 pub fn text(status: &StatusReply) -> String {
     let now = unix_s();
     let up_s = now.saturating_sub(status.started_unix_s);
@@ -17,16 +17,13 @@ pub fn text(status: &StatusReply) -> String {
     if status.confirm_by_unix_ms > 0 {
         let left = (status.confirm_by_unix_ms / 1_000).saturating_sub(now);
         lines.push(format!(
-            "  waits          for its confirmation: `stoa commit` within {}, else the one before \
-             comes back",
+            "  unconfirmed    run `stoa commit` within {} to confirm; otherwise the last commit is rolled back",
             duration(left)
         ));
     }
     if status.is_edited {
-        lines.push(
-            "  candidate      has changes that are not in force: `stoa compare` shows them"
-                .to_owned(),
-        );
+        lines
+            .push("  candidate      has uncommitted changes: `stoa compare` shows them".to_owned());
     }
     if status.supervisor_pid > 0 {
         lines.push(format!("  stoa run       process {}", status.supervisor_pid));
@@ -48,7 +45,7 @@ pub fn text(status: &StatusReply) -> String {
     lines.join("\n")
 }
 
-/// For programs.
+/// The status as JSON.
 pub fn json(status: &StatusReply) -> Value {
     let forwarder = status.forwarder.as_ref().map(|forwarder| {
         json!({
@@ -81,9 +78,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_settled_is_said() {
-        let calm = StatusReply::default();
-        assert!(!text(&calm).contains("waits") && !text(&calm).contains("candidate"));
+    fn pending_changes_are_shown() {
+        let settled = StatusReply::default();
+        assert!(!text(&settled).contains("unconfirmed") && !text(&settled).contains("candidate"));
         let status =
             StatusReply { is_edited: true, confirm_by_unix_ms: 1, ..StatusReply::default() };
         assert!(
@@ -94,11 +91,11 @@ mod tests {
             (&json(&status)["is_edited"], &json(&status)["confirm_by_unix_ms"]),
             (&json!(true), &json!(1))
         );
-        assert!(json(&calm)["confirm_by_unix_ms"].is_null());
+        assert!(json(&settled)["confirm_by_unix_ms"].is_null());
     }
 
     #[test]
-    fn a_missing_forwarder_is_said() {
+    fn a_missing_forwarder_is_shown() {
         let status = StatusReply { version: "0.1.0".into(), ..StatusReply::default() };
         assert!(text(&status).contains("does not answer"));
         assert!(!text(&status).contains("stoa run"));

@@ -1,4 +1,4 @@
-//! Traces: a packet's way as lines for eyes, and as JSON.
+//! Traces: the path of a packet as text, and as JSON.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use stoa_api::v1::{GetTraceReply, TraceStep, TracedPacket};
 
 use super::{clock, number};
 
-/// What is said when no trace runs.
-pub const NOTHING: &str = "Nothing is traced: `stoa trace add` begins.";
+/// The message if there is no trace.
+pub const NOTHING: &str = "There is no trace: `stoa trace add` starts one.";
 
-/// The whole trace for eyes.
+/// The trace as text.
 pub fn text(reply: &GetTraceReply) -> String {
     if reply.interface.is_empty() {
         return NOTHING.to_owned();
@@ -30,13 +30,13 @@ pub fn text(reply: &GetTraceReply) -> String {
         let lost = number(reply.steps_lost);
         let _ = write!(
             text,
-            "\n\n{lost} steps found no room: ways may have gaps. Trace fewer packets."
+            "\n\n{lost} steps did not fit into the trace: packets may lack steps. Trace fewer packets."
         );
     }
     text
 }
 
-/// One packet for eyes.
+/// A packet as text.
 pub fn packet(packet: &TracedPacket) -> String {
     let mut text = format!(
         "Packet {}, {} UTC, {}: {}",
@@ -45,14 +45,14 @@ pub fn packet(packet: &TracedPacket) -> String {
         if packet.interface.is_empty() { "-" } else { &packet.interface },
         packet.outcome
     );
-    let mut said: &[String] = &[];
+    let mut previous: &[String] = &[];
     for one in &packet.steps {
         let _ = write!(text, "\n{}", step(one));
-        // Headers that stayed as they were are not said again.
-        for line in one.headers.iter().filter(|line| !said.contains(line)) {
+        // Unchanged headers are not repeated.
+        for line in one.headers.iter().filter(|line| !previous.contains(line)) {
             let _ = write!(text, "\n                 {line}");
         }
-        said = &one.headers;
+        previous = &one.headers;
     }
     text
 }
@@ -61,24 +61,24 @@ fn step(step: &TraceStep) -> String {
     let after = micros(step.after_ns);
     let mut text = format!("  {after:>9} us  {:<18} {}", step.node, step.what);
     if !step.adjacency.is_empty() {
-        // A connected network has a next hop once its neighbour is known.
+        // A connected network has a next hop only once its neighbour is known.
         let is_known = !step.adjacency.starts_with("connected ");
         let next_hop = if is_known { "next hop " } else { "" };
         let _ = write!(text, ", {next_hop}{}", step.adjacency);
     }
-    let at_the_ends = ["received ", "sent on ", "given to host interface "];
-    if at_the_ends.iter().any(|words| step.what.starts_with(words)) {
+    let with_length = ["received ", "sent on ", "given to host interface "];
+    if with_length.iter().any(|text| step.what.starts_with(text)) {
         let _ = write!(text, ", {} bytes, worker {}", step.length, step.worker);
     }
     text
 }
 
-/// "12.3" of nanoseconds.
+/// Nanoseconds as microseconds, such as "12.3".
 fn micros(ns: u64) -> String {
     format!("{}.{}", ns / 1000, ns % 1000 / 100)
 }
 
-/// The whole trace for programs.
+/// The trace as JSON.
 pub fn json(reply: &GetTraceReply) -> String {
     let packets: Vec<Value> = reply.packets.iter().map(packet_json).collect();
     json!({
@@ -100,7 +100,7 @@ fn packet_json(packet: &TracedPacket) -> Value {
         "interface": packet.interface,
         "outcome": packet.outcome,
         "drop": packet.drop,
-        "made_from": packet.made_from,
+        "derived_from": packet.derived_from,
         "steps": steps,
     })
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packets_way_is_told_in_lines() {
+    fn each_step_has_a_line_and_its_new_headers() {
         let packet = TracedPacket {
             number: 1,
             unix_ns: 1_000_000_003_000_004_000,
@@ -161,22 +161,22 @@ Packet 1, 01:46:43.000004 UTC, eth0: sent on eth1
     }
 
     #[test]
-    fn a_next_hop_is_named_once_there_is_one() {
+    fn a_resolved_next_hop_is_named() {
         let mut one = one("ip4-input", "to ip4-rewrite", 0, &[]);
-        for (adjacency, words) in [
+        for (adjacency, expected) in [
             ("10.2.0.2 on out", "to ip4-rewrite, next hop 10.2.0.2 on out"),
             ("connected network on out", "to ip4-rewrite, connected network on out"),
             ("", "to ip4-rewrite"),
         ] {
             one.adjacency = adjacency.into();
-            assert!(step(&one).ends_with(words), "{}", step(&one));
+            assert!(step(&one).ends_with(expected), "{}", step(&one));
         }
         let given = super::tests::one("port-output", "given to host interface lab/out", 0, &[]);
         assert!(step(&given).ends_with("given to host interface lab/out, 60 bytes, worker 0"));
     }
 
     #[test]
-    fn no_trace_says_how_to_begin() {
+    fn without_a_trace_the_text_names_the_command() {
         assert_eq!(text(&GetTraceReply::default()), NOTHING);
         let reply = GetTraceReply {
             interface: "any".into(),
@@ -185,6 +185,6 @@ Packet 1, 01:46:43.000004 UTC, eth0: sent on eth1
             ..Default::default()
         };
         assert!(text(&reply).starts_with("0 of 5 packets traced, interface any\n"));
-        assert!(text(&reply).contains("7 steps found no room"));
+        assert!(text(&reply).contains("7 steps did not fit"));
     }
 }

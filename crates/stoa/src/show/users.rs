@@ -1,4 +1,4 @@
-//! Who may manage the router, as the configuration has it. Hashes are not shown.
+//! The users of the configuration, without their password hashes.
 
 use std::io::{self, Write};
 
@@ -13,12 +13,12 @@ fn all(configuration: &Value) -> impl Iterator<Item = &Value> {
     users.as_array().into_iter().flatten()
 }
 
-/// Whether there is any.
+/// Whether there is a user.
 pub fn is_any(configuration: &Value) -> bool {
     all(configuration).next().is_some()
 }
 
-/// For programs.
+/// The users as JSON.
 pub fn json(configuration: &Value) -> Value {
     let users = all(configuration).map(|user| {
         json!({
@@ -31,19 +31,19 @@ pub fn json(configuration: &Value) -> Value {
     json!({ "users": users.collect::<Vec<_>>() })
 }
 
-/// For eyes.
+/// The users as a table.
 pub fn text(configuration: &Value, out: &mut dyn Write) -> io::Result<()> {
     if !is_any(configuration) {
-        return writeln!(out, "There is no user yet: `stoa user setup` makes the first one.");
+        return writeln!(out, "There is no user yet: `stoa user setup` creates the first one.");
     }
-    let mut shown = table(&["name", "may", "groups", "password"]);
+    let mut shown = table(&["name", "access", "groups", "password"]);
     for user in all(configuration) {
-        let may = if user["admin"] == true { "all" } else { "what rules permit" };
+        let access = if user["admin"] == true { "all" } else { "by rules" };
         let groups = user["group"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let password = if user["password-hash"].is_string() { "yes" } else { "none" };
         let groups = groups.collect::<Vec<_>>().join(", ");
         let name = user["name"].as_str().unwrap_or_default();
-        shown.add_row([name, may, &groups, password].map(Cell::new));
+        shown.add_row([name, access, &groups, password].map(Cell::new));
     }
     super::write(&shown, out)
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_told_without_their_hashes() {
+    fn users_are_shown_without_their_hashes() {
         let configuration = json!({ "stoa-management:management": { "user": [
             { "name": "root", "password-hash": "$argon2id$x", "admin": true },
             { "name": "backup", "group": ["noc", "night"] },
@@ -64,9 +64,9 @@ mod tests {
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["root", "all", "yes"]);
         assert!(lines[3].contains("noc, night") && lines[3].ends_with("none"), "{out}");
-        let told = json(&configuration);
-        assert_eq!(told["users"][0]["password"], true);
-        assert!(!format!("{told}{out}").contains("argon2"));
+        let shown = json(&configuration);
+        assert_eq!(shown["users"][0]["password"], true);
+        assert!(!format!("{shown}{out}").contains("argon2"));
         let mut out = Vec::new();
         text(&json!({}), &mut out).unwrap();
         assert!(String::from_utf8(out).unwrap().contains("stoa user setup"));

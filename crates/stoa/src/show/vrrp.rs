@@ -1,4 +1,4 @@
-//! Virtual routers (VRRP): who of the link has their addresses, and since when.
+//! Virtual routers (VRRP): their state, since when, and the master.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use super::{count, duration, table, unix_s, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let interfaces =
         client.show_interfaces(ListInterfacesRequest {}).await?.into_inner().interfaces;
@@ -19,9 +19,12 @@ pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Re
         let list: Vec<Value> = routers(&interfaces).map(json).collect();
         writeln!(out, "{}", json!({ "virtual_routers": list }))?;
     } else if routers(&interfaces).next().is_none() {
-        writeln!(out, "No virtual routers: they are configured in interfaces, as ipv4 vrrp.")?;
+        writeln!(
+            out,
+            "No virtual routers. They are configured below ipv4 vrrp and ipv6 vrrp of an interface."
+        )?;
     } else {
-        write(&made(&interfaces, unix_s()), out)?;
+        write(&to_table(&interfaces, unix_s()), out)?;
     }
     Ok(())
 }
@@ -34,7 +37,7 @@ fn routers(
         .flat_map(|interface| interface.virtual_routers.iter().map(move |it| (interface, it)))
 }
 
-fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
+fn to_table(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
     let columns = [
         "vrf",
         "interface",
@@ -66,7 +69,7 @@ fn made(interfaces: &[InterfaceState], now_unix_s: u64) -> Table {
     table
 }
 
-/// The priority; with the one that is configured, when something that is tracked is down.
+/// The effective priority, with the configured one if a tracked object is down.
 fn priority(router: &VirtualRouterState) -> String {
     match router.configured_priority {
         _ if router.owner => format!("{} (owner)", router.priority),
@@ -77,17 +80,18 @@ fn priority(router: &VirtualRouterState) -> String {
     }
 }
 
-/// Who is active: this router, or the address of the one that said so last.
+/// The master: this router, or the source of the last advertisement.
 fn master(router: &VirtualRouterState) -> String {
     match router.state.as_str() {
         "master" => "this router".to_owned(),
-        "backup" => ip_text(&router.heard_from),
+        "backup" => ip_text(&router.last_advertisement_source),
         _ => "-".to_owned(),
     }
 }
 
 fn json((interface, router): (&InterfaceState, &VirtualRouterState)) -> Value {
-    let heard_from = (!router.heard_from.is_empty()).then(|| ip_text(&router.heard_from));
+    let last_advertisement_source = (!router.last_advertisement_source.is_empty())
+        .then(|| ip_text(&router.last_advertisement_source));
     json!({
         "interface": interface.name,
         "vrf": interface.vrf,
@@ -99,15 +103,15 @@ fn json((interface, router): (&InterfaceState, &VirtualRouterState)) -> Value {
         "owner": router.owner,
         "priority": router.priority,
         "configured_priority": router.configured_priority,
-        "heard_from": heard_from,
+        "last_advertisement_source": last_advertisement_source,
         "event": router.event,
         "reason": router.reason,
         "transitions": router.transitions,
         "received": router.received,
         "sent": router.sent,
         "interval_errors": router.interval_errors,
-        "resigned_received": router.resigned_received,
-        "resigned_sent": router.resigned_sent,
+        "priority_zero_received": router.priority_zero_received,
+        "priority_zero_sent": router.priority_zero_sent,
         "address_errors": router.address_errors,
     })
 }
@@ -117,14 +121,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_master_is_this_router_or_the_one_that_was_heard() {
+    fn the_master_is_this_router_or_the_last_advertiser() {
         let backup = VirtualRouterState {
             vrid: 51,
             state: "backup".into(),
             priority: 90,
             configured_priority: 150,
             addresses: vec![vec![192, 0, 2, 1], vec![192, 0, 2, 7]],
-            heard_from: vec![192, 0, 2, 3],
+            last_advertisement_source: vec![192, 0, 2, 3],
             transitions: 1_234,
             changed_unix_s: 1_000,
             ..VirtualRouterState::default()
@@ -148,11 +152,14 @@ mod tests {
             virtual_routers: vec![backup, owner],
             ..InterfaceState::default()
         };
-        let text = made(std::slice::from_ref(&lan), 1_059).to_string();
+        let text = to_table(std::slice::from_ref(&lan), 1_059).to_string();
         for words in ["lan", "51", "192.0.2.1", "192.0.2.7", "59 s", "1,234", "this router"] {
             assert!(text.contains(words), "{words} in\n{text}");
         }
-        let told: Vec<Value> = routers(&[lan]).map(json).collect();
-        assert_eq!((&told[0]["heard_from"], &told[0]["family"]), (&json!("192.0.2.3"), &json!(4)));
+        let shown: Vec<Value> = routers(&[lan]).map(json).collect();
+        assert_eq!(
+            (&shown[0]["last_advertisement_source"], &shown[0]["family"]),
+            (&json!("192.0.2.3"), &json!(4))
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Workers: where they run, what they serve, how busy they are.
+//! Workers: processors, queues and load.
 
 use std::io::Write;
 
@@ -10,21 +10,21 @@ use super::{count, table, write};
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Asks and shows.
+/// Requests the state and prints it.
 pub async fn show(client: &mut Client, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
     let workers = client.show_workers(ListWorkersRequest {}).await?.into_inner().workers;
     if as_json {
         let list: Vec<Value> = workers.iter().map(json).collect();
         writeln!(out, "{}", json!({ "workers": list }))?;
     } else {
-        write(&made(&workers), out)?;
+        write(&to_table(&workers), out)?;
     }
     Ok(())
 }
 
-fn made(workers: &[WorkerState]) -> Table {
+fn to_table(workers: &[WorkerState]) -> Table {
     let mut table = table(&[
-        ">worker", ">cpu", "polling", ">busy", ">packets", ">vector", ">turns", ">sleeps", "queues",
+        ">worker", ">cpu", "polling", ">busy", ">packets", ">vector", ">loops", ">sleeps", "queues",
     ]);
     for worker in workers {
         let cpu = if worker.cpu < 0 { "any".to_owned() } else { worker.cpu.to_string() };
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_that_is_not_pinned_may_run_anywhere() {
+    fn a_worker_that_is_not_pinned_has_any_cpu() {
         let worker = WorkerState {
             cpu: -1,
             busy: 0.25,
@@ -72,7 +72,7 @@ mod tests {
             ..WorkerState::default()
         };
         assert_eq!(json(&worker)["cpu"], -1);
-        let text = made(&[worker]).to_string();
+        let text = to_table(&[worker]).to_string();
         assert!(text.contains("any") && text.contains("25.0 %"), "{text}");
         assert!(text.contains("host-a:0 host-b:0"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! `stoa top`: what moves, per second, from two looks at the counters.
+//! `stoa top`: rates per second, from two snapshots of the counters.
 
 pub mod screen;
 pub mod view;
@@ -14,8 +14,8 @@ use stoa_api::v1::{
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// All counters at one moment.
-pub struct Look {
+/// All counters at one time.
+pub struct Snapshot {
     at: Instant,
     interfaces: Vec<InterfaceState>,
     drops: Vec<DropState>,
@@ -23,10 +23,10 @@ pub struct Look {
     workers: Vec<WorkerState>,
 }
 
-/// An interface per second.
+/// Rates of an interface, per second.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterfaceRate {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Whether it is up.
     pub up: bool,
@@ -38,16 +38,16 @@ pub struct InterfaceRate {
     pub tx_packets: f64,
     /// Bits sent.
     pub tx_bits: f64,
-    /// Packets lost: dropped by us, not taken by the port, or shed before we saw them.
+    /// Packets lost: dropped by the router, refused by the port on transmit, or dropped by the port on receive.
     pub drops: f64,
 }
 
-/// A drop reason per second.
+/// The rate of a drop reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropRate {
-    /// Its name.
+    /// Name.
     pub reason: String,
-    /// What it means.
+    /// Description.
     pub description: String,
     /// Packets per second.
     pub packets: f64,
@@ -55,55 +55,55 @@ pub struct DropRate {
     pub total: u64,
 }
 
-/// A node per second.
+/// Rates of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRate {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Packets per second.
     pub packets: f64,
-    /// Packets of one call.
+    /// Packets per call.
     pub vector: f64,
-    /// Cycles of one packet.
+    /// Cycles per packet.
     pub cycles_per_packet: f64,
     /// Share of the cycles of all nodes, 0 to 1.
     pub share: f64,
 }
 
-/// A worker now.
+/// Load of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerRate {
-    /// Its number.
+    /// Number.
     pub index: u32,
-    /// Share of its time with packets, 0 to 1.
+    /// Share of the time spent on packets, 0 to 1.
     pub busy: f64,
     /// Packets received per second.
     pub packets: f64,
-    /// Packets of one walk of the graph.
+    /// Packets per vector.
     pub vector: f64,
 }
 
-/// Everything per second.
+/// All rates.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Interfaces.
     pub interfaces: Vec<InterfaceRate>,
-    /// Reasons that dropped something, ever.
+    /// Drop reasons with packets since the start.
     pub drops: Vec<DropRate>,
-    /// Nodes that did something.
+    /// Nodes that processed packets.
     pub nodes: Vec<NodeRate>,
     /// Workers.
     pub workers: Vec<WorkerRate>,
 }
 
-impl Look {
-    /// Asks for all counters.
-    pub async fn take(client: &mut Client) -> Result<Look, Failure> {
+impl Snapshot {
+    /// Requests all counters.
+    pub async fn fetch(client: &mut Client) -> Result<Snapshot, Failure> {
         let interfaces = client.show_interfaces(ListInterfacesRequest {}).await?.into_inner();
         let drops = client.show_drops(ListDropsRequest {}).await?.into_inner();
         let workers = client.show_workers(ListWorkersRequest {}).await?.into_inner();
         let nodes = client.show_nodes(ListNodesRequest {}).await?.into_inner();
-        Ok(Look {
+        Ok(Snapshot {
             at: Instant::now(),
             interfaces: interfaces.interfaces,
             drops: drops.drops,
@@ -112,8 +112,8 @@ impl Look {
         })
     }
 
-    /// What moved since an earlier look.
-    pub fn since(&self, before: &Look) -> Rates {
+    /// The rates since an earlier snapshot.
+    pub fn rates_since(&self, before: &Snapshot) -> Rates {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.001);
         Rates {
             interfaces: self.interface_rates(before, seconds),
@@ -123,11 +123,11 @@ impl Look {
         }
     }
 
-    fn interface_rates(&self, before: &Look, seconds: f64) -> Vec<InterfaceRate> {
+    fn interface_rates(&self, before: &Snapshot, seconds: f64) -> Vec<InterfaceRate> {
         let of = |one: &InterfaceState| {
             let old = before.interfaces.iter().find(|old| old.name == one.name);
             let old = old.cloned().unwrap_or_else(|| one.clone());
-            let rate = |now: u64, then: u64| per(now, then, seconds);
+            let rate = |now: u64, then: u64| per_second(now, then, seconds);
             let lost = |one: &InterfaceState| one.rx_drops + one.tx_drops + one.rx_missed;
             InterfaceRate {
                 name: one.name.clone(),
@@ -142,21 +142,21 @@ impl Look {
         self.interfaces.iter().map(of).collect()
     }
 
-    fn drop_rates(&self, before: &Look, seconds: f64) -> Vec<DropRate> {
+    fn drop_rates(&self, before: &Snapshot, seconds: f64) -> Vec<DropRate> {
         let of = |one: &DropState| {
             let old = before.drops.iter().find(|old| old.reason == one.reason);
             let old = old.map_or(one.packets, |old| old.packets);
             DropRate {
                 reason: one.reason.clone(),
                 description: one.description.clone(),
-                packets: per(one.packets, old, seconds),
+                packets: per_second(one.packets, old, seconds),
                 total: one.packets,
             }
         };
         self.drops.iter().filter(|one| one.packets > 0).map(of).collect()
     }
 
-    fn node_rates(&self, before: &Look, seconds: f64) -> Vec<NodeRate> {
+    fn node_rates(&self, before: &Snapshot, seconds: f64) -> Vec<NodeRate> {
         let (now, then) = (sums(&self.nodes, None), sums(&before.nodes, None));
         let moved = |name: &str| {
             let [calls, packets, cycles] = now.get(name).copied().unwrap_or_default();
@@ -180,12 +180,12 @@ impl Look {
         .collect()
     }
 
-    fn worker_rates(&self, before: &Look, seconds: f64) -> Vec<WorkerRate> {
+    fn worker_rates(&self, before: &Snapshot, seconds: f64) -> Vec<WorkerRate> {
         let of = |one: &WorkerState| {
             let old = before.workers.iter().find(|old| old.index == one.index);
-            // The first node of a packet's way sees the vectors as they were received.
-            let entry = |look: &Look| {
-                let sums = sums(&look.nodes, Some(one.index));
+            // The first node after the input nodes gets the vectors as they were received.
+            let entry = |snapshot: &Snapshot| {
+                let sums = sums(&snapshot.nodes, Some(one.index));
                 sums.get("ethernet-input").copied().unwrap_or_default()
             };
             let (now, then) = (entry(self), entry(before));
@@ -193,7 +193,11 @@ impl Look {
             WorkerRate {
                 index: one.index,
                 busy: one.busy,
-                packets: per(one.packets, old.map_or(one.packets, |old| old.packets), seconds),
+                packets: per_second(
+                    one.packets,
+                    old.map_or(one.packets, |old| old.packets),
+                    seconds,
+                ),
                 vector: packets as f64 / calls.max(1) as f64,
             }
         };
@@ -201,12 +205,12 @@ impl Look {
     }
 }
 
-/// Per second. A counter that went back began anew.
-fn per(now: u64, then: u64, seconds: f64) -> f64 {
+/// The rate of a counter; 0 if it has restarted.
+fn per_second(now: u64, then: u64, seconds: f64) -> f64 {
     now.saturating_sub(then) as f64 / seconds
 }
 
-/// Calls, packets and cycles by node, of one worker or all.
+/// Calls, packets and cycles of each node, of one worker or of all.
 fn sums(nodes: &[NodeState], worker: Option<u32>) -> BTreeMap<&str, [u64; 3]> {
     let mut sums: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for node in nodes.iter().filter(|node| worker.is_none_or(|worker| node.worker == worker)) {
@@ -221,10 +225,10 @@ pub mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Two looks, two seconds apart.
-    pub fn looks() -> (Look, Look) {
+    /// Two snapshots, two seconds apart.
+    pub fn snapshots() -> (Snapshot, Snapshot) {
         let at = Instant::now();
-        let look = |at, many: u64| Look {
+        let snapshot = |at, many: u64| Snapshot {
             at,
             interfaces: vec![InterfaceState {
                 name: "eth0".into(),
@@ -251,13 +255,13 @@ pub mod tests {
             }],
             workers: vec![WorkerState { busy: 0.5, packets: 20 * many, ..Default::default() }],
         };
-        (look(at, 1), look(at + Duration::from_secs(2), 3))
+        (snapshot(at, 1), snapshot(at + Duration::from_secs(2), 3))
     }
 
     #[test]
     fn rates_are_per_second() {
-        let (before, now) = looks();
-        let rates = now.since(&before);
+        let (before, now) = snapshots();
+        let rates = now.rates_since(&before);
         let eth0 = &rates.interfaces[0];
         assert_eq!((eth0.rx_packets, eth0.rx_bits, eth0.drops), (10.0, 8000.0, 1.0));
         assert_eq!((rates.drops.len(), rates.drops[0].packets, rates.drops[0].total), (1, 4.0, 12));
@@ -267,7 +271,7 @@ pub mod tests {
             (20.0, 20.0, 5.0, 1.0)
         );
         assert_eq!((rates.workers[0].packets, rates.workers[0].vector), (20.0, 20.0));
-        // A restarted router counts from zero again.
-        assert_eq!(before.since(&now).interfaces[0].rx_packets, 0.0);
+        // The counters of a restarted router begin at zero.
+        assert_eq!(before.rates_since(&now).interfaces[0].rx_packets, 0.0);
     }
 }

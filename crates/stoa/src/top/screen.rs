@@ -1,5 +1,4 @@
-//! The terminal of `stoa top`: a screen of its own, keys as they are typed, and all of it
-//! given back at the end.
+//! The terminal of `stoa top`: alternate screen and raw mode, restored at the end.
 
 use std::io::{self, Write, stdout};
 use std::time::{Duration, Instant};
@@ -11,12 +10,12 @@ use crossterm::terminal::{
 };
 use crossterm::{cursor, queue};
 
-/// A screen that is taken over; dropping it gives it back.
+/// The alternate screen in raw mode; dropping it restores the terminal.
 pub struct Screen;
 
 impl Screen {
-    /// Takes the terminal over.
-    pub fn take() -> io::Result<Self> {
+    /// Opens the alternate screen.
+    pub fn open() -> io::Result<Self> {
         enable_raw_mode()?;
         let screen = Self;
         queue!(stdout(), EnterAlternateScreen, cursor::Hide)?;
@@ -24,7 +23,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows lines, cut to the size of the terminal; the last one stays at the bottom.
+    /// Shows lines, cut to the size of the terminal, and a line at the bottom.
     pub fn show(&self, lines: &[String], bottom: &str) -> io::Result<()> {
         let (width, height) = size()?;
         let (width, height) = (usize::from(width), usize::from(height));
@@ -41,7 +40,7 @@ impl Screen {
         out.flush()
     }
 
-    /// The next key before `until`; Ctrl-C is `q`.
+    /// The next key before `until`; Ctrl-C and Esc are `q`.
     pub fn key(&self, until: Instant) -> io::Result<Option<char>> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -69,7 +68,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing can be done about a terminal that went away.
+        // Errors are ignored: the terminal is gone.
         let _ = queue!(stdout(), LeaveAlternateScreen, cursor::Show);
         let _ = stdout().flush();
         let _ = disable_raw_mode();

@@ -1,5 +1,4 @@
-//! How `stoa top` looks: rates as tables for eyes, in an order of the reader's choice,
-//! and as JSON.
+//! The output of `stoa top`: rates as sorted tables, and as JSON.
 
 use comfy_table::{Cell, Table};
 use serde_json::{Value, json};
@@ -7,17 +6,17 @@ use serde_json::{Value, json};
 use super::{InterfaceRate, Rates};
 use crate::show::{number, table, write};
 
-/// The order of interfaces.
+/// Sort order of interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Order {
     /// By name
     Name,
-    /// Those that receive most first
+    /// By received packets, most first
     #[default]
     Rx,
-    /// Those that send most first
+    /// By sent packets, most first
     Tx,
-    /// Those that lose most first
+    /// By lost packets, most first
     Drops,
 }
 
@@ -36,7 +35,7 @@ impl Order {
     }
 }
 
-/// Rates for eyes, line by line.
+/// The rates as lines of tables.
 pub fn lines(rates: &Rates, order: Order) -> Vec<String> {
     let mut rates = rates.clone();
     order.sort(&mut rates.interfaces);
@@ -48,13 +47,13 @@ pub fn lines(rates: &Rates, order: Order) -> Vec<String> {
         if at > 0 {
             out.push(b'\n');
         }
-        // Memory takes everything.
+        // Writing to memory does not fail.
         let _ = write(table, &mut out);
     }
     String::from_utf8_lossy(&out).lines().map(str::to_owned).collect()
 }
 
-fn whole(value: f64) -> Cell {
+fn rounded(value: f64) -> Cell {
     Cell::new(number(value.round() as u64))
 }
 
@@ -64,7 +63,7 @@ fn workers(rates: &Rates) -> Table {
         table.add_row(vec![
             Cell::new(one.index),
             Cell::new(format!("{:.1} %", one.busy * 100.0)),
-            whole(one.packets),
+            rounded(one.packets),
             Cell::new(format!("{:.1}", one.vector)),
         ]);
     }
@@ -79,11 +78,11 @@ fn interfaces(rates: &Rates) -> Table {
         table.add_row(vec![
             Cell::new(&one.name),
             Cell::new(if one.up { "up" } else { "down" }),
-            whole(one.rx_packets),
+            rounded(one.rx_packets),
             mega(one.rx_bits),
-            whole(one.tx_packets),
+            rounded(one.tx_packets),
             mega(one.tx_bits),
-            whole(one.drops),
+            rounded(one.drops),
         ]);
     }
     table
@@ -94,7 +93,7 @@ fn nodes(rates: &Rates) -> Table {
     for one in &rates.nodes {
         table.add_row(vec![
             Cell::new(&one.name),
-            whole(one.packets),
+            rounded(one.packets),
             Cell::new(format!("{:.1}", one.vector)),
             Cell::new(format!("{:.1}", one.cycles_per_packet)),
             Cell::new(format!("{:.0} %", one.share * 100.0)),
@@ -104,11 +103,11 @@ fn nodes(rates: &Rates) -> Table {
 }
 
 fn drops(rates: &Rates) -> Table {
-    let mut table = table(&["drop", ">packets/s", ">in all", "reason"]);
+    let mut table = table(&["drop", ">packets/s", ">total", "reason"]);
     for one in &rates.drops {
         table.add_row(vec![
             Cell::new(&one.reason),
-            whole(one.packets),
+            rounded(one.packets),
             Cell::new(number(one.total)),
             Cell::new(&one.description),
         ]);
@@ -116,7 +115,7 @@ fn drops(rates: &Rates) -> Table {
     table
 }
 
-/// Rates for programs.
+/// The rates as JSON.
 pub fn json(rates: &Rates) -> Value {
     let interfaces: Vec<Value> = rates
         .interfaces
@@ -163,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_is_the_readers() {
+    fn interfaces_are_sorted() {
         let one = |name: &str, rx, tx, drops| InterfaceRate {
             name: name.into(),
             up: true,
@@ -178,15 +177,15 @@ mod tests {
             [(Order::Name, "abc"), (Order::Rx, "cab"), (Order::Tx, "bac"), (Order::Drops, "cab")]
         {
             order.sort(&mut all);
-            let seen: String = all.iter().map(|one| one.name.as_str()).collect();
-            assert_eq!(seen, names, "{order:?}");
+            let sorted: String = all.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(sorted, names, "{order:?}");
         }
     }
 
     #[test]
-    fn rates_are_told_in_tables_and_json() {
-        let (before, now) = super::super::tests::looks();
-        let rates = now.since(&before);
+    fn rates_become_tables_and_json() {
+        let (before, now) = super::super::tests::snapshots();
+        let rates = now.rates_since(&before);
         let text = lines(&rates, Order::Rx).join("\n");
         for word in ["ethernet-input", "50.0 %", "no-route", "0.01", "100 %"] {
             assert!(text.contains(word), "{word} in {text}");

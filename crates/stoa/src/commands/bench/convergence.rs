@@ -1,4 +1,4 @@
-//! `stoa bench convergence`: how fast routes that a daemon learns by BGP or OSPF carry traffic.
+//! `stoa bench convergence`: the time until routes that a daemon learns by BGP or OSPF carry traffic.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use stoa_lab::convergence::{
 };
 use stoa_traffic::prefixes::{self, Source};
 
-use crate::failure::{Failure, Outcome, counted};
+use crate::failure::{Failure, Outcome, plural};
 use crate::show;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -22,80 +22,81 @@ enum Daemon {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RouteSource {
+    /// FRR's zebra sends its routes over FPM
     Fpm,
-    Linux,
-    /// An internal session with the daemon
-    #[value(name = "bgp-session", alias = "bgp")]
+    /// The daemon installs its routes into a table of the Linux kernel
+    Netlink,
+    /// The daemon sends its routes over an iBGP session
     Bgp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Protocol {
-    /// From peers that say UPDATE messages as fast as TCP takes them
+    /// Peers send UPDATE messages as fast as TCP takes them
     Bgp,
-    /// OSPFv2: AS-external LSAs of one neighbour, a BIRD
+    /// OSPFv2: one BIRD neighbour has an AS-external LSA per prefix
     Ospf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Family {
-    /// /24, side by side
+    /// /24 prefixes side by side
     Ipv4,
-    /// /48 and longer, 256 in a /32, by MP-BGP
+    /// /48 and longer prefixes, 256 in a /32, by MP-BGP
     Ipv6,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kill {
-    /// Stoa's controller; its supervisor starts it again
+    /// Stoa's controller, which its supervisor restarts
     Controller,
-    /// The daemon with all of its processes; started again a second later
+    /// All processes of the daemon, which is restarted one second later
     Daemon,
 }
 
-/// Learn routes by BGP or OSPF from a daemon, prove each by a packet, change them, cut a link, kill what is told (needs root, FRR or BIRD)
+/// Measure the time until a daemon's routes carry traffic, after changes, link failures and crashes (needs root, FRR or BIRD)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa bench convergence --daemon bird --routes 1000000
   stoa bench convergence --daemon frr --routes 1000000 --peers 2 --kill controller,daemon
   stoa bench convergence --daemon bird --family ipv6 --routes 500000
   stoa bench convergence --daemon frr --protocol ospf --routes 500000
-  stoa bench convergence --daemon frr --kernel                the same daemon and the Linux kernel alone
+  stoa bench convergence --daemon frr --kernel                Without Stoa, into the Linux kernel's own table
   stoa bench convergence --daemon bird --prefixes routes.txt.gz --json
 
-The lab is made in network namespaces and is gone afterwards. Every peer says all the routes; a prefix
-counts when a packet to it, to an address that no other prefix has, leaves to its next hop. A killed
-controller counts from its death, as its supervisor starts the next one; a killed daemon from when it is
-started again, a second later.")]
+The command builds its testbed in network namespaces and removes it afterwards. Every peer advertises all routes. A
+prefix is verified when a packet to an address that no other prefix contains leaves to its next hop. Recovery of a
+killed controller counts from its death, because its supervisor restarts it at once. Recovery of a killed daemon counts
+from its restart, one second after its death.")]
 pub struct Arguments {
-    /// The daemon between the peers and Stoa
+    /// Routing daemon between the peers and Stoa
     #[arg(long, value_enum, default_value = "bird")]
     daemon: Daemon,
-    /// How it learns the routes
+    /// Protocol by which the daemon learns the routes
     #[arg(long, value_enum, default_value = "bgp")]
     protocol: Protocol,
-    /// Of which family they are
+    /// Address family of the routes
     #[arg(long, value_enum, default_value = "ipv4")]
     family: Family,
-    /// How its routes come to Stoa [default: frr: fpm, bird: bgp-session]
+    /// Route source of Stoa for the daemon's routes [default: fpm for frr, bgp for bird]
     #[arg(long, value_enum)]
     route_source: Option<RouteSource>,
-    /// Made prefixes (1 to 7000000; IPv6: 1 to 3500000)
+    /// Number of synthetic prefixes (1 to 7000000; IPv6: 1 to 3500000)
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=i64::from(FOUR_MAX)))]
     routes: u32,
-    /// Prefixes of a file, one address/length a line, plain or packed by gzip, in the place of --routes
+    /// File of prefixes instead of --routes, one address/length per line, plain or gzip
     #[arg(long, value_name = "FILE", conflicts_with = "routes")]
     prefixes: Option<PathBuf>,
-    /// BGP peers that say them (1 to 8); with two or more, a link is cut as well
+    /// Number of BGP peers that advertise the routes (1 to 8); with two or more, a link is cut as well
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(PEERS_MAX)))]
     peers: u8,
-    /// Kill it outright (kill -9) under traffic once all is learned, and measure until it has all again
+    /// Kill this process (kill -9) under traffic after all routes are learned, and measure its recovery
     #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,WHAT")]
     kill: Vec<Kill>,
-    /// Without Stoa: the routes go into the Linux kernel's own table
-    #[arg(long, conflicts_with_all = ["route-source", "kill"])]
+    /// Measure without Stoa: the routes go into the Linux kernel's own table
+    #[arg(long, conflicts_with_all = ["route_source", "kill"])]
     kernel: bool,
-    /// Seconds that each phase may take (1 to 3600)
+    /// Maximum seconds of each phase (1 to 3600)
     #[arg(long, default_value_t = 180, value_parser = clap::value_parser!(u64).range(1..=3600))]
     deadline: u64,
     /// Print one JSON object
@@ -103,10 +104,10 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Measures and prints. Fails when not every prefix that a packet can prove was proved in time.
+/// Measures and prints. Fails if not all prefixes were verified by a packet in time.
 pub fn execute(arguments: Arguments) -> Outcome {
     let binary = std::env::current_exe()
-        .map_err(|error| Failure::because("this program cannot find itself", error))?;
+        .map_err(|error| Failure::context("cannot find the file of this program", error))?;
     let workload = workload(&arguments)?;
     let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
     if let Ok(style) = ProgressStyle::with_template("{msg:24} {wide_bar} {percent:>3} %") {
@@ -117,9 +118,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
         bar.set_position((done * 1000.0) as u64);
     });
     bar.finish_and_clear();
-    let figures = figures.map_err(|error| Failure::because("no figures", error))?;
+    let figures = figures.map_err(|error| Failure::context("the measurement failed", error))?;
     let text = if arguments.json {
-        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&figures)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&figures)
     };
@@ -130,11 +132,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
 fn workload(arguments: &Arguments) -> Result<Workload, Failure> {
     let is_ospf = arguments.protocol == Protocol::Ospf;
     if is_ospf && arguments.family == Family::Ipv6 {
-        let reason = "OSPF is measured with IPv4 (OSPFv2); leave --family or --protocol out";
+        let reason = "--family ipv6: OSPF is measured with IPv4 only (OSPFv2); use --family ipv4 or --protocol bgp";
         return Err(Failure::Usage(reason.to_owned()));
     }
     if is_ospf && arguments.peers > 1 {
-        let reason = "OSPF has one neighbour here; leave --peers out";
+        let reason = "--peers: OSPF has one neighbour; leave --peers out or use --protocol bgp";
         return Err(Failure::Usage(reason.to_owned()));
     }
     let (daemon, target) = target(arguments)?;
@@ -151,7 +153,7 @@ fn workload(arguments: &Arguments) -> Result<Workload, Failure> {
 }
 
 fn target(arguments: &Arguments) -> Result<(convergence::Daemon, Target), Failure> {
-    let (daemon, usual) = match arguments.daemon {
+    let (daemon, default) = match arguments.daemon {
         Daemon::Frr => (convergence::Daemon::Frr, Target::Fpm),
         Daemon::Bird => (convergence::Daemon::Bird, Target::Bgp),
     };
@@ -160,20 +162,20 @@ fn target(arguments: &Arguments) -> Result<(convergence::Daemon, Target), Failur
         _ if arguments.kernel => Target::Kernel,
         Some(RouteSource::Fpm) if arguments.daemon == Daemon::Bird => {
             return refused(
-                "BIRD does not speak FPM; give --route-source bgp-session or --route-source linux",
+                "--route-source fpm: BIRD does not support FPM; use --route-source bgp or netlink",
             );
         }
         Some(RouteSource::Bgp)
             if arguments.daemon == Daemon::Frr && arguments.protocol == Protocol::Ospf =>
         {
             return refused(
-                "FRR hands routes of OSPF to zebra, not to bgpd; give --route-source fpm or --route-source linux",
+                "--route-source bgp: FRR sends OSPF routes to zebra, not to bgpd; use --route-source fpm or netlink",
             );
         }
         Some(RouteSource::Fpm) => Target::Fpm,
-        Some(RouteSource::Linux) => Target::Linux,
+        Some(RouteSource::Netlink) => Target::Linux,
         Some(RouteSource::Bgp) => Target::Bgp,
-        None => usual,
+        None => default,
     };
     Ok((daemon, target))
 }
@@ -183,8 +185,10 @@ fn table(arguments: &Arguments) -> Result<Table, Failure> {
     let is_six = arguments.family == Family::Ipv6;
     let table = match &arguments.prefixes {
         None if is_six && arguments.routes > SIX_MAX => {
-            let reason =
-                format!("IPv6 has {SIX_MAX} made prefixes; give --routes {SIX_MAX} at most");
+            let reason = format!(
+                "--routes {}: there are {SIX_MAX} synthetic IPv6 prefixes at most",
+                arguments.routes
+            );
             return Err(Failure::Usage(reason));
         }
         None if is_six => Table::synthetic_six(arguments.routes),
@@ -200,64 +204,74 @@ fn table(arguments: &Arguments) -> Result<Table, Failure> {
     };
     if table.is_empty() {
         let family = if is_six { "IPv6" } else { "IPv4" };
-        let reason =
-            format!("no {family} prefix to be learned; give another --prefixes or --family");
+        let reason = format!("no {family} prefix to learn; use another --prefixes or --family");
         return Err(Failure::Usage(reason));
     }
     Ok(table)
 }
 
 fn text(figures: &Figures) -> String {
-    let (daemon, route_source) =
-        (format!("{:?}", figures.daemon), format!("{:?}", figures.route_source));
-    let by = if figures.route_source == Target::Kernel { "into" } else { "by" };
+    let daemon = match figures.daemon {
+        convergence::Daemon::Frr => "FRR",
+        convergence::Daemon::Bird => "BIRD",
+    };
+    let to = match figures.route_source {
+        Target::Fpm => "to Stoa over fpm",
+        Target::Linux => "to Stoa over netlink",
+        Target::Bgp => "to Stoa over bgp",
+        Target::Kernel => "to the Linux kernel",
+    };
     let mut lines = vec![format!(
-        "{} of {} from {} by {}, {} {by} {}",
-        counted(figures.routes, "route"),
+        "{} of {} from {} by {}, {daemon} {to}",
+        plural(figures.routes, "route"),
         if figures.family == "ipv6" { "IPv6" } else { "IPv4" },
-        counted(usize::from(figures.peers), "peer"),
+        plural(usize::from(figures.peers), "peer"),
         format!("{:?}", figures.protocol).to_uppercase(),
-        daemon.to_lowercase(),
-        route_source.to_lowercase(),
     )];
     let time = |value: Option<f64>, unit: &str| {
         value.map_or_else(|| format!("{:>9} ", "-"), |value| format!("{value:>9.2} {unit}"))
     };
     let mut row = |value: String, what: &str| lines.push(format!("{value:<13} {what}"));
-    row(time(figures.learn_s, "s"), "until all were learned");
+    row(time(figures.learn_s, "s"), "until all routes were learned");
     if figures.route_source != Target::Kernel {
-        row(format!("{:>9}", figures.verified_by_traffic), "prefixes proved by a packet to each");
-        row(time(figures.reconverge_s, "s"), "until all were taken back and said anew");
-        row(time(figures.repair_ms, "ms"), "without packets after a link was seen down");
+        row(format!("{:>9}", figures.verified_by_traffic), "prefixes verified by a packet to each");
+        row(
+            time(figures.reconverge_s, "s"),
+            "until all routes were withdrawn and advertised again",
+        );
+        row(time(figures.repair_ms, "ms"), "without packets after a link failure was detected");
         row(time(figures.repair_ms_1k, "ms"), "the same with 1,000 routes");
         if let Some(lost) = figures.kill_controller_lost {
             row(
                 time(figures.kill_controller_s, "s"),
-                "from its death until a new controller had all again",
+                "from the death of the controller until the next one had all routes",
             );
             row(format!("{lost:>9}"), "packets lost meanwhile");
         }
         if let Some(lost) = figures.kill_daemon_lost {
             row(
                 time(figures.kill_daemon_s, "s"),
-                "from its start until a new daemon had said all again",
+                "from the restart of the daemon until it had sent all routes",
             );
-            row(time(figures.kill_daemon_learned_s, "s"), "  of them until it had learned all");
+            row(
+                time(figures.kill_daemon_learned_s, "s"),
+                "  of which until it had learned all routes",
+            );
             row(format!("{lost:>9}"), "packets lost meanwhile");
         }
-        row(time(Some(figures.ours_s), "s"), "of a processor for Stoa while it learned");
-        row(time(Some(figures.controller_s), "s"), "  of them the controller");
-        row(time(Some(figures.forwarder_s), "s"), "  of them the forwarder's control thread");
-        row(time(Some(figures.workers_s), "s"), "  of them packets");
+        row(time(Some(figures.ours_s), "s"), "of processor time of Stoa while it learned");
+        row(time(Some(figures.controller_s), "s"), "  of which the controller");
+        row(time(Some(figures.forwarder_s), "s"), "  of which the forwarder's control thread");
+        row(time(Some(figures.workers_s), "s"), "  of which packets");
     }
-    row(time(Some(figures.daemon_s), "s"), "of a processor for the daemon");
-    row(time(figures.transfer_s, "s"), "until TCP had taken what the peers say");
+    row(time(Some(figures.daemon_s), "s"), "of processor time of the daemon");
+    row(time(figures.transfer_s, "s"), "until TCP had taken all messages of the peers");
     if figures.route_source != Target::Kernel {
-        row(time(Some(figures.rss_mb), "MB"), "of memory for them in Stoa");
+        row(time(Some(figures.rss_mb), "MB"), "of memory for the routes in Stoa");
     }
     row(time(Some(figures.daemon_rss_mb), "MB"), "of memory of the daemon");
     if figures.route_source != Target::Kernel {
-        row(format!("{:>9}", figures.audit), "says the audit");
+        row(format!("{:>9}", figures.audit), "result of the audit");
     }
     lines.join("\n")
 }

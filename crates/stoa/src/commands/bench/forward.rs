@@ -1,4 +1,4 @@
-//! `stoa bench forward`: cycles per packet of the graph, node by node.
+//! `stoa bench forward`: cycles per packet of the packet graph, by node.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use stoa_forwarder::kernel::Kernel;
 use stoa_traffic::forward::{self, BenchError, Figures, Ip, Mix, Visits, Workload};
 use stoa_traffic::prefixes::Source;
 
-use crate::failure::{Failure, Outcome, counted};
+use crate::failure::{Failure, Outcome, plural};
 use crate::show;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -18,7 +18,7 @@ enum Family {
     Ip6,
 }
 
-/// Forward from a generator to nowhere through the graph that serves real ports
+/// Measure cycles per packet: forward from a generator to a null port through the packet graph of real ports
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa bench forward                                  IPv4, one route, smallest frames
@@ -28,54 +28,54 @@ enum Family {
   stoa bench forward --routes 1000000 --destinations 1024 --update-rate 100000
   stoa bench forward --vlan --kernel scalar --workers 2 --cpus 0,1 --json
 
-A file of prefixes has one address/length a line and may be packed by gzip.")]
+A file of prefixes has one address/length per line, plain or gzip.")]
 pub struct Arguments {
-    /// Address family [default: ip4; a mix has its own]
+    /// Address family [default: ip4; a mix defines its own]
     #[arg(long, value_enum, conflicts_with = "mix")]
     family: Option<Family>,
     /// Routes in the table (1 to 1048576)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     routes: u32,
-    /// Load these tables in place of --routes: files or synthetic:N, with commas between
+    /// Tables to load instead of --routes: files or synthetic:N, separated by commas
     #[arg(long, value_name = "FILE", value_delimiter = ',', conflicts_with = "routes")]
     prefixes: Vec<Source>,
-    /// Where packets go: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf
+    /// Destinations: one address, N in turn, random (each prefix, 1048576 addresses or more), or zipf
     #[arg(long, default_value = "one", value_name = "one|N|random|zipf")]
     destinations: Visits,
-    /// Neighbours that the routes lead to in turn (1 to 8192)
+    /// Number of neighbours that the routes use in turn (1 to 8192)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8192))]
     next_hops: u32,
-    /// Bytes of a frame with FCS (ip4: 64 to 1518, ip6: 78 to 1518) [default: the smallest]
+    /// Frame size with FCS in bytes (ip4: 64 to 1518, ip6: 78 to 1518) [default: the smallest]
     #[arg(long, value_parser = clap::value_parser!(u16).range(64..=1518), conflicts_with = "mix")]
     frame: Option<u16>,
-    /// Frames of several sizes: imix1 (IPv4), imix2 (both families in turn) or imix3 (IPv6)
+    /// Mix of frame sizes: imix1 (IPv4), imix2 (both families in turn) or imix3 (IPv6)
     #[arg(long)]
     mix: Option<Mix>,
-    /// Flows: source ports and addresses in turn (1 to 1048576)
+    /// Number of flows, with source ports and addresses in turn (1 to 1048576)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     flows: u32,
-    /// Frames have an 802.1Q tag, coming in and going out
+    /// Receive and send frames with an 802.1Q tag
     #[arg(long)]
     vlan: bool,
-    /// Change so many routes per second meanwhile (to 10000000)
+    /// Route changes per second during the measurement (at most 10000000)
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000))]
     update_rate: u32,
-    /// Workers (1 to 16)
+    /// Number of workers (1 to 16)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     workers: u8,
-    /// Run worker i on the i-th of these CPUs
+    /// CPUs of the workers, one for each
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
     /// Seconds to measure (1 to 3600)
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Force a SIMD kernel [default: the best of this processor]
+    /// SIMD kernel [default: the widest that this processor supports]
     #[arg(long, default_value = "", hide_default_value = true, value_name = "scalar|avx2|avx512")]
     kernel: String,
-    /// Trace and capture another interface meanwhile: what does it cost this one?
+    /// Trace and capture another interface at the same time, to measure the cost for this one
     #[arg(long)]
     watched: bool,
-    /// Make so many turns without threads or time, and say only what went by: for profilers
+    /// Run this many main-loop iterations without threads or clock, and print only packet counts: for profilers
     #[arg(long, hide = true)]
     turns: Option<u32>,
     /// Print one JSON object
@@ -116,14 +116,14 @@ pub fn execute(forward: Arguments) -> Outcome {
     if let Some(turns) = turns {
         let counts = forward::step(&workload, turns).map_err(failure)?;
         let text = serde_json::to_string(&counts);
-        show::print(&text.map_err(|error| Failure::because("no JSON", error))?)?;
+        show::print(&text.map_err(|error| Failure::context("cannot write JSON", error))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if !workload.cpus.is_empty() && workload.cpus.len() != workload.workers {
         return Err(Failure::Usage(format!(
-            "{} for {}: --cpus lists one CPU for each worker",
-            counted(workload.cpus.len(), "CPU"),
-            counted(workload.workers, "worker"),
+            "--cpus: {} for {}; list one CPU for each worker",
+            plural(workload.cpus.len(), "CPU"),
+            plural(workload.workers, "worker"),
         )));
     }
     let bar = if as_json { ProgressBar::hidden() } else { ProgressBar::new(1000) };
@@ -134,7 +134,8 @@ pub fn execute(forward: Arguments) -> Outcome {
     bar.finish_and_clear();
     let figures = figures.map_err(failure)?;
     let text = if as_json {
-        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&figures)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&figures)
     };
@@ -145,7 +146,7 @@ pub fn execute(forward: Arguments) -> Outcome {
 fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Range(reason) => Failure::Usage(reason),
-        other => Failure::because("no figures", other),
+        other => Failure::context("the measurement failed", other),
     }
 }
 
@@ -156,10 +157,10 @@ fn text(figures: &Figures) -> String {
     let mut lines = vec![
         format!(
             "{size}{tagged}, {}, {}, destinations: {destinations}, {}, {}, {kernel}",
-            counted(*routes, "route"),
-            counted(figures.next_hops as usize, "next hop"),
-            counted(figures.flows as usize, "flow"),
-            counted(*workers, "worker"),
+            plural(*routes, "route"),
+            plural(figures.next_hops as usize, "next hop"),
+            plural(figures.flows as usize, "flow"),
+            plural(*workers, "worker"),
         ),
         format!(
             "{:>9.1} million packets per second, {:.1} Gbit/s on a wire",
@@ -172,7 +173,7 @@ fn text(figures: &Figures) -> String {
     }
     if figures.update_rate > 0 {
         lines.push(format!(
-            "{:>9.0} route changes per second of {} asked for",
+            "{:>9.0} route changes per second of {} requested",
             figures.updates_per_second, figures.update_rate
         ));
     }
@@ -183,7 +184,7 @@ fn text(figures: &Figures) -> String {
     ));
     if !figures.is_undisturbed() {
         lines.push(
-            "The figures are disturbed: others used the processors. Measure on an idle machine, \
+            "The results are disturbed: other programs used the processors. Measure on an idle machine, \
              with --cpus, or longer."
                 .to_owned(),
         );

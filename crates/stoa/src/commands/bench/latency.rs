@@ -1,4 +1,4 @@
-//! `stoa bench latency`: what Stoa adds to a ping, beside Linux and a plain wire.
+//! `stoa bench latency`: what Stoa adds to a ping, compared with Linux and a plain wire.
 
 use std::process::ExitCode;
 
@@ -10,13 +10,13 @@ use stoa_lab::measure::RoundTrips;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Ping through a router between hosts of its own making, idle and under load (needs root)
+/// Measure pings between two test hosts through Stoa, Linux and a wire, idle and under load (needs root)
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Pings of each case (100 to 100000); 200 a second
+    /// Number of pings of each case (100 to 100000), at 200 per second
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(100..=100_000))]
     pings: u32,
-    /// UDP payload beside the pings of the loaded case, Mbit/s (1 to 10000)
+    /// UDP load beside the pings of the loaded case, in Mbit/s of payload (1 to 10000)
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     load: u64,
     /// Print one JSON object
@@ -27,7 +27,7 @@ pub struct Arguments {
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
     let binary = std::env::current_exe()
-        .map_err(|error| Failure::because("this program cannot find itself", error))?;
+        .map_err(|error| Failure::context("cannot find the file of this program", error))?;
     let workload =
         Workload { pings: arguments.pings, load_bits_per_second: arguments.load * 1_000_000 };
     let bar = if arguments.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
@@ -36,9 +36,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
         bar.set_message(format!("pinging through {what}"));
     });
     bar.finish_and_clear();
-    let measured = measured.map_err(|error| Failure::because("no figures", error))?;
+    let measured = measured.map_err(|error| Failure::context("the measurement failed", error))?;
     let text = if arguments.json {
-        serde_json::to_string(&measured).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&measured)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&measured)
     };

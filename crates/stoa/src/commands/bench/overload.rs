@@ -1,4 +1,4 @@
-//! `stoa bench overload`: what is forwarded when more is offered than can be.
+//! `stoa bench overload`: the forwarding rate when the offered load exceeds the capacity.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use stoa_traffic::overload::{self, Figures};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Offer up to three times what one worker can forward, through shared memory
+/// Measure the forwarding rate of one worker at up to three times its capacity, over shared memory
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How often each load is offered, 25 ms each (1 to 1000); up to four times as often while others disturb
+    /// How often each load is offered, for 25 ms (1 to 1000); up to four times as often if other programs disturb
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print one JSON object
@@ -28,9 +28,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
     }
     let figures = overload::run(arguments.rounds, |done| bar.set_position((done * 1000.0) as u64));
     bar.finish_and_clear();
-    let figures = figures.map_err(|error| Failure::because("no figures", error))?;
+    let figures = figures.map_err(|error| Failure::context("the measurement failed", error))?;
     let text = if arguments.json {
-        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&figures)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&figures)
     };

@@ -1,4 +1,4 @@
-//! `stoa bench software_rss`: what sharing out one queue between two workers gains.
+//! `stoa bench software-rss`: the gain of software RSS from one queue to two workers.
 
 use std::process::ExitCode;
 
@@ -9,10 +9,10 @@ use stoa_traffic::software_rss::{self, Figures};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Share one queue out between two workers, and see from what cost per packet it pays
+/// Measure from which cost per packet software RSS pays off, with one queue and two workers
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How often each cost is measured, off and on, 2 s in all (1 to 1000)
+    /// How often each cost is measured with software RSS off and on; one round takes 2 s (1 to 1000)
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Print one JSON object
@@ -29,9 +29,10 @@ pub fn execute(arguments: Arguments) -> Outcome {
     let figures =
         software_rss::run(arguments.rounds, |done| bar.set_position((done * 1000.0) as u64));
     bar.finish_and_clear();
-    let figures = figures.map_err(|error| Failure::because("no figures", error))?;
+    let figures = figures.map_err(|error| Failure::context("the measurement failed", error))?;
     let text = if arguments.json {
-        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&figures)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&figures)
     };

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use stoa_traffic::prefixes::Source;
 use stoa_traffic::table::{self, Figures, Keys, TableError, Workload};
 
-use crate::failure::{Failure, Outcome, counted};
+use crate::failure::{Failure, Outcome, plural};
 use crate::show;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -16,33 +16,33 @@ enum Family {
     Ip6,
 }
 
-/// Fill a routing table, change it and look addresses up in it, without packets
+/// Measure look-ups, changes and memory of a routing table, without packets
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  stoa bench table                                    1,000,000 made IPv4 prefixes
+  stoa bench table                                    1,000,000 synthetic IPv4 prefixes
   stoa bench table --family ip6 --prefixes synthetic:200000 --keys random
   stoa bench table --prefixes routes.txt.gz --keys zipf --json
   stoa bench table --prefixes routes.txt --keys addresses.txt
 
-A file of prefixes has one address/length a line, a file of keys one address; both may be packed
-by gzip. Lines that are empty, begin with # or are of the other family do not count.")]
+A file of prefixes has one address/length per line, a file of keys one address per line; both may be gzip. Empty
+lines, lines that start with # and lines of the other family are ignored.")]
 pub struct Arguments {
     /// Address family
     #[arg(long, value_enum, default_value = "ip4")]
     family: Family,
-    /// A file, or synthetic:N (to 6000000; ip6: 1000000) [default: synthetic:1000000, ip6: 200000]
+    /// A file, or synthetic:N (at most 6000000; ip6: 1000000) [default: synthetic:1000000, ip6: 200000]
     #[arg(long, value_name = "FILE|synthetic:N")]
     prefixes: Option<Source>,
-    /// What to look up: random (any address), in-table, zipf (in-table, some far more often), or a file
+    /// Addresses to look up: random (any address), in-table, zipf (in-table, some far more often), or a file
     #[arg(long, default_value = "in-table", value_name = "random|in-table|zipf|FILE")]
     keys: Keys,
-    /// Different next hops (1 to 1048576)
+    /// Number of different next hops (1 to 1048576)
     #[arg(long, default_value_t = table::VALUES, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     next_hops: u32,
-    /// How often the table is filled and emptied; the fastest counts (1 to 100)
+    /// How often the table is filled and emptied (1 to 100); the fastest round counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Force a kernel: scalar, bits, avx2 or avx512 [default: the best of this processor]
+    /// Kernel: scalar, bits, avx2 or avx512 [default: the best of this processor]
     #[arg(long, default_value = "", hide_default_value = true)]
     kernel: String,
     /// Print one JSON object
@@ -52,12 +52,12 @@ pub struct Arguments {
 
 /// Measures and prints.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let usual = match arguments.family {
+    let default = match arguments.family {
         Family::Ip4 => 1_000_000,
         Family::Ip6 => 200_000,
     };
     let workload = Workload {
-        prefixes: arguments.prefixes.unwrap_or(Source::Synthetic(usual)),
+        prefixes: arguments.prefixes.unwrap_or(Source::Synthetic(default)),
         keys: arguments.keys,
         kernel: table::kernel(&arguments.kernel)
             .map_err(|reason| Failure::Usage(format!("--kernel: {reason}")))?,
@@ -76,10 +76,11 @@ pub fn execute(arguments: Arguments) -> Outcome {
     bar.finish_and_clear();
     let figures = figures.map_err(|error| match error {
         TableError::Range(reason) => Failure::Usage(reason),
-        other => Failure::because("no figures", other),
+        other => Failure::context("the measurement failed", other),
     })?;
     let text = if arguments.json {
-        serde_json::to_string(&figures).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&figures)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&figures)
     };
@@ -91,7 +92,7 @@ fn text(figures: &Figures) -> String {
     let million = |per_second: f64| per_second / 1e6;
     let mebibytes = |bytes: usize| bytes as f64 / f64::from(1 << 20);
     let Figures { family, prefixes, keys, kernel, .. } = figures;
-    let hops = counted(figures.values as usize, "next hop");
+    let hops = plural(figures.values as usize, "next hop");
     let rows = [
         (figures.mlps, "million look-ups per second".to_owned()),
         (figures.cycles_per_lookup, "cycles per look-up".to_owned()),
@@ -109,7 +110,7 @@ fn text(figures: &Figures) -> String {
             figures.redirect_us_median,
             format!(
                 "microseconds until {} follows a change of all next hops (at most {:.0})",
-                counted(figures.redirect_readers, "worker"),
+                plural(figures.redirect_readers, "worker"),
                 figures.redirect_us_most
             ),
         ),
@@ -130,7 +131,7 @@ fn text(figures: &Figures) -> String {
     ];
     let mut lines = vec![format!(
         "{family}, {} of {prefixes}, {hops}, keys: {keys}, {kernel}",
-        counted(figures.routes, "route"),
+        plural(figures.routes, "route"),
     )];
     lines.extend(rows.map(|(value, what)| format!("{value:>9.2} {what}")));
     lines.join("\n")

@@ -11,19 +11,19 @@ use stoa_traffic::report;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Put two results side by side
+/// Compare two results
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa traffic run lab.yaml --json > before.json
   stoa traffic run lab.yaml --json > after.json
   stoa traffic compare before.json after.json
 
-Both are of `stoa traffic run`, or both of the same test of `rfc2544` or `csit`.")]
+Both results are of `stoa traffic run`, or of the same test of `rfc2544` or `csit`.")]
 pub struct Arguments {
-    /// A result, as --json wrote it
+    /// A result, written with --json
     #[arg(value_name = "A.json")]
     first: PathBuf,
-    /// Another one
+    /// Another result
     #[arg(value_name = "B.json")]
     second: PathBuf,
     /// Print one JSON object
@@ -35,15 +35,15 @@ pub struct Arguments {
 pub fn execute(arguments: &Arguments) -> Outcome {
     let read = |path: &Path| {
         let text = std::fs::read_to_string(path);
-        text.map_err(|error| Failure::because(format!("cannot read {}", path.display()), error))
+        text.map_err(|error| Failure::context(format!("cannot read {}", path.display()), error))
     };
     let (one, other) = (read(&arguments.first)?, read(&arguments.second)?);
     let names = [&arguments.first, &arguments.second].map(|path| path.display().to_string());
     let both = compare((&names[0], &one), (&names[1], &other))
-        .map_err(|error| Failure::Words(error.to_string()))?;
+        .map_err(|error| Failure::Message(error.to_string()))?;
     if arguments.json {
-        let text =
-            serde_json::to_string(&both).map_err(|error| Failure::because("no JSON", error))?;
+        let text = serde_json::to_string(&both)
+            .map_err(|error| Failure::context("cannot write JSON", error))?;
         show::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -64,7 +64,7 @@ pub fn execute(arguments: &Arguments) -> Outcome {
         ]);
     }
     let mut out = Vec::new();
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = show::write(&rows, &mut out);
     let text = String::from_utf8_lossy(&out).into_owned();
     show::print(&format!("{text}\na: {}\nb: {}", names[0], names[1]))?;

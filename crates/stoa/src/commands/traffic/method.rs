@@ -1,4 +1,4 @@
-//! `stoa traffic rfc2544` and `stoa traffic csit`: methods that find out how fast a device is.
+//! `stoa traffic rfc2544` and `stoa traffic csit`: methods that find the rates of a device.
 
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use super::{run, table};
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Seconds of a trial that RFC 2544, section 24, asks for.
+/// Seconds of a trial (RFC 2544, section 24).
 const RFC_SECONDS: f64 = 60.0;
 
-/// How fast is a device? RFC 2544 with RFC 9004 (bursts) and RFC 5180 (IPv6)
+/// Measure a device as in RFC 2544, with RFC 9004 (bursts) and RFC 5180 (IPv6)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa traffic rfc2544 lab.yaml --test throughput --seconds 10
@@ -28,40 +28,40 @@ const RFC_SECONDS: f64 = 60.0;
   stoa traffic rfc2544 lab.yaml --test latency --max-rate 1mpps --json > new.json
   stoa traffic compare old.json new.json
 
-The highest load is the ports' line rate, --max-rate for each stream, or what the ports take. A load that
-could not be offered is never counted as loss: the row says what was the limit.")]
+The highest load is the ports' line rate, --max-rate for each stream, or what the ports can send. A load that could
+not be offered never counts as loss; the row shows what limited it.")]
 pub struct Rfc2544 {
     #[command(flatten)]
     source: Source,
-    /// What is measured
+    /// Test to run
     #[arg(long, value_enum)]
     test: RfcTest,
-    /// From one load to the next of frame-loss, in % of the highest (RFC 2544 asks for 10 or less)
+    /// Step between the loads of frame-loss, in % of the highest load (RFC 2544: 10 or less)
     #[arg(long, default_value = "25", value_name = "PERCENT")]
     step: f64,
-    /// Trials of the last step [default: 20 of latency, 50 of back-to-back]
+    /// Number of trials of the last step [default: 20 for latency, 50 for back-to-back]
     #[arg(long)]
     repeat: Option<u32>,
-    /// Seconds of each trial [default: 60, as RFC 2544 asks for]
+    /// Seconds of each trial [default: 60, as in RFC 2544]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
     #[command(flatten)]
-    common: Wishes,
+    common: CommonOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RfcTest {
     /// The highest rate without loss
     Throughput,
-    /// How long packets take at that rate
+    /// Latency at that rate
     Latency,
-    /// How much is lost at loads in steps
+    /// Loss at loads in steps
     FrameLoss,
     /// The longest burst without loss
     BackToBack,
 }
 
-/// How fast is a device? The rates of FD.io's CSIT: NDR and PDR, or MRR
+/// Measure the rates of FD.io's CSIT: NDR and PDR, or MRR
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa traffic csit lab.yaml --test ndrpdr --size 64
@@ -69,44 +69,44 @@ enum RfcTest {
 pub struct Csit {
     #[command(flatten)]
     source: Source,
-    /// What is measured
+    /// Test to run
     #[arg(long, value_enum)]
     test: CsitTest,
-    /// The loss that PDR allows, in %
+    /// Loss that PDR allows, in %
     #[arg(long, default_value = "0.5", value_name = "PERCENT")]
     tolerance: f64,
-    /// Trials of MRR
+    /// Number of trials of MRR
     #[arg(long, default_value_t = 10)]
     repeat: u32,
-    /// Seconds of each trial [default: 30, of MRR 1]
+    /// Seconds of each trial [default: 30; MRR: 1]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<f64>,
     #[command(flatten)]
-    common: Wishes,
+    common: CommonOptions,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum CsitTest {
-    /// The highest rates without loss and with a little of it
+    /// The highest rates without loss (NDR) and with partial loss (PDR)
     Ndrpdr,
-    /// What comes through at the highest load
+    /// The received rate at the highest load
     Mrr,
 }
 
-/// What all methods have.
+/// Options of all methods.
 #[derive(Debug, Args)]
-struct Wishes {
-    /// Frame sizes with FCS, imix1 to imix3, or `file`: those of the streams
+struct CommonOptions {
+    /// Frame sizes with FCS, imix1 to imix3, or `file` for the sizes of the streams
     /// [default: 64,128,256,512,1024,1280,1518; the first is the shortest that the streams allow]
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     size: Vec<String>,
-    /// The highest load of each stream
+    /// Highest load of each stream
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
-    /// Where a search ends, in % of the highest load
+    /// Resolution of a search, in % of the highest load
     #[arg(long, default_value = "0.5", value_name = "PERCENT")]
     resolution: f64,
-    /// Write a report with plots, for a browser: one file that needs no network
+    /// Write a report with plots as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Print one JSON object
@@ -114,7 +114,7 @@ struct Wishes {
     json: bool,
 }
 
-impl Wishes {
+impl CommonOptions {
     fn sizes(&self) -> Result<Vec<Size>, Failure> {
         match self.size.as_slice() {
             [] => Ok(SIZES.map(Size::Fixed).into()),
@@ -133,64 +133,66 @@ impl Wishes {
     }
 }
 
-/// Measures as RFC 2544 says.
+/// Measures as in RFC 2544.
 pub fn rfc2544(arguments: &Rfc2544) -> Outcome {
-    let (test, usual) = match arguments.test {
+    let (test, default_repeat) = match arguments.test {
         RfcTest::Throughput => (Test::Throughput, 1),
         RfcTest::Latency => (Test::Latency, 20),
         RfcTest::FrameLoss => (Test::FrameLoss, 1),
         RfcTest::BackToBack => (Test::BackToBack, 50),
     };
     let seconds = arguments.seconds.unwrap_or(RFC_SECONDS);
-    let mut method = arguments.common.method(test, seconds, arguments.repeat.unwrap_or(usual))?;
+    let mut method =
+        arguments.common.method(test, seconds, arguments.repeat.unwrap_or(default_repeat))?;
     method.step = arguments.step / 100.0;
     execute(&arguments.source, &arguments.common, &method)
 }
 
-/// Measures as CSIT does.
+/// Measures as in CSIT.
 pub fn csit(arguments: &Csit) -> Outcome {
-    let (test, usual) = match arguments.test {
+    let (test, default_seconds) = match arguments.test {
         CsitTest::Ndrpdr => (Test::NdrPdr, 30.0),
         CsitTest::Mrr => (Test::Mrr, 1.0),
     };
-    let seconds = arguments.seconds.unwrap_or(usual);
+    let seconds = arguments.seconds.unwrap_or(default_seconds);
     let mut method = arguments.common.method(test, seconds, arguments.repeat)?;
     method.tolerance = arguments.tolerance / 100.0;
     execute(&arguments.source, &arguments.common, &method)
 }
 
-fn execute(source: &Source, wishes: &Wishes, method: &Method) -> Outcome {
+fn execute(source: &Source, options: &CommonOptions, method: &Method) -> Outcome {
     let file = source.run_file(None)?;
     let stop = run::stop_by_signal();
-    wishes.report.as_deref().map_or(Ok(()), run::writable)?;
-    let is_watched = !wishes.json && stderr().is_terminal();
-    let bar = if is_watched { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+    options.report.as_deref().map_or(Ok(()), run::writable)?;
+    let has_progress = !options.json && stderr().is_terminal();
+    let bar = if has_progress { ProgressBar::new(1000) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:20} {elapsed}  {msg}") {
         bar.set_style(style);
     }
-    let mut watch = |what: &str, moment: &Moment| {
+    let mut on_progress = |what: &str, moment: &Moment| {
         bar.set_position((moment.at / moment.of * 1000.0).min(1000.0) as u64);
         bar.set_message(format!("{what}: {}", table::progress(moment)));
         !stop.load(Ordering::Relaxed)
     };
-    let report = method::run(file, method, &mut watch);
+    let report = method::run(file, method, &mut on_progress);
     bar.finish_and_clear();
-    let report = report.map_err(|error| Failure::Words(error.to_string()))?;
-    let text = if wishes.json {
-        serde_json::to_string(&report).map_err(|error| Failure::because("no JSON", error))?
+    let report = report.map_err(|error| Failure::Message(error.to_string()))?;
+    let text = if options.json {
+        serde_json::to_string(&report)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         text(&report)
     };
-    // First what nobody can take away: measuring takes hours.
+    // Print before writing the report, which may fail: measuring takes hours.
     show::print(&text)?;
-    if let Some(path) = &wishes.report {
+    if let Some(path) = &options.report {
         std::fs::write(path, report::method_html(&report))
             .map_err(|error| run::unwritable(path, error))?;
     }
     Ok(if report.ended.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All of it, for eyes.
+/// The report as a table.
 fn text(report: &Report) -> String {
     let mut rows = show::table(&["size", "figure", ">value"]);
     for row in &report.rows {
@@ -201,7 +203,7 @@ fn text(report: &Report) -> String {
         }
     }
     let mut out = Vec::new();
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = show::write(&rows, &mut out);
     let mut text = String::from_utf8_lossy(&out).into_owned();
     let trials = report.trials.len();
@@ -210,8 +212,8 @@ fn text(report: &Report) -> String {
         text.push_str(&format!("\nENDED EARLY: {reason}"));
     }
     for Row { size, figures } in &report.rows {
-        if let Some(words) = figures.bound.and_then(method::Bound::warning) {
-            text.push_str(&format!("\n{size}: {words}"));
+        if let Some(warning) = figures.bound.and_then(method::Bound::warning) {
+            text.push_str(&format!("\n{size}: {warning}"));
         }
     }
     text

@@ -1,4 +1,4 @@
-//! `stoa traffic run`: send streams once and tell what became of them.
+//! `stoa traffic run`: sends streams once and reports loss, delay and reordering.
 
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use super::table;
 use crate::failure::{Failure, Outcome};
 use crate::show;
 
-/// Send streams of packets and tell what became of them
+/// Send streams of packets, and report loss, delay and reordering
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa traffic run lab.yaml
@@ -27,25 +27,26 @@ use crate::show;
       --port b=af-packet:eth2,address=198.19.0.2/24,gateway=198.19.0.1 --size imix1 --both
   stoa traffic run --port a=memif:/run/a.sock,role=master --port b=memif:/run/b.sock --rate max
 
-A port is NAME=DRIVER:TARGET[,KEY=VALUE...]. Drivers: memif, af-packet, af-xdp, auto, tap, dpdk, pcap, discard.
-Keys: address, gateway, mac, mtu, line-rate, and the driver's own (role, id, secret, netns, queues ...).
+A port is NAME=DRIVER:TARGET[,KEY=VALUE...].
+Drivers: memif, af-packet, af-xdp, auto, tap, dpdk, pcap, discard.
+Keys: address, gateway, mac, mtu, line-rate, and those of the driver (role, id, secret, netns, queues ...).
 Rates: 1mpps, 10kpps, 2.5gbps (on the wire, gaps included), 40% of the line rate, max.
 
-A run that was not as asked (stopped, too slow, a link that went down) is marked: nothing of it is
-the device's fault, and the exit code is 1. docs/guide/traffic.md explains run files and results.")]
+A run that was stopped, was too slow or lost a link is marked as not valid: its results do not describe the device,
+and the exit code is 1. docs/guide/traffic.md explains run files and results.")]
 pub struct Arguments {
     #[command(flatten)]
     source: Source,
-    /// Bytes of a frame with FCS, or imix1, imix2, imix3 [default: the shortest]
+    /// Frame size with FCS in bytes, or imix1, imix2, imix3 [default: the shortest]
     #[arg(long, requires = "port")]
     size: Option<String>,
-    /// The rate of each stream, in place of the file's
+    /// Rate of each stream, instead of the file's
     #[arg(long)]
     rate: Option<Rate>,
-    /// How long packets are sent, in place of the file's [default: 10]
+    /// How long to send packets, instead of the file's time [default: 10]
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<Seconds>,
-    /// Write a report with plots, for a browser: one file that needs no network
+    /// Write a report with plots as one HTML file
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
     /// Print one JSON object
@@ -64,14 +65,17 @@ pub fn execute(arguments: Arguments) -> Outcome {
         ..Load::default()
     };
     if load.seconds.is_some_and(|seconds| seconds <= 0.0) {
-        return Err(Failure::Usage("--seconds: give more than 0".to_owned()));
+        return Err(Failure::Usage(
+            "--seconds 0: packets must be sent for more than 0 seconds".to_owned(),
+        ));
     }
     arguments.report.as_deref().map_or(Ok(()), writable)?;
-    let is_watched = !arguments.json && stderr().is_terminal();
-    let results =
-        watched(plan, &load, is_watched).map_err(|error| Failure::Words(error.to_string()))?;
+    let has_progress = !arguments.json && stderr().is_terminal();
+    let results = run_with_progress(plan, &load, has_progress)
+        .map_err(|error| Failure::Message(error.to_string()))?;
     let text = if arguments.json {
-        serde_json::to_string(&results).map_err(|error| Failure::because("no JSON", error))?
+        serde_json::to_string(&results)
+            .map_err(|error| Failure::context("cannot write JSON", error))?
     } else {
         table::text(&results)
     };
@@ -82,38 +86,38 @@ pub fn execute(arguments: Arguments) -> Outcome {
     Ok(if results.valid { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes sure, before anything is measured, that the report can be written.
+/// Checks before the measurement that the report can be written.
 pub(super) fn writable(report: &Path) -> Result<(), Failure> {
     let file = std::fs::OpenOptions::new().create(true).append(true).open(report);
     file.map(drop).map_err(|error| unwritable(report, error))
 }
 
-/// Why there is no report.
+/// The report cannot be written.
 pub(super) fn unwritable(report: &Path, error: std::io::Error) -> Failure {
-    Failure::because(format!("cannot write the report {}", report.display()), error)
+    Failure::context(format!("cannot write the report {}", report.display()), error)
 }
 
-/// Runs with a progress line, until the end or Ctrl-C.
-fn watched(plan: Plan, load: &Load, is_watched: bool) -> Result<Results, RunError> {
+/// Runs until the end or Ctrl-C, with a progress line.
+fn run_with_progress(plan: Plan, load: &Load, has_progress: bool) -> Result<Results, RunError> {
     let stop = stop_by_signal();
-    let bar = if is_watched { ProgressBar::new(1000) } else { ProgressBar::hidden() };
+    let bar = if has_progress { ProgressBar::new(1000) } else { ProgressBar::hidden() };
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}") {
         bar.set_style(style);
     }
-    let mut watch = |moment: &Moment| {
+    let mut on_progress = |moment: &Moment| {
         bar.set_position((moment.at / moment.of * 1000.0).min(1000.0) as u64);
         bar.set_message(table::progress(moment));
         !stop.load(Ordering::Relaxed)
     };
-    let results = stoa_traffic::run(plan, load, &mut watch);
+    let results = stoa_traffic::run(plan, load, &mut on_progress);
     bar.finish_and_clear();
     results
 }
 
-/// What Ctrl-C and a termination signal set; what has been measured until then is told.
+/// A flag that Ctrl-C and SIGTERM set; the results until then are printed.
 pub(super) fn stop_by_signal() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
-    let told = stop.clone();
+    let flag = stop.clone();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let Ok(runtime) = runtime else { return };
@@ -123,7 +127,7 @@ pub(super) fn stop_by_signal() -> Arc<AtomicBool> {
                 _ = terminate.recv() => {}
                 _ = tokio::signal::ctrl_c() => {}
             }
-            told.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
         });
     });
     stop

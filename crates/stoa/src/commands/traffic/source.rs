@@ -1,4 +1,4 @@
-//! What is sent where: a run file, or two ports on the command line.
+//! What `stoa traffic` sends: a run file, or two ports on the command line.
 
 use std::path::PathBuf;
 
@@ -11,13 +11,13 @@ use crate::failure::Failure;
 /// A run file or its short form.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// A run file, YAML or JSON
+    /// Run file, YAML or JSON
     #[arg(value_name = "FILE", conflicts_with = "port", required_unless_present = "port")]
     file: Option<PathBuf>,
-    /// In place of a file: a port; give it twice
+    /// A port, instead of a file; give the option twice
     #[arg(long, value_name = "NAME=DRIVER:TARGET")]
     port: Vec<String>,
-    /// Packets go both ways
+    /// Send packets in both directions
     #[arg(long, requires = "port")]
     both: bool,
     /// Source address [default: the first port's]
@@ -26,20 +26,20 @@ pub struct Source {
     /// Destination address [default: the second port's]
     #[arg(long, requires = "port", value_name = "ADDRESS")]
     destination: Option<String>,
-    /// Flows: source ports and addresses in turn
+    /// Number of flows, with source ports and addresses in turn
     #[arg(long, requires = "port", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     flows: Option<u32>,
-    /// 802.1Q tag of all frames
+    /// VLAN ID of the 802.1Q tag of all frames
     #[arg(long, requires = "port", value_parser = clap::value_parser!(u16).range(1..=4094))]
     vlan: Option<u16>,
 }
 
 impl Source {
-    /// The run file that it comes to, with frames of `size` where it is the short form.
+    /// The run file; `size` is the frame size of the short form.
     pub fn run_file(&self, size: Option<&str>) -> Result<RunFile, Failure> {
         let text = match &self.file {
             Some(path) => std::fs::read_to_string(path).map_err(|error| {
-                Failure::because(format!("cannot read {}", path.display()), error)
+                Failure::context(format!("cannot read {}", path.display()), error)
             })?,
             None => {
                 let short = Short {
@@ -57,10 +57,10 @@ impl Source {
     }
 }
 
-/// A run that is not possible.
+/// The failure of a run that is not possible.
 pub fn refused(error: PlanError) -> Failure {
     match error {
-        PlanError::Faults(_) => Failure::Words(format!("nothing was run:\n{error}")),
-        PlanError::Read { .. } | PlanError::Syntax(_) => Failure::Words(error.to_string()),
+        PlanError::Faults(_) => Failure::Message(format!("the run file has errors:\n{error}")),
+        PlanError::Read { .. } | PlanError::Syntax(_) => Failure::Message(error.to_string()),
     }
 }

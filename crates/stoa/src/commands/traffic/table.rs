@@ -1,4 +1,4 @@
-//! What `stoa traffic` found, for eyes.
+//! Results of `stoa traffic` as tables.
 
 use comfy_table::Cell;
 use stoa_traffic::Moment;
@@ -7,7 +7,7 @@ use stoa_traffic::results::{Results, Stream};
 
 use crate::show::{number, table, write};
 
-/// One line while it runs.
+/// The progress line.
 pub fn progress(moment: &Moment) -> String {
     if moment.at <= 0.0 || moment.since <= 0.0 {
         return "waiting for links and gateways".to_owned();
@@ -23,20 +23,20 @@ pub fn progress(moment: &Moment) -> String {
     )
 }
 
-/// All of it, at the end.
+/// The results at the end.
 pub fn text(results: &Results) -> String {
     let mut out = Vec::new();
     let mut counts = table(&[
         "stream",
-        "way",
+        "path",
         ">sent",
         ">received",
         ">lost",
         ">loss",
-        ">again",
-        ">late order",
-        ">rate",
-        ">back",
+        ">duplicates",
+        ">reordered",
+        ">tx rate",
+        ">rx rate",
     ]);
     let mut times =
         table(&["stream", ">min", ">mean", ">p50", ">p90", ">p99", ">p99.9", ">max", ">jitter"]);
@@ -59,7 +59,7 @@ pub fn text(results: &Results) -> String {
             times.add_row(row);
         }
     }
-    // Writing into memory does not fail.
+    // Writing to memory does not fail.
     let _ = write(&counts, &mut out);
     out.push(b'\n');
     if times.row_iter().next().is_some() {
@@ -72,13 +72,13 @@ pub fn text(results: &Results) -> String {
 }
 
 fn count_row(stream: &Stream) -> Vec<Cell> {
-    let way = match stream.from.is_empty() {
+    let path = match stream.from.is_empty() {
         true => String::new(),
         false => format!("{} > {}", stream.from, stream.to),
     };
     vec![
         Cell::new(&stream.name),
-        Cell::new(way),
+        Cell::new(path),
         Cell::new(number(stream.sent)),
         Cell::new(number(stream.received)),
         Cell::new(number(stream.lost)),
@@ -90,7 +90,7 @@ fn count_row(stream: &Stream) -> Vec<Cell> {
     ]
 }
 
-/// What is to be said besides.
+/// Notes below the tables.
 fn notes(results: &Results) -> Vec<String> {
     let total = &results.total;
     let mut lines = vec![format!(
@@ -101,7 +101,7 @@ fn notes(results: &Results) -> Vec<String> {
         let others = port.foreign - port.neighbor;
         if others > 0 {
             lines.push(format!(
-                "port {}: {} frames that are not of this run came in",
+                "port {}: received {} frames that do not belong to this run",
                 port.name,
                 number(others)
             ));
@@ -109,12 +109,12 @@ fn notes(results: &Results) -> Vec<String> {
     }
     if total.stray > 0 {
         lines
-            .push(format!("{} packets came by another port than they should", number(total.stray)));
+            .push(format!("{} packets arrived at another port than expected", number(total.stray)));
     }
     match results.valid {
-        true => lines.push("The run was as asked.".to_owned()),
+        true => lines.push("The run is valid.".to_owned()),
         false => {
-            lines.push("NOT VALID: this says nothing of the device, for".to_owned());
+            lines.push("NOT VALID: these results do not describe the device:".to_owned());
             lines.extend(results.faults.iter().map(|fault| format!("  {}", fault.reason)));
         }
     }
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_does_not_count_says_so_last() {
+    fn the_text_ends_with_the_reasons_of_an_invalid_run() {
         let latency = Some(Latency { p50: 1500, ..Latency::default() });
         let stream =
             Stream { name: "up".into(), from: "a".into(), sent: 5, latency, ..Stream::default() };
@@ -148,8 +148,9 @@ mod tests {
         let text = text(&results);
         assert!(
             text.contains("1.50 µs")
-                && text
-                    .ends_with("NOT VALID: this says nothing of the device, for\n  no processor"),
+                && text.ends_with(
+                    "NOT VALID: these results do not describe the device:\n  no processor"
+                ),
             "{text}"
         );
     }

@@ -1,4 +1,4 @@
-//! Lines that were typed, in a file for their owner alone; what holds a secret is not among them.
+//! The history of the console: a file that only its owner can read. Lines with secrets are not saved.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io;
@@ -10,31 +10,31 @@ use reedline::{
 };
 use stoa_console::secret;
 
-/// Who may read what was typed.
+/// The mode of the history file.
 const OWNER_ONLY: u32 = 0o600;
 
 /// The history of the console.
-pub struct Remembered(FileBackedHistory);
+pub struct ConsoleHistory(FileBackedHistory);
 
-impl Remembered {
-    /// The last `limit` lines of a file, which is made when it is not there.
+impl ConsoleHistory {
+    /// Opens a history of at most `limit` lines; creates the file if it does not exist.
     ///
     /// # Errors
-    /// When the system refuses.
-    pub fn open(file: PathBuf, limit: usize) -> io::Result<Remembered> {
+    /// The file cannot be created or read.
+    pub fn open(file: PathBuf, limit: usize) -> io::Result<ConsoleHistory> {
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
         let mut options = OpenOptions::new();
         let open = options.append(true).create(true).mode(OWNER_ONLY).open(&file)?;
-        // An older Stoa let others read it.
+        // Older versions created the file with other permissions.
         open.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
         let history = FileBackedHistory::with_file(limit, file).map_err(io::Error::other)?;
-        Ok(Remembered(history))
+        Ok(ConsoleHistory(history))
     }
 }
 
-impl History for Remembered {
+impl History for ConsoleHistory {
     fn save(&mut self, item: HistoryItem) -> Result<HistoryItem> {
         if secret::is_in(&item.command_line) {
             return Ok(item);
@@ -84,13 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_its_owners_and_has_no_secret() {
+    fn only_the_owner_reads_the_file_and_it_has_no_secret() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("stoa/console-history");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, "show drops\n").unwrap();
         std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
-        let mut history = Remembered::open(file.clone(), 10).unwrap();
+        let mut history = ConsoleHistory::open(file.clone(), 10).unwrap();
         for line in ["set interfaces interface a port memif secret xyz", "commit"] {
             history.save(HistoryItem::from_command_line(line)).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Which routes an operator asks for: all, those that lead to an address or a prefix, those of a protocol.
+//! Which routes `stoa show routes` requests: by address, prefix, protocol, family and VRF.
 
 use std::net::IpAddr;
 
@@ -7,21 +7,21 @@ use stoa_api::v1::{ListRoutesRequest, Prefix, Protocol};
 
 use crate::failure::Failure;
 
-/// Where the routes that are wanted lead.
+/// The destination of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum To {
-    /// The one that takes this address; of those that are not in use, all that cover it.
+pub enum Destination {
+    /// The longest match of this address; of inactive routes, all that cover it.
     Address(IpAddr),
-    /// The one to this prefix and all below it.
+    /// This prefix and all prefixes below it.
     Prefix(IpAddr, u8),
 }
 
-impl std::str::FromStr for To {
+impl std::str::FromStr for Destination {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<To, String> {
+    fn from_str(text: &str) -> Result<Destination, String> {
         let wrong =
-            || "neither an address nor a prefix, such as 10.2.0.9 or 10.2.0.0/16".to_owned();
+            || "use an address such as 10.2.0.9, or a prefix such as 10.2.0.0/16".to_owned();
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
@@ -29,50 +29,50 @@ impl std::str::FromStr for To {
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let bits = if address.is_ipv4() { 32 } else { 128 };
         match length.map(str::parse::<u8>) {
-            None => Ok(To::Address(address)),
-            Some(Ok(length)) if length <= bits => Ok(To::Prefix(address, length)),
+            None => Ok(Destination::Address(address)),
+            Some(Ok(length)) if length <= bits => Ok(Destination::Prefix(address, length)),
             Some(_) => Err(wrong()),
         }
     }
 }
 
-/// Which routes are wanted.
+/// A selection of routes.
 #[derive(Clone, Debug)]
-pub struct Asked<'a> {
-    /// Those that lead there; `None`: all.
-    pub to: Option<To>,
+pub struct RouteQuery<'a> {
+    /// `None`: all destinations.
+    pub to: Option<Destination>,
     /// 4, 6, or 0 for both.
     pub family: u32,
-    /// "" is the default one, "all" every one.
+    /// "" is the default VRF, "all" selects all VRFs.
     pub vrf: &'a str,
-    /// Those that are not in use.
+    /// Select the routes that are not in use.
     pub inactive: bool,
-    /// Those of this one.
+    /// `None`: all protocols.
     pub protocol: Option<Protocol>,
 }
 
-impl Asked<'_> {
-    /// In the words of the contract.
+impl RouteQuery<'_> {
+    /// The request of the contract.
     ///
     /// # Errors
-    /// The family is not that of the address.
+    /// The address is not of the family.
     pub fn request(&self) -> Result<ListRoutesRequest, Failure> {
         let prefix = |address, length: u8| {
             Some(Prefix { address: ip_bytes(address), length: length.into() })
         };
         let (address, longest_match, within) = match self.to {
             None => (None, None, None),
-            Some(To::Address(it)) => {
+            Some(Destination::Address(it)) => {
                 (Some(it), prefix(it, if it.is_ipv4() { 32 } else { 128 }), None)
             }
-            Some(To::Prefix(it, length)) => (Some(it), None, prefix(it, length)),
+            Some(Destination::Prefix(it, length)) => (Some(it), None, prefix(it, length)),
         };
         if let Some(address) = address.filter(|it| it.is_ipv4() == (self.family == 6))
             && self.family != 0
         {
             let family = self.family;
             return Err(Failure::Usage(format!(
-                "{address} is not of IPv{family}: leave --family {family} out"
+                "{address} is not an IPv{family} address: leave --family {family} out"
             )));
         }
         Ok(ListRoutesRequest {
@@ -86,16 +86,16 @@ impl Asked<'_> {
         })
     }
 
-    /// What is said when there is none.
-    pub fn none(&self) -> String {
+    /// The message for an empty selection.
+    pub fn empty_message(&self) -> String {
         let of = self.protocol.map(|it| format!(" of {it}")).unwrap_or_default();
         match self.to {
-            _ if self.inactive => format!("No route{of} that is not in use."),
+            _ if self.inactive => format!("No inactive routes{of}."),
             None => format!("No routes{of}."),
-            Some(To::Address(address)) => format!("No route{of} takes {address}."),
-            Some(To::Prefix(address, length)) => format!(
-                "No route{of} to {address}/{length} or below it. \
-                 `stoa show routes {address}` shows the one that takes its first address."
+            Some(Destination::Address(address)) => format!("No route{of} matches {address}."),
+            Some(Destination::Prefix(address, length)) => format!(
+                "No routes{of} to {address}/{length} or below it. \
+                 `stoa show routes {address}` shows the route that its first address takes."
             ),
         }
     }
@@ -106,25 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_or_a_prefix_is_asked_for() {
-        let asked = |to: &str, family| Asked {
+    fn routes_are_selected_by_address_or_prefix() {
+        let query = |to: &str, family| RouteQuery {
             to: Some(to.parse().unwrap()),
             family,
             vrf: "",
             inactive: false,
             protocol: Some(Protocol::Bgp),
         };
-        let request = asked("10.2.0.9", 4).request().unwrap();
+        let request = query("10.2.0.9", 4).request().unwrap();
         assert_eq!(request.longest_match.map(|it| it.to_string()), Some("10.2.0.9/32".into()));
         assert_eq!(request.protocol, Some(Protocol::Bgp.into()));
-        let request = asked("2001:db8::/32", 0).request().unwrap();
+        let request = query("2001:db8::/32", 0).request().unwrap();
         assert_eq!(request.within.map(|it| it.to_string()), Some("2001:db8::/32".into()));
-        assert!(matches!(asked("10.2.0.9", 6).request(), Err(Failure::Usage(_))));
-        assert!(matches!(asked("fd00::/8", 4).request(), Err(Failure::Usage(_))));
+        assert!(matches!(query("10.2.0.9", 6).request(), Err(Failure::Usage(_))));
+        assert!(matches!(query("fd00::/8", 4).request(), Err(Failure::Usage(_))));
         for wrong in ["10.2.0", "10.2.0.0/33", "10.2.0.0/", "audti", "::/129"] {
-            assert!(wrong.parse::<To>().is_err(), "{wrong}");
+            assert!(wrong.parse::<Destination>().is_err(), "{wrong}");
         }
-        assert_eq!(asked("10.2.0.9", 0).none(), "No route of bgp takes 10.2.0.9.");
-        assert!(asked("10.2.0.0/24", 0).none().contains("`stoa show routes 10.2.0.0` shows"));
+        assert_eq!(query("10.2.0.9", 0).empty_message(), "No route of bgp matches 10.2.0.9.");
+        assert!(
+            query("10.2.0.0/24", 0).empty_message().contains("`stoa show routes 10.2.0.0` shows")
+        );
     }
 }

@@ -1,0 +1,194 @@
+//! Private words stay out of what operators read: help, messages, YANG, the contract, metrics, README and guide.
+//!
+//! The changelog is left out: it names what was renamed.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Words that the field does not use in this sense, and what it says instead.
+const PRIVATE: [(&[&str], &str); 19] = [
+    (&["door", "doors"], "route source, protocol, client"),
+    (&["told", "said", "heard"], "reported, advertised, received"),
+    (&["wanted"], "desired"),
+    (&["mend", "mends", "mended", "mending"], "fix"),
+    (&["finding", "findings"], "validation error, warning, note"),
+    (&["books"], "packet accounting"),
+    (&["sight"], "trace, capture"),
+    (&["steward", "keeper"], "control loop, reconciler"),
+    (&["mirror", "mirrors", "twin", "twins"], "host interface"),
+    (&["trunk", "trunks"], "fast path"),
+    (&["closer"], "slow path"),
+    (&["trouble", "verdict", "verdicts"], "ICMP cause, special next hop"),
+    (&["crew"], "worker pool"),
+    (&["bell", "bells"], "wakeup"),
+    (&["shelf", "shelves"], "packet FIFO"),
+    (&["lobby", "basket", "baskets"], "listener, batch"),
+    (&["story", "stories"], "scenario"),
+    (&["overlay", "overlays"], "kernel configuration"),
+    (&["anyway"], "force"),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every file below a folder whose name ends so.
+fn files(folder: &Path, end: &str, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files(&path, end, into);
+        } else if path.to_string_lossy().ends_with(end) {
+            into.push(path);
+        }
+    }
+}
+
+/// The private words of a text, each with its line and what to write instead.
+fn private_words(origin: &str, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        for word in line.split(|letter: char| !letter.is_ascii_alphabetic()) {
+            let lower = word.to_ascii_lowercase();
+            if let Some((_, instead)) = PRIVATE.iter().find(|(words, _)| words.contains(&&*lower)) {
+                faults.push(format!(
+                    "{origin}:{number}: \"{word}\": write {instead}: {}",
+                    line.trim()
+                ));
+            }
+        }
+    }
+    faults
+}
+
+/// The string literals of a Rust source before its unit tests, one a line; line numbers stay.
+fn literals(source: &str) -> String {
+    let mut kept = String::new();
+    let source = source.split("#[cfg(test)]").next().unwrap_or_default();
+    let mut letters = source.chars().peekable();
+    let (mut is_literal, mut last) = (false, ' ');
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\n' => kept.push('\n'),
+            '/' if !is_literal && letters.peek() == Some(&'/') => {
+                while letters.peek().is_some_and(|next| *next != '\n') {
+                    letters.next();
+                }
+            }
+            // A quotation mark as a character is no beginning of a literal.
+            '"' if !is_literal && last == '\'' => {}
+            '"' => {
+                is_literal = !is_literal;
+                kept.push(' ');
+            }
+            '\\' if is_literal => {
+                if letters.next() == Some('\n') {
+                    kept.push('\n');
+                }
+                kept.push(' ');
+            }
+            letter if is_literal => kept.push(letter),
+            _ => {}
+        }
+        last = letter;
+    }
+    kept
+}
+
+#[track_caller]
+fn assert_none(faults: &[String]) {
+    assert!(faults.is_empty(), "{} private words:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// Checks all files below `folders` (or files themselves) with that ending.
+fn check(folders: &[&str], end: &str, least: usize, read: impl Fn(&str) -> String) {
+    let mut found = Vec::new();
+    for folder in folders {
+        let path = root().join(folder);
+        if path.is_dir() { files(&path, end, &mut found) } else { found.push(path) }
+    }
+    assert!(found.len() >= least, "{} files in {folders:?}", found.len());
+    let faults: Vec<String> = found
+        .iter()
+        .flat_map(|path| {
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            private_words(&name, &read(&std::fs::read_to_string(path).unwrap()))
+        })
+        .collect();
+    assert_none(&faults);
+}
+
+#[test]
+fn a_private_word_is_found() {
+    assert_eq!(private_words("a", "show doors\nleaf mend-it {").len(), 2);
+    assert_eq!(private_words("a", "outdoors, recommend").len(), 0);
+    assert_eq!(
+        literals("say(\"told\"); // heard\nlet a = '\"';\n\"a\\\"door\""),
+        " told \n\n a door "
+    );
+}
+
+#[test]
+fn yang_uses_the_words_of_the_field() {
+    let mut modules = Vec::new();
+    files(&root().join("yang"), ".yang", &mut modules);
+    let ours = modules
+        .iter()
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("stoa-"));
+    let ours: Vec<String> =
+        ours.map(|path| path.strip_prefix(root()).unwrap().display().to_string()).collect();
+    let ours: Vec<&str> = ours.iter().map(String::as_str).collect();
+    check(&ours, ".yang", 12, str::to_owned);
+}
+
+#[test]
+fn the_contract_uses_the_words_of_the_field() {
+    check(&["crates/api/proto/stoa"], ".proto", 4, str::to_owned);
+}
+
+#[test]
+fn pages_use_the_words_of_the_field() {
+    check(
+        &["README.md", "ARCHITECTURE.md", "SECURITY.md", "docs/guide", "docs/dev"],
+        ".md",
+        30,
+        str::to_owned,
+    );
+}
+
+/// Commands, errors, log lines, metrics, state: whatever a program of ours writes.
+#[test]
+fn messages_use_the_words_of_the_field() {
+    let crates =
+        ["console", "controller", "engine", "forwarder", "northbound", "ports", "stoa", "traffic"];
+    let folders = crates.map(|name| format!("crates/{name}/src"));
+    check(&folders.each_ref().map(String::as_str), ".rs", 400, literals);
+}
+
+/// The help of a command and of all below it.
+fn help(path: &[&str], faults: &mut Vec<String>, commands: &mut usize) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+    let output = command.args(path).arg("--help").output().unwrap();
+    assert!(output.status.success(), "{path:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    faults.extend(private_words(&format!("stoa {} --help", path.join(" ")), &text));
+    *commands += 1;
+    let list = text.split("\nCommands:\n").nth(1).unwrap_or_default();
+    let below = list.lines().take_while(|line| line.starts_with("  "));
+    for name in below
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+    {
+        if name != "help" {
+            help(&[path, &[name]].concat(), faults, commands);
+        }
+    }
+}
+
+#[test]
+fn help_uses_the_words_of_the_field() {
+    let (mut faults, mut commands) = (Vec::new(), 0);
+    help(&[], &mut faults, &mut commands);
+    assert!(commands > 40, "{commands} commands");
+    assert_none(&faults);
+}
