@@ -1,4 +1,4 @@
-//! Points in time as RFC 3339 has them.
+//! Timestamps in the format of RFC 3339.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -9,15 +9,15 @@ pub fn of_unix_s(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
 }
 
-/// "2026-11-22T09:42:48.123456Z"; a time before 1970 is told as 1970.
+/// "2026-11-22T09:42:48.123456Z"; times before 1970 become 1970.
 pub fn with_micros(time: SystemTime) -> String {
     let since: Duration = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let whole = of_unix_s(since.as_secs());
     format!("{}.{:06}Z", whole.trim_end_matches('Z'), since.subsec_micros())
 }
 
-/// Year, month and day of so many days after 1970-01-01 in the Gregorian calendar. Years are
-/// counted from March on, so that the leap day is the last one.
+/// The Gregorian date of a number of days after 1970-01-01. Years are counted from March, so that the leap day is the
+/// last day.
 fn civil(days: u64) -> (u64, u64, u64) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
     // From 0000-03-01.
@@ -25,7 +25,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
-    // Five months from March on have 153 days together.
+    // Each five months from March have 153 days.
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn dates_match_known_timestamps() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
@@ -53,9 +53,9 @@ mod tests {
         assert_eq!(with_micros(time), "1970-01-01T00:00:01.500000Z");
     }
 
-    /// Day after day, against a calendar that is counted by hand.
+    /// Each day is compared with a calendar that adds one day at a time.
     #[test]
-    fn no_day_is_left_out() {
+    fn no_day_is_missing() {
         let is_leap = |year: u64| {
             year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400)
         };

@@ -1,32 +1,30 @@
-//! Digests of learned routes, reckoned alike on both sides of the contract: by the forwarder from
-//! its tables, by the controller from what it believes to have sent.
+//! Digests of learned routes. The forwarder computes them from its tables, the controller from the routes that it sent;
+//! an audit compares both.
 //!
-//! A set of routes is told as the wrapping sum of the digests of its routes, so that their order
-//! does not matter and one route can be added or taken away alone. Two sets that differ have
-//! different sums but by an accident of one in 2^64: nobody who sends routes can choose where the
-//! mixing leads them without searching for it, and an audit defends against faults, not foes. The
-//! routes are parted into [`SLICES`] by their prefix alone, so that where two sums differ only a
-//! small part of the table has to be told and compared; a wrong hop stays in its slice.
+//! The digest of a set is the wrapping sum of the digests of its routes: it is independent of their order, and a route
+//! can be added or removed incrementally. Two different sets have equal sums with a probability of 2^-64. The hash is
+//! not cryptographic: an audit finds faults, not attacks. Routes are divided into [`SLICES`] by prefix, so that after a
+//! difference only one slice must be listed and compared. A route with a wrong hop stays in its slice.
 
-/// Parts of a table that are summed up by themselves.
+/// Parts of a table, each with its own sum.
 pub const SLICES: usize = 256;
 
-/// The mixed bits of a prefix: what `route` and `slice` have in common.
+/// The hash of a prefix, common to `route` and `slice`.
 const fn prefix(address: u128, length: u8) -> u64 {
-    let high = finish((address >> 64) as u64 ^ HIGH);
-    let low = finish((address as u64).wrapping_add(high) ^ LOW);
-    finish(low ^ (length as u64).wrapping_mul(LENGTH))
+    let high = mix((address >> 64) as u64 ^ HIGH);
+    let low = mix((address as u64).wrapping_add(high) ^ LOW);
+    mix(low ^ (length as u64).wrapping_mul(LENGTH))
 }
 
-// Odd numbers without pattern: the fractions of pi and of the golden ratio.
+// Constants without a pattern: digits of pi and of the golden ratio.
 const HIGH: u64 = 0x243f_6a88_85a3_08d3;
 const LOW: u64 = 0x1319_8a2e_0370_7345;
 const LENGTH: u64 = 0x9e37_79b9_7f4a_7c15;
 const HOP: u64 = 0xa409_3822_299f_31d1;
 
-/// A bijection of 64 bits in which each input bit moves about half of the output bits: the
-/// finalizer of MurmurHash3 (fmix64), with the multipliers that David Stafford found (Mix13).
-const fn finish(mut word: u64) -> u64 {
+/// A bijection of 64 bits in which each input bit changes about half of the output bits: the finalizer of MurmurHash3
+/// (fmix64) with the multipliers of David Stafford (Mix13).
+const fn mix(mut word: u64) -> u64 {
     word ^= word >> 30;
     word = word.wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word ^= word >> 27;
@@ -34,13 +32,13 @@ const fn finish(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The digest of a route: `address` with its host bits clear (IPv4 in the low 32 bits), prefix
-/// length, and the id that the caller of `LearnRoutes` gave its hop. Families are summed up apart.
+/// The digest of a route from its `address` without host bits (IPv4 in the low 32 bits), its prefix length and the id of
+/// its hop in `LearnRoutes`. Each family has its own sum.
 pub const fn route(address: u128, length: u8, hop: u32) -> u64 {
-    finish(prefix(address, length) ^ (hop as u64).wrapping_mul(HOP))
+    mix(prefix(address, length) ^ (hop as u64).wrapping_mul(HOP))
 }
 
-/// In which of the [`SLICES`] a prefix is, whatever its hop.
+/// The slice of a prefix, independent of its hop.
 pub const fn slice(address: u128, length: u8) -> usize {
     (prefix(address, length) >> 56) as usize
 }
@@ -51,9 +49,9 @@ mod tests {
 
     use super::*;
 
-    /// Both halves may be of different versions: these never change.
+    /// Controller and forwarder may be of different versions: the digests never change.
     #[test]
-    fn the_numbers_are_those_of_version_1() {
+    fn digests_are_those_of_version_1() {
         assert_eq!(route(0x0a00_0000, 8, 1), ROUTE_10_8);
         assert_eq!(slice(0x0a00_0000, 8), SLICE_10_8);
         assert_eq!(route(0x2001_0db8 << 96, 32, 7), ROUTE_DB8);
@@ -65,13 +63,13 @@ mod tests {
     const SLICE_DB8: usize = 16;
 
     #[test]
-    fn near_routes_have_far_digests() {
+    fn similar_routes_have_different_digests() {
         let mut seen = HashSet::new();
         for at in 0..4096_u128 {
             for length in [20, 24, 32] {
                 for hop in [1, 2, 3, 1 << 20] {
                     for shift in [0, 8, 64, 96] {
-                        // Nothing to the left of 0 is new: its shifts are one prefix.
+                        // 0 shifted is the same prefix.
                         if at > 0 || shift == 0 {
                             seen.insert((at << shift, length, hop));
                         }
@@ -85,26 +83,26 @@ mod tests {
     }
 
     #[test]
-    fn each_bit_moves_about_half_of_the_bits() {
-        let change = |one: u64, other: u64| (one ^ other).count_ones();
+    fn each_bit_changes_about_half_of_the_bits() {
+        let difference = |one: u64, other: u64| (one ^ other).count_ones();
         let before = route(0xc000_0200, 24, 5);
         for bit in 0..128 {
-            let moved = change(before, route(0xc000_0200 ^ (1 << bit), 24, 5));
-            assert!((14..=50).contains(&moved), "address bit {bit} moves {moved}");
+            let changed = difference(before, route(0xc000_0200 ^ (1 << bit), 24, 5));
+            assert!((14..=50).contains(&changed), "address bit {bit} changes {changed}");
         }
         for bit in 0..32 {
-            let moved = change(before, route(0xc000_0200, 24, 5 ^ (1 << bit)));
-            assert!((14..=50).contains(&moved), "hop bit {bit} moves {moved}");
+            let changed = difference(before, route(0xc000_0200, 24, 5 ^ (1 << bit)));
+            assert!((14..=50).contains(&changed), "hop bit {bit} changes {changed}");
         }
     }
 
     #[test]
-    fn slices_share_a_table_alike() {
+    fn slices_have_equal_shares_of_a_table() {
         let mut counts = [0_u32; SLICES];
         for at in 0..65_536_u128 {
             counts[slice(0x0b00_0000 + (at << 8), 24)] += 1;
         }
-        // 256 each on average, with a deviation of 16.
+        // Mean 256, standard deviation 16.
         assert!(counts.iter().all(|count| (160..=352).contains(count)), "{counts:?}");
     }
 }

@@ -1,11 +1,9 @@
-//! The contract between the halves, versioned and additive.
+//! The contract between controller and forwarder, versioned and additive.
 //!
-//! `v1` is generated from `proto/stoa/v1`. The controller states what is wanted
-//! as one [`v1::Desired`]; the forwarder answers with what is. Around it: how
-//! both sides reach each other ([`unix`]), how a refusal carries its reasons
-//! ([`refusal`]), the words that operators read ([`text`]), and the digests by which both
-//! sides compare their learned routes ([`digest`]). Beside it [`gnmi`],
-//! the words of others that the controller answers to.
+//! `v1` is generated from `proto/stoa/v1`: the controller sends the desired state as one [`v1::Desired`], the forwarder
+//! reports the actual state. Besides: Unix sockets ([`unix`]), errors in gRPC statuses ([`refusal`]), text forms of
+//! addresses and routes ([`text`]), and the digests by which both sides compare learned routes ([`digest`]). [`gnmi`] is
+//! the interface that gNMI clients use.
 #![forbid(unsafe_code)]
 
 pub mod date;
@@ -20,7 +18,7 @@ pub mod v1 {
     tonic::include_proto!("stoa.v1");
 }
 
-/// gNMI, which clients speak to the controller: generated from `proto/gnmi`.
+/// gNMI, generated from `proto/gnmi`.
 #[allow(missing_docs, deprecated, clippy::all)]
 pub mod gnmi {
     tonic::include_proto!("gnmi");
@@ -35,6 +33,6 @@ pub mod gnmi_ext {
 /// The version that [`v1::HelloReply::contract`] carries.
 pub const CONTRACT: u32 = 1;
 
-/// Largest message of the contract in bytes, on both sides: a wanted state of
-/// some million routes. Pass it to `max_decoding_message_size`.
+/// Largest message in bytes, on both sides: enough for a desired state with millions of routes. Pass it to
+/// `max_decoding_message_size`.
 pub const MESSAGE_LIMIT_BYTES: usize = 512 << 20;

@@ -1,5 +1,4 @@
-//! How a refusal of the forwarder travels: a gRPC status whose details are a
-//! [`v1::Refusal`], so that every error reaches the operator.
+//! A refusal of the forwarder: a gRPC status whose details are a [`v1::Refusal`] with all errors.
 
 use prost::Message;
 use tonic::{Code, Status};
@@ -31,7 +30,7 @@ pub fn errors(status: &Status) -> Option<Vec<v1::ValidationError>> {
         return Some(vec![v1::ValidationError {
             path: "forwarder".to_owned(),
             cause: status.message().to_owned(),
-            fix: "Look at the log of the forwarder.".to_owned(),
+            fix: "Check the log of the forwarder.".to_owned(),
         }]);
     }
     Some(refusal.errors)

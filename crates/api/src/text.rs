@@ -1,4 +1,4 @@
-//! The words for addresses and states that operators read, the same everywhere.
+//! Text forms of addresses, routes and errors, the same in all programs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ pub fn ip(bytes: &[u8]) -> Option<IpAddr> {
     Some(IpAddr::V6(Ipv6Addr::from(octets)))
 }
 
-/// The bytes of an IP address as the contract carries them.
+/// An IP address in the encoding of the contract.
 pub fn ip_bytes(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -22,12 +22,12 @@ pub fn ip_bytes(address: IpAddr) -> Vec<u8> {
     }
 }
 
-/// An IP address for people; "-" when there is none.
+/// An IP address as text; "-" for none.
 pub fn ip_text(bytes: &[u8]) -> String {
     ip(bytes).map_or_else(|| "-".to_owned(), |address| address.to_string())
 }
 
-/// A MAC address for people; "-" when there is none.
+/// A MAC address as text; "-" for none.
 pub fn mac_text(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "-".to_owned();
@@ -56,7 +56,7 @@ impl fmt::Display for v1::Tag {
     }
 }
 
-/// The state of a route as one word of the configuration's language.
+/// The name of the protocol, as in the configuration.
 impl fmt::Display for v1::Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -85,7 +85,7 @@ impl fmt::Display for v1::Special {
     }
 }
 
-/// "via 10.0.0.2 dev wan0 weight 2", or "dev lan0" for what is on the link.
+/// "via 10.0.0.2 dev wan0 weight 2", or "dev lan0" for a directly connected destination.
 impl fmt::Display for v1::Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.next_hop.is_empty() {
@@ -101,7 +101,7 @@ impl fmt::Display for v1::Path {
 
 impl fmt::Display for v1::ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n  why:  {}\n  fix: {}", self.path, self.cause, self.fix)
+        write!(f, "{}\n  cause: {}\n  fix:   {}", self.path, self.cause, self.fix)
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_read_as_people_write_them() {
+    fn addresses_have_their_usual_form() {
         assert_eq!(ip_text(&[10, 0, 0, 1]), "10.0.0.1");
         assert_eq!(ip_text(&[]), "-");
         assert_eq!(ip_text(&[1, 2, 3]), "-");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_read_like_a_route() {
+    fn paths_have_the_form_of_ip_route() {
         let on_link = v1::Path { interface: "a".into(), next_hop: vec![], weight: 0 };
         assert_eq!(on_link.to_string(), "dev a");
         let far = v1::Path { interface: "b".into(), next_hop: vec![10, 0, 0, 2], weight: 2 };

@@ -1,7 +1,4 @@
-//! Unix sockets under the contract: one way to listen, one way to connect.
-//!
-//! Both halves and the command line meet here, so a stale socket, a socket in
-//! use and a path that is too long read the same everywhere.
+//! Unix sockets of the contract: listen and connect, with the same errors in all programs.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -13,24 +10,24 @@ use tokio::net::UnixListener;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
-/// Longest path of a Unix socket on Linux, in bytes, without the closing zero.
+/// Longest path of a Unix socket on Linux, in bytes, without the terminating zero.
 pub const PATH_LIMIT_BYTES: usize = 107;
 
 /// Who may connect: the owner and the group.
 const MODE: u32 = 0o660;
 
-/// What went wrong with a socket, and what to do.
+/// An error of a socket, with its fix.
 #[derive(Debug)]
 pub enum Error {
     /// The path does not fit into a socket address.
     PathTooLong(PathBuf),
-    /// Somebody answers on the socket already.
+    /// Another process listens on the socket.
     InUse(PathBuf),
-    /// Something that is not a socket is in the way.
+    /// The path exists and is not a socket.
     NotASocket(PathBuf),
-    /// Nobody listens there.
-    NobodyThere(PathBuf),
-    /// The system refused.
+    /// No process listens on the socket.
+    NoListener(PathBuf),
+    /// A system call failed.
     System(PathBuf, io::Error),
 }
 
@@ -39,20 +36,20 @@ impl std::fmt::Display for Error {
         match self {
             Error::PathTooLong(path) => write!(
                 f,
-                "the socket path {} is longer than {PATH_LIMIT_BYTES} bytes: give a shorter one",
+                "the socket path {} is longer than {PATH_LIMIT_BYTES} bytes: use a shorter one",
                 path.display()
             ),
             Error::InUse(path) => write!(
                 f,
-                "somebody answers on {} already: stop that process or give another socket path",
+                "another process listens on {}: stop that process or use another socket path",
                 path.display()
             ),
             Error::NotASocket(path) => write!(
                 f,
-                "{} exists and is not a socket: move it away or give another socket path",
+                "{} exists and is not a socket: move it away or use another socket path",
                 path.display()
             ),
-            Error::NobodyThere(path) => write!(f, "nobody listens on {}", path.display()),
+            Error::NoListener(path) => write!(f, "no process listens on {}", path.display()),
             Error::System(path, error) => match error.kind() {
                 io::ErrorKind::PermissionDenied => write!(
                     f,
@@ -74,53 +71,52 @@ impl std::error::Error for Error {
     }
 }
 
-/// Whether somebody accepts connections on `path`.
-pub fn is_answered(path: &Path) -> bool {
+/// Whether a process accepts connections on `path`.
+pub fn has_listener(path: &Path) -> bool {
     UnixStream::connect(path).is_ok()
 }
 
-/// Listens on `path` with mode 0660. A socket that nobody answers is replaced.
+/// Listens on `path` with mode 0660. Replaces a stale socket.
 ///
 /// Must be called inside a Tokio runtime.
 ///
 /// # Errors
-/// When somebody answers there, when something else than a socket is in the
-/// way, when the path is too long, or when the system refuses.
+/// When another process listens there, the path is not a socket or is too long, or a system call fails.
 pub fn listen(path: &Path) -> Result<UnixListener, Error> {
     let system = |error| Error::System(path.to_owned(), error);
-    let fresh = fresh_name(path);
-    if fresh.as_os_str().len() > PATH_LIMIT_BYTES {
+    let temporary = temporary_name(path);
+    if temporary.as_os_str().len() > PATH_LIMIT_BYTES {
         return Err(Error::PathTooLong(path.to_owned()));
     }
     match std::fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {
             return Err(Error::NotASocket(path.to_owned()));
         }
-        Ok(_) if is_answered(path) => return Err(Error::InUse(path.to_owned())),
+        Ok(_) if has_listener(path) => return Err(Error::InUse(path.to_owned())),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(system(error)),
     }
-    // Made under another name and then renamed: nobody can connect before the
-    // mode is set, and a stale socket is replaced in one step.
-    let _ = std::fs::remove_file(&fresh);
-    let listener = UnixListener::bind(&fresh).map_err(system)?;
-    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(MODE)).map_err(system)?;
-    std::fs::rename(&fresh, path).map_err(system)?;
+    // Created under another name and renamed: no client can connect before the mode is set, and a stale socket is
+    // replaced atomically.
+    let _ = std::fs::remove_file(&temporary);
+    let listener = UnixListener::bind(&temporary).map_err(system)?;
+    std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(MODE)).map_err(system)?;
+    std::fs::rename(&temporary, path).map_err(system)?;
     Ok(listener)
 }
 
-/// A name beside `path` that no other process takes: "stoa.sock" -> "stoa.sock.4711".
-fn fresh_name(path: &Path) -> PathBuf {
+/// A name in the same folder that no other process uses: "stoa.sock" -> "stoa.sock.4711".
+fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
     PathBuf::from(name)
 }
 
-/// Connects to whoever listens on `path`.
+/// Connects to the process that listens on `path`.
 ///
 /// # Errors
-/// When nobody listens there, the path is too long, or the system refuses.
+/// When no process listens there, the path is too long, or a system call fails.
 pub async fn connect(path: &Path) -> Result<Channel, Error> {
     if path.as_os_str().len() > PATH_LIMIT_BYTES {
         return Err(Error::PathTooLong(path.to_owned()));
@@ -128,7 +124,7 @@ pub async fn connect(path: &Path) -> Result<Channel, Error> {
     if let Err(error) = tokio::net::UnixStream::connect(path).await {
         return Err(match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                Error::NobodyThere(path.to_owned())
+                Error::NoListener(path.to_owned())
             }
             _ => Error::System(path.to_owned(), error),
         });
@@ -136,8 +132,8 @@ pub async fn connect(path: &Path) -> Result<Channel, Error> {
     Ok(connect_lazily(path))
 }
 
-/// A channel that connects to `path` when it is first used, and again after
-/// the peer was started anew. Calls fail as unavailable while nobody is there.
+/// A channel that connects to `path` on first use and reconnects after a restart of the peer. Calls fail as unavailable
+/// without a listener.
 ///
 /// Must be called inside a Tokio runtime.
 pub fn connect_lazily(path: &Path) -> Channel {
@@ -146,7 +142,7 @@ pub fn connect_lazily(path: &Path) -> Channel {
         let target = target.clone();
         async move { tokio::net::UnixStream::connect(target).await.map(TokioIo::new) }
     });
-    // The authority is never resolved: the connector knows where to go.
+    // The authority is never resolved: the connector has the path.
     Endpoint::from_static("http://stoa.invalid").connect_with_connector_lazy(connector)
 }
 
@@ -166,7 +162,7 @@ mod tests {
         let folder = folder("stale");
         let path = folder.join("stoa.sock");
         drop(listen(&path).unwrap());
-        assert!(path.exists(), "a socket outlives its listener");
+        assert!(path.exists(), "the file of a socket stays after its listener");
         let listener = listen(&path).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, MODE);
@@ -176,13 +172,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn other_files_are_left_alone() {
+    async fn other_files_are_not_replaced() {
         let folder = folder("file");
         let path = folder.join("stoa.sock");
         std::fs::write(&path, "precious").unwrap();
         assert!(matches!(listen(&path), Err(Error::NotASocket(_))));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-        assert!(matches!(connect(&folder.join("nobody")).await, Err(Error::NobodyThere(_))));
+        assert!(matches!(connect(&folder.join("nobody")).await, Err(Error::NoListener(_))));
         let long = folder.join("x".repeat(200));
         assert!(matches!(listen(&long), Err(Error::PathTooLong(_))));
         assert!(matches!(connect(&long).await, Err(Error::PathTooLong(_))));

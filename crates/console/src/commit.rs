@@ -1,4 +1,4 @@
-//! Commits: how they are asked for, and what they did.
+//! The `commit` command and the report of its result.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,47 +6,48 @@ use stoa_api::v1;
 
 use crate::session::Failure;
 
-/// How a commit is asked for: the words behind `commit`.
+/// The arguments of `commit`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// Why.
+    /// Stored in the history.
     pub comment: String,
-    /// Undone by itself after this time unless it is confirmed.
+    /// Rolled back after this time unless it is confirmed (confirmed commit, RFC 6241).
     pub confirm_within: Option<Duration>,
-    /// Overwrites a startup file that another hand has changed.
+    /// Overwrites a startup file that was edited by hand.
     pub is_overwriting: bool,
-    /// Though it cuts off the one who commits.
+    /// Commits even if it cuts off the caller.
     pub is_forced: bool,
-    /// Goes back from a commit that waits.
+    /// Cancels a commit that waits for its confirmation.
     pub is_cancelled: bool,
 }
 
-/// Minutes to confirm in when none are said.
+/// Default time for the confirmation.
 const CONFIRM_MINUTES: u32 = 10;
 
 impl Commit {
-    /// From the words behind `commit`: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `anyway`,
-    /// `cancel`.
+    /// Parses the arguments: `confirmed [MINUTES]`, `comment TEXT`, `overwrite`, `force`, `cancel`.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// For an unknown or incomplete argument.
     pub fn of(words: &[String]) -> Result<Commit, Failure> {
         let mut commit = Commit::default();
         let mut words = words.iter().peekable();
         while let Some(word) = words.next() {
             match word.as_str() {
                 "comment" => {
-                    let missing = || Failure::Words("\"comment\" wants a text behind it".into());
+                    let missing = || Failure::Words("\"comment\" needs a text".into());
                     commit.comment = words.next().ok_or_else(missing)?.clone();
                 }
                 "confirmed" => {
-                    let given = words.peek().and_then(|word| word.parse::<u32>().ok());
-                    if given.is_some() {
+                    let number = words.peek().and_then(|word| word.parse::<u32>().ok());
+                    if number.is_some() {
                         words.next();
                     }
-                    let minutes = given.unwrap_or(CONFIRM_MINUTES);
+                    let minutes = number.unwrap_or(CONFIRM_MINUTES);
                     if !(1..=1440).contains(&minutes) {
-                        return Err(Failure::Words("confirm within 1 to 1440 minutes".into()));
+                        return Err(Failure::Words(format!(
+                            "\"confirmed {minutes}\": use 1 to 1440 minutes"
+                        )));
                     }
                     commit.confirm_within = Some(Duration::from_secs(60 * u64::from(minutes)));
                 }
@@ -55,7 +56,7 @@ impl Commit {
                 "cancel" => commit.is_cancelled = true,
                 other => {
                     return Err(Failure::Words(format!(
-                        "\"{other}\" behind \"commit\": there are confirmed [MINUTES], comment TEXT, overwrite, force, cancel"
+                        "commit: \"{other}\" is unknown: use confirmed [MINUTES], comment TEXT, overwrite, force or cancel"
                     )));
                 }
             }
@@ -64,15 +65,21 @@ impl Commit {
     }
 }
 
-/// What a commit did, in lines for people.
-pub fn told(reply: &v1::CommitReply) -> Vec<String> {
+fn changes(count: usize) -> String {
+    format!("{count} change{}", if count == 1 { "" } else { "s" })
+}
+
+/// The result of a commit as text.
+pub fn report(reply: &v1::CommitReply) -> Vec<String> {
     let applied = reply.applied.unwrap_or_default();
     let mut lines: Vec<_> =
-        reply.warnings.iter().map(|warning| format!("Note: {warning}")).collect();
+        reply.warnings.iter().map(|warning| format!("Warning: {warning}")).collect();
     let kept = match (reply.number, reply.changes.len()) {
-        (0, 0) => "In force already: nothing changed.".to_owned(),
-        (0, changes) => format!("In force: {changes} changed."),
-        (number, changes) => format!("In force and saved as number {number}: {changes} changed."),
+        (0, 0) => "Nothing changed.".to_owned(),
+        (0, count) => format!("Committed: {}.", changes(count)),
+        (number, changes) => {
+            format!("{changes} changes are in effect and saved as number {number}.")
+        }
     };
     lines.push(kept);
     if applied.changed {
@@ -88,7 +95,7 @@ pub fn told(reply: &v1::CommitReply) -> Vec<String> {
         let by = UNIX_EPOCH + Duration::from_millis(reply.confirm_by_unix_ms);
         let left = by.duration_since(SystemTime::now()).unwrap_or_default().as_secs();
         lines.push(format!(
-            "Undone in {} min {} s unless it is confirmed by another `commit`; `commit cancel` goes back now.",
+            "Rolled back in {} min {} s unless another `commit` confirms it; `commit cancel` rolls back now.",
             left / 60,
             left % 60
         ));
@@ -106,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_are_read_from_words() {
+    fn arguments_are_parsed() {
         assert_eq!(of("").unwrap(), Commit::default());
         let commit = of("confirmed 5 comment \"new uplink\"").unwrap();
         assert_eq!(commit.confirm_within, Some(Duration::from_secs(300)));

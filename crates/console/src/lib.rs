@@ -1,14 +1,14 @@
-//! The words of the command line, rendered from the YANG modules.
+//! The command line of the configuration, generated from the YANG modules.
 //!
-//! `interfaces interface lan ipv4 address 10.0.0.1 prefix-length 24` names a node as people type it: names without
-//! their module, keys and values in between. [`words`] turns such words, which [`line`] finds, into a data path and back, [`offer`] knows
-//! what may come next, [`show`] prints a configuration in braces or as the words that make it, and [`session`] asks
-//! a running router.
+//! `interfaces interface lan ipv4 address 10.0.0.1 prefix-length 24` names a node: names without their module, followed
+//! by keys and values. [`line`] splits a line into words, [`words`] converts words to a data path and back,
+//! [`completion`] offers the next word, [`show`] prints a configuration in braces or as `set` lines, and [`session`]
+//! calls a running router.
 #![forbid(unsafe_code)]
 
 pub mod commit;
+pub mod completion;
 pub mod line;
-pub mod offer;
 pub mod secret;
 pub mod session;
 pub mod show;

@@ -1,7 +1,7 @@
-//! A line and the words in it.
+//! Words of a line, and their quoting.
 
-/// A word as it has to be typed: in quotes when it would not be one word.
-pub fn typed(word: &str) -> String {
+/// A word as it must be typed: in quotes unless it is plain.
+pub fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_.:/@+,%".contains(letter);
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word.to_owned(),
@@ -9,10 +9,10 @@ pub fn typed(word: &str) -> String {
     }
 }
 
-/// A line as words: quotes hold a word together, a backslash takes the next letter as it is.
+/// Splits a line into words. Quotes enclose a word; a backslash escapes the next character.
 ///
 /// # Errors
-/// When a quote is not closed: what was open.
+/// The quote that is not closed.
 pub fn split(line: &str) -> Result<Vec<String>, char> {
     let (mut words, mut word, mut is_word) = (Vec::new(), String::new(), false);
     let mut quote = None;
@@ -49,16 +49,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn an_open_quote_is_told() {
+    fn an_open_quote_is_an_error() {
         assert_eq!(split("a \"b"), Err('"'));
         assert_eq!(split("a 'b \\\" c' \\\"").unwrap(), ["a", "b \\\" c", "\""]);
     }
 
     proptest! {
         #[test]
-        fn typed_words_come_back(given in proptest::collection::vec("\\PC*", 0..5)) {
-            let line: Vec<_> = given.iter().map(|word| typed(word)).collect();
-            prop_assert_eq!(split(&line.join(" ")), Ok(given));
+        fn quoted_words_come_back(words in proptest::collection::vec("\\PC*", 0..5)) {
+            let line: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+            prop_assert_eq!(split(&line.join(" ")), Ok(words));
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Lines that give a secret: they are not to be remembered.
+//! Lines with a secret, which the history of the console must not store.
 
 use std::sync::OnceLock;
 
 use stoa_controller::yang;
 
-/// Names of the leaves of ours that are marked `nacm:default-deny-all`, as the texts of the modules have them.
+/// Names of the leaves of our modules that are `nacm:default-deny-all`.
 fn names() -> &'static [&'static str] {
     static NAMES: OnceLock<Vec<&'static str>> = OnceLock::new();
     NAMES.get_or_init(|| {
@@ -25,8 +25,7 @@ fn names() -> &'static [&'static str] {
     })
 }
 
-/// Whether a line of the console names a leaf that is a secret, and so may hold its value. It may be said by its module,
-/// too, and in quotes.
+/// Whether a line names a secret leaf, and so may contain its value. The name may have a module prefix or quotes.
 pub fn is_in(line: &str) -> bool {
     let bare = |word: &str| word.trim_matches(['"', '\'']).rsplit(':').next().map(str::to_owned);
     line.split_whitespace().filter_map(bare).any(|word| names().contains(&word.as_str()))
@@ -37,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_with_secrets_are_known() {
+    fn lines_with_secrets_are_detected() {
         assert_eq!(names(), ["secret", "shared-secret", "password-hash"]);
         for line in [
             "set interfaces interface a port memif secret xyz",

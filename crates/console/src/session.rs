@@ -1,4 +1,4 @@
-//! What is said to the datastores of a running router, and what comes back.
+//! Calls to the datastores of a running router.
 
 use stoa_api::v1;
 use stoa_api::v1::operator_client::OperatorClient;
@@ -13,14 +13,14 @@ use crate::commit::Commit;
 use crate::line::split;
 use crate::{show, words};
 
-/// Why something was not done.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The words are wrong.
+    /// The command is wrong.
     Words(String),
-    /// The router refused, with a headline and its reasons.
+    /// The router refused: a summary and its errors.
     Refused(String, Vec<ValidationError>),
-    /// The router does not answer, or has something against it.
+    /// The call failed.
     Status(Box<tonic::Status>),
 }
 
@@ -36,9 +36,9 @@ impl From<words::Error> for Failure {
     }
 }
 
-/// How a configuration is shown.
+/// The format of a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum Format {
     /// In braces.
     #[default]
     Braces,
@@ -53,82 +53,83 @@ pub enum Form {
 /// Which configuration is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// One that is there now.
+    /// That of a datastore.
     Store(v1::Store),
-    /// One of the history, by its number.
+    /// That of the history with this number.
     Number(u64),
 }
 
-/// Somebody who works on the configuration.
+/// A session that edits the configuration.
 #[derive(Clone, Debug)]
 pub struct Session {
     client: OperatorClient<Channel>,
-    asking: v1::Asking,
+    caller: v1::Caller,
 }
 
 impl Session {
-    /// Over the operator's socket; `is_console`: somebody sits at the console.
+    /// A session of the interactive console (`is_console`) or of a command.
     pub fn new(client: OperatorClient<Channel>, is_console: bool) -> Session {
-        // Who became root by sudo is who did it.
+        // The author is the user who called sudo, not root.
         let login = std::env::var("SUDO_USER").unwrap_or_default();
-        // CLIENT PORT SERVER PORT, as the SSH server says it.
+        // Set by sshd: CLIENT PORT SERVER PORT.
         let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
-        let came_to = ssh.split(' ').nth(2).unwrap_or_default().to_owned();
-        Session { client, asking: v1::Asking { login, is_console, session: 0, came_to } }
+        let local_address = ssh.split(' ').nth(2).unwrap_or_default().to_owned();
+        Session { client, caller: v1::Caller { login, is_console, session: 0, local_address } }
     }
 
-    fn asking(&self) -> Option<v1::Asking> {
-        Some(self.asking.clone())
+    fn caller(&self) -> Option<v1::Caller> {
+        Some(self.caller.clone())
     }
 
-    /// Takes the lock; it is held as long as what is returned.
+    /// Takes the lock, which is held until the returned stream is dropped.
     ///
     /// # Errors
-    /// Who holds it.
+    /// When another session holds it.
     pub async fn lock(&mut self) -> Result<Streaming<v1::LockReply>, Failure> {
-        let request = v1::LockRequest { asking: self.asking() };
+        let request = v1::LockRequest { caller: self.caller() };
         let mut held = self.client.lock(request).await?.into_inner();
         let reply = held.message().await?.unwrap_or_default();
         refused("not locked", reply.errors)?;
-        self.asking.session = reply.session;
+        self.caller.session = reply.session;
         Ok(held)
     }
 
-    /// The lock is given back.
+    /// Releases the lock.
     pub fn unlock(&mut self, held: Streaming<v1::LockReply>) {
         drop(held);
-        self.asking.session = 0;
+        self.caller.session = 0;
     }
 
     async fn edit(&mut self, edits: Vec<configuration_edit::Edit>) -> Result<(), Failure> {
         let edits = edits.into_iter().map(|edit| v1::ConfigurationEdit { edit: Some(edit) });
-        let request = v1::EditRequest { asking: self.asking(), edits: edits.collect() };
+        let request = v1::EditRequest { caller: self.caller(), edits: edits.collect() };
         let reply = self.client.edit(request).await?.into_inner();
-        refused("not done; the candidate is as it was", reply.errors)
+        refused("not changed; the candidate is as before", reply.errors)
     }
 
-    /// `set WORDS`: in the candidate.
+    /// `set WORDS` in the candidate.
     ///
     /// # Errors
-    /// What is wrong with the words or the value.
+    /// When the path or the value is wrong.
     pub async fn set(&mut self, words: &[String]) -> Result<(), Failure> {
         let (path, value) = words::to_set(words)?;
         self.edit(vec![configuration_edit::Edit::Set(v1::SetEdit { path, value })]).await
     }
 
-    /// `delete WORDS`: in the candidate.
+    /// `delete WORDS` in the candidate.
     ///
     /// # Errors
-    /// What is wrong with the words; that it is not there.
+    /// When the path is wrong or does not exist.
     pub async fn delete(&mut self, words: &[String]) -> Result<(), Failure> {
         let path = words::to_delete(words)?;
         self.edit(vec![configuration_edit::Edit::Delete(path)]).await
     }
 
-    /// `load`: a text into the candidate, in place of all or merged into it. Lines of `set` and `delete`, or JSON.
+    /// `load`: replaces the candidate by a text or merges the text into it. The text is JSON or lines of `set` and
+    /// `delete`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// When the text is wrong.
     pub async fn load(&mut self, text: &str, is_merged: bool) -> Result<(), Failure> {
         let mut edits = Vec::new();
         let is_json = text.trim_start().starts_with('{');
@@ -141,28 +142,28 @@ impl Session {
         }
         if !is_json {
             for (number, line) in text.lines().enumerate() {
-                let told =
-                    |reason: String| Failure::Words(format!("line {}: {reason}", number + 1));
-                edits.extend(line_edit(line).map_err(told)?);
+                let failure =
+                    |cause: String| Failure::Words(format!("line {}: {cause}", number + 1));
+                edits.extend(line_edit(line).map_err(failure)?);
             }
         }
         self.edit(edits).await
     }
 
-    /// `commit` in all its forms; what was done, for people.
+    /// `commit` with all its arguments.
     ///
     /// # Errors
-    /// Every reason why it was not done.
+    /// All errors of the candidate.
     pub async fn commit(&mut self, commit: Commit) -> Result<v1::CommitReply, Failure> {
         let reply = if commit.is_cancelled {
             let comment = commit.comment;
-            let asking = self.asking();
-            let request = v1::ConfirmRequest { asking, comment, is_cancelled: true };
+            let caller = self.caller();
+            let request = v1::ConfirmRequest { caller, comment, is_cancelled: true };
             self.client.confirm(request).await?
         } else {
             let within = commit.confirm_within.unwrap_or_default().as_secs();
             let request = v1::CommitRequest {
-                asking: self.asking(),
+                caller: self.caller(),
                 comment: commit.comment,
                 confirm_within_s: u32::try_from(within).unwrap_or(u32::MAX),
                 is_overwriting: commit.is_overwriting,
@@ -171,52 +172,55 @@ impl Session {
             self.client.commit(request).await?
         };
         let mut reply = reply.into_inner();
-        refused("refused; what runs is untouched", std::mem::take(&mut reply.errors))?;
+        refused(
+            "refused; the running configuration is unchanged",
+            std::mem::take(&mut reply.errors),
+        )?;
         Ok(reply)
     }
 
-    /// `discard`: the candidate is what runs.
+    /// `discard`: resets the candidate to running.
     ///
     /// # Errors
-    /// Who holds the lock.
+    /// When another session holds the lock.
     pub async fn discard(&mut self) -> Result<(), Failure> {
-        let request = v1::DiscardRequest { asking: self.asking() };
+        let request = v1::DiscardRequest { caller: self.caller() };
         refused("not discarded", self.client.discard(request).await?.into_inner().errors)
     }
 
-    /// `rollback N`: an earlier configuration becomes the candidate.
+    /// `rollback N`: copies an earlier configuration to the candidate.
     ///
     /// # Errors
-    /// That there is none so old; who holds the lock.
+    /// When the history has no such configuration, or another session holds the lock.
     pub async fn rollback(&mut self, back: u32) -> Result<(), Failure> {
-        let request = v1::RollbackRequest { asking: self.asking(), back };
+        let request = v1::RollbackRequest { caller: self.caller(), back };
         refused("not rolled back", self.client.rollback(request).await?.into_inner().errors)
     }
 
     /// A configuration, or a part of it, as text.
     ///
     /// # Errors
-    /// What is wrong with the words; that nothing is there.
+    /// When the path is wrong or does not exist.
     pub async fn show(
         &mut self,
         which: Which,
         words: &[String],
-        form: Form,
+        format: Format,
     ) -> Result<String, Failure> {
         let path = words::to_delete(words)?;
-        if matches!(form, Form::Braces | Form::Set) {
+        if matches!(format, Format::Braces | Format::Set) {
             let tree = self.tree(which).await?;
-            return Ok(match form {
-                Form::Set => show::lines(&tree, &path),
+            return Ok(match format {
+                Format::Set => show::lines(&tree, &path),
                 _ => show::braces(&tree, &path),
             });
         }
-        let format = match form {
-            Form::Xml => v1::ConfigurationFormat::Xml,
+        let encoding = match format {
+            Format::Xml => v1::ConfigurationFormat::Xml,
             _ => v1::ConfigurationFormat::Json,
         };
         let path = if path == "/" { String::new() } else { path };
-        self.text(which, format, path).await
+        self.text(which, encoding, path).await
     }
 
     async fn text(
@@ -249,10 +253,10 @@ impl Session {
         parse(&text).map_err(|refusal| Failure::Refused("not shown".into(), refusal.errors()))
     }
 
-    /// What differs between two configurations.
+    /// The differences of two configurations.
     ///
     /// # Errors
-    /// That one of them is not there.
+    /// When one of them does not exist.
     pub async fn compare(
         &mut self,
         request: v1::CompareRequest,
@@ -262,34 +266,36 @@ impl Session {
         Ok(reply.changes)
     }
 
-    /// The configurations that were in force, and who is at work.
+    /// The history of the configuration and the holder of the lock.
     ///
     /// # Errors
-    /// When the router does not answer.
+    /// When the router does not reply.
     pub async fn history(&mut self) -> Result<v1::ShowHistoryReply, Failure> {
         Ok(self.client.show_history(v1::ShowHistoryRequest {}).await?.into_inner())
     }
 }
 
-fn refused(headline: &str, errors: Vec<ValidationError>) -> Result<(), Failure> {
+fn refused(summary: &str, errors: Vec<ValidationError>) -> Result<(), Failure> {
     match errors.is_empty() {
         true => Ok(()),
-        false => Err(Failure::Refused(headline.to_owned(), errors)),
+        false => Err(Failure::Refused(summary.to_owned(), errors)),
     }
 }
 
-/// What a line of a file of `set` and `delete` lines does.
+/// The edit of a line of `set` or `delete`; none for an empty line or a comment.
 fn line_edit(line: &str) -> Result<Option<configuration_edit::Edit>, String> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return Ok(None);
     }
-    let said = split(line).map_err(|quote| format!("a {quote} is not closed"))?;
-    let edit = match said[0].as_str() {
-        "set" => words::to_set(&said[1..])
+    let words = split(line).map_err(|quote| format!("the quote {quote} is not closed"))?;
+    let edit = match words[0].as_str() {
+        "set" => words::to_set(&words[1..])
             .map(|(path, value)| configuration_edit::Edit::Set(v1::SetEdit { path, value })),
-        "delete" => words::to_delete(&said[1..]).map(configuration_edit::Edit::Delete),
-        other => return Err(format!("\"{other}\": a line begins with set, delete or #")),
+        "delete" => words::to_delete(&words[1..]).map(configuration_edit::Edit::Delete),
+        other => {
+            return Err(format!("\"{other}\" is unknown: a line begins with set, delete or #"));
+        }
     };
     edit.map(Some).map_err(|error| error.to_string())
 }
@@ -299,8 +305,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_files_are_edits_or_told() {
-        assert_eq!(line_edit("  # a word"), Ok(None));
+    fn lines_are_edits_or_errors() {
+        assert_eq!(line_edit("  # a comment"), Ok(None));
         let set = line_edit("set system workers count 2").unwrap().unwrap();
         assert!(matches!(set, configuration_edit::Edit::Set(_)));
         let delete = line_edit("delete system workers").unwrap().unwrap();

@@ -1,16 +1,16 @@
-//! A configuration for eyes: in braces, or as the words that make it.
+//! A configuration as text: in braces, or as `set` lines.
 
 use stoa_api::v1::{ChangeKind, ConfigurationChange};
 use yang5::data::{Data, DataNodeRef, DataTree};
 use yang5::schema::SchemaNodeKind;
 
-use crate::line::typed;
+use crate::line::quoted;
 use crate::words::of_path;
 
-/// Columns that one level of braces is set in.
-const STEP: usize = 4;
+/// Indentation of one level.
+const INDENT: usize = 4;
 
-/// The node's name and, of an entry, its keys; of a leaf, its value.
+/// The name of a node with the keys of a list entry or the value of a leaf.
 fn title(node: &DataNodeRef<'_>) -> String {
     let schema = node.schema();
     let mut title = schema.name().to_owned();
@@ -18,29 +18,29 @@ fn title(node: &DataNodeRef<'_>) -> String {
     let own = matches!(schema.kind(), SchemaNodeKind::Leaf | SchemaNodeKind::LeafList);
     for value in keys.chain(own.then(|| node.value_canonical()).flatten()) {
         title.push(' ');
-        title.push_str(&typed(plain(&value)));
+        title.push_str(&quoted(plain(&value)));
     }
     title
 }
 
-/// Identities are typed without the module that all of them have.
+/// Interface types are typed without their module, which all of them share.
 fn plain(value: &str) -> &str {
     value.strip_prefix("iana-if-type:").unwrap_or(value)
 }
 
-fn is_said(node: &DataNodeRef<'_>) -> bool {
+fn is_shown(node: &DataNodeRef<'_>) -> bool {
     let schema = node.schema();
-    let is_empty = schema.is_np_container() && !node.children().any(|child| is_said(&child));
+    let is_empty = schema.is_np_container() && !node.children().any(|child| is_shown(&child));
     !node.is_default() && !schema.is_list_key() && !is_empty
 }
 
-/// In braces, from the node at `path` on ("/": all).
+/// The node at `path` in braces ("/": all).
 pub fn braces(tree: &DataTree<'_>, path: &str) -> String {
     let mut text = String::new();
     match top(tree, path) {
         Top::All(nodes) => nodes.iter().for_each(|node| brace(node, 0, &mut text)),
         Top::Part(node) => {
-            let children: Vec<_> = node.children().filter(is_said).collect();
+            let children: Vec<_> = node.children().filter(is_shown).collect();
             match children.is_empty() {
                 true => brace(&node, 0, &mut text),
                 false => children.iter().for_each(|node| brace(node, 0, &mut text)),
@@ -60,7 +60,7 @@ enum Top<'a> {
 fn top<'a>(tree: &'a DataTree<'_>, path: &str) -> Top<'a> {
     let Some(first) = tree.reference() else { return Top::Nothing };
     if path == "/" || path.is_empty() {
-        return Top::All(first.inclusive_siblings().filter(is_said).collect());
+        return Top::All(first.inclusive_siblings().filter(is_shown).collect());
     }
     match path.contains('\0') {
         true => Top::Nothing,
@@ -69,8 +69,8 @@ fn top<'a>(tree: &'a DataTree<'_>, path: &str) -> Top<'a> {
 }
 
 fn brace(node: &DataNodeRef<'_>, depth: usize, text: &mut String) {
-    let indent = " ".repeat(depth * STEP);
-    let children: Vec<_> = node.children().filter(is_said).collect();
+    let indent = " ".repeat(depth * INDENT);
+    let children: Vec<_> = node.children().filter(is_shown).collect();
     text.push_str(&indent);
     text.push_str(&title(node));
     if children.is_empty() {
@@ -85,25 +85,25 @@ fn brace(node: &DataNodeRef<'_>, depth: usize, text: &mut String) {
     text.push_str("}\n");
 }
 
-/// As `set` lines, which make it again.
+/// The `set` lines that create the node at `path`.
 pub fn lines(tree: &DataTree<'_>, path: &str) -> String {
     let mut text = String::new();
     let mut line = |node: &DataNodeRef<'_>| {
         let kind = node.schema().kind();
-        let has_more = node.children().any(|child| is_said(&child));
+        let has_more = node.children().any(|child| is_shown(&child));
         let is_value = matches!(kind, SchemaNodeKind::Leaf | SchemaNodeKind::LeafList);
-        if !is_said(node) || (has_more && !is_value) {
+        if !is_shown(node) || (has_more && !is_value) {
             return;
         }
-        let mut said: Vec<_> = of_path(&node.path());
+        let mut words: Vec<_> = of_path(&node.path());
         if kind == SchemaNodeKind::LeafList {
-            // Its path has the value already.
-            said.pop();
+            // Its path ends with the value.
+            words.pop();
         }
         let value = node.value_canonical().filter(|_| is_value);
-        said.extend(value.map(|value| plain(&value).to_owned()));
-        let said: Vec<_> = said.iter().map(|word| typed(word)).collect();
-        text.push_str(&format!("set {}\n", said.join(" ")));
+        words.extend(value.map(|value| plain(&value).to_owned()));
+        let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+        text.push_str(&format!("set {}\n", words.join(" ")));
     };
     match top(tree, path) {
         Top::All(nodes) => {
@@ -115,23 +115,23 @@ pub fn lines(tree: &DataTree<'_>, path: &str) -> String {
     text
 }
 
-/// A difference in one line: `+` is new, `-` is gone, `~` has another value.
+/// A difference in one line: `+` added, `-` removed, `~` changed.
 pub fn change(change: &ConfigurationChange) -> String {
-    let mut said = of_path(&change.path);
+    let mut words = of_path(&change.path);
     let value = change.new.as_ref().or(change.old.as_ref());
-    if said.last() == value && change.path.contains("[.=") {
-        said.pop();
+    if words.last() == value && change.path.contains("[.=") {
+        words.pop();
     }
-    let said: Vec<_> = said.iter().map(|word| typed(word)).collect();
-    let said = said.join(" ");
-    let typed_value = |value: &Option<String>| value.as_deref().map(|it| typed(plain(it)));
-    match (change.kind(), typed_value(&change.old), typed_value(&change.new)) {
-        (ChangeKind::Create, _, Some(new)) => format!("+ {said} {new}"),
-        (ChangeKind::Create, _, None) => format!("+ {said}"),
-        (ChangeKind::Delete, Some(old), _) => format!("- {said} {old}"),
-        (ChangeKind::Delete, None, _) => format!("- {said}"),
-        (ChangeKind::Replace, Some(old), Some(new)) => format!("~ {said} {old} -> {new}"),
-        (ChangeKind::Replace, ..) => format!("~ {said} (moved)"),
+    let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
+    let words = words.join(" ");
+    let quoted_value = |value: &Option<String>| value.as_deref().map(|it| quoted(plain(it)));
+    match (change.kind(), quoted_value(&change.old), quoted_value(&change.new)) {
+        (ChangeKind::Create, _, Some(new)) => format!("+ {words} {new}"),
+        (ChangeKind::Create, _, None) => format!("+ {words}"),
+        (ChangeKind::Delete, Some(old), _) => format!("- {words} {old}"),
+        (ChangeKind::Delete, None, _) => format!("- {words}"),
+        (ChangeKind::Replace, Some(old), Some(new)) => format!("~ {words} {old} -> {new}"),
+        (ChangeKind::Replace, ..) => format!("~ {words} (moved)"),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
         "stoa-system:system": {"workers": {"cpus": [1, 0]}}}"#;
 
     #[test]
-    fn braces_show_what_is_said() {
+    fn braces_show_explicit_nodes() {
         let tree = parse(TEXT).unwrap();
         let text = braces(&tree, "/");
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_make_it_again() {
+    fn set_lines_create_the_same_configuration() {
         let tree = parse(TEXT).unwrap();
         let text = lines(&tree, "/");
         let mut again = parse("{}").unwrap();

@@ -1,63 +1,64 @@
-//! From words to a data path and back.
+//! Conversion of words to a data path and back.
 
+use stoa_controller::renamed_names;
 use stoa_controller::yang::schema;
 use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
 
-/// What some words name.
+/// A path of words, parsed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place<'a> {
-    /// The data path, as libyang has it; "/" for no words.
+pub struct Target<'a> {
+    /// The data path in the syntax of libyang; "/" for no words.
     pub path: String,
-    /// The last node; nothing for no words.
+    /// The last node; `None` for no words.
     pub node: Option<SchemaNode<'a>>,
-    /// The value that was given, of a leaf or a leaf-list.
+    /// The value of a leaf or a leaf-list.
     pub value: Option<String>,
-    /// Keys of the last list that are not given.
+    /// Number of missing keys of the last list.
     pub keys_missing: usize,
 }
 
-/// Why words name nothing.
+/// Why words are no path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A name that is not there.
-    #[error("there is no \"{word}\"{}; there are: {known}", behind(above))]
+    /// An unknown name.
+    #[error("there is no \"{word}\"{}: {fix}", after(above))]
     Unknown {
         /// The word.
         word: String,
         /// The words before it.
         above: String,
-        /// The names that are there.
-        known: String,
+        /// What to use instead.
+        fix: String,
     },
-    /// Several modules have that name.
-    #[error("\"{word}\" may be {choices}: write one of them")]
+    /// A name of several modules.
+    #[error("\"{word}\" is ambiguous: use {choices}")]
     Ambiguous {
         /// The word.
         word: String,
         /// The names with their modules.
         choices: String,
     },
-    /// A list wants more keys.
-    #[error("\"{list}\" wants {keys} behind it")]
+    /// A list without all its keys.
+    #[error("\"{list}\" needs {keys}")]
     KeysMissing {
         /// The list.
         list: String,
-        /// What its keys are called.
+        /// The names of the missing keys.
         keys: String,
     },
-    /// A leaf wants a value.
-    #[error("\"{leaf}\" wants a value behind it")]
+    /// A leaf without a value.
+    #[error("\"{leaf}\" needs a value")]
     ValueMissing {
         /// The leaf.
         leaf: String,
     },
-    /// Words behind a value.
-    #[error("\"{word}\" stands behind a value: give one value a line")]
+    /// Words after a value.
+    #[error("\"{word}\" follows a value: use one line for each value")]
     TooMany {
         /// The first word too many.
         word: String,
     },
-    /// A value that no path can hold.
+    /// A value that a path cannot contain.
     #[error("{word:?} cannot be part of a path")]
     Unquotable {
         /// The word.
@@ -65,11 +66,11 @@ pub enum Error {
     },
 }
 
-fn behind(above: &str) -> String {
-    if above.is_empty() { String::new() } else { format!(" behind \"{above}\"") }
+fn after(above: &str) -> String {
+    if above.is_empty() { String::new() } else { format!(" after \"{above}\"") }
 }
 
-/// The nodes below a node, or at the top; choices are looked through, facts left out.
+/// The configuration nodes below a node, or at the top, with those of choices.
 pub fn below<'a>(node: Option<&SchemaNode<'a>>) -> Vec<SchemaNode<'a>> {
     let mut found = Vec::new();
     match node {
@@ -100,12 +101,12 @@ fn gather<'a>(nodes: impl Iterator<Item = SchemaNode<'a>>, found: &mut Vec<Schem
     }
 }
 
-/// A node's name with its module.
+/// The name of a node with its module.
 pub fn whole_name(node: &SchemaNode<'_>) -> String {
     format!("{}:{}", node.module().name(), node.name())
 }
 
-/// A node's name as people type it: with its module only where another one has the same.
+/// The name of a node as it is typed: with its module only if a sibling has the same name.
 pub fn name(node: &SchemaNode<'_>, like: &[SchemaNode<'_>]) -> String {
     match like.iter().filter(|other| other.name() == node.name()).count() {
         0 | 1 => node.name().to_owned(),
@@ -113,7 +114,7 @@ pub fn name(node: &SchemaNode<'_>, like: &[SchemaNode<'_>]) -> String {
     }
 }
 
-/// The node that a word means among those that may stand there.
+/// The node of a word among its siblings.
 fn pick<'a>(
     word: &str,
     above: &[String],
@@ -127,11 +128,12 @@ fn pick<'a>(
             let known = among.iter().filter(|node| !node.is_list_key());
             let mut known: Vec<_> = known.map(|node| name(node, &among)).collect();
             known.sort();
-            Err(Error::Unknown {
-                word: word.to_owned(),
-                above: above.join(" "),
-                known: known.join(", "),
-            })
+            let renamed = renamed_names::node(None, word);
+            let fix = renamed.map_or_else(
+                || format!("use {}", known.join(", ")),
+                |fix| fix.trim_end_matches('.').replacen('U', "u", 1),
+            );
+            Err(Error::Unknown { word: word.to_owned(), above: above.join(" "), fix })
         }
         several => {
             let names: Vec<_> = several.iter().map(|node| whole_name(node)).collect();
@@ -140,7 +142,7 @@ fn pick<'a>(
     }
 }
 
-/// The step of a path to a node: with its module where it changes.
+/// The step of a data path to a node: with its module if it differs from that of the parent.
 fn step(node: &SchemaNode<'_>, above: Option<&SchemaNode<'_>>) -> String {
     match above {
         Some(above) if above.module().name() == node.module().name() => node.name().to_owned(),
@@ -148,7 +150,7 @@ fn step(node: &SchemaNode<'_>, above: Option<&SchemaNode<'_>>) -> String {
     }
 }
 
-/// A value in quotes, as a path wants it.
+/// A value in quotes, for a path.
 fn quoted(value: &str) -> Result<String, Error> {
     match (value.contains('\''), value.contains('"')) {
         _ if value.contains('\0') => Err(Error::Unquotable { word: value.to_owned() }),
@@ -158,121 +160,121 @@ fn quoted(value: &str) -> Result<String, Error> {
     }
 }
 
-/// What the words name; the last of them may be an unfinished list or leaf.
+/// Parses words to a path. The last list or leaf may lack its keys or value.
 ///
 /// # Errors
-/// Which word is wrong, and what may stand there.
-pub fn place(words: &[String]) -> Result<Place<'static>, Error> {
-    let mut place = Place { path: String::new(), node: None, value: None, keys_missing: 0 };
+/// The wrong word and what to use instead.
+pub fn parse(words: &[String]) -> Result<Target<'static>, Error> {
+    let mut target = Target { path: String::new(), node: None, value: None, keys_missing: 0 };
     let mut at = 0;
     while at < words.len() {
-        if place.value.is_some() {
+        if target.value.is_some() {
             return Err(Error::TooMany { word: words[at].clone() });
         }
-        let among = below(place.node.as_ref());
+        let among = below(target.node.as_ref());
         let node = pick(&words[at], &words[..at], among)?;
         at += 1;
-        place.path.push('/');
-        place.path.push_str(&step(&node, place.node.as_ref()));
-        place.keys_missing = 0;
+        target.path.push('/');
+        target.path.push_str(&step(&node, target.node.as_ref()));
+        target.keys_missing = 0;
         match node.kind() {
             SchemaNodeKind::List => {
                 for key in node.list_keys() {
                     match words.get(at) {
                         Some(word) => {
                             let value = value(&key, word);
-                            place.path.push_str(&format!("[{}={}]", key.name(), quoted(&value)?));
+                            target.path.push_str(&format!("[{}={}]", key.name(), quoted(&value)?));
                             at += 1;
                         }
-                        None => place.keys_missing += 1,
+                        None => target.keys_missing += 1,
                     }
                 }
             }
             SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => {
                 if let Some(word) = words.get(at) {
-                    place.value = Some(value(&node, word));
+                    target.value = Some(value(&node, word));
                     at += 1;
                 }
             }
             _ => {}
         }
-        place.node = Some(node);
+        target.node = Some(node);
     }
-    if place.path.is_empty() {
-        place.path.push('/');
+    if target.path.is_empty() {
+        target.path.push('/');
     }
-    Ok(place)
+    Ok(target)
 }
 
-/// A value as libyang wants it: identities come with their module.
+/// A value for libyang: identities have their module.
 fn value(node: &SchemaNode<'_>, word: &str) -> String {
     let is_identity =
         node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::IdentityRef);
     if !is_identity || word.contains(':') {
         return word.to_owned();
     }
-    let module = super::offer::identities().find(|(_, name)| *name == word);
+    let module = super::completion::identities().find(|(_, name)| *name == word);
     module.map_or_else(|| word.to_owned(), |(module, name)| format!("{module}:{name}"))
 }
 
-/// The words as the target of `set`: nothing is missing.
+/// Parses the arguments of `set`: a complete path and its value.
 ///
 /// # Errors
-/// Which word is wrong or missing.
+/// The word that is wrong or missing.
 pub fn to_set(words: &[String]) -> Result<(String, Option<String>), Error> {
-    let place = place(words)?;
-    let Some(node) = &place.node else {
+    let target = parse(words)?;
+    let Some(node) = &target.node else {
         let known: Vec<_> = below(None).iter().map(|node| node.name().to_owned()).collect();
         return Err(Error::KeysMissing { list: "set".into(), keys: known.join(", ") });
     };
-    keys_are_there(&place, node)?;
+    check_keys(&target, node)?;
     match node.kind() {
-        SchemaNodeKind::Leaf if place.value.is_none() => {
+        SchemaNodeKind::Leaf if target.value.is_none() => {
             let is_empty =
                 node.leaf_type().is_some_and(|it| it.base_type() == DataValueType::Empty);
             match is_empty {
-                true => Ok((place.path, Some(String::new()))),
+                true => Ok((target.path, Some(String::new()))),
                 false => Err(Error::ValueMissing { leaf: node.name().to_owned() }),
             }
         }
-        SchemaNodeKind::LeafList => Ok((entry(&place, node)?, None)),
-        _ => Ok((place.path, place.value)),
+        SchemaNodeKind::LeafList => Ok((entry(&target, node)?, None)),
+        _ => Ok((target.path, target.value)),
     }
 }
 
-/// The path of an entry of a leaf-list, which its value tells apart from the others.
-fn entry(place: &Place<'_>, node: &SchemaNode<'_>) -> Result<String, Error> {
-    match &place.value {
-        Some(value) => Ok(format!("{}[.={}]", place.path, quoted(value)?)),
+/// The path of an entry of a leaf-list, whose key is its value.
+fn entry(target: &Target<'_>, node: &SchemaNode<'_>) -> Result<String, Error> {
+    match &target.value {
+        Some(value) => Ok(format!("{}[.={}]", target.path, quoted(value)?)),
         None => Err(Error::ValueMissing { leaf: node.name().to_owned() }),
     }
 }
 
-/// The words as the target of `delete` or `show`: an entry of a leaf-list by its value; a value behind a leaf is
-/// taken for what it is now.
+/// Parses the arguments of `delete` or `show`: a path. Entries of a leaf-list need their value; the value of a leaf is
+/// ignored.
 ///
 /// # Errors
-/// Which word is wrong or missing.
+/// The word that is wrong or missing.
 pub fn to_delete(words: &[String]) -> Result<String, Error> {
-    let place = place(words)?;
-    let Some(node) = &place.node else { return Ok(place.path) };
-    keys_are_there(&place, node)?;
+    let target = parse(words)?;
+    let Some(node) = &target.node else { return Ok(target.path) };
+    check_keys(&target, node)?;
     match node.kind() {
-        SchemaNodeKind::LeafList => entry(&place, node),
-        _ => Ok(place.path),
+        SchemaNodeKind::LeafList => entry(&target, node),
+        _ => Ok(target.path),
     }
 }
 
-fn keys_are_there(place: &Place<'_>, node: &SchemaNode<'_>) -> Result<(), Error> {
-    if place.keys_missing == 0 {
+fn check_keys(target: &Target<'_>, node: &SchemaNode<'_>) -> Result<(), Error> {
+    if target.keys_missing == 0 {
         return Ok(());
     }
     let keys: Vec<_> = node.list_keys().map(|key| key.name().to_owned()).collect();
-    let missing = &keys[keys.len() - place.keys_missing..];
+    let missing = &keys[keys.len() - target.keys_missing..];
     Err(Error::KeysMissing { list: node.name().to_owned(), keys: missing.join(" and ") })
 }
 
-/// A data path as words.
+/// Converts a data path to words.
 pub fn of_path(path: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -282,7 +284,7 @@ pub fn of_path(path: &str) -> Vec<String> {
             '/' => end(&mut word, &mut words),
             '[' => {
                 end(&mut word, &mut words);
-                // The name of the key is known from the list.
+                // Skip the name of the key.
                 while letters.peek().is_some_and(|letter| !matches!(letter, '\'' | '"')) {
                     letters.next();
                 }
@@ -290,7 +292,7 @@ pub fn of_path(path: &str) -> Vec<String> {
                 let value: String =
                     letters.by_ref().take_while(|letter| *letter != quote).collect();
                 words.push(value);
-                // The bracket at its end.
+                // Skip the closing bracket.
                 letters.next();
             }
             ':' => word.clear(),
@@ -345,20 +347,23 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_told_with_what_may_stand_there() {
-        let told = |line: &str| to_set(&words(line)).unwrap_err().to_string();
-        let unknown = told("interfaces interface lan adress");
-        assert!(unknown.starts_with("there is no \"adress\" behind \"interfaces interface lan\""));
+    fn wrong_words_are_errors_with_a_fix() {
+        let error = |line: &str| to_set(&words(line)).unwrap_err().to_string();
+        let unknown = error("interfaces interface lan adress");
+        assert!(unknown.starts_with("there is no \"adress\" after \"interfaces interface lan\""));
         assert!(unknown.contains("description") && unknown.contains("ipv4"), "{unknown}");
-        assert_eq!(told("interfaces interface"), "\"interface\" wants name behind it");
-        assert_eq!(
-            told("interfaces interface lan description"),
-            "\"description\" wants a value behind it"
-        );
+        assert_eq!(error("interfaces interface"), "\"interface\" needs name");
+        assert_eq!(error("interfaces interface lan description"), "\"description\" needs a value");
         assert!(
-            told("interfaces interface lan enabled true false").contains("\"false\" stands behind")
+            error("interfaces interface lan enabled true false")
+                .contains("\"false\" follows a value")
         );
-        assert!(told("interfaces interface lan oper-status up").contains("there is no"), "a fact");
+        assert!(error("interfaces interface lan oper-status up").contains("there is no"), "state");
+        assert_eq!(
+            error("interfaces interface lan mirror"),
+            "there is no \"mirror\" after \"interfaces interface lan\": use \
+             \"stoa-host-interface:host-interface\" (it was \"mirror\")"
+        );
     }
 
     #[test]
@@ -377,9 +382,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_is_too_odd(line in "\\PC*") {
+        fn any_line_is_parsed_without_a_panic(line in "\\PC*") {
             if let Ok(words) = split(&line) {
-                let _ = place(&words);
+                let _ = parse(&words);
             }
             let _ = of_path(&line);
         }

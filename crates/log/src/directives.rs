@@ -1,15 +1,15 @@
-//! What of the log is told: levels, for all of Stoa or for one part of it.
+//! Log levels, for all of Stoa or for single crates and modules.
 
 use crate::LEVELS;
 
-/// What the filter is told. A level alone is meant for our own crates: those of others are
-/// heard from "warn" up, unless they are asked for by name.
+/// The filter directives of STOA_LOG or the configured level. A level without a name applies to the crates of Stoa;
+/// other crates log at "warn" unless they are named.
 ///
 /// # Errors
-/// What was asked is not understood; says what is.
-pub(crate) fn of(asked: &str) -> Result<String, String> {
+/// When `setting` is not understood, with the allowed values.
+pub(crate) fn of(setting: &str) -> Result<String, String> {
     let (mut all, mut named) = (String::new(), Vec::new());
-    for word in asked.split(',').map(str::trim) {
+    for word in setting.split(',').map(str::trim) {
         let (target, level) = word.split_once('=').unwrap_or(("", word));
         let level = level.to_ascii_lowercase();
         let is_name = |target: &str| {
@@ -18,8 +18,8 @@ pub(crate) fn of(asked: &str) -> Result<String, String> {
         let has_name = word.contains('=');
         if !LEVELS.contains(&level.as_str()) || has_name && target.is_empty() || !is_name(target) {
             return Err(format!(
-                "STOA_LOG={asked}: {word:?} is not understood; give {} or, for one crate or \
-                 module, NAME=LEVEL as in stoa_forwarder=debug, with commas between",
+                "STOA_LOG={setting}: {word:?} is not understood; use {} or, for one crate or \
+                 module, NAME=LEVEL as in stoa_forwarder=debug, separated by commas",
                 LEVELS.join(", ")
             ));
         }
@@ -38,20 +38,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_for_our_crates_and_others_are_asked_by_name() {
-        let told = |asked: &str| of(asked).unwrap();
-        assert_eq!(told("debug"), "warn,stoa=debug");
-        assert_eq!(told("ERROR"), "error");
-        assert_eq!(told("h2=trace"), "warn,stoa=info,h2=trace");
-        assert_eq!(told("off, stoa_forwarder=debug"), "off,stoa_forwarder=debug");
+    fn a_level_applies_to_our_crates_and_others_are_named() {
+        let directives = |setting: &str| of(setting).unwrap();
+        assert_eq!(directives("debug"), "warn,stoa=debug");
+        assert_eq!(directives("ERROR"), "error");
+        assert_eq!(directives("h2=trace"), "warn,stoa=info,h2=trace");
+        assert_eq!(directives("off, stoa_forwarder=debug"), "off,stoa_forwarder=debug");
     }
 
     #[test]
-    fn nonsense_is_refused_with_what_is_allowed() {
+    fn unknown_levels_are_refused_with_the_allowed_ones() {
         for wrong in ["nonsense", "info,", "=debug", "stoa=loud", "a b=info"] {
-            let words = of(wrong).unwrap_err();
-            assert!(words.starts_with(&format!("STOA_LOG={wrong}: ")), "{words}");
-            assert!(words.contains("off, error, warn, info, debug, trace"), "{words}");
+            let error = of(wrong).unwrap_err();
+            assert!(error.starts_with(&format!("STOA_LOG={wrong}: ")), "{error}");
+            assert!(error.contains("off, error, warn, info, debug, trace"), "{error}");
         }
     }
 }

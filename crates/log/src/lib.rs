@@ -1,8 +1,8 @@
-//! The log: what of it is told, how, and where to.
+//! The log: level, format and destinations.
 //!
-//! Each process of Stoa has one. It begins as the environment says and follows the configuration
-//! when that comes into force. Workers log nothing; all others may, for nothing here waits: who
-//! does not take the lines in time misses some, and is told how many.
+//! Each process of Stoa has one. It starts with the settings of the environment and follows the configuration. Workers
+//! do not log. Other threads may, since logging never blocks: a slow syslog destination loses messages and receives
+//! their number.
 #![forbid(unsafe_code)]
 
 mod directives;
@@ -21,107 +21,107 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
 
 use crate::syslog::Syslog;
 
-/// How much is told, least first.
+/// The levels, from the fewest messages to the most.
 pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-type Told = Box<dyn Layer<Registry> + Send + Sync>;
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 /// The log of this process.
 struct Log {
-    /// What is told when nobody says else.
-    usual: String,
+    /// The level without any setting.
+    default_level: String,
     filter: reload::Handle<EnvFilter, Registry>,
-    lines: reload::Handle<Told, Registry>,
+    lines: reload::Handle<BoxedLayer, Registry>,
     syslog: Arc<Syslog>,
-    /// What it follows.
-    wanted: Mutex<v1::Logging>,
+    /// The settings in effect.
+    current: Mutex<v1::Logging>,
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// How lines look.
+/// The format of standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Text,
     Json,
-    /// As journald wants it, with fields of their own.
+    /// The native protocol of journald, with structured fields.
     Journal,
 }
 
-/// Begins to log as `program`, from `usual` up unless STOA_LOG says else: to journald when standard
-/// error leads there, else to standard error, as STOA_LOG_FORMAT says.
+/// Starts the log of `program` at `default_level` or the level of STOA_LOG. The log goes to journald if standard error
+/// is connected to it, else to standard error in the format of STOA_LOG_FORMAT.
 ///
 /// # Errors
-/// Wrong usage: STOA_LOG or STOA_LOG_FORMAT is not understood.
-pub fn start(program: &'static str, usual: &str) -> Result<(), String> {
-    let level = environment("STOA_LOG").unwrap_or_else(|| usual.to_owned());
+/// When STOA_LOG or STOA_LOG_FORMAT has an unknown value.
+pub fn start(program: &'static str, default_level: &str) -> Result<(), String> {
+    let level = environment("STOA_LOG").unwrap_or_else(|| default_level.to_owned());
     let directives = directives::of(&level)?;
     let format = match environment("STOA_LOG_FORMAT").as_deref() {
-        None | Some("text") => usual_format("text"),
+        None | Some("text") => default_format("text"),
         Some("json") => Format::Json,
         Some(other) => {
-            return Err(format!("STOA_LOG_FORMAT={other} is not understood; give text or json"));
+            return Err(format!("STOA_LOG_FORMAT={other} is not understood; use text or json"));
         }
     };
     let syslog = Arc::new(Syslog::new(program));
     let (lines, lines_handle) = reload::Layer::new(lines(format));
     let (filter, filter_handle) = reload::Layer::new(EnvFilter::new(directives));
     let log = Log {
-        usual: usual.to_owned(),
+        default_level: default_level.to_owned(),
         filter: filter_handle,
         lines: lines_handle,
         syslog: Arc::clone(&syslog),
-        wanted: Mutex::default(),
+        current: Mutex::default(),
     };
-    // Only a test starts a second one; it has no log then.
-    let begun = tracing_subscriber::registry()
-        .with(filter.and_then(lines).and_then(syslog::Told(syslog)))
+    // Fails only when a test starts a second log in one process.
+    let started = tracing_subscriber::registry()
+        .with(filter.and_then(lines).and_then(syslog::SyslogLayer(syslog)))
         .try_init();
-    if begun.is_ok() {
+    if started.is_ok() {
         let _ = LOG.set(log);
     }
     Ok(())
 }
 
-/// Follows the configuration: level, format and syslog destinations. What the environment says
-/// stands above it. Does nothing where [`start`] was not called.
-pub fn follow(wanted: &v1::Logging) {
+/// Applies the configured level, format and syslog destinations. Environment variables override the configuration.
+/// Does nothing if [`start`] was not called.
+pub fn follow(desired: &v1::Logging) {
     let Some(log) = LOG.get() else { return };
-    let mut former = log.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-    if *former == *wanted {
+    let mut current = log.current.lock().unwrap_or_else(PoisonError::into_inner);
+    if *current == *desired {
         return;
     }
-    former.clone_from(wanted);
+    current.clone_from(desired);
     if environment("STOA_LOG").is_none() {
-        let level = if wanted.level.is_empty() { &log.usual } else { &wanted.level };
+        let level = if desired.level.is_empty() { &log.default_level } else { &desired.level };
         if let Ok(directives) = directives::of(level) {
             let _ = log.filter.reload(EnvFilter::new(directives));
         }
     }
     if environment("STOA_LOG_FORMAT").is_none() {
-        let _ = log.lines.reload(lines(usual_format(&wanted.format)));
+        let _ = log.lines.reload(lines(default_format(&desired.format)));
     }
-    log.syslog.follow(&wanted.syslog);
+    log.syslog.follow(&desired.syslog);
 }
 
-/// What the environment says; nothing where it says "".
+/// An environment variable that is set and not empty.
 fn environment(name: &str) -> Option<String> {
     let value = std::env::var_os(name)?.to_string_lossy().into_owned();
     (!value.is_empty()).then_some(value)
 }
 
-fn usual_format(wanted: &str) -> Format {
-    match wanted {
+fn default_format(configured: &str) -> Format {
+    match configured {
         "json" => Format::Json,
-        _ if journal::is_there() => Format::Journal,
+        _ if journal::is_connected() => Format::Journal,
         _ => Format::Text,
     }
 }
 
-fn lines(format: Format) -> Told {
+fn lines(format: Format) -> BoxedLayer {
     let to_stderr = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        // Told by `eprintln!`, which panics: a router must outlive who read its log.
+        // They would be printed by `eprintln!`, which panics when the reader of standard error has exited.
         .log_internal_errors(false);
     if format == Format::Json {
         let json = to_stderr.json().flatten_event(true).with_current_span(false);

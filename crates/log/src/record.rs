@@ -1,4 +1,4 @@
-//! One line of the log with its parts, before it has a form.
+//! A log message with its fields, before it is formatted.
 
 use std::fmt::{self, Write as _};
 
@@ -14,7 +14,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// What an event says.
+    /// The message and the fields of an event.
     pub(crate) fn of(event: &Event<'_>) -> Record {
         let mut record = Record::default();
         event.record(&mut record);
@@ -32,7 +32,7 @@ impl Visit for Record {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // Fails only when what is told cannot be told.
+            // Fails only if the `Debug` of the value does.
             let _ = write!(self.message, "{value:?}");
         } else {
             self.fields.push((field.name(), format!("{value:?}")));

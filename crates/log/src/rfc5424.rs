@@ -1,4 +1,4 @@
-//! A line of the log as RFC 5424 wants it.
+//! A log message in the format of RFC 5424.
 
 use std::time::SystemTime;
 
@@ -6,13 +6,14 @@ use stoa_api::date;
 
 use crate::record::Record;
 
-/// Bytes of a message at most: what receivers of RFC 5424 (section 6.1) commonly take.
+/// Maximum length of a message: more than the 2,048 bytes that receivers should accept (RFC 5424, section 6.1), and
+/// what common receivers accept.
 pub(crate) const MESSAGE_BYTES: usize = 8_192;
 
-/// Where our fields stand. 32473 is the number for those who have none of their own (RFC 5612).
+/// SD-ID of the structured data. 32473 is the enterprise number for examples (RFC 5612): Stoa has none of its own.
 const FIELDS: &str = "stoa@32473";
 
-/// Who writes: what all messages of a process begin with.
+/// The process that logs: header fields of all its messages.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     /// As in `uname -n`.
@@ -32,18 +33,18 @@ pub(crate) fn severity(level: tracing::Level) -> u8 {
     }
 }
 
-/// A part of the header: printable ASCII without spaces, of bounded length; "-" when nothing is left.
-fn name(text: &str, at_most: usize) -> String {
-    let kept: String = text.chars().filter(char::is_ascii_graphic).take(at_most).collect();
+/// A header field: printable ASCII without spaces, of bounded length; "-" when nothing is left.
+fn name(text: &str, limit: usize) -> String {
+    let kept: String = text.chars().filter(char::is_ascii_graphic).take(limit).collect();
     if kept.is_empty() { "-".to_owned() } else { kept }
 }
 
-/// The name of a field, which may not hold what ends it.
+/// The name of a field without the characters that would end it (RFC 5424, section 6.3.3).
 fn field_name(text: &str) -> String {
     name(&text.replace(['=', ']', '"'], ""), 32)
 }
 
-/// The message with its priority, without a frame around it.
+/// The message, without the framing of the transport.
 pub(crate) fn message(
     sender: &Sender,
     priority: u8,
@@ -78,20 +79,19 @@ pub(crate) fn message(
     }
     text.push(' ');
     if !record.message.is_ascii() {
-        // Says that what follows is UTF-8.
+        // The byte order mark announces UTF-8 (RFC 5424, section 6.4).
         text.push('\u{feff}');
     }
     text.extend(record.message.chars().map(plain));
     cut(text)
 }
 
-/// No receiver shall take a line of a stranger's text for a line of ours.
+/// Replaces control characters, so that text from outside cannot forge another log line.
 fn plain(letter: char) -> char {
     if letter.is_control() { ' ' } else { letter }
 }
 
-/// The first bytes that a receiver takes. Fields of such length are nobody's: what is cut there is
-/// read as text.
+/// Truncates a message to [`MESSAGE_BYTES`]. No field of Stoa is that long, so that the cut is in the text.
 fn cut(mut text: String) -> String {
     if text.len() > MESSAGE_BYTES {
         let mut end = MESSAGE_BYTES;
@@ -114,7 +114,7 @@ pub(crate) mod tests {
     /// What a receiver reads: header fields, pairs of the structured data, message.
     pub(crate) type Read = (u8, Vec<String>, Vec<(String, String)>, String);
 
-    /// A reader after the grammar of RFC 5424, section 6; `None` when a text does not keep it.
+    /// A parser of RFC 5424, section 6; `None` for a text that violates its grammar.
     pub(crate) fn read(text: &str) -> Option<Read> {
         let (priority, rest) = text.strip_prefix('<')?.split_once(">1 ")?;
         let mut parts = rest.splitn(6, ' ');
@@ -166,7 +166,7 @@ pub(crate) mod tests {
         assert_eq!(
             text,
             "<30>1 1970-01-01T00:00:01.500000Z edge1 stoa-forwarder 7 stoa_forwarder::control \
-             [stoa@32473 port=\"wan0\" why=\"a \\\"b\\\" \\] \\\\\"] link is up"
+             [stoa@32473 port=\"wan0\" reason=\"a \\\"b\\\" \\] \\\\\"] link is up"
         );
         let umlaut = Record { message: "Tür".into(), ..Record::default() };
         let text = message(&sender(), 30, time, "", &umlaut);
@@ -174,27 +174,27 @@ pub(crate) mod tests {
     }
 
     proptest! {
-        /// Whatever is told comes out as it was, but for control characters.
+        /// Any text comes back unchanged, but for control characters.
         #[test]
-        fn any_text_is_read_again(host in ".*", target in ".*", told in ".{0,200}", value in ".{0,200}") {
-            let record = Record { message: told.clone(), fields: vec![("field", value.clone())] };
-            let text = message(&Sender { host, ..sender() }, 191, UNIX_EPOCH, &target, &record);
-            let (priority, header, pairs, read) = read(&text).expect("keeps the grammar");
+        fn any_text_is_read_again(host in ".*", target in ".*", text in ".{0,200}", value in ".{0,200}") {
+            let record = Record { message: text.clone(), fields: vec![("field", value.clone())] };
+            let sent = message(&Sender { host, ..sender() }, 191, UNIX_EPOCH, &target, &record);
+            let (priority, header, pairs, read) = read(&sent).expect("follows the grammar");
             let plain = |text: &str| text.chars().map(super::plain).collect::<String>();
             prop_assert_eq!((priority, header.len()), (191, 5));
             prop_assert_eq!(pairs, vec![("field".to_owned(), plain(&value))]);
-            let told = plain(&told);
+            let expected = plain(&text);
             prop_assert_eq!(
                 read.trim_start_matches('\u{feff}'),
-                told.trim_start_matches('\u{feff}')
+                expected.trim_start_matches('\u{feff}')
             );
         }
 
         #[test]
-        fn no_message_is_too_long(told in "[aä€]{3000,9000}") {
-            let record = Record { message: told, ..Record::default() };
-            let text = message(&sender(), 30, UNIX_EPOCH, "x", &record);
-            prop_assert!(text.len() <= MESSAGE_BYTES && text.len() > 3_000);
+        fn no_message_is_too_long(text in "[aä€]{3000,9000}") {
+            let record = Record { message: text, ..Record::default() };
+            let sent = message(&sender(), 30, UNIX_EPOCH, "x", &record);
+            prop_assert!(sent.len() <= MESSAGE_BYTES && sent.len() > 3_000);
         }
     }
 }

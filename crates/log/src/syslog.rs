@@ -1,6 +1,7 @@
-//! Syslog destinations: a thread for each, that sends what it is given and is never waited for.
+//! Syslog destinations. Each has a queue and a thread that sends, so that logging never blocks.
 //!
-//! A destination that is away loses nothing as long as what waits for it has room; then the newest is lost and counted.
+//! Messages to an unreachable destination wait in its queue. When the queue is full, new messages are dropped and
+//! counted.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -23,94 +24,94 @@ use tracing_subscriber::layer::Context;
 use crate::record::Record;
 use crate::rfc5424::{self, Sender};
 
-/// Messages that wait for a destination.
-const WAITING: usize = 1_024;
-/// How long a stream may take what is written to it, and how long connecting may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A destination that does not take messages is tried again after this.
-const PAUSE: Duration = Duration::from_secs(1);
-/// How often a thread that pauses looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(50);
+/// Length of the queue of a destination, in messages.
+const QUEUE_LENGTH: usize = 1_024;
+/// Limit for a write, and for the connection to be established.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between attempts to connect.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which a waiting thread checks whether its destination was removed.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// All destinations of this process.
 pub(crate) struct Syslog {
     sender: Sender,
-    to: RwLock<Vec<Line>>,
+    destinations: RwLock<Vec<DestinationQueue>>,
 }
 
-/// One destination and the way to its thread.
-struct Line {
-    wanted: v1::Syslog,
+/// A destination and the queue of its thread.
+struct DestinationQueue {
+    configured: v1::Syslog,
     level: Level,
     messages: SyncSender<String>,
-    /// Messages that found no room.
+    /// Messages dropped since the last one that was queued.
     lost: Arc<AtomicU64>,
 }
 
-/// The layer that gives events to the destinations.
-pub(crate) struct Told(pub(crate) Arc<Syslog>);
+/// The layer that sends events to the destinations.
+pub(crate) struct SyslogLayer(pub(crate) Arc<Syslog>);
 
-impl<S: Subscriber> Layer<S> for Told {
+impl<S: Subscriber> Layer<S> for SyslogLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        self.0.tell(event);
+        self.0.send(event);
     }
 }
 
 impl Syslog {
-    /// No destination yet, for messages of `program`.
+    /// Without destinations, for messages of `program`.
     pub(crate) fn new(program: &str) -> Syslog {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let sender = Sender { host, program: program.to_owned(), pid: std::process::id() };
-        Syslog { sender, to: RwLock::default() }
+        Syslog { sender, destinations: RwLock::default() }
     }
 
-    /// Sends to these destinations from now on. Those that stay keep their connection.
-    pub(crate) fn follow(&self, wanted: &[v1::Syslog]) {
-        let mut to = self.to.write().unwrap_or_else(PoisonError::into_inner);
-        to.retain(|line| wanted.contains(&line.wanted));
-        for one in wanted {
-            if to.iter().all(|line| line.wanted != *one)
-                && let Some(line) = Line::open(one)
+    /// Sends to these destinations from now on. Unchanged ones keep their connection.
+    pub(crate) fn follow(&self, desired: &[v1::Syslog]) {
+        let mut destinations = self.destinations.write().unwrap_or_else(PoisonError::into_inner);
+        destinations.retain(|queue| desired.contains(&queue.configured));
+        for one in desired {
+            if destinations.iter().all(|queue| queue.configured != *one)
+                && let Some(queue) = DestinationQueue::open(one)
             {
-                to.push(line);
+                destinations.push(queue);
             }
         }
     }
 
-    fn tell(&self, event: &Event<'_>) {
-        let to = self.to.read().unwrap_or_else(PoisonError::into_inner);
+    fn send(&self, event: &Event<'_>) {
+        let destinations = self.destinations.read().unwrap_or_else(PoisonError::into_inner);
         let level = *event.metadata().level();
-        if to.iter().all(|line| level > line.level) {
+        if destinations.iter().all(|queue| level > queue.level) {
             return;
         }
         let (record, now) = (Record::of(event), SystemTime::now());
-        for line in to.iter().filter(|line| level <= line.level) {
-            let facility = u8::try_from(line.wanted.facility).unwrap_or(3).min(23);
+        for queue in destinations.iter().filter(|queue| level <= queue.level) {
+            let facility = u8::try_from(queue.configured.facility).unwrap_or(3).min(23);
             let priority = facility * 8 + rfc5424::severity(level);
             let target = event.metadata().target();
-            line.send(rfc5424::message(&self.sender, priority, now, target, &record));
+            queue.send(rfc5424::message(&self.sender, priority, now, target, &record));
         }
     }
 }
 
-impl Line {
-    /// `None`: it names no place, or there is no thread for it.
-    fn open(wanted: &v1::Syslog) -> Option<Line> {
-        let place = Place::of(wanted.destination.as_ref()?)?;
-        let (messages, waiting) = sync_channel(WAITING);
+impl DestinationQueue {
+    /// `None`: the address is invalid, or the thread cannot be started.
+    fn open(configured: &v1::Syslog) -> Option<DestinationQueue> {
+        let address = Address::of(configured.destination.as_ref()?)?;
+        let (messages, waiting) = sync_channel(QUEUE_LENGTH);
         let lost = Arc::new(AtomicU64::new(0));
         let missed = Arc::clone(&lost);
         let thread = std::thread::Builder::new().name("syslog".to_owned());
-        thread.spawn(move || serve(&place, &waiting, &missed)).ok()?;
-        let level = wanted.level.parse().unwrap_or(Level::INFO);
-        Some(Line { wanted: wanted.clone(), level, messages, lost })
+        thread.spawn(move || serve(&address, &waiting, &missed)).ok()?;
+        let level = configured.level.parse().unwrap_or(Level::INFO);
+        Some(DestinationQueue { configured: configured.clone(), level, messages, lost })
     }
 
     fn send(&self, message: String) {
         let missed = self.lost.swap(0, Ordering::Relaxed);
         let whole = match missed {
             0 => message,
-            // At its end, so that its header stays what it is.
+            // Appended, so that the header stays intact.
             missed => format!("{message} ({missed} messages before it were lost)"),
         };
         if let Err(TrySendError::Full(_)) = self.messages.try_send(whole) {
@@ -119,60 +120,60 @@ impl Line {
     }
 }
 
-/// Where messages go.
+/// The address of a destination.
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum Address {
     Unix(PathBuf),
     Udp(SocketAddr),
     Tcp(SocketAddr),
 }
 
-impl Place {
-    fn of(destination: &Destination) -> Option<Place> {
+impl Address {
+    fn of(destination: &Destination) -> Option<Address> {
         match destination {
-            Destination::Unix(path) => Some(Place::Unix(PathBuf::from(path))),
-            Destination::Udp(address) => address.parse().ok().map(Place::Udp),
-            Destination::Tcp(address) => address.parse().ok().map(Place::Tcp),
+            Destination::Unix(path) => Some(Address::Unix(PathBuf::from(path))),
+            Destination::Udp(address) => address.parse().ok().map(Address::Udp),
+            Destination::Tcp(address) => address.parse().ok().map(Address::Tcp),
         }
     }
 
-    fn open(&self) -> std::io::Result<Open> {
+    fn open(&self) -> std::io::Result<Socket> {
         match self {
-            Place::Unix(path) => {
+            Address::Unix(path) => {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect(path)?;
-                socket.set_write_timeout(Some(PATIENCE))?;
-                Ok(Open::Unix(socket))
+                socket.set_write_timeout(Some(TIMEOUT))?;
+                Ok(Socket::Unix(socket))
             }
-            Place::Udp(to) => {
+            Address::Udp(to) => {
                 let any: &str = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
                 let socket = UdpSocket::bind(any)?;
                 socket.connect(to)?;
-                Ok(Open::Udp(socket))
+                Ok(Socket::Udp(socket))
             }
-            Place::Tcp(to) => {
-                let stream = TcpStream::connect_timeout(to, PATIENCE)?;
-                stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Open::Tcp(stream))
+            Address::Tcp(to) => {
+                let stream = TcpStream::connect_timeout(to, TIMEOUT)?;
+                stream.set_write_timeout(Some(TIMEOUT))?;
+                Ok(Socket::Tcp(stream))
             }
         }
     }
 }
 
-/// A way that is open.
-enum Open {
+/// An open socket.
+enum Socket {
     Unix(UnixDatagram),
     Udp(UdpSocket),
     Tcp(TcpStream),
 }
 
-impl Open {
+impl Socket {
     fn send(&mut self, message: &str) -> std::io::Result<()> {
         match self {
-            Open::Unix(socket) => socket.send(message.as_bytes()).map(drop),
-            Open::Udp(socket) => socket.send(message.as_bytes()).map(drop),
+            Socket::Unix(socket) => socket.send(message.as_bytes()).map(drop),
+            Socket::Udp(socket) => socket.send(message.as_bytes()).map(drop),
             // Octet counting: RFC 6587, section 3.4.1.
-            Open::Tcp(stream) => {
+            Socket::Tcp(stream) => {
                 if is_closed(stream) {
                     return Err(std::io::ErrorKind::BrokenPipe.into());
                 }
@@ -182,32 +183,32 @@ impl Open {
     }
 }
 
-/// Whether the other side has gone: a first write to it would succeed, and what was written be lost.
+/// Whether the peer closed the connection: the first write after that would succeed and be lost.
 fn is_closed(stream: &TcpStream) -> bool {
-    // Receivers say nothing; what they say all the same is thrown away.
-    let mut said = [0; 512];
-    match recv(stream.as_raw_fd(), &mut said, MsgFlags::MSG_DONTWAIT) {
+    // Receivers send no data; any data is discarded.
+    let mut discarded = [0; 512];
+    match recv(stream.as_raw_fd(), &mut discarded, MsgFlags::MSG_DONTWAIT) {
         Ok(length) => length == 0,
         Err(error) => error != Errno::EAGAIN && error != Errno::EINTR,
     }
 }
 
-/// Sends what comes, in its order, until the log lets go of the destination.
-fn serve(place: &Place, messages: &Receiver<String>, lost: &Arc<AtomicU64>) {
-    let mut open: Option<Open> = None;
+/// Sends the queued messages in order until the destination is removed.
+fn serve(address: &Address, messages: &Receiver<String>, lost: &Arc<AtomicU64>) {
+    let mut socket: Option<Socket> = None;
     let mut tried: Option<Instant> = None;
     for message in messages {
-        while open.as_mut().is_none_or(|way| way.send(&message).is_err()) {
-            drop(open.take());
-            while tried.is_some_and(|at| at.elapsed() < PAUSE) {
-                // The log has its half of this as long as it wants the destination.
+        while socket.as_mut().is_none_or(|socket| socket.send(&message).is_err()) {
+            drop(socket.take());
+            while tried.is_some_and(|at| at.elapsed() < RETRY_INTERVAL) {
+                // The queue has the other reference until the destination is removed.
                 if Arc::strong_count(lost) == 1 {
                     return;
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(CHECK_INTERVAL);
             }
             tried = Some(Instant::now());
-            open = place.open().ok();
+            socket = address.open().ok();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Messages to real sockets, read by the grammar of RFC 5424.
+//! Messages to real sockets, parsed by the grammar of RFC 5424.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -10,7 +10,7 @@ use crate::rfc5424::tests::read;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-fn wanted(destination: Destination, level: &str) -> v1::Syslog {
+fn configured(destination: Destination, level: &str) -> v1::Syslog {
     v1::Syslog {
         name: "x".into(),
         facility: 16,
@@ -19,12 +19,12 @@ fn wanted(destination: Destination, level: &str) -> v1::Syslog {
     }
 }
 
-/// Tells something by a log that sends to these destinations.
-fn log(wanted: &[v1::Syslog], tell: impl FnOnce()) -> Arc<Syslog> {
+/// Runs `write` with a log that sends to these destinations.
+fn log(destinations: &[v1::Syslog], write: impl FnOnce()) -> Arc<Syslog> {
     let syslog = Arc::new(Syslog::new("stoa-test"));
-    syslog.follow(wanted);
-    let subscriber = tracing_subscriber::registry().with(Told(Arc::clone(&syslog)));
-    tracing::subscriber::with_default(subscriber, tell);
+    syslog.follow(destinations);
+    let subscriber = tracing_subscriber::registry().with(SyslogLayer(Arc::clone(&syslog)));
+    tracing::subscriber::with_default(subscriber, write);
     syslog
 }
 
@@ -37,8 +37,8 @@ fn datagrams_carry_one_message_each() {
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     udp.set_read_timeout(Some(DEADLINE)).unwrap();
     let to = [
-        wanted(Destination::Unix(path.display().to_string()), "warn"),
-        wanted(Destination::Udp(udp.local_addr().unwrap().to_string()), "debug"),
+        configured(Destination::Unix(path.display().to_string()), "warn"),
+        configured(Destination::Udp(udp.local_addr().unwrap().to_string()), "debug"),
     ];
     let _log = log(&to, || {
         tracing::info!(port = "wan0", "link is up");
@@ -77,7 +77,7 @@ fn frame_of(stream: &mut TcpStream) -> String {
 #[test]
 fn a_stream_frames_by_length_and_is_opened_again() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let to = [wanted(Destination::Tcp(listener.local_addr().unwrap().to_string()), "info")];
+    let to = [configured(Destination::Tcp(listener.local_addr().unwrap().to_string()), "info")];
     let syslog = log(&to, || {
         tracing::info!("first");
         tracing::info!("second, longer");
@@ -86,57 +86,57 @@ fn a_stream_frames_by_length_and_is_opened_again() {
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     assert_eq!(frame_of(&mut stream), "first");
     assert_eq!(frame_of(&mut stream), "second, longer");
-    // The other side goes away: what is told meanwhile waits for it.
-    let place = listener.local_addr().unwrap();
+    // Messages wait while the receiver is away.
+    let address = listener.local_addr().unwrap();
     drop((stream, listener));
-    let tell = |words: &str| {
-        let subscriber = tracing_subscriber::registry().with(Told(Arc::clone(&syslog)));
-        tracing::subscriber::with_default(subscriber, || tracing::info!("{words}"));
+    let write = |text: &str| {
+        let subscriber = tracing_subscriber::registry().with(SyslogLayer(Arc::clone(&syslog)));
+        tracing::subscriber::with_default(subscriber, || tracing::info!("{text}"));
     };
     for number in 0..3 {
-        tell(&format!("away {number}"));
+        write(&format!("away {number}"));
     }
-    let listener = TcpListener::bind(place).unwrap();
+    let listener = TcpListener::bind(address).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(DEADLINE)).unwrap();
     for number in 0..3 {
         assert_eq!(frame_of(&mut stream), format!("away {number}"));
     }
-    tell("back");
+    write("back");
     assert_eq!(frame_of(&mut stream), "back");
 }
 
 #[test]
-fn what_finds_no_room_is_counted_where_it_is_missing() {
+fn the_next_message_reports_dropped_ones() {
     let (messages, waiting) = sync_channel(1);
-    let wanted = wanted(Destination::Unix("/nowhere".into()), "info");
-    let line = Line { wanted, level: Level::INFO, messages, lost: Arc::default() };
+    let configured = configured(Destination::Unix("/nowhere".into()), "info");
+    let queue = DestinationQueue { configured, level: Level::INFO, messages, lost: Arc::default() };
     for number in 0..4 {
-        line.send(number.to_string());
+        queue.send(number.to_string());
     }
     assert_eq!(waiting.recv().unwrap(), "0");
-    line.send("4".into());
+    queue.send("4".into());
     assert_eq!(waiting.recv().unwrap(), "4 (3 messages before it were lost)");
-    line.send("5".into());
+    queue.send("5".into());
     assert_eq!(waiting.recv().unwrap(), "5");
 }
 
 #[test]
-fn a_thread_ends_with_its_destination_also_when_that_is_away() {
+fn a_thread_ends_with_its_unreachable_destination() {
     let (messages, waiting) = sync_channel(4);
     let lost = Arc::new(AtomicU64::new(0));
     let missed = Arc::clone(&lost);
-    let place = Place::Unix("/nowhere/log".into());
-    let thread = std::thread::spawn(move || serve(&place, &waiting, &missed));
-    messages.send("nobody hears it".into()).unwrap();
+    let address = Address::Unix("/nowhere/log".into());
+    let thread = std::thread::spawn(move || serve(&address, &waiting, &missed));
+    messages.send("never received".into()).unwrap();
     drop((messages, lost));
     thread.join().unwrap();
 }
 
 #[test]
-fn a_destination_that_is_not_there_holds_nobody_up() {
-    let nowhere = wanted(Destination::Unix("/nowhere/log".into()), "info");
-    let wrong = wanted(Destination::Udp("not an address".into()), "info");
+fn an_unreachable_destination_does_not_block() {
+    let nowhere = configured(Destination::Unix("/nowhere/log".into()), "info");
+    let wrong = configured(Destination::Udp("not an address".into()), "info");
     let begun = Instant::now();
     let syslog = log(&[nowhere, wrong], || {
         for number in 0..10_000 {
@@ -144,7 +144,7 @@ fn a_destination_that_is_not_there_holds_nobody_up() {
         }
     });
     assert!(begun.elapsed() < DEADLINE);
-    assert_eq!(syslog.to.read().unwrap().len(), 1, "what names no place is left out");
+    assert_eq!(syslog.destinations.read().unwrap().len(), 1, "an invalid address is ignored");
     syslog.follow(&[]);
-    assert!(syslog.to.read().unwrap().is_empty());
+    assert!(syslog.destinations.read().unwrap().is_empty());
 }

@@ -1,0 +1,243 @@
+//! Completion of a configuration command, with a short help for each word.
+
+use stoa_controller::schema_text;
+use stoa_controller::yang::{self, schema};
+use yang5::data::{Data, DataNodeRef, DataTree};
+use yang5::schema::{DataValueType, SchemaNode, SchemaNodeKind};
+
+use crate::words::{self, below, name};
+
+/// A configuration.
+pub type Tree = DataTree<'static>;
+
+/// Length of a help text in characters.
+const HELP_LIMIT: usize = 80;
+
+/// A word that may follow.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Completion {
+    /// The word, or a placeholder such as `<name>`.
+    pub word: String,
+    /// Short help.
+    pub help: String,
+}
+
+impl Completion {
+    fn new(word: impl Into<String>, help: impl Into<String>) -> Completion {
+        Completion { word: word.into(), help: help.into() }
+    }
+
+    /// Whether it is a word and not a placeholder.
+    pub fn is_word(&self) -> bool {
+        !self.word.starts_with('<')
+    }
+}
+
+/// The identities of all modules: module and name.
+pub fn identities() -> impl Iterator<Item = (&'static str, &'static str)> {
+    yang::sources().flat_map(|(module, text)| {
+        let name = |line: &'static str| line.trim().strip_prefix("identity ");
+        let names = text.lines().filter_map(name);
+        names.map(move |rest| (module, rest.trim_end_matches(['{', ';', ' ']).trim_matches('"')))
+    })
+}
+
+/// The first sentence of the description of a node.
+pub fn help(node: &SchemaNode<'_>) -> String {
+    let text = node.description().unwrap_or_default();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let description =
+        text.split_inclusive(". ").next().unwrap_or(&text).trim().trim_end_matches('.');
+    let mut help: String = description.chars().take(HELP_LIMIT).collect();
+    if help.len() < description.len() {
+        help.push('…');
+    }
+    match node.units() {
+        Some(units) if !help.is_empty() => format!("{help} ({units})"),
+        Some(units) => units.to_owned(),
+        None => help,
+    }
+}
+
+/// The words that may follow. `configured` returns configured values: for the data path of a list without its last
+/// predicates, the values of its next key; for that of a leaf-list, its values.
+pub fn next(before: &[String], configured: &dyn Fn(&str) -> Vec<String>) -> Vec<Completion> {
+    let Ok(target) = words::parse(before) else { return Vec::new() };
+    if target.value.is_some() {
+        return Vec::new();
+    }
+    let Some(node) = target.node else { return names(None) };
+    if target.keys_missing > 0 {
+        let keys: Vec<_> = node.list_keys().collect();
+        let key = &keys[keys.len() - target.keys_missing];
+        let mut completions: Vec<_> = configured(&target.path)
+            .into_iter()
+            .map(|name| Completion::new(name, "configured"))
+            .collect();
+        let known = stoa_controller::identities::of(key).iter();
+        let known = known.filter(|(_, word, _)| {
+            completions.iter().all(|completion| !completion.word.ends_with(word))
+        });
+        let known: Vec<_> = known.map(|(_, word, help)| Completion::new(*word, *help)).collect();
+        completions.extend(known);
+        let kind = kind(key);
+        completions.push(Completion::new(format!("<{}>", key.name()), join(&kind, &help(key))));
+        return completions;
+    }
+    match node.kind() {
+        SchemaNodeKind::Leaf | SchemaNodeKind::LeafList => values(&node, &target.path, configured),
+        _ => names(Some(&node)),
+    }
+}
+
+fn names(above: Option<&SchemaNode<'_>>) -> Vec<Completion> {
+    let among = below(above);
+    let is_key = |node: &SchemaNode<'_>| node.is_list_key();
+    let among: Vec<_> = among.into_iter().filter(|node| !is_key(node)).collect();
+    let mut completions: Vec<_> =
+        among.iter().map(|node| Completion::new(name(node, &among), help(node))).collect();
+    completions.sort();
+    completions
+}
+
+fn values(
+    node: &SchemaNode<'_>,
+    path: &str,
+    configured: &dyn Fn(&str) -> Vec<String>,
+) -> Vec<Completion> {
+    let Some(leaf) = node.leaf_type() else { return Vec::new() };
+    let mut completions = Vec::new();
+    match leaf.base_type() {
+        DataValueType::Bool => {
+            completions.extend(["true", "false"].map(|word| Completion::new(word, "")));
+            return completions;
+        }
+        DataValueType::Empty => return completions,
+        DataValueType::Enum => {
+            if let Some(allowed) = schema_text::allowed_values(node) {
+                completions.extend(allowed.split(", ").map(|word| Completion::new(word, "")));
+                return completions;
+            }
+        }
+        DataValueType::IdentityRef => {
+            let known = stoa_controller::identities::of(node).iter();
+            completions.extend(known.map(|(_, word, help)| Completion::new(*word, *help)));
+        }
+        DataValueType::LeafRef => {
+            let list = referenced_list(node);
+            completions.extend(
+                configured(&list).into_iter().map(|name| Completion::new(name, "configured")),
+            );
+        }
+        _ => {}
+    }
+    completions
+        .extend(configured(path).into_iter().map(|value| Completion::new(value, "configured")));
+    let what = node.name();
+    completions.push(Completion::new(format!("<{what}>"), join(&kind(node), &help(node))));
+    completions
+}
+
+/// The list that a leafref of our modules refers to: interfaces or VRFs.
+fn referenced_list(node: &SchemaNode<'_>) -> String {
+    match node.name().contains("vrf") {
+        true => "/stoa-vrf:vrfs/vrf".into(),
+        false => "/ietf-interfaces:interfaces/interface".into(),
+    }
+}
+
+/// The configured values at a path: the first keys of list entries, or the values of a leaf or leaf-list.
+pub fn configured(tree: &Tree, path: &str) -> Vec<String> {
+    if tree.reference().is_none() || path.contains('\0') {
+        return Vec::new();
+    }
+    let Ok(found) = tree.find_xpath(path) else { return Vec::new() };
+    let value = |node: DataNodeRef<'_>| {
+        let key = node.list_keys().next();
+        key.map_or_else(|| node.value_canonical(), |key| key.value_canonical())
+    };
+    let mut values: Vec<_> = found.filter_map(value).collect();
+    values.sort();
+    values.dedup();
+    values
+}
+
+/// The allowed values or the type of a leaf.
+fn kind(node: &SchemaNode<'_>) -> String {
+    if let Some(allowed) = schema_text::allowed_values(node) {
+        return allowed;
+    }
+    let named = node.leaf_type().and_then(|it| it.typedef_name());
+    named.map_or_else(String::new, |name| name.rsplit(':').next().unwrap_or_default().to_owned())
+}
+
+fn join(kind: &str, help: &str) -> String {
+    match (kind.is_empty(), help.is_empty()) {
+        (true, _) => help.to_owned(),
+        (_, true) => kind.to_owned(),
+        _ => format!("{help}: {kind}"),
+    }
+}
+
+/// Compiles the schema, so that the first completion does not wait for it.
+pub fn compile_schema() {
+    schema();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completed(line: &str) -> Vec<String> {
+        let configured = |path: &str| match path {
+            "/ietf-interfaces:interfaces/interface" => vec!["lan".to_owned(), "wan".to_owned()],
+            _ => Vec::new(),
+        };
+        let completions = next(&crate::line::split(line).unwrap(), &configured);
+        completions.into_iter().map(|completion| completion.word).collect()
+    }
+
+    #[test]
+    fn names_keys_and_values_are_completed() {
+        let top = completed("");
+        assert!(
+            top.contains(&"interfaces".to_owned()) && top.contains(&"system".to_owned()),
+            "{top:?}"
+        );
+        assert_eq!(completed("interfaces interface"), ["lan", "wan", "<name>"]);
+        let below = completed("interfaces interface lan");
+        assert!(below.contains(&"ipv4".to_owned()), "{below:?}");
+        assert!(!below.contains(&"name".to_owned()), "a key is part of the path");
+        assert!(!below.contains(&"oper-status".to_owned()), "state");
+        assert_eq!(completed("interfaces interface lan enabled"), ["true", "false"]);
+        assert_eq!(completed("system workers polling"), ["adaptive", "polling", "interrupt"]);
+        assert_eq!(completed("system workers count"), ["<count>"]);
+        assert!(completed("interfaces interface lan type").contains(&"ethernetCsmacd".to_owned()));
+        assert!(completed("interfaces interface lan enabled true").is_empty());
+        assert!(completed("nothing").is_empty());
+    }
+
+    #[test]
+    fn help_is_one_sentence() {
+        let top = next(&["system".into(), "workers".into()], &|_| Vec::new());
+        let count = top.iter().find(|completion| completion.word == "count").unwrap();
+        assert_eq!(count.help, "The number of workers (workers)");
+    }
+
+    #[test]
+    fn identities_are_those_that_the_leaf_allows() {
+        let words = |line: &str| {
+            let before: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            next(&before, &|_| Vec::new()).into_iter().map(|it| it.word).collect::<Vec<_>>()
+        };
+        let version = "interfaces interface wan ipv4 vrrp vrrp-instance 51 version";
+        assert_eq!(words(version), ["vrrp-v3", "vrrp-v2", "<version>"]);
+        let protocol = words("routing control-plane-protocols control-plane-protocol");
+        assert_eq!(protocol, ["static", "fpm", "netlink", "bgp", "<type>"]);
+    }
+
+    #[test]
+    fn identities_come_from_the_modules() {
+        assert!(identities().any(|it| it == ("iana-if-type", "ethernetCsmacd")));
+    }
+}
