@@ -1,5 +1,5 @@
-//! `cross-connect`: frames leave by another interface as they came: tags, addresses, all. Whoever is
-//! at the two ends is on one cable.
+//! `cross-connect`: sends frames unchanged out of another interface, with their VLAN tags and
+//! addresses, as a cable between the two ports would.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::interface_flags::UP;
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where frames go from here.
+/// The next node.
 pub const EDGES: &[&str] = &["port-output"];
 const OUTPUT: u16 = 0;
 
@@ -46,7 +46,7 @@ impl Node for CrossConnect {
 }
 
 impl CrossConnect {
-    /// The other end; `None`: one of the two is set down.
+    /// The cross-connected interface; `None`: one of the two is administratively down.
     fn peer(&self, port: u32) -> Option<u32> {
         let is_up = |interface: u32| self.shared.interface(interface).flags() & UP != 0;
         let peer = self.shared.interface(port).cross_connect()?;

@@ -1,6 +1,6 @@
-//! `ethernet-input`: the first node after the ports. It finds the interface (by
-//! VLAN tags), looks at the destination MAC, moves the data to the payload and
-//! sends the lane on by its ethertype (IEEE 802.3, 802.1Q, 802.1ad).
+//! `ethernet-input`: the first node after the ports. It classifies the frame by VLAN tags to find the
+//! interface, checks the destination MAC address, advances to the payload and selects the next node
+//! by ethertype (IEEE 802.3, 802.1Q, 802.1ad).
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::host_interface::{Payload, to_host};
 use crate::kernel::Kernel;
 use crate::shared::Shared;
 
-/// Where frames go from here.
+/// Next nodes.
 pub const EDGES: &[&str] =
     &["ip4-input", "ip6-input", "arp-input", "host-interface-output", "cross-connect"];
 const IP4: u16 = 0;
@@ -25,7 +25,7 @@ const ARP: u16 = 2;
 const HOST_INTERFACE: u16 = 3;
 const XCONNECT: u16 = 4;
 
-/// How many lanes ahead headers are fetched into the cache.
+/// Number of lanes to prefetch ahead.
 const AHEAD: usize = 12;
 
 /// Below, the type is a length (IEEE 802.3 3.2.6).
@@ -69,14 +69,14 @@ impl Node for EthernetInput {
 }
 
 impl EthernetInput {
-    /// Whether frames of this port leave by another one as they came.
+    /// Whether this port is cross-connected.
     #[inline(always)]
     fn is_cross_connected(&self, port: u32) -> bool {
         self.shared.interface(port).flags() & CROSS_CONNECT != 0
     }
 
-    /// Frames one after the other. `VIRTUAL`: a virtual router is active somewhere here; without one
-    /// nobody looks for their MAC addresses, which is asked once per vector.
+    /// Classifies frames one by one. `VIRTUAL`: a virtual router is active, so that MAC addresses of
+    /// virtual routers are checked, too; evaluated once per vector.
     #[inline(always)]
     fn scalar<const VIRTUAL: bool>(
         &self,
@@ -93,14 +93,14 @@ impl EthernetInput {
         }
     }
 
-    /// The same while virtual routers are active.
+    /// [`Self::scalar`] while virtual routers are active.
     #[cold]
     #[inline(never)]
     fn with_virtual(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) {
         self.scalar::<true>(vector, vlans, cx);
     }
 
-    /// Frames of several ports, some of which go across.
+    /// Classifies frames of several ports, some of which are cross-connected.
     #[cold]
     fn one_by_one(&self, vector: &mut Vector, vlans: &VlanTables, cx: &Context<'_>) -> Next {
         for lane in 0..vector.len() {
@@ -112,8 +112,9 @@ impl EthernetInput {
         Next::Lanes
     }
 
-    /// Frames of one port that look like the first: untagged, or in its VLAN. The others of them
-    /// are looked at one by one. `None`: the first is not plain; nothing was changed.
+    /// Classifies frames of one port that have the same header as the first one, untagged or in its
+    /// VLAN, in parallel, and the others one by one. `None`: the first frame is an exception; nothing
+    /// is changed.
     #[inline(always)]
     fn uniform(
         &self,
@@ -137,7 +138,7 @@ impl EthernetInput {
         let classified = ethernet_kernel::classify(self.shared.kernel, vector, &pattern)?;
         let is_exception = |lane: usize| classified.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
         if interface != port {
-            count(cx, interface, classified.accounting);
+            count(cx, interface, classified.counts);
             vector.rx_if[..lanes].fill(interface);
         }
         if classified.exceptions != [0; _] {
@@ -153,8 +154,8 @@ impl EthernetInput {
         })
     }
 
-    /// The MAC address that most of these frames are for: the interface's own, or that of a virtual
-    /// router, when the first goes to one that is active here.
+    /// The destination MAC address to expect: that of an active virtual router if the first frame has
+    /// it, else that of the interface.
     #[inline(always)]
     fn mac_of_first(&self, vector: &Vector, interface: u32, cx: &Context<'_>) -> u64 {
         let line = self.shared.interface(interface);
@@ -167,13 +168,13 @@ impl EthernetInput {
         line.mac()
     }
 
-    /// Whether a frame to this address is for a virtual router that is active here.
+    /// Whether this is the MAC address of an active virtual router.
     #[cold]
     fn is_virtual(&self, line: &InterfaceLine, interface: u32, mac: u64, cx: &Context<'_>) -> bool {
         line.flags() & VIRTUAL != 0 && self.shared.virtual_macs.read(cx.reader).has(interface, mac)
     }
 
-    /// Any frame, by itself.
+    /// Classifies any frame.
     #[inline(always)]
     fn any<const VIRTUAL: bool>(
         &self,
@@ -188,7 +189,7 @@ impl EthernetInput {
         }
     }
 
-    /// An untagged frame; `None` when there is a tag.
+    /// Classifies an untagged frame; `None`: it has a tag.
     #[inline(always)]
     fn lane<const VIRTUAL: bool>(
         &self,
@@ -214,7 +215,7 @@ impl EthernetInput {
         Some(finish(vector, lane, (mac, ethertype, 14), (line, is_ours)))
     }
 
-    /// A frame with one or two tags.
+    /// Classifies a frame with one or two tags.
     #[cold]
     #[inline(never)]
     fn tagged<const VIRTUAL: bool>(
@@ -231,7 +232,7 @@ impl EthernetInput {
         };
         let (interface, ethertype, length) = match vlans.outer(port, outer) {
             Outer::Interface(interface) => (interface, rest, 18),
-            // A priority tag: no VLAN, as if untagged (IEEE 802.1Q 6.9.1).
+            // A priority tag: handled as untagged (IEEE 802.1Q 6.9.1).
             Outer::Unknown if outer == 0 => (port, rest, 18),
             Outer::Unknown => return Drop::VlanUnknown.next(),
             Outer::Row(row) => {
@@ -257,7 +258,7 @@ impl EthernetInput {
     }
 }
 
-/// Counts what a sub-interface received: packets and bytes.
+/// Counts packets and bytes received by a sub-interface.
 fn count(cx: &Context<'_>, interface: u32, (packets, bytes): (u64, u64)) {
     if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
         counters.rx_packets.add(packets);
@@ -273,7 +274,7 @@ fn split_tag(frame: &[u8], at: usize) -> Option<(u64, u16, u16)> {
     Some((super::mac_word(head), tag_key(word(0), word(2))?, word(4)))
 }
 
-/// Checks the destination against the interface and picks the edge.
+/// Checks the destination MAC address and selects the edge.
 #[inline(always)]
 fn finish(
     vector: &mut Vector,
@@ -301,8 +302,7 @@ fn finish(
     }
 }
 
-/// Neither IP nor ARP: LLDP and frames with a length (IS-IS, ISO 10589) concern programs behind a
-/// host interface.
+/// Neither IP nor ARP: LLDP and frames with a length (IS-IS, ISO 10589) go to the host interface.
 #[cold]
 #[inline(never)]
 fn unknown(vector: &mut Vector, lane: usize, ethertype: u16, line: &InterfaceLine) -> u16 {

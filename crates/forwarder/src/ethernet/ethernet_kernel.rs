@@ -1,4 +1,4 @@
-//! What the kernels of `ethernet-input` look for and find, and the choice among them.
+//! The interface of the SIMD kernels of `ethernet-input`, and the choice of the kernel.
 
 use stoa_engine::{VECTOR, Vector};
 
@@ -6,30 +6,30 @@ use crate::kernel::Kernel;
 
 /// Lanes of a step.
 pub(super) const STEP: usize = 8;
-/// How many steps ahead headers are fetched into the cache.
+/// Number of steps to prefetch ahead.
 #[cfg(target_arch = "x86_64")]
 pub(super) const AHEAD: usize = 2;
 
-/// What a plain frame of a vector looks like.
+/// The Ethernet header of the frames on the fast path.
 pub struct FramePattern {
-    /// The destination.
+    /// The destination MAC address, as [`super::mac_word`].
     pub mac: u64,
     /// Bytes of the header.
     pub header: usize,
-    /// Which bits of the eight bytes that end with the header are compared with `tag`.
+    /// Mask of the last eight bytes of the header for the comparison with `tag`.
     pub mask: u64,
-    /// See `mask`.
+    /// The expected bits under `mask`.
     pub tag: u64,
 }
 
 impl FramePattern {
-    /// Untagged, to this address ([`super::mac_word`]).
+    /// Untagged frames to this address.
     pub fn untagged(mac: u64) -> Self {
         Self { mac, header: 14, mask: 0, tag: 0 }
     }
 
-    /// To this address with one VLAN tag: TPID and VID are as in `tag` (the four bytes as they lie
-    /// in the frame), priority and DEI are free.
+    /// Frames to this address with one VLAN tag: TPID and VID as in `tag`, in the byte order of the
+    /// frame; any priority and DEI.
     pub fn tagged(mac: u64, tag: [u8; 4]) -> Self {
         let word = |[a, b, c, d]: [u8; 4]| u64::from_le_bytes([0, 0, a, b, c, d, 0, 0]);
         let mask = word([0xff, 0xff, 0x0f, 0xff]);
@@ -37,19 +37,19 @@ impl FramePattern {
     }
 }
 
-/// What was found.
+/// The result of the classification.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Classified {
-    /// One bit per lane that is not plain; nothing of it was changed.
+    /// One bit for each lane that does not match; such lanes are not changed.
     pub exceptions: [u8; VECTOR / STEP],
-    /// Whether there are plain lanes with IPv4, and with IPv6.
+    /// Whether there are matching lanes with IPv4, and with IPv6.
     pub families: [bool; 2],
-    /// Plain lanes, and their bytes with all headers.
-    pub accounting: (u64, u64),
+    /// Number of matching lanes, and their bytes with all headers.
+    pub counts: (u64, u64),
 }
 
-/// Moves the data of plain lanes behind the header; their `next` is 0 for IPv4 and 1 for IPv6.
-/// `None`: this kernel has no such code; nothing was changed.
+/// Advances matching lanes to the payload and sets their `next` to 0 for IPv4 and 1 for IPv6.
+/// `None`: not implemented for this kernel.
 #[inline(always)]
 pub fn classify(kernel: Kernel, vector: &mut Vector, pattern: &FramePattern) -> Option<Classified> {
     match kernel {
@@ -61,7 +61,7 @@ pub fn classify(kernel: Kernel, vector: &mut Vector, pattern: &FramePattern) -> 
     }
 }
 
-/// Asks the cache for the first line of a lane in use.
+/// Prefetches the first cache line of a lane in use.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn prefetch(vector: &Vector, lane: usize) {
@@ -86,7 +86,7 @@ mod tests {
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const TAG: [u8; 4] = [0x81, 0x00, 0x00, 0x64];
 
-    /// Mostly plain frames, with a tag or without, cut or with one wrong byte now and then.
+    /// Mostly matching frames, tagged or untagged; some are truncated or have one wrong byte.
     fn frames(tagged: bool) -> impl Strategy<Value = Vec<(Vec<u8>, u16)>> {
         let fault = prop_oneof![8 => Just(0_u8), 1 => 1..4_u8];
         let frame = (fault, any::<(bool, u8)>(), 0..40_usize, any::<u8>(), 0..200_u16);
@@ -107,7 +107,7 @@ mod tests {
         proptest::collection::vec(frame, 1..=VECTOR)
     }
 
-    /// Says without SIMD what a frame is: the family when it is plain.
+    /// Classifies a frame without SIMD: the family if it matches.
     fn family(frame: &[u8], tagged: bool) -> Option<usize> {
         let rest = frame.strip_prefix(&MAC)?.get(6..)?;
         let rest = if tagged {
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn plain_frames_are_found_and_others_left_alone(
+        fn matching_frames_advance_and_others_do_not_change(
             (tagged, frames) in any::<bool>().prop_flat_map(|it| (Just(it), frames(it))),
         ) {
             for kernel in Kernel::available().skip(1) {
@@ -153,13 +153,13 @@ mod tests {
             if tagged { FramePattern::tagged(mac, TAG) } else { FramePattern::untagged(mac) };
         let header = if tagged { 18 } else { 14 };
         let classified = classify(kernel, &mut vector, &pattern).unwrap();
-        let (mut families, mut accounting) = ([false; 2], (0, 0));
+        let (mut families, mut counts) = ([false; 2], (0, 0));
         for (lane, (frame, shift)) in frames.iter().enumerate() {
             let is_exception = classified.exceptions[lane / 8] >> (lane % 8) & 1 == 1;
             let before = (HEADROOM as u16 + shift, frame.len() as u16);
             let after = (vector.offset[lane], vector.length[lane]);
             match family(frame, tagged) {
-                // AVX2 leaves a step with a short frame, or of fewer lanes, as it is.
+                // AVX2 skips steps with a short frame or of fewer lanes.
                 Some(_) if is_exception && kernel == Kernel::Avx2 => {
                     let step =
                         &frames[lane / STEP * STEP..frames.len().min((lane / STEP + 1) * STEP)];
@@ -169,7 +169,7 @@ mod tests {
                 }
                 Some(family) => {
                     families[family] = true;
-                    accounting = (accounting.0 + 1, accounting.1 + frame.len() as u64);
+                    counts = (counts.0 + 1, counts.1 + frame.len() as u64);
                     prop_assert!(!is_exception);
                     prop_assert_eq!(after, (before.0 + header, before.1 - header));
                     prop_assert_eq!(usize::from(vector.next[lane]), family);
@@ -180,7 +180,7 @@ mod tests {
                 }
             }
         }
-        prop_assert_eq!((classified.families, classified.accounting), (families, accounting));
+        prop_assert_eq!((classified.families, classified.counts), (families, counts));
         cache.free_from(&mut vector, 0);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Frames that are plain in every way, 8 lanes a step with AVX2: to our MAC address, untagged or
-//! with one and the same VLAN tag, and with IPv4 or IPv6 inside.
+//! Classifies frames with AVX2, 8 lanes a step: IPv4 or IPv6 to one MAC address, untagged or with the
+//! same VLAN tag.
 
 use std::arch::x86_64::*;
 
@@ -12,11 +12,11 @@ use crate::columns_avx2::{Columns, bits_16, load_16, mask_16};
 /// Bytes of an untagged header.
 const UNTAGGED: usize = 14;
 
-/// As [`super::ethernet_kernel::classify`]. Lanes of a step with a short frame or a jumbo buffer, or
-/// of fewer than 8 lanes, count as not plain.
+/// See [`super::ethernet_kernel::classify`]. Lanes of a step with a short frame or a jumbo buffer, or
+/// of fewer than 8 lanes, are exceptions.
 pub fn classify(vector: &mut Vector, pattern: &FramePattern) -> Classified {
     assert!(crate::kernel::Kernel::Avx2.is_available());
-    // SAFETY: the processor has AVX2 and POPCNT: asked just now.
+    // SAFETY: asserted above: the processor has AVX2 and POPCNT.
     unsafe { all(vector, pattern) }
 }
 
@@ -48,10 +48,10 @@ fn all(vector: &mut Vector, pattern: &FramePattern) -> Classified {
     // SAFETY: the array is one vector.
     unsafe { _mm256_storeu_si256(sums.as_mut_ptr().cast(), bytes) };
     let bytes = sums.iter().map(|sum| u64::from(*sum)).sum();
-    Classified { exceptions, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
+    Classified { exceptions, families: [any4 != 0, any6 != 0], counts: (packets.into(), bytes) }
 }
 
-/// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.
+/// Classifies 8 lanes: returns the matching ones with IPv4 and with IPv6.
 #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
 #[inline]
 fn classify_8(
@@ -62,7 +62,7 @@ fn classify_8(
 ) -> [u8; 2] {
     let pool = vector.pool();
     let columns = Columns::load(vector, at);
-    // Two loads of 16 bytes: from the frame on, and from 8 before the end of the header.
+    // Two loads of 16 bytes: from the start of the frame, and from 8 bytes before the payload.
     let last = pattern.header - 8;
     assert!((UNTAGGED..SLOT - 16).contains(&pattern.header));
     if !columns.are_inside(pool, 0, last + 16) || bits_16(columns.at_least(pattern.header)) != 0xff
@@ -70,10 +70,10 @@ fn classify_8(
         return [0, 0];
     }
     let places = columns.places();
-    // SAFETY: `last` and 16 bytes of each lane from its offset on are in its buffer.
+    // SAFETY: the first `last + 16` bytes of each lane are inside its buffer.
     let (from, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, last)) };
     let word = |value: u64| _mm256_set1_epi64x(value as i64);
-    // Lanes 0, 1, 4, 5 and lanes 2, 3, 6, 7: the destination, and the eight bytes up to the end.
+    // Lanes 0, 1, 4, 5 and lanes 2, 3, 6, 7: the destination and the last eight header bytes.
     let [ip4, ip6] = {
         let half = |a: usize, b: usize| {
             let head = _mm256_unpacklo_epi64(from[a], from[b]);

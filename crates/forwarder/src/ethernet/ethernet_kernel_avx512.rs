@@ -1,5 +1,5 @@
-//! Frames that are plain in every way, 8 lanes a step with AVX-512: to our MAC address, untagged or
-//! with one and the same VLAN tag, and with IPv4 or IPv6 inside.
+//! Classifies frames with AVX-512, 8 lanes a step: IPv4 or IPv6 to one MAC address, untagged or with
+//! the same VLAN tag.
 
 use std::arch::x86_64::*;
 
@@ -8,10 +8,10 @@ use stoa_engine::{VECTOR, Vector};
 
 use super::ethernet_kernel::{AHEAD, Classified, FramePattern, STEP, prefetch};
 
-/// As [`super::ethernet_kernel::classify`].
+/// See [`super::ethernet_kernel::classify`].
 pub fn classify(vector: &mut Vector, pattern: &FramePattern) -> Classified {
     assert!(crate::kernel::Kernel::Avx512.is_available());
-    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
+    // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { all(vector, pattern) }
 }
 
@@ -37,10 +37,10 @@ fn all(vector: &mut Vector, pattern: &FramePattern) -> Classified {
         *exceptions = in_use & !(ip4 | ip6);
     }
     let bytes = _mm512_reduce_add_epi64(bytes) as u64;
-    Classified { exceptions, families: [any4 != 0, any6 != 0], accounting: (packets.into(), bytes) }
+    Classified { exceptions, families: [any4 != 0, any6 != 0], counts: (packets.into(), bytes) }
 }
 
-/// Looks at 8 lanes: the plain ones with IPv4 and with IPv6.
+/// Classifies 8 lanes: returns the matching ones with IPv4 and with IPv6.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
 fn classify_8(
@@ -64,7 +64,7 @@ fn classify_8(
     let offsets = _mm512_cvtepu16_epi64(narrow_offsets);
     let lengths = _mm512_cvtepu16_epi64(narrow_lengths);
     let word = |value: u64| _mm512_set1_epi64(value as i64);
-    // What may be read: a buffer of this pool, and a header inside the slot.
+    // Lanes that can be loaded: a buffer of this pool, with the header inside the slot.
     let header = pattern.header as u64;
     let inside = _mm512_mask_cmplt_epu64_mask(in_use, ids, word(pool.count().into()));
     let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, word(SLOT as u64 - header));
@@ -97,7 +97,7 @@ fn classify_8(
     let both = ip4 | ip6;
     let header = _mm_set1_epi16(pattern.header as i16);
     let next = _mm_maskz_set1_epi16(ip6, 1);
-    // SAFETY: as for the loads of columns.
+    // SAFETY: same as for the loads of the columns.
     unsafe {
         let offset = _mm_add_epi16(narrow_offsets, header);
         let length = _mm_sub_epi16(narrow_lengths, header);

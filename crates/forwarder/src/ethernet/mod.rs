@@ -1,4 +1,4 @@
-//! Ethernet: which interface a frame belongs to, and what it carries.
+//! Ethernet: classifies received frames by interface and payload.
 
 pub mod cross_connect;
 mod ethernet_input;
@@ -28,22 +28,22 @@ pub mod interface_flags {
     pub const FORWARD4: u32 = 8;
     /// Forwards IPv6 packets that it receives.
     pub const FORWARD6: u32 = 16;
-    /// All frames that it receives leave by another interface.
+    /// Cross-connected to another interface.
     pub const CROSS_CONNECT: u32 = 32;
-    /// Answers questions for IPv4 routers (RFC 1256).
+    /// Replies to IPv4 router solicitations (RFC 1256).
     pub const DISCOVERY4: u32 = 64;
-    /// Sends IPv6 router advertisements, and hears those of others (RFC 4861 6.2).
+    /// Sends IPv6 router advertisements and processes those of other routers (RFC 4861 6.2).
     pub const ADVERTISE6: u32 = 128;
-    /// Has virtual routers of IPv4 (RFC 9568).
+    /// Has IPv4 virtual routers (RFC 9568).
     pub const VRRP4: u32 = 256;
-    /// Has virtual routers of IPv6.
+    /// Has IPv6 virtual routers.
     pub const VRRP6: u32 = 512;
-    /// One of them is active: frames to its MAC address are for us.
+    /// Has an active virtual router: receives frames to its MAC address.
     pub const VIRTUAL: u32 = 1024;
 }
 
-/// What workers need to know of an interface: one cache line, written by the main
-/// thread word by word.
+/// The state of an interface for workers: one cache line of atomic words, written by the control
+/// thread.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub struct InterfaceLine {
@@ -63,7 +63,7 @@ pub fn mac_word(mac: &[u8; 6]) -> u64 {
 }
 
 impl InterfaceLine {
-    /// The interface's MAC address, see [`mac_word`].
+    /// The MAC address of the interface, see [`mac_word`].
     #[inline(always)]
     pub fn mac(&self) -> u64 {
         self.mac.load(Ordering::Relaxed)
@@ -75,8 +75,7 @@ impl InterfaceLine {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// The VRF whose routes packets from here take, by the name that
-    /// [`crate::shared::vrf_id`] gave it; 0 is the default one.
+    /// The VRF of the interface, as an id of [`crate::shared::vrf_id`]; 0 is the default one.
     #[inline(always)]
     pub fn vrf(&self) -> u32 {
         self.vrf.load(Ordering::Relaxed)
@@ -88,20 +87,20 @@ impl InterfaceLine {
         self.reverse_path.load(Ordering::Relaxed)
     }
 
-    /// The other end of a host interface: of an interface the host interface in Linux, of a host interface the
-    /// interface. `None`: there is none, or it is down.
+    /// The paired interface: the host interface in Linux of a port's interface, and vice versa.
+    /// `None`: there is none, or it is down.
     #[inline(always)]
     pub fn host_pair(&self) -> Option<u32> {
         self.host_pair.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The interface that frames from here leave by when the two are cross-connected.
+    /// The cross-connected interface.
     #[inline(always)]
     pub fn cross_connect(&self) -> Option<u32> {
         self.cross_connect.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The interface's VLAN tags as they stand in a frame: 0, 4 or 8 of these bytes.
+    /// The VLAN tags of the interface in the byte order of the frame: 0, 4 or 8 of these bytes.
     #[inline(always)]
     pub fn tags(&self) -> ([u8; 8], usize) {
         let tags = self.tags.load(Ordering::Relaxed).to_be_bytes();
@@ -113,19 +112,18 @@ impl InterfaceLine {
         (tags, length)
     }
 
-    /// Says what the host interface of this interface is, or the interface of this host interface; only the
-    /// control thread calls this.
+    /// Sets the paired interface and the VLAN tags; only the control thread calls this.
     pub fn set_host_pair(&self, pair: Option<u32>, tags: [u8; 8]) {
         self.tags.store(u64::from_be_bytes(tags), Ordering::Relaxed);
         self.host_pair.store(pair.map_or(0, |pair| pair + 1), Ordering::Release);
     }
 
-    /// Says by which interface frames from here leave; only the control thread calls this.
+    /// Sets the cross-connected interface; only the control thread calls this.
     pub fn set_cross_connect(&self, peer: Option<u32>) {
         self.cross_connect.store(peer.map_or(0, |peer| peer + 1), Ordering::Release);
     }
 
-    /// Changes the line; only the control thread calls this.
+    /// Sets the other fields; only the control thread calls this.
     pub fn set(&self, mac: &[u8; 6], flags: u32, reverse_path: u32, vrf: u32) {
         self.mac.store(mac_word(mac), Ordering::Relaxed);
         self.reverse_path.store(reverse_path, Ordering::Relaxed);

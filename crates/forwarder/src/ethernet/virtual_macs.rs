@@ -1,7 +1,7 @@
-//! MAC addresses of the virtual routers that are active here (RFC 9568 section 7.3): looked at only
-//! for frames that go neither to the interface's own address nor to a group.
+//! MAC addresses of active virtual routers (RFC 9568 section 7.3). The lookup is only necessary for
+//! unicast frames to other addresses than that of the interface.
 
-/// By interface, as [`super::mac_word`].
+/// Interfaces and MAC addresses (as [`super::mac_word`]).
 #[derive(Clone, Debug, Default)]
 pub struct VirtualMacs {
     sorted: Vec<(u32, u64)>,
@@ -16,12 +16,12 @@ impl FromIterator<(u32, u64)> for VirtualMacs {
 }
 
 impl VirtualMacs {
-    /// Whether no virtual router is active here.
+    /// Whether no virtual router is active.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// Whether frames to this address are for us.
+    /// Whether an active virtual router on the interface has this MAC address.
     pub fn has(&self, interface: u32, mac: u64) -> bool {
         self.sorted.binary_search(&(interface, mac)).is_ok()
     }

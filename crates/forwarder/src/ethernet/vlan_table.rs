@@ -1,19 +1,19 @@
-//! From VLAN tags to sub-interfaces: direct arrays, one for each port that has
-//! any, rebuilt and published as a whole when the configuration changes.
+//! Maps VLAN tags to sub-interfaces: directly indexed arrays, one for each port with sub-interfaces,
+//! rebuilt and published as a whole when the configuration changes.
 
 use stoa_engine::INTERFACES;
 
-/// A tag as the table knows it: `802.1ad? << 12 | vid`.
+/// The index of a tag: `is_802_1ad << 12 | vid`.
 pub type TagKey = u16;
 
 const NONE: u32 = u32::MAX;
-/// Marks an entry that leads to a table of inner tags.
+/// Marks an entry that refers to a row of inner tags.
 const INNER: u32 = 1 << 31;
 const ROW: usize = 1 << 13;
-/// The place in a row of inner tags for the interface without an inner tag.
+/// The index in a row of inner tags for the interface without an inner tag.
 const UNTAGGED: usize = ROW;
 
-/// The key of a tag; `None` when `tpid` is no VLAN ethertype.
+/// The key of a tag; `None`: `tpid` is not a VLAN ethertype.
 #[inline(always)]
 pub fn tag_key(tpid: u16, tci: u16) -> Option<TagKey> {
     match tpid {
@@ -23,10 +23,10 @@ pub fn tag_key(tpid: u16, tci: u16) -> Option<TagKey> {
     }
 }
 
-/// What an outer tag leads to.
+/// The result of an outer tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outer {
-    /// Nothing.
+    /// No sub-interface.
     Unknown,
     /// A sub-interface.
     Interface(u32),
@@ -47,7 +47,7 @@ impl Default for VlanTables {
 }
 
 impl VlanTables {
-    /// Adds a sub-interface. Two with the same tags were refused before.
+    /// Adds a sub-interface. Its tags are unique, which the validation has checked.
     pub fn insert(&mut self, parent: u32, outer: TagKey, inner: Option<TagKey>, interface: u32) {
         let first = self.first[parent as usize];
         let row = if first == NONE { self.add_row() } else { first as usize };
@@ -60,7 +60,7 @@ impl VlanTables {
         }
         let inner_row = if has_row { (entry & !INNER) as usize } else { self.add_row() };
         if !has_row {
-            // An interface of the outer tag alone may be there already.
+            // Keeps an existing interface with only the outer tag.
             self.rows[inner_row][UNTAGGED] = entry;
         }
         self.rows[row][outer as usize] = INNER | inner_row as u32;
@@ -72,7 +72,7 @@ impl VlanTables {
         self.rows.len() - 1
     }
 
-    /// What the first tag of a frame from `port` leads to.
+    /// Looks up the outer tag of a frame from `port`.
     #[inline(always)]
     pub fn outer(&self, port: u32, tag: TagKey) -> Outer {
         let Some(row) = self.first.get(port as usize).and_then(|row| self.rows.get(*row as usize))
@@ -86,14 +86,14 @@ impl VlanTables {
         }
     }
 
-    /// The sub-interface of the outer tag alone, when others have inner tags too.
+    /// The sub-interface with only the outer tag, when others also have inner tags.
     #[inline(always)]
     pub fn untagged(&self, row: usize) -> Option<u32> {
         let interface = *self.rows.get(row)?.get(UNTAGGED)?;
         (interface != NONE).then_some(interface)
     }
 
-    /// The sub-interface that the second tag leads to.
+    /// Looks up the inner tag.
     #[inline(always)]
     pub fn inner(&self, row: usize, tag: TagKey) -> Option<u32> {
         let interface = *self.rows.get(row)?.get(tag as usize)?;
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_lead_to_their_interface_only() {
+    fn tags_map_to_one_interface() {
         let mut tables = VlanTables::default();
         let (dot1q, dot1ad) = (tag_key(0x8100, 0x6064).unwrap(), tag_key(0x88a8, 100).unwrap());
         assert_ne!(dot1q, dot1ad);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn one_tag_and_two_live_side_by_side_in_any_order() {
+    fn single_and_double_tags_coexist_in_any_order() {
         for one_first in [true, false] {
             let mut tables = VlanTables::default();
             if one_first {

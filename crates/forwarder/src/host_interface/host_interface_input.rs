@@ -1,5 +1,5 @@
-//! `host-interface-input`: what programs of this machine send into a host interface leaves by the interface that it
-//! host interfaces, with that one's tags and otherwise as it is: Linux has chosen the neighbour by itself.
+//! `host-interface-input`: sends frames from a host interface out of the paired interface, with its
+//! VLAN tags and otherwise unchanged: Linux has resolved the neighbour.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::UP;
 use crate::shared::Shared;
 
-/// Where frames go from here.
+/// The next node.
 pub const EDGES: &[&str] = &["port-output"];
 const OUTPUT: u16 = 0;
 

@@ -1,5 +1,6 @@
-//! `host-interface-output`: gives packets for ourselves to Linux: the whole frame as it came but for the
-//! tags of its sub-interface, by the transmit queue of the host interface, within a budget.
+//! `host-interface-output`: passes packets for local addresses to Linux, as received but without the
+//! tags of the sub-interface, through the transmit queue of the host interface and under the
+//! control-plane policer.
 
 use std::sync::Arc;
 
@@ -12,11 +13,11 @@ use super::traffic::class;
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where frames go from here.
+/// The next node.
 pub const EDGES: &[&str] = &["port-output"];
 const OUTPUT: u16 = 0;
 
-/// Bytes of an Ethernet header, and of one with one or two tags.
+/// Bytes of an Ethernet header, and of headers with 0, 1 and 2 tags.
 const HEADER: usize = 14;
 const TAGGED: [usize; 3] = [14, 18, 22];
 
@@ -46,28 +47,28 @@ impl Node for HostInterfaceOutput {
     }
 }
 
-/// Puts the Ethernet header before the data again, without tags. Drivers write frames to where a
-/// fresh buffer begins, so what lies between is the header.
+/// Restores the Ethernet header without tags. Drivers write frames to the start of the data of a new
+/// buffer, so the bytes from there to the payload are the header.
 fn restore(vector: &mut Vector, (lane, carried): (usize, Payload), mac: u64) -> bool {
     let header = usize::from(vector.offset[lane]).saturating_sub(HEADROOM);
     if !TAGGED.contains(&header) {
-        return invent(vector, (lane, carried), mac);
+        return add_header(vector, (lane, carried), mac);
     }
     if !vector.advance(lane, -(header as i32)) {
         return false;
     }
-    // The ethertype stands last already; the addresses move over the tags.
+    // The ethertype is already at the end; the addresses move over the tags.
     vector.bytes_mut(lane).copy_within(..12, header - HEADER);
     let is_there = vector.advance(lane, (header - HEADER) as i32);
     if let Some(to) = vector.bytes_mut(lane).first_chunk_mut::<6>().filter(|to| to[0] & 1 == 0) {
-        // It may have come to the MAC address of a virtual router.
+        // The frame may have the MAC address of a virtual router.
         to.copy_from_slice(&mac.to_le_bytes()[..6]);
     }
     is_there
 }
 
-/// A header for a packet that has lost its own: from nobody, to us.
-fn invent(vector: &mut Vector, (lane, carried): (usize, Payload), mac: u64) -> bool {
+/// Adds an Ethernet header to a packet without one: from the all-zero address to the interface.
+fn add_header(vector: &mut Vector, (lane, carried): (usize, Payload), mac: u64) -> bool {
     let ethertype = match carried {
         Payload::Ip4 => ethertype::IP4,
         Payload::Ip6 => ethertype::IP6,

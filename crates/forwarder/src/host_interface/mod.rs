@@ -1,6 +1,7 @@
-//! Host interfaces: the ends in Linux of our interfaces. What comes for ourselves on an interface with a
-//! host interface goes to Linux as the frame that it was; what Linux sends into the host interface leaves by the
-//! interface as it is. No packet is routed on the way between them.
+//! Host interfaces: TAP devices in Linux, each paired with an interface of the router. Packets for
+//! local addresses of an interface with a host interface go to Linux with their Ethernet header;
+//! frames that Linux sends leave by the paired interface unchanged. The forwarder does not route
+//! between the two.
 
 pub mod host_interface_input;
 pub mod host_interface_output;
@@ -8,27 +9,26 @@ mod traffic;
 
 pub use traffic::{is_for_host4, is_for_host6};
 
-/// What a frame carries, as the node knows that sends it here: its bytes may say anything.
+/// The payload of a frame as determined by the previous node; the bytes alone are not trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Payload {
-    /// No IP: a frame with a length, or LLDP.
+    /// Not IP: a frame with a length, or LLDP.
     Link,
-    /// A checked IPv4 packet.
+    /// A validated IPv4 packet.
     Ip4,
-    /// A checked IPv6 packet.
+    /// A validated IPv6 packet.
     Ip6,
 }
 
 impl Payload {
-    /// What [`to_host`] has noted.
-    fn of(noted: u32) -> Self {
-        [Self::Ip4, Self::Ip6].into_iter().find(|it| *it as u32 == noted).unwrap_or(Self::Link)
+    /// The payload from the value that [`to_host`] stored.
+    fn of(code: u32) -> Self {
+        [Self::Ip4, Self::Ip6].into_iter().find(|it| *it as u32 == code).unwrap_or(Self::Link)
     }
 }
 
-/// What a packet for ourselves does on an interface that has a host interface. What it carries stands in
-/// the `hash` column from here on.
+/// Sends a packet to the host interface: stores its index in `tx_if` and the payload type in `hash`.
 #[cold]
 #[inline(never)]
 pub(crate) fn to_host(

@@ -1,4 +1,5 @@
-//! What Linux gets to see besides packets for our own addresses, and which budget it is under.
+//! The packets that Linux receives in addition to those for local addresses, and the policer class of
+//! packets to Linux.
 
 use stoa_wire::protocol;
 
@@ -6,21 +7,21 @@ use super::Payload;
 use crate::punt::Class;
 use crate::punt::classify::class_of;
 
-/// 224.0.0.251, mDNS (RFC 6762), and 224.0.0.252, LLMNR (RFC 4795): no router's business.
-const CHATTER4: [u8; 2] = [251, 252];
+/// Last bytes of 224.0.0.251, mDNS (RFC 6762), and 224.0.0.252, LLMNR (RFC 4795), which routers do
+/// not use.
+const NAME_RESOLUTION4: [u8; 2] = [251, 252];
 
-/// Whether programs of a router may want an IPv4 packet to this destination that is not one of
-/// our addresses: link-local groups (RFC 5771 4: OSPF, RIP, PIM, VRRP, IGMP, all routers), and
-/// broadcasts to this network (DHCP).
+/// Whether Linux receives IPv4 packets to this destination, which is not a local address: link-local
+/// groups (RFC 5771 4: OSPF, RIP, PIM, VRRP, IGMP, all routers) and limited broadcasts (DHCP).
 pub fn is_for_host4(destination: [u8; 4]) -> bool {
     match destination {
-        [224, 0, 0, last] => !CHATTER4.contains(&last),
+        [224, 0, 0, last] => !NAME_RESOLUTION4.contains(&last),
         destination => destination == [255; 4],
     }
 }
 
-/// The same for an IPv6 group: those of the link (RFC 4291 2.7), without mDNS (ff02::fb) and
-/// LLMNR (ff02::1:3); solicited nodes are ours to answer.
+/// The same for an IPv6 group: link-local groups (RFC 4291 2.7) except mDNS (ff02::fb), LLMNR
+/// (ff02::1:3) and solicited-node groups, for which the router itself replies.
 pub fn is_for_host6(group: u128) -> bool {
     let scope = group >> 112 & 0xf;
     let is_solicited_node = group >> 24 == 0xff02_0000_0000_0000_0000_0001_ff00_0000 >> 24;
@@ -28,8 +29,7 @@ pub fn is_for_host6(group: u128) -> bool {
     scope == 2 && !is_solicited_node && !matches!(last, 0xfb | 0x1_0003)
 }
 
-/// The class of what a frame carries: an IP header was checked, the rest was not. What is no IP is
-/// never looked into.
+/// The class of a frame. Its IP header is validated, the rest is not.
 pub(super) fn class(carried: Payload, bytes: &[u8]) -> Class {
     let (upper, offset) = match (carried, bytes) {
         (Payload::Link, _) => return Class::Link,
@@ -40,7 +40,7 @@ pub(super) fn class(carried: Payload, bytes: &[u8]) -> Class {
             }
             (bytes[9], usize::from(first & 0xf) * 4)
         }
-        // Extension headers are not walked: what hides behind them is under the host's budget.
+        // Packets with extension headers are in the class of the next header, mostly `Host`.
         (Payload::Ip6, bytes) if bytes.len() >= 40 => (bytes[6], 40),
         _ => return Class::Host,
     };
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_routers_are_desired_and_chatter_is_not() {
+    fn linux_receives_router_groups_but_not_name_resolution() {
         for last in [1, 2, 5, 6, 9, 13, 18, 22] {
             assert!(is_for_host4([224, 0, 0, last]), "{last}");
         }
@@ -64,7 +64,7 @@ mod tests {
             assert!(!is_for_host4(not), "{not:?}");
         }
         let group = |text: &str| u128::from(text.parse::<std::net::Ipv6Addr>().unwrap());
-        for desired in [
+        for accepted in [
             "ff02::1",
             "ff02::2",
             "ff02::5",
@@ -74,7 +74,7 @@ mod tests {
             "ff02::16",
             "ff02::1:2",
         ] {
-            assert!(is_for_host6(group(desired)), "{desired}");
+            assert!(is_for_host6(group(accepted)), "{accepted}");
         }
         for not in ["ff02::fb", "ff02::1:3", "ff02::1:ff00:1", "ff05::2", "ff0e::1", "ff01::1"] {
             assert!(!is_for_host6(group(not)), "{not}");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_are_told_by_protocol_and_port() {
+    fn protocol_and_port_determine_the_class() {
         let ip4 = |protocol: u8, ports: [u16; 2]| {
             let mut bytes = vec![0; 24];
             (bytes[0], bytes[9]) = (0x45, protocol);
@@ -107,7 +107,7 @@ mod tests {
             class(Payload::Ip6, &six[..cut]);
             class(Payload::Ip4, &six[..cut]);
         }
-        // What is no IP may look like BGP or OSPF.
+        // A frame without IP can look like BGP or OSPF.
         for bytes in [&[][..], &six, &ip4(6, [0, 179]), &ip4(89, [0, 0])] {
             assert_eq!(class(Payload::Link, bytes), Class::Link, "{bytes:x?}");
         }

@@ -1,4 +1,5 @@
-//! What `icmp4-error` and `icmp6-error` do alike: each lane's packet becomes the error about it.
+//! The common part of `icmp4-error` and `icmp6-error`: replaces each packet by the ICMP error about
+//! it.
 
 use std::sync::Arc;
 
@@ -9,17 +10,17 @@ use super::IcmpCause;
 use crate::drops::Drop;
 use crate::shared::{Addresses, Shared};
 
-/// The edge to the look-up.
+/// The edge to the lookup node.
 const LOOKUP: u16 = 0;
 
-/// One packet that cannot go on.
+/// A packet that is dropped with an ICMP error.
 pub(super) struct Refused<'a> {
     pub(super) vector: &'a mut Vector,
     pub(super) lane: usize,
     pub(super) cause: IcmpCause,
 }
 
-/// Replaces the packet by the error about it, or says why that must not be.
+/// Replaces a packet by the error about it, or returns the drop reason if no error is allowed.
 pub(super) type Answer = fn(&mut Context<'_>, Refused<'_>, &Shared, &Addresses) -> Result<(), Drop>;
 
 /// The node of one family, of one worker.
@@ -50,8 +51,7 @@ impl Node for ErrorNode {
 }
 
 impl Refused<'_> {
-    /// Puts `message`, a whole packet of ours, in the place of the packet it is about, which
-    /// counts as dropped for `reason`.
+    /// Replaces the packet by `message`, an IP packet, and counts it as dropped for `reason`.
     pub(super) fn replace(self, cx: &mut Context<'_>, message: &[u8], reason: Drop) {
         let Self { vector, lane, .. } = self;
         cx.answered(reason.reason(), vector, lane);

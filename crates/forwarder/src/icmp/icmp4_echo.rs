@@ -1,4 +1,4 @@
-//! `icmp4-echo`: answers pings to our own addresses (RFC 792, RFC 1122 3.2.2.6).
+//! `icmp4-echo`: replies to echo requests to local addresses (RFC 792, RFC 1122 3.2.2.6).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::ip::ip4_options::since_midnight;
 use crate::punt::Class;
 use crate::shared::Shared;
 
-/// Where replies go.
+/// The next node of replies.
 pub const EDGES: &[&str] = &["ip4-lookup"];
 const LOOKUP: u16 = 0;
 
@@ -43,7 +43,7 @@ impl Node for Icmp4Echo {
     }
 }
 
-/// Turns an echo request into its reply, in place.
+/// Converts an echo request to its reply, in place.
 fn reply(bytes: &mut [u8]) -> Result<(), Drop> {
     let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
     let message = icmp4::check(view.payload()).map_err(|_| Drop::Icmp4Malformed)?;
@@ -53,8 +53,8 @@ fn reply(bytes: &mut [u8]) -> Result<(), Drop> {
         _ => return Err(Drop::Icmp4Ignored),
     }
     let mut options = [0; ipv4::LONGEST - ipv4::LENGTH];
-    let options = answer_options(&view, &mut options)?;
-    let answer = ipv4::Builder {
+    let options = reply_options(&view, &mut options)?;
+    let header = ipv4::Builder {
         source: view.destination(),
         destination: view.source(),
         time_to_live: 64,
@@ -63,18 +63,18 @@ fn reply(bytes: &mut [u8]) -> Result<(), Drop> {
         ..ipv4::Builder::of(&view)
     };
     let (start, length) = (view.payload_range().start, view.payload().len());
-    answer.build(bytes, length).map_err(|_| Drop::Icmp4Malformed)?;
+    header.build(bytes, length).map_err(|_| Drop::Icmp4Malformed)?;
     icmp4::reply_in_place(&mut bytes[start..]);
     Ok(())
 }
 
-/// The options of the reply, as long as those of the request: its recorded route and times, to
-/// which we add ourselves (RFC 1122 3.2.2.6), and padding for all others.
-fn answer_options<'a>(view: &ipv4::View<'_>, room: &'a mut [u8; 40]) -> Result<&'a [u8], Drop> {
-    let given = view.option_bytes();
-    let options = &mut room[..given.len()];
-    if !given.is_empty() {
-        options.copy_from_slice(given);
+/// The options of the reply, of the same length as those of the request: record route and timestamp
+/// with an entry of this router (RFC 1122 3.2.2.6), and padding for all others.
+fn reply_options<'a>(view: &ipv4::View<'_>, buffer: &'a mut [u8; 40]) -> Result<&'a [u8], Drop> {
+    let received = view.option_bytes();
+    let options = &mut buffer[..received.len()];
+    if !received.is_empty() {
+        options.copy_from_slice(received);
         ipv4_options::keep_records(options);
         let own = view.destination();
         let recorder =
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_request_is_refused() {
+    fn a_corrupted_request_is_dropped() {
         let mut bytes = request();
         bytes[30] ^= 1;
         assert_eq!(reply(&mut bytes), Err(Drop::Icmp4Malformed));

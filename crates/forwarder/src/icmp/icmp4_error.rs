@@ -1,5 +1,5 @@
-//! `icmp4-error`: turns a packet that cannot go on into an ICMP error to its
-//! sender, where that is allowed (RFC 1812 4.3.2, RFC 1191).
+//! `icmp4-error`: replaces a dropped packet by an ICMP error to its sender, where an error is allowed
+//! (RFC 1812 4.3.2, RFC 1191).
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::drops::Drop;
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared};
 
-/// Where the error goes.
+/// The next node of errors.
 pub const EDGES: &[&str] = &["ip4-lookup"];
 
-/// The longest error: RFC 1812 4.3.2.3.
+/// The longest error (RFC 1812 4.3.2.3).
 const LONGEST: usize = 576;
 
 /// Makes the node of one worker.
@@ -25,7 +25,7 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     ErrorNode::boxed(shared, answer)
 }
 
-/// Replaces the packet by the error about it.
+/// Replaces the packet by the ICMP error about it.
 fn answer(
     cx: &mut Context<'_>,
     refused: Refused<'_>,
@@ -68,7 +68,7 @@ fn answer(
 
 fn error(cause: IcmpCause) -> Error {
     match cause {
-        // As Linux answers for a rule: the network, not the host.
+        // As in Linux, a rule causes network unreachable, not host unreachable.
         IcmpCause::NoRoute | IcmpCause::RuleUnreachable => Error::Unreachable(Unreachable::Network),
         IcmpCause::Unreachable
         | IcmpCause::LinkDown

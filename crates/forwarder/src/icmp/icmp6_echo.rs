@@ -1,4 +1,4 @@
-//! `icmp6-echo`: answers pings to our own addresses (RFC 4443 4.2).
+//! `icmp6-echo`: replies to echo requests to local addresses (RFC 4443 4.2).
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::drops::Drop;
 use crate::punt::Class;
 use crate::shared::Shared;
 
-/// Where replies go.
+/// The next node of replies.
 pub const EDGES: &[&str] = &["ip6-lookup"];
 const LOOKUP: u16 = 0;
 
@@ -47,15 +47,15 @@ impl Node for Icmp6Echo {
     }
 }
 
-/// Turns an echo request into its reply, in place. A request to a group is
-/// answered from `link_local`. Extension headers are left out; returns the reply's length.
+/// Converts an echo request to its reply, in place. The source of the reply to a multicast request
+/// is `link_local`. The reply has no extension headers. Returns its length.
 fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<usize, Drop> {
     let view = ipv6::check(bytes).map_err(|_| Drop::Ip6Truncated)?;
     if view.source().is_unspecified() {
         return Err(Drop::Icmp6Ignored);
     }
-    let asked = view.destination();
-    let source = if asked.is_multicast() { link_local } else { Some(asked) };
+    let destination = view.destination();
+    let source = if destination.is_multicast() { link_local } else { Some(destination) };
     let source = source.ok_or(Drop::NoAddress)?;
     let upper = view.upper().map_err(|_| Drop::Ip6Extension)?;
     let (start, length) = (upper.offset, upper.payload.len());
@@ -73,7 +73,7 @@ fn reply(bytes: &mut [u8], link_local: Option<Ipv6Addr>) -> Result<usize, Drop> 
     if !icmp6::reply_in_place(message) {
         return Err(Drop::Icmp6Ignored);
     }
-    if asked.is_multicast() {
+    if destination.is_multicast() {
         message[2..4].fill(0);
         let length = message.len();
         let sum = stoa_wire::checksum::sum(message) + pseudo.sum(58, length);

@@ -1,5 +1,5 @@
-//! `icmp6-error`: turns a packet that cannot go on into an ICMPv6 error to its
-//! sender, where that is allowed (RFC 4443 2.4 and 3).
+//! `icmp6-error`: replaces a dropped packet by an ICMPv6 error to its sender, where an error is
+//! allowed (RFC 4443 2.4 and 3).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::drops::Drop;
 use crate::punt::Class;
 use crate::shared::{Addresses, Shared};
 
-/// Where the error goes.
+/// The next node of errors.
 pub const EDGES: &[&str] = &["ip6-lookup"];
 
 /// Makes the node of one worker.
@@ -23,7 +23,7 @@ pub fn make(shared: &Arc<Shared>, _worker: usize) -> Box<dyn Node> {
     ErrorNode::boxed(shared, answer)
 }
 
-/// Replaces the packet by the error about it.
+/// Replaces the packet by the ICMPv6 error about it.
 fn answer(
     cx: &mut Context<'_>,
     refused: Refused<'_>,
@@ -80,7 +80,7 @@ fn error(cause: IcmpCause, pointer: u32) -> Error {
         IcmpCause::Option(pointer) => problem(Problem::Option, pointer),
         IcmpCause::FirstFragment => problem(Problem::FirstFragment, 0),
         IcmpCause::Reassembly => Error::ReassemblyTimeExceeded,
-        // IPv4 alone has source routes of this kind.
+        // IPv4 only.
         IcmpCause::SourceRoute => Error::Unreachable(Unreachable::Prohibited),
         IcmpCause::Port => Error::Unreachable(Unreachable::Port),
     }

@@ -1,5 +1,5 @@
-//! ICMP and ICMPv6: answers to echo requests, and errors about packets that
-//! cannot be forwarded (RFC 792, RFC 1812 4.3, RFC 4443).
+//! ICMP and ICMPv6: echo replies, and errors about packets that cannot be forwarded (RFC 792,
+//! RFC 1812 4.3, RFC 4443).
 
 mod error_node;
 pub mod icmp4_echo;
@@ -9,50 +9,49 @@ pub mod icmp6_error;
 
 use crate::drops::Drop;
 
-/// What is wrong with a packet, as it travels in the `adjacency` column to the
-/// error node.
+/// The cause of an ICMP error, passed to the error node in the `adjacency` column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpCause {
     /// No route.
     NoRoute,
-    /// The route says unreachable, or the neighbour does not answer.
+    /// An unreachable route.
     Unreachable,
-    /// The route says prohibited.
+    /// A prohibit route.
     Prohibited,
     /// All ports towards the destination are down.
     LinkDown,
-    /// TTL or hop limit ran out.
+    /// TTL or hop limit expired.
     Expired,
     /// Larger than this MTU.
     TooBig(u16),
-    /// Nothing here speaks the protocol.
+    /// Unsupported protocol.
     Protocol,
-    /// Nothing here listens on the port.
+    /// No service on the port.
     Port,
-    /// The neighbour does not answer.
+    /// Neighbour resolution failed.
     Neighbor,
-    /// A link-local source that wants to leave its link (RFC 4443 3.1, code 2).
+    /// Link-local source, but not for this link (RFC 4443 3.1, code 2).
     BeyondScope,
-    /// A source route, which is refused (RFC 1812 5.3.13.4).
+    /// Source route option (RFC 1812 5.3.13.4).
     SourceRoute,
-    /// The byte at this place of the header makes no sense.
+    /// Invalid byte at this offset of the header.
     Header(u16),
-    /// The next header named at this place is not known.
+    /// Unknown next header, named at this offset.
     NextHeader(u16),
-    /// The option at this place is not known and must not be skipped (RFC 8200 4.2).
+    /// Unknown option at this offset that must not be skipped (RFC 8200 4.2).
     Option(u16),
-    /// The first fragment does not hold all headers (RFC 7112).
+    /// First fragment without the complete header chain (RFC 7112).
     FirstFragment,
-    /// Fragments did not all come in time; the packet is the first of them.
+    /// Reassembly timed out; the packet is the first fragment.
     Reassembly,
-    /// A rule of policy routing says unreachable.
+    /// Policy routing rule with action unreachable.
     RuleUnreachable,
-    /// A rule of policy routing prohibits it.
+    /// Policy routing rule with action prohibit.
     RuleProhibited,
 }
 
 impl IcmpCause {
-    /// As a column holds it.
+    /// The value in the column.
     #[inline]
     pub fn code(self) -> u32 {
         match self {
@@ -102,7 +101,7 @@ impl IcmpCause {
         }
     }
 
-    /// Why the packet is dropped when no error may be sent about it.
+    /// The drop reason of the packet.
     pub fn drop(self, is_ip4: bool) -> Drop {
         let pick = |ip4, ip6| if is_ip4 { ip4 } else { ip6 };
         match self {
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trouble_survives_its_column() {
+    fn causes_survive_the_column() {
         let all = [
             IcmpCause::NoRoute,
             IcmpCause::Unreachable,

@@ -1,11 +1,11 @@
-//! Names for the packets of ours that are cut: no two alike within the time that their pieces
-//! live, and none that an outsider could foretell (RFC 6864, RFC 7739).
+//! Identifications of locally fragmented packets: unique within the lifetime of the fragments, and
+//! unpredictable for an outsider (RFC 6864, RFC 7739).
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where identifications come from; shared by all workers.
+/// The generator of identifications; shared by all workers.
 pub struct Identifications {
     secret: u64,
     next: AtomicU64,
@@ -13,29 +13,29 @@ pub struct Identifications {
 
 impl Default for Identifications {
     fn default() -> Self {
-        // A run of the fuzzer comes out the same every time.
+        // Fuzzing is reproducible.
         let secret = if cfg!(fuzzing) { 0 } else { RandomState::new().hash_one(0) };
         Self { secret, next: AtomicU64::new(secret) }
     }
 }
 
 impl Identifications {
-    /// For an IPv4 packet: counts on from a secret place for each pair of addresses, so that
-    /// 65,536 packets pass before one comes again (RFC 7739 5.3).
+    /// For an IPv4 packet: a counter with a secret offset for each pair of addresses, so that an
+    /// identification repeats only after 65,536 packets (RFC 7739 5.3).
     pub fn ip4(&self, source: Ipv4Addr, destination: Ipv4Addr) -> u16 {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         (self.hash((source, destination)) as u16).wrapping_add(next as u16)
     }
 
-    /// For an IPv6 packet: by chance (RFC 7739 5.4).
+    /// For an IPv6 packet: a random number (RFC 7739 5.4).
     pub fn ip6(&self) -> u32 {
         self.hash(self.next.fetch_add(1, Ordering::Relaxed)) as u32
     }
 
-    /// A hash that outsiders cannot aim at, the same on all workers.
-    pub fn hash(&self, what: impl Hash) -> u64 {
+    /// A keyed hash that is the same on all workers.
+    pub fn hash(&self, value: impl Hash) -> u64 {
         let mut hasher = DefaultHasher::new();
-        (self.secret, what).hash(&mut hasher);
+        (self.secret, value).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -45,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_do_not_come_again_soon() {
-        let names = Identifications::default();
+    fn identifications_do_not_repeat_soon() {
+        let generator = Identifications::default();
         let ends = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
-        let first = names.ip4(ends.0, ends.1);
-        assert!((1..=u16::MAX).all(|n| names.ip4(ends.0, ends.1) == first.wrapping_add(n)));
-        let mut six: Vec<u32> = (0..1000).map(|_| names.ip6()).collect();
+        let first = generator.ip4(ends.0, ends.1);
+        assert!((1..=u16::MAX).all(|n| generator.ip4(ends.0, ends.1) == first.wrapping_add(n)));
+        let mut six: Vec<u32> = (0..1000).map(|_| generator.ip6()).collect();
         six.sort_unstable();
         six.dedup();
         assert!(six.len() > 990);

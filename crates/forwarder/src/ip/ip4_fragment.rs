@@ -1,5 +1,5 @@
-//! `ip4-fragment`: cuts packets that are larger than the MTU and may be cut (RFC 791 2.3,
-//! RFC 1812 4.2.2.7 and 5.2.6). `ip4-rewrite` sends them here and gets the pieces back.
+//! `ip4-fragment`: fragments packets that are larger than the MTU, without don't-fragment (RFC 791
+//! 2.3, RFC 1812 4.2.2.7 and 5.2.6). `ip4-rewrite` sends them here and receives the fragments.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use stoa_wire::{checksum, ipv4, ipv4_options};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where the pieces go: they have an adjacency already.
+/// The next node of the fragments; they already have an adjacency.
 pub const EDGES: &[&str] = &["ip4-rewrite"];
 const REWRITE: u16 = 0;
 
@@ -43,7 +43,7 @@ impl Node for Ip4Fragment {
 }
 
 impl Ip4Fragment {
-    /// Emits all pieces in order; the whole is done with.
+    /// Emits all fragments in order and frees the packet.
     fn fragment(
         &self,
         cx: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl Ip4Fragment {
         plan: &FragmentPlan,
     ) {
         if vector.flags[lane] & flags::OWN != 0 {
-            // What we send whole needs no identification (RFC 6864 4.1); what is cut does.
+            // Only fragmented packets need an identification (RFC 6864 4.1).
             if let Some(header) = vector.bytes_mut(lane).first_chunk_mut::<{ ipv4::LENGTH }>() {
                 let &mut [.., a, b, c, d, e, f, g, h] = header;
                 let ends = ([a, b, c, d].into(), [e, f, g, h].into());
@@ -73,7 +73,7 @@ impl Ip4Fragment {
     }
 }
 
-/// Emits a piece with what the columns say of the whole; whether there was room.
+/// Emits a fragment with the columns of the packet; false when the output is full.
 pub(super) fn send(cx: &mut Context<'_>, vector: &Vector, lane: usize, piece: Packet) -> bool {
     let mut piece = piece;
     (piece.rx_if, piece.tx_if) = (vector.rx_if[lane], vector.tx_if[lane]);
@@ -83,15 +83,15 @@ pub(super) fn send(cx: &mut Context<'_>, vector: &Vector, lane: usize, piece: Pa
     cx.emit(REWRITE, piece).is_ok()
 }
 
-/// How a packet is cut.
+/// The layout of the fragments of a packet.
 struct FragmentPlan {
-    /// Header of the first piece, and of the others, which repeat only some options.
+    /// Header length of the first fragment and of the others, which copy only some options.
     headers: (usize, usize),
     options: [u8; ipv4::LONGEST - ipv4::LENGTH],
-    /// Payload of the first piece, and of the others but the last.
+    /// Payload length of the first fragment, and of the others except the last.
     sizes: (usize, usize),
     payload: usize,
-    /// The flags and offset that the whole has: it may be a fragment itself.
+    /// Flags and offset of the packet, which may itself be a fragment.
     flags_fragment: u16,
 }
 
@@ -101,7 +101,7 @@ impl FragmentPlan {
         let mut options = [0; ipv4::LONGEST - ipv4::LENGTH];
         let later = ipv4_options::copied(view.option_bytes(), &mut options);
         let headers = (view.header().header_length(), ipv4::LENGTH + later);
-        // A piece fits a plain buffer, however much the link takes.
+        // A fragment fits a single buffer, whatever the MTU of the link.
         let space = |header: usize| mtu.min(FRAME_MAX).saturating_sub(header) & !7;
         let sizes = (space(headers.0), space(headers.1));
         let payload = view.payload().len();
@@ -119,7 +119,7 @@ impl FragmentPlan {
         1 + self.payload.saturating_sub(self.sizes.0).div_ceil(self.sizes.1)
     }
 
-    /// Writes piece number `at`.
+    /// Writes fragment number `at`.
     fn write(&self, whole: &[u8], at: usize, piece: &mut Packet) {
         let (header, from) = match at.checked_sub(1) {
             None => (self.headers.0, 0),

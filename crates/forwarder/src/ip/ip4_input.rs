@@ -1,5 +1,5 @@
-//! `ip4-input`: checks IPv4 packets and, where no feature is on, looks them up:
-//! the first half of the trunk (RFC 1812 5.2).
+//! `ip4-input`: validates IPv4 packets and, unless a feature is enabled, looks them up: the first
+//! half of the fast path (RFC 1812 5.2).
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::flow;
 use crate::host_interface::{Payload, is_for_host4, to_host};
 use crate::shared::{DEFAULT_VRF, Shared};
 
-/// Where packets go from here; features last, in the order of the arc.
+/// Next nodes; features last, in the order of the arc.
 pub const EDGES: &[&str] = &[
     "ip4-rewrite",
     "ip4-local",
@@ -77,8 +77,8 @@ impl Node for Ip4Input {
     }
 }
 
-/// Whether nothing but routing concerns these lanes: one interface that forwards,
-/// unicast frames, no features.
+/// Whether the lanes only need routing: one receiving interface that forwards, unicast frames, no
+/// features.
 #[inline(always)]
 fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
     let lanes = vector.len();
@@ -90,7 +90,7 @@ fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> boo
         })
 }
 
-/// Looks lanes up in the table of their VRF, or of each its own.
+/// Looks up lanes of several VRFs, each in the table of its VRF.
 #[cold]
 #[inline(never)]
 fn look_up(
@@ -109,7 +109,7 @@ fn look_up(
     }
 }
 
-/// Follows the route of a lane; the flow hash is made only for groups.
+/// Resolves the route of a lane; computes the flow hash only for next hops with several paths.
 #[inline(always)]
 pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     if shared.next_hops.is_group(value) {
@@ -119,12 +119,13 @@ pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u3
 }
 
 impl Ip4Input {
-    /// Groups and broadcasts: for programs behind a host interface, else ours when we are in the group.
+    /// Multicast and broadcast packets: for Linux where there is a host interface, else local
+    /// delivery of joined groups.
     #[cold]
     #[inline(never)]
     fn not_unicast(&self, vector: &mut Vector, lane: usize, (reason, line): (Drop, u32)) -> u16 {
-        let ours = |vector: &mut Vector| match reason {
-            Drop::Ip4Multicast => group(vector, lane, line),
+        let local = |vector: &mut Vector| match reason {
+            Drop::Ip4Multicast => multicast(vector, lane, line),
             _ => reason.next(),
         };
         let header = vector.bytes(lane).first_chunk::<20>();
@@ -134,28 +135,28 @@ impl Ip4Input {
                 || reason == Drop::Ip4MartianSource && header[12..16] == [0; 4])
             && punt_class(line, vector.bytes(lane)).is_some()
         {
-            // It was checked before the addresses were.
+            // `check` validates the length before the addresses.
             vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
             return LOCAL;
         }
         let host_device = self.shared.interface(vector.rx_if[lane]).host_pair();
-        let (Some(host_device), Some(header)) = (host_device, header) else { return ours(vector) };
+        let (Some(host_device), Some(header)) = (host_device, header) else { return local(vector) };
         let destination = [header[16], header[17], header[18], header[19]];
-        let is_desired = match reason {
+        let is_for_host = match reason {
             Drop::Ip4Multicast | Drop::Ip4Broadcast => is_for_host4(destination),
-            // A host that has no address yet asks for one (RFC 2131 4.1).
+            // DHCP client without an address (RFC 2131 4.1).
             Drop::Ip4MartianSource => header[12..16] == [0; 4] && destination == [255; 4],
             _ => false,
         };
-        if !is_desired || vector.flags[lane] & flags::MULTICAST == 0 {
-            return ours(vector);
+        if !is_for_host || vector.flags[lane] & flags::MULTICAST == 0 {
+            return local(vector);
         }
         // It was checked before the addresses were.
         vector.length[lane] = u16::from_be_bytes([header[2], header[3]]);
         to_host(vector, lane, (host_device, Payload::Ip4), HOST_INTERFACE)
     }
 
-    /// A lane of a vector that is not all plain.
+    /// A lane of a vector with exceptions or features.
     #[cold]
     #[inline(never)]
     fn slow_path(&self, reader: &Reader, vector: &mut Vector, lane: usize) -> u16 {
@@ -190,14 +191,13 @@ impl Ip4Input {
     }
 }
 
-/// A packet to a group, all right otherwise: ours, or nobody's.
-fn group(vector: &mut Vector, lane: usize, line: u32) -> u16 {
+/// A valid packet to a multicast group: delivered if the interface has joined the group.
+fn multicast(vector: &mut Vector, lane: usize, line: u32) -> u16 {
     let bytes = vector.bytes(lane);
     let Ok(view) = ipv4::check(bytes) else { return Drop::Ip4Truncated.next() };
     let length = view.packet().len() as u16;
     let is_group_frame = vector.flags[lane] & flags::MULTICAST != 0;
-    let is_ours = is_group_frame && has_joined(view.destination(), line);
-    if !is_ours {
+    if !is_group_frame || !has_joined(view.destination(), line) {
         return Drop::Ip4Multicast.next();
     }
     if let Some(cause) = ip4_options::fault(bytes) {
@@ -207,8 +207,8 @@ fn group(vector: &mut Vector, lane: usize, line: u32) -> u16 {
     LOCAL
 }
 
-/// Whether we are in a group: all hosts; as routers all routers, and those to whom hosts report
-/// their groups (RFC 1112 4, RFC 1812 4.2.3.1, RFC 3376 4.2.14).
+/// Whether an interface has joined a group: all hosts; on a router also all routers and IGMPv3
+/// (RFC 1112 4, RFC 1812 4.2.3.1, RFC 3376 4.2.14).
 fn has_joined(group: Ipv4Addr, line: u32) -> bool {
     match group.octets() {
         [224, 0, 0, 1] => true,
@@ -217,7 +217,7 @@ fn has_joined(group: Ipv4Addr, line: u32) -> bool {
     }
 }
 
-/// Packets for others stop at an interface that does not forward.
+/// Drops transit packets from an interface that does not forward.
 pub(super) fn forwardable(next: u16, forwards: bool) -> u16 {
     if forwards || next == LOCAL || !matches!(next, REWRITE | ERROR) {
         next

@@ -1,4 +1,4 @@
-//! `ip4-local`: packets for our own addresses and the groups we are in (RFC 1122 3.2).
+//! `ip4-local`: delivers packets for local addresses and joined groups (RFC 1122 3.2).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::punt::Class;
 use crate::shared::{Shared, SpecialNextHop};
 use crate::tunnel::Tunnels;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] =
     &["icmp4-echo", "icmp4-error", "ip4-reassembly", "host-interface-output", "tunnel-input"];
 const ECHO: u16 = 0;
@@ -25,7 +25,7 @@ const ERROR: u16 = 1;
 const REASSEMBLE: u16 = 2;
 const HOST_INTERFACE: u16 = 3;
 const TUNNEL: u16 = 4;
-/// Not an edge: for the control thread.
+/// Not an edge: punt to the control thread.
 const BFD: u16 = 0x100;
 
 /// Makes the node of one worker.
@@ -51,7 +51,7 @@ impl Node for Ip4Local {
                 continue;
             }
             let bytes = vector.bytes(lane);
-            // With a host interface Linux is the host; without, we are.
+            // With a host interface, Linux is the host.
             let host_device = line.host_pair().filter(|_| vector.flags[lane] & flags::OWN == 0);
             let interface = vector.rx_if[lane];
             let delivered = match admit(shared, table, bytes) {
@@ -67,7 +67,7 @@ impl Node for Ip4Local {
                         (None, Some(host_device)) => {
                             Ok(to_host(vector, lane, (host_device, Payload::Ip4), HOST_INTERFACE))
                         }
-                        // Linux knows nothing of the addresses of virtual routers.
+                        // Linux does not have the addresses of virtual routers.
                         (Some(true), _) | (None, None) => deliver(&view),
                     }
                 }
@@ -91,13 +91,13 @@ impl Node for Ip4Local {
 
 /// Why a packet is not delivered.
 pub(super) enum Refused {
-    /// Nobody is told.
+    /// Dropped silently.
     Drop(Drop),
-    /// The sender is told.
+    /// Dropped with an ICMP error to the sender.
     IcmpError(IcmpCause),
 }
 
-/// Whether a packet can be from where it says.
+/// Checks the source address: it must not be local (LAND attack) or a broadcast address.
 fn admit<'a>(
     shared: &Shared,
     table: Option<&Ip4LpmReader>,
@@ -107,7 +107,7 @@ fn admit<'a>(
     let back = table.map_or(0, |table| table.lookup(view.source().into()));
     let back = shared.next_hops.resolve(back, 0);
     if let Resolved::Special { code, .. } = back {
-        // Who answers these answers itself, or all at once (RFC 1122 3.2.1.3).
+        // A reply would go to this router or to a whole network (RFC 1122 3.2.1.3).
         match SpecialNextHop::of(code) {
             SpecialNextHop::Local => return Err(Refused::Drop(Drop::Land)),
             SpecialNextHop::Broadcast => return Err(Refused::Drop(Drop::Ip4MartianSource)),
@@ -117,13 +117,13 @@ fn admit<'a>(
     Ok(view)
 }
 
-/// Whether a whole packet came through one of our tunnels.
+/// Whether an unfragmented packet belongs to a configured tunnel.
 fn is_tunneled(tunnels: &Tunnels, vrf: u32, view: &ipv4::View<'_>) -> bool {
     let ends = (view.source().into(), view.destination().into());
     !view.header().is_fragment() && tunnels.from(vrf, ends, view.header().protocol).is_some()
 }
 
-/// Whether a whole packet is of one of our BFD sessions.
+/// Whether an unfragmented packet belongs to a BFD session.
 fn is_bfd(peers: &Peers, interface: u32, view: &ipv4::View<'_>) -> bool {
     let header = view.header();
     let carried = (header.time_to_live, header.protocol, view.payload());

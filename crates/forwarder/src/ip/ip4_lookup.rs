@@ -1,4 +1,4 @@
-//! `ip4-lookup`: routes packets that come from features or from ourselves.
+//! `ip4-lookup`: looks up packets from features and locally generated ones.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::FORWARD4;
 use crate::shared::Shared;
 
-/// As the first of `ip4-input`.
+/// The first edges of `ip4-input`.
 pub const EDGES: &[&str] = &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options"];
 
 /// Makes the node of one worker.

@@ -1,5 +1,5 @@
-//! `ip4-options`: packets with options on their way out: route and time are recorded, all other
-//! options pass (RFC 791 3.1, RFC 1812 4.2.2.1 and 5.3.13). It stands before `ip4-rewrite`.
+//! `ip4-options`: processes the record-route and timestamp options of transit packets; other options
+//! pass unchanged (RFC 791 3.1, RFC 1812 4.2.2.1 and 5.3.13). Its next node is `ip4-rewrite`.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use stoa_wire::{checksum, ipv4};
 use crate::icmp::IcmpCause;
 use crate::shared::{Shared, SpecialNextHop};
 
-/// Where packets go from here: they have an adjacency already.
+/// Next nodes; the packets already have an adjacency.
 pub const EDGES: &[&str] = &["ip4-rewrite", "icmp4-error"];
 const REWRITE: u16 = 0;
 const ERROR: u16 = 1;
@@ -41,7 +41,8 @@ impl Node for Ip4Options {
             let address = addresses.source4(leaves_by).unwrap_or(Ipv4Addr::UNSPECIFIED);
             let is_own = vector.flags[lane] & flags::OWN != 0;
             let bytes = vector.bytes_mut(lane);
-            // What dies here is quoted as it came; our own packets are complete.
+            // An ICMP time exceeded quotes the packet as received; locally generated packets are
+            // complete.
             let passes = is_own || bytes.get(8).is_none_or(|ttl| *ttl <= 1);
             let done =
                 if passes { Ok(()) } else { record(&self.shared, table, (address, time), bytes) };
@@ -57,8 +58,8 @@ impl Node for Ip4Options {
     }
 }
 
-/// Writes our address on the way out into the options of one packet and fixes its checksum;
-/// the error points at the byte that makes no sense.
+/// Writes the address of the outgoing interface into the options of a packet and updates the
+/// checksum; the error is the offset of the invalid byte.
 fn record(
     shared: &Shared,
     table: Option<&Ip4LpmReader>,
@@ -73,22 +74,21 @@ fn record(
     let header = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
     let Some(options) = bytes.get_mut(ipv4::LENGTH..header) else { return Ok(()) };
     let done = ipv4_options::record(options, &Recorder { address, time, is_own });
-    // Also after a fault: what was written before it must not make the error's quote invalid.
+    // Also after an error: the ICMP error quotes the packet with the options written so far.
     bytes[10..12].fill(0);
     let sum = checksum::ones_complement(&bytes[..header]);
     bytes[10..12].copy_from_slice(&sum.to_be_bytes());
     done.map_err(|at| (ipv4::LENGTH + at) as u16)
 }
 
-/// Milliseconds since midnight, universal time (RFC 791 3.1). The clock is read without a
-/// system call.
+/// Milliseconds since midnight UTC (RFC 791 3.1). Reading the clock takes no system call (vDSO).
 pub(crate) fn since_midnight() -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     (now.as_millis() % 86_400_000) as u32
 }
 
-/// What is wrong with the options of a received packet: they must have lengths that fit, and
-/// ask for no source route (RFC 7126 4.3, RFC 1812 5.3.13.4).
+/// The error in the options of a received packet: a wrong length or a source route (RFC 7126 4.3,
+/// RFC 1812 5.3.13.4).
 #[cold]
 pub(super) fn fault(bytes: &[u8]) -> Option<IcmpCause> {
     let header = usize::from(bytes.first().copied().unwrap_or(0) & 0xf) * 4;
@@ -100,7 +100,7 @@ pub(super) fn fault(bytes: &[u8]) -> Option<IcmpCause> {
     seen.source_route.then_some(IcmpCause::SourceRoute)
 }
 
-/// The edge of a routed packet: by this node when it has options.
+/// The edge of a routed packet: this node if the packet has options.
 #[inline(always)]
 pub(super) fn through_options(next: u16, bytes: &[u8]) -> u16 {
     let has_options = bytes.first().is_some_and(|byte| *byte != 0x45);

@@ -1,13 +1,13 @@
-//! Packets to the link that the control thread has asked for, whether or not there is a host interface:
-//! questions for routers where we advertise ourselves, and VRRP where we have virtual routers.
+//! IPv4 packets that are punted to the control thread even if there is a host interface: router
+//! solicitations (RFC 1256) where the router advertises itself, and VRRP.
 
 use stoa_wire::{ipv4, irdp, protocol, vrrp};
 
 use crate::ethernet::interface_flags::{DISCOVERY4, VRRP4};
 use crate::punt::Class;
 
-/// The class of an IPv4 packet that the control thread wants from an interface with these flags;
-/// `None`: it is like any other. The header was checked, or will be by who takes it in.
+/// The punt class of an IPv4 packet from an interface with these flags; `None`: not punted. The
+/// header is validated already, or the control thread validates it.
 #[inline]
 pub fn punt_class(flags: u32, packet: &[u8]) -> Option<Class> {
     if flags & (DISCOVERY4 | VRRP4) == 0 {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_is_desired() {
+    fn only_enabled_protocols_are_punted() {
         let mut packet = [0; 28];
         (packet[0], packet[9], packet[20]) = (0x45, protocol::ICMP4, irdp::SOLICITATION);
         assert_eq!(punt_class(DISCOVERY4, &packet), Some(Class::Solicitation));

@@ -1,5 +1,5 @@
-//! `ip4-rewrite`: the second half of the trunk: TTL, checksum, MTU, link-layer
-//! header (RFC 1812 5.3.1, RFC 1624).
+//! `ip4-rewrite`: the second half of the fast path: TTL, checksum, MTU, link-layer header
+//! (RFC 1812 5.3.1, RFC 1624).
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] =
     &["port-output", "neighbor-resolve", "icmp4-error", "ip4-fragment", "tunnel-output"];
 
@@ -32,7 +32,7 @@ impl Family for Ip4 {
     const TRUNCATED: Drop = Drop::Ip4Truncated;
     const NO_ROUTE: Drop = Drop::Ip4NoRoute;
 
-    /// RFC 1624: taking 1 from the high byte of a word adds 0x100 to the checksum.
+    /// RFC 1624: decrementing the high byte of a word adds 0x100 to the checksum.
     #[inline(always)]
     fn decrement_ttl(header: &mut [u8; HEADER]) {
         header[Self::TTL] -= 1;

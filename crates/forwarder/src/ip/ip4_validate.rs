@@ -1,5 +1,5 @@
-//! IPv4 header checks (RFC 1812 5.2.2 and 5.3): the scalar reference, and the
-//! choice of the kernel that does 16 lanes at once.
+//! IPv4 header checks (RFC 1812 5.2.2 and 5.3): the scalar reference and the choice of the SIMD
+//! kernel.
 
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::checksum;
@@ -7,22 +7,22 @@ use stoa_wire::checksum;
 use crate::drops::Drop;
 use crate::kernel::Kernel;
 
-/// What validation found: a destination per lane, and the lanes that are no plain,
-/// valid unicast packet.
+/// The result of validation: the destination of each lane, and the lanes that the fast path does
+/// not handle.
 pub struct Validated {
-    /// Destination address in host order; 0 where `exceptions`.
+    /// Destination address in host order; 0 for exceptions.
     pub destination: [u32; VECTOR],
-    /// One bit per lane that the kernel did not pass: look closer.
+    /// One bit for each lane that is not a valid unicast packet without options.
     pub exceptions: [u16; VECTOR / 16],
 }
 
 impl Validated {
-    /// Nothing known.
+    /// An empty result.
     pub fn new() -> Self {
         Self { destination: [0; VECTOR], exceptions: [0; VECTOR / 16] }
     }
 
-    /// Whether all lanes are plain and valid.
+    /// Whether no lane is an exception.
     pub fn is_clean(&self) -> bool {
         self.exceptions.iter().fold(0, |any, exceptions| any | exceptions) == 0
     }
@@ -34,7 +34,7 @@ impl Default for Validated {
     }
 }
 
-/// Checks all lanes; cuts the length of valid ones to the packet (Ethernet pads).
+/// Checks all lanes; removes Ethernet padding from the length of valid ones.
 #[inline(always)]
 pub fn validate(kernel: Kernel, vector: &mut Vector, validated: &mut Validated) {
     match kernel {
@@ -46,14 +46,14 @@ pub fn validate(kernel: Kernel, vector: &mut Vector, validated: &mut Validated) 
     }
 }
 
-/// The reference: passes the lanes that the kernels pass, and those in jumbo buffers, which the
-/// kernels leave to who looks closer.
+/// The reference: passes the lanes that the SIMD kernels pass and those in jumbo buffers, which the
+/// kernels leave to the slow path.
 pub fn validate_scalar(vector: &mut Vector, validated: &mut Validated) {
     validated.exceptions = [0; VECTOR / 16];
     (0..vector.len()).for_each(|lane| validate_lane(vector, lane, validated));
 }
 
-/// Checks one lane. It is not in `exceptions` yet.
+/// Checks one lane, whose exception bit is clear.
 #[inline(always)]
 pub(super) fn validate_lane(vector: &mut Vector, lane: usize, validated: &mut Validated) {
     match check(vector.bytes(lane)) {
@@ -79,7 +79,7 @@ pub struct Packet {
     pub is_plain: bool,
 }
 
-/// Checks one packet; the error says the first thing that is wrong.
+/// Checks one packet; the error is the first failed check.
 pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
     let header: &[u8; 20] = bytes.first_chunk().ok_or(Drop::Ip4Truncated)?;
     if header[0] >> 4 != 4 {
@@ -123,7 +123,7 @@ mod tests {
         POOL.get_or_init(|| Pool::leak(4096, HugePages::Never).unwrap())
     }
 
-    /// A header that is valid but for what `spoil` does to it.
+    /// A valid header.
     fn header(options: usize, addresses: (u32, u32), payload: usize, ttl: u8) -> Vec<u8> {
         let header_length = 20 + 4 * options;
         let mut bytes = vec![1; header_length + payload];
@@ -141,9 +141,9 @@ mod tests {
 
     fn packets() -> impl Strategy<Value = Vec<u8>> {
         let valid = (0..11usize, any::<(u32, u32)>(), 0..60usize, any::<u8>());
-        (valid, 0..4u8, any::<(u16, u8)>(), 0..30usize).prop_map(|(valid, how, (at, by), cut)| {
+        (valid, 0..4u8, any::<(u16, u8)>(), 0..30usize).prop_map(|(valid, fault, (at, by), cut)| {
             let mut bytes = header(valid.0.saturating_sub(5), valid.1, valid.2, valid.3);
-            match how {
+            match fault {
                 0 => {
                     let at = usize::from(at) % bytes.len();
                     bytes[at] ^= by;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_has_its_reason() {
+    fn each_fault_has_a_drop_reason() {
         let good = header(0, (0x0a00_0001, 0x0a00_0002), 8, 64);
         assert_eq!(check(&good).map(|packet| packet.length), Ok(28));
         for cut in 0..20 {

@@ -1,6 +1,6 @@
-//! IPv4 header checks, 8 lanes a step with AVX2: headers are turned round so that a vector holds
-//! one word of each, and checksum, version, lengths and addresses are checked in lanes. A step in
-//! which anything is odd goes through the scalar code.
+//! IPv4 header checks with AVX2, 8 lanes a step: the kernel transposes the headers so that a vector
+//! holds one word of each, then checks checksum, version, lengths and addresses in parallel. A step
+//! with an exception goes through the scalar code.
 
 use std::arch::x86_64::*;
 
@@ -10,10 +10,10 @@ use stoa_engine::{VECTOR, Vector};
 use super::ip4_validate::{Validated, validate_lane};
 use crate::columns_avx2::{Columns, STEP, load_16};
 
-/// As [`super::ip4_validate::validate_scalar`].
+/// Same result as [`super::ip4_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
     assert!(crate::kernel::Kernel::Avx2.is_available());
-    // SAFETY: the processor has AVX2: asked just now.
+    // SAFETY: asserted above: the processor has AVX2.
     unsafe { validate_all(vector, validated) }
 }
 
@@ -28,7 +28,7 @@ fn validate_all(vector: &mut Vector, validated: &mut Validated) {
     }
 }
 
-/// Whether all of 8 lanes are plain and valid; if not, nothing was changed.
+/// Whether 8 lanes have no exception; otherwise nothing is changed.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool {
@@ -38,7 +38,7 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
         return false;
     }
     let places = columns.places();
-    // SAFETY: 20 bytes of each lane from its offset on are in its buffer.
+    // SAFETY: the first 20 bytes of each lane are inside its buffer.
     let (head, tail) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 4)) };
     let [first, second, third, source] = transpose(head);
     let [a, b, c, d] = tail;
@@ -46,8 +46,8 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
         _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
 
     let word = |value: i32| _mm256_set1_epi32(value);
-    // The ones' complement sum does not care for byte order: 16-bit words are added as they lie.
-    // Ten of them carry 9 at most, so that one fold is enough to see whether all bits are set.
+    // The one's complement sum does not depend on the byte order: 16-bit words are added as loaded.
+    // The carry of ten words is at most 9, so one fold suffices to test whether all bits are set.
     let low = word(0xffff);
     let pair =
         |value| _mm256_add_epi32(_mm256_and_si256(value, low), _mm256_srli_epi32::<16>(value));
@@ -63,7 +63,7 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
         3, 2, -1, -1, 7, 6, -1, -1, 11, 10, -1, -1, 15, 14, -1, -1,
     ));
     let total = _mm256_shuffle_epi8(first, swap);
-    // A length beyond the slot is cut to it, as `Vector::bytes` does.
+    // A length beyond the slot is clamped to it, as in `Vector::bytes`.
     let room = _mm_sub_epi16(_mm_set1_epi16(SLOT as i16), columns.offset);
     let length = _mm256_cvtepu16_epi32(_mm_min_epu16(columns.length, room));
     let wrong = _mm256_or_si256(wrong, _mm256_cmpgt_epi32(total, length));
@@ -95,7 +95,7 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
     true
 }
 
-/// From 16 bytes of each lane to four words of all lanes.
+/// Transposes 16 bytes of each lane into four words of all lanes.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn transpose([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {

@@ -1,5 +1,5 @@
-//! IPv4 header checks, 8 lanes a step with AVX-512: gather the header as three
-//! words of eight bytes, and do checksum, version, lengths and addresses as masks.
+//! IPv4 header checks with AVX-512, 8 lanes a step: the kernel gathers the header as three words of
+//! eight bytes and checks checksum, version, lengths and addresses as masks.
 
 use std::arch::x86_64::*;
 
@@ -8,10 +8,10 @@ use stoa_engine::{VECTOR, Vector};
 
 use super::ip4_validate::Validated;
 
-/// As [`super::ip4_validate::validate_scalar`].
+/// Same result as [`super::ip4_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
     assert!(crate::kernel::Kernel::Avx512.is_available());
-    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
+    // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { validate_all(vector, validated) }
 }
 
@@ -50,11 +50,11 @@ fn validate_8(
     let lengths = _mm512_cvtepu16_epi64(lengths);
     let word = |value: i64| _mm512_set1_epi64(value);
 
-    // What may be read: a buffer of this pool, and a header inside the slot.
+    // Lanes that can be loaded: a buffer of this pool, with the header inside the slot.
     let inside = _mm512_mask_cmplt_epu64_mask(in_use, ids, word(i64::from(pool.count())));
     let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, word(SLOT as i64 - 20));
     let inside = _mm512_mask_cmpge_epu64_mask(inside, lengths, word(20));
-    // A length beyond the slot is cut to it, as `Vector::bytes` does.
+    // A length beyond the slot is clamped to it, as in `Vector::bytes`.
     let lengths = _mm512_min_epu64(lengths, _mm512_sub_epi64(word(SLOT as i64), offsets));
     let place = _mm512_add_epi64(_mm512_mul_epu32(ids, word(SLOT as i64)), offsets);
     let base = pool.base().as_ptr().cast_const();
@@ -70,7 +70,7 @@ fn validate_8(
     };
     let destination = _mm512_srli_epi64::<32>(tail);
 
-    let ok = sums_up(inside, [head, middle, destination]);
+    let ok = valid_checksums(inside, [head, middle, destination]);
     let byte = |value| _mm512_and_si512(value, word(0xff));
     let ok = _mm512_mask_cmpeq_epi64_mask(ok, byte(head), word(0x45));
     let total = _mm512_or_si512(
@@ -88,12 +88,12 @@ fn validate_8(
     let ok = plain(ok, byte(_mm512_srli_epi64::<32>(middle)));
     let ok = plain(ok, byte(destination));
 
-    // Bytes 3, 2, 1, 0 of each lane: host order. The shuffle counts within 16 bytes.
+    // Bytes 3, 2, 1, 0 of each lane: host order. The shuffle works within 16 bytes.
     let (even, odd) = (0x8080_8080_0001_0203_u64 as i64, 0x8080_8080_0809_0a0b_u64 as i64);
     let swap = _mm512_set4_epi64(odd, even, odd, even);
     let host =
         _mm512_cvtepi64_epi32(_mm512_maskz_mov_epi64(ok, _mm512_shuffle_epi8(destination, swap)));
-    // SAFETY: as for the loads above.
+    // SAFETY: same as for the loads above.
     unsafe {
         _mm256_storeu_si256(validated.destination.as_mut_ptr().add(at).cast(), host);
         let cut = _mm512_cvtepi64_epi16(total);
@@ -102,11 +102,11 @@ fn validate_8(
     ok
 }
 
-/// Which of some lanes have the right checksum. `last` is the destination alone: the loads overlap.
-/// The ones' complement sum does not care for byte order: 16-bit words are added as they lie.
+/// The lanes of `some` with the right checksum. `last` holds only the destination: the loads overlap.
+/// The one's complement sum does not depend on the byte order: 16-bit words are added as loaded.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn sums_up(some: __mmask8, [head, middle, last]: [__m512i; 3]) -> __mmask8 {
+fn valid_checksums(some: __mmask8, [head, middle, last]: [__m512i; 3]) -> __mmask8 {
     let word = |value: i64| _mm512_set1_epi64(value);
     let halves = word(0x0000_ffff_0000_ffff);
     let pairs = |value| {

@@ -1,7 +1,6 @@
-//! The extension headers of a packet for ourselves, in their order (RFC 8200 4). Packets of
-//! others pass without a look at them: hop-by-hop options concern only who is told to process
-//! them (RFC 8200 4.3), and headers that nobody here knows are no reason to stop a packet
-//! (RFC 7045 2.1).
+//! The extension headers of a packet for a local address, in order (RFC 8200 4). Transit packets
+//! are forwarded without reading them: a router processes hop-by-hop options only if configured to
+//! (RFC 8200 4.3), and does not drop packets with unknown headers (RFC 7045 2.1).
 
 use stoa_wire::ipv6::{self, Ip6Error};
 use stoa_wire::ipv6_extensions::{Extension, Fragment, MOST_OPTIONS};
@@ -12,33 +11,32 @@ use super::ip4_local::Refused;
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 
-/// Skip, when it is not known.
 const PAD_N: u8 = 1;
-/// Router alert (RFC 2711); it has brought the packet to our attention, which is all it asks.
+/// Router alert (RFC 2711): needs no processing, as the packet is punted anyway.
 const ROUTER_ALERT: u8 = 5;
 const PAD_1: u8 = 0;
 
-/// What a packet carries behind its extension headers.
+/// The upper-layer protocol of a packet.
 pub(super) struct Carried {
-    /// Which protocol.
+    /// The protocol number.
     pub(super) protocol: u8,
-    /// Where it begins, from the IPv6 header's first byte.
+    /// The offset of its header from the start of the IPv6 header.
     pub(super) offset: usize,
-    /// Where it is named.
+    /// The offset of the next-header field with the protocol number.
     pub(super) named_at: usize,
-    /// Whether there was a fragment header: the packet is an atomic fragment (RFC 6946).
+    /// Whether there is a fragment header: the packet is an atomic fragment (RFC 6946).
     pub(super) was_fragment: bool,
 }
 
-/// A fragment, or all that a packet carries.
+/// A fragment or a whole packet.
 pub(super) enum Chain {
-    /// The packet is whole.
+    /// A whole packet.
     Whole(Carried),
     /// One of several fragments.
     Fragment,
 }
 
-/// Processes the extension headers of `view`, which came to a group or to ourselves alone.
+/// Processes the extension headers of `view`; `is_group`: its destination is a multicast group.
 pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Refused> {
     let mut named_at = 6;
     let mut was_fragment = false;
@@ -53,7 +51,7 @@ pub(super) fn process(view: &ipv6::View<'_>, is_group: bool) -> Result<Chain, Re
         let pointer = |at: usize| (extension.offset + at) as u16;
         match extension.kind {
             protocol::HOP_BY_HOP | protocol::DESTINATION_OPTIONS => options(&extension, is_group)?,
-            // Type 0 is dead (RFC 5095) and we are no stop of any other (RFC 8200 4.4).
+            // Type 0 is deprecated (RFC 5095), other types are not supported (RFC 8200 4.4).
             protocol::ROUTING if extension.bytes[3] != 0 => {
                 return icmp_error(IcmpCause::Header(pointer(2)));
             }
@@ -80,7 +78,7 @@ fn icmp_error<T>(cause: IcmpCause) -> Result<T, Refused> {
     Err(Refused::IcmpError(cause))
 }
 
-/// A first fragment holds all headers, that of the upper layer included (RFC 7112 5).
+/// A first fragment must hold the complete header chain with the upper-layer header (RFC 7112 5).
 fn complete(view: &ipv6::View<'_>, fragment: &Fragment) -> Result<(), Refused> {
     if fragment.offset() > 0 {
         return Ok(());
@@ -95,7 +93,7 @@ fn complete(view: &ipv6::View<'_>, fragment: &Fragment) -> Result<(), Refused> {
     if upper.payload.len() < least { icmp_error(IcmpCause::FirstFragment) } else { Ok(()) }
 }
 
-/// Does with each option what its type says (RFC 8200 4.2).
+/// Processes each option as its type requires (RFC 8200 4.2).
 fn options(extension: &Extension<'_>, is_group: bool) -> Result<(), Refused> {
     let bytes = extension.bytes;
     let (mut at, mut count) = (2, 0);

@@ -1,5 +1,5 @@
-//! `ip6-fragment`: cuts our own packets that are larger than the MTU (RFC 8200 4.5). Packets of
-//! others are never cut on the way: their senders are told (RFC 8201).
+//! `ip6-fragment`: fragments locally generated packets that are larger than the MTU (RFC 8200 4.5).
+//! Transit packets are not fragmented: their senders get Packet Too Big (RFC 8201).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use super::ip4_fragment::send;
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where the pieces go: they have an adjacency already.
+/// The next node of the fragments; they already have an adjacency.
 pub const EDGES: &[&str] = &["ip6-rewrite"];
 
-/// Payload of a piece. We do not learn the path's MTU, so pieces fit any path (RFC 8200 5).
+/// Payload of a fragment: without path MTU discovery, fragments fit the minimum MTU (RFC 8200 5).
 const SIZE: usize = (ipv6::LEAST_MTU - ipv6::LENGTH - FRAGMENT_LENGTH) & !7;
 
 /// Makes the node of one worker.
@@ -48,8 +48,8 @@ impl Node for Ip6Fragment {
 }
 
 impl Ip6Fragment {
-    /// Emits all pieces in order; the whole is done with. What we make has no extension
-    /// headers: all behind the IPv6 header is cut.
+    /// Emits all fragments in order and frees the packet. Locally generated packets have no extension
+    /// headers: the fragmentable part starts behind the IPv6 header.
     fn fragment(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, pieces: usize) {
         let identification = self.shared.identifications.ip6();
         for at in 0..pieces {

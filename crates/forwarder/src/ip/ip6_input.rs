@@ -1,5 +1,5 @@
-//! `ip6-input`: checks IPv6 packets and, where no feature is on, looks them up:
-//! the first half of the trunk (RFC 8200).
+//! `ip6-input`: validates IPv6 packets and, unless a feature is enabled, looks them up: the first
+//! half of the fast path (RFC 8200).
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::host_interface::{Payload, is_for_host6, to_host};
 use crate::icmp::IcmpCause;
 use crate::shared::{Addresses, DEFAULT_VRF, Shared};
 
-/// Where packets go from here; features last, in the order of the arc.
+/// Next nodes; features last, in the order of the arc.
 pub const EDGES: &[&str] = &[
     "ip6-rewrite",
     "ip6-local",
@@ -45,7 +45,7 @@ struct Ip6Input {
     values: Column<u32>,
 }
 
-/// Says in the `next` column that a lane is plain and waits for its route.
+/// In the `next` column: the lane is on the fast path, its route is looked up with the others.
 const PLAIN: u16 = 0;
 
 impl Node for Ip6Input {
@@ -86,8 +86,8 @@ impl Node for Ip6Input {
     }
 }
 
-/// Whether nothing but routing concerns these lanes: one interface that forwards, unicast frames,
-/// no features.
+/// Whether the lanes only need routing: one receiving interface that forwards, unicast frames, no
+/// features.
 #[inline(always)]
 fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> bool {
     let any = vector.flags[..vector.len()].iter().fold(0, |any, flags| any | flags);
@@ -98,7 +98,7 @@ fn is_fast_path(shared: &Shared, vector: &Vector, interface: Option<u32>) -> boo
         })
 }
 
-/// Looks lanes up in the table of their VRF, or of each its own.
+/// Looks up lanes of several VRFs, each in the table of its VRF.
 #[cold]
 #[inline(never)]
 fn look_up(
@@ -117,7 +117,7 @@ fn look_up(
     }
 }
 
-/// What a lane is looked at with.
+/// The tables for checking a lane.
 struct Lookup<'a> {
     shared: &'a Shared,
     addresses: &'a Addresses,
@@ -147,7 +147,7 @@ fn check_lane(
     if fast_path { PLAIN } else { slow_path(lookup, vector, lane, (packet.scope, line)) }
 }
 
-/// A lane that is not plain.
+/// A lane that is not on the fast path.
 #[cold]
 #[inline(never)]
 fn slow_path(
@@ -199,7 +199,7 @@ fn slow_path(
             ERROR
         }
         REWRITE | ERROR if line & FORWARD6 == 0 => Drop::Ip6NotForwarding.next(),
-        // `REWRITE` is `PLAIN` as well: it is routed once more with the others.
+        // `REWRITE` equals `PLAIN`: the lane is routed again with the others.
         next => next,
     }
 }
@@ -209,11 +209,11 @@ fn destination_of(bytes: &[u8]) -> u128 {
     octets.map_or(0, |octets| u128::from_be_bytes(*octets))
 }
 
-/// Whether the group is all nodes, all routers when we are one, or the solicited node of an
-/// address of the interface (RFC 4291 2.8).
+/// Whether an interface has joined a group: all nodes, the solicited-node groups of its addresses
+/// and, on a router, all routers (RFC 4291 2.8).
 fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> bool {
     let is_router = line & (FORWARD6 | ADVERTISE6) != 0;
-    // Routers hear what hosts report to ff02::16 (RFC 3810 5.2.14).
+    // Hosts send MLDv2 reports to ff02::16 (RFC 3810 5.2.14).
     let of_routers = [u128::from(ipv6::ALL_ROUTERS), 0xff02 << 112 | 0x16];
     let all_routers = is_router && of_routers.contains(&group);
     if group == u128::from(ipv6::ALL_NODES) || all_routers {
@@ -228,7 +228,7 @@ fn has_joined(addresses: &Addresses, interface: u32, group: u128, line: u32) -> 
     all.any(|address| u128::from(ipv6::solicited_node(address)) == group)
 }
 
-/// Follows the route of a lane; the flow hash is made only for groups.
+/// Resolves the route of a lane; computes the flow hash only for next hops with several paths.
 #[inline(always)]
 pub(super) fn route(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     if shared.next_hops.is_group(value) {

@@ -1,4 +1,4 @@
-//! `ip6-local`: packets for our own addresses and the groups we are in (RFC 8200 4).
+//! `ip6-local`: delivers packets for local addresses and joined groups (RFC 8200 4).
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::punt::Class;
 use crate::shared::{Addresses, Shared, SpecialNextHop};
 use crate::tunnel::Tunnels;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] = &[
     "icmp6-echo",
     "nd-input",
@@ -36,7 +36,7 @@ const ERROR: u16 = 2;
 const REASSEMBLE: u16 = 3;
 const HOST_INTERFACE: u16 = 4;
 const TUNNEL: u16 = 5;
-/// Not edges: for the control thread.
+/// Not edges: punt to the control thread.
 const QUERY: u16 = 0x100;
 const VRRP: u16 = 0x101;
 const BFD: u16 = 0x102;
@@ -58,7 +58,7 @@ impl Node for Ip6Local {
         for lane in 0..vector.len() {
             let interface = vector.rx_if[lane];
             let table = self.shared.ip6_table(self.shared.interface(interface).vrf(), cx.reader);
-            // With a host interface Linux is the host; without, we are.
+            // With a host interface, Linux is the host.
             let host_device = self.shared.interface(interface).host_pair();
             let host_device = host_device.filter(|_| vector.flags[lane] & flags::OWN == 0);
             let has_host_interface = host_device.is_some();
@@ -119,7 +119,7 @@ impl Delivery<'_> {
             return self.icmp(&view, &carried);
         }
         let line = self.shared.interface(self.interface);
-        // The active router may have its address from us, whoever has it by itself.
+        // Before the check for LAND: the advertisement of another router may have a local source.
         if carried.protocol == protocol::VRRP
             && line.flags() & VRRP6 != 0
             && view.destination() == vrrp::GROUP6
@@ -149,10 +149,9 @@ impl Delivery<'_> {
         let message = message.map_err(|_| Refused::Drop(Drop::Icmp6Malformed))?;
         let kind = message.header().kind;
         if ndp::is_ndp(kind) {
-            // Never behind a fragment header (RFC 6980). Our own address as the source is a
-            // conflict, which is for the control thread to see.
-            // Neighbours are ours to answer; routers' messages are for routing daemons where we do
-            // not advertise ourselves.
+            // Not behind a fragment header (RFC 6980). A local source address is a conflict, which
+            // the control thread handles. Neighbour messages are always punted; router messages go
+            // to the daemons behind the host interface unless the router advertises itself.
             let of_neighbors =
                 matches!(kind, kind::NEIGHBOR_SOLICITATION | kind::NEIGHBOR_ADVERTISEMENT);
             let advertises = self.shared.interface(self.interface).flags() & ADVERTISE6 != 0;
@@ -165,10 +164,10 @@ impl Delivery<'_> {
         }
         self.check_land(view.source())?;
         match kind {
-            // Linux has joined the same groups, and reports them.
+            // Linux has joined the same groups and reports them.
             _ if self.goes_to_host(view.destination())? => Ok(HOST_INTERFACE),
             kind::ECHO_REQUEST => Ok(ECHO),
-            // RFC 3810 5.1.14, 6.2: from the link, and from nowhere else.
+            // RFC 3810 5.1.14, 6.2: only from the link.
             kind::LISTENER_QUERY
                 if view.source().is_unicast_link_local() && view.header().hop_limit == 1 =>
             {
@@ -182,8 +181,8 @@ impl Delivery<'_> {
         }
     }
 
-    /// Whether Linux is the host of an address of ours: it knows nothing of those of virtual
-    /// routers, some of which take nothing in (RFC 9568 6.4.3).
+    /// Whether a packet to this address goes to Linux, which does not have the addresses of virtual
+    /// routers. Without accept mode, a virtual router accepts no packets (RFC 9568 6.4.3).
     fn goes_to_host(&self, destination: Ipv6Addr) -> Result<bool, Refused> {
         let vrf = self.shared.interface(self.interface).vrf();
         match self.addresses.accepts_virtual(self.interface, vrf, destination.into()) {
@@ -193,7 +192,7 @@ impl Delivery<'_> {
         }
     }
 
-    /// Who has our address and is not we would make us answer ourselves.
+    /// Drops packets with a local source address, which would make the router reply to itself.
     fn check_land(&self, source: Ipv6Addr) -> Result<(), Refused> {
         let link_local = self.addresses.of(self.interface).and_then(|own| own.link_local);
         let back = self.table.map_or(0, |table| table.lookup(source.into()));

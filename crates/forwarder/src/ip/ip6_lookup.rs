@@ -1,4 +1,4 @@
-//! `ip6-lookup`: routes packets that come from features or from ourselves.
+//! `ip6-lookup`: looks up packets from features and locally generated ones.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::ethernet::interface_flags::FORWARD6;
 use crate::neighbor::NO_ADJACENCY;
 use crate::shared::Shared;
 
-/// As the first of `ip6-input`, and the node that finds a neighbour on one link.
+/// The first edges of `ip6-input`, and neighbour resolution for link-local destinations.
 pub const EDGES: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "neighbor-resolve"];
 const RESOLVE: u16 = 3;
 
@@ -43,7 +43,7 @@ impl Ip6Lookup {
         let destination = u128::from_be_bytes(*octets);
         let own = vector.flags[lane] & flags::OWN != 0;
         if destination >> 118 == 0xfe80 >> 6 {
-            // Our answer to a host on the link goes back to that link (RFC 4007).
+            // A reply to a link-local address leaves by the receiving interface (RFC 4007).
             vector.tx_if[lane] = vector.rx_if[lane];
             vector.adjacency[lane] = NO_ADJACENCY;
             return if own { RESOLVE } else { Drop::Ip6LinkLocal.next() };

@@ -1,5 +1,5 @@
-//! `ip6-rewrite`: the second half of the trunk: hop limit, MTU, link-layer header
-//! (RFC 8200 3, RFC 8201).
+//! `ip6-rewrite`: the second half of the fast path: hop limit, MTU, link-layer header (RFC 8200 3,
+//! RFC 8201).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::rewrite::{Counts, Exceptions, Family, HEADER, Rewrite};
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] =
     &["port-output", "neighbor-resolve", "icmp6-error", "ip6-fragment", "tunnel-output"];
 
@@ -33,7 +33,7 @@ impl Family for Ip6 {
         header[Self::TTL] -= 1;
     }
 
-    /// Only who sends a packet may cut it (RFC 8200 5).
+    /// Only the source of a packet fragments it (RFC 8200 5).
     fn may_fragment(_packet: &[u8], own: bool) -> bool {
         own
     }

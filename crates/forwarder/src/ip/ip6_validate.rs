@@ -1,5 +1,5 @@
-//! IPv6 header checks (RFC 8200 3, RFC 4291): the scalar reference, and the choice of the kernel
-//! that does 8 lanes at once.
+//! IPv6 header checks (RFC 8200 3, RFC 4291): the scalar reference and the choice of the SIMD
+//! kernel.
 
 use stoa_engine::{VECTOR, Vector};
 use stoa_wire::ipv6;
@@ -7,22 +7,22 @@ use stoa_wire::ipv6;
 use crate::drops::Drop;
 use crate::kernel::Kernel;
 
-/// What validation found: a destination per lane, and the lanes that are no valid packet between
-/// addresses in 2000::/3.
+/// The result of validation: the destination of each lane, and the lanes that the fast path does
+/// not handle.
 pub struct Validated {
-    /// Destination address in host order; 0 where `exceptions`.
+    /// Destination address in host order; 0 for exceptions.
     pub destination: [u128; VECTOR],
-    /// One bit per lane that the kernel did not pass: look closer.
+    /// One bit for each lane that is not a valid packet between addresses in 2000::/3.
     pub exceptions: [u8; VECTOR / 8],
 }
 
 impl Validated {
-    /// Nothing known.
+    /// An empty result.
     pub fn new() -> Self {
         Self { destination: [0; VECTOR], exceptions: [0; VECTOR / 8] }
     }
 
-    /// Whether all lanes are plain and valid.
+    /// Whether no lane is an exception.
     pub fn is_clean(&self) -> bool {
         self.exceptions.iter().fold(0, |any, exceptions| any | exceptions) == 0
     }
@@ -34,7 +34,7 @@ impl Default for Validated {
     }
 }
 
-/// Checks all lanes; cuts the length of valid ones to the packet (Ethernet pads).
+/// Checks all lanes; removes Ethernet padding from the length of valid ones.
 #[inline(always)]
 pub fn validate(kernel: Kernel, vector: &mut Vector, validated: &mut Validated) {
     match kernel {
@@ -46,14 +46,14 @@ pub fn validate(kernel: Kernel, vector: &mut Vector, validated: &mut Validated) 
     }
 }
 
-/// The reference: passes the lanes that the kernels pass, and those in jumbo buffers, which the
-/// kernels leave to who looks closer.
+/// The reference: passes the lanes that the SIMD kernels pass and those in jumbo buffers, which the
+/// kernels leave to the slow path.
 pub fn validate_scalar(vector: &mut Vector, validated: &mut Validated) {
     validated.exceptions = [0; VECTOR / 8];
     (0..vector.len()).for_each(|lane| validate_lane(vector, lane, validated));
 }
 
-/// Checks one lane. It is not in `exceptions` yet.
+/// Checks one lane, whose exception bit is clear.
 #[inline(always)]
 pub(super) fn validate_lane(vector: &mut Vector, lane: usize, validated: &mut Validated) {
     match check(vector.bytes(lane)) {
@@ -75,26 +75,26 @@ pub struct Packet {
     pub destination: u128,
     /// Header and payload.
     pub length: u16,
-    /// What kind of addresses it has.
+    /// The scope of its addresses.
     pub scope: Scope,
-    /// Whether both addresses are in 2000::/3, where nothing is reserved.
+    /// Whether both addresses are in 2000::/3, the global unicast range.
     pub is_plain: bool,
 }
 
-/// Where a packet may go by its addresses.
+/// The scope of the addresses of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Anywhere.
+    /// Forwarded anywhere.
     Global,
-    /// Only to us: its source is link-local (RFC 4291 2.5.6).
+    /// Link-local source: not forwarded (RFC 4291 2.5.6).
     FromLink,
-    /// To a link-local address.
+    /// Link-local destination.
     ToLink,
-    /// To a group that concerns us if we have joined it.
+    /// Multicast destination.
     Group,
 }
 
-/// Checks one packet; the error says the first thing that is wrong.
+/// Checks one packet; the error is the first failed check.
 #[inline(always)]
 pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
     let header: &[u8; ipv6::LENGTH] = bytes.first_chunk().ok_or(Drop::Ip6Truncated)?;
@@ -111,7 +111,7 @@ pub fn check(bytes: &[u8]) -> Result<Packet, Drop> {
         u128::from_be_bytes(octets)
     };
     let (source, destination) = (address(8), address(24));
-    // 2000::/3 to 2000::/3 is the trunk; everything else is looked at closer.
+    // 2000::/3 to 2000::/3 is the fast path.
     let is_plain = source >> 125 == 1 && destination >> 125 == 1;
     let scope = if is_plain { Scope::Global } else { scope(source, destination)? };
     Ok(Packet { destination, length: length as u16, scope, is_plain })
@@ -154,12 +154,12 @@ mod tests {
         POOL.get_or_init(|| Pool::leak(1024, HugePages::Never).unwrap())
     }
 
-    /// Mostly valid packets, mostly between plain addresses.
+    /// Mostly valid packets, mostly between global unicast addresses.
     fn packets() -> impl Strategy<Value = Vec<u8>> {
         let kind = prop_oneof![6 => Just(0x20_u8), 1 => any::<u8>()];
         let addresses = (kind.clone(), kind, any::<u128>(), any::<u128>());
         (addresses, 0..60_usize, 0..5_u8, 0..60_usize, any::<u8>()).prop_map(
-            |((from, to, source, destination), payload, how, at, by)| {
+            |((from, to, source, destination), payload, fault, at, by)| {
                 let address = |first: u8, rest: u128| {
                     Ipv6Addr::from(
                         u128::from(first) << 120 | rest >> if first == 0x20 { 3 } else { 8 },
@@ -168,7 +168,7 @@ mod tests {
                 let mut bytes = vec![0; 40 + payload];
                 let (source, destination) = (address(from, source), address(to, destination));
                 ipv6::Builder::new(source, destination, 17).build(&mut bytes, payload).unwrap();
-                match how {
+                match fault {
                     0 => bytes[at % 40] ^= by,
                     1 => bytes.truncate(at),
                     2 => bytes.resize(bytes.len() + at, 0),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_tell_the_scope() {
+    fn addresses_determine_the_scope() {
         let scope = |source, destination| check(&packet(source, destination)).map(|p| p.scope);
         assert_eq!(scope("2001:db8::1", "2001:db8::2"), Ok(Scope::Global));
         assert_eq!(scope("fd00::1", "2001:db8::2"), Ok(Scope::Global));

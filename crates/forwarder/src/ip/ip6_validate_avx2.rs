@@ -1,5 +1,5 @@
-//! IPv6 header checks, 8 lanes a step with AVX2: version, length and kind of addresses of all of
-//! them at once. A step in which anything is odd goes through the scalar code.
+//! IPv6 header checks with AVX2, 8 lanes a step: version, length and address range of all lanes in
+//! parallel. A step with an exception goes through the scalar code.
 
 use std::arch::x86_64::*;
 
@@ -12,10 +12,10 @@ use crate::columns_avx2::{Columns, STEP, load_16};
 /// Bytes of the header.
 const HEADER: usize = stoa_wire::ipv6::LENGTH;
 
-/// As [`super::ip6_validate::validate_scalar`].
+/// Same result as [`super::ip6_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
     assert!(crate::kernel::Kernel::Avx2.is_available());
-    // SAFETY: the processor has AVX2: asked just now.
+    // SAFETY: asserted above: the processor has AVX2.
     unsafe { validate_all(vector, validated) }
 }
 
@@ -30,7 +30,7 @@ fn validate_all(vector: &mut Vector, validated: &mut Validated) {
     }
 }
 
-/// Whether all of 8 lanes are plain and valid; if not, nothing was changed.
+/// Whether 8 lanes have no exception; otherwise nothing is changed.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool {
@@ -40,11 +40,11 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
         return false;
     }
     let places = columns.places();
-    // SAFETY: 40 bytes of each lane from its offset on are in its buffer.
+    // SAFETY: the first 40 bytes of each lane are inside its buffer.
     let (head, to) = unsafe { (load_16(pool, &places, 0), load_16(pool, &places, 24)) };
 
-    // The version, and 2000::/3 on both sides (RFC 4291 2.4): the first byte, the ninth, and the
-    // first of the destination.
+    // The version, and 2000::/3 for both addresses (RFC 4291 2.4): the first byte, the ninth, and
+    // the first of the destination.
     let both = |low: i64, high: i64| _mm256_setr_epi64x(low, high, low, high);
     let (mask, right) = (both(0xf0, 0xe0), both(0x60, 0x20));
     let (mask_to, right_to) = (both(0xe0, 0), both(0x20, 0));
@@ -54,7 +54,7 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
         any = _mm256_or_si256(any, wrong(head, mask, right));
         any = _mm256_or_si256(any, wrong(to, mask_to, right_to));
     }
-    // Payload lengths: bytes 4 and 5 of each header, turned round, then zeros.
+    // Payload lengths: bytes 4 and 5 of each header, swapped, then zeros.
     let [a, b, c, d] = head;
     let word = _mm256_unpackhi_epi64(_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
     let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
@@ -62,14 +62,14 @@ fn validate_8(vector: &mut Vector, validated: &mut Validated, at: usize) -> bool
     ));
     let payload = _mm256_shuffle_epi8(word, swap);
     let total = _mm256_add_epi32(payload, _mm256_set1_epi32(HEADER as i32));
-    // A length beyond the slot is cut to it, as `Vector::bytes` does.
+    // A length beyond the slot is clamped to it, as in `Vector::bytes`.
     let room = _mm_sub_epi16(_mm_set1_epi16(SLOT as i16), columns.offset);
     let length = _mm256_cvtepu16_epi32(_mm_min_epu16(columns.length, room));
     any = _mm256_or_si256(any, _mm256_cmpgt_epi32(total, length));
     if _mm256_testz_si256(any, any) == 0 {
         return false;
     }
-    // Host order: the bytes of each address turned round.
+    // Host order: the bytes of each address reversed.
     let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
         15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
     ));

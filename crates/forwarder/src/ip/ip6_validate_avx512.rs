@@ -1,5 +1,5 @@
-//! IPv6 header checks, 8 lanes a step with AVX-512: gather the header's first word and the words of
-//! the addresses, and do version, length and kind of addresses as masks.
+//! IPv6 header checks with AVX-512, 8 lanes a step: the kernel gathers the first word of the header
+//! and the words of the addresses and checks version, length and address range as masks.
 
 use std::arch::x86_64::*;
 
@@ -13,10 +13,10 @@ const STEP: usize = 8;
 /// Bytes of the header.
 const HEADER: u64 = stoa_wire::ipv6::LENGTH as u64;
 
-/// As [`super::ip6_validate::validate_scalar`].
+/// Same result as [`super::ip6_validate::validate_scalar`].
 pub fn validate(vector: &mut Vector, validated: &mut Validated) {
     assert!(crate::kernel::Kernel::Avx512.is_available());
-    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
+    // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { validate_all(vector, validated) }
 }
 
@@ -54,11 +54,11 @@ fn validate_8(
     let lengths = _mm512_cvtepu16_epi64(lengths);
     let word = |value: u64| _mm512_set1_epi64(value as i64);
 
-    // What may be read: a buffer of this pool, and a header inside the slot.
+    // Lanes that can be loaded: a buffer of this pool, with the header inside the slot.
     let inside = _mm512_mask_cmplt_epu64_mask(in_use, ids, word(pool.count().into()));
     let inside = _mm512_mask_cmple_epu64_mask(inside, offsets, word(SLOT as u64 - HEADER));
     let inside = _mm512_mask_cmpge_epu64_mask(inside, lengths, word(HEADER));
-    // A length beyond the slot is cut to it, as `Vector::bytes` does.
+    // A length beyond the slot is clamped to it, as in `Vector::bytes`.
     let lengths = _mm512_min_epu64(lengths, _mm512_sub_epi64(word(SLOT as u64), offsets));
     let place = _mm512_add_epi64(_mm512_mul_epu32(ids, word(SLOT as u64)), offsets);
     let base = pool.base().as_ptr().cast_const();
@@ -82,18 +82,18 @@ fn validate_8(
     );
     let total = _mm512_add_epi64(payload, word(HEADER));
     let ok = _mm512_mask_cmple_epu64_mask(ok, total, lengths);
-    // 2000::/3 on both sides (RFC 4291 2.4).
+    // 2000::/3 for both addresses (RFC 4291 2.4).
     let ok = _mm512_mask_cmpeq_epi64_mask(ok, bits(source, 0xe0), word(0x20));
     let ok = _mm512_mask_cmpeq_epi64_mask(ok, bits(upper, 0xe0), word(0x20));
 
-    // Host order: the bytes of each word turned round, the lower word first.
+    // Host order: the bytes of each word reversed, the lower word first.
     let (low, high) = (0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f);
     let swap = _mm512_set4_epi64(high, low, high, low);
     let host = |value| _mm512_maskz_mov_epi64(ok, _mm512_shuffle_epi8(value, swap));
     let (upper, lower) = (host(upper), host(lower));
     let first = _mm512_setr_epi64(0, 8, 1, 9, 2, 10, 3, 11);
     let second = _mm512_setr_epi64(4, 12, 5, 13, 6, 14, 7, 15);
-    // SAFETY: as for the loads above; 8 destinations are two vectors.
+    // SAFETY: same as for the loads above; 8 destinations are two vectors.
     unsafe {
         let to = validated.destination.as_mut_ptr().add(at).cast::<__m512i>();
         _mm512_storeu_si512(to, _mm512_permutex2var_epi64(lower, first, upper));

@@ -1,5 +1,4 @@
-//! IP unicast: validate, look up, rewrite. IPv4 and IPv6 have the same steps in
-//! files of their own.
+//! IP unicast: validation, lookup, rewrite. IPv4 and IPv6 have the same steps in separate files.
 
 pub mod identification;
 pub mod ip4_fragment;
@@ -51,7 +50,7 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::shared::{Shared, SpecialNextHop};
 
-/// The first edges of `ip4-input`, `ip4-lookup` and their IPv6 sisters.
+/// The first edges of `ip4-input`, `ip4-lookup` and of the same nodes of IPv6.
 pub const REWRITE: u16 = 0;
 /// See [`REWRITE`].
 pub const LOCAL: u16 = 1;
@@ -60,7 +59,7 @@ pub const ERROR: u16 = 2;
 /// The fourth edge of `ip4-input` and `ip4-lookup`: packets with options.
 pub const OPTIONS: u16 = 3;
 
-/// Stretches of lanes whose interfaces are in one VRF, in order, each with that VRF.
+/// Ranges of consecutive lanes whose interfaces are in the same VRF, each with that VRF.
 pub(crate) fn vrf_runs<'a>(
     shared: &'a Shared,
     vector: &'a Vector,
@@ -77,7 +76,7 @@ pub(crate) fn vrf_runs<'a>(
     })
 }
 
-/// Follows the next hop of a lane: sets its adjacency and says its edge.
+/// Resolves the next hop of a lane: sets its adjacency and returns its edge.
 #[inline(always)]
 pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     match shared.next_hops.resolve(value, vector.hash[lane]) {
@@ -90,8 +89,8 @@ pub(crate) fn follow(shared: &Shared, vector: &mut Vector, lane: usize, value: u
     }
 }
 
-/// Follows the next hops of all lanes at once, where that can be: one for all, or such as lead
-/// straight to an adjacency. Says the edge of all; `None`: follow them one by one.
+/// Resolves the next hops of all lanes at once where possible: the same one for all, or next hops
+/// with one adjacency each. Returns the edge of all lanes; `None`: resolve them one by one.
 #[inline(always)]
 pub(crate) fn follow_uniform(
     shared: &Shared,
@@ -113,7 +112,7 @@ pub(crate) fn follow_uniform(
     straight.then_some(REWRITE)
 }
 
-/// What a next hop that is no adjacency does with a lane.
+/// The edge or drop of a lane with a special next hop.
 #[cold]
 #[inline(never)]
 fn special_next_hop(vector: &mut Vector, lane: usize, special: SpecialNextHop) -> u16 {

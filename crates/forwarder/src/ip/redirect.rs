@@ -1,6 +1,6 @@
-//! `ip4-redirect` and `ip6-redirect`, features that are off by default: packets that will leave
-//! by the interface they came from have a shorter way, and their senders can be told
-//! (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet itself goes on; the control thread gets a copy.
+//! `ip4-redirect` and `ip6-redirect`, features that are disabled by default. The sender of a packet
+//! that leaves by its receiving interface has a better first hop; the control thread gets a copy of
+//! the packet and sends a redirect (RFC 1812 5.2.7.2, RFC 4861 8.2). The packet is still forwarded.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use stoa_tables::next_hop::Resolved;
 use crate::punt::Class;
 use crate::shared::Shared;
 
-/// Where IPv4 packets go from here.
+/// Next nodes of IPv4 packets.
 pub const EDGES4: &[&str] = &["ip4-lookup"];
-/// Where IPv6 packets go from here.
+/// Next nodes of IPv6 packets.
 pub const EDGES6: &[&str] = &["ip6-lookup"];
 const LOOKUP: u16 = 0;
-/// This feature's place in the arc.
+/// The position of this feature in the arc.
 pub const ARC_POSITION: usize = 2;
 
-/// Bytes of a packet that a redirect quotes at most.
+/// The most bytes of a packet that a redirect quotes.
 const QUOTED: usize = 1280;
 
 /// Makes the IPv4 node of one worker.
@@ -57,7 +57,7 @@ impl Node for Redirect {
 }
 
 impl Redirect {
-    /// The adjacency of a packet that leaves by `interface`, where it came from.
+    /// The adjacency of a packet that leaves by its receiving `interface`.
     fn hairpin_adjacency(&self, cx: &Context<'_>, bytes: &[u8], interface: u32) -> Option<u32> {
         let shared = &self.shared;
         let vrf = shared.interface(interface).vrf();

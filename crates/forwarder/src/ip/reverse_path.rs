@@ -1,5 +1,5 @@
-//! `ip4-reverse-path` and `ip6-reverse-path`: is the source reachable through the
-//! interface that the packet came from (uRPF: RFC 2827, RFC 3704)?
+//! `ip4-reverse-path` and `ip6-reverse-path`: unicast reverse path forwarding (uRPF: RFC 2827,
+//! RFC 3704).
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use stoa_tables::next_hop::Resolved;
 use crate::drops::Drop;
 use crate::shared::Shared;
 
-/// Where IPv4 packets go from here.
+/// Next nodes of IPv4 packets.
 pub const EDGES4: &[&str] = &["ip4-lookup", "ip4-policy", "ip4-redirect"];
-/// Where IPv6 packets go from here.
+/// Next nodes of IPv6 packets.
 pub const EDGES6: &[&str] = &["ip6-lookup", "ip6-policy", "ip6-redirect"];
 const LOOKUP: u16 = 0;
-/// This feature's place in the arc; the edge of the one behind it is its distance.
+/// The position of this feature in the arc; the edge to a later feature is its distance.
 pub const ARC_POSITION: usize = 0;
 
 /// Off, in [`crate::ethernet::InterfaceLine::reverse_path`].
 pub const OFF: u32 = 0;
-/// The route back must lead through the interface.
+/// The route to the source must lead through the receiving interface.
 pub const STRICT: u32 = 1;
-/// There must be a route back other than the default route.
+/// There must be a route to the source other than the default route.
 pub const LOOSE: u32 = 2;
-/// There must be a route back, and the default route is one.
+/// There must be a route to the source; the default route suffices.
 pub const LOOSE_OR_DEFAULT: u32 = 3;
 
 /// Makes the IPv4 node of one worker.
@@ -64,7 +64,7 @@ impl ReversePath {
             .map_or(LOOKUP, |feature| (feature - ARC_POSITION) as u16)
     }
 
-    /// Why the source is refused, if it is.
+    /// The drop reason if the source fails the check.
     fn check(&self, reader: &Reader, bytes: &[u8], interface: u32) -> Option<Drop> {
         let line = self.shared.interface(interface);
         let truncated = if self.is_ip4 { Drop::Ip4Truncated } else { Drop::Ip6Truncated };
@@ -74,8 +74,8 @@ impl ReversePath {
             };
             let source = u32::from_be_bytes(*source);
             if source == 0 {
-                // A host that has no address yet (RFC 1122 3.2.1.3): only local delivery of
-                // broadcasts ever sees it.
+                // A host without an address (RFC 1122 3.2.1.3): only local delivery of broadcasts
+                // receives such packets.
                 return None;
             }
             let mode = line.reverse_path() & 3;
@@ -105,12 +105,12 @@ impl ReversePath {
         }
     }
 
-    /// Whether there is any way out: not to ourselves, not into a blackhole.
+    /// Whether the route has an adjacency: it is neither local nor a blackhole.
     fn has_path(&self, value: u32) -> bool {
         matches!(self.shared.next_hops.resolve(value, 0), Resolved::Adjacency(_))
     }
 
-    /// Whether any path of the route leaves by the interface.
+    /// Whether a path of the route leaves by the interface.
     fn is_via(&self, value: u32, interface: u32) -> bool {
         let by = |adjacency| {
             let line = self.shared.adjacencies.get(adjacency);
@@ -120,8 +120,8 @@ impl ReversePath {
     }
 }
 
-/// The route back to a source. In loose mode the default route is none unless it was asked
-/// for: it would be a way back to every address that there is (RFC 3704 2.4).
+/// The route to a source. Loose mode ignores the default route, which would match every address
+/// (RFC 3704 2.4).
 fn lookup_source<K: Key>(table: &LpmReader<K>, source: K, mode: u32) -> u32 {
     if mode == LOOSE { table.lookup_beyond_default(source) } else { table.lookup(source) }
 }

@@ -1,5 +1,5 @@
-//! What `ip4-rewrite` and `ip6-rewrite` share: the second half of the trunk. A packet is counted
-//! down, gets the link-layer header of its adjacency, or leaves by a slow path.
+//! The common part of `ip4-rewrite` and `ip6-rewrite`: the second half of the fast path. A packet
+//! gets a decremented TTL and the link-layer header of its adjacency, or takes the slow path.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -23,35 +23,35 @@ const ICMP_ERROR: u16 = 2;
 const FRAGMENT: u16 = 3;
 const TUNNEL: u16 = 4;
 
-/// Bytes before the IP header that a rewrite may write.
+/// Bytes before the IP header that a rewrite can write.
 pub(super) const AHEAD: usize = MAX_REWRITE;
-/// Bytes of the IP header that a rewrite looks at.
+/// Bytes of the IP header that a rewrite reads.
 pub(super) const HEADER: usize = 20;
 
-/// One bit per lane that a kernel left alone: look closer.
+/// One bit for each lane that a kernel leaves to the slow path.
 pub type Exceptions = [u16; VECTOR / 16];
 
-/// What differs between the families.
+/// The differences between IPv4 and IPv6.
 pub trait Family: Send + 'static {
-    /// Where the TTL or hop limit stands in the header.
+    /// The offset of the TTL or hop limit in the header.
     const TTL: usize;
-    /// Why a packet without a header is dropped.
+    /// The drop reason of a packet without a complete header.
     const TRUNCATED: Drop;
-    /// Why a packet without an adjacency is dropped.
+    /// The drop reason of a packet without an adjacency.
     const NO_ROUTE: Drop;
 
-    /// Takes one from the TTL, which is 2 or more.
+    /// Decrements the TTL, which is at least 2.
     fn decrement_ttl(header: &mut [u8; HEADER]);
 
-    /// Whether a packet that is too long may be cut: one of our `own`, or what the header says.
+    /// Whether a packet that exceeds the MTU can be fragmented; `own`: it is generated locally.
     fn may_fragment(packet: &[u8], own: bool) -> bool;
 
-    /// [`rewrite_uniform`] with AVX-512: sends plain lanes and says which it left alone, one bit each.
+    /// [`rewrite_uniform`] with AVX-512: rewrites the lanes of the fast path and returns the others.
     #[cfg(target_arch = "x86_64")]
     fn uniform_avx512(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts)
     -> Exceptions;
 
-    /// [`rewrite_each`] with AVX-512: the same.
+    /// [`rewrite_each`] with AVX-512.
     #[cfg(target_arch = "x86_64")]
     fn each_avx512(
         vector: &mut Vector,
@@ -59,11 +59,11 @@ pub trait Family: Send + 'static {
         counters: &[AdjacencyCounters],
     ) -> Exceptions;
 
-    /// [`rewrite_uniform`] with AVX2: the same.
+    /// [`rewrite_uniform`] with AVX2.
     #[cfg(target_arch = "x86_64")]
     fn uniform_avx2(vector: &mut Vector, line: &AdjacencyLine, counts: &mut Counts) -> Exceptions;
 
-    /// [`rewrite_each`] with AVX2: the same.
+    /// [`rewrite_each`] with AVX2.
     #[cfg(target_arch = "x86_64")]
     fn each_avx2(
         vector: &mut Vector,
@@ -100,7 +100,7 @@ impl<F: Family> Node for Rewrite<F> {
     }
 }
 
-/// Each lane by its own adjacency.
+/// Rewrites each lane with its own adjacency.
 fn rewrite_each<F: Family>(
     kernel: Kernel,
     vector: &mut Vector,
@@ -134,13 +134,13 @@ fn rewrite_each<F: Family>(
     Next::Lanes
 }
 
-/// Whether a lane is in a set of one bit each.
+/// Whether the bit of a lane is set.
 #[inline(always)]
 fn is_in(lanes: &Exceptions, lane: usize) -> bool {
     lanes[lane / 16] >> (lane % 16) & 1 == 1
 }
 
-/// All lanes by one adjacency.
+/// Rewrites all lanes with one adjacency.
 #[inline(always)]
 fn rewrite_uniform<F: Family>(
     kernel: Kernel,
@@ -176,7 +176,7 @@ fn rewrite_uniform<F: Family>(
 struct Header {
     head: AdjacencyHead,
     words: [[u8; 8]; 3],
-    /// The 14 bytes of a header without tags, as two words that overlap.
+    /// The 14 bytes of an untagged header, as two overlapping words.
     untagged: [[u8; 8]; 2],
 }
 
@@ -194,7 +194,7 @@ impl Header {
     #[inline(always)]
     fn write(&self, window: &mut [u8; AHEAD + HEADER]) {
         if self.head.rewrite_len() == 14 {
-            // Not a byte before the frame: the cache line there would be fetched for nothing.
+            // Writing before the frame would fetch one more cache line.
             window[10..18].copy_from_slice(&self.untagged[0]);
             window[16..24].copy_from_slice(&self.untagged[1]);
             return;
@@ -204,7 +204,7 @@ impl Header {
         window[16..24].copy_from_slice(&self.words[2]);
     }
 
-    /// Makes the lane's data begin with the link-layer header, and says who sends it.
+    /// Moves the start of the lane's data to the link-layer header and sets the tx interface.
     #[inline(always)]
     fn finish(&self, vector: &mut Vector, lane: usize) {
         let length = self.head.rewrite_len() as u16;
@@ -214,12 +214,12 @@ impl Header {
     }
 }
 
-/// Packets and bytes of one adjacency, gathered before they are counted.
+/// Packets and bytes of one adjacency, added to its counters once per vector.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// IP packets.
     pub packets: u64,
-    /// Bytes of them, link-layer header not counted.
+    /// Bytes without link-layer headers.
     pub bytes: u64,
 }
 
@@ -265,13 +265,13 @@ fn rewrite_one<F: Family>(
     OUTPUT
 }
 
-/// Not complete, or too big.
+/// A packet with an incomplete adjacency or larger than the MTU.
 #[cold]
 #[inline(never)]
 fn slow_path<F: Family>(vector: &mut Vector, lane: usize, head: AdjacencyHead) -> u16 {
     let own = vector.flags[lane] & flags::OWN != 0;
     let bytes = vector.bytes(lane);
-    // A TTL that ends here ends before anybody is asked for a neighbour.
+    // TTL expiry comes before neighbour resolution.
     if !own && bytes.get(F::TTL).is_none_or(|ttl| *ttl <= 1) {
         vector.adjacency[lane] = IcmpCause::Expired.code();
         return ICMP_ERROR;

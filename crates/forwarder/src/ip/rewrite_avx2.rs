@@ -1,10 +1,11 @@
-//! The second half of the trunk with AVX2: which packets are plain is decided for 8 lanes a step;
-//! then the 32 bytes around the seam of link-layer and IP header are loaded from each, TTL and
-//! checksum (IPv4) or hop limit (IPv6) counted down in the register, and stored whole.
+//! The second half of the fast path with AVX2: the kernel selects the packets of the fast path, 8
+//! lanes a step. For each of them it loads the 32 bytes around the boundary between link-layer and
+//! IP header, decrements TTL and checksum (IPv4) or hop limit (IPv6) in the register, and stores all
+//! 32 bytes.
 //!
-//! AVX2 cannot store some bytes of a register. The 32 bytes begin 14 before the IP header, which
-//! is where an untagged frame begins, and end 18 behind: what is stored beyond the words that
-//! change is what was there. The rest of a tagged header is a store of 8 bytes at its start.
+//! AVX2 has no masked byte store. The 32 bytes begin 14 bytes before the IP header, where an untagged
+//! frame begins, and end 18 bytes behind that: bytes other than the changed words are stored as
+//! loaded. The rest of a tagged header is an 8-byte store at its start.
 
 use std::arch::x86_64::*;
 
@@ -21,20 +22,21 @@ use crate::columns_avx2::{Columns, STEP, bits_16, mask_16};
 
 /// Bytes of the window before the IP header: a link-layer header without tags.
 const BEFORE: usize = 14;
-/// Bytes that one more store writes.
+/// Bytes of the second store of a tagged header.
 const MORE: usize = 8;
 
-/// What differs between the families.
+/// The differences between IPv4 and IPv6.
 pub trait DecrementTtl: Family {
-    /// What is added to the 16-bit words of the IP header, from the first on.
+    /// The addends of the first 16-bit words of the IP header.
     const ADDED: [i16; 9];
-    /// Which word takes the carry that goes round, all bits set.
+    /// All bits set in the word that takes the end-around carry.
     const ROUND: [i16; 9];
 }
 
 impl DecrementTtl for Ip4 {
-    /// The TTL is the low byte of word 4, as bytes lie here. Less 1 there, its word is less 0x100
-    /// in network order and the checksum, word 5, more: by 1 as it lies here (RFC 1624).
+    /// The TTL is the low byte of word 4 in little-endian order. Decrementing it subtracts 0x100
+    /// from its word in network order, so the checksum, word 5, grows by 0x100 in network order: by
+    /// 1 in little-endian order (RFC 1624).
     const ADDED: [i16; 9] = [0, 0, 0, 0, -1, 1, 0, 0, 0];
     const ROUND: [i16; 9] = [0, 0, 0, 0, 0, -1, 0, 0, 0];
 }
@@ -45,27 +47,27 @@ impl DecrementTtl for Ip6 {
     const ROUND: [i16; 9] = [0; 9];
 }
 
-/// Sends all plain lanes by one adjacency and counts them in `counts`; says which lanes were not
-/// plain: our own, too long, at the end of their TTL, or in a step with a jumbo buffer, with data
-/// too near to an edge, or of fewer than 8 lanes. Nothing of those was changed.
+/// Rewrites all lanes of the fast path with one adjacency and counts them in `counts`. Returns the
+/// other lanes, unchanged: locally generated packets, packets larger than the MTU or with an expiring
+/// TTL, and steps of fewer than 8 lanes, with a jumbo buffer or with data too close to a buffer edge.
 pub fn rewrite<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
     counts: &mut Counts,
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx2.is_available());
-    // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
+    // SAFETY: asserted above: the processor has AVX2, BMI and POPCNT.
     unsafe { uniform::<F>(vector, line, counts) }
 }
 
-/// As [`rewrite`], each lane by the adjacency that its column names.
+/// Like [`rewrite`], each lane with the adjacency of its column.
 pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     counters: &[AdjacencyCounters],
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx2.is_available());
-    // SAFETY: the processor has AVX2, BMI and POPCNT: asked just now.
+    // SAFETY: asserted above: the processor has AVX2, BMI and POPCNT.
     unsafe { each_lane::<F>(vector, lines, counters) }
 }
 
@@ -93,7 +95,7 @@ fn uniform<F: DecrementTtl>(
         let plain = bits_16(short) & not_own(vector, at);
         let mut sent = 0;
         for (lane, place) in columns.places().into_iter().enumerate() {
-            // SAFETY: the lane's data has `AHEAD` bytes before it and `HEADER` from there on.
+            // SAFETY: the lane has `AHEAD` bytes of headroom and `HEADER` bytes of data.
             if plain >> lane & 1 == 1 && unsafe { frame.send::<F>(pool, place, &count) } {
                 sent |= 1 << lane;
             }
@@ -146,7 +148,7 @@ fn each_lane<F: DecrementTtl>(
                 continue;
             }
             let frame = Frame::of(line, head.rewrite_len());
-            // SAFETY: the lane's data has `AHEAD` bytes before it and `HEADER` from there on.
+            // SAFETY: the lane has `AHEAD` bytes of headroom and `HEADER` bytes of data.
             if !unsafe { frame.send::<F>(pool, place, &count) } {
                 continue;
             }
@@ -163,7 +165,7 @@ fn each_lane<F: DecrementTtl>(
     exceptions
 }
 
-/// The first lanes of a vector.
+/// The bits of all lanes of a vector.
 fn all_lanes(lanes: usize) -> Exceptions {
     std::array::from_fn(|word| match lanes.saturating_sub(word * 16) {
         16.. => u16::MAX,
@@ -171,13 +173,13 @@ fn all_lanes(lanes: usize) -> Exceptions {
     })
 }
 
-/// Whether packets may go by an adjacency, and its header is such as the stores here write.
+/// Whether an adjacency is complete and its header length fits the stores below.
 #[inline(always)]
 fn may_send(head: AdjacencyHead) -> bool {
     head.is_complete() && (BEFORE..=BEFORE + MORE).contains(&head.rewrite_len())
 }
 
-/// Which of 8 lanes are packets of others.
+/// The lanes of 8 that are not generated locally.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn not_own(vector: &Vector, at: usize) -> u8 {
@@ -188,7 +190,7 @@ fn not_own(vector: &Vector, at: usize) -> u8 {
     bits_16(_mm_cmpeq_epi16(own, _mm_setzero_si128()))
 }
 
-/// How the window around the seam is counted down.
+/// The addends of the 32-byte window that decrement the TTL.
 struct TtlDelta {
     added: __m256i,
     round: __m256i,
@@ -208,7 +210,7 @@ impl TtlDelta {
     }
 }
 
-/// The link-layer header of an adjacency, as it is stored.
+/// The link-layer header of an adjacency in the layout of the stores.
 struct Frame {
     /// Its last [`BEFORE`] bytes, then zeros.
     last: __m256i,
@@ -219,7 +221,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// With a link-layer header of `length` bytes, see [`may_send`].
+    /// A link-layer header of `length` bytes, see [`may_send`].
     #[target_feature(enable = "avx2")]
     #[inline]
     fn of(line: &AdjacencyLine, length: usize) -> Self {
@@ -233,16 +235,16 @@ impl Frame {
         }
     }
 
-    /// Counts a packet down and writes its link-layer header, unless its TTL ends here.
+    /// Decrements the TTL of a packet and writes its link-layer header; false: its TTL expires.
     ///
     /// # Safety
-    /// The place is that of a lane of our own in this pool, with [`AHEAD`] bytes before its data
-    /// and [`HEADER`] from there on in its buffer.
+    /// `place` is the start of a packet that this worker owns in this pool, with [`AHEAD`] bytes of
+    /// headroom and [`HEADER`] bytes of data in its buffer.
     #[target_feature(enable = "avx2")]
     #[inline]
     unsafe fn send<F: DecrementTtl>(&self, pool: &Pool, place: u64, count: &TtlDelta) -> bool {
         const { assert!(BEFORE + MORE <= AHEAD && 32 - BEFORE <= HEADER && HEADER < SLOT) };
-        // SAFETY: the window lies in the buffer, and so does the header.
+        // SAFETY: the window and the header are inside the buffer.
         unsafe {
             let packet = pool.base().as_ptr().add(place as usize);
             if *packet.add(F::TTL) <= 1 {

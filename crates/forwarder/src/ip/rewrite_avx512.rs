@@ -1,9 +1,9 @@
-//! The second half of the trunk, 16 lanes a step with AVX-512: the word with TTL and checksum
-//! (IPv4) or hop limit (IPv6) is counted down in lanes, and leaves with the link-layer header in
-//! one masked store per packet.
+//! The second half of the fast path with AVX-512, 16 lanes a step: the kernel decrements the word
+//! with TTL and checksum (IPv4) or hop limit (IPv6) in parallel, and stores it together with the
+//! link-layer header in one masked store per packet.
 //!
-//! The store begins where the frame begins, so that an untagged frame never touches the cache line
-//! before it.
+//! The store begins at the start of the frame, so that an untagged frame does not touch the previous
+//! cache line.
 
 use std::arch::x86_64::*;
 
@@ -20,13 +20,13 @@ use super::rewrite::{AHEAD, Counts, Exceptions, HEADER};
 /// Lanes of a step.
 const STEP: usize = 16;
 
-/// What differs between the families.
+/// The differences between IPv4 and IPv6.
 pub trait DecrementTtl {
-    /// Where the word that is counted down lies in the IP header, in bytes.
+    /// The byte offset of the 32-bit word with the TTL in the IP header.
     const WORD: usize;
-    /// How far the TTL or hop limit lies above the lowest bit of that word.
+    /// The bit offset of the TTL or hop limit in that word.
     const SHIFT: u32;
-    /// The word of a packet that goes on.
+    /// The word with a decremented TTL.
     ///
     /// # Safety
     /// The processor has AVX-512 F.
@@ -38,11 +38,11 @@ impl DecrementTtl for Ip4 {
     const WORD: usize = 8;
     const SHIFT: u32 = 0;
 
-    /// Takes 1 from the TTL, the high byte of its 16-bit word, so that the checksum grows by 0x100
-    /// in network order: by 1 as the bytes lie here, the carry going round (RFC 1624).
+    /// Decrements the TTL, the high byte of its 16-bit word, so that the checksum grows by 0x100 in
+    /// network order: by 1 in little-endian order, with end-around carry (RFC 1624).
     ///
     /// # Safety
-    /// As the trait says: the processor has AVX-512 F.
+    /// The processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn decrement_ttl(word: __m512i) -> __m512i {
@@ -58,7 +58,7 @@ impl DecrementTtl for Ip6 {
     const SHIFT: u32 = 24;
 
     /// # Safety
-    /// As the trait says: the processor has AVX-512 F.
+    /// The processor has AVX-512 F.
     #[target_feature(enable = "avx512f")]
     #[inline]
     unsafe fn decrement_ttl(word: __m512i) -> __m512i {
@@ -66,27 +66,27 @@ impl DecrementTtl for Ip6 {
     }
 }
 
-/// Sends all plain lanes by one adjacency and counts them in `counts`; says which lanes were not
-/// plain: our own, too long, at the end of their TTL, in a jumbo buffer or too near to its edge.
-/// Nothing of those was changed.
+/// Rewrites all lanes of the fast path with one adjacency and counts them in `counts`. Returns the
+/// other lanes, unchanged: locally generated packets, packets larger than the MTU, with an expiring
+/// TTL, in a jumbo buffer or too close to a buffer edge.
 pub fn rewrite<F: DecrementTtl>(
     vector: &mut Vector,
     line: &AdjacencyLine,
     counts: &mut Counts,
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx512.is_available());
-    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
+    // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { uniform::<F>(vector, line, counts) }
 }
 
-/// As [`rewrite`], each lane by the adjacency that its column names.
+/// Like [`rewrite`], each lane with the adjacency of its column.
 pub fn rewrite_each<F: DecrementTtl>(
     vector: &mut Vector,
     lines: &[AdjacencyLine],
     counters: &[AdjacencyCounters],
 ) -> Exceptions {
     assert!(crate::kernel::Kernel::Avx512.is_available());
-    // SAFETY: the processor has AVX-512 F, BW, DQ and VL: asked just now.
+    // SAFETY: asserted above: the processor has AVX-512 F, BW, DQ and VL.
     unsafe { each_lane::<F>(vector, lines, counters) }
 }
 
@@ -110,7 +110,7 @@ fn uniform<F: DecrementTtl>(
         let plain = columns.plain(vector.pool(), plain, &heads);
         // SAFETY: see `Columns::plain`.
         let decremented = unsafe { Decremented::new::<F>(vector.pool(), plain, &columns, &heads) };
-        // SAFETY: the lanes are plain, and the frame is theirs.
+        // SAFETY: the lanes passed `Columns::plain`, and the frame belongs to their adjacency.
         decremented.for_each(|lane| unsafe { decremented.write(vector.pool(), lane, &frame) });
         columns.store(vector, at, decremented.lanes, &heads);
         bytes = _mm512_mask_add_epi32(bytes, decremented.lanes, bytes, columns.length);
@@ -139,7 +139,7 @@ fn each_lane<F: DecrementTtl>(
         decremented.for_each(|lane| {
             let adjacency = vector.adjacency[at + lane] as usize;
             let frame = Frame::of::<F>(&lines[adjacency], decremented.headers[lane] as usize);
-            // SAFETY: the lane is plain, and the frame is its own.
+            // SAFETY: the lane passed `Columns::plain`, and the frame belongs to its adjacency.
             unsafe { decremented.write(vector.pool(), lane, &frame) };
             if let Some(counters) = counters.get(adjacency) {
                 counters.packets.add(1);
@@ -152,7 +152,7 @@ fn each_lane<F: DecrementTtl>(
     exceptions
 }
 
-/// What the adjacencies of 16 lanes say, in 32 bits each.
+/// Fields of the adjacencies of 16 lanes, in 32 bits each.
 struct Heads {
     interface: __m512i,
     mtu: __m512i,
@@ -161,7 +161,7 @@ struct Heads {
 }
 
 impl Heads {
-    /// One adjacency for all.
+    /// One adjacency for all lanes.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn all(head: AdjacencyHead) -> Self {
@@ -172,8 +172,8 @@ impl Heads {
         }
     }
 
-    /// The adjacency of each lane's column, and which of these are complete, with a link-layer
-    /// header of an even length up to [`AHEAD`].
+    /// The adjacencies of the lanes, and the lanes whose adjacency is complete and has a link-layer
+    /// header of even length up to [`AHEAD`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn each(
@@ -184,8 +184,8 @@ impl Heads {
     ) -> (__mmask16, Self) {
         assert!(at <= VECTOR - STEP && lines.len() <= 1 << 28);
         let zero = _mm512_setzero_si512();
-        // SAFETY: 16 elements of the column follow `at`. Lanes in `known` name a line, of which
-        // the first word is loaded, whole; other lanes are not loaded.
+        // SAFETY: 16 elements of the column follow `at`. The lanes in `known` hold the index of a
+        // line, whose first word is loaded; other lanes are not loaded.
         let (low, high) = unsafe {
             let ids = _mm512_loadu_si512(vector.adjacency.as_ptr().add(at).cast());
             let end = _mm512_set1_epi32(lines.len() as i32);
@@ -244,8 +244,8 @@ impl Columns {
         }
     }
 
-    /// Those of `lanes` that are packets for others, short enough, in plain buffers of the pool
-    /// with [`AHEAD`] bytes before them and [`HEADER`] from their offset on.
+    /// The lanes with transit packets within the MTU, in single buffers of the pool with [`AHEAD`]
+    /// bytes of headroom and [`HEADER`] bytes of data.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn plain(&self, pool: &Pool, lanes: __mmask16, heads: &Heads) -> __mmask16 {
@@ -257,7 +257,7 @@ impl Columns {
         _mm512_mask_testn_epi32_mask(plain, self.flags, all(flags::OWN.into()))
     }
 
-    /// Where the data begins, in bytes from the start of the pool: lanes 0 to 7, and 8 to 15.
+    /// The start of the data, in bytes from the start of the pool: lanes 0 to 7, and 8 to 15.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn place(&self) -> [__m512i; 2] {
@@ -275,7 +275,7 @@ impl Columns {
         ]
     }
 
-    /// Makes the data of these lanes begin with the link-layer header, and says who sends them.
+    /// Moves the start of the data to the link-layer header and sets the tx interface.
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn store(&self, vector: &mut Vector, at: usize, lanes: __mmask16, heads: &Heads) {
@@ -292,19 +292,18 @@ impl Columns {
     }
 }
 
-/// The start of a frame by one adjacency: its link-layer header, and what of the following bytes
-/// is written.
+/// The start of a frame of one adjacency: its link-layer header and the mask of the stored bytes.
 struct Frame {
-    /// Bytes from the start of the frame on.
+    /// Bytes from the start of the frame.
     bytes: __m512i,
-    /// The bytes that are written.
+    /// The stored bytes.
     written: __mmask64,
-    /// The 16-bit words of the one that was counted down.
+    /// The position of the decremented word, as 16-bit words.
     word: __mmask32,
 }
 
 impl Frame {
-    /// With a link-layer header of `length` bytes, an even number up to [`AHEAD`].
+    /// A link-layer header of `length` bytes, an even number up to [`AHEAD`].
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
     #[inline]
     fn of<F: DecrementTtl>(line: &AdjacencyLine, length: usize) -> Self {
@@ -319,20 +318,20 @@ impl Frame {
     }
 }
 
-/// The words of 16 lanes, counted down.
+/// The decremented words of 16 lanes.
 struct Decremented {
-    /// Lanes whose TTL does not end here.
+    /// Lanes whose TTL does not expire.
     lanes: __mmask16,
-    /// Where their IP headers begin, in bytes from the start of the pool.
+    /// The start of their IP headers, in bytes from the start of the pool.
     places: [u64; STEP],
-    /// The words, turned so that their halves lie where [`Frame::word`] says.
+    /// The words, with their halves at the positions of [`Frame::word`].
     words: [i32; STEP],
     /// Bytes of their link-layer headers.
     headers: [u32; STEP],
 }
 
 impl Decremented {
-    /// Counts these lanes down; their packets are not changed yet.
+    /// Computes the decremented words of these lanes; does not change the packets.
     ///
     /// # Safety
     /// The lanes are [`Columns::plain`].
@@ -359,8 +358,8 @@ impl Decremented {
         let lanes = _mm512_mask_cmpgt_epu32_mask(lanes, left, _mm512_set1_epi32(1 << F::SHIFT));
         // SAFETY: the processor has AVX-512 F.
         let word = unsafe { F::decrement_ttl(word) };
-        // Frames begin at an even distance from the word, but not always at a multiple of four:
-        // then its halves are exchanged, so that they meet theirs.
+        // The distance from the start of the frame to the word is even, but not always a multiple
+        // of four: then the halves are swapped to match their positions.
         let distance = _mm512_add_epi32(heads.header, _mm512_set1_epi32(F::WORD as i32));
         let swapped = _mm512_test_epi32_mask(distance, _mm512_set1_epi32(2));
         let word = _mm512_mask_rol_epi32::<16>(word, swapped, word);
@@ -375,7 +374,7 @@ impl Decremented {
         decremented
     }
 
-    /// Calls for each lane.
+    /// Calls `write` for each lane.
     #[inline(always)]
     fn for_each(&self, write: impl Fn(usize)) {
         if self.lanes == __mmask16::MAX {
@@ -385,7 +384,7 @@ impl Decremented {
         }
     }
 
-    /// Writes a lane's link-layer header and its word: one store.
+    /// Writes the link-layer header and the word of a lane in one store.
     ///
     /// # Safety
     /// The lane is in `lanes`, and the frame has its link-layer header.
@@ -395,8 +394,8 @@ impl Decremented {
         let word = _mm512_set1_epi32(self.words[lane]);
         let bytes = _mm512_mask_mov_epi16(frame.bytes, frame.word, word);
         let start = self.places[lane] as usize - self.headers[lane] as usize;
-        // SAFETY: the header's bytes before the place, and the word behind it, are the vector's;
-        // no other bytes are written.
+        // SAFETY: the worker owns the headroom and the header of the packet; no other bytes are
+        // written.
         unsafe {
             let start = pool.base().as_ptr().add(start);
             _mm512_mask_storeu_epi8(start.cast(), frame.written, bytes);

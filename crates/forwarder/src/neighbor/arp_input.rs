@@ -1,4 +1,4 @@
-//! `arp-input`: hands ARP packets to the control thread, within a budget (RFC 826).
+//! `arp-input`: punts ARP packets to the control thread (RFC 826), under the control-plane policer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::ethernet::interface_flags::IP4;
 use crate::punt::Class;
 use crate::shared::{InterfaceAddresses, Shared};
 
-/// Nothing goes on from here.
+/// No next nodes.
 pub const EDGES: &[&str] = &[];
 
 /// Makes the node of one worker.
@@ -41,7 +41,7 @@ impl Node for ArpInput {
 }
 
 impl ArpInput {
-    /// The class of a packet that may be believed: a lie takes nothing of a budget.
+    /// The policer class of a valid packet: invalid packets do not use up a policer.
     fn class(
         &self,
         bytes: &[u8],
@@ -55,11 +55,11 @@ impl ArpInput {
         })?;
         let sender = message.sender();
         let is_known = self.shared.known_neighbors.may_contain(interface, sender.into());
-        // A gateway that the configuration names may be in no network of the interface.
+        // A configured gateway can be outside the networks of the interface.
         if !message.is_probe() && !is_known && own.is_none_or(|own| !own.is_on_link4(sender)) {
             return Err(Drop::ArpOffLink);
         }
-        // Answers to our own questions must survive a flood of others' questions.
+        // Replies to own requests must survive a flood of requests.
         Ok(if message.is_reply() && is_known { Class::ArpReply } else { Class::Arp })
     }
 }

@@ -1,4 +1,5 @@
-//! The neighbour cache as a pure state machine: it says what the [`crate::control`] thread does.
+//! The neighbour cache as a pure state machine: it returns the actions for the [`crate::control`]
+//! thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -11,23 +12,23 @@ use super::occupancy::{Admission, EvictionClass, LinkFamily, Occupancy, link_fam
 use crate::drops::Drop;
 use stoa_engine::Packet;
 
-/// What is to be done about a neighbour.
+/// An action of the control thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Ask the whole link.
+    /// Send a multicast solicitation.
     Solicit(Key),
-    /// Ask the neighbour itself.
+    /// Send a unicast probe.
     Probe(Key),
-    /// It does not answer: refuse its packets for a while.
+    /// Resolution failed: drop packets to the neighbour for a while.
     Fail(Key),
-    /// Nobody needs it any more.
+    /// The entry is unused: delete it.
     Delete(Key),
 }
 
-/// Questions about unresolved neighbours in one tick: who scans a network must not fill
-/// the link with them. What is due and left out comes with the next tick.
+/// The most solicitations of unresolved neighbours in one tick, so that a scan of a network does not
+/// flood the link. The others follow in the next ticks.
 const MAX_SOLICITATIONS_PER_TICK: usize = 256;
-/// Milliseconds after which the time that an answer is trusted is chosen anew (RFC 4861 6.3.4).
+/// Milliseconds after which the reachable time is recomputed (RFC 4861 6.3.4).
 const REACHABLE_RECOMPUTE_MS: Millis = 3_600_000;
 
 /// Neighbours of all interfaces.
@@ -36,19 +37,19 @@ pub struct Cache {
     serials: HashMap<u32, Key>,
     pub(crate) last_serial: u32,
     occupancy: Occupancy,
-    /// Unresolved neighbours and others that made room for a new one.
+    /// Evicted neighbours: unresolved ones and others.
     evicted: (u64, u64),
-    /// How long an answer is trusted, and when that is chosen anew.
+    /// The reachable time, and when it is recomputed.
     reachable: (Millis, Millis),
 }
 
-/// Between half and one and a half of REACHABLE_TIME.
+/// A random time between 0.5 and 1.5 times REACHABLE_TIME.
 fn reachable_time(now: Millis) -> Millis {
     REACHABLE_MS / 2 + RandomState::new().hash_one(now) % (REACHABLE_MS + 1)
 }
 
 impl Cache {
-    /// Room for `limit` neighbours.
+    /// An empty cache for `limit` neighbours.
     pub fn new(limit: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -60,27 +61,27 @@ impl Cache {
         }
     }
 
-    /// How many there are.
+    /// Number of neighbours.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// How many there are of each kind, and how many there may be.
+    /// The numbers of neighbours and their limits.
     pub fn occupancy(&self) -> &Occupancy {
         &self.occupancy
     }
 
-    /// Neighbours that made room for a new one: too many were unresolved, or there were too many.
+    /// Evicted neighbours: because of too many unresolved ones, and because of too many in total.
     pub fn evicted(&self) -> (u64, u64) {
         self.evicted
     }
 
-    /// Milliseconds for which an answer is trusted now.
+    /// The current reachable time.
     pub fn reachable_ms(&self) -> Millis {
         self.reachable.0
     }
@@ -90,7 +91,7 @@ impl Cache {
         self.entries.iter().collect::<BTreeMap<_, _>>().into_iter()
     }
 
-    /// All neighbours in no order: for searches.
+    /// All neighbours in arbitrary order.
     pub fn each(&self) -> impl Iterator<Item = (&Key, &Entry)> {
         self.entries.iter()
     }
@@ -100,7 +101,7 @@ impl Cache {
         self.entries.get(key)
     }
 
-    /// One neighbour, to change all but its state.
+    /// One neighbour, for changes of other fields than its state.
     pub fn get_mut(&mut self, key: &Key) -> Option<&mut Entry> {
         self.entries.get_mut(key)
     }
@@ -113,22 +114,22 @@ impl Cache {
         self.occupancy.count(key, entry.serial, Some(before), Some(entry.eviction_class()));
     }
 
-    /// Whether a neighbour fits, or which one makes room for it (RFC 6583 7.1). `limit`
-    /// is that of its interface and family, 0: the usual one. What the configuration
-    /// wants is bounded by the table alone.
-    pub fn admit(&mut self, key: &Key, limit: usize, is_desired: bool) -> Admission {
-        let shortage = match self.occupancy.shortage(key, limit, is_desired) {
+    /// Whether a new neighbour can be added, or which one must be evicted for it (RFC 6583 7.1).
+    /// `limit` is that of its interface and family, 0: the default. For configured neighbours only
+    /// the size of the table applies.
+    pub fn admit(&mut self, key: &Key, limit: usize, is_configured: bool) -> Admission {
+        let shortage = match self.occupancy.shortage(key, limit, is_configured) {
             None => return Admission::Free,
             Some(shortage) => shortage,
         };
         let (entries, serials) = (&self.entries, &self.serials);
-        let may_go = |serial: u32, eviction_class: EvictionClass| {
+        let may_evict = |serial: u32, eviction_class: EvictionClass| {
             let key = serials.get(&serial)?;
             let entry =
                 entries.get(key).filter(|entry| entry.eviction_class() == eviction_class)?;
             Some((*key, entry.pins == 0))
         };
-        let first = self.occupancy.first(&shortage, may_go);
+        let first = self.occupancy.victim(&shortage, may_evict);
         let idle = || self.idle(shortage.side).filter(|_| !shortage.is_unresolved_only);
         let Some(victim) = first.or_else(idle) else {
             return if shortage.of_interface {
@@ -142,17 +143,18 @@ impl Cache {
         Admission::Evict(victim)
     }
 
-    /// The neighbour of an interface and family that nobody used for longest, of a bounded number.
+    /// The stale neighbour of an interface and family that was confirmed longest ago, among a bounded
+    /// number of candidates.
     fn idle(&self, side: LinkFamily) -> Option<Key> {
-        const LOOKED_AT: usize = 1024;
-        let may_go = |(key, entry): &(&Key, &Entry)| {
+        const CANDIDATES: usize = 1024;
+        let may_evict = |(key, entry): &(&Key, &Entry)| {
             link_family(key) == side && entry.pins == 0 && entry.state == State::Stale
         };
-        let looked_at = self.entries.iter().filter(may_go).take(LOOKED_AT);
-        looked_at.min_by_key(|(_, entry)| entry.confirmed).map(|(key, _)| *key)
+        let candidates = self.entries.iter().filter(may_evict).take(CANDIDATES);
+        candidates.min_by_key(|(_, entry)| entry.confirmed).map(|(key, _)| *key)
     }
 
-    /// A name that no neighbour has.
+    /// An unused serial number.
     pub fn serial(&mut self) -> u32 {
         loop {
             self.last_serial = self.last_serial.wrapping_add(1);
@@ -162,19 +164,19 @@ impl Cache {
         }
     }
 
-    /// The neighbour of that name.
+    /// The neighbour with this serial number.
     pub fn by_serial(&self, serial: u32) -> Option<&Key> {
         self.serials.get(&serial)
     }
 
-    /// Adds a neighbour that is not there yet.
+    /// Adds a new neighbour.
     pub fn insert(&mut self, key: Key, entry: Entry) {
         self.occupancy.count(&key, entry.serial, None, Some(entry.eviction_class()));
         self.serials.insert(entry.serial, key);
         self.entries.insert(key, entry);
     }
 
-    /// Takes a neighbour out.
+    /// Removes a neighbour.
     pub fn remove(&mut self, key: &Key) -> Option<Entry> {
         let entry = self.entries.remove(key)?;
         self.serials.remove(&entry.serial);
@@ -187,11 +189,11 @@ impl Cache {
         self.entries.keys().filter(|key| key.0 == interface).copied().collect()
     }
 
-    /// Keeps a packet until the neighbour answers; the oldest makes room.
+    /// Queues a packet until the neighbour is resolved; a full queue drops its oldest packet.
     ///
     /// # Errors
-    /// Why a packet was dropped: this one, or the one that made room.
-    pub fn wait(&mut self, key: &Key, packet: Packet) -> Result<(), Drop> {
+    /// The drop reason of this packet or of the oldest one.
+    pub fn enqueue(&mut self, key: &Key, packet: Packet) -> Result<(), Drop> {
         let Some(entry) = self.entries.get_mut(key) else { return Err(Drop::NeighborTable) };
         if entry.state == State::Failed {
             return Err(Drop::NeighborFailed);
@@ -204,19 +206,19 @@ impl Cache {
         if is_full { Err(Drop::NeighborQueue) } else { Ok(()) }
     }
 
-    /// Packets that wait in all.
-    pub fn waiting(&self) -> usize {
+    /// Number of queued packets.
+    pub fn queued(&self) -> usize {
         self.entries.values().map(|entry| entry.queue.len()).sum()
     }
 
-    /// What is due, answers to those we know first: their refresh comes before
-    /// questions about strangers (RFC 6583 7.1). `used` tells how many packets an
+    /// Runs the timers and returns the actions that are due: refreshes of known neighbours before
+    /// solicitations of unresolved ones (RFC 6583 7.1). `used` returns the number of packets that an
     /// adjacency has sent.
     pub fn tick(&mut self, now: Millis, used: impl Fn(u32) -> u64) -> Vec<Action> {
         if now >= self.reachable.1 {
             self.reachable = (reachable_time(now), now + REACHABLE_RECOMPUTE_MS);
         }
-        let (mut acts, mut questions) = (Vec::new(), 0);
+        let (mut actions, mut solicitations) = (Vec::new(), 0);
         for (key, entry) in &mut self.entries {
             if entry.state == State::Stale {
                 let sent = used(entry.adjacency);
@@ -225,25 +227,25 @@ impl Cache {
                     (entry.state, entry.deadline) = (State::Delay, now + DELAY_MS);
                 }
             }
-            let asks = matches!(entry.state, State::Incomplete) && entry.tries < MAX_SOLICITS;
+            let solicits = matches!(entry.state, State::Incomplete) && entry.tries < MAX_SOLICITS;
             if now < entry.deadline
-                || (asks && entry.pins == 0 && questions >= MAX_SOLICITATIONS_PER_TICK)
+                || (solicits && entry.pins == 0 && solicitations >= MAX_SOLICITATIONS_PER_TICK)
             {
                 continue;
             }
-            questions += usize::from(asks);
+            solicitations += usize::from(solicits);
             let before = entry.eviction_class();
-            acts.extend(advance_state(key, entry, now, &used));
+            actions.extend(advance_state(key, entry, now, &used));
             self.occupancy.count(key, entry.serial, Some(before), Some(entry.eviction_class()));
         }
         let serials = &self.serials;
         self.occupancy.compact(|serial| serials.contains_key(&serial));
-        acts.sort_by_key(|act| matches!(act, Action::Solicit(_)));
-        acts
+        actions.sort_by_key(|action| matches!(action, Action::Solicit(_)));
+        actions
     }
 }
 
-/// Moves an entry whose deadline has come to its next state.
+/// Moves an entry whose timer has expired to its next state.
 fn advance_state(
     key: &Key,
     entry: &mut Entry,
@@ -295,20 +297,20 @@ mod tests {
 
     const KEY: Key = (1, std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9)));
 
-    fn acts(cache: &mut Cache, now: Millis, used: u64) -> Vec<Action> {
+    fn actions(cache: &mut Cache, now: Millis, used: u64) -> Vec<Action> {
         cache.tick(now, |_| used)
     }
 
     #[test]
-    fn nobody_answers() {
+    fn resolution_fails_without_a_reply() {
         let mut cache = Cache::new(4);
         cache.insert(KEY, Entry::new(0));
-        assert_eq!(acts(&mut cache, 0, 0), [Action::Solicit(KEY)]);
-        assert_eq!(acts(&mut cache, 999, 0), []);
-        assert_eq!(acts(&mut cache, 1000, 0), [Action::Solicit(KEY)]);
-        assert_eq!(acts(&mut cache, 2000, 0), [Action::Solicit(KEY)]);
-        assert_eq!(acts(&mut cache, 3000, 0), [Action::Fail(KEY)]);
-        assert_eq!(acts(&mut cache, 3000 + FAILED_MS, 0), [Action::Delete(KEY)]);
+        assert_eq!(actions(&mut cache, 0, 0), [Action::Solicit(KEY)]);
+        assert_eq!(actions(&mut cache, 999, 0), []);
+        assert_eq!(actions(&mut cache, 1000, 0), [Action::Solicit(KEY)]);
+        assert_eq!(actions(&mut cache, 2000, 0), [Action::Solicit(KEY)]);
+        assert_eq!(actions(&mut cache, 3000, 0), [Action::Fail(KEY)]);
+        assert_eq!(actions(&mut cache, 3000 + FAILED_MS, 0), [Action::Delete(KEY)]);
     }
 
     fn key(last: u8) -> Key {
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_takes_no_place_from_those_who_answer() {
+    fn a_scan_does_not_evict_resolved_neighbors() {
         let mut cache = Cache::new(128);
         for last in 0..10 {
             add(&mut cache, key(last), Entry::new(0));
@@ -332,88 +334,88 @@ mod tests {
             match cache.admit(&key(last), 0, false) {
                 Admission::Free => {}
                 Admission::Evict(victim) => {
-                    assert_eq!(victim, key(last - 16), "the oldest that was not answered goes");
+                    assert_eq!(victim, key(last - 16), "the oldest unresolved one is evicted");
                     cache.remove(&victim);
                 }
-                Admission::InterfaceFull | Admission::TableFull => panic!("there is room"),
+                Admission::InterfaceFull | Admission::TableFull => panic!("the table is not full"),
             }
             add(&mut cache, key(last), Entry::new(u64::from(last)));
         }
         assert_eq!((cache.len(), cache.occupancy().unresolved().0), (26, 16));
         assert!((0..10).all(|last| cache.get(&key(last)).is_some()));
-        // Another interface has its own.
+        // Another interface has its own limit.
         assert_eq!(cache.admit(&(2, key(7).1), 0, false), Admission::Free);
     }
 
     #[test]
-    fn who_never_answered_goes_first_then_who_is_idle_and_nobody_else() {
+    fn eviction_takes_unverified_then_idle_neighbors_only() {
         let mut cache = Cache::new(1000);
-        let place = |cache: &mut Cache| cache.admit(&key(99), 4, false);
+        let admit = |cache: &mut Cache| cache.admit(&key(99), 4, false);
         let stale = |at| Entry { state: State::Stale, verified: true, ..Entry::new(at) };
         add(&mut cache, key(1), stale(1));
         add(&mut cache, key(2), Entry { verified: false, ..stale(5) });
         add(&mut cache, key(3), Entry { pins: 1, ..Entry::new(0) });
-        assert_eq!(place(&mut cache), Admission::Free);
+        assert_eq!(admit(&mut cache), Admission::Free);
         add(&mut cache, key(4), stale(3));
-        for goes in [2, 1, 4] {
-            assert_eq!(place(&mut cache), Admission::Evict(key(goes)));
-            cache.remove(&key(goes));
+        for victim in [2, 1, 4] {
+            assert_eq!(admit(&mut cache), Admission::Evict(key(victim)));
+            cache.remove(&key(victim));
             add(
                 &mut cache,
-                key(goes),
+                key(victim),
                 Entry { state: State::Reachable, verified: true, ..stale(9) },
             );
         }
-        assert_eq!(place(&mut cache), Admission::InterfaceFull);
-        assert_eq!(cache.admit(&key(99), 4, true), Admission::Free, "what is configured fits");
-        // And takes no place from those who are learnt.
+        assert_eq!(admit(&mut cache), Admission::InterfaceFull);
+        assert_eq!(cache.admit(&key(99), 4, true), Admission::Free, "configured");
+        // A configured neighbour does not count towards the limit of learned ones.
         cache.change(&key(4), |entry| entry.state = State::Permanent);
-        assert_eq!(place(&mut cache), Admission::Free);
+        assert_eq!(admit(&mut cache), Admission::Free);
         assert_eq!(cache.occupancy().link_families().collect::<Vec<_>>(), [((1, true), 3)]);
     }
 
     #[test]
-    fn refreshes_come_before_questions_and_those_are_few_at_a_time() {
+    fn refreshes_come_before_solicitations_which_are_limited_per_tick() {
         let mut cache = Cache::new(100_000);
         for at in 0..1000_u32 {
             add(&mut cache, (1, std::net::IpAddr::V4(at.into())), Entry::new(0));
         }
         add(&mut cache, (2, key(1).1), Entry { state: State::Delay, ..Entry::new(0) });
-        let first = acts(&mut cache, 0, 0);
+        let first = actions(&mut cache, 0, 0);
         assert_eq!(
             (first[0], first.len()),
             (Action::Probe((2, key(1).1)), MAX_SOLICITATIONS_PER_TICK + 1)
         );
-        let more: usize = (1..4).map(|at| acts(&mut cache, at, 0).len()).sum();
-        assert_eq!(first.len() + more, 1001, "each gets its turn");
+        let more: usize = (1..4).map(|at| actions(&mut cache, at, 0).len()).sum();
+        assert_eq!(first.len() + more, 1001, "all are solicited in the end");
     }
 
     #[test]
-    fn a_gateway_is_asked_again_for_ever() {
+    fn a_pinned_gateway_is_solicited_forever() {
         let mut cache = Cache::new(4);
         cache.insert(KEY, Entry { state: State::Failed, pins: 1, ..Entry::new(0) });
-        assert_eq!(acts(&mut cache, 0, 0), [Action::Solicit(KEY)]);
+        assert_eq!(actions(&mut cache, 0, 0), [Action::Solicit(KEY)]);
         assert_eq!(cache.get(&KEY).unwrap().state, State::Incomplete);
     }
 
     #[test]
-    fn a_used_neighbor_is_probed_and_an_unused_one_forgotten() {
+    fn a_used_neighbor_is_probed_and_an_unused_one_deleted() {
         let mut cache = Cache::new(4);
         cache.insert(KEY, Entry::new(0));
         cache.get_mut(&KEY).unwrap().confirm([2, 0, 0, 0, 0, 9], 0, REACHABLE_MS);
-        assert_eq!(acts(&mut cache, REACHABLE_MS, 7), []);
+        assert_eq!(actions(&mut cache, REACHABLE_MS, 7), []);
         assert_eq!(cache.get(&KEY).unwrap().state, State::Stale);
-        assert_eq!(acts(&mut cache, REACHABLE_MS + 1, 7), []);
-        assert_eq!(acts(&mut cache, REACHABLE_MS + 2, 8), []);
+        assert_eq!(actions(&mut cache, REACHABLE_MS + 1, 7), []);
+        assert_eq!(actions(&mut cache, REACHABLE_MS + 2, 8), []);
         assert_eq!(cache.get(&KEY).unwrap().state, State::Delay);
         let probe = REACHABLE_MS + 2 + DELAY_MS;
         for at in 0..u64::from(MAX_SOLICITS) {
-            assert_eq!(acts(&mut cache, probe + at * RETRANSMIT_MS, 8), [Action::Probe(KEY)]);
+            assert_eq!(actions(&mut cache, probe + at * RETRANSMIT_MS, 8), [Action::Probe(KEY)]);
         }
-        assert_eq!(acts(&mut cache, probe + 3 * RETRANSMIT_MS, 8), [Action::Fail(KEY)]);
+        assert_eq!(actions(&mut cache, probe + 3 * RETRANSMIT_MS, 8), [Action::Fail(KEY)]);
         let mut cache = Cache::new(4);
         cache.insert(KEY, Entry::new(0));
         cache.get_mut(&KEY).unwrap().hint([2, 0, 0, 0, 0, 9], 0);
-        assert_eq!(acts(&mut cache, GC_STALE_MS, 0), [Action::Delete(KEY)]);
+        assert_eq!(actions(&mut cache, GC_STALE_MS, 0), [Action::Delete(KEY)]);
     }
 }

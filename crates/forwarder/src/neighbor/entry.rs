@@ -1,4 +1,4 @@
-//! One neighbour and its states (RFC 4861 7.3.2; ARP neighbours follow the same).
+//! A neighbour and its states (RFC 4861 7.3.2); ARP neighbours use the same state machine.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,41 +10,41 @@ use super::occupancy::EvictionClass;
 /// An interface and an address on its link.
 pub type Key = (u32, IpAddr);
 
-/// Milliseconds since the forwarder began.
+/// Milliseconds since the start of the forwarder.
 pub type Millis = u64;
 
-/// Packets that wait for one neighbour at most.
+/// The most packets queued for one neighbour.
 pub const QUEUE: usize = 16;
-/// Time between two questions: RETRANS_TIMER.
+/// Interval of solicitations: RETRANS_TIMER.
 pub const RETRANSMIT_MS: Millis = 1000;
-/// Questions before giving up: MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT.
+/// Number of solicitations: MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT.
 pub const MAX_SOLICITS: u8 = 3;
-/// How long an answer is trusted, in the middle: REACHABLE_TIME. What is used is
-/// between half and one and a half of it (RFC 4861 6.3.2), see `Cache`.
+/// The mean reachable time: REACHABLE_TIME. The cache uses a random value between 0.5 and 1.5 times
+/// this (RFC 4861 6.3.2).
 pub const REACHABLE_MS: Millis = 30_000;
-/// The longest time for which an answer is trusted.
+/// The longest reachable time.
 pub const MAX_REACHABLE_MS: Millis = REACHABLE_MS * 3 / 2;
-/// How long traffic may show that a stale neighbour lives: DELAY_FIRST_PROBE_TIME.
+/// Time between the use of a stale neighbour and the first probe: DELAY_FIRST_PROBE_TIME.
 pub const DELAY_MS: Millis = 5000;
-/// How long a neighbour that does not answer is left alone.
+/// Time before a failed neighbour is deleted or solicited again.
 pub const FAILED_MS: Millis = 3000;
-/// How long an unused neighbour is remembered.
+/// Time after which an unused stale neighbour is deleted.
 pub const GC_STALE_MS: Millis = 600_000;
 
-/// What is known of a neighbour.
+/// The state of a neighbour (RFC 4861 7.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Asked for, no answer yet.
+    /// Solicited, no reply yet.
     Incomplete,
-    /// Confirmed of late.
+    /// Confirmed within the reachable time.
     Reachable,
-    /// Known, not confirmed of late, not used since.
+    /// Not confirmed within the reachable time, and unused since.
     Stale,
-    /// Used while stale: about to be asked again.
+    /// Used while stale: waits for the first probe.
     Delay,
-    /// Asked again, directly.
+    /// Unicast probes are sent.
     Probe,
-    /// Does not answer.
+    /// Resolution failed.
     Failed,
     /// Configured.
     Permanent,
@@ -77,39 +77,38 @@ pub struct Entry {
     pub state: State,
     /// Its MAC address, when resolved.
     pub mac: [u8; 6],
-    /// When it was last confirmed, or came into being.
+    /// When it was last confirmed or created.
     pub confirmed: Millis,
-    /// When something is to be done about it.
+    /// When its timer expires.
     pub deadline: Millis,
-    /// Questions asked in this state.
+    /// Solicitations sent in this state.
     pub tries: u8,
-    /// Packets that wait.
+    /// Packets queued for resolution.
     pub queue: VecDeque<Packet>,
-    /// Routes that lead through it: it is kept while there are any.
+    /// Number of routes through it; it is kept while there are any.
     pub pins: u32,
-    /// Whether it has ever answered us: until then anybody may have made it up.
+    /// Whether it has ever replied to a solicitation: otherwise its address can be forged.
     pub verified: bool,
-    /// Whether it stopped answering and has not come back: routes go round it.
+    /// Whether it stopped replying and has not come back: routes avoid it.
     pub lost: bool,
-    /// Names the neighbour in its adjacencies and in packets that wait for it; never 0.
+    /// Identifies the neighbour in its adjacencies and in queued packets; never 0.
     pub serial: u32,
-    /// The adjacency of the forwarding table.
+    /// Its adjacency in the forwarding table.
     pub adjacency: u32,
-    /// The next hop that stands for it.
+    /// Its next hop in the forwarding table.
     pub next_hop: u32,
-    /// The VRFs in which a host route leads to it: that of its interface, and others with a
-    /// route to its link.
+    /// The VRFs with a host route to it: that of its interface, and others with a route to its link.
     pub routed_in: Vec<usize>,
-    /// Packets sent to it when last looked at.
+    /// The packet counter of its adjacency at the last check.
     pub used: u64,
-    /// Packets and bytes over adjacencies that it had before.
+    /// Packets and bytes of its previous adjacencies.
     pub(super) carried: (u64, u64),
-    /// What the counters of its adjacency said when it got it: ids are used again.
+    /// The counters of its adjacency at assignment: adjacency ids are reused.
     pub(super) base: (u64, u64),
 }
 
 impl Entry {
-    /// A neighbour that nothing is known of.
+    /// An unresolved neighbour.
     pub fn new(now: Millis) -> Self {
         Self {
             state: State::Incomplete,
@@ -131,7 +130,7 @@ impl Entry {
         }
     }
 
-    /// How it counts in the census.
+    /// Its eviction class.
     pub fn eviction_class(&self) -> EvictionClass {
         match self.state {
             State::Permanent => EvictionClass::Configured,
@@ -141,26 +140,26 @@ impl Entry {
         }
     }
 
-    /// Packets and bytes sent to it, when the counters of its adjacency say `now`.
+    /// Packets and bytes sent to it; `now` is the value of the counters of its adjacency.
     pub fn sent(&self, now: (u64, u64)) -> (u64, u64) {
         let more = (now.0.saturating_sub(self.base.0), now.1.saturating_sub(self.base.1));
         (self.carried.0 + more.0, self.carried.1 + more.1)
     }
 
-    /// It gets another adjacency: the old one's counters say `old`, the new one's `new`.
+    /// Changes its adjacency: `old` and `new` are the counters of the old and the new one.
     pub fn carry(&mut self, old: (u64, u64), new: (u64, u64)) {
         self.carried = self.sent(old);
         (self.base, self.used) = (new, new.0);
     }
 
-    /// Takes in that the neighbour has this MAC address, which is trusted so long.
+    /// Confirms its MAC address for the `reachable` time.
     pub fn confirm(&mut self, mac: [u8; 6], now: Millis, reachable: Millis) {
         (self.mac, self.state) = (mac, State::Reachable);
         (self.confirmed, self.deadline, self.tries) = (now, now + reachable, 0);
         (self.verified, self.lost) = (true, false);
     }
 
-    /// Takes in a hint of a MAC address that nobody has confirmed (RFC 4861 7.2.3).
+    /// Sets an unconfirmed MAC address (RFC 4861 7.2.3).
     pub fn hint(&mut self, mac: [u8; 6], now: Millis) {
         if self.state.is_resolved() && self.mac == mac {
             return;

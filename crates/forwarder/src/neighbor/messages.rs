@@ -1,5 +1,5 @@
-//! Frames that the control thread sends about neighbours: ARP (RFC 826) and
-//! neighbour solicitations and advertisements (RFC 4861).
+//! The frames of neighbour resolution that the control thread sends: ARP (RFC 826), neighbour
+//! solicitations and neighbour advertisements (RFC 4861).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,14 +7,14 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::ethernet::Mac;
 use stoa_wire::{arp, ethernet::ethertype, ipv6, ndp, protocol};
 
-/// How frames of an interface begin.
+/// The link-layer properties of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The interface's MAC address.
+    /// The MAC address of the interface.
     pub mac: [u8; 6],
     /// VLAN tags, outer first: ethertype and id.
     pub tags: Vec<(u16, u16)>,
-    /// Whether we forward IPv6 from here, and say so (RFC 4861 4.4).
+    /// Whether the interface forwards IPv6: the router flag of advertisements (RFC 4861 4.4).
     pub is_router: bool,
 }
 
@@ -40,14 +40,14 @@ impl Link {
 
     fn arp(&self, destination: [u8; 6], packet: &arp::Packet) -> Vec<u8> {
         let mut payload = [0; arp::LENGTH];
-        // The buffer has exactly the length of a packet.
+        // Cannot fail: the buffer has the length of a packet.
         let _ = packet.build(&mut payload);
         self.frame(destination, ethertype::ARP, &payload)
     }
 
-    /// Asks who has `target`: the whole link, or `known` alone.
+    /// An ARP request or neighbour solicitation for `target`, to the whole link or to `known`.
     ///
-    /// An IPv6 `source` that we are not sure of is not told with our MAC address (RFC 4429 3.2).
+    /// An unverified (optimistic) IPv6 `source` is sent without the MAC address (RFC 4429 3.2).
     pub fn solicit(
         &self,
         (source, is_verified): (IpAddr, bool),
@@ -66,7 +66,7 @@ impl Link {
         }
     }
 
-    /// Asks whether somebody has an address that is to be ours (RFC 5227 2.1.1, RFC 4862 5.4.2).
+    /// A probe for duplicate address detection (RFC 5227 2.1.1, RFC 4862 5.4.2).
     pub fn probe(&self, address: IpAddr, nonce: [u8; 6]) -> Vec<u8> {
         match address {
             IpAddr::V4(ip) => {
@@ -98,19 +98,19 @@ impl Link {
         })
     }
 
-    /// Answers an ARP request: the address is at `mac`, whoever says so (RFC 9568 8.1.2).
+    /// The reply to an ARP request; `mac` can be that of a virtual router (RFC 9568 8.1.2).
     pub fn arp_reply(&self, request: &arp::Packet, mac: [u8; 6]) -> Vec<u8> {
         let reply = arp::Packet::reply(request, Mac(mac));
         self.arp(request.sender_mac.0, &reply)
     }
 
-    /// Announces one of our IPv4 addresses (RFC 5227 3).
+    /// A gratuitous ARP for a local address (RFC 5227 3).
     pub fn announce(&self, address: Ipv4Addr) -> Vec<u8> {
         self.arp(Mac::BROADCAST.0, &arp::Packet::announcement(Mac(self.mac), address))
     }
 
-    /// Tells `to` that we have `target`; with `to` unspecified, tells all nodes. Who is not
-    /// sure of the address does not override what others know (RFC 4429 3.3).
+    /// A neighbour advertisement of `target` to `to`, or to all nodes if `to` is unspecified. An
+    /// unverified (optimistic) address does not set the override flag (RFC 4429 3.3).
     pub fn advertise(
         &self,
         target: Ipv6Addr,
@@ -123,8 +123,8 @@ impl Link {
         let mac = if is_all { Mac::of_ip6_group(to).0 } else { mac };
         let solicited = if is_all { 0 } else { ndp::flag::SOLICITED };
         let router = if self.is_router { ndp::flag::ROUTER } else { 0 };
-        let sure = if is_verified { ndp::flag::OVERRIDE } else { 0 };
-        let flags = router | sure | solicited;
+        let overrides = if is_verified { ndp::flag::OVERRIDE } else { 0 };
+        let flags = router | overrides | solicited;
         self.nd(mac, (target, to), |out, pseudo| {
             ndp::build_advertisement(out, pseudo, target, flags, Some(Mac(self.mac))).unwrap_or(0)
         })
@@ -143,7 +143,7 @@ impl Link {
             hop_limit: ndp::HOP_LIMIT,
             ..ipv6::Builder::new(source, destination, protocol::ICMP6)
         };
-        // The header always fits: the buffer begins with its length.
+        // Cannot fail: the buffer begins with space for the header.
         let _ = header.build(head, length);
         self.frame(mac, ethertype::IP6, &packet[..ipv6::LENGTH + length])
     }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn arp_goes_out_with_its_tag() {
+    fn arp_has_the_vlan_tag() {
         let frame = {
             let source = ("10.0.0.1".parse().unwrap(), true);
             link().solicit(source, "10.0.0.2".parse().unwrap(), None)

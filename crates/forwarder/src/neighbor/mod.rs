@@ -1,6 +1,6 @@
-//! Neighbours: who has which address on a link. Workers hand ARP, neighbour
-//! discovery and packets to unresolved neighbours to the control thread, within the
-//! budgets of [`crate::punt`]; the control thread keeps the [`cache`] and answers.
+//! Neighbours: ARP and neighbour discovery. Workers punt ARP, neighbour discovery and packets to
+//! unresolved neighbours to the control thread, under the policers of [`crate::punt`]; the control
+//! thread maintains the [`cache`] and replies.
 
 pub mod arp_input;
 pub mod cache;
@@ -11,5 +11,5 @@ pub mod neighbor_resolve;
 pub mod neighbor_send;
 pub mod occupancy;
 
-/// In the `adjacency` column: none, the destination itself is the neighbour.
+/// In the `adjacency` column: no adjacency, the destination is the neighbour.
 pub const NO_ADJACENCY: u32 = u32::MAX;

@@ -1,5 +1,5 @@
-//! `nd-input`: hands neighbour discovery messages that pass their checks to the
-//! control thread, within a budget (RFC 4861 7.1).
+//! `nd-input`: punts valid neighbour discovery messages to the control thread (RFC 4861 7.1), under
+//! the control-plane policer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::ethernet::interface_flags::ADVERTISE6;
 use crate::punt::Class;
 use crate::shared::Shared;
 
-/// Nothing goes on from here.
+/// No next nodes.
 pub const EDGES: &[&str] = &[];
 
 /// Makes the node of one worker.
@@ -28,7 +28,7 @@ impl Node for NdInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let tunnels = self.shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
-            // The hop limit says nothing of who is near when a tunnel has carried it.
+            // A hop limit of 255 does not prove an on-link sender if the packet came through a tunnel.
             if tunnels.of(vector.rx_if[lane]).is_some() {
                 vector.drop_lane(lane, Drop::TunnelNeighbor.reason());
                 continue;
@@ -42,13 +42,13 @@ impl Node for NdInput {
     }
 }
 
-/// The class of a message that passes its checks and concerns us.
+/// The policer class of a valid message for the control thread.
 fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
     let view = ipv6::check(bytes).map_err(|_| Drop::NdMalformed)?;
     let upper = view.upper().map_err(|_| Drop::NdMalformed)?;
-    match ndp::check(view.header(), upper.payload).map_err(lie)? {
+    match ndp::check(view.header(), upper.payload).map_err(drop_reason)? {
         ndp::Message::NeighborSolicitation(..) => Ok(Class::Nd),
-        // Answers to our own questions must survive a flood of others' questions.
+        // Replies to own solicitations must survive a flood of solicitations.
         ndp::Message::NeighborAdvertisement(message, _)
             if shared.known_neighbors.may_contain(interface, message.target().into()) =>
         {
@@ -60,13 +60,14 @@ fn class(shared: &Shared, bytes: &[u8], interface: u32) -> Result<Class, Drop> {
         {
             Ok(Class::Solicitation)
         }
-        // Nobody here acts on routers' messages: they must not use up the budget.
+        // The control thread does not use router messages on this interface: they must not use up a
+        // policer.
         _ => Err(Drop::Icmp6Ignored),
     }
 }
 
-/// The reason for each rule of RFC 4861 that a message breaks.
-fn lie(error: NdpError) -> Drop {
+/// The drop reason of each check of RFC 4861.
+fn drop_reason(error: NdpError) -> Drop {
     match error {
         NdpError::BadHopLimit => Drop::NdHopLimit,
         NdpError::BadChecksum => Drop::Icmp6Malformed,

@@ -1,6 +1,6 @@
-//! `neighbor-resolve`: packets whose neighbour is not known yet go to the main
-//! thread, which asks and keeps a few of them; within a budget, so that a scan of
-//! a whole network does not drown it (RFC 6583).
+//! `neighbor-resolve`: punts packets to unresolved neighbours to the control thread, which resolves
+//! the neighbour and queues a few packets; under the control-plane policer, so that a scan of a
+//! network does not overload it (RFC 6583).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::NO_ADJACENCY;
 use crate::punt::Class;
 use crate::shared::Shared;
 
-/// Nothing goes on from here.
+/// No next nodes.
 pub const EDGES: &[&str] = &[];
 
 /// Makes the node of one worker.
@@ -25,14 +25,14 @@ struct NeighborResolve {
 impl Node for NeighborResolve {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            // Our own answers to link-local hosts all pass here: who pings us there must
-            // not keep others from being resolved.
-            let is_answer = vector.adjacency[lane] == NO_ADJACENCY;
-            // Ids of adjacencies are used again; the neighbour's name tells for whom the
-            // packet waits however long that takes. 0: for its destination.
+            // All replies to link-local hosts pass this node: a host that pings the router must not
+            // prevent the resolution of others.
+            let is_reply = vector.adjacency[lane] == NO_ADJACENCY;
+            // Adjacency ids are reused; the serial number of the neighbour identifies it as long as
+            // the packet is queued. 0: the destination is the neighbour.
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
             vector.hash[lane] = line.map_or(0, |line| line.context() as u32);
-            let class = if is_answer { Class::LocalResolve } else { Class::Resolve };
+            let class = if is_reply { Class::LocalResolve } else { Class::Resolve };
             self.shared.policers.punt(cx, vector, lane, class);
         }
         Next::Lanes

@@ -1,6 +1,6 @@
-//! `neighbor-send`: packets that waited for a neighbour go to it, by the adjacency that
-//! it had when they were let go. The worker may come to them later: when that adjacency
-//! is somebody else's by then, they are routed anew.
+//! `neighbor-send`: sends packets that were queued for a neighbour, with the adjacency that it had
+//! when they were released. If another neighbour has reused that adjacency in the meantime, the
+//! packets are looked up again.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use stoa_engine::{Context, Next, Node, Vector};
 
 use crate::shared::Shared;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] = &["ip4-rewrite", "ip6-rewrite", "ip4-lookup", "ip6-lookup"];
 
 /// Makes the node of one worker.
@@ -23,12 +23,12 @@ struct NeighborSend {
 impl Node for NeighborSend {
     fn process(&mut self, _cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         for lane in 0..vector.len() {
-            // The `hash` column holds the neighbour's name: see `control/neighbors`.
+            // The `hash` column holds the serial number of the neighbour: see `control/neighbors`.
             let line = self.shared.adjacencies.get(vector.adjacency[lane]);
-            let is_still_its =
+            let is_current =
                 line.is_some_and(|line| line.context() == u64::from(vector.hash[lane]));
             let is_ip4 = vector.bytes(lane).first().is_some_and(|byte| byte >> 4 == 4);
-            vector.next[lane] = u16::from(!is_ip4) + if is_still_its { 0 } else { 2 };
+            vector.next[lane] = u16::from(!is_ip4) + if is_current { 0 } else { 2 };
         }
         Next::Lanes
     }

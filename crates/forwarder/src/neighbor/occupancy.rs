@@ -1,57 +1,56 @@
-//! How many neighbours there are on each interface and of each family, how many there
-//! may be, and who goes first: a scan of a whole network must not push out those who
-//! answer (RFC 6583).
+//! The number of neighbours of each interface and family, their limits, and the order of eviction: a
+//! scan of a network must not evict resolved neighbours (RFC 6583).
 
 use std::collections::{HashMap, VecDeque};
 
 use super::entry::Key;
 
-/// An interface, and whether it is IPv4 that is meant.
+/// An interface and a family; `true`: IPv4.
 pub type LinkFamily = (u32, bool);
 
-/// The side that a neighbour is on.
+/// The interface and family of a neighbour.
 pub fn link_family(key: &Key) -> LinkFamily {
     (key.0, key.1.is_ipv4())
 }
 
-/// What a neighbour's place rests on.
+/// The eviction class of a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionClass {
-    /// Asked for, not answered, or no longer.
+    /// Not resolved, or no longer.
     Unresolved,
-    /// Somebody says where it is; it has never answered us.
+    /// Resolved from a received message, but it has never replied to a solicitation.
     Unverified,
-    /// It has answered us.
+    /// It has replied to a solicitation.
     Verified,
-    /// It is configured, or an entry of our own: no share of its interface is used for it.
+    /// Configured or local: does not count towards the limit of its interface.
     Configured,
 }
 
-/// Whether there is a place for a new neighbour.
+/// Whether a new neighbour can be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Yes.
     Free,
-    /// That of this one.
+    /// After this neighbour is evicted.
     Evict(Key),
-    /// No: its interface has as many as it may have.
+    /// No: its interface has reached its limit.
     InterfaceFull,
     /// No: the table is full.
     TableFull,
 }
 
-/// Why somebody has to go, and from where.
+/// A limit that is reached, and where to evict.
 #[derive(Clone, Copy, Debug)]
 pub struct Shortage {
-    /// Whose neighbours are too many.
+    /// The interface and family with too many neighbours.
     pub side: LinkFamily,
-    /// Only the unresolved ones are.
+    /// Whether it has too many unresolved ones.
     pub is_unresolved_only: bool,
-    /// The interface has too many, not the table.
+    /// Whether the interface has reached its limit, not the table.
     pub of_interface: bool,
 }
 
-/// Least number of unresolved neighbours that an interface may have.
+/// The lowest limit of unresolved neighbours of an interface.
 const MIN_UNRESOLVED: usize = 16;
 
 #[derive(Default)]
@@ -59,13 +58,13 @@ struct Count {
     all: usize,
     configured: usize,
     unresolved: usize,
-    /// Names of the unresolved in the order in which they came to be so; some are gone.
+    /// Serial numbers of the unresolved neighbours in the order of that state; can hold deleted ones.
     unresolved_queue: VecDeque<u32>,
-    /// The same of those that have never answered.
+    /// The same of the unverified neighbours.
     unverified_queue: VecDeque<u32>,
 }
 
-/// The numbers of all interfaces.
+/// The numbers of neighbours of all interfaces.
 pub struct Occupancy {
     limit: usize,
     all: usize,
@@ -79,28 +78,33 @@ impl Occupancy {
         Self { limit, all: 0, unresolved: 0, link_families: HashMap::new() }
     }
 
-    /// Unresolved neighbours, and how many there may be in all.
+    /// Number of unresolved neighbours, and its limit.
     pub fn unresolved(&self) -> (usize, usize) {
         (self.unresolved, (self.limit / 2).max(MIN_UNRESOLVED))
     }
 
-    /// Interfaces and families that have neighbours, with how many of those their limits bound.
+    /// Interfaces and families with neighbours, with the number that counts towards their limit.
     pub fn link_families(&self) -> impl Iterator<Item = (LinkFamily, usize)> {
         self.link_families.iter().map(|(side, count)| (*side, count.all - count.configured))
     }
 
-    /// Neighbours that an interface may have in a family unless told otherwise.
+    /// The default limit of neighbours of an interface and family.
     pub fn default_limit(&self) -> usize {
         (self.limit / 2).max(1)
     }
 
-    /// What is short for another neighbour; `None`: nothing is.
-    pub(super) fn shortage(&self, key: &Key, limit: usize, is_desired: bool) -> Option<Shortage> {
+    /// The limit that another neighbour would exceed; `None`: it can be added.
+    pub(super) fn shortage(
+        &self,
+        key: &Key,
+        limit: usize,
+        is_configured: bool,
+    ) -> Option<Shortage> {
         let side = link_family(key);
         let limit = if limit == 0 { self.default_limit() } else { limit };
         let (learnt, unresolved) =
             self.link_families.get(&side).map_or((0, 0), |c| (c.all - c.configured, c.unresolved));
-        if !is_desired {
+        if !is_configured {
             let of_interface = true;
             if unresolved >= (limit / 4).max(MIN_UNRESOLVED).min(limit) {
                 return Some(Shortage { side, is_unresolved_only: true, of_interface });
@@ -128,23 +132,23 @@ impl Occupancy {
         })
     }
 
-    /// The first who goes: who was not answered for longest, then who never answered.
-    /// `may_go` tells of a name whether it still stands so, who it is, and if it may go.
-    pub(super) fn first(
+    /// The neighbour to evict: the oldest unresolved one, then the oldest unverified one. `may_evict`
+    /// returns the key of a serial number that is still in this class, and whether it can be evicted.
+    pub(super) fn victim(
         &mut self,
         shortage: &Shortage,
-        may_go: impl Fn(u32, EvictionClass) -> Option<(Key, bool)>,
+        may_evict: impl Fn(u32, EvictionClass) -> Option<(Key, bool)>,
     ) -> Option<Key> {
         let count = self.link_families.get_mut(&shortage.side)?;
         let unresolved_queue =
-            first(&mut count.unresolved_queue, |serial| may_go(serial, EvictionClass::Unresolved));
+            pop(&mut count.unresolved_queue, |serial| may_evict(serial, EvictionClass::Unresolved));
         if unresolved_queue.is_some() || shortage.is_unresolved_only {
             return unresolved_queue;
         }
-        first(&mut count.unverified_queue, |serial| may_go(serial, EvictionClass::Unverified))
+        pop(&mut count.unverified_queue, |serial| may_evict(serial, EvictionClass::Unverified))
     }
 
-    /// A neighbour came, went, or changed its standing.
+    /// Counts a neighbour that was added, removed or has changed its class.
     pub(super) fn count(
         &mut self,
         key: &Key,
@@ -177,7 +181,7 @@ impl Occupancy {
         }
     }
 
-    /// Forgets names of those that are gone, when they have become many.
+    /// Removes deleted neighbours from long queues.
     pub(super) fn compact(&mut self, is_here: impl Fn(u32) -> bool) {
         for count in self.link_families.values_mut() {
             for queue in [&mut count.unresolved_queue, &mut count.unverified_queue] {
@@ -190,11 +194,11 @@ impl Occupancy {
     }
 }
 
-/// Takes the first name out that may go; those that may not, but stand so, stay.
-fn first(queue: &mut VecDeque<u32>, may_go: impl Fn(u32) -> Option<(Key, bool)>) -> Option<Key> {
+/// Pops the first neighbour that can be evicted; keeps the others of the class.
+fn pop(queue: &mut VecDeque<u32>, may_evict: impl Fn(u32) -> Option<(Key, bool)>) -> Option<Key> {
     for _ in 0..queue.len() {
         let serial = queue.pop_front()?;
-        match may_go(serial) {
+        match may_evict(serial) {
             Some((key, true)) => return Some(key),
             Some((_, false)) => queue.push_back(serial),
             None => {}

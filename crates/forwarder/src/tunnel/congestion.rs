@@ -1,19 +1,19 @@
-//! Congestion marks through a tunnel (RFC 6040): what the outer header has met on its way is
-//! not lost when it is taken off. The class of service is copied on the way in; on the way out the
-//! inner one counts, whatever the networks in between made of the outer one (RFC 2983 section 3).
+//! ECN through a tunnel (RFC 6040): decapsulation carries the congestion mark of the outer header over
+//! to the inner header. DSCP follows the pipe model on decapsulation: encapsulation copies the inner
+//! DSCP, decapsulation keeps it (RFC 2983 section 3).
 
 use stoa_wire::checksum;
 
 use crate::drops::Drop;
 
-/// The mark's bits of the IPv4 type of service or IPv6 traffic class (RFC 3168 section 5).
-const MARK: u8 = 3;
-/// The sender does not speak of congestion.
-const NOT_CAPABLE: u8 = 0;
-/// Not congested, the variant that outer headers may carry, too.
+/// The ECN bits of the IPv4 type of service or IPv6 traffic class (RFC 3168 section 5).
+const ECN: u8 = 3;
+/// Not-ECT: the transport is not ECN-capable.
+const NOT_ECT: u8 = 0;
+/// ECT(1).
 const ECT_1: u8 = 1;
-/// Congestion was met.
-const MET: u8 = 3;
+/// CE: congestion experienced.
+const CE: u8 = 3;
 
 /// The type of service or traffic class of an IP packet.
 pub(super) fn class(packet: &[u8]) -> u8 {
@@ -24,27 +24,27 @@ pub(super) fn class(packet: &[u8]) -> u8 {
     }
 }
 
-/// Carries the mark of an outer header with this `class` over to the packet that was inside
-/// (RFC 6040, figure 4).
+/// Carries the ECN mark of an outer header with this class over to the inner packet (RFC 6040,
+/// figure 4).
 ///
 /// # Errors
-/// Congestion was met, and the sender knows of no other sign than a loss.
-pub(super) fn leave(outer_class: u8, packet: &mut [u8]) -> Result<(), Drop> {
-    let (outer, inner) = (outer_class & MARK, class(packet) & MARK);
+/// CE on the outer header of a packet that is not ECN-capable.
+pub(super) fn decapsulate(outer_class: u8, packet: &mut [u8]) -> Result<(), Drop> {
+    let (outer, inner) = (outer_class & ECN, class(packet) & ECN);
     let mark = match (inner, outer) {
-        (NOT_CAPABLE, MET) => return Err(Drop::TunnelCongestion),
-        (NOT_CAPABLE | MET, _) => return Ok(()),
-        (_, MET) => MET,
+        (NOT_ECT, CE) => return Err(Drop::TunnelCongestion),
+        (NOT_ECT | CE, _) => return Ok(()),
+        (_, CE) => CE,
         (_, ECT_1) => ECT_1,
         _ => return Ok(()),
     };
     match packet {
-        [first, second, ..] if *first >> 4 == 6 => *second = *second & !(MARK << 4) | mark << 4,
+        [first, second, ..] if *first >> 4 == 6 => *second = *second & !(ECN << 4) | mark << 4,
         [first, second, _, _, _, _, _, _, _, _, high, low, ..] => {
             let old = u16::from_be_bytes([*first, *second]);
-            *second = *second & !MARK | mark;
+            *second = *second & !ECN | mark;
             let new = u16::from_be_bytes([*first, *second]);
-            // By the difference (RFC 1624): a sum that was wrong stays wrong.
+            // Incremental update (RFC 1624): a wrong checksum stays wrong.
             let sum = checksum::update16(u16::from_be_bytes([*high, *low]), old, new);
             [*high, *low] = sum.to_be_bytes();
         }
@@ -85,24 +85,24 @@ mod tests {
     fn a_broken_header_stays_broken() {
         let mut packet = ip4(2);
         packet[16] ^= 1;
-        assert_eq!(leave(3, &mut packet), Ok(()));
+        assert_eq!(decapsulate(3, &mut packet), Ok(()));
         assert!(ipv4::check(&packet).is_err());
     }
 
     #[test]
     fn marks_are_those_of_figure_4() {
-        // By inner mark, what outer marks 0 (none), 2 (ECT 0), 1 (ECT 1) and 3 (met) make of it.
-        let figure: [(u8, [Option<u8>; 4]); 4] = [
+        // By inner mark: the results for outer marks 0 (Not-ECT), 2 (ECT(0)), 1 (ECT(1)) and 3 (CE).
+        let table: [(u8, [Option<u8>; 4]); 4] = [
             (0, [Some(0), Some(0), Some(0), None]),
             (2, [Some(2), Some(2), Some(1), Some(3)]),
             (1, [Some(1), Some(1), Some(1), Some(3)]),
             (3, [Some(3), Some(3), Some(3), Some(3)]),
         ];
-        for (inner, row) in figure {
+        for (inner, row) in table {
             for (outer, expected) in [0, 2, 1, 3].into_iter().zip(row) {
                 for mut packet in [ip4(inner), ip6(inner)] {
                     let before = packet.clone();
-                    match (leave(0xb8 | outer, &mut packet), expected) {
+                    match (decapsulate(0xb8 | outer, &mut packet), expected) {
                         (Ok(()), Some(mark)) => assert_eq!(class(&packet), 0xb8 | mark),
                         (Err(reason), None) => {
                             assert_eq!((reason, &packet), (Drop::TunnelCongestion, &before));

@@ -1,9 +1,8 @@
-//! Tunnels: interfaces whose packets travel inside other packets, from one of our addresses to
-//! another router's: IP in IP (RFC 2003, RFC 2473, RFC 4213) and GRE (RFC 2784, RFC 7676). Outer
-//! and inner packets may be of either family.
+//! Tunnel interfaces: IP in IP (RFC 2003, RFC 2473, RFC 4213) and GRE (RFC 2784, RFC 7676) from a
+//! local address to another router. Outer and inner packets can be of either family.
 //!
-//! A tunnel has no neighbours: what is routed to it meets an adjacency of the kind
-//! [`Tunnel`](stoa_tables::adjacency::AdjacencyKind::Tunnel), which leads to `tunnel-output`.
+//! A tunnel has no neighbours: routes to it use an adjacency of the kind
+//! [`Tunnel`](stoa_tables::adjacency::AdjacencyKind::Tunnel), whose next node is `tunnel-output`.
 
 mod congestion;
 pub mod tunnel_input;
@@ -15,31 +14,31 @@ use std::net::IpAddr;
 use stoa_ports::Encapsulation;
 use stoa_wire::{gre, ipv4, ipv6, protocol};
 
-/// One tunnel as workers know it.
+/// One tunnel in the form for workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     /// Its interface.
     pub interface: u32,
-    /// Our address: the source of outer packets.
+    /// The local address: the source of outer packets.
     pub local: IpAddr,
-    /// The other end, of the same family.
+    /// The remote endpoint, of the same family.
     pub remote: IpAddr,
-    /// What stands between the two headers.
+    /// The encapsulation between the two IP headers.
     pub encapsulation: Encapsulation,
     /// TTL or hop limit of outer packets.
     pub hop_limit: u8,
-    /// The VRF of outer and inner packets, as an interface's line has it.
+    /// The VRF of outer and inner packets, as [`crate::ethernet::InterfaceLine::vrf`].
     pub vrf: u32,
 }
 
 impl Tunnel {
-    /// Bytes that the tunnel puts before a packet.
+    /// Bytes of encapsulation.
     pub fn header_length(&self) -> usize {
         let outer = if self.local.is_ipv4() { ipv4::LENGTH } else { ipv6::LENGTH };
         outer + if self.encapsulation == Encapsulation::Gre { gre::LENGTH } else { 0 }
     }
 
-    /// What the outer header names as its payload.
+    /// The protocol number in the outer header.
     fn protocol(&self, inner_is_ip4: bool) -> u8 {
         match (self.encapsulation, inner_is_ip4) {
             (Encapsulation::Gre, _) => protocol::GRE,
@@ -49,7 +48,7 @@ impl Tunnel {
     }
 }
 
-/// Where an outer packet belongs: the VRF, the sender, our address, what is between the headers.
+/// The key of received packets: VRF, remote and local address, encapsulation.
 type Ends = (u32, IpAddr, IpAddr, Encapsulation);
 
 /// All tunnels.
@@ -60,7 +59,7 @@ pub struct Tunnels {
 }
 
 impl Tunnels {
-    /// Puts a tunnel in; one with the same ends must not be there.
+    /// Adds a tunnel; its endpoints must be unique.
     pub fn insert(&mut self, tunnel: Tunnel) {
         let ends = (tunnel.vrf, tunnel.remote, tunnel.local, tunnel.encapsulation);
         self.by_ends.insert(ends, tunnel.interface);
@@ -72,8 +71,8 @@ impl Tunnels {
         self.by_interface.get(&interface)
     }
 
-    /// The interface of the tunnel that brings packets of this `protocol` from `source` to our
-    /// address `destination` in a VRF.
+    /// The interface of the tunnel of packets with this `protocol` from `source` to the local address
+    /// `destination` in a VRF.
     #[inline]
     pub fn from(
         &self,

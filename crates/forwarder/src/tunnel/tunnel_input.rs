@@ -1,5 +1,5 @@
-//! `tunnel-input`: takes packets out of those that came through a tunnel; they go on as if they
-//! had come in by the tunnel's interface.
+//! `tunnel-input`: decapsulates packets from tunnels; the tunnel becomes the receiving interface of
+//! the inner packets.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::drops::Drop;
 use crate::ethernet::interface_flags::UP;
 use crate::shared::Shared;
 
-/// Where inner packets go.
+/// The next nodes of inner packets.
 pub const EDGES: &[&str] = &["ip4-input", "ip6-input"];
 const IP4: u16 = 0;
 const IP6: u16 = 1;
@@ -33,8 +33,7 @@ impl Node for TunnelInput {
     fn process(&mut self, cx: &mut Context<'_>, vector: &mut Vector) -> Next {
         let tunnels = self.shared.tunnels.read(cx.reader);
         for lane in 0..vector.len() {
-            let left = self.leave(tunnels, vector, lane);
-            vector.next[lane] = match left {
+            vector.next[lane] = match self.decapsulate(tunnels, vector, lane) {
                 Ok(next) => {
                     count(cx, vector.rx_if[lane], vector.length[lane]);
                     next
@@ -46,7 +45,7 @@ impl Node for TunnelInput {
     }
 }
 
-/// Counts what an interface received.
+/// Counts a packet received by an interface.
 fn count(cx: &Context<'_>, interface: u32, length: u16) {
     if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
         counters.rx_packets.add(1);
@@ -55,8 +54,13 @@ fn count(cx: &Context<'_>, interface: u32, length: u16) {
 }
 
 impl TunnelInput {
-    /// Takes a lane's packet out of its tunnel.
-    fn leave(&self, tunnels: &Tunnels, vector: &mut Vector, lane: usize) -> Result<u16, Drop> {
+    /// Removes the outer headers of a lane.
+    fn decapsulate(
+        &self,
+        tunnels: &Tunnels,
+        vector: &mut Vector,
+        lane: usize,
+    ) -> Result<u16, Drop> {
         let vrf = self.shared.interface(vector.rx_if[lane]).vrf();
         let outer = Outer::of(vector.bytes(lane)).ok_or(Drop::TunnelMalformed)?;
         let from = tunnels.from(vrf, outer.ends, outer.protocol).ok_or(Drop::TunnelDeleted)?;
@@ -65,26 +69,26 @@ impl TunnelInput {
         }
         let (next, class) = (outer.inner?, outer.class);
         let (header, whole) = (outer.header as i32, outer.whole as u16);
-        // Without what the link may have added behind.
+        // Without link-layer padding.
         vector.length[lane] = whole;
         if !vector.advance(lane, header) {
             return Err(Drop::TunnelMalformed);
         }
-        congestion::leave(class, vector.bytes_mut(lane))?;
+        congestion::decapsulate(class, vector.bytes_mut(lane))?;
         vector.rx_if[lane] = from;
         vector.flags[lane] &= !(flags::OWN | flags::MULTICAST | flags::TUNNELS);
         Ok(next)
     }
 }
 
-/// An outer packet as it was read.
+/// A parsed outer packet.
 struct Outer {
     ends: (IpAddr, IpAddr),
     protocol: u8,
     class: u8,
     /// Bytes before the inner packet.
     header: usize,
-    /// Bytes of the whole.
+    /// Total bytes.
     whole: usize,
     /// The edge of the inner packet's family.
     inner: Result<u16, Drop>,
@@ -115,7 +119,7 @@ impl Outer {
     }
 }
 
-/// The reason for each rule of RFC 2784 that a header breaks.
+/// The drop reason of each GRE error (RFC 2784).
 fn refusal(cause: GreError) -> Drop {
     match cause {
         GreError::Truncated => Drop::TunnelMalformed,
@@ -125,7 +129,7 @@ fn refusal(cause: GreError) -> Drop {
     }
 }
 
-/// The edge of what a GRE header names.
+/// The edge of the protocol type of a GRE header.
 fn family(kind: u16) -> Result<u16, Drop> {
     match kind {
         ethertype::IP4 => Ok(IP4),

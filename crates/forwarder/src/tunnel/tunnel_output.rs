@@ -1,5 +1,5 @@
-//! `tunnel-output`: puts packets that are routed to a tunnel into packets to its other end, which
-//! are then routed themselves.
+//! `tunnel-output`: encapsulates packets that are routed to a tunnel; the outer packets go to the
+//! lookup.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::drops::Drop;
 use crate::ip::identification::Identifications;
 use crate::shared::Shared;
 
-/// Where outer packets go.
+/// The next nodes of outer packets.
 pub const EDGES: &[&str] = &["ip4-lookup", "ip6-lookup"];
 const LOOKUP4: u16 = 0;
 const LOOKUP6: u16 = 1;
@@ -37,19 +37,20 @@ impl Node for TunnelOutput {
                 continue;
             };
             let (adjacency, length) = (vector.adjacency[lane], u64::from(vector.length[lane]));
-            vector.next[lane] = match enter(tunnel, vector, lane, &self.shared.identifications) {
-                Ok(next) => {
-                    count(cx, tunnel.interface, adjacency, length);
-                    next
-                }
-                Err(reason) => reason.next(),
-            };
+            vector.next[lane] =
+                match encapsulate(tunnel, vector, lane, &self.shared.identifications) {
+                    Ok(next) => {
+                        count(cx, tunnel.interface, adjacency, length);
+                        next
+                    }
+                    Err(reason) => reason.next(),
+                };
         }
         Next::Lanes
     }
 }
 
-/// Counts what an interface and a next hop sent.
+/// Counts a packet sent by an interface and an adjacency.
 fn count(cx: &Context<'_>, interface: u32, adjacency: u32, length: u64) {
     if let Some(counters) = cx.counters.interfaces.get(interface as usize) {
         counters.tx_packets.add(1);
@@ -61,8 +62,8 @@ fn count(cx: &Context<'_>, interface: u32, adjacency: u32, length: u64) {
     }
 }
 
-/// Puts a lane's packet into one to the other end.
-fn enter(
+/// Adds the outer headers to a lane.
+fn encapsulate(
     tunnel: &Tunnel,
     vector: &mut Vector,
     lane: usize,
@@ -77,7 +78,7 @@ fn enter(
     let inner = Inner {
         is_ip4,
         class: congestion::class(packet),
-        whole: is_whole(packet),
+        dont_fragment: dont_fragment(packet),
         length: packet.len(),
     };
     let header = tunnel.header_length();
@@ -87,36 +88,36 @@ fn enter(
     let outer = vector.bytes_mut(lane);
     let (head, _) = outer.split_at_mut_checked(header).ok_or(Drop::TunnelHeadroom)?;
     build(tunnel, head, &inner, identifications).map_err(|_| Drop::TunnelHeadroom)?;
-    // Where the packet came from is behind it: its way is that of the tunnel's VRF.
+    // The lookup of the outer packet uses the VRF of the tunnel.
     vector.rx_if[lane] = tunnel.interface;
     vector.make_own(lane);
     vector.flags[lane] |= depth + flags::ONE_TUNNEL;
     Ok(if tunnel.local.is_ipv4() { LOOKUP4 } else { LOOKUP6 })
 }
 
-/// What the outer header takes from the packet inside.
+/// The properties of the inner packet for the outer header.
 struct Inner {
     is_ip4: bool,
     class: u8,
-    /// It must not be cut.
-    whole: bool,
+    /// It must not be fragmented.
+    dont_fragment: bool,
     length: usize,
 }
 
-/// Whether an IP packet must not be cut on the way: IPv6 never is.
-fn is_whole(packet: &[u8]) -> bool {
+/// Whether an IP packet must not be fragmented in transit; true for IPv6.
+fn dont_fragment(packet: &[u8]) -> bool {
     let flags = packet.get(6..8).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
     packet.first().is_none_or(|first| first >> 4 != 4) || flags & ipv4::DONT_FRAGMENT != 0
 }
 
-/// Writes the headers before a packet.
+/// Writes the outer headers.
 fn build(
     tunnel: &Tunnel,
     head: &mut [u8],
     inner: &Inner,
     identifications: &Identifications,
 ) -> Result<(), BuildError> {
-    let &Inner { is_ip4, class, whole, length } = inner;
+    let &Inner { is_ip4, class, dont_fragment, length } = inner;
     let protocol = tunnel.protocol(is_ip4);
     let behind = match tunnel.local {
         IpAddr::V4(_) => ipv4::LENGTH,
@@ -129,9 +130,9 @@ fn build(
     let payload = between.len() + length;
     match (tunnel.local, tunnel.remote) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            // What may be cut on the way has a name of its own (RFC 6864 4.1), and what may not
-            // inside may not outside (RFC 2003 3.1).
-            let (flags_fragment, identification) = match whole {
+            // A packet that can be fragmented needs a unique identification (RFC 6864 4.1); the outer
+            // header copies don't-fragment from the inner one (RFC 2003 3.1).
+            let (flags_fragment, identification) = match dont_fragment {
                 true => (ipv4::DONT_FRAGMENT, 0),
                 false => (0, identifications.ip4(source, destination)),
             };
@@ -152,7 +153,7 @@ fn build(
             };
             header.build(outer, payload)?;
         }
-        // Ends of two families were refused when the tunnel was made.
+        // The validation rejects endpoints of different families.
         _ => return Err(BuildError::TooLong { length: payload, limit: 0 }),
     }
     Ok(())

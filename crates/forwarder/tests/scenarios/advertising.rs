@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stoa_forwarder::control::desired::{Advertisement, Discovery};
 use stoa_wire::ethernet::{Mac, ethertype};
-use stoa_wire::ndp::{Message, PrefixTold, RouterAdvertisement};
+use stoa_wire::ndp::{AdvertisedPrefix, Message, RouterAdvertisement};
 use stoa_wire::zerocopy::network_endian::{U16, U32};
 use stoa_wire::{checksum, ipv4, ipv6, irdp, ndp, protocol};
 
@@ -30,7 +30,7 @@ pub fn words() -> Advertisement {
             retransmit_time: U32::ZERO,
         },
         mtu: 1400,
-        prefixes: vec![PrefixTold {
+        prefixes: vec![AdvertisedPrefix {
             prefix,
             length: 64,
             flags: 0xc0,

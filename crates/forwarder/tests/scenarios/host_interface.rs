@@ -227,7 +227,7 @@ fn a_host_interface_that_cannot_be_had_is_refused_but_never_stops_a_forwarder_th
     let mut lab = Lab::new(&World::three_ports());
     let world = World::three_ports().host_interface("west", "late-linux");
     let refused = lab.apply(&world).unwrap_err();
-    assert_eq!(refused.reasons[0].place, "host interface of \"west\"");
+    assert_eq!(refused.errors[0].path, "host interface of \"west\"");
     lab.send("west", [packet_from(1, &udp(host4(1), host4(2), b"data"))]);
     assert_eq!(lab.take("east").len(), 1);
     // A forwarder that was started anew is told the same and does what it can.

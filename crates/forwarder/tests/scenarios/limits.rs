@@ -44,7 +44,7 @@ fn assert_refused(limits: Limits, plain: &World, greedy: &World, table: Table) {
     for turn in 1..=2 {
         let refused = lab.apply(greedy).unwrap_err();
         assert!(refused.is_full, "{refused:?}");
-        let fix = &refused.reasons[0].fix;
+        let fix = &refused.errors[0].fix;
         assert!(fix.contains(&format!("/stoa-system:system/limits/{}", table.name())), "{fix}");
         assert!(of(&mut lab, table).refused >= before.refused + turn);
         lab.settle();
@@ -96,8 +96,8 @@ fn limits_are_settings_and_fixed_while_running() {
     assert_eq!(of(&mut lab, Table::Neighbors).limit, 20);
     assert_eq!(of(&mut lab, Table::Ip6Routes).limit, LIMITS.routes6 as u64);
     let refused = lab.apply(&with(LimitOverrides { routes4: 200, ..asked })).unwrap_err();
-    assert_eq!(refused.reasons[0].place, "limits");
-    assert_eq!(refused.reasons[0].fix, "Restart Stoa to change them.");
+    assert_eq!(refused.errors[0].path, "limits");
+    assert_eq!(refused.errors[0].fix, "Restart Stoa to change them.");
     assert_eq!(lab.apply(&with(asked)).unwrap(), v1::Applied::default());
 }
 

@@ -312,7 +312,7 @@ fn rules_that_do_not_fit_are_refused_and_nothing_changes() {
     rules.extend((1..=1_025).map(|priority| rule(priority, true, other())));
     let refused = lab.apply(&many).unwrap_err();
     assert!(refused.is_full);
-    assert_eq!(refused.reasons[0].place, "rules");
+    assert_eq!(refused.errors[0].path, "rules");
     assert_eq!(leave(&mut lab, to_far()), (0, 2));
     // One less fits, and is walked to the end.
     let rules = many.0.rules.get_mut(&(String::new(), true)).unwrap();

@@ -104,7 +104,7 @@ fn the_last_of_many_ports_fails_and_all_of_it_rolls_back() {
     let after = after.port("zzz-ghost", 9);
     for _ in 0..3 {
         let refused = lab.apply(&after).unwrap_err();
-        assert_eq!(refused.reasons[0].place, "port \"zzz-ghost\"");
+        assert_eq!(refused.errors[0].path, "port \"zzz-ghost\"");
         lab.settle();
         lab.state().tick();
         assert!(routes(&mut lab) == held);

@@ -52,8 +52,8 @@ fn one_bad_port_refuses_the_whole() {
     );
     let refused = lab.apply(&worse).unwrap_err();
     assert!(!refused.is_full);
-    assert_eq!(refused.reasons.len(), 1);
-    assert_eq!(refused.reasons[0].place, "port \"ghost\"");
+    assert_eq!(refused.errors.len(), 1);
+    assert_eq!(refused.errors[0].path, "port \"ghost\"");
     assert_eq!(names(&mut lab), ["east", "north", "west"]);
     assert_flows(&mut lab);
     lab.send("west", [far()]);
@@ -85,7 +85,7 @@ fn a_port_that_cannot_be_replaced_goes_on() {
     let worse = worse.port("ghost", 9);
     for _ in 0..3 {
         let refused = lab.apply(&worse).unwrap_err();
-        let places: Vec<_> = refused.reasons.iter().map(|reason| reason.place.as_str()).collect();
+        let places: Vec<_> = refused.errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(places, ["port \"east\"", "port \"ghost\""], "every reason");
         assert_eq!(names(&mut lab), ["east", "north", "west"]);
         assert_flows(&mut lab);
@@ -104,7 +104,7 @@ fn a_port_that_has_its_device_alone_comes_back_at_once() {
     worse.0.ports.insert("west".to_owned(), wire::config("west", [2, 0, 0, 0, 0xee, 1]));
     for round in 2..5 {
         let refused = lab.apply(&worse).unwrap_err();
-        assert_eq!(refused.reasons[0].place, "port \"east\"");
+        assert_eq!(refused.errors[0].path, "port \"east\"");
         assert_eq!(came_up(&lab, wires), [round, 1, 1], "only the one that had to make room");
         assert_flows(&mut lab);
     }
@@ -174,7 +174,7 @@ fn a_swap_that_fails_leaves_all_as_it_was() {
     swapped.0.ports.insert("south".to_owned(), wire::holding("south", "two", our_mac(4)));
     for _ in 0..3 {
         let refused = lab.apply(&swapped).unwrap_err();
-        assert!(!refused.reasons.is_empty(), "{refused:?}");
+        assert!(!refused.errors.is_empty(), "{refused:?}");
         assert_eq!(names(&mut lab), ["east", "north", "west"]);
         assert_flows(&mut lab);
         assert_eq!(came_up(&lab, ["north"]), [1], "it was not in the way");
@@ -183,7 +183,7 @@ fn a_swap_that_fails_leaves_all_as_it_was() {
     let before = came_up(&lab, ["west", "east", "north"]);
     let refused =
         lab.apply(&held([("west", 1, "three"), ("east", 2, "one"), ("north", 3, "three")]));
-    assert_eq!(refused.unwrap_err().reasons[0].place, "port \"west\"");
+    assert_eq!(refused.unwrap_err().errors[0].path, "port \"west\"");
     assert_eq!(came_up(&lab, ["west", "east", "north"]), before);
     assert_flows(&mut lab);
 }
@@ -286,7 +286,7 @@ fn a_sub_interface_stays_when_a_port_of_its_name_is_refused() {
     lab.add_wire("west.7", Wire::new(1, 1));
     let worse = World::three_ports().port("west.7", 9).port("zzz", 8);
     let refused = lab.apply(&worse).unwrap_err();
-    assert_eq!(refused.reasons[0].place, "port \"zzz\"");
+    assert_eq!(refused.errors[0].path, "port \"zzz\"");
     lab.apply(&with_sub().paths(FAR, &[("west.7", Some(host4(10).into()), 1)])).unwrap();
     lab.settle();
     lab.forget();
@@ -338,7 +338,7 @@ fn too_many_gateways_are_refused_whole() {
 fn workers_stay_and_polling_changes() {
     let mut lab = Lab::new(&World::three_ports());
     let refused = lab.apply(&World::three_ports().workers(2)).unwrap_err();
-    assert_eq!(refused.reasons[0].place, "workers");
+    assert_eq!(refused.errors[0].path, "workers");
     for polling in [Polling::Always, Polling::Adaptive, Polling::Interrupt] {
         let mut world = World::three_ports();
         world.0.workers.polling = polling;

@@ -248,7 +248,7 @@ fn vrfs_are_made_and_given_back_without_end() {
     }
     let refused = lab.apply(&many).unwrap_err();
     assert!(refused.is_full);
-    assert_eq!(refused.reasons[0].reason, "257 VRFs are more than 256, the default one among them");
+    assert_eq!(refused.errors[0].cause, "257 VRFs are more than 256, the default one among them");
     many.0.vrfs.remove("vrf0");
     let many = many.special_route(FAR4, 32, SpecialNextHop::Blackhole);
     lab.apply(&many).unwrap();

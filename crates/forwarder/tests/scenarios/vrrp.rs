@@ -341,7 +341,7 @@ fn it_resigns_when_it_is_taken_out_and_follows_its_link() {
     let four = &west.virtual_routers[0];
     assert_eq!((four.priority, four.configured_priority), (70, 120));
     assert_eq!(four.addresses, [virtual4().octets().to_vec()]);
-    assert!(four.changed_unix_s >= four.made_unix_s);
+    assert!(four.changed_unix_s >= four.created_unix_s);
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_start_goes_on_without_the_device() {
 fn a_change_is_refused_and_the_way_back_waits() {
     let mut lab = Lab::new(&World::new().port("west", 1).host("west", 1));
     let refused = lab.apply(&world()).unwrap_err();
-    assert_eq!(refused.reasons[0].place, "port \"late\"");
+    assert_eq!(refused.errors[0].path, "port \"late\"");
     lab.add_wire("late", Wire::new(1, 1));
     let mut alone = world();
     alone.0.ports.insert("late".to_owned(), wire::alone("late", our_mac(2)));

@@ -1,4 +1,4 @@
-//! What rules look at in a packet, for both families.
+//! The header fields that policy rules match, for both families.
 
 use std::ops::BitAnd;
 
@@ -9,13 +9,13 @@ use stoa_wire::{ipv6, protocol};
 use super::{Policy, Rules};
 use crate::shared::Shared;
 
-/// The protocol of a packet whose extension headers lead nowhere: none that a rule can name.
+/// The protocol of a packet without an upper-layer header: no rule can match it.
 pub(super) const NO_PROTOCOL: u16 = 0x100;
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 
-/// What rules ask for.
+/// The fields that rules match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header<K> {
     /// Addresses in host byte order.
@@ -25,16 +25,16 @@ pub(super) struct Header<K> {
     pub(super) class: u8,
     /// The upper protocol, or [`NO_PROTOCOL`].
     pub(super) protocol: u16,
-    /// Source and destination port; 0: none.
+    /// Source and destination port; 0 without ports.
     pub(super) ports: (u16, u16),
 }
 
-/// An address of one of the two families, and what is different in them.
+/// An address of either family, and the differences between the families.
 pub(super) trait Family: Key + BitAnd<Output = Self> + Default + 'static {
     /// Whether it is IPv4.
     const IS_IP4: bool;
 
-    /// What rules ask for in a packet; `deep`: protocol and ports too. `None`: it is cut short.
+    /// The header fields of a packet, with `deep` also protocol and ports; `None`: it is truncated.
     fn header(packet: &[u8], deep: bool) -> Option<Header<Self>>;
     /// The rules of this family.
     fn rules(policy: &Policy) -> &Rules<Self>;
@@ -99,7 +99,7 @@ impl Family for u128 {
     }
 }
 
-/// The ports of protocols that have them in their first four bytes.
+/// The ports, for protocols that have them in their first four bytes.
 fn ports(protocol: u8, behind: Option<&[u8]>) -> (u16, u16) {
     let has_ports = matches!(protocol, protocol::TCP | protocol::UDP | DCCP | SCTP | UDP_LITE);
     match behind.and_then(<[u8]>::first_chunk::<4>) {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_those_of_whole_packets_and_first_fragments() {
+    fn whole_packets_and_first_fragments_have_ports() {
         let mut packet = [0; 24];
         (packet[0], packet[1], packet[9]) = (0x45, 0xb8, protocol::UDP);
         packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
@@ -131,7 +131,7 @@ mod tests {
         (packet[6], packet[7], packet[9]) = (0, 0, protocol::GRE);
         assert_eq!(read(&packet).unwrap().ports, (0, 0));
         packet[9] = protocol::TCP;
-        // An option more than there are bytes for, and packets that are cut.
+        // Options beyond the end of the packet, and truncated packets.
         packet[0] = 0x4f;
         assert_eq!(read(&packet).unwrap().ports, (0, 0));
         for length in 0..24 {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn extension_headers_are_looked_behind_when_asked_to() {
+    fn deep_matching_skips_extension_headers() {
         let mut packet = [0; 56];
         (packet[0], packet[1], packet[5], packet[6]) = (0x6b, 0x80, 16, 60);
         packet[40] = protocol::UDP;
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((header.class, header.protocol, header.ports), (0xb8, 17, (53, 54)));
         let shallow = read(&packet, false).unwrap();
         assert_eq!((shallow.protocol, shallow.ports), (NO_PROTOCOL, (0, 0)));
-        // The option's header is longer than the packet.
+        // The options header is longer than the packet.
         packet[41] = 9;
         assert_eq!(read(&packet, true).unwrap().protocol, NO_PROTOCOL);
         for length in 0..56 {

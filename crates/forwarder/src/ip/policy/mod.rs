@@ -1,8 +1,8 @@
-//! Policy routing: rules that look at more of a packet than its destination, and say by which table
-//! it is routed, or that it is not (as `ip rule` of Linux has them, ip-rule(8)).
+//! Policy routing: rules select the routing table of a packet by more than its destination, or drop
+//! it, as Linux rules do (ip-rule(8)).
 //!
-//! A feature of the arcs between `ip4-input` and `ip4-lookup`, and of IPv6: on at the interfaces of
-//! VRFs that have rules. What is for our own addresses is ours whatever rules say.
+//! A feature of the arcs between `ip4-input` and `ip4-lookup`, and of IPv6, enabled on the interfaces
+//! of VRFs with rules. Rules do not apply to packets for local addresses.
 
 mod header;
 mod node;
@@ -16,19 +16,19 @@ use stoa_engine::counters::Counter;
 
 use crate::shared::SpecialNextHop;
 
-/// This feature's place in the arc; what packets go on to that nothing is decided about.
+/// The position of this feature in the arc.
 pub const ARC_POSITION: usize = 1;
 
-/// Rules of one VRF and family at most.
+/// The most rules of one VRF and family.
 pub const RULES: usize = 1_024;
 
-/// The priority before whose rules the VRF's own table is looked at: that of `main` in Linux.
+/// The priority of the VRF's own table: that of `main` in Linux.
 pub const OWN_TABLE: u32 = 32_766;
 
 /// Any interface, in [`Match::interface`].
 pub const ANY: u32 = u32::MAX;
 
-/// What a rule is about; all of it has to hold. `K` is an address in host byte order.
+/// The conditions of a rule; all of them must hold. `K` is an address in host byte order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match<K> {
     /// Network and mask of the source.
@@ -39,16 +39,16 @@ pub struct Match<K> {
     pub interface: u32,
     /// Value and mask of the TOS byte or traffic class.
     pub class: (u8, u8),
-    /// Value and mask of the protocol, as [`header`] has it.
+    /// Value and mask of the protocol as in [`header`].
     pub protocol: (u16, u16),
-    /// First and last source port; from 0 on: any, or none.
+    /// First and last source port; a range from 0 also matches packets without ports.
     pub source_ports: (u16, u16),
     /// First and last destination port.
     pub destination_ports: (u16, u16),
 }
 
 impl<K: Default> Match<K> {
-    /// All packets.
+    /// Matches all packets.
     pub fn all() -> Self {
         Self {
             source: Default::default(),
@@ -62,30 +62,30 @@ impl<K: Default> Match<K> {
     }
 }
 
-/// What becomes of packets that a rule is about.
+/// The action of a rule on packets that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyAction {
-    /// Routed by this table; where it has no route, the next rule is looked at.
+    /// Look up this table; without a route, continue with the next rule.
     Table {
-        /// The name of its VRF, as workers know it.
+        /// The id of its VRF for workers.
         vrf: u32,
-        /// Whether its default route does not count.
+        /// Whether to ignore its default route.
         beyond_default: bool,
     },
-    /// Dropped, and the sender is told or not.
+    /// Drop, with or without an ICMP error.
     Special(SpecialNextHop),
-    /// The next rule is the one at this place, which is further down.
+    /// Continue with the rule at this index, which is further down.
     Goto(usize),
 }
 
-/// One rule as workers read it.
+/// One rule in the form for workers.
 #[derive(Clone, Debug)]
 pub struct Rule<K> {
-    /// What it is about.
+    /// Its conditions.
     pub of: Match<K>,
-    /// What it does.
+    /// Its action.
     pub action: PolicyAction,
-    /// What it did.
+    /// Its counters.
     pub hits: Arc<Hits>,
 }
 
@@ -95,7 +95,7 @@ impl<K: PartialEq> PartialEq for Rule<K> {
     }
 }
 
-/// Packets and bytes that a rule decided about, on one worker.
+/// Packets and bytes that matched a rule, on one worker.
 #[derive(Default)]
 #[repr(align(64))]
 struct Cell {
@@ -103,7 +103,7 @@ struct Cell {
     bytes: Counter,
 }
 
-/// What a rule did.
+/// The hit counters of a rule.
 pub struct Hits(Box<[Cell]>);
 
 impl std::fmt::Debug for Hits {
@@ -113,12 +113,12 @@ impl std::fmt::Debug for Hits {
 }
 
 impl Hits {
-    /// Nothing so far, with room for so many workers.
+    /// Zero counters for so many workers.
     pub fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| Cell::default()).collect())
     }
 
-    /// Counts; only this worker itself may say so.
+    /// Adds to the counters of a worker; only this worker calls it.
     fn add(&self, worker: usize, packets: usize, bytes: u64) {
         if let Some(cell) = self.0.get(worker) {
             cell.packets.add(packets as u64);
@@ -134,19 +134,19 @@ impl Hits {
     }
 }
 
-/// The rules of one family of a VRF, in their order, its own table among them.
+/// The rules of one family of a VRF, with its own table among them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules<K> {
-    /// In the order in which they are looked at.
+    /// In the order of evaluation.
     pub list: Vec<Rule<K>>,
-    /// Whether any of them asks for protocol or ports, which are behind extension headers.
+    /// Whether any of them matches protocol or ports, which are behind extension headers.
     pub is_deep: bool,
 }
 
 /// The rules of one VRF.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policy {
-    /// The name of the VRF, as workers know it.
+    /// The id of the VRF for workers.
     pub vrf: u32,
     /// IPv4.
     pub ip4: Rules<u32>,
@@ -154,12 +154,12 @@ pub struct Policy {
     pub ip6: Rules<u128>,
 }
 
-/// The rules of all VRFs that have some.
+/// The rules of all VRFs with rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies(pub Vec<Policy>);
 
 impl Policies {
-    /// Those of the VRF of that name.
+    /// The rules of the VRF with this id.
     pub fn of(&self, vrf: u32) -> Option<&Policy> {
         self.0.iter().find(|policy| policy.vrf == vrf)
     }

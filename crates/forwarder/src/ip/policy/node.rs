@@ -1,5 +1,5 @@
-//! `ip4-policy` and `ip6-policy`: packets of VRFs with rules, each routed by the table that they
-//! say.
+//! `ip4-policy` and `ip6-policy`: look up packets of VRFs with rules in the table that the rules
+//! select.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::ip::ip4_options::through_options;
 use crate::ip::{ERROR, REWRITE, ip4_input, ip6_input};
 use crate::shared::{Shared, SpecialNextHop};
 
-/// Where IPv4 packets go from here: as the first of `ip4-input`, and the feature behind.
+/// Next nodes of IPv4 packets: the first edges of `ip4-input`, and the next feature.
 pub const EDGES4: &[&str] =
     &["ip4-rewrite", "ip4-local", "icmp4-error", "ip4-options", "ip4-redirect"];
-/// Where IPv6 packets go from here: as the first of `ip6-input`, and the feature behind.
+/// Next nodes of IPv6 packets: the first edges of `ip6-input`, and the next feature.
 pub const EDGES6: &[&str] = &["ip6-rewrite", "ip6-local", "icmp6-error", "ip6-redirect"];
 const FEATURE4: u16 = 4;
 const FEATURE6: u16 = 3;
-/// What tables say when they have no route.
+/// The lookup result without a route.
 const NO_ROUTE: u32 = 0;
 
 /// Makes the IPv4 node of one worker.
@@ -43,7 +43,7 @@ struct PolicyNode<K> {
     shared: Arc<Shared>,
     worker: usize,
     columns: Box<Columns<K>>,
-    /// What the own tables of the VRFs say.
+    /// The lookup results of the VRFs' own tables.
     own: Column<u32>,
 }
 
@@ -69,10 +69,10 @@ impl<K: Family + Send> Node for PolicyNode<K> {
 }
 
 impl<K: Family + Send> PolicyNode<K> {
-    /// Takes lanes whose interfaces are in one VRF through its rules.
+    /// Applies the rules of a VRF to lanes whose interfaces are in it.
     fn run(&mut self, reader: &Reader, vrf: u32, vector: &mut Vector, lanes: Range<usize>) {
         let shared = &*self.shared;
-        // Rules that went while packets were on their way here: as without them.
+        // Rules that were deleted in the meantime: no rules.
         let rules = shared.policies.read(reader).of(vrf).map(K::rules);
         let is_deep = rules.is_some_and(|rules| rules.is_deep);
         let tables = WorkerTables { shared, reader };
@@ -80,7 +80,7 @@ impl<K: Family + Send> PolicyNode<K> {
         let mut cut = false;
         for lane in lanes.clone() {
             let (bytes, interface) = (vector.bytes(lane), vector.rx_if[lane]);
-            // `ip4-input` and `ip6-input` have seen that it is there.
+            // `ip4-input` and `ip6-input` have validated the header.
             let header = K::header(bytes, is_deep);
             cut |= header.is_none();
             self.columns.put(lane, &header.unwrap_or_default(), interface, vector.length[lane]);
@@ -102,11 +102,11 @@ impl<K: Family + Send> PolicyNode<K> {
                 Outcome::Route(value) if value != self.own[lane] => {
                     follow_route::<K>(shared, vector, lane, value)
                 }
-                // A goto went past the VRF's own table: its route does not count.
+                // A goto skipped the VRF's own table, so its route is not used.
                 Outcome::Open if leads(self.own[lane]) => {
                     follow_route::<K>(shared, vector, lane, NO_ROUTE)
                 }
-                // Open: the own table says why it has no way, which may be a link that is down.
+                // Open: the own table has the ICMP cause, which can be a link that is down.
                 Outcome::Route(_) | Outcome::Excluded | Outcome::Open => {
                     self.follow_own_route(vector, lane)
                 }
@@ -114,7 +114,7 @@ impl<K: Family + Send> PolicyNode<K> {
         }
     }
 
-    /// By the way of the VRF's own table: the feature behind looks at it as at any other.
+    /// Follows the route of the VRF's own table, through the next feature.
     fn follow_own_route(&self, vector: &mut Vector, lane: usize) -> u16 {
         let shared = &*self.shared;
         let (arc, edge) =
@@ -126,7 +126,7 @@ impl<K: Family + Send> PolicyNode<K> {
     }
 }
 
-/// Whether a route of this value leads to ourselves: rule 0 of Linux.
+/// Whether a route of this value is local, like rule 0 of Linux.
 fn is_ours(shared: &Shared, value: u32) -> bool {
     match shared.next_hops.resolve(value, 0) {
         Resolved::Special { code, .. } => {
@@ -136,7 +136,7 @@ fn is_ours(shared: &Shared, value: u32) -> bool {
     }
 }
 
-/// Follows a route.
+/// The edge of a route.
 fn follow_route<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, value: u32) -> u16 {
     let flags = shared.interface(vector.rx_if[lane]).flags();
     if K::IS_IP4 {
@@ -149,7 +149,7 @@ fn follow_route<K: Family>(shared: &Shared, vector: &mut Vector, lane: usize, va
     if is_kept { Drop::Ip6NotForwarding.next() } else { next }
 }
 
-/// What a rule that refuses does. Where nothing is forwarded, nobody is told either.
+/// The edge of a rule that drops. An interface that does not forward sends no ICMP error either.
 fn refuse<K: Family>(
     shared: &Shared,
     vector: &mut Vector,
@@ -169,7 +169,7 @@ fn refuse<K: Family>(
     if flags & FORWARD6 == 0 { Drop::Ip6NotForwarding.next() } else { ERROR }
 }
 
-/// The tables that a worker reads.
+/// The routing tables of a worker.
 struct WorkerTables<'a> {
     shared: &'a Shared,
     reader: &'a Reader,
@@ -188,8 +188,8 @@ impl<K: Family> Tables<K> for WorkerTables<'_> {
         }
     }
 
-    /// A route all of whose links are down is none, as in Linux a route through a device that is
-    /// down: so the next rule can have a way around.
+    /// A route without a usable link is no route, as in Linux, so that the next rule can provide
+    /// another path.
     fn is_route(&self, value: u32) -> bool {
         match self.shared.next_hops.resolve(value, 0) {
             Resolved::Adjacency(_) => true,

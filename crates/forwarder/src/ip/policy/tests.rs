@@ -1,4 +1,4 @@
-//! The walk in columns beside a model that takes one packet after the other.
+//! Compares the evaluation in columns with a model that evaluates packet by packet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::shared::SpecialNextHop;
 /// Routes by VRF: the first byte of the destination, and the value; 0 is the default route.
 struct Fake(BTreeMap<u32, BTreeMap<u8, u32>>);
 
-/// A route with this value leads nowhere.
+/// The value of an unusable route.
 const DEAD: u32 = 7;
 
 impl Fake {
@@ -38,7 +38,7 @@ impl Tables<u32> for Fake {
 
 type Packet = (Header<u32>, u32, u16);
 
-/// What becomes of one packet, and which rules did something to it, as ip-rule(8) has it.
+/// The outcome of one packet and the rules that it hits, by ip-rule(8).
 fn model(rules: &[Rule<u32>], tables: &Fake, packet: &Packet) -> (Outcome, Vec<usize>) {
     let (header, interface, _) = packet;
     let (mut at, mut did) = (0, Vec::new());
@@ -85,7 +85,7 @@ fn masked(value: u32, length: u32) -> (u32, u32) {
 }
 
 fn address() -> impl Strategy<Value = u32> {
-    // Few of them, so that rules and routes meet.
+    // Few addresses, so that rules and routes match often.
     (1..4_u32, 0..2_u32).prop_map(|(first, last)| first << 24 | last)
 }
 
@@ -136,7 +136,7 @@ fn rules() -> impl Strategy<Value = Vec<Rule<u32>>> {
 
 proptest! {
     #[test]
-    fn columns_and_single_packets_come_to_the_same(
+    fn columns_agree_with_the_model(
         rules in rules(),
         packets in prop::collection::vec(packet(), 1..=256),
         tables in prop::collection::btree_map(
@@ -166,7 +166,7 @@ proptest! {
 }
 
 #[test]
-fn lanes_that_are_ours_are_left_out() {
+fn rules_do_not_apply_to_local_lanes() {
     let mut columns = Box::new(Columns::<u32>::new());
     let action = PolicyAction::Special(SpecialNextHop::Blackhole);
     let rules = [Rule { of: Match::all(), action, hits: Arc::new(Hits::new(1)) }];

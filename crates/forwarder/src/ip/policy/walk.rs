@@ -1,5 +1,5 @@
-//! The walk of packets through rules, in columns: rule after rule, each for all lanes that nothing
-//! was decided about yet, so that look-ups in its table are one batch.
+//! The evaluation of rules in columns: rule after rule, each for all undecided lanes, so that the
+//! lookups in a table form one batch.
 
 use std::ops::Range;
 
@@ -9,28 +9,28 @@ use super::header::{Family, Header};
 use super::{ANY, Match, PolicyAction, Rule};
 use crate::shared::SpecialNextHop;
 
-/// What was decided about a lane.
+/// The outcome of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Nothing so far; in the end: no table that was looked at has a route.
+    /// Undecided; at the end: no table has a route.
     Open,
-    /// Rules do not say anything about it: it goes its way.
+    /// Rules do not apply.
     Excluded,
-    /// It takes the route of this value.
+    /// The route of this value.
     Route(u32),
-    /// It is dropped.
+    /// Dropped by a rule.
     Special(SpecialNextHop),
 }
 
-/// The tables that rules name.
+/// The tables that rules refer to.
 pub(super) trait Tables<K> {
-    /// Looks addresses up in the table of a VRF; 0: there is no route, or no such table.
+    /// Looks up addresses in the table of a VRF; 0: no route, or no such table.
     fn look_up(&self, vrf: u32, beyond_default: bool, keys: &[K], values: &mut [u32]);
-    /// Whether a route of this value leads anywhere, were it into a blackhole.
+    /// Whether a value is a usable route; a blackhole is one.
     fn is_route(&self, value: u32) -> bool;
 }
 
-/// The lanes of a vector as rules see them.
+/// The lanes of a vector with their header fields.
 pub(super) struct Columns<K> {
     source: [K; VECTOR],
     destination: [K; VECTOR],
@@ -40,20 +40,20 @@ pub(super) struct Columns<K> {
     destination_port: [u16; VECTOR],
     interface: [u32; VECTOR],
     length: [u16; VECTOR],
-    /// The rule that each goes on with.
+    /// The rule that each lane continues with.
     rule: [u16; VECTOR],
     pub(super) outcome: [Outcome; VECTOR],
-    /// Lanes that nothing was decided about, and how many.
+    /// The undecided lanes, and their number.
     open: [u16; VECTOR],
     open_count: usize,
-    /// Lanes that the rule at hand is about, with what is looked up for them.
+    /// The lanes that match the current rule, with the keys and values of the lookup.
     hit: [u16; VECTOR],
     keys: [K; VECTOR],
     values: [u32; VECTOR],
 }
 
 impl<K: Family> Columns<K> {
-    /// Empty ones.
+    /// Without lanes.
     pub(super) fn new() -> Self {
         Self {
             source: [K::default(); VECTOR],
@@ -74,12 +74,12 @@ impl<K: Family> Columns<K> {
         }
     }
 
-    /// Begins anew, without lanes.
+    /// Removes all lanes.
     pub(super) fn clear(&mut self) {
         self.open_count = 0;
     }
 
-    /// Takes a lane in that no lane came behind of yet. `bytes` are those of the packet.
+    /// Adds a lane; lanes are added in ascending order. `bytes` is the length of the packet.
     pub(super) fn put(&mut self, lane: usize, header: &Header<K>, interface: u32, bytes: u16) {
         self.source[lane] = header.source;
         self.destination[lane] = header.destination;
@@ -95,23 +95,23 @@ impl<K: Family> Columns<K> {
         }
     }
 
-    /// The destinations of lanes.
+    /// The destinations of these lanes.
     pub(super) fn destinations(&self, lanes: Range<usize>) -> &[K] {
         &self.destination[lanes]
     }
 
-    /// Leaves lanes out that are ours whatever rules say, so that they go their way.
-    pub(super) fn exclude(&mut self, is_ours: impl Fn(usize) -> bool) {
+    /// Excludes lanes from the rules.
+    pub(super) fn exclude(&mut self, is_excluded: impl Fn(usize) -> bool) {
         for at in 0..self.open_count {
             let lane = usize::from(self.open[at]);
-            if is_ours(lane) {
+            if is_excluded(lane) {
                 self.outcome[lane] = Outcome::Excluded;
             }
         }
         self.close();
     }
 
-    /// Takes lanes through the rules: their outcomes.
+    /// Applies the rules to all lanes and sets their outcomes.
     pub(super) fn walk(&mut self, rules: &[Rule<K>], worker: usize, tables: &impl Tables<K>) {
         for (index, rule) in rules.iter().enumerate() {
             if self.open_count == 0 {
@@ -153,7 +153,7 @@ impl<K: Family> Columns<K> {
         }
     }
 
-    /// Finds the lanes that a rule is about: how many. Without a branch on any of them.
+    /// Selects the lanes that match a rule, without a branch per lane; returns their number.
     fn select(&mut self, of: &Match<K>, index: u16) -> usize {
         let mut count = 0;
         for at in 0..self.open_count {
@@ -177,7 +177,7 @@ impl<K: Family> Columns<K> {
             & within(self.destination_port[lane], of.destination_ports)
     }
 
-    /// Leaves the lanes out that something was decided about.
+    /// Removes the decided lanes from the open ones.
     fn close(&mut self) {
         let mut left = 0;
         for at in 0..self.open_count {

@@ -1,43 +1,43 @@
-//! One packet that is being put together: which of its bytes are there. The hole list of
-//! RFC 815 as a bit for each eight bytes, which all fragments but the last are made of.
+//! One packet in reassembly: which of its bytes have been received. The hole list of RFC 815 as a
+//! bitmap with a bit for each eight bytes, the unit of all fragments but the last.
 
 use super::FragmentView;
 use super::table::Key;
 
-/// The longest data that is put together, in bytes: what a jumbo buffer holds behind headers.
+/// The longest data of a reassembled packet, in bytes: a jumbo buffer without headers.
 pub const MAX_DATA: usize = 10_240;
-/// The longest headers of a fragment, the fragment header included.
+/// The longest headers of a fragment, including the fragment header.
 pub const MAX_HEADERS: usize = 256;
 
-/// What the table remembers beside the bytes.
+/// The state of a packet except its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
-    /// Which packet.
+    /// Its key.
     pub key: Key,
-    /// When the first of its fragments came.
+    /// When its first fragment was received.
     pub born: u64,
-    /// The interface of the first of its fragments.
+    /// The receiving interface of its first fragment.
     pub rx_if: u32,
     units: [u64; MAX_DATA / 8 / 64],
-    /// Bytes that are there.
+    /// Bytes received.
     received: usize,
-    /// Where the data ends, once the last fragment came.
+    /// The length of the data, once the last fragment is received.
     end: Option<usize>,
-    /// Length of the headers of the fragment at offset 0, once it came, and of its data.
+    /// Lengths of headers and data of the fragment at offset 0, once it is received.
     first: Option<(usize, usize)>,
     fragments: u32,
-    /// Fragments did not agree: nothing more is taken (RFC 5722).
+    /// Fragments contradict each other: all further fragments are dropped (RFC 5722).
     poisoned: bool,
 }
 
-/// How a fragment fits to those that are there.
+/// The relation of a fragment to the received ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It fills a gap.
+    /// It fills a hole.
     New,
-    /// All its bytes are there; whether they are the same is for who has them to see.
+    /// All its bytes have been received; the caller compares them.
     Duplicate,
-    /// It contradicts.
+    /// It overlaps or contradicts received fragments.
     Overlap,
 }
 
@@ -57,28 +57,29 @@ impl Context {
         }
     }
 
-    /// Fragments that were taken.
+    /// Number of fragments received.
     pub fn fragments(&self) -> u32 {
         self.fragments
     }
 
-    /// Lengths of headers and data of the fragment at offset 0, once it came.
+    /// Lengths of headers and data of the fragment at offset 0, once it is received.
     pub fn first(&self) -> Option<(usize, usize)> {
         self.first
     }
 
-    /// Whether it is given up already.
+    /// Whether its fragments contradict each other.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 
-    /// Takes nothing more. The fragments so far are out of the packet accounting; who asks for them gets 0.
+    /// Poisons the packet: all further fragments are dropped. Returns the number of fragments received
+    /// so far, which the caller counts as dropped.
     pub fn poison(&mut self) -> u64 {
         (self.poisoned, self.first) = (true, None);
         u64::from(std::mem::take(&mut self.fragments))
     }
 
-    /// The length of the whole, when nothing is missing.
+    /// The length of the data when the packet is complete.
     pub fn whole(&self) -> Option<usize> {
         self.end.filter(|end| *end == self.received && self.first.is_some() && !self.poisoned)
     }
@@ -91,11 +92,11 @@ impl Context {
         self.units[unit / 64] & 1 << (unit % 64) != 0
     }
 
-    /// How a fragment, which ends within [`MAX_DATA`], fits.
+    /// The relation of a fragment that ends within [`MAX_DATA`] to the received ones.
     pub fn fit(&self, piece: &FragmentView<'_>) -> Fit {
         let end = piece.offset + piece.data.len();
         let contradicts = match self.end {
-            // A middle part never ends where the whole ends.
+            // Only the last fragment ends at the end of the packet.
             Some(known) if piece.more => end >= known,
             Some(known) => end != known,
             None => !piece.more && self.reaches_beyond(end),
@@ -109,15 +110,15 @@ impl Context {
         }
     }
 
-    /// Whether data behind `end` is there already.
+    /// Whether data behind `end` has been received.
     fn reaches_beyond(&self, end: usize) -> bool {
         let first = end.div_ceil(8);
         (first..MAX_DATA / 8).any(|unit| self.has(unit))
-            // The last unit is cut, but a middle part filled it whole.
+            // The last unit is partial, but another fragment filled it completely.
             || (!end.is_multiple_of(8) && self.has(end / 8))
     }
 
-    /// Notes a fragment that is [`Fit::New`].
+    /// Records a fragment that is [`Fit::New`].
     pub fn insert(&mut self, piece: &FragmentView<'_>) {
         for unit in Self::range(piece) {
             self.units[unit / 64] |= 1 << (unit % 64);

@@ -1,23 +1,23 @@
-//! Places of a table by a key that the places themselves know: chains in an array that never
-//! grows and is never rehashed, so that taking in and out costs the same every time.
+//! A hash index of the slots of a table, whose entries hold the keys: chained buckets in an array
+//! that never grows and is never rehashed, so that insertion and removal have a constant cost.
 
 use std::hash::{BuildHasher, Hash, RandomState};
 
-/// No place.
+/// No slot.
 const NONE: u16 = u16::MAX;
 
-/// See the module. The seed is random: nobody outside can make one chain long.
+/// See the module. The random seed prevents hash flooding.
 pub struct HashIndex {
     seed: RandomState,
-    /// The first place of each chain: twice as many chains as places, a power of two.
+    /// The first slot of each bucket: twice as many buckets as slots, a power of two.
     heads: Box<[u16]>,
-    /// The place behind each in its chain.
+    /// The next slot of each slot in its bucket.
     behind: Box<[u16]>,
     count: usize,
 }
 
 impl HashIndex {
-    /// For so many places, at most 65,535.
+    /// For so many slots, at most 65,535.
     pub fn new(slots: usize) -> Self {
         let slots = slots.min(usize::from(NONE));
         let buckets = (2 * slots).next_power_of_two();
@@ -29,7 +29,7 @@ impl HashIndex {
         }
     }
 
-    /// Places that are in.
+    /// Number of slots in the index.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -38,7 +38,7 @@ impl HashIndex {
         self.seed.hash_one(key) as usize & (self.heads.len() - 1)
     }
 
-    /// The place of `key`; `matches` says whether a place has it.
+    /// The slot of `key`; `matches` returns whether a slot holds it.
     pub fn find(&self, key: &impl Hash, matches: impl Fn(usize) -> bool) -> Option<usize> {
         let mut at = self.heads[self.bucket(key)];
         while at != NONE {
@@ -50,14 +50,14 @@ impl HashIndex {
         None
     }
 
-    /// Puts a place in that is not in.
+    /// Inserts a slot that is not in the index.
     pub fn insert(&mut self, key: &impl Hash, at: usize) {
         let bucket = self.bucket(key);
         self.behind[at] = std::mem::replace(&mut self.heads[bucket], at as u16);
         self.count += 1;
     }
 
-    /// Takes a place out that was put in with `key`.
+    /// Removes a slot that was inserted with `key`.
     pub fn remove(&mut self, key: &impl Hash, at: usize) {
         let bucket = self.bucket(key);
         let (mut before, mut here) = (NONE, self.heads[bucket]);

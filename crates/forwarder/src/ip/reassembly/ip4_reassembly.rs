@@ -1,5 +1,5 @@
-//! `ip4-reassembly`: fragments for our own addresses become whole packets again, which go on
-//! from `ip4-local` (RFC 791 3.2, RFC 1122 3.3.2).
+//! `ip4-reassembly`: reassembles fragments for local addresses and sends the packets back to
+//! `ip4-local` (RFC 791 3.2, RFC 1122 3.3.2).
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] = &["ip4-local", "icmp4-error"];
 
-/// The least of a TCP header that a first fragment holds: ports, numbers and flags (RFC 1858).
+/// The minimum TCP header in a first fragment: ports, sequence numbers and flags (RFC 1858).
 const TCP_LEAST: usize = 16;
 
 /// Makes the node of one worker.
@@ -29,12 +29,12 @@ struct Ip4;
 impl Family for Ip4 {
     const IS_IP4: bool = true;
 
-    fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Result<FragmentView<'_>, Drop> {
+    fn parse(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Result<FragmentView<'_>, Drop> {
         let view = ipv4::check(bytes).map_err(|_| Drop::Ip4Truncated)?;
         let header = view.header();
         let (offset, more, data) =
             (header.fragment_offset(), header.more_fragments(), view.payload());
-        // RFC 1858 3, RFC 3128 2: a TCP header in two pieces is there to fool somebody.
+        // RFC 1858 3, RFC 3128 2: a TCP header in two fragments is an attempt to evade filters.
         let splits = offset == 8 || (offset == 0 && data.len() < TCP_LEAST);
         if header.protocol == protocol::TCP && splits {
             return Err(Drop::FragmentTiny);
@@ -50,7 +50,7 @@ impl Family for Ip4 {
         Ok(FragmentView { key, head, offset, more, data, rx_if })
     }
 
-    /// What is wrong with a fragment of IPv4 is never told.
+    /// Malformed IPv4 fragments cause no ICMP error.
     fn fault(_: &FragmentView<'_>) -> Option<IcmpCause> {
         None
     }

@@ -1,5 +1,5 @@
-//! `ip6-reassembly`: fragments for our own addresses become whole packets again, which go on
-//! from `ip6-local` (RFC 8200 4.5).
+//! `ip6-reassembly`: reassembles fragments for local addresses and sends the packets back to
+//! `ip6-local` (RFC 8200 4.5).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
-/// Where packets go from here.
+/// Next nodes.
 pub const EDGES: &[&str] = &["ip6-local", "icmp6-error"];
 
 /// Makes the node of one worker.
@@ -27,8 +27,8 @@ struct Ip6;
 impl Family for Ip6 {
     const IS_IP4: bool = false;
 
-    fn piece(bytes: &[u8], place: (u32, u32)) -> Result<FragmentView<'_>, Drop> {
-        piece(bytes, place).ok_or(Drop::Ip6Extension)
+    fn parse(bytes: &[u8], source: (u32, u32)) -> Result<FragmentView<'_>, Drop> {
+        parse(bytes, source).ok_or(Drop::Ip6Extension)
     }
 
     /// RFC 8200 4.5.
@@ -36,13 +36,13 @@ impl Family for Ip6 {
         if piece.more && !piece.data.len().is_multiple_of(8) {
             return Some(IcmpCause::Header(4));
         }
-        // The fragment header ends the head; its offset field is the third of its bytes.
+        // The fragment header is the last of the headers; its offset field is at byte 2.
         let at = piece.head.len() - FRAGMENT_LENGTH + 2;
         let end = piece.offset + piece.data.len();
         (end > usize::from(u16::MAX)).then_some(IcmpCause::Header(at as u16))
     }
 
-    /// Without the fragment header.
+    /// The packet without the fragment header.
     fn whole(
         head: &[u8],
         data: &[u8],
@@ -61,7 +61,7 @@ impl Family for Ip6 {
     }
 }
 
-/// Where the last header of `kept`, an IPv6 header and extension headers, names what follows it.
+/// The offset of the last next-header field in `kept`, an IPv6 header with extension headers.
 fn named_at(kept: &[u8]) -> Option<usize> {
     let (mut at, mut next, mut end) = (6, *kept.get(6)?, ipv6::LENGTH);
     while end < kept.len() {
@@ -73,7 +73,7 @@ fn named_at(kept: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-fn piece(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Option<FragmentView<'_>> {
+fn parse(bytes: &[u8], (rx_if, vrf): (u32, u32)) -> Option<FragmentView<'_>> {
     let view = ipv6::check(bytes).ok()?;
     let header = view.extensions().flatten().find(|header| header.kind == protocol::FRAGMENT)?;
     let fragment = view.upper().ok()?.fragment?;

@@ -1,10 +1,10 @@
-//! Places of the table in the order in which they were taken: the oldest is found and any is
-//! taken out at once, however many there are.
+//! Slots of the table as linked lists in insertion order: finding the oldest slot and removing any
+//! slot take constant time.
 
-/// No place.
+/// No slot.
 const NONE: u16 = u16::MAX;
 
-/// First and last of one chain.
+/// First and last slot of one list.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
     first: u16,
@@ -18,22 +18,22 @@ impl Default for List {
 }
 
 impl List {
-    /// The place that was put in first of those that are in.
+    /// The oldest slot in the list.
     pub fn first(self) -> Option<usize> {
         (self.first != NONE).then_some(usize::from(self.first))
     }
 }
 
-/// The links of chains that share no place: neighbours before and behind, by place.
+/// The links of disjoint lists: previous and next slot, by slot.
 pub struct ListLinks(Box<[(u16, u16)]>);
 
 impl ListLinks {
-    /// For so many places, at most 65,535.
+    /// For so many slots, at most 65,535.
     pub fn new(slots: usize) -> Self {
         Self(vec![(NONE, NONE); slots.min(usize::from(NONE))].into_boxed_slice())
     }
 
-    /// Puts a place that is in no chain at the end of one.
+    /// Appends a slot that is in no list.
     pub fn append(&mut self, list: &mut List, at: usize) {
         self.0[at] = (list.last, NONE);
         match list.last {
@@ -43,7 +43,7 @@ impl ListLinks {
         list.last = at as u16;
     }
 
-    /// Takes a place out of its chain.
+    /// Removes a slot from its list.
     pub fn unlink(&mut self, list: &mut List, at: usize) {
         let (before, behind) = self.0[at];
         match before {

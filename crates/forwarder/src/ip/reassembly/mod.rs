@@ -1,6 +1,6 @@
-//! Reassembly: fragments for our own addresses become whole packets again (RFC 791, RFC 815,
-//! RFC 8200 4.5). Each worker has a table per family; a fragment goes to the worker that its
-//! addresses and identification choose, so that all of one packet meet in one table.
+//! Reassembly of fragments for local addresses (RFC 791, RFC 815, RFC 8200 4.5). Each worker has a
+//! table per family. A hash of addresses and identification selects the worker, so that all
+//! fragments of a packet meet in one table.
 
 pub mod context;
 mod hash_index;
@@ -22,22 +22,22 @@ use crate::punt::Class;
 use crate::shared::Shared;
 use table::{Key, Table};
 
-/// Seconds that fragments wait for each other: what RFC 8200 4.5 says for IPv6, and the lower end
-/// of what RFC 1122 3.3.2 recommends for IPv4. The table is bounded and the oldest make room, so
-/// that nothing is gained by giving up earlier.
+/// The reassembly timeout in seconds: the value of RFC 8200 4.5 for IPv6 and the lower end of the
+/// range of RFC 1122 3.3.2 for IPv4. The table is bounded and evicts the oldest packets, so that a
+/// shorter timeout has no benefit.
 pub const TIMEOUT_S: u64 = 60;
-/// The most packets that one table can be told to put together at a time.
+/// The highest configurable number of packets in one table.
 pub const CONTEXTS_MAX: u32 = 1024;
 
-/// How much may wait, as desired; what waits, as it is. Shared by all workers.
+/// The configured limits and the current use; shared by all workers.
 pub struct Limits {
     contexts: AtomicU32,
     per_source: AtomicU32,
-    /// Packets that wait, by worker and family.
+    /// Packets in reassembly, by worker and family.
     in_use: Box<[AtomicU32]>,
-    /// Fragments that were pushed out, by family.
+    /// Evicted fragments, by family.
     evicted: [AtomicU64; 2],
-    /// Time that was skipped, in cycles: for tests.
+    /// Skipped time in cycles, for tests.
     skipped: AtomicU64,
 }
 
@@ -54,27 +54,27 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Packets that each worker puts together at a time, per family, unless told otherwise.
+    /// The default limit of packets in reassembly, per worker and family.
     pub const CONTEXTS: u32 = 256;
-    /// How many of them may come from one source, unless told otherwise.
+    /// The default limit of packets in reassembly from one source.
     pub const PER_SOURCE: u32 = 16;
 
-    /// Changes the limits; 0 means the usual one. Takes effect with the next fragment.
+    /// Changes the limits; 0 means the default. Takes effect with the next fragment.
     pub fn set(&self, contexts: u32, per_source: u32) {
-        let usual = |desired, usual| if desired == 0 { usual } else { desired };
-        let contexts = usual(contexts, Self::CONTEXTS).min(CONTEXTS_MAX);
+        let or_default = |limit, default| if limit == 0 { default } else { limit };
+        let contexts = or_default(contexts, Self::CONTEXTS).min(CONTEXTS_MAX);
         self.contexts.store(contexts, Ordering::Relaxed);
-        self.per_source.store(usual(per_source, Self::PER_SOURCE), Ordering::Relaxed);
+        self.per_source.store(or_default(per_source, Self::PER_SOURCE), Ordering::Relaxed);
     }
 
-    /// Packets at a time, and how many of one source.
+    /// The limits of packets in reassembly: in total, and from one source.
     pub fn get(&self) -> (usize, usize) {
         let read = |cell: &AtomicU32| cell.load(Ordering::Relaxed) as usize;
         (read(&self.contexts), read(&self.per_source))
     }
 
-    /// Packets that the fullest worker puts together now, and fragments that were pushed out of
-    /// all tables since the start, of IPv4 (`true`) or IPv6.
+    /// Packets in reassembly on the worker with the most, and evicted fragments of all workers since
+    /// the start; of IPv4 (`true`) or IPv6.
     pub fn used(&self, is_ip4: bool) -> (usize, u64) {
         let family = usize::from(!is_ip4);
         let in_use = self.in_use.iter().skip(family).step_by(2);
@@ -82,7 +82,7 @@ impl Limits {
         (most as usize, self.evicted[family].load(Ordering::Relaxed))
     }
 
-    /// Makes fragments think that so many milliseconds more have passed: for tests.
+    /// Advances the time of reassembly, for tests.
     pub fn skip(&self, ms: u64) {
         self.skipped.fetch_add(ms * clock::tsc_hz() / 1000, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl WorkerTable {
         Self { table: Table::new(CONTEXTS_MAX as usize), is_ip4 }
     }
 
-    /// Whether a lane is for this worker's table; else it has been handed over or dropped.
+    /// Whether a lane belongs to this worker's table; otherwise it is handed over or dropped.
     fn admits(
         shared: &Shared,
         cx: &mut Context<'_>,
@@ -123,7 +123,7 @@ impl WorkerTable {
         true
     }
 
-    /// Counts what the table gave up, and shows how full it is.
+    /// Counts the losses of the table and publishes its size.
     fn publish_counters(&mut self, cx: &Context<'_>, shared: &Shared) {
         let family = usize::from(!self.is_ip4);
         let limits = &shared.reassembly;
@@ -140,8 +140,8 @@ impl WorkerTable {
         }
     }
 
-    /// Gives up what waited too long; whose first fragment came is told (RFC 1122 3.3.2,
-    /// RFC 8200 4.5).
+    /// Removes timed-out packets; sends an ICMP error if the first fragment was received (RFC 1122
+    /// 3.3.2, RFC 8200 4.5).
     fn expire(&mut self, cx: &mut Context<'_>, shared: &Shared, error: u16) {
         let now = shared.reassembly.now(cx.now);
         let born = now.saturating_sub(TIMEOUT_S * clock::tsc_hz());
@@ -158,7 +158,7 @@ impl WorkerTable {
                 bytes[head.len()..].copy_from_slice(data);
                 (first.rx_if, first.flags) = (context.rx_if, 0);
                 first.adjacency = IcmpCause::Reassembly.code();
-                // The error node counts this one.
+                // The error node counts this fragment.
                 fragments -= u64::from(cx.emit(error, first).is_ok());
             }
             cx.lost(reason.reason(), fragments);
@@ -168,24 +168,24 @@ impl WorkerTable {
     }
 }
 
-/// A packet with so many bytes of data, in a buffer that is large enough.
+/// A packet with `length` bytes of data, in a buffer that is large enough.
 fn packet(cx: &mut Context<'_>, length: usize) -> Option<Packet> {
     let mut packet = if length <= FRAME_MAX { cx.packet() } else { cx.jumbo_packet() }?;
     packet.set_span(HEADROOM, length).then_some(packet)
 }
 
-/// A fragment as both families see it.
+/// A parsed fragment of either family.
 pub struct FragmentView<'a> {
-    /// Which packet it belongs to.
+    /// The key of its packet.
     pub key: Key,
-    /// All before the data: headers, the fragment header included.
+    /// The headers, including the fragment header.
     pub head: &'a [u8],
-    /// Where the data belongs, in bytes.
+    /// The offset of the data in bytes.
     pub offset: usize,
-    /// Whether more follows behind it.
+    /// The more-fragments flag.
     pub more: bool,
     /// The data.
     pub data: &'a [u8],
-    /// The interface that received it.
+    /// The receiving interface.
     pub rx_if: u32,
 }

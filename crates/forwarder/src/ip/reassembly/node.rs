@@ -1,5 +1,5 @@
-//! What `ip4-reassembly` and `ip6-reassembly` do alike: every lane finds its packet's table, and
-//! the fragment that completes a packet sends it on.
+//! The common part of `ip4-reassembly` and `ip6-reassembly`: stores each fragment in the table of its
+//! worker and emits completed packets.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::shared::Shared;
 
-/// The edge to the node of packets for ourselves.
+/// The edge to the node for local delivery.
 const LOCAL: u16 = 0;
-/// The edge to the node that tells senders what is wrong.
+/// The edge to the ICMP error node.
 const ERROR: u16 = 1;
 
-/// What the families do differently.
+/// The differences between IPv4 and IPv6.
 pub(super) trait Family: Send + 'static {
     const IS_IP4: bool;
 
-    /// The fragment in a packet that came from an interface of a VRF.
+    /// Parses a fragment; `source` is the receiving interface and its VRF.
     ///
     /// # Errors
-    /// Why it is dropped without a word.
-    fn piece(bytes: &[u8], place: (u32, u32)) -> Result<FragmentView<'_>, Drop>;
+    /// The reason to drop it silently.
+    fn parse(bytes: &[u8], source: (u32, u32)) -> Result<FragmentView<'_>, Drop>;
 
-    /// What is wrong with a fragment in itself, and is told to its sender.
+    /// The ICMP cause of a malformed fragment.
     fn fault(piece: &FragmentView<'_>) -> Option<IcmpCause>;
 
-    /// A whole packet from the head of its first fragment and all its data, in a buffer of the
-    /// length that `allocate` is asked for; `None` when there is no room.
+    /// The reassembled packet from the headers of its first fragment and all its data; `None` when
+    /// `allocate` has no buffer.
     fn whole(
         head: &[u8],
         data: &[u8],
@@ -54,8 +54,8 @@ impl<F: Family> Reassembly<F> {
 
     fn lane(&mut self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize) {
         let rx_if = vector.rx_if[lane];
-        let place = (rx_if, self.shared.interface(rx_if).vrf());
-        let piece = match F::piece(vector.bytes(lane), place) {
+        let source = (rx_if, self.shared.interface(rx_if).vrf());
+        let piece = match F::parse(vector.bytes(lane), source) {
             Ok(piece) => piece,
             Err(reason) => return vector.drop_lane(lane, reason.reason()),
         };
@@ -70,8 +70,8 @@ impl<F: Family> Reassembly<F> {
         }
         let now = self.shared.reassembly.now(cx.now);
         let limits = self.shared.reassembly.get();
-        // Looked at again, for the lane was changeable in between.
-        let outcome = match F::piece(vector.bytes(lane), place) {
+        // Parsed again, because `admits` borrows the vector mutably.
+        let outcome = match F::parse(vector.bytes(lane), source) {
             Ok(piece) => self.worker_table.table.insert(&piece, now, limits),
             Err(reason) => Outcome::Refused(reason),
         };
@@ -85,7 +85,7 @@ impl<F: Family> Reassembly<F> {
         }
     }
 
-    /// Sends a whole packet on.
+    /// Emits a completed packet.
     fn finish(&mut self, cx: &mut Context<'_>, vector: &Vector, lane: usize, at: usize) {
         let table = &mut self.worker_table.table;
         let context = table.context(at);

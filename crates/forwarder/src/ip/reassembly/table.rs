@@ -1,10 +1,10 @@
-//! The table of packets that are being put together: bounded in all and for each source. When
-//! there is no room, the oldest makes it: who sends whole packets is done long before. What a
-//! fragment costs does not depend on how many packets wait, of all or of its source: a flood makes
-//! no fragment dearer. Only when a limit was lowered the next packet pushes out all that is beyond.
+//! The table of packets in reassembly, bounded in total and for each source. A full table evicts the
+//! oldest packet: legitimate packets complete long before. The cost of a fragment does not depend on
+//! the number of packets in the table, so that a flood does not slow it down. When a limit is lowered,
+//! the next packet evicts all packets beyond the limit.
 //!
-//! The bytes lie in memory of the table's own, not in packet buffers: fragments that never
-//! become whole take nothing from the packets of others.
+//! The table stores the bytes in its own memory, not in packet buffers: incomplete packets do not use
+//! up the buffer pool.
 
 use super::FragmentView;
 use super::context::{Context, Fit, MAX_DATA, MAX_HEADERS};
@@ -12,7 +12,7 @@ use super::hash_index::HashIndex;
 use super::list::{List, ListLinks};
 use crate::drops::Drop;
 
-/// Which packet fragments belong to.
+/// The key of a packet in reassembly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     /// Source address; an IPv4 address in the low bits.
@@ -23,58 +23,58 @@ pub struct Key {
     pub identification: u32,
     /// IPv4: the protocol (RFC 791); IPv6: 0 (RFC 8200 4.5).
     pub protocol: u8,
-    /// Where the addresses mean something: see [`zone`].
+    /// The zone of the addresses: see [`zone`].
     pub zone: u32,
 }
 
-/// Where addresses mean something: on the interface for those of the link, else in the VRF. What
-/// comes from different customers never meets.
+/// The zone in which addresses are unique: the interface for link-local addresses, else the VRF.
+/// Fragments of different VRFs never combine.
 pub fn zone(is_on_link: bool, rx_if: u32, vrf: u32) -> u32 {
     if is_on_link { 1 << 31 | rx_if } else { vrf }
 }
 
-/// What became of a fragment.
+/// The outcome of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It waits for the others.
+    /// The packet is still incomplete.
     Incomplete,
-    /// With it, the packet in this place is whole.
+    /// The packet in this slot is complete.
     Complete(usize),
-    /// It is of no use.
+    /// The fragment is dropped.
     Refused(Drop),
 }
 
-/// Memory of one packet: headers, then data.
+/// Bytes of memory for one packet: headers, then data.
 const SLOT: usize = MAX_HEADERS + MAX_DATA;
 
 /// The packets of one source.
 #[derive(Clone, Copy, Default)]
 struct Source {
     address: u128,
-    /// Those that may become whole, the oldest first.
+    /// Packets that can still complete, the oldest first.
     active: List,
-    /// Those that are given up already, the one first that was first.
+    /// Poisoned packets, the first poisoned one first.
     poisoned: List,
     count: usize,
 }
 
 /// See the module.
 pub struct Table {
-    /// `None`: the place is free.
+    /// By slot; `None`: the slot is free.
     contexts: Vec<Option<Context>>,
-    /// Zeroed memory that the system gives page by page, as it is used.
+    /// Zeroed memory, which the kernel allocates page by page on first use.
     memory: Box<[u8]>,
     capacity: usize,
-    /// Places by packet.
+    /// Slots by packet.
     index: HashIndex,
-    /// One for each packet at most.
+    /// At most one for each packet.
     sources: Vec<Source>,
     source_index: HashIndex,
-    /// Of `sources`: those that were taken once and are free.
+    /// Free elements of `sources`.
     free_sources: Vec<u16>,
-    /// Which source each place belongs to.
+    /// The source of each slot.
     source_of: Box<[u16]>,
-    /// Places that were taken once and are free.
+    /// Freed slots.
     free: Vec<u16>,
     by_age: ListLinks,
     all: List,
@@ -85,7 +85,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table for at most `capacity` packets. What is not used takes no memory.
+    /// A table for at most `capacity` packets. Unused slots take no memory.
     pub fn new(capacity: usize) -> Self {
         let capacity = capacity.min(usize::from(u16::MAX));
         Self {
@@ -107,38 +107,38 @@ impl Table {
         }
     }
 
-    /// Packets that are being put together.
+    /// Number of packets in reassembly.
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Whether nothing waits.
+    /// Whether the table has no packets.
     pub fn is_empty(&self) -> bool {
         self.index.len() == 0
     }
 
-    /// The packet in a place.
+    /// The packet in a slot.
     ///
     /// # Panics
-    /// When nothing is there: an error of the caller.
+    /// If the slot is free.
     pub fn context(&self, at: usize) -> Context {
-        self.contexts[at].expect("the place is taken")
+        self.contexts[at].expect("the slot is in use")
     }
 
-    /// The place of the oldest packet, if that is older than `born`.
+    /// The slot of the oldest packet, if it is older than `born`.
     pub fn older_than(&self, born: u64) -> Option<usize> {
-        let is_old = |place: &Option<Context>| place.is_some_and(|context| context.born < born);
+        let is_old = |slot: &Option<Context>| slot.is_some_and(|context| context.born < born);
         self.all.first().filter(|at| self.contexts.get(*at).is_some_and(is_old))
     }
 
-    /// Fragments that were given up since the last call, by reason.
+    /// Fragments lost since the last call, by reason.
     pub fn take_losses(&mut self) -> [(Drop, u64); 2] {
         let losses = self.losses;
         self.losses.iter_mut().for_each(|(_, count)| *count = 0);
         losses
     }
 
-    /// Takes a fragment, with room for so many packets in all and of one source.
+    /// Inserts a fragment, with the limits of packets in total and from one source.
     pub fn insert(
         &mut self,
         piece: &FragmentView<'_>,
@@ -201,7 +201,7 @@ impl Table {
         if context.whole().is_some() { Outcome::Complete(at) } else { Outcome::Incomplete }
     }
 
-    /// A place for a new packet.
+    /// Allocates a slot for a new packet.
     fn open(
         &mut self,
         piece: &FragmentView<'_>,
@@ -211,7 +211,7 @@ impl Table {
         let limit = limit.min(self.capacity);
         while let Some(source) = self.source(piece.key.source).map(|at| self.sources[at])
             && source.count >= per_source.max(1)
-            // Those that are given up first, then the oldest.
+            // Poisoned packets first, then the oldest.
             && let Some(at) = source.poisoned.first().or(source.active.first())
         {
             self.evict(at);
@@ -228,7 +228,7 @@ impl Table {
                 usize::from(at)
             }
             None if self.contexts.len() < self.capacity => {
-                // The room was taken when the table was made.
+                // Does not allocate: `new` reserves the capacity.
                 self.contexts.push(context);
                 self.contexts.len() - 1
             }
@@ -243,18 +243,18 @@ impl Table {
         Some(at)
     }
 
-    /// Where a source is that has packets here.
+    /// The index of a source.
     fn source(&self, address: u128) -> Option<usize> {
         self.source_index.find(&address, |at| self.sources[at].address == address)
     }
 
-    /// Takes a place for a source that has none: there is one for each packet.
+    /// Adds a source; there is one for each packet.
     fn add_source(&mut self, address: u128) -> usize {
         let source = Source { address, ..Source::default() };
         let at = match self.free_sources.pop() {
             Some(at) => usize::from(at),
             None => {
-                // The room was taken when the table was made.
+                // Does not allocate: `new` reserves the capacity.
                 self.sources.push(source);
                 self.sources.len() - 1
             }
@@ -269,7 +269,7 @@ impl Table {
         self.remove(at);
     }
 
-    /// Frees a place.
+    /// Frees a slot.
     pub fn remove(&mut self, at: usize) {
         let Some(context) = self.contexts.get_mut(at).and_then(Option::take) else { return };
         self.index.remove(&context.key, at);
@@ -287,17 +287,17 @@ impl Table {
             self.source_index.remove(&context.key.source, usize::from(of));
             self.free_sources.push(of);
         }
-        // The room was taken when the table was made.
+        // Does not allocate: `new` reserves the capacity.
         self.free.push(at as u16);
     }
 
-    /// Headers and data of the fragment at offset 0, once it came.
+    /// Headers and data of the fragment at offset 0, once it is received.
     pub fn first_fragment(&self, at: usize) -> Option<(&[u8], &[u8])> {
         let (head, data) = self.contexts.get(at)?.as_ref()?.first()?;
         self.bytes(at, head, data)
     }
 
-    /// Headers of the first fragment and all data of a whole packet.
+    /// Headers of the first fragment and all data of a complete packet.
     pub fn whole(&self, at: usize) -> Option<(&[u8], &[u8])> {
         let context = self.contexts.get(at)?.as_ref()?;
         self.bytes(at, context.first()?.0, context.whole()?)

@@ -1,4 +1,4 @@
-//! The rewrite kernels against the scalar code.
+//! Compares the SIMD rewrite kernels with the scalar code.
 
 use super::*;
 use crate::ip::ip4_rewrite::Ip4;
@@ -25,7 +25,7 @@ struct Packet {
     bytes: Vec<u8>,
 }
 
-/// A few packets with all that can be wrong, or a row in which hardly anything is.
+/// A few packets with many exceptions, or many packets with few exceptions.
 fn packets() -> impl Strategy<Value = Vec<Packet>> {
     let offset = prop_oneof![8 => 100..200_u16, 1 => 0..40_u16, 1 => 2200..2240_u16];
     let length = prop_oneof![8 => 20..1500_u16, 1 => any::<u16>()];
@@ -34,7 +34,7 @@ fn packets() -> impl Strategy<Value = Vec<Packet>> {
         1 => Just(flags::OWN),
         1 => Just(flags::MULTICAST | flags::TRACED),
     ];
-    // TTLs that end, and checksums whose carry goes round, are not left to chance.
+    // Makes expiring TTLs and checksums with an end-around carry likely.
     let byte = prop_oneof![4 => any::<u8>(), 1 => 0..3_u8, 2 => Just(0xff)];
     let exceptions = packet((offset, length, flags, prop::bool::weighted(0.1)), byte);
     let plain = (100..200_u16, 20..500_u16, Just(0), Just(false));
@@ -78,8 +78,8 @@ fn adjacencies() -> impl Strategy<Value = Adjacency> {
     })
 }
 
-/// Everything that the node leaves behind: lanes, and the packet accounting of each adjacency. Lanes
-/// choose theirs by `choice`, or all take the first.
+/// The output of the node: lanes and the counters of each adjacency. `choice` is the adjacency of
+/// each lane; `None`: all lanes use the first one.
 fn outcome<F: Family>(
     kernel: Kernel,
     packets: &[Packet],
@@ -129,7 +129,7 @@ fn outcome<F: Family>(
     (lanes, counters.iter().map(|it| (it.packets.get(), it.bytes.get())).collect())
 }
 
-/// The bytes from the frame on: what lies before it is nobody's.
+/// The bytes of the buffer from the start of the frame.
 fn frame(vector: &mut Vector, lane: usize) -> Vec<u8> {
     let start = usize::from(vector.offset[lane]);
     vector.slot_mut(lane).get(start..).unwrap_or(&[]).to_vec()

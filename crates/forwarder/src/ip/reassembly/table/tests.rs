@@ -1,4 +1,4 @@
-//! The table against a naive one: a map of bytes that are there.
+//! Compares the table with a naive model, a map of received bytes.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ fn piece(key: Key, offset: usize, more: bool, data: &[u8]) -> FragmentView<'_> {
     FragmentView { key, head: b"head", offset, more, data, rx_if: 3 }
 }
 
-/// What RFC 791 and RFC 5722 say, byte by byte.
+/// RFC 791 and RFC 5722, byte by byte.
 #[derive(Default)]
 struct Naive {
     bytes: HashMap<usize, u8>,
@@ -53,7 +53,7 @@ impl Naive {
     }
 }
 
-/// Parts of one packet of `length` bytes, some of them wrong.
+/// Fragments of one packet, some of them wrong.
 fn parts() -> impl Strategy<Value = Vec<(usize, bool, Vec<u8>)>> {
     let part = (0..12usize, 1..5usize, 0..10u8, 0..8usize);
     proptest::collection::vec(part, 1..24).prop_map(|parts| {
@@ -71,7 +71,7 @@ fn parts() -> impl Strategy<Value = Vec<(usize, bool, Vec<u8>)>> {
 
 proptest! {
     #[test]
-    fn it_agrees_with_the_naive_one(parts in parts()) {
+    fn it_agrees_with_the_naive_model(parts in parts()) {
         let mut table = Table::new(4);
         let mut naive = Naive::default();
         for (offset, more, data) in parts {
@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn the_oldest_make_room() {
+fn the_oldest_packets_are_evicted() {
     let mut table = Table::new(4);
     for id in 0..10 {
         let outcome = table.insert(&piece(key(id, id.into()), 8, true, &[0; 8]), id.into(), (4, 2));
@@ -103,7 +103,7 @@ fn the_oldest_make_room() {
         assert!(table.len() <= 4);
     }
     assert_eq!(table.take_losses()[1], (Drop::ReassemblyFull, 6));
-    // One source has two at most, and its own oldest goes.
+    // One source has at most two packets, and its own oldest is evicted.
     for id in 20..25 {
         table.insert(&piece(key(id, 99), 8, true, &[0; 8]), id.into(), (4, 2));
     }
@@ -123,7 +123,7 @@ fn the_oldest_make_room() {
     assert_eq!(table.len(), 1);
 }
 
-/// Packets in the order of their age, with when they were poisoned: looked through one by one.
+/// Packets in the order of their age, with the time of poisoning: a list with linear search.
 #[derive(Default)]
 struct Plain(Vec<(Key, Option<usize>)>);
 
@@ -132,13 +132,13 @@ impl Plain {
         let mut found = self.0.iter().enumerate();
         let poisoned = self.0.iter().enumerate().filter(|(_, (_, poisoned))| poisoned.is_some());
         let first = match of {
-            // The one of the source that was given up first, or its oldest.
+            // The first poisoned packet of the source, or its oldest.
             Some(source) => {
                 let poisoned = poisoned.filter(|(_, (key, _))| key.source == source);
                 let first = poisoned.min_by_key(|(_, (_, poisoned))| *poisoned);
                 first.or_else(|| found.find(|(_, (key, _))| key.source == source))
             }
-            // The one that was given up first, or the oldest.
+            // The first poisoned packet, or the oldest.
             None => poisoned.min_by_key(|(_, (_, poisoned))| *poisoned).or_else(|| found.next()),
         };
         if let Some((at, _)) = first {
@@ -149,7 +149,7 @@ impl Plain {
 
 proptest! {
     #[test]
-    fn those_who_stay_are_those_of_a_plain_list(
+    fn evictions_agree_with_a_plain_list(
         steps in proptest::collection::vec((0..12u32, 0..3u128, 0..8u8), 1..200)
     ) {
         let mut table = Table::new(8);
@@ -163,7 +163,7 @@ proptest! {
                 continue;
             }
             let key = key(id, source);
-            // Other data for the same place poisons.
+            // Other data at the same offset poisons the packet.
             let data = [now as u8; 8];
             let outcome = table.insert(&piece(key, 8, true, &data), now as u64, (6, 3));
             if let Some((_, poisoned)) = plain.0.iter_mut().find(|(known, _)| *known == key) {
@@ -203,7 +203,7 @@ fn a_lower_limit_of_one_source_takes_effect_with_its_next_packet() {
 }
 
 #[test]
-fn a_full_table_never_takes_more_memory() {
+fn a_full_table_never_allocates() {
     let mut table = Table::new(64);
     let capacities = |table: &Table| {
         (table.contexts.capacity(), table.free.capacity(), table.sources.capacity())
