@@ -1,7 +1,7 @@
 //! ARP for IPv4 over Ethernet (RFC 826, RFC 5227): who has which address on a link.
 
 use crate::ethernet::{Mac, ethertype};
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use core::net::Ipv4Addr;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -51,9 +51,9 @@ pub struct Packet {
     pub sender_mac: Mac,
     /// The sender's IPv4 address; 0.0.0.0 in a probe (RFC 5227 section 2.1.1).
     pub sender: [u8; 4],
-    /// The MAC address asked for (not meant in a request) or the asker's (in a reply).
+    /// The target's MAC address: ignored in a request, the requester's in a reply.
     pub target_mac: Mac,
-    /// The IPv4 address asked for (in a request) or the asker's (in a reply).
+    /// The target's IPv4 address: the address to resolve in a request, the requester's in a reply.
     pub target: [u8; 4],
 }
 
@@ -70,7 +70,7 @@ impl Packet {
         Ipv4Addr::from_octets(self.target)
     }
 
-    /// Whether this asks who has the target address.
+    /// Whether this is a request.
     #[inline]
     pub fn is_request(&self) -> bool {
         self.operation.get() == REQUEST
@@ -82,13 +82,13 @@ impl Packet {
         self.operation.get() == REPLY
     }
 
-    /// Whether this asks if an address is free, and teaches nothing (RFC 5227 section 1.1).
+    /// Whether this is an ARP probe, which must not update caches (RFC 5227 section 1.1).
     #[inline]
     pub fn is_probe(&self) -> bool {
         self.is_request() && self.sender == [0; 4]
     }
 
-    /// Whether this tells, unasked, who has an address ("gratuitous", RFC 5227 section 1.1).
+    /// Whether this is an ARP announcement ("gratuitous", RFC 5227 section 1.1).
     #[inline]
     pub fn is_announcement(&self) -> bool {
         self.sender == self.target && self.sender != [0; 4]
@@ -120,7 +120,7 @@ impl Packet {
         Self::new(REQUEST, sender_mac, sender, Mac::ZERO, target)
     }
 
-    /// The reply to `request`: `mac` has the address that it asked for.
+    /// The reply to `request`: `mac` owns the requested address.
     pub fn reply(request: &Packet, mac: Mac) -> Self {
         Self::new(REPLY, mac, request.target(), request.sender_mac, request.sender())
     }
@@ -133,10 +133,10 @@ impl Packet {
     /// Writes the packet; returns its length.
     ///
     /// # Errors
-    /// [`BuildError::NoRoom`].
+    /// [`BuildError::NoSpace`].
     #[inline]
     pub fn build(&self, out: &mut [u8]) -> Result<usize, BuildError> {
-        room(out, LENGTH)?.copy_from_slice(self.as_bytes());
+        prefix_of(out, LENGTH)?.copy_from_slice(self.as_bytes());
         Ok(LENGTH)
     }
 }

@@ -1,6 +1,6 @@
 //! Bidirectional Forwarding Detection: the control packet (RFC 5880 section 4.1), behind UDP (RFC 5881).
 
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use zerocopy::network_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -21,7 +21,7 @@ const MULTIPOINT: u8 = 0x01;
 causes! {
     /// Why a control packet is refused (RFC 5880 section 6.8.6).
     BfdError {
-        Truncated = "bfd-truncated", "the packet is shorter than it says, or than 24 bytes";
+        Truncated = "bfd-truncated", "the packet is shorter than its length field, or than 24 bytes";
         BadVersion = "bfd-bad-version", "the BFD version is not 1";
         BadLength = "bfd-bad-length", "the length field is below 24";
         NoMultiplier = "bfd-no-multiplier", "the detection multiplier is 0";
@@ -38,12 +38,12 @@ causes! {
 pub enum State {
     /// Held down by an operator.
     AdminDown = 0,
-    /// Nobody is heard.
+    /// No packets are received.
     #[default]
     Down = 1,
-    /// The other one is heard, and does not hear us yet.
+    /// Packets are received, but the neighbour does not receive ours yet.
     Init = 2,
-    /// Both hear each other.
+    /// Both sides receive each other's packets.
     Up = 3,
 }
 
@@ -81,11 +81,11 @@ pub struct Packet {
     pub diagnostic: u8,
     /// State of the sender's session.
     pub state: State,
-    /// The sender asks for a packet with [`is_final`](Self::is_final).
+    /// The sender polls for a packet with [`is_final`](Self::is_final).
     pub is_poll: bool,
     /// The answer to such a question.
     pub is_final: bool,
-    /// The sender wants to hear nothing while the session is up.
+    /// Demand mode: the sender requires no packets while the session is up.
     pub is_demand: bool,
     /// Packets that may be missed, and one.
     pub multiplier: u8,
@@ -95,11 +95,11 @@ pub struct Packet {
     pub yours: u32,
     /// Least microseconds between the sender's packets, if it could choose.
     pub desired_min_tx: u32,
-    /// Least microseconds between packets that the sender can stand; 0: it wants none.
+    /// Required minimum interval of received packets in microseconds; 0: it requires none.
     pub required_min_rx: u32,
 }
 
-/// Checks a packet as section 6.8.6 does before it looks for the session.
+/// Checks a packet as section 6.8.6 does before the session look-up.
 ///
 /// # Errors
 /// One cause per rule broken.
@@ -141,7 +141,7 @@ pub fn check(bytes: &[u8]) -> Result<Packet, BfdError> {
 /// Writes a packet; returns its length.
 ///
 /// # Errors
-/// No room.
+/// The buffer is too short.
 pub fn build(out: &mut [u8], packet: &Packet) -> Result<usize, BuildError> {
     let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
     let header = Header {
@@ -159,7 +159,7 @@ pub fn build(out: &mut [u8], packet: &Packet) -> Result<usize, BuildError> {
         // We have no echo.
         required_min_echo_rx: U32::ZERO,
     };
-    room(out, LENGTH)?.copy_from_slice(header.as_bytes());
+    prefix_of(out, LENGTH)?.copy_from_slice(header.as_bytes());
     Ok(LENGTH)
 }
 

@@ -1,7 +1,7 @@
 //! The Ethernet header (IEEE 802.3 clause 3): the first bytes of each frame, tags included.
 
 use crate::vlan::{self, Stack};
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::ops::Range;
@@ -232,7 +232,7 @@ pub fn check(frame: &[u8]) -> Result<View<'_>, EthernetError> {
 /// Writes the header and its tags; returns their length: 14, 18 or 22 bytes.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 #[inline]
 pub fn build(
     out: &mut [u8],
@@ -242,7 +242,7 @@ pub fn build(
     ethertype: u16,
 ) -> Result<usize, BuildError> {
     let length = LENGTH + tags.bytes();
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     out[..6].copy_from_slice(&destination.0);
     out[6..12].copy_from_slice(&source.0);
     let mut at = 12;
@@ -285,7 +285,7 @@ mod tests {
         assert!(check(&FRAME[..LENGTH]).unwrap().payload().is_empty());
         assert_eq!(
             build(&mut [0; 13], Mac::ZERO, Mac::ZERO, &Stack::EMPTY, 0),
-            Err(BuildError::NoRoom { needed: 14, available: 13 })
+            Err(BuildError::NoSpace { needed: 14, available: 13 })
         );
     }
 

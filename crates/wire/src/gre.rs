@@ -1,7 +1,7 @@
 //! The GRE header (RFC 2784), behind IPv4 or IPv6 (RFC 7676).
 
 use crate::checksum;
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -83,10 +83,10 @@ pub fn check(bytes: &[u8]) -> Result<View<'_>, GreError> {
 /// Writes a header without checksum for a payload of this ethertype; returns its length.
 ///
 /// # Errors
-/// No room.
+/// The buffer is too short.
 pub fn build(out: &mut [u8], protocol: u16) -> Result<usize, BuildError> {
     let header = Header { flags: U16::ZERO, protocol: U16::new(protocol) };
-    room(out, LENGTH)?.copy_from_slice(header.as_bytes());
+    prefix_of(out, LENGTH)?.copy_from_slice(header.as_bytes());
     Ok(LENGTH)
 }
 

@@ -1,6 +1,6 @@
 //! ICMP for IPv4 (RFC 792, RFC 1812 section 4.3): echo and the errors that a router sends.
 
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use crate::{checksum, ipv4, protocol};
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -60,7 +60,7 @@ pub struct Header {
 pub struct Echo<'a> {
     /// Which of the sender's series.
     pub identifier: u16,
-    /// Place in the series.
+    /// Sequence number.
     pub sequence: u16,
     /// What the reply repeats.
     pub data: &'a [u8],
@@ -89,7 +89,7 @@ impl<'a> View<'a> {
         &self.message[LENGTH..]
     }
 
-    /// What an echo request or reply says; `None` for other types.
+    /// The fields of an echo request or reply; `None` for other types.
     pub fn echo(&self) -> Option<Echo<'a>> {
         let echo = matches!(self.header.kind, kind::ECHO_REQUEST | kind::ECHO_REPLY);
         echo.then(|| Echo {
@@ -105,7 +105,7 @@ impl<'a> View<'a> {
     }
 
     /// The next hop's MTU, in bytes, of "fragmentation needed" (RFC 1191 section 4); 0 from
-    /// routers that do not say.
+    /// routers that do not report it.
     pub fn next_hop_mtu(&self) -> Option<u16> {
         let needed = (self.header.kind, self.header.code) == (kind::UNREACHABLE, 4);
         needed.then(|| self.header.low.get())
@@ -195,7 +195,7 @@ pub enum Error {
         /// MTU of the next hop, in bytes.
         mtu: u16,
     },
-    /// The time to live went to 0 on the way.
+    /// The time to live reached 0 in transit.
     TimeExceeded,
     /// Fragments did not all arrive in time.
     ReassemblyTimeExceeded,
@@ -238,7 +238,7 @@ fn build(
     payload: &[u8],
 ) -> Result<usize, BuildError> {
     let length = LENGTH + payload.len();
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     let header =
         Header { kind, code, checksum: U16::ZERO, high: U16::new(high), low: U16::new(low) };
     out[..LENGTH].copy_from_slice(header.as_bytes());
@@ -251,10 +251,10 @@ fn build(
 /// Writes `error` about the packet `refused` (from its IPv4 header on), of which at most
 /// [`MOST_QUOTED`] bytes are quoted; returns the message's length.
 ///
-/// Ask [`may_answer`] before, and quote the packet as it arrived.
+/// Call [`may_answer`] first, and quote the packet as it arrived.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`]; 556 bytes are always enough.
+/// [`BuildError::NoSpace`]; 556 bytes are always enough.
 pub fn build_error(out: &mut [u8], error: Error, refused: &[u8]) -> Result<usize, BuildError> {
     let quoted = refused.get(..MOST_QUOTED).unwrap_or(refused);
     build(out, error.fields(), quoted)
@@ -263,7 +263,7 @@ pub fn build_error(out: &mut [u8], error: Error, refused: &[u8]) -> Result<usize
 /// Writes an echo request; returns the message's length.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_echo_request(out: &mut [u8], echo: &Echo<'_>) -> Result<usize, BuildError> {
     build(out, (kind::ECHO_REQUEST, 0, echo.identifier, echo.sequence), echo.data)
 }
@@ -271,7 +271,7 @@ pub fn build_echo_request(out: &mut [u8], echo: &Echo<'_>) -> Result<usize, Buil
 /// Writes an echo reply; returns the message's length.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_echo_reply(out: &mut [u8], echo: &Echo<'_>) -> Result<usize, BuildError> {
     build(out, (kind::ECHO_REPLY, 0, echo.identifier, echo.sequence), echo.data)
 }
@@ -289,7 +289,7 @@ pub fn reply_in_place(message: &mut [u8]) -> bool {
     let checksum = checksum::update16(header.checksum.get(), old, new);
     header.checksum.set(checksum);
     if checksum == 0 {
-        // A reply of nothing but zeroes needs 0xffff, which no update can tell.
+        // A reply of nothing but zeroes needs 0xffff, which an incremental update cannot produce.
         let checksum = checksum::ones_complement(message);
         message[2..4].copy_from_slice(&checksum.to_be_bytes());
     }

@@ -1,7 +1,7 @@
 //! ICMP for IPv6 (RFC 4443): echo and the errors that a router sends; neighbours in [`crate::ndp`].
 
 use crate::checksum::{self, Pseudo};
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use crate::{ipv6, ipv6_extensions::Upper, protocol};
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -95,7 +95,7 @@ impl<'a> View<'a> {
         &self.message[LENGTH..]
     }
 
-    /// What an echo request or reply says; `None` for other types.
+    /// The fields of an echo request or reply; `None` for other types.
     pub fn echo(&self) -> Option<Echo<'a>> {
         let echo = matches!(self.header.kind, kind::ECHO_REQUEST | kind::ECHO_REPLY);
         let word = self.header.word.get();
@@ -111,7 +111,7 @@ impl<'a> View<'a> {
         is_error(self.header.kind).then(|| self.payload())
     }
 
-    /// The MTU, in bytes, that "packet too big" tells.
+    /// The MTU field of "packet too big", in bytes.
     pub fn mtu(&self) -> Option<u32> {
         (self.header.kind == kind::PACKET_TOO_BIG).then(|| self.header.word.get())
     }
@@ -140,7 +140,7 @@ pub const fn is_error(kind: u8) -> bool {
 /// ICMPv6 error or redirect, and comes from one host; it goes to one host, or the error is one of
 /// the two that answer groups too.
 ///
-/// `upper` is what the packet carries, or `None` when that cannot be told. Whether it came as a
+/// `upper` is what the packet carries, or `None` when it is unknown. Whether it came as a
 /// link-layer group or broadcast is for the caller: then only [`Error::answers_groups`] may.
 pub fn may_answer(refused: &ipv6::View<'_>, upper: Option<&Upper<'_>>, error: Error) -> bool {
     let source = refused.source();
@@ -203,7 +203,7 @@ pub enum Error {
         /// MTU of the next link, in bytes.
         mtu: u32,
     },
-    /// The hop limit went to 0 on the way.
+    /// The hop limit reached 0 in transit.
     TimeExceeded,
     /// Fragments did not all arrive in time.
     ReassemblyTimeExceeded,
@@ -246,7 +246,7 @@ fn build(
     payload: &[u8],
 ) -> Result<usize, BuildError> {
     let length = LENGTH + payload.len();
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     let header = Header { kind, code, checksum: U16::ZERO, word: U32::new(word) };
     out[..LENGTH].copy_from_slice(header.as_bytes());
     out[LENGTH..].copy_from_slice(payload);
@@ -263,11 +263,11 @@ pub(crate) fn seal(message: &mut [u8], pseudo: &Pseudo) {
 /// Writes `error` about the packet `refused` (from its IPv6 header on), of which at most
 /// [`MOST_QUOTED`] bytes are quoted; returns the message's length.
 ///
-/// `pseudo` has the addresses of the answer. Ask [`may_answer`] before, and quote the packet as
+/// `pseudo` has the addresses of the answer. Call [`may_answer`] first, and quote the packet as
 /// it arrived.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`]; 1,240 bytes are always enough.
+/// [`BuildError::NoSpace`]; 1,240 bytes are always enough.
 pub fn build_error(
     out: &mut [u8],
     pseudo: &Pseudo,
@@ -285,7 +285,7 @@ const fn echo_word(echo: &Echo<'_>) -> u32 {
 /// Writes an echo request; returns the message's length.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_echo_request(
     out: &mut [u8],
     pseudo: &Pseudo,
@@ -297,7 +297,7 @@ pub fn build_echo_request(
 /// Writes an echo reply; returns the message's length.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_echo_reply(
     out: &mut [u8],
     pseudo: &Pseudo,

@@ -1,7 +1,7 @@
 //! The IPv4 header (RFC 791), checked as a router must (RFC 1812 section 5.2.2).
 
-use crate::ipv4_options::{self, Options, Seen};
-use crate::{BuildError, build_error::length16, build_error::room};
+use crate::ipv4_options::{self, Options, PresentOptions};
+use crate::{BuildError, build_error::length16, build_error::prefix_of};
 use crate::{checksum, checksum::Pseudo};
 use core::net::Ipv4Addr;
 use core::ops::Range;
@@ -68,7 +68,7 @@ impl Header {
         self.version_ihl >> 4
     }
 
-    /// Header length in bytes as the field says, 0..=60.
+    /// Header length field in bytes, 0..=60.
     #[inline]
     pub const fn header_length(&self) -> usize {
         (self.version_ihl & 0x0f) as usize * 4
@@ -169,7 +169,7 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// [`Ip4Error::BadOption`] when an option's length is wrong.
-    pub fn inspect_options(&self) -> Result<Seen, Ip4Error> {
+    pub fn inspect_options(&self) -> Result<PresentOptions, Ip4Error> {
         ipv4_options::inspect(self.option_bytes())
     }
 
@@ -180,7 +180,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Checks an IPv4 packet as RFC 1812 section 5.2.2 lists; options are looked at when asked for.
+/// Checks an IPv4 packet as RFC 1812 section 5.2.2 lists; options are checked on request.
 ///
 /// Bytes behind the total length are the link's padding.
 ///
@@ -229,7 +229,7 @@ pub const fn is_martian_destination(destination: Ipv4Addr) -> bool {
     first == 0 || first == 127 || first >= 240
 }
 
-/// What a header to build shall say.
+/// The fields of a header to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builder<'a> {
     /// Who sends.
@@ -238,15 +238,15 @@ pub struct Builder<'a> {
     pub destination: Ipv4Addr,
     /// What the payload is: a number of [`crate::protocol`].
     pub protocol: u8,
-    /// Hops left; 64 unless told.
+    /// Hops left; 64 by default.
     pub time_to_live: u8,
-    /// DSCP and ECN; 0 unless told.
+    /// DSCP and ECN; 0 by default.
     pub dscp_ecn: u8,
-    /// Which packet a fragment is of; 0 unless told.
+    /// Which packet a fragment is of; 0 by default.
     pub identification: u16,
-    /// [`DONT_FRAGMENT`], [`MORE_FRAGMENTS`], offset in units of 8 bytes; 0 unless told.
+    /// [`DONT_FRAGMENT`], [`MORE_FRAGMENTS`], offset in units of 8 bytes; 0 by default.
     pub flags_fragment: u16,
-    /// Options, padded to whole 32-bit words, at most 40 bytes; none unless told.
+    /// Options, padded to whole 32-bit words, at most 40 bytes; none by default.
     pub options: &'a [u8],
 }
 
@@ -265,7 +265,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// What says the same as the header of `view`.
+    /// The fields of the header of `view`.
     pub fn of(view: &View<'a>) -> Self {
         Self {
             source: view.source(),
@@ -282,7 +282,7 @@ impl<'a> Builder<'a> {
     /// Writes the header, checksum included, for `payload_length` bytes; returns its length.
     ///
     /// # Errors
-    /// No room; options that are no whole words; a total length above 65,535 bytes.
+    /// The buffer is too short; options that are no whole words; a total length above 65,535 bytes.
     #[inline]
     pub fn build(&self, out: &mut [u8], payload_length: usize) -> Result<usize, BuildError> {
         let options = self.options.len();
@@ -291,7 +291,7 @@ impl<'a> Builder<'a> {
         }
         let length = LENGTH + options;
         let total_length = length16(length.saturating_add(payload_length))?;
-        let out = room(out, length)?;
+        let out = prefix_of(out, length)?;
         let header = Header {
             version_ihl: 0x40 | (length / 4) as u8,
             dscp_ecn: self.dscp_ecn,

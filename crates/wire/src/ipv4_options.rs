@@ -77,14 +77,14 @@ impl<'a> Iterator for Options<'a> {
 
 /// Which options of interest to a router are there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct PresentOptions {
     /// A loose or strict source route: refused by default (RFC 7126 section 4.3).
     pub source_route: bool,
     /// A route to record.
     pub record_route: bool,
     /// Times to record.
     pub timestamp: bool,
-    /// Routers shall look at the packet (RFC 2113).
+    /// Routers must examine the packet (RFC 2113).
     pub router_alert: bool,
 }
 
@@ -92,8 +92,8 @@ pub struct Seen {
 ///
 /// # Errors
 /// [`Ip4Error::BadOption`] when an option's length is below 2 or beyond the header.
-pub fn inspect(bytes: &[u8]) -> Result<Seen, Ip4Error> {
-    let mut seen = Seen::default();
+pub fn inspect(bytes: &[u8]) -> Result<PresentOptions, Ip4Error> {
+    let mut seen = PresentOptions::default();
     for option in Options::new(bytes) {
         match option?.kind {
             LOOSE_SOURCE_ROUTE | STRICT_SOURCE_ROUTE => seen.source_route = true,
@@ -123,13 +123,14 @@ mod tests {
             ]
         );
         assert!(options[0].unwrap().is_copied());
-        let seen = Seen { source_route: true, router_alert: true, ..Seen::default() };
+        let seen =
+            PresentOptions { source_route: true, router_alert: true, ..PresentOptions::default() };
         assert_eq!(inspect(&bytes), Ok(seen));
         let strict = inspect(&[137, 3, 4, 0]).unwrap();
         assert!(strict.source_route && !strict.record_route);
         let recorded = inspect(&[7, 3, 4, 68, 4, 5, 0, 0]).unwrap();
         assert!(recorded.record_route && recorded.timestamp && !recorded.source_route);
-        assert_eq!(inspect(&[]), Ok(Seen::default()));
+        assert_eq!(inspect(&[]), Ok(PresentOptions::default()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::checksum::Pseudo;
 use crate::ipv6_extensions::{Extensions, Upper};
-use crate::{BuildError, build_error::length16, build_error::room};
+use crate::{BuildError, build_error::length16, build_error::prefix_of};
 use core::net::Ipv6Addr;
 use core::ops::Range;
 use zerocopy::network_endian::{U16, U32};
@@ -159,7 +159,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Checks an IPv6 packet's fixed header; extension headers are looked at when asked for.
+/// Checks an IPv6 packet's fixed header; extension headers are checked on request.
 ///
 /// Bytes behind the payload length are the link's padding. Jumbograms (RFC 2675) are not known:
 /// their payload length of 0 gives an empty payload.
@@ -207,7 +207,7 @@ pub const fn is_martian_destination(destination: Ipv6Addr) -> bool {
         || destination.to_ipv4_mapped().is_some()
 }
 
-/// What a header to build shall say.
+/// The fields of a header to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builder {
     /// Who sends.
@@ -216,11 +216,11 @@ pub struct Builder {
     pub destination: Ipv6Addr,
     /// What follows: a number of [`crate::protocol`].
     pub next_header: u8,
-    /// Hops left; 64 unless told.
+    /// Hops left; 64 by default.
     pub hop_limit: u8,
-    /// DSCP and ECN; 0 unless told.
+    /// DSCP and ECN; 0 by default.
     pub traffic_class: u8,
-    /// Flow label, the low 20 bits; 0 unless told.
+    /// Flow label, the low 20 bits; 0 by default.
     pub flow_label: u32,
 }
 
@@ -230,7 +230,7 @@ impl Builder {
         Self { source, destination, next_header, hop_limit: 64, traffic_class: 0, flow_label: 0 }
     }
 
-    /// What says the same as the header of `view`.
+    /// The fields of the header of `view`.
     pub fn of(view: &View<'_>) -> Self {
         Self {
             source: view.source(),
@@ -245,11 +245,11 @@ impl Builder {
     /// Writes the header for `payload_length` bytes behind it; returns its length, 40.
     ///
     /// # Errors
-    /// No room; a payload above 65,535 bytes.
+    /// The buffer is too short; a payload above 65,535 bytes.
     #[inline]
     pub fn build(&self, out: &mut [u8], payload_length: usize) -> Result<usize, BuildError> {
         let payload_length = length16(payload_length)?;
-        let out = room(out, LENGTH)?;
+        let out = prefix_of(out, LENGTH)?;
         let class = u32::from(self.traffic_class) << 20;
         let header = Header {
             version_class_flow: U32::new(6 << 28 | class | self.flow_label & 0x000f_ffff),
@@ -326,7 +326,7 @@ mod tests {
         let builder = Builder::new(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST, 17);
         for length in 0..LENGTH {
             let refused = builder.build(&mut [0; LENGTH][..length], 0);
-            assert_eq!(refused, Err(BuildError::NoRoom { needed: 40, available: length }));
+            assert_eq!(refused, Err(BuildError::NoSpace { needed: 40, available: length }));
         }
         assert!(builder.build(&mut [0; LENGTH], 65_536).is_err());
     }

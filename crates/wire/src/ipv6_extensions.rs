@@ -93,7 +93,7 @@ pub struct Upper<'a> {
     pub payload: &'a [u8],
     /// The fragment header, when there is one.
     pub fragment: Option<&'a Fragment>,
-    /// Whether there are hop-by-hop options, which a router may have to look at.
+    /// Whether there are hop-by-hop options, which a router may have to process.
     pub hop_by_hop: bool,
     /// Type and segments left of the last routing header, when there is one.
     pub routing: Option<(u8, u8)>,

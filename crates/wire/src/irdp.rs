@@ -1,8 +1,8 @@
-//! ICMP router discovery (RFC 1256): how IPv4 hosts hear of routers on their link, and ask.
+//! ICMP router discovery (RFC 1256): how IPv4 hosts discover the routers on their link.
 
 use core::net::Ipv4Addr;
 
-use crate::build_error::room;
+use crate::build_error::prefix_of;
 use crate::{BuildError, checksum};
 
 /// ICMP type of an advertisement.
@@ -15,7 +15,7 @@ pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// Most addresses in one advertisement.
 pub const MOST: usize = 255;
-/// The preference that says: not as a default router.
+/// The preference of an address that is not to be used as default router.
 pub const NEVER: i32 = i32::MIN;
 
 const FIXED: usize = 8;
@@ -24,20 +24,20 @@ const ENTRY: usize = 8;
 causes! {
     /// Why a message of router discovery is not believed.
     IrdpError {
-        Truncated = "irdp-truncated", "the message is shorter than it says";
+        Truncated = "irdp-truncated", "the message is shorter than its length fields";
         BadType = "irdp-bad-type", "the ICMP type is no router discovery";
         BadChecksum = "irdp-bad-checksum", "the ICMP checksum is wrong";
         BadCode = "irdp-bad-code", "the ICMP code is not 0";
-        BadCount = "irdp-bad-count", "the advertisement tells no address, or entries of less than two words";
+        BadCount = "irdp-bad-count", "the advertisement contains no address, or entries of less than two words";
     }
 }
 
 /// A message that [`check`] has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// A host asks for routers.
+    /// Router solicitation.
     Solicitation,
-    /// A router tells of its addresses.
+    /// Router advertisement.
     Advertisement {
         /// Seconds for which they are good.
         lifetime_s: u16,
@@ -103,7 +103,7 @@ pub fn check(message: &[u8]) -> Result<Message<'_>, IrdpError> {
 /// 8 for each. Send it with a time to live of 1.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`]; [`BuildError::TooLong`] for more than [`MOST`] addresses.
+/// [`BuildError::NoSpace`]; [`BuildError::TooLong`] for more than [`MOST`] addresses.
 pub fn build_advertisement(
     out: &mut [u8],
     lifetime_s: u16,
@@ -112,7 +112,7 @@ pub fn build_advertisement(
     let count = u8::try_from(addresses.len())
         .map_err(|_| BuildError::TooLong { length: addresses.len(), limit: MOST })?;
     let length = FIXED + ENTRY * addresses.len();
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     let [high, low] = lifetime_s.to_be_bytes();
     out[..FIXED].copy_from_slice(&[ADVERTISEMENT, 0, 0, 0, count, (ENTRY / 4) as u8, high, low]);
     for (entry, (address, preference)) in out[FIXED..].chunks_exact_mut(ENTRY).zip(addresses) {

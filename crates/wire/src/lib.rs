@@ -3,8 +3,8 @@
 //! Every format follows one plan:
 //!
 //! - a `Header` (or `Packet`) laid over the bytes without a copy, its integers big-endian;
-//! - `check(bytes)`, which looks at everything once and hands back a view that needs no further
-//!   check, or says with one named cause what is wrong;
+//! - `check(bytes)`, which validates everything once and returns a view that needs no further
+//!   check, or one named cause of the error;
 //! - `build(...)`, which writes into `&mut [u8]` and returns the length, or a [`BuildError`].
 //!
 //! Nothing here allocates, and no input makes it panic. The cause enums have no fields, so a
@@ -35,10 +35,10 @@ pub mod ndp_options;
 pub mod protocol;
 pub mod radius;
 pub mod tcp;
+pub mod text;
 pub mod udp;
 pub mod vlan;
 pub mod vrrp;
-pub mod words;
 
 pub use build_error::BuildError;
 pub use zerocopy;

@@ -1,11 +1,11 @@
-//! Multicast listener reports, version 2 (RFC 3810): how switches that snoop learn which groups
-//! are wanted where, those of neighbour discovery among them.
+//! Multicast listener reports, version 2 (RFC 3810): how snooping switches learn which groups
+//! a link needs, those of neighbour discovery among them.
 
 use core::net::Ipv6Addr;
 
 use crate::checksum::Pseudo;
 use crate::icmp6::{kind, seal};
-use crate::{BuildError, build_error::room, ipv6, protocol};
+use crate::{BuildError, build_error::prefix_of, ipv6, protocol};
 
 /// All routers that speak MLDv2: where reports go.
 pub const REPORTS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
@@ -16,13 +16,13 @@ const FIXED: usize = 8;
 /// Type, auxiliary length, number of sources, group.
 const RECORD: usize = 20;
 
-/// What a record says.
+/// The type of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Record {
-    /// Answer to a query: the group is wanted from all sources.
+    /// Answer to a query: the group is received from all sources.
     IsExclude = 2,
-    /// The group is wanted from now on.
+    /// The group is joined.
     ToExclude = 4,
 }
 
@@ -30,7 +30,7 @@ pub enum Record {
 /// 56 bytes and 20 for each group.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_report(
     out: &mut [u8],
     source: Ipv6Addr,
@@ -39,7 +39,7 @@ pub fn build_report(
 ) -> Result<usize, BuildError> {
     let message = FIXED + RECORD * groups.len();
     let payload = ALERT.len() + message;
-    let out = room(out, ipv6::LENGTH + payload)?;
+    let out = prefix_of(out, ipv6::LENGTH + payload)?;
     let header =
         ipv6::Builder { hop_limit: 1, ..ipv6::Builder::new(source, REPORTS, protocol::HOP_BY_HOP) };
     header.build(out, payload)?;

@@ -5,7 +5,7 @@ use crate::ethernet::Mac;
 use crate::icmp6::{kind, seal};
 use crate::ipv6::{self, is_solicited_node};
 use crate::ndp_options::{self, Options, kind as option_kind};
-use crate::{BuildError, build_error::room, protocol};
+use crate::{BuildError, build_error::prefix_of, protocol};
 use core::net::Ipv6Addr;
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -17,7 +17,8 @@ mod build_router;
 pub use build_probe::build_probe;
 pub use build_redirect::build_redirect;
 pub use build_router::{
-    PrefixTold, Told, build_router_advertisement, is_name, names_of, prefix_flag, router_flag,
+    AdvertisedPrefix, AdvertisementOptions, build_router_advertisement, is_name, names_of,
+    prefix_flag, router_flag,
 };
 
 /// The hop limit that proves that a message has passed no router.
@@ -28,7 +29,7 @@ pub const LENGTH_WITH_MAC: usize = 32;
 causes! {
     /// Why a neighbour discovery message is not believed.
     NdpError {
-        Truncated = "ndp-truncated", "the message is shorter than its type says";
+        Truncated = "ndp-truncated", "the message is shorter than its type requires";
         NotNdp = "ndp-unknown-type", "the ICMPv6 type is no neighbour discovery message";
         BadHopLimit = "ndp-bad-hop-limit", "the hop limit is not 255: the message passed a router";
         BadChecksum = "ndp-bad-checksum", "the ICMPv6 checksum is wrong";
@@ -61,7 +62,7 @@ pub struct Neighbor {
     pub checksum: U16,
     /// Advertisement: flags in the high three bits; else 0.
     pub flags: U32,
-    /// The address asked for or told about.
+    /// The address solicited or advertised.
     pub target: [u8; 16],
 }
 
@@ -76,7 +77,7 @@ pub mod flag {
 }
 
 impl Neighbor {
-    /// The address asked for or told about.
+    /// The address solicited or advertised.
     #[inline]
     pub const fn target(&self) -> Ipv6Addr {
         Ipv6Addr::from_octets(self.target)
@@ -101,15 +102,15 @@ pub struct RouterAdvertisement {
     pub code: u8,
     /// Checksum of pseudo-header and message.
     pub checksum: U16,
-    /// Hop limit that hosts should use; 0 when not said.
+    /// Hop limit that hosts should use; 0 when unspecified.
     pub hop_limit: u8,
     /// Managed addresses (0x80), other configuration (0x40), preference (RFC 4191: 0x18).
     pub flags: u8,
     /// Seconds for which the sender is a default router; 0 when it is none.
     pub lifetime: U16,
-    /// Milliseconds for which a neighbour counts as reachable; 0 when not said.
+    /// Milliseconds for which a neighbour counts as reachable; 0 when unspecified.
     pub reachable_time: U32,
-    /// Milliseconds between solicitations; 0 when not said.
+    /// Milliseconds between solicitations; 0 when unspecified.
     pub retransmit_time: U32,
 }
 
@@ -136,15 +137,15 @@ pub struct Redirect {
 /// A message that [`check`] has accepted, with its options, whose lengths are right.
 #[derive(Clone, Copy, Debug)]
 pub enum Message<'a> {
-    /// A host asks for routers.
+    /// Router solicitation.
     RouterSolicitation(Options<'a>),
-    /// A router tells of itself and the link.
+    /// Router advertisement.
     RouterAdvertisement(&'a RouterAdvertisement, Options<'a>),
-    /// A node asks who has an address.
+    /// Neighbour solicitation.
     NeighborSolicitation(&'a Neighbor, Options<'a>),
-    /// A node tells that it has an address.
+    /// Neighbour advertisement.
     NeighborAdvertisement(&'a Neighbor, Options<'a>),
-    /// A router tells a better first hop.
+    /// Redirect to a better first hop.
     Redirect(&'a Redirect, Options<'a>),
 }
 
@@ -208,7 +209,7 @@ where
     Ok((fixed, Options::check(options)?))
 }
 
-/// A sender without an address cannot say which link-layer address is its address's.
+/// A sender without an address must not include its link-layer address.
 fn refuse_mac_from_nobody(ip: &ipv6::Header, options: Options<'_>) -> Result<(), NdpError> {
     if ip.source().is_unspecified() && options.has(option_kind::SOURCE_LINK_LAYER) {
         return Err(NdpError::MacFromNobody);
@@ -280,7 +281,7 @@ fn build(
 ) -> Result<usize, BuildError> {
     const FIXED: usize = size_of::<Neighbor>();
     let length = if option.is_some() { LENGTH_WITH_MAC } else { FIXED };
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     let neighbor = Neighbor {
         kind,
         code: 0,
@@ -302,7 +303,7 @@ fn build(
 /// `mac` is the sender's; leave it out when the source is :: (address detection: RFC 4862).
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_solicitation(
     out: &mut [u8],
     pseudo: &Pseudo,
@@ -319,7 +320,7 @@ pub fn build_solicitation(
 /// `mac` is the target's; it must be there in answer to a solicitation that went to a group.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`].
+/// [`BuildError::NoSpace`].
 pub fn build_advertisement(
     out: &mut [u8],
     pseudo: &Pseudo,

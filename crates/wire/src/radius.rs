@@ -1,10 +1,10 @@
 //! RADIUS packets (RFC 2865): the header, and attributes behind it. Digests over them are for who knows the secret.
 
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// UDP port of servers that are asked who somebody is.
+/// UDP port of authentication servers.
 pub const PORT: u16 = 1812;
 /// Bytes of the header.
 pub const LENGTH: usize = 20;
@@ -28,7 +28,7 @@ pub const ACCESS_CHALLENGE: u8 = 11;
 pub const USER_NAME: u8 = 1;
 /// Attribute: the password, hidden by RFC 2865 section 5.2.
 pub const USER_PASSWORD: u8 = 2;
-/// Attribute: what the user wants, or may have.
+/// Attribute: the service that the user requests or is granted.
 pub const SERVICE_TYPE: u8 = 6;
 /// Attribute: the name of a filter list.
 pub const FILTER_ID: u8 = 11;
@@ -36,7 +36,7 @@ pub const FILTER_ID: u8 = 11;
 pub const CLASS: u8 = 25;
 /// Attribute: where the user comes from.
 pub const CALLING_STATION_ID: u8 = 31;
-/// Attribute: the name of who asks.
+/// Attribute: the name of the NAS.
 pub const NAS_IDENTIFIER: u8 = 32;
 /// Attribute: over which kind of port the user comes.
 pub const NAS_PORT_TYPE: u8 = 61;
@@ -45,7 +45,7 @@ pub const MESSAGE_AUTHENTICATOR: u8 = 80;
 /// Attribute: the name of the rules for who manages a device (RFC 5607 section 6.3).
 pub const MANAGEMENT_POLICY_ID: u8 = 135;
 
-/// Service type: management of the device, by who may look.
+/// Service type: management of the device, read-only.
 pub const SERVICE_NAS_PROMPT: u32 = 7;
 /// Service type: management of the device, by who may do all.
 pub const SERVICE_ADMINISTRATIVE: u32 = 6;
@@ -55,7 +55,7 @@ pub const PORT_VIRTUAL: u32 = 5;
 causes! {
     /// Why a RADIUS packet is refused.
     RadiusError {
-        Truncated = "radius-truncated", "the packet is shorter than a RADIUS header, or than it says";
+        Truncated = "radius-truncated", "the packet is shorter than a RADIUS header, or than its length field";
         BadLength = "radius-bad-length", "the RADIUS length is below 20 or above 4,096 bytes";
         BadAttribute = "radius-bad-attribute", "an attribute is cut, or shorter than its own head";
     }
@@ -152,7 +152,7 @@ pub fn check(bytes: &[u8]) -> Result<View<'_>, RadiusError> {
 /// Writes a packet with these attributes (kind, value); returns its length.
 ///
 /// # Errors
-/// No room; a packet above 4,096 bytes, or a value above 253.
+/// The buffer is too short; a packet above 4,096 bytes, or a value above 253.
 pub fn build(
     out: &mut [u8],
     code: u8,
@@ -170,7 +170,7 @@ pub fn build(
     }
     let length16 = U16::new(length as u16);
     let header = Header { code, identifier, length: length16, authenticator };
-    let packet = room(out, length)?;
+    let packet = prefix_of(out, length)?;
     packet[..LENGTH].copy_from_slice(header.as_bytes());
     let mut at = LENGTH;
     for (kind, value) in attributes {

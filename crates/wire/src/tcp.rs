@@ -1,7 +1,7 @@
 //! The TCP header (RFC 9293 section 3.1), behind IPv4 or IPv6.
 
 use crate::checksum::{self, Pseudo};
-use crate::{BuildError, build_error::room, protocol};
+use crate::{BuildError, build_error::prefix_of, protocol};
 use core::ops::Range;
 use zerocopy::network_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -178,7 +178,7 @@ impl<'a> Iterator for Options<'a> {
     }
 }
 
-/// Reads a segment without its checksum, as a router on the way does. `bytes` must end where
+/// Reads a segment without its checksum, as a transit router does. `bytes` must end where
 /// the IP packet ends, because TCP has no length of its own.
 ///
 /// # Errors
@@ -204,7 +204,7 @@ pub fn check<'a>(bytes: &'a [u8], pseudo: &Pseudo) -> Result<View<'a>, TcpError>
     Ok(view)
 }
 
-/// What a header to build shall say.
+/// The fields of a header to build.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Builder<'a> {
     /// Port of the sender.
@@ -226,7 +226,7 @@ pub struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// What says the same as the header of `view`, its reserved bits left out.
+    /// The fields of the header of `view`, without its reserved bits.
     pub fn of(view: &View<'a>) -> Self {
         let header = view.header;
         Self {
@@ -244,7 +244,7 @@ impl<'a> Builder<'a> {
     /// Writes header, checksum included, and `payload`; returns the segment's length.
     ///
     /// # Errors
-    /// No room; options that are no whole words; a segment above 65,535 bytes.
+    /// The buffer is too short; options that are no whole words; a segment above 65,535 bytes.
     pub fn build(
         &self,
         out: &mut [u8],
@@ -271,7 +271,7 @@ impl<'a> Builder<'a> {
             checksum: U16::ZERO,
             urgent: U16::new(self.urgent),
         };
-        let out = room(out, length)?;
+        let out = prefix_of(out, length)?;
         out[..LENGTH].copy_from_slice(header.as_bytes());
         out[LENGTH..start].copy_from_slice(self.options);
         out[start..].copy_from_slice(payload);

@@ -1,7 +1,7 @@
 //! The UDP header (RFC 768), behind IPv4 or IPv6.
 
 use crate::checksum::{self, Pseudo};
-use crate::{BuildError, build_error::length16, build_error::room, protocol};
+use crate::{BuildError, build_error::length16, build_error::prefix_of, protocol};
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -25,7 +25,7 @@ causes! {
 )]
 #[repr(C)]
 pub struct Header {
-    /// Port of the sender; 0 when it wants no answer.
+    /// Port of the sender; 0 when it expects no answer.
     pub source_port: U16,
     /// Port of the receiver.
     pub destination_port: U16,
@@ -81,7 +81,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Reads a datagram without its checksum, as a router on the way does.
+/// Reads a datagram without its checksum, as a transit router does.
 ///
 /// # Errors
 /// The header is cut, or the length field wrong.
@@ -107,7 +107,7 @@ pub fn check<'a>(bytes: &'a [u8], pseudo: &Pseudo) -> Result<View<'a>, UdpError>
     Ok(view)
 }
 
-/// The checksum to send for a computed one: 0 would say "none", so it goes out as 0xffff.
+/// The checksum to send for a computed one: 0 means "no checksum", so 0xffff is sent instead.
 #[inline]
 pub const fn transmitted(checksum: u16) -> u16 {
     if checksum == 0 { 0xffff } else { checksum }
@@ -116,7 +116,7 @@ pub const fn transmitted(checksum: u16) -> u16 {
 /// Writes header, checksum included, and `payload`; returns the datagram's length.
 ///
 /// # Errors
-/// No room; a datagram above 65,535 bytes.
+/// The buffer is too short; a datagram above 65,535 bytes.
 pub fn build(
     out: &mut [u8],
     pseudo: &Pseudo,
@@ -131,7 +131,7 @@ pub fn build(
         length: U16::new(length16(length)?),
         checksum: U16::ZERO,
     };
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     out[..LENGTH].copy_from_slice(header.as_bytes());
     out[LENGTH..].copy_from_slice(payload);
     let sum = checksum::sum(out) + pseudo.sum(protocol::UDP, length);

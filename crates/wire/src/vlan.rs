@@ -36,7 +36,7 @@ impl Tci {
         self.0 & 0x1000 != 0
     }
 
-    /// VLAN identifier, 0..=4095; 0 says "priority only, no VLAN" and 4,095 is reserved.
+    /// VLAN identifier, 0..=4095; 0 means "priority only, no VLAN" and 4,095 is reserved.
     #[inline]
     pub const fn vid(self) -> u16 {
         self.0 & 0x0fff

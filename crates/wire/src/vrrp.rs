@@ -3,7 +3,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::build_error::room;
+use crate::build_error::prefix_of;
 use crate::checksum::{self, Pseudo};
 use crate::ethernet::Mac;
 use crate::{BuildError, protocol};
@@ -16,7 +16,7 @@ pub const GROUP6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 pub const HOP_LIMIT: u8 = 255;
 /// The priority of a router that has the addresses by itself.
 pub const OWNER: u8 = 255;
-/// The priority that says: I stop being active.
+/// The priority with which an active router resigns.
 pub const RESIGNS: u8 = 0;
 /// Longest interval of version 3, in centiseconds: 12 bits.
 pub const INTERVAL_MAX_CS: u16 = 4095;
@@ -33,12 +33,12 @@ const ADVERTISEMENT: u8 = 1;
 causes! {
     /// Why an advertisement is not believed.
     VrrpError {
-        Truncated = "vrrp-truncated", "the advertisement is shorter than it says";
+        Truncated = "vrrp-truncated", "the advertisement is shorter than its length field";
         BadHopLimit = "vrrp-bad-hop-limit", "the time to live is not 255: it passed a router";
         BadVersion = "vrrp-bad-version", "the version is neither 3 nor, for IPv4, 2";
         BadType = "vrrp-bad-type", "the type is no advertisement";
         BadChecksum = "vrrp-bad-checksum", "the checksum is wrong";
-        NoAddress = "vrrp-no-address", "it tells no address";
+        NoAddress = "vrrp-no-address", "it contains no address";
         BadAuthentication = "vrrp-bad-authentication", "version 2 with authentication (RFC 3768 5.3.6)";
     }
 }
@@ -148,7 +148,7 @@ pub fn check<'a>(pseudo: &Pseudo, hop_limit: u8, message: &'a [u8]) -> Result<Vi
 /// it with hop limit [`HOP_LIMIT`]. Version 3 sums the pseudo header in both families.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`]; [`BuildError::TooLong`] for more than [`MOST`] addresses.
+/// [`BuildError::NoSpace`]; [`BuildError::TooLong`] for more than [`MOST`] addresses.
 pub fn build(
     out: &mut [u8],
     pseudo: &Pseudo,
@@ -162,7 +162,7 @@ pub fn build(
         .map_err(|_| BuildError::TooLong { length: addresses.len(), limit: MOST })?;
     let end = FIXED + usize::from(count) * width(is_ip6);
     let length = end + if is_old { AUTHENTICATION } else { 0 };
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     out[end..].fill(0);
     let interval = match is_old {
         // Authentication type 0, then seconds.

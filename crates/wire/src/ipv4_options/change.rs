@@ -16,8 +16,8 @@ pub struct Recorder<F> {
     pub is_own: F,
 }
 
-/// The next option at or behind `from`, padding skipped: its place, kind and length; `Err` with
-/// the place when the length is wrong.
+/// The next option at or behind `from`, padding skipped: its offset, kind and length; `Err` with
+/// the offset when the length is wrong.
 fn next(bytes: &[u8], from: usize) -> Option<Result<(usize, u8, usize), usize>> {
     let mut at = from;
     loop {
@@ -33,7 +33,7 @@ fn next(bytes: &[u8], from: usize) -> Option<Result<(usize, u8, usize), usize>> 
     }
 }
 
-/// The place of the first option whose length is wrong, from the options' first byte.
+/// The offset of the first option whose length is wrong, from the options' first byte.
 pub fn fault(bytes: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -48,7 +48,7 @@ pub fn fault(bytes: &[u8]) -> Option<usize> {
 /// fixes the header checksum.
 ///
 /// # Errors
-/// The place of the byte that makes no sense, from the options' first byte: the pointer of a
+/// The offset of the invalid byte, from the options' first byte: the pointer of a
 /// parameter problem. Options before it may be changed already.
 pub fn record(
     bytes: &mut [u8],
@@ -80,7 +80,7 @@ fn free(option: &mut [u8], first: usize) -> Result<Option<&mut [u8]>, usize> {
 
 fn record_route(option: &mut [u8], own: Ipv4Addr) -> Result<(), usize> {
     let Some(free) = free(option, 4)? else { return Ok(()) };
-    // Some room, but not enough for an address, is an error.
+    // Some space, but not enough for an address, is an error.
     free.get_mut(..4).ok_or(2_usize)?.copy_from_slice(&own.octets());
     option[2] += 4;
     Ok(())
@@ -180,7 +180,7 @@ mod tests {
         // Full: it passes as it is.
         let full = [7, 7, 8, 9, 9, 9, 9, 0];
         assert_eq!(recorded(&full), Ok(full.to_vec()));
-        // Some room, but not for an address; a pointer before the data.
+        // Some space, but not for an address; a pointer before the data.
         assert_eq!(recorded(&[1, 7, 7, 6, 0, 0, 0, 0]), Err(3));
         assert_eq!(recorded(&[7, 7, 3, 0, 0, 0, 0, 0]), Err(2));
     }

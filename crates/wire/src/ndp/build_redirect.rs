@@ -7,7 +7,7 @@ use crate::ethernet::Mac;
 use crate::icmp6::{kind, seal};
 use crate::ndp_options;
 use crate::ndp_options::kind as option_kind;
-use crate::{BuildError, build_error::room, ipv6};
+use crate::{BuildError, build_error::prefix_of, ipv6};
 
 /// Type, code, checksum, reserved, target and destination.
 const FIXED: usize = 40;
@@ -19,7 +19,7 @@ const REDIRECTED: usize = 8;
 /// Returns the length. Send it with hop limit 255.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`]; 1,240 bytes are always enough.
+/// [`BuildError::NoSpace`]; 1,240 bytes are always enough.
 pub fn build_redirect(
     out: &mut [u8],
     pseudo: &Pseudo,
@@ -33,7 +33,7 @@ pub fn build_redirect(
     // Options are whole units of 8 bytes: the quote is cut to them.
     let quoted = packet.len().min(most) & !7;
     let length = FIXED + option + REDIRECTED + quoted;
-    let out = room(out, length)?;
+    let out = prefix_of(out, length)?;
     out.fill(0);
     out[0] = kind::REDIRECT;
     out[8..24].copy_from_slice(&target.octets());

@@ -12,7 +12,7 @@ use crate::ethernet::Mac;
 use crate::icmp6::{kind, seal};
 use crate::ndp_options::kind as option_kind;
 use crate::ndp_options::{self, Prefix};
-use crate::{BuildError, build_error::room};
+use crate::{BuildError, build_error::prefix_of};
 
 /// Bits of [`RouterAdvertisement::flags`].
 pub mod router_flag {
@@ -43,9 +43,9 @@ const NAMES_HEAD: usize = 8;
 /// An option's length field counts units of 8 bytes up to this.
 const UNITS: usize = 255;
 
-/// A prefix to tell of.
+/// A prefix to advertise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrefixTold {
+pub struct AdvertisedPrefix {
     /// The prefix, without host bits.
     pub prefix: Ipv6Addr,
     /// Its bits, at most 128.
@@ -58,22 +58,22 @@ pub struct PrefixTold {
     pub preferred_s: u32,
 }
 
-/// What a router advertisement tells beside its fixed fields.
+/// The options of a router advertisement.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Told<'a> {
+pub struct AdvertisementOptions<'a> {
     /// The sender's link-layer address.
     pub mac: Option<Mac>,
-    /// The link's MTU in bytes; 0: not said.
+    /// The link's MTU in bytes; 0: not advertised.
     pub mtu: u32,
     /// Prefixes of the link.
-    pub prefixes: &'a [PrefixTold],
+    pub prefixes: &'a [AdvertisedPrefix],
     /// Recursive name servers, and for how many seconds they are good.
     pub name_servers: (&'a [Ipv6Addr], u32),
     /// Domains to search, and for how many seconds they are good.
     pub search: (&'a [&'a str], u32),
 }
 
-/// Whether a text is a domain name that an advertisement can tell: labels of 1 to 63 bytes, 255 in
+/// Whether a text is a domain name that an advertisement can contain: labels of 1 to 63 bytes, 255 in
 /// all, the dot at the end left out or not.
 pub fn is_name(text: &str) -> bool {
     let text = text.strip_suffix('.').unwrap_or(text);
@@ -82,15 +82,15 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Where the next option goes.
-struct Place<'a> {
+struct OptionWriter<'a> {
     out: &'a mut [u8],
     at: usize,
 }
 
-impl Place<'_> {
+impl OptionWriter<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<(), BuildError> {
         let end = self.at + bytes.len();
-        room(self.out, end)?;
+        prefix_of(self.out, end)?;
         self.out[self.at..end].copy_from_slice(bytes);
         self.at = end;
         Ok(())
@@ -108,7 +108,7 @@ impl Place<'_> {
         self.put(&[0])
     }
 
-    /// Fills the option that begins at `start` up to a whole number of units and says its length.
+    /// Fills the option that begins at `start` up to a whole number of units and writes its length.
     fn close(&mut self, start: usize) -> Result<(), BuildError> {
         while !(self.at - start).is_multiple_of(8) {
             self.put(&[0])?;
@@ -126,30 +126,30 @@ impl Place<'_> {
 /// need not have type, code and checksum. Send it with hop limit 255 from a link-local address.
 ///
 /// # Errors
-/// [`BuildError::NoRoom`]; [`BuildError::TooLong`] for a name that is none, or for more names or
+/// [`BuildError::NoSpace`]; [`BuildError::TooLong`] for a name that is none, or for more names or
 /// servers than an option can hold.
 pub fn build_router_advertisement(
     out: &mut [u8],
     pseudo: &Pseudo,
     fixed: &RouterAdvertisement,
-    told: &Told<'_>,
+    options: &AdvertisementOptions<'_>,
 ) -> Result<usize, BuildError> {
-    let mut place = Place { out, at: 0 };
+    let mut writer = OptionWriter { out, at: 0 };
     let fixed = RouterAdvertisement {
         kind: kind::ROUTER_ADVERTISEMENT,
         code: 0,
         checksum: U16::ZERO,
         ..*fixed
     };
-    place.put(fixed.as_bytes())?;
-    if let Some(mac) = told.mac {
-        place.put(&ndp_options::link_layer(option_kind::SOURCE_LINK_LAYER, mac))?;
+    writer.put(fixed.as_bytes())?;
+    if let Some(mac) = options.mac {
+        writer.put(&ndp_options::link_layer(option_kind::SOURCE_LINK_LAYER, mac))?;
     }
-    if told.mtu != 0 {
-        place.put(&[option_kind::MTU, 1, 0, 0])?;
-        place.put(&told.mtu.to_be_bytes())?;
+    if options.mtu != 0 {
+        writer.put(&[option_kind::MTU, 1, 0, 0])?;
+        writer.put(&options.mtu.to_be_bytes())?;
     }
-    for prefix in told.prefixes {
+    for prefix in options.prefixes {
         let option = Prefix {
             kind: option_kind::PREFIX,
             length: 4,
@@ -160,26 +160,26 @@ pub fn build_router_advertisement(
             reserved: U32::ZERO,
             prefix: prefix.prefix.octets(),
         };
-        place.put(option.as_bytes())?;
+        writer.put(option.as_bytes())?;
     }
-    let (servers, lifetime) = told.name_servers;
+    let (servers, lifetime) = options.name_servers;
     if !servers.is_empty() {
-        let start = place.at;
-        place.put(&[option_kind::NAME_SERVERS, 0, 0, 0])?;
-        place.put(&lifetime.to_be_bytes())?;
-        servers.iter().try_for_each(|server| place.put(&server.octets()))?;
-        place.close(start)?;
+        let start = writer.at;
+        writer.put(&[option_kind::NAME_SERVERS, 0, 0, 0])?;
+        writer.put(&lifetime.to_be_bytes())?;
+        servers.iter().try_for_each(|server| writer.put(&server.octets()))?;
+        writer.close(start)?;
     }
-    let (names, lifetime) = told.search;
+    let (names, lifetime) = options.search;
     if !names.is_empty() {
-        let start = place.at;
-        place.put(&[option_kind::SEARCH, 0, 0, 0])?;
-        place.put(&lifetime.to_be_bytes())?;
-        names.iter().try_for_each(|name| place.put_name(name))?;
-        place.close(start)?;
+        let start = writer.at;
+        writer.put(&[option_kind::SEARCH, 0, 0, 0])?;
+        writer.put(&lifetime.to_be_bytes())?;
+        names.iter().try_for_each(|name| writer.put_name(name))?;
+        writer.close(start)?;
     }
-    let length = place.at;
-    seal(&mut place.out[..length], pseudo);
+    let length = writer.at;
+    seal(&mut writer.out[..length], pseudo);
     Ok(length)
 }
 
@@ -228,7 +228,7 @@ mod tests {
         use zerocopy::FromBytes;
         let header = header();
         let ip = ipv6::Header::ref_from_bytes(&header).unwrap();
-        let prefix = PrefixTold {
+        let prefix = AdvertisedPrefix {
             prefix: "2001:db8:1::".parse().unwrap(),
             length: 64,
             flags: prefix_flag::ON_LINK | prefix_flag::AUTONOMOUS,
@@ -236,7 +236,7 @@ mod tests {
             preferred_s: u32::MAX,
         };
         let servers = ["2001:db8::53".parse().unwrap(), "2001:db8::54".parse().unwrap()];
-        let told = Told {
+        let options = AdvertisementOptions {
             mac: Some(Mac([2, 0, 0, 0, 0, 1])),
             mtu: 1500,
             prefixes: &[prefix],
@@ -244,7 +244,8 @@ mod tests {
             search: (&["example.net", "a.example.org."], 900),
         };
         let mut out = [0; 300];
-        let length = build_router_advertisement(&mut out, &ip.pseudo(), &fixed(), &told).unwrap();
+        let length =
+            build_router_advertisement(&mut out, &ip.pseudo(), &fixed(), &options).unwrap();
         let Ok(Message::RouterAdvertisement(read, options)) = ndp::check(ip, &out[..length]) else {
             panic!("what is built is valid")
         };
@@ -270,10 +271,12 @@ mod tests {
     fn what_is_no_name_is_refused() {
         for name in ["", ".", "a..b", &"x".repeat(64), &format!("{}e", "abc.".repeat(64))] {
             assert!(!is_name(name), "{name}");
-            let told = Told { search: (&[name], 1), ..Told::default() };
+            let options =
+                AdvertisementOptions { search: (&[name], 1), ..AdvertisementOptions::default() };
             let header = [0; ipv6::LENGTH];
             let ip = <ipv6::Header as zerocopy::FromBytes>::ref_from_bytes(&header).unwrap();
-            let built = build_router_advertisement(&mut [0; 1280], &ip.pseudo(), &fixed(), &told);
+            let built =
+                build_router_advertisement(&mut [0; 1280], &ip.pseudo(), &fixed(), &options);
             assert!(matches!(built, Err(BuildError::TooLong { .. })), "{name}");
         }
         assert!(is_name("example.net") && is_name("example.net.") && is_name(&"x".repeat(63)));
@@ -290,7 +293,7 @@ mod tests {
             use zerocopy::FromBytes;
             let header = header();
             let ip = ipv6::Header::ref_from_bytes(&header).unwrap();
-            let prefix = PrefixTold {
+            let prefix = AdvertisedPrefix {
                 prefix: "2001:db8::".parse().unwrap(),
                 length: 64,
                 flags: 0,
@@ -300,19 +303,19 @@ mod tests {
             let prefixes = vec![prefix; prefixes];
             let servers = vec![Ipv6Addr::LOCALHOST; servers];
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let told = Told {
+            let options = AdvertisementOptions {
                 prefixes: &prefixes,
                 name_servers: (&servers, 7),
                 search: (&names, 8),
-                ..Told::default()
+                ..AdvertisementOptions::default()
             };
             let mut out = vec![0xaa; space];
-            match build_router_advertisement(&mut out, &ip.pseudo(), &fixed(), &told) {
+            match build_router_advertisement(&mut out, &ip.pseudo(), &fixed(), &options) {
                 Ok(length) => {
                     prop_assert!(ndp::check(ip, &out[..length]).is_ok());
                     prop_assert!(out[length..].iter().all(|byte| *byte == 0xaa));
                 }
-                Err(BuildError::NoRoom { needed, .. }) => prop_assert!(needed > space),
+                Err(BuildError::NoSpace { needed, .. }) => prop_assert!(needed > space),
                 Err(BuildError::TooLong { .. }) => prop_assert!(servers.len() > 127 || names.len() > 10),
                 Err(error) => prop_assert!(false, "{error}"),
             }

@@ -170,13 +170,13 @@ fn rules_for_redirects() {
 }
 
 #[test]
-fn builders_need_room() {
+fn builders_need_space() {
     let pseudo = Pseudo::Ip6 { source: Ipv6Addr::LOCALHOST, destination: Ipv6Addr::LOCALHOST };
     let target = address("fe80::1");
     for length in 0..32 {
         let mut out = [0; 32];
         let refused = build_solicitation(&mut out[..length], &pseudo, target, Some(MAC));
-        assert_eq!(refused, Err(BuildError::NoRoom { needed: 32, available: length }));
+        assert_eq!(refused, Err(BuildError::NoSpace { needed: 32, available: length }));
         let without = build_advertisement(&mut out[..length], &pseudo, target, 0, None);
         assert_eq!(without.is_ok(), length >= 24);
     }

@@ -1,56 +1,56 @@
-//! What hosts are to hear of the router on their link: IPv6 router advertisements (RFC 4861 6.2)
-//! and IPv4 router discovery (RFC 1256).
+//! The advertised configuration of an interface, checked: IPv6 router advertisements (RFC 4861 6.2) and IPv4 router
+//! discovery (RFC 1256).
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use stoa_api::v1;
 use stoa_wire::checksum::Pseudo;
 use stoa_wire::ipv6;
-use stoa_wire::ndp::{self, PrefixTold, Told, prefix_flag, router_flag};
+use stoa_wire::ndp::{self, AdvertisedPrefix, AdvertisementOptions, prefix_flag, router_flag};
 use stoa_wire::zerocopy::network_endian::{U16, U32};
 
 use super::{ValidationErrors, address};
 
-/// Longest time between two advertisements, in seconds (RFC 8319; RFC 1256 3.2 allows 1,800).
+/// Longest interval between two advertisements, in seconds (RFC 8319; RFC 1256 3.2 allows 1,800).
 const INTERVAL_MAX_S: u32 = 65_535;
-/// Bytes for the message in a packet that every link carries.
+/// Bytes for the message in a packet of the IPv6 minimum MTU.
 pub(in crate::control) const MAX_MESSAGE: usize = ipv6::LEAST_MTU - ipv6::LENGTH;
 
-/// An IPv6 router advertisement, and how often it is sent.
+/// An IPv6 router advertisement and its intervals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Least and most milliseconds between two.
+    /// Shortest and longest interval, in milliseconds.
     pub interval_ms: (u64, u64),
-    /// The fixed fields; the lifetime is 0 in the last one.
+    /// The fixed fields; the lifetime is 0 in the final one.
     pub fixed: ndp::RouterAdvertisement,
-    /// The link's MTU; 0: not said.
+    /// The link's MTU; 0: no option.
     pub mtu: u32,
     /// Prefixes of the link.
-    pub prefixes: Vec<PrefixTold>,
-    /// Name servers, and seconds for which they are good.
+    pub prefixes: Vec<AdvertisedPrefix>,
+    /// Name servers, and their lifetime in seconds.
     pub name_servers: (Vec<Ipv6Addr>, u32),
-    /// Domains to search, and seconds for which they are good.
+    /// Search domains, and their lifetime in seconds.
     pub search: (Vec<String>, u32),
 }
 
 /// IPv4 router discovery on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discovery {
-    /// Least and most milliseconds between two.
+    /// Shortest and longest interval, in milliseconds.
     pub interval_ms: (u64, u64),
-    /// Seconds for which the addresses are good.
+    /// Lifetime of the addresses, in seconds.
     pub lifetime_s: u16,
-    /// To 255.255.255.255.
+    /// Sent to 255.255.255.255 and not to the multicast group.
     pub broadcast: bool,
-    /// Of all our addresses on the link.
+    /// Preference of all our addresses on the link.
     pub preference: i32,
 }
 
 impl Advertisement {
-    /// Writes the message between the addresses of `pseudo`; 0 when it does not fit.
+    /// Writes the message between the addresses of `pseudo`; returns 0 when it does not fit.
     pub fn build(&self, out: &mut [u8], pseudo: &Pseudo, mac: [u8; 6], is_last: bool) -> usize {
         let names: Vec<&str> = self.search.0.iter().map(String::as_str).collect();
-        let prefix_config = Told {
+        let prefix_config = AdvertisementOptions {
             mac: Some(stoa_wire::ethernet::Mac(mac)),
             mtu: self.mtu,
             prefixes: &self.prefixes,
@@ -62,7 +62,7 @@ impl Advertisement {
             fixed.lifetime = U16::ZERO;
         }
         if fixed.lifetime == U16::ZERO {
-            // Who is no default router has no preference among them (RFC 4191 2.2).
+            // A router that is not a default router has no preference (RFC 4191 2.2).
             fixed.flags &= !router_flag::LOW;
         }
         ndp::build_router_advertisement(out, pseudo, &fixed, &prefix_config).unwrap_or(0)
@@ -72,7 +72,7 @@ impl Advertisement {
 fn intervals(least: u32, most: u32, path: &str, errors: &mut ValidationErrors) -> (u64, u64) {
     if !(1..=most).contains(&least) || most > INTERVAL_MAX_S {
         let cause = format!("advertises every {least} to {most} seconds");
-        let fix = "Give 1 to 65,535 seconds, the least not above the most.";
+        let fix = "Use 1 to 65,535 seconds, and a minimum of at most the maximum.";
         errors.add(path.to_owned(), cause, fix);
     }
     (u64::from(least.max(1)) * 1000, u64::from(most.max(least).max(1)) * 1000)
@@ -90,16 +90,16 @@ pub(super) fn advertisement(
     path: &str,
     errors: &mut ValidationErrors,
 ) -> Advertisement {
-    let mut wrong = |cause: &str| errors.add(path.to_owned(), cause, "Give addresses of IPv6.");
+    let mut wrong = |cause: &str| errors.add(path.to_owned(), cause, "Use IPv6 addresses.");
     let mut prefixes = Vec::new();
     for prefix_config in &config.prefixes {
         let known = prefix_config.prefix.as_ref().and_then(|it| Some((ip6(&it.address)?, it.length)));
         let Some((prefix, length)) = known.filter(|(_, length)| *length <= 128) else {
-            wrong("advertises a prefix that is none");
+            wrong("advertises an invalid prefix");
             continue;
         };
         let bit = |on: bool, bit: u8| if on { bit } else { 0 };
-        prefixes.push(PrefixTold {
+        prefixes.push(AdvertisedPrefix {
             prefix,
             length: length as u8,
             flags: bit(prefix_config.on_link, prefix_flag::ON_LINK)
@@ -140,8 +140,8 @@ pub(super) fn advertisement(
     let nobody = Ipv6Addr::UNSPECIFIED;
     let pseudo = Pseudo::Ip6 { source: nobody, destination: nobody };
     if message.build(&mut [0; MAX_MESSAGE], &pseudo, [0; 6], false) == 0 {
-        let cause = "has a router advertisement that is none, or longer than 1,280 bytes";
-        let fix = "Advertise fewer prefixes, name servers or domains, and domains that are names.";
+        let cause = "has an invalid router advertisement, or one longer than 1,280 bytes";
+        let fix = "Advertise fewer prefixes, name servers or domains, and only valid domain names.";
         errors.add(path.to_owned(), cause, fix);
     }
     message
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_refused() {
+    fn invalid_advertisements_are_refused() {
         let good = || v1::RouterAdvertising {
             max_interval_s: 600,
             min_interval_s: 200,
@@ -205,6 +205,6 @@ mod tests {
         let many = v1::RouterAdvertising { prefixes: vec![prefix_config; 40], ..good() };
         assert!(refused(many)[0].contains("1,280"));
         let name = v1::RouterAdvertising { search: vec!["a..b".into()], ..good() };
-        assert!(refused(name)[0].contains("is none"));
+        assert!(refused(name)[0].contains("invalid"));
     }
 }

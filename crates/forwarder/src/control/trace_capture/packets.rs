@@ -8,7 +8,7 @@ use stoa_engine::graph::OUTPUT;
 use stoa_engine::trace_capture::trace::{Event, Record};
 use stoa_engine::vector::{DROP, HANDED, TAKEN};
 use stoa_wire::ethernet::ethertype;
-use stoa_wire::words::{self, Start};
+use stoa_wire::text::{self as wire_text, Start};
 
 use super::trace::{STEPS, Step};
 use crate::control::forwarder_state::ForwarderState;
@@ -230,7 +230,7 @@ impl StepDescriber<'_> {
         if !step.drop.is_empty() {
             path.packet.drop = step.drop.clone();
         }
-        let lines = words::layers(record.bytes(), path.start).map(|layer| layer.to_string());
+        let lines = wire_text::layers(record.bytes(), path.start).map(|layer| layer.to_string());
         step.headers = lines.collect();
         path.offset = record.offset;
         if path.packet.steps.len() < STEPS {

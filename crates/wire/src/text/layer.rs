@@ -83,7 +83,7 @@ pub(super) fn ip6_at(bytes: &[u8], at: usize) -> Ipv6Addr {
     Ipv6Addr::from(octets)
 }
 
-/// A type that no further header will say.
+/// A type that no further header gives.
 fn unsaid(kind: u16, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     let is_said = matches!(kind, ethertype::IP4 | ethertype::IP6 | ethertype::ARP);
     if is_said || vlan::is_tag(kind) { Ok(()) } else { write!(out, ", type {kind:#06x}") }
@@ -158,7 +158,7 @@ fn extension(kind: u8, header: &[u8], out: &mut fmt::Formatter<'_>) -> fmt::Resu
     }
 }
 
-/// Flags of TCP from the highest bit of the byte down, as they are said.
+/// Flags of TCP from the highest bit of the byte down, as they are printed.
 const TCP_FLAGS: [(u8, &str); 8] = [
     (0x02, "SYN"),
     (0x01, "FIN"),

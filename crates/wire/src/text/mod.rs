@@ -1,4 +1,4 @@
-//! Words for what a frame says: each header as a line that people read, in traces and
+//! Text for a frame: each header as a line that people read, in traces and
 //! captures. For eyes only: bytes may be cut short or wrong, and nothing is checked that
 //! is not printed.
 
@@ -15,7 +15,7 @@ use crate::{protocol, vlan};
 pub enum Start {
     /// A frame: Ethernet.
     Ethernet,
-    /// What follows a header with that ethertype; nothing is said of those unknown here.
+    /// What follows a header with that ethertype; unknown ethertypes give no text.
     Type(u16),
     /// An IP packet of either version.
     Ip,
@@ -62,7 +62,7 @@ impl<'a> Iterator for Layers<'a> {
             Next::Type(ethertype::ARP) => Layer::Arp(self.rest),
             Next::Type(ethertype::IP4) => self.ip4(),
             Next::Type(ethertype::IP6) => self.ip6(),
-            // Ethernet has said the type.
+            // The Ethernet header gives the type.
             Next::Type(_) | Next::Done => return None,
             Next::Ip => match self.rest.first().map(|first| first >> 4) {
                 Some(4) => self.ip4(),
