@@ -1,10 +1,10 @@
-//! Nobody reads any more, as behind `| head` and `2>&1 | head`: a command ends, it does not panic.
+//! Closed output pipes, as in `| head` and `2>&1 | head`: a command ends and does not panic.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The exit code of a command whose standard output and standard error nobody reads.
-fn unread(arguments: &[&str]) -> Option<i32> {
+/// The exit code of a command whose standard output and standard error are closed pipes.
+fn exit_code(arguments: &[&str]) -> Option<i32> {
     let closed = || {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
@@ -21,7 +21,7 @@ fn unread(arguments: &[&str]) -> Option<i32> {
 }
 
 #[test]
-fn what_is_done_stays_done() {
+fn a_success_stays_a_success() {
     for arguments in [
         &["--help"][..],
         &["check", "examples/two-hosts.json"],
@@ -32,12 +32,12 @@ fn what_is_done_stays_done() {
         &["bench", "table", "--prefixes", "synthetic:100", "--rounds", "1"],
         &["bench", "forward", "--seconds", "1", "--json"],
     ] {
-        assert_eq!(unread(arguments), Some(0), "{arguments:?}");
+        assert_eq!(exit_code(arguments), Some(0), "{arguments:?}");
     }
 }
 
 #[test]
-fn what_failed_keeps_its_code() {
+fn a_failure_keeps_its_code() {
     let bad = "crates/controller/tests/cases/wrong-gateways/config.json";
     for (arguments, code) in [
         (&["check", bad][..], 1),
@@ -46,6 +46,6 @@ fn what_failed_keeps_its_code() {
         (&["capture", "eth0", "--socket", "/nowhere"], 1),
         (&["nonsense"], 2),
     ] {
-        assert_eq!(unread(arguments), Some(code), "{arguments:?}");
+        assert_eq!(exit_code(arguments), Some(code), "{arguments:?}");
     }
 }

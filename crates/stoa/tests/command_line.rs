@@ -1,7 +1,7 @@
-//! The command line as an operator meets it: words, exit codes, JSON.
+//! The command line: arguments, output, exit codes, JSON.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ const GOOD: &str = "examples/two-hosts.json";
 const BAD: &str = "crates/controller/tests/cases/wrong-gateways/config.json";
 
 #[test]
-fn a_good_configuration_is_told_in_a_line() {
+fn a_good_configuration_has_a_summary() {
     let output = stoa(&["check", GOOD]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).starts_with("examples/two-hosts.json is good: 2 ports, 1 sub-interface"));
@@ -36,10 +36,10 @@ fn a_good_configuration_is_told_in_a_line() {
 }
 
 #[test]
-fn a_bad_configuration_has_place_reason_and_fix() {
+fn each_error_has_path_cause_and_fix() {
     let output = stoa(&["check", BAD]);
     assert_eq!(output.status.code(), Some(1));
-    for word in ["destination-prefix='10.21.0.0/16'", "reason:", "fix:", "10.1.0.1"] {
+    for word in ["destination-prefix='10.21.0.0/16'", "cause: ", "fix: ", "10.1.0.1"] {
         assert!(err(&output).contains(word), "{word} in {}", err(&output));
     }
     let output = stoa(&["check", BAD, "--json"]);
@@ -47,11 +47,13 @@ fn a_bad_configuration_has_place_reason_and_fix() {
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["ok"], false);
     assert!(answer["errors"].as_array().unwrap().len() > 5);
-    assert!(answer["errors"][0]["fix"].is_string());
+    for key in ["path", "cause", "fix"] {
+        assert!(answer["errors"][0][key].is_string(), "{key} in {answer}");
+    }
 }
 
 #[test]
-fn a_log_level_that_is_none_is_refused() {
+fn an_unknown_log_level_is_refused() {
     let mut check = Command::new(env!("CARGO_BIN_EXE_stoa"));
     let output = check.args(["check", "nowhere.json"]).env("STOA_LOG", "nonsense").output();
     let output = output.expect("the binary starts");
@@ -60,7 +62,7 @@ fn a_log_level_that_is_none_is_refused() {
 }
 
 #[test]
-fn the_unit_of_systemd_fits_the_command() {
+fn the_systemd_unit_fits_the_command() {
     let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/stoa.service");
     let unit = std::fs::read_to_string(unit).unwrap();
     let value = |key: &str| {
@@ -83,7 +85,7 @@ fn the_unit_of_systemd_fits_the_command() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     for arguments in [&["check", "nowhere.json"][..], &["run", "--config", "nowhere.json"]] {
         let output = stoa(arguments);
         assert_eq!(output.status.code(), Some(1));
@@ -92,7 +94,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn without_a_router_the_next_step_is_named() {
+fn without_a_router_the_message_says_how_to_start_one() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("stoa.sock").display().to_string();
     for what in [&["status"][..], &["reload"], &["show", "interfaces"], &["show", "routes"]] {
@@ -120,7 +122,7 @@ fn without_a_router_the_next_step_is_named() {
 }
 
 #[test]
-fn a_bad_address_is_told_with_its_interface() {
+fn the_error_of_a_bad_address_names_its_interface() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.json");
     let address = |ip: &str, family: &str, length| serde_json::json!({ format!("ietf-ip:{family}"): { "address": [{ "ip": ip, "prefix-length": length }] } });
@@ -131,23 +133,24 @@ fn a_bad_address_is_told_with_its_interface() {
         interface["name"] = "left".into();
         interface["type"] = "iana-if-type:ethernetCsmacd".into();
         interface["stoa-interfaces:port"] = serde_json::json!({ "null": {} });
-        let whole =
+        let configuration =
             serde_json::json!({ "ietf-interfaces:interfaces": { "interface": [interface] } });
-        std::fs::write(&file, whole.to_string()).unwrap();
-        let said = err(&stoa(&["check", &file.display().to_string()]));
-        let place = format!("interface[name='left']/ietf-ip:{family}/address/ip");
-        assert!(said.contains(&place) && said.contains(example), "{said}");
+        std::fs::write(&file, configuration.to_string()).unwrap();
+        let error = err(&stoa(&["check", &file.display().to_string()]));
+        let path = format!("interface[name='left']/ietf-ip:{family}/address/ip");
+        assert!(error.contains(&path) && error.contains(example), "{error}");
     }
 }
 
-/// A configuration may be made for another machine: what this one lacks is a note.
+/// A configuration may be for another machine, so that missing processors are a note and no error.
 #[test]
-fn processors_that_the_machine_lacks_are_noted() {
+fn missing_processors_are_a_note() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("pinned.json");
     let with = |cpus: &[u32]| {
-        let whole = serde_json::json!({ "stoa-system:system": { "workers": { "cpus": cpus } } });
-        std::fs::write(&file, whole.to_string()).unwrap();
+        let configuration =
+            serde_json::json!({ "stoa-system:system": { "workers": { "cpus": cpus } } });
+        std::fs::write(&file, configuration.to_string()).unwrap();
         let output = stoa(&["check", &file.display().to_string()]);
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         out(&output)
@@ -170,7 +173,7 @@ fn wrong_usage_is_code_2() {
 }
 
 #[test]
-fn bench_out_of_range_is_wrong_usage() {
+fn bench_options_out_of_range_are_wrong_usage() {
     for wrong in [
         &["--routes", "0"][..],
         &["--routes", "1048577"],
@@ -197,17 +200,17 @@ fn bench_out_of_range_is_wrong_usage() {
 }
 
 #[test]
-fn all_that_is_generated_is_forwarded() {
+fn bench_forward_loses_no_packet() {
     let prefixes = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(prefixes.path(), "10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n").unwrap();
     let path = prefixes.path().to_str().unwrap();
-    let made = ["--prefixes", "synthetic:5000", "--vlan", "--update-rate", "2000"];
+    let synthetic = ["--prefixes", "synthetic:5000", "--vlan", "--update-rate", "2000"];
     let many = ["--mix", "imix2", "--destinations", "random", "--next-hops", "3", "--flows", "99"];
     for (options, routes) in [
         (&[][..], 1),
         (&["--family", "ip6", "--prefixes", path, "--destinations", "zipf"], 1),
         (&["--mix", "imix1", "--prefixes", path, "--destinations", "5"], 2),
-        (&[&made[..], &many].concat(), 10_000),
+        (&[&synthetic[..], &many].concat(), 10_000),
     ] {
         let output = stoa(&[&["bench", "forward", "--seconds", "1", "--json"], options].concat());
         assert_eq!(output.status.code(), Some(0), "{options:?}: {}", err(&output));
@@ -220,12 +223,12 @@ fn all_that_is_generated_is_forwarded() {
 }
 
 #[test]
-fn a_table_is_measured_or_refused_by_name() {
+fn bench_table_measures_or_names_the_wrong_option() {
     let prefixes = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(prefixes.path(), "10.0.0.0/8\n10.1.0.0/16\n2001:db8::/32\n").unwrap();
     let path = prefixes.path().to_str().unwrap();
-    let usual = ["bench", "table", "--prefixes", path, "--rounds", "1"];
-    let output = stoa(&[&usual[..], &["--json"]].concat());
+    let command = ["bench", "table", "--prefixes", path, "--rounds", "1"];
+    let output = stoa(&[&command[..], &["--json"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let figures: Value = serde_json::from_str(&out(&output)).unwrap();
     assert_eq!(figures["routes"], 2);
@@ -239,7 +242,7 @@ fn a_table_is_measured_or_refused_by_name() {
     ] {
         assert!(figures[field].as_f64().is_some_and(|value| value > 0.0), "{field}: {figures}");
     }
-    let output = stoa(&[&usual[..], &["--family", "ip6"]].concat());
+    let output = stoa(&[&command[..], &["--family", "ip6"]].concat());
     assert!(out(&output).contains("cycles per look-up"), "{}", out(&output));
     for (wrong, code) in [
         (&["--prefixes", "synthetic:0"][..], 2),
@@ -256,7 +259,7 @@ fn a_table_is_measured_or_refused_by_name() {
 }
 
 #[test]
-fn help_teaches_with_examples() {
+fn help_has_examples() {
     for command in ["run", "check", "reload", "status", "show", "completions"] {
         let output = stoa(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0));
@@ -264,7 +267,7 @@ fn help_teaches_with_examples() {
     }
     let output = stoa(&["--help"]);
     assert!(out(&output).contains("Exit codes"));
-    assert!(!out(&output).contains("--forwarder-socket"), "halves are hidden");
+    assert!(!out(&output).contains("--forwarder-socket"), "internal commands are hidden");
 }
 
 #[test]
@@ -277,7 +280,7 @@ fn shells_get_completions() {
 }
 
 #[test]
-fn traffic_runs_over_a_link_of_its_own_and_tells() {
+fn traffic_runs_over_its_own_link() {
     let socket = format!("memif:@stoa-command-line-{}", std::process::id());
     let (one, other) = (format!("a={socket}"), format!("b={socket},role=master"));
     let folder = tempfile::tempdir().unwrap();
@@ -294,7 +297,7 @@ fn traffic_runs_over_a_link_of_its_own_and_tells() {
 }
 
 #[test]
-fn traffic_that_is_impossible_is_refused_with_all_reasons() {
+fn an_impossible_traffic_run_is_refused() {
     let output = stoa(&[
         "traffic",
         "run",
@@ -312,4 +315,30 @@ fn traffic_that_is_impossible_is_refused_with_all_reasons() {
     for wrong in [&["traffic", "run"][..], &["traffic", "run", "--port", "a=x:y"]] {
         assert_eq!(stoa(wrong).status.code(), Some(2), "{wrong:?}");
     }
+}
+
+/// The text that a command writes at a terminal, and its exit code.
+fn at_a_terminal(arguments: &str) -> (String, Option<i32>) {
+    let line = format!("{} {arguments}", env!("CARGO_BIN_EXE_stoa"));
+    // util-linux is on every Debian.
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("script starts");
+    (out(&output), output.status.code())
+}
+
+#[test]
+fn pcapng_is_refused_on_a_terminal_before_the_router_is_asked() {
+    for file in ["-", "/dev/stdout", "/dev/tty"] {
+        let (text, code) = at_a_terminal(&format!("capture eth0 --write {file} --socket /nowhere"));
+        assert_eq!(code, Some(2), "{file}: {text}");
+        assert!(text.contains(&format!("--write {file}: pcapng is binary")), "{text}");
+        assert!(text.contains("pipe the output") && !text.contains("/nowhere"), "{text}");
+    }
+    // Text lines are fine there: the command goes on to the router.
+    let (text, code) = at_a_terminal("capture eth0 --socket /nowhere");
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("no router runs on /nowhere"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The documents keep their word: links lead somewhere, pages are in the book, examples are good and named.
+//! The documents: links have targets, pages are in the book, examples are valid and listed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The names in a folder that end so.
+/// The names in a folder with that ending.
 fn names(folder: &str, end: &str) -> BTreeSet<String> {
     let entries = std::fs::read_dir(root().join(folder)).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(end)).collect()
 }
 
-/// The lines of a page that are no code.
+/// The lines of a page outside code blocks.
 fn prose(page: &Path) -> String {
     let text = std::fs::read_to_string(page).unwrap();
     let mut is_code = false;
@@ -30,19 +30,19 @@ fn prose(page: &Path) -> String {
     lines.join("\n")
 }
 
-/// What the headlines of a page are called in links, as GitHub and mdBook do it.
+/// The anchors of the headings of a page, as GitHub and mdBook make them.
 fn anchors(page: &Path) -> BTreeSet<String> {
     let prose = prose(page);
-    let headlines = prose.lines().filter(|line| line.starts_with('#'));
+    let headings = prose.lines().filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {
         let words = line.trim_start_matches('#').trim().to_lowercase();
         let kept = words.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
         kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
     };
-    headlines.map(anchor).collect()
+    headings.map(anchor).collect()
 }
 
-/// All pages that people read.
+/// All pages.
 fn pages() -> Vec<PathBuf> {
     let folders = ["", "docs/guide", "docs/dev", "docs/decisions", "bench", "packaging"];
     let pages = folders.iter().flat_map(|folder| {
@@ -52,7 +52,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_link_leads_somewhere() {
+fn every_link_has_a_target() {
     let pages = pages();
     assert!(pages.len() > 50, "{} pages", pages.len());
     let mut faults = Vec::new();
@@ -67,17 +67,17 @@ fn every_link_leads_somewhere() {
                 "" => page.clone(),
                 file => page.parent().unwrap().join(file),
             };
-            let is_there = to.exists()
+            let has_target = to.exists()
                 && (anchor.is_empty()
                     || to.extension().is_none_or(|it| it != "md")
                     || anchors(&to).contains(anchor));
-            if !is_there {
+            if !has_target {
                 faults.push(format!("{}: {target}", page.strip_prefix(root()).unwrap().display()));
             }
         }
     }
     assert!(links > 150, "{links} links");
-    assert!(faults.is_empty(), "these lead nowhere:\n{}", faults.join("\n"));
+    assert!(faults.is_empty(), "links without a target:\n{}", faults.join("\n"));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn every_page_of_the_guide_is_in_the_book() {
 }
 
 #[test]
-fn every_example_is_good_and_named_in_the_guide() {
+fn every_example_is_valid_and_listed_in_the_guide() {
     let guide = std::fs::read_to_string(root().join("docs/guide/examples.md")).unwrap();
     let listed = guide.lines().filter_map(|line| line.strip_prefix("| `examples/"));
     let listed: BTreeSet<String> =
@@ -106,7 +106,7 @@ fn every_example_is_good_and_named_in_the_guide() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
         let output = command.args(["check", &file]).current_dir(root()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // Names and passwords of an example are public: nobody may get in by them.
+        // Passwords of an example would be public.
         let text = std::fs::read_to_string(root().join(&file)).unwrap();
         assert!(!text.contains("argon2"), "{file} has a password");
     }

@@ -1,5 +1,5 @@
-//! What people look at over HTTPS, on the real router: routes that are found page by page, frames that are captured,
-//! how the datastores stand, and the files of the web page.
+//! What the web page uses over HTTPS, on the real router: route search page by page, captures, the state of the
+//! datastores, and the files of the page.
 
 mod https;
 
@@ -52,15 +52,16 @@ fn router() -> Router {
     Router::start(configuration, users)
 }
 
-/// Head and body of an answer that is no text.
+/// Head and body of a binary answer.
 fn bytes(router: &Router, who: &str, path: &str) -> (String, Vec<u8>) {
-    let proof = STANDARD.encode(who);
-    let asked =
-        format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic {proof}\r\n\r\n");
+    let credentials = STANDARD.encode(who);
+    let request = format!(
+        "GET {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Basic {credentials}\r\n\r\n"
+    );
     let mut stream = router.connect();
-    stream.write_all(asked.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A server that closes without the farewell of TLS has said all the same.
+    // A server may close without TLS close_notify; the answer is complete all the same.
     let _ = stream.read_to_end(&mut answer);
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
     (String::from_utf8_lossy(&answer[..end]).into_owned(), answer[end + 4..].to_vec())
@@ -73,7 +74,7 @@ fn call(router: &Router, who: &str, operation: &str, input: Value) -> Answer {
     router.ask(who, "POST", &path, &[JSON], &body)
 }
 
-fn found(router: &Router, input: Value) -> Value {
+fn find_routes(router: &Router, input: Value) -> Value {
     let answer = call(router, ANN, "stoa-forwarder:find-routes", input);
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["stoa-forwarder:output"].clone()
@@ -84,7 +85,7 @@ fn prefixes(output: &Value) -> Vec<String> {
     routes.map(|route| route["destination-prefix"].as_str().unwrap().to_owned()).collect()
 }
 
-/// All static routes come once, in order, whatever the size of a page.
+/// The pages contain every static route once, in order.
 fn routes_are_found_page_by_page(router: &Router) {
     let mut all = Vec::new();
     let mut after = Value::Null;
@@ -93,7 +94,7 @@ fn routes_are_found_page_by_page(router: &Router) {
         if !after.is_null() {
             input["after"] = after;
         }
-        let output = found(router, input);
+        let output = find_routes(router, input);
         all.extend(prefixes(&output));
         after = json!(all.last().unwrap());
         if output["more"] == false {
@@ -101,19 +102,19 @@ fn routes_are_found_page_by_page(router: &Router) {
         }
         assert_eq!(prefixes(&output).len(), 37);
     }
-    let wanted: Vec<String> = (0..ROUTES)
+    let expected: Vec<String> = (0..ROUTES)
         .map(|index| format!("10.{}.0.0/{}", index / 2, if index % 2 == 0 { 16 } else { 24 }))
         .collect();
-    assert_eq!(all, wanted);
+    assert_eq!(all, expected);
 
-    let one = found(router, json!({ "prefix": "10.7.0.9" }));
+    let one = find_routes(router, json!({ "prefix": "10.7.0.9" }));
     assert_eq!(one["longest-match"]["destination-prefix"], "10.7.0.0/24");
     assert_eq!(one["longest-match"]["path"][0]["next-hop-address"], "198.18.2.2");
     assert!(prefixes(&one).is_empty());
-    let wide = found(router, json!({ "prefix": "10.7.0.0/20" }));
+    let wide = find_routes(router, json!({ "prefix": "10.7.0.0/20" }));
     assert_eq!(wide["longest-match"]["destination-prefix"], "10.7.0.0/16");
     assert_eq!(prefixes(&wide), ["10.7.0.0/24"]);
-    let none = found(router, json!({ "prefix": "11.0.0.0/8" }));
+    let none = find_routes(router, json!({ "prefix": "11.0.0.0/8" }));
     assert!(none.get("longest-match").is_none() && prefixes(&none).is_empty());
 
     let refused = |input| call(router, ANN, "stoa-forwarder:find-routes", input).status;
@@ -123,7 +124,7 @@ fn routes_are_found_page_by_page(router: &Router) {
     assert_eq!(refused(json!({ "limit": 0 })), 400);
 }
 
-/// Who may not read the routes may not search them either.
+/// A user who may not read the routes may not search them either.
 fn routes_that_may_not_be_read_are_not_found(router: &Router) {
     let rule = json!({ "name": "routes", "module-name": "*", "path": "/ietf-routing:routing",
         "access-operations": "read", "action": "deny" });
@@ -131,12 +132,12 @@ fn routes_that_may_not_be_read_are_not_found(router: &Router) {
     let nacm = json!({ "ietf-netconf-acm:nacm": { "rule-list": [list] } }).to_string();
     let path = "/restconf/data/ietf-netconf-acm:nacm";
     assert_eq!(router.ask(ROOT, "PATCH", path, &[JSON], &nacm).status, 204);
-    let asked = || json!({ "prefix": "10.7.0.9" });
-    assert_eq!(call(router, ANN, "stoa-forwarder:find-routes", asked()).status, 403);
-    assert_eq!(call(router, ROOT, "stoa-forwarder:find-routes", asked()).status, 200);
+    let query = || json!({ "prefix": "10.7.0.9" });
+    assert_eq!(call(router, ANN, "stoa-forwarder:find-routes", query()).status, 403);
+    assert_eq!(call(router, ROOT, "stoa-forwarder:find-routes", query()).status, 200);
 }
 
-/// Frames for those who may, in a file that begins as pcapng does.
+/// Permitted users capture frames into a pcapng file.
 fn frames_are_captured(router: &Router) {
     let url = "/capture?interface=lan&packets=5&seconds=20&filter=udp";
     let (head, file) = bytes(router, ROOT, url);
@@ -156,20 +157,20 @@ fn frames_are_captured(router: &Router) {
         let answer = router.ask(ROOT, "GET", wrong, &[], "");
         assert!([status, 400].contains(&answer.status), "{wrong}: {answer:?}");
     }
-    let asked = json!({ "interface": "lan", "packets": 5, "direction": ["rx", "drop"] });
-    let told = call(router, ROOT, "stoa-forwarder:capture", asked.clone()).json();
-    let url = told["stoa-forwarder:output"]["url"].as_str().unwrap().to_owned();
+    let input = json!({ "interface": "lan", "packets": 5, "direction": ["rx", "drop"] });
+    let reply = call(router, ROOT, "stoa-forwarder:capture", input.clone()).json();
+    let url = reply["stoa-forwarder:output"]["url"].as_str().unwrap().to_owned();
     assert_eq!(url, "/capture?interface=lan&packets=5&seconds=60&direction=rx&direction=drop");
-    assert_eq!(call(router, ANN, "stoa-forwarder:capture", asked).status, 403);
+    assert_eq!(call(router, ANN, "stoa-forwarder:capture", input).status, 403);
     let wrong = call(router, ROOT, "stoa-forwarder:capture", json!({ "filter": "and and" }));
     assert_eq!((wrong.status, wrong.tag().as_str()), (400, "invalid-value"));
 }
 
-/// Edited, committed until confirmed, and what two configurations of the history differ in.
-fn the_datastores_say_how_they_stand(router: &Router) {
+/// Edits, a confirmed commit, and the difference between two configurations of the history.
+fn the_datastores_report_their_state(router: &Router) {
     let status = || {
-        let told = router.ask(ROOT, "POST", "/restconf/operations/stoa-datastore:status", &[], "");
-        told.json()["stoa-datastore:output"].clone()
+        let reply = router.ask(ROOT, "POST", "/restconf/operations/stoa-datastore:status", &[], "");
+        reply.json()["stoa-datastore:output"].clone()
     };
     assert_eq!(status(), json!({ "edited": false }));
     let wan = "/restconf/ds/ietf-datastores:candidate/ietf-interfaces:interfaces/interface=wan";
@@ -179,29 +180,29 @@ fn the_datastores_say_how_they_stand(router: &Router) {
     assert_eq!(status(), json!({ "edited": true }));
     let commit = json!({ "confirm-within": 300, "comment": "a text" });
     assert_eq!(call(router, ROOT, "stoa-datastore:commit", commit).status, 200);
-    let waits = status();
-    assert_eq!((&waits["author"], waits["edited"].as_bool()), (&json!("root"), Some(false)));
-    assert!(waits["confirm-left"].as_u64().is_some_and(|left| (200..=300).contains(&left)));
+    let pending = status();
+    assert_eq!((&pending["author"], pending["edited"].as_bool()), (&json!("root"), Some(false)));
+    assert!(pending["confirm-left"].as_u64().is_some_and(|left| (200..=300).contains(&left)));
     let confirm = "/restconf/operations/stoa-datastore:confirm";
     assert_eq!(router.ask(ROOT, "POST", confirm, &[], "").status, 200);
 
     let history = router.ask(ROOT, "POST", "/restconf/operations/stoa-datastore:history", &[], "");
     let entries = history.json()["stoa-datastore:output"]["entry"].clone();
     let number = |at: usize| entries[at]["number"].clone();
-    let asked = json!({ "old-number": number(1), "new-number": number(0) });
-    let told = call(router, ROOT, "stoa-datastore:compare", asked).json();
-    let changes = &told["stoa-datastore:output"]["change"];
-    assert_eq!(changes[0]["new"], "to the net", "{told}");
-    let asked = json!({ "old-number": "4000000" });
-    assert_ne!(call(router, ROOT, "stoa-datastore:compare", asked).status, 200);
+    let input = json!({ "old-number": number(1), "new-number": number(0) });
+    let reply = call(router, ROOT, "stoa-datastore:compare", input).json();
+    let changes = &reply["stoa-datastore:output"]["change"];
+    assert_eq!(changes[0]["new"], "to the net", "{reply}");
+    let input = json!({ "old-number": "4000000" });
+    assert_ne!(call(router, ROOT, "stoa-datastore:compare", input).status, 200);
 }
 
 #[test]
-fn people_look_at_the_router() {
+fn the_web_page_gets_its_data() {
     let router = router();
     routes_are_found_page_by_page(&router);
     frames_are_captured(&router);
-    the_datastores_say_how_they_stand(&router);
+    the_datastores_report_their_state(&router);
     let page = router.ask("", "GET", "/", &[], "");
     assert_eq!(page.status, 200);
     assert!(page.body.contains("<title>Stoa</title>"), "{page:?}");

@@ -1,5 +1,4 @@
-//! The whole router as an operator runs it, over ports in memory: no privilege,
-//! no packets on a wire.
+//! The whole router as an operator runs it, with ports in memory: no privilege, no packets on a wire.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -10,14 +9,14 @@ use serde_json::Value;
 
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A router in a folder of its own, ended when the scenario ends.
+/// A router with its own folder; it ends with the test.
 struct Router {
     folder: tempfile::TempDir,
     child: Child,
 }
 
 impl Router {
-    /// Starts one and waits until it holds its configuration.
+    /// Starts a router and waits until it has applied its configuration.
     fn start(config: &str) -> Router {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("stoa.json"), config).unwrap();
@@ -52,7 +51,7 @@ impl Router {
         routes.iter().map(|route| route["prefix"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits for a status that fits, and gives it.
+    /// Waits for a status that fits, and returns it.
     fn wait(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let begun = Instant::now();
         while begun.elapsed() < DEADLINE {
@@ -65,7 +64,7 @@ impl Router {
             std::thread::sleep(Duration::from_millis(20));
         }
         let log = std::fs::read_to_string(self.path("log")).unwrap_or_default();
-        panic!("never came true: {what}\n{log}");
+        panic!("timeout: {what}\n{log}");
     }
 
     fn signal(&self, pid: u64, signal: &str) {
@@ -73,7 +72,7 @@ impl Router {
         assert!(done.success());
     }
 
-    /// Ends it as an operator would.
+    /// Stops it with SIGTERM.
     fn end(mut self) {
         self.signal(u64::from(self.child.id()), "-TERM");
         let status = self.child.wait().unwrap();
@@ -86,13 +85,13 @@ impl Router {
 
 impl Drop for Router {
     fn drop(&mut self) {
-        // The halves end with their supervisor.
+        // Controller and forwarder end with their supervisor.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// `stoa run` with what stands in this folder.
+/// `stoa run` with the configuration in this folder.
 fn run(folder: &tempfile::TempDir) -> Child {
     let path = |name: &str| folder.path().join(name);
     let log = std::fs::File::create(path("log")).unwrap();
@@ -115,7 +114,7 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A generator that sends to a null port whose second address is given.
+/// A generator and a null port; `address` is that of the null port.
 fn config(address: &str, workers: u32) -> String {
     let interface = |name: &str, port: &str, address: &str| {
         format!(
@@ -158,7 +157,7 @@ fn it_runs_reloads_and_ends() {
         let output = router.reload(&bad);
         assert_eq!(output.status.code(), Some(1));
         assert!(err(&output).contains(word), "{word} in {}", err(&output));
-        assert!(err(&output).contains("untouched"));
+        assert!(err(&output).contains("unchanged"));
         assert_eq!(router.prefixes(), before);
     }
 
@@ -185,7 +184,7 @@ fn it_runs_reloads_and_ends() {
 }
 
 #[test]
-fn state_is_told_as_yang_data_and_as_metrics() {
+fn state_is_available_as_yang_data_and_as_metrics() {
     let router = Router::start(&config("10.2.0.1", 1));
     let state = |path: &str| {
         let output = router.call(&["show", "state", path, "--json"]);
@@ -200,16 +199,14 @@ fn state_is_told_as_yang_data_and_as_metrics() {
     let packets =
         "/ietf-interfaces:interfaces/interface[name='gen']/statistics/stoa-interfaces:in-pkts";
     while state(packets)["stoa-interfaces:in-pkts"] != "100" {
-        assert!(begun.elapsed() < DEADLINE, "a hundred packets come");
+        assert!(begun.elapsed() < DEADLINE, "100 packets arrive");
     }
     let rib = state("/ietf-routing:routing/ribs/rib[name='ipv4-default']");
     let rib = &rib["ietf-routing:rib"][0];
     assert_eq!(rib["routes"]["route"].as_array().unwrap().len(), 4, "{rib}");
     assert_eq!(rib["stoa-routing:route-counts"]["protocol"][0]["routes"], "4", "{rib}");
     let few = router.call(&["show", "state", "/ietf-routing:routing/ribs", "--routes", "1"]);
-    assert!(
-        String::from_utf8_lossy(&few.stdout).contains(r#""stoa-routing:routes-left-out": "3""#)
-    );
+    assert!(String::from_utf8_lossy(&few.stdout).contains(r#""stoa-routing:routes-omitted": "3""#));
     let all = state("/");
     assert_eq!(all["stoa-forwarder:forwarder"]["in-sync"], true);
     assert!(all["stoa-forwarder:forwarder"]["started"].as_str().unwrap() > "2026");
@@ -232,9 +229,9 @@ fn state_is_told_as_yang_data_and_as_metrics() {
     router.end();
 }
 
-/// systemd hears of the router when the configuration is in force, and of its end; of the halves it hears nothing.
+/// The supervisor notifies systemd when the configuration is applied and when it stops.
 #[test]
-fn systemd_is_told_when_it_is_ready() {
+fn systemd_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("stoa.json"), config("10.2.0.1", 1)).unwrap();
@@ -247,24 +244,24 @@ fn systemd_is_told_when_it_is_ready() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let hear = || {
+    let receive = || {
         let mut bytes = [0; 256];
-        let length = socket.recv(&mut bytes).expect("something is told");
+        let length = socket.recv(&mut bytes).expect("a notification");
         String::from_utf8_lossy(&bytes[..length]).trim_end().to_owned()
     };
-    assert_eq!(hear(), "READY=1");
+    assert_eq!(receive(), "READY=1");
     let status = stoa(&path("stoa.sock"), &["status", "--json"]).output().unwrap();
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(status["in_sync"], true);
     let pid = child.id().to_string();
     assert!(Command::new("/bin/kill").args(["-TERM", &pid]).status().unwrap().success());
-    assert_eq!(hear(), "STOPPING=1");
+    assert_eq!(receive(), "STOPPING=1");
     assert!(child.wait().unwrap().success());
 }
 
-/// Both halves speak to the server that the configuration names, from the reload on that names it.
+/// Controller and forwarder send messages to the syslog server as soon as a reload configures it.
 #[test]
-fn what_happens_is_told_to_a_syslog_server() {
+fn messages_go_to_a_syslog_server() {
     let router = Router::start(&config("10.2.0.1", 1));
     let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     server.set_read_timeout(Some(DEADLINE)).unwrap();
@@ -276,25 +273,25 @@ fn what_happens_is_told_to_a_syslog_server() {
     let second = config("10.3.0.1", 1).replace("\"ietf-interfaces", &logging);
     let output = router.reload(&second);
     assert!(output.status.success(), "{}", err(&output));
-    // A port that is new makes the forwarder speak.
+    // The forwarder logs a new port.
     let third = second.replace("\"sink\"", "\"basin\"");
     let output = router.reload(&third);
     assert!(output.status.success(), "{}", err(&output));
-    let mut heard = String::new();
+    let mut received = String::new();
     let mut bytes = [0; 8192];
-    let wanted = [" stoa-controller ", " stoa-forwarder ", "[stoa@32473 port=\"basin\"]"];
-    while !wanted.iter().all(|word| heard.contains(word)) {
-        let length = server.recv(&mut bytes).unwrap_or_else(|_| panic!("only:\n{heard}"));
+    let expected = [" stoa-controller ", " stoa-forwarder ", "[stoa@32473 port=\"basin\"]"];
+    while !expected.iter().all(|word| received.contains(word)) {
+        let length = server.recv(&mut bytes).unwrap_or_else(|_| panic!("only:\n{received}"));
         let message = std::str::from_utf8(&bytes[..length]).unwrap();
-        // local4, version 1.
+        // Facility local4, version 1.
         assert!(message.starts_with("<16") && message[4..].starts_with(">1 20"), "{message}");
-        heard = heard + message + "\n";
+        received = received + message + "\n";
     }
     router.end();
 }
 
 #[test]
-fn a_half_that_is_killed_comes_back() {
+fn a_killed_process_is_restarted() {
     let router = Router::start(&config("10.2.0.1", 1));
     assert!(router.reload(&config("10.6.0.1", 1)).status.success());
     for half in ["controller_pid", "forwarder_pid"] {
@@ -302,13 +299,13 @@ fn a_half_that_is_killed_comes_back() {
             router.wait("a status", |status| status["in_sync"] == true)[half].as_u64().unwrap();
         router.signal(old, "-KILL");
         router.wait(half, |status| status["in_sync"] == true && status[half] != old);
-        assert!(router.prefixes().contains(&"10.6.0.0/24".to_owned()), "what was reloaded");
+        assert!(router.prefixes().contains(&"10.6.0.0/24".to_owned()), "after the reload");
     }
     router.end();
 }
 
 #[test]
-fn a_killed_supervisor_takes_its_halves_along_and_leaves_no_obstacle() {
+fn after_a_killed_supervisor_a_new_one_can_start() {
     let mut router = Router::start(&config("10.2.0.1", 1));
     let status = router.wait("a status", |status| status["in_sync"] == true);
     router.child.kill().unwrap();
@@ -316,7 +313,7 @@ fn a_killed_supervisor_takes_its_halves_along_and_leaves_no_obstacle() {
     let begun = Instant::now();
     for half in ["controller_pid", "forwarder_pid"] {
         while std::path::Path::new(&format!("/proc/{}", status[half])).exists() {
-            assert!(begun.elapsed() < DEADLINE, "{half} goes on without its supervisor");
+            assert!(begun.elapsed() < DEADLINE, "{half} runs without its supervisor");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -328,7 +325,7 @@ fn a_killed_supervisor_takes_its_halves_along_and_leaves_no_obstacle() {
 }
 
 #[test]
-fn a_start_that_the_forwarder_refuses_says_reason() {
+fn a_start_that_the_forwarder_refuses_reports_the_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("stoa.json");
     let config = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "in",
@@ -344,10 +341,10 @@ fn a_start_that_the_forwarder_refuses_says_reason() {
 }
 
 #[test]
-fn lines_at_the_console_do_what_they_say() {
+fn the_console_runs_lines() {
     let router = Router::start(&config("10.2.0.1", 1));
     let lines = "\
-# words of people
+# a comment
 show interfaces | match sink
 configure
 edit interfaces interface sink
@@ -364,20 +361,20 @@ show history | match hand
     let input = std::fs::File::open(router.path("lines")).unwrap();
     let done = stoa(&router.path("stoa.sock"), &["console"]).stdin(input).output().unwrap();
     assert!(done.status.success(), "{}", err(&done));
-    let said = String::from_utf8_lossy(&done.stdout);
+    let text = String::from_utf8_lossy(&done.stdout);
     for words in [
         "sink",
         "set interfaces interface sink description \"to nowhere\"",
         "+ interfaces interface sink description \"to nowhere\"",
-        "In force and saved as number 2: 1 changed.",
+        "Committed and saved as number 2: 1 change.",
         "lines\n",
         "by hand",
     ] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(text.contains(words), "{words}: {text}");
     }
     let saved = std::fs::read_to_string(router.path("stoa.json")).unwrap();
     assert!(saved.contains("to nowhere"));
-    // The first line that fails ends it, and says why.
+    // The first line that fails ends the console with its error.
     std::fs::write(router.path("lines"), "configure\nset interfaces nothing\ncommit\n").unwrap();
     let input = std::fs::File::open(router.path("lines")).unwrap();
     let done = stoa(&router.path("stoa.sock"), &["console"]).stdin(input).output().unwrap();
@@ -385,7 +382,7 @@ show history | match hand
     assert!(err(&done).contains("there is no \"nothing\" behind \"interfaces\""), "{}", err(&done));
     let done = router.call(&["set", "interfaces", "interface", "sink", "enabled", "perhaps"]);
     assert!(err(&done).contains("Invalid boolean value"), "{}", err(&done));
-    // What is there several times, said by words, saved as words and loaded again.
+    // A leaf-list, set by words, saved as lines of set and loaded again.
     for name in ["ann", "bob", "ann"] {
         let done = router.call(&["set", "nacm", "groups", "group", "noc", "user-name", name]);
         assert!(done.status.success(), "{}", err(&done));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use stoa_api::v1::{CaptureDirection, CaptureInterface, CapturedFrame};
-use stoa_wire::words::{Layer, Start, layers};
+use stoa_wire::text::{Layer, Start, layers};
 
 use super::Sink;
 use crate::show::clock;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use stoa_console::commit::{Commit, told};
+use stoa_console::commit::{Commit, report};
 
 use crate::failure::Outcome;
 use crate::operator::{SocketArgument, block_on};
@@ -44,7 +44,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
         });
         show::print(&answer.to_string())?;
     } else {
-        show::print(&told(&reply).join("\n"))?;
+        show::print(&report(&reply).join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use stoa_api::v1::Store;
-use stoa_console::session::{Form, Which};
+use stoa_console::session::{Format, Which};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{SocketArgument, block_on};
@@ -27,7 +27,7 @@ pub struct Arguments {
 
 /// Saves.
 pub fn execute(arguments: Arguments) -> Outcome {
-    let form = if arguments.set { Form::Set } else { Form::Json };
+    let form = if arguments.set { Format::Set } else { Format::Json };
     let text = block_on(async {
         let mut session = arguments.socket.session().await?;
         Ok(session.show(Which::Store(Store::Running), &[], form).await?)

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use stoa_api::v1::{Protocol, Store};
-use stoa_console::session::{Form, Session, Which};
+use stoa_console::session::{Format, Session, Which};
 
 use crate::failure::{Failure, Outcome};
 use crate::operator::{Client, SocketArgument, block_on};
@@ -267,9 +267,9 @@ async fn show_once(
 
 impl Topic {
     /// Which configuration to show, and in which form.
-    fn configuration(&self, json: bool) -> (Which, Form) {
+    fn configuration(&self, json: bool) -> (Which, Format) {
         let Topic::Configuration { candidate, startup, number, set, xml, .. } = self else {
-            return (Which::Store(Store::Running), Form::Json);
+            return (Which::Store(Store::Running), Format::Json);
         };
         let which = match (number, candidate, startup) {
             (Some(number), ..) => Which::Number(*number),
@@ -278,10 +278,10 @@ impl Topic {
             _ => Which::Store(Store::Running),
         };
         let form = match (json, set, xml) {
-            (true, ..) => Form::Json,
-            (_, true, _) => Form::Set,
-            (_, _, true) => Form::Xml,
-            _ => Form::Braces,
+            (true, ..) => Format::Json,
+            (_, true, _) => Format::Set,
+            (_, _, true) => Format::Xml,
+            _ => Format::Braces,
         };
         (which, form)
     }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use stoa_api::v1;
 use stoa_console::commit::Commit;
-use stoa_console::session::{Form, Session, Which};
+use stoa_console::session::{Format, Session, Which};
 use stoa_northbound::auth::password;
 
 use crate::failure::{Failure, Outcome};
@@ -83,7 +83,7 @@ pub fn execute(arguments: Arguments) -> Outcome {
 
 /// The running configuration.
 async fn running(session: &mut Session) -> Result<Value, Failure> {
-    let text = session.show(Which::Store(v1::Store::Running), &[], Form::Json).await?;
+    let text = session.show(Which::Store(v1::Store::Running), &[], Format::Json).await?;
     serde_json::from_str(&text)
         .map_err(|error| Failure::context("the running configuration is not JSON", error))
 }

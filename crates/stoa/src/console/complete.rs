@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 use stoa_api::v1::Store;
 use stoa_console::line;
-use stoa_console::offer::{self, Offer, Tree};
+use stoa_console::completion::{self, Completion, Tree};
 use stoa_console::session::{Session, Which};
 
 use super::configure::{self, State};
@@ -64,7 +64,7 @@ impl ConsoleCompleter {
     }
 
     /// Configuration mode.
-    fn configuration_offers(&mut self, line: &str, before: &[String], state: &State) -> Vec<Offer> {
+    fn configuration_offers(&mut self, line: &str, before: &[String], state: &State) -> Vec<Completion> {
         let Some((command, rest)) = before.split_first() else {
             return listed(&configure::COMMANDS);
         };
@@ -73,8 +73,8 @@ impl ConsoleCompleter {
             "set" | "delete" | "show" | "edit" => {
                 let tree = self.tree(line);
                 let there =
-                    |path: &str| tree.map(|tree| offer::there(tree, path)).unwrap_or_default();
-                offer::next(&words, &there)
+                    |path: &str| tree.map(|tree| completion::configured(tree, path)).unwrap_or_default();
+                completion::next(&words, &there)
             }
             "commit" => listed(&[
                 ("confirmed", "Roll back unless another commit confirms it"),
@@ -89,12 +89,12 @@ impl ConsoleCompleter {
     }
 }
 
-fn listed(words: &[(&str, &str)]) -> Vec<Offer> {
-    words.iter().map(|(word, help)| Offer { word: (*word).into(), help: (*help).into() }).collect()
+fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
+    words.iter().map(|(word, help)| Completion { word: (*word).into(), help: (*help).into() }).collect()
 }
 
 /// Operational mode: the commands of the shell with their subcommands and options.
-fn operational_offers(before: &[String]) -> Vec<Offer> {
+fn operational_offers(before: &[String]) -> Vec<Completion> {
     let Some((first, rest)) = before.split_first() else { return listed(&operate::COMMANDS) };
     let first = if first == "monitor" { "show" } else { first.as_str() };
     let command_line = CommandLine::command();
@@ -108,10 +108,10 @@ fn operational_offers(before: &[String]) -> Vec<Offer> {
         |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
     let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
     let mut offers: Vec<_> =
-        subcommands.map(|it| Offer { word: it.get_name().to_owned(), help: about(it) }).collect();
+        subcommands.map(|it| Completion { word: it.get_name().to_owned(), help: about(it) }).collect();
     let options = command.get_arguments().filter_map(|argument| {
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-        Some(Offer { word: format!("--{}", argument.get_long()?), help })
+        Some(Completion { word: format!("--{}", argument.get_long()?), help })
     });
     offers.extend(options);
     offers
@@ -143,13 +143,13 @@ impl ConsoleCompleter {
                 }
             }
         };
-        let fits = |offer: &Offer| match offer.is_word() {
+        let fits = |offer: &Completion| match offer.is_word() {
             true => offer.word.starts_with(part),
             // A placeholder, such as <name>.
             false => part.is_empty(),
         };
-        let suggestion = |offer: Offer| Suggestion {
-            value: if offer.is_word() { line::typed(&offer.word) } else { String::new() },
+        let suggestion = |offer: Completion| Suggestion {
+            value: if offer.is_word() { line::quoted(&offer.word) } else { String::new() },
             display_override: (!offer.is_word()).then(|| offer.word.clone()),
             append_whitespace: offer.is_word(),
             description: Some(offer.help).filter(|help| !help.is_empty()),

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use stoa_api::v1::{CompareRequest, LockReply, Store};
-use stoa_console::commit::{Commit, told};
-use stoa_console::session::{Form, Session, Which};
+use stoa_console::commit::{Commit, report};
+use stoa_console::session::{Format, Session, Which};
 use stoa_console::words;
 use tokio::runtime::Runtime;
 use tonic::Streaming;
@@ -127,7 +127,7 @@ impl ConfigurationMode {
             "top" => self.state.above.clear(),
             "commit" => {
                 let reply = runtime.block_on(session.commit(Commit::of(rest)?))?;
-                show::print(&told(&reply).join("\n"))?;
+                show::print(&report(&reply).join("\n"))?;
             }
             "rollback" => {
                 let back = rest.first().map_or(Ok(0), |word| word.parse());
@@ -163,9 +163,9 @@ impl ConfigurationMode {
             return self.compare(pipes);
         }
         let form = pipes.iter().rev().find_map(|pipe| match pipe {
-            Pipe::Json => Some(Form::Json),
-            Pipe::Xml => Some(Form::Xml),
-            Pipe::Set => Some(Form::Set),
+            Pipe::Json => Some(Format::Json),
+            Pipe::Xml => Some(Format::Xml),
+            Pipe::Set => Some(Format::Set),
             _ => None,
         });
         let which = Which::Store(Store::Candidate);
@@ -200,7 +200,7 @@ impl ConfigurationMode {
         let [file] = rest else {
             return Err(Failure::Message("`save` needs one file: `save FILE`".into()));
         };
-        let shown = self.session.show(Which::Store(Store::Candidate), &[], Form::Json);
+        let shown = self.session.show(Which::Store(Store::Candidate), &[], Format::Json);
         let text = self.runtime.block_on(shown)?;
         let mut options = std::fs::OpenOptions::new();
         let opened = options.write(true).create_new(true).mode(0o600).open(file);

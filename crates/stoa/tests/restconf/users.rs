@@ -100,11 +100,11 @@ fn at_a_terminal_it_asks_and_shows_no_password() {
     keys.write_all(b"\r").unwrap();
     until(&mut screen, "Password: ");
     keys.write_all(b"correct hosre\x15correct horse\r").unwrap();
-    let first = until(&mut screen, "The same again: ");
+    let first = until(&mut screen, "Repeat password: ");
     keys.write_all(b"correct horse\r").unwrap();
     let said = until(&mut screen, "stoa commit\r\n");
     assert!(!first.contains("horse") && !said.contains("horse"), "{first}{said}");
-    assert!(said.contains("admin is made") && said.contains("/whoami"), "{said}");
+    assert!(said.contains("Created the administrator admin") && said.contains("/whoami"), "{said}");
     drop(keys);
     assert!(child.wait().unwrap().success());
     assert_eq!(router.ask("admin:correct horse", "GET", "/whoami", &[], "").status, 200);
