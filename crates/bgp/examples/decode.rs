@@ -1,5 +1,5 @@
-//! What a prefix costs on its way from the bytes of UPDATE messages to runs, beside the codec crate's reading of the same
-//! messages: `cargo run --release -p stoa-bgp --example decode`.
+//! The cost per prefix from the bytes of UPDATE messages to runs of prefixes, compared with the codec crate's reader:
+//! `cargo run --release -p stoa-bgp --example decode`.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -17,10 +17,10 @@ use netgauze_iana::address_family::AddressType;
 use netgauze_parse_utils::WritablePdu as _;
 use netgauze_parse_utils::reader::SliceReader;
 use netgauze_parse_utils::traits::ParseFromWithOneInput as _;
-use stoa_bgp::{Local, Rib, Session};
+use stoa_bgp::{LocalConfig, Rib, Session};
 
 const PREFIXES: u32 = 1_000_000;
-const TURNS: usize = 5;
+const ROUNDS: usize = 5;
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xff; 16];
@@ -30,7 +30,7 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// UPDATE messages with `per_set` prefixes each; path `id` by 10.0.0.`id`.
+/// UPDATE messages with `per_set` prefixes each; path `id` has the next hop 10.0.0.`id`.
 fn updates(per_set: u32, id: Option<u8>) -> Vec<u8> {
     let mut all = Vec::new();
     for first in (0..PREFIXES).step_by(per_set as usize) {
@@ -73,32 +73,32 @@ fn open(add_paths: bool) -> Vec<u8> {
     bytes
 }
 
-/// Nanoseconds a prefix, the rib at its end, and the prefixes told.
+/// Returns nanoseconds per prefix, the RIB afterwards, and the number of prefixes it emitted.
 fn ours(messages: &[Vec<u8>], add_paths: bool) -> (f64, Rib, usize) {
     let now = Instant::now();
-    let local = Local {
+    let local = LocalConfig {
         as_number: 65_000,
         router_id: Ipv4Addr::LOCALHOST,
         hold_time_s: 90,
         restart_time_s: 120,
         add_paths,
     };
-    let (mut session, mut rib, mut told) = (Session::new(local, now), Rib::new(1, None), 0);
+    let (mut session, mut rib, mut advertised) = (Session::new(local, now), Rib::new(1, None), 0);
     session.receive(&open(add_paths), now, &mut rib).expect("established");
     let start = Instant::now();
     for bytes in messages {
-        // Pieces as a socket gives them.
+        // Pieces of the size that a socket returns.
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let piece = &rest[..rest.len().min(64 * 1024)];
             let read = session.receive(piece, now, &mut rib).expect("read");
             rest = &rest[read..];
             if rib.pending() >= 4_096 || rest.is_empty() {
-                told += rib.drain().iter().map(|run| run.ip4.len()).sum::<usize>();
+                advertised += rib.drain().iter().map(|run| run.ip4.len()).sum::<usize>();
             }
         }
     }
-    (start.elapsed().as_nanos() as f64 / f64::from(PREFIXES), rib, told)
+    (start.elapsed().as_nanos() as f64 / f64::from(PREFIXES), rib, advertised)
 }
 
 fn codec(bytes: &[u8]) -> f64 {
@@ -122,21 +122,21 @@ fn codec(bytes: &[u8]) -> f64 {
 fn main() {
     for per_set in [10, 400] {
         let plain = updates(per_set, None);
-        let turns = || 0..TURNS;
-        let theirs = turns().map(|_| codec(&plain)).fold(f64::MAX, f64::min);
+        let rounds = || 0..ROUNDS;
+        let theirs = rounds().map(|_| codec(&plain)).fold(f64::MAX, f64::min);
         let plain = [plain];
-        let passed = turns().map(|_| ours(&plain, false).0).fold(f64::MAX, f64::min);
+        let passed = rounds().map(|_| ours(&plain, false).0).fold(f64::MAX, f64::min);
         println!(
-            "{per_set} prefixes a set: codec crate {theirs:.1} ns a prefix; ours {passed:.1} ns"
+            "{per_set} prefixes per set: codec crate {theirs:.1} ns per prefix; stoa-bgp {passed:.1} ns"
         );
         for paths in 1..=2 {
             let messages: Vec<_> = (1..=paths).map(|id| updates(per_set, Some(id))).collect();
-            let all: Vec<_> = turns().map(|_| ours(&messages, true)).collect();
+            let all: Vec<_> = rounds().map(|_| ours(&messages, true)).collect();
             let least = all.iter().map(|(cost, ..)| *cost).fold(f64::MAX, f64::min);
-            let (counts, told) = (all[0].1.counts(), all[0].2);
+            let (counts, advertised) = (all[0].1.counts(), all[0].2);
             let each = counts.bytes as f64 / counts.prefixes as f64;
             println!(
-                "  {paths} paths kept: {least:.1} ns and {each:.1} bytes a prefix; {told} told"
+                "  {paths} paths stored: {least:.1} ns and {each:.1} bytes per prefix; {advertised} emitted"
             );
         }
     }

@@ -1,25 +1,26 @@
-//! Path attributes (RFC 4271, section 4.3): what selection needs of them, and what is wrong with them (RFC 7606).
+//! Path attributes (RFC 4271, section 4.3) that best-path selection uses, and their error handling (RFC 7606).
 //!
-//! Our own reader, because the codec crate cannot go on behind an attribute that is wrong (decision 35).
+//! Stoa has its own parser because the codec crate cannot continue after a malformed attribute (decision 35).
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::message::Fault;
+use crate::message::ProtocolError;
 
-/// What is known of a path: as much as it takes to choose between paths and to send packets.
+/// The attributes of a path that best-path selection and forwarding need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attributes {
     /// NEXT_HOP, or the global address in MP_REACH_NLRI.
     pub next_hop: IpAddr,
     /// LOCAL_PREF.
     pub local_preference: u32,
-    /// MULTI_EXIT_DISC; 0 when there is none, as FRR and BIRD have it.
+    /// MULTI_EXIT_DISC; 0 when absent, as in FRR and BIRD.
     pub med: u32,
     /// The first AS of AS_PATH; 0 when the path begins in our own AS.
     pub neighbor_as: u32,
-    /// ORIGINATOR_ID: who brought the path into the AS. 0: the daemon itself, by a session with another AS or by its configuration.
+    /// ORIGINATOR_ID: the router that brought the path into the AS. 0: the daemon itself, over eBGP or from its
+    /// configuration.
     pub originator: u32,
-    /// Length of AS_PATH: a set counts as one, a confederation as none.
+    /// Length of AS_PATH: an AS_SET counts 1, confederation segments count 0.
     pub path_length: u16,
     /// Length of CLUSTER_LIST.
     pub cluster_length: u16,
@@ -28,13 +29,13 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Whether packets can be sent to the next hop: the daemon's own routes lead to addresses of the session, which are
-    /// nowhere from Stoa's side.
+    /// Whether the next hop is usable as a gateway. The daemon's own routes have a next hop of the session's
+    /// addresses, which is unreachable from Stoa.
     #[must_use]
     pub fn has_gateway(&self) -> bool {
         let is_nowhere = match self.next_hop {
             IpAddr::V4(ip) => ip.is_broadcast() || ip.octets()[0] == 0,
-            // A link-local address does not say on which link.
+            // A link-local address needs an interface, which BGP does not carry.
             IpAddr::V6(ip) => ip.is_unspecified() || ip.is_unicast_link_local(),
         };
         !is_nowhere && !self.next_hop.is_loopback() && !self.next_hop.is_multicast()
@@ -51,9 +52,9 @@ pub(crate) struct Multiprotocol<'a> {
     pub nlri: &'a [u8],
 }
 
-/// All attributes of a message.
+/// All path attributes of an UPDATE message.
 #[derive(Debug, Default)]
-pub(crate) struct Found<'a> {
+pub(crate) struct ParsedAttributes<'a> {
     origin: Option<u8>,
     path: Option<(u16, u32)>,
     pub next_hop: Option<Ipv4Addr>,
@@ -63,19 +64,21 @@ pub(crate) struct Found<'a> {
     cluster_length: u16,
     pub reach: Option<Multiprotocol<'a>>,
     pub unreach: Option<Multiprotocol<'a>>,
-    /// What is wrong: the routes are to be taken as withdrawn.
-    pub wrong: Option<&'static str>,
-    /// No attribute can be read behind what is wrong.
-    pub is_cut: bool,
+    /// The first error that applies: its routes are treated as withdrawn (RFC 7606).
+    pub error: Option<&'static str>,
+    /// The attribute list is truncated: nothing after the error can be read.
+    pub is_truncated: bool,
 }
 
-impl Found<'_> {
-    /// What routes with that next hop have; `Err` when something is missing that has to be there (RFC 7606, section 3 d).
-    pub fn with(&self, next_hop: IpAddr) -> Result<Attributes, &'static str> {
+impl ParsedAttributes<'_> {
+    /// The attributes of routes with that next hop; `Err` when a mandatory attribute is missing (RFC 7606, section 3
+    /// d).
+    pub fn to_attributes(&self, next_hop: IpAddr) -> Result<Attributes, &'static str> {
         let origin = self.origin.ok_or("no ORIGIN")?;
         let (path_length, neighbor_as) = self.path.ok_or("no AS_PATH")?;
-        let local_preference =
-            self.local_preference.ok_or("no LOCAL_PREF, which internal sessions have")?;
+        let local_preference = self
+            .local_preference
+            .ok_or("no LOCAL_PREF, which is mandatory on internal sessions")?;
         Ok(Attributes {
             next_hop,
             local_preference,
@@ -88,11 +91,11 @@ impl Found<'_> {
         })
     }
 
-    fn take(&mut self, kind: u8, flags: u8, value: &[u8]) -> Result<(), &'static str> {
-        if let Some(wanted) = flags_of(kind)
-            && flags & 0xc0 != wanted
+    fn parse_attribute(&mut self, kind: u8, flags: u8, value: &[u8]) -> Result<(), &'static str> {
+        if let Some(expected) = flags_of(kind)
+            && flags & 0xc0 != expected
         {
-            return Err("an attribute with wrong flags");
+            return Err("attribute flags");
         }
         match kind {
             1 => match value {
@@ -113,16 +116,16 @@ impl Found<'_> {
             32 if value.is_empty() || !value.len().is_multiple_of(12) => {
                 return Err("LARGE_COMMUNITY");
             }
-            // ATOMIC_AGGREGATE and AGGREGATOR change nothing here, right or wrong (RFC 7606, section 7.6).
+            // Malformed ATOMIC_AGGREGATE and AGGREGATOR are discarded (RFC 7606, section 7.6).
             6 | 7 => {}
-            _ if flags & 0x80 == 0 => return Err("a well-known attribute that nobody knows"),
+            _ if flags & 0x80 == 0 => return Err("an unrecognized well-known attribute"),
             _ => {}
         }
         Ok(())
     }
 }
 
-/// The optional and the transitive bit of attributes that have to have them so.
+/// The Optional and Transitive flags that RFC 4271 and its extensions prescribe.
 fn flags_of(kind: u8) -> Option<u8> {
     match kind {
         1..=3 | 5 => Some(0x40),
@@ -136,7 +139,7 @@ fn four(value: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(value.try_into().ok()?))
 }
 
-/// Length and first AS of an AS_PATH with numbers of 4 octets (RFC 4271, section 9.1.2.2 a; RFC 5065, section 5.3).
+/// Length and first AS of an AS_PATH with 4-octet numbers (RFC 4271, section 9.1.2.2 a; RFC 5065, section 5.3).
 fn path(mut value: &[u8]) -> Option<(u16, u32)> {
     let (mut length, mut neighbor) = (0_u16, None);
     while !value.is_empty() {
@@ -160,17 +163,17 @@ fn path(mut value: &[u8]) -> Option<(u16, u32)> {
     Some((length, neighbor.unwrap_or(0)))
 }
 
-/// Reads all attributes of a message.
+/// Parses all path attributes of a message.
 ///
 /// # Errors
-/// When prefixes cannot be found in them: the session cannot go on.
-pub(crate) fn read(mut bytes: &[u8]) -> Result<Found<'_>, Fault> {
-    let mut found = Found::default();
+/// When the prefixes in them cannot be located: the session has to be reset.
+pub(crate) fn read(mut bytes: &[u8]) -> Result<ParsedAttributes<'_>, ProtocolError> {
+    let mut parsed = ParsedAttributes::default();
     let mut seen = [0_u64; 4];
     while !bytes.is_empty() {
         let Some((kind, flags, value, rest)) = next(bytes) else {
-            found.wrong = Some("the attributes are longer than their field");
-            found.is_cut = true;
+            parsed.error = Some("the attributes exceed the attribute field");
+            parsed.is_truncated = true;
             break;
         };
         bytes = rest;
@@ -180,21 +183,25 @@ pub(crate) fn read(mut bytes: &[u8]) -> Result<Found<'_>, Fault> {
         match (kind, is_again) {
             // RFC 7606, section 3 g.
             (14 | 15, true) => {
-                return Err(Fault::new(3, 1, "MP_REACH_NLRI or MP_UNREACH_NLRI twice"));
+                return Err(ProtocolError::new(
+                    3,
+                    1,
+                    "MP_REACH_NLRI or MP_UNREACH_NLRI appears twice",
+                ));
             }
             (_, true) => continue,
-            (14, _) => found.reach = Some(reach(value)?),
-            (15, _) => found.unreach = Some(unreach(value)?),
+            (14, _) => parsed.reach = Some(reach(value)?),
+            (15, _) => parsed.unreach = Some(unreach(value)?),
             _ => {}
         }
-        if let Err(reason) = found.take(kind, flags, value) {
-            found.wrong = Some(reason);
+        if let Err(reason) = parsed.parse_attribute(kind, flags, value) {
+            parsed.error = Some(reason);
         }
     }
-    Ok(found)
+    Ok(parsed)
 }
 
-/// The attribute that begins here: type, flags, value, and what is behind it.
+/// Splits off the first attribute: type, flags, value, remaining bytes.
 fn next(bytes: &[u8]) -> Option<(u8, u8, &[u8], &[u8])> {
     let (&[flags, kind, first], rest) = bytes.split_first_chunk::<3>()?;
     let (length, rest) = if flags & 0x10 == 0 {
@@ -208,18 +215,18 @@ fn next(bytes: &[u8]) -> Option<(u8, u8, &[u8], &[u8])> {
 }
 
 /// RFC 4760, section 3.
-fn reach(value: &[u8]) -> Result<Multiprotocol<'_>, Fault> {
-    let bad = || Fault::new(3, 9, "MP_REACH_NLRI is cut off");
+fn reach(value: &[u8]) -> Result<Multiprotocol<'_>, ProtocolError> {
+    let bad = || ProtocolError::new(3, 9, "MP_REACH_NLRI is truncated");
     let (&[high, low, safi, length], rest) = value.split_first_chunk::<4>().ok_or_else(bad)?;
     let (next_hop, rest) = rest.split_at_checked(usize::from(length)).ok_or_else(bad)?;
-    // One byte is reserved.
+    // Reserved byte.
     let (_, nlri) = rest.split_first().ok_or_else(bad)?;
     Ok(Multiprotocol { afi: u16::from_be_bytes([high, low]), safi, next_hop, nlri })
 }
 
 /// RFC 4760, section 4.
-fn unreach(value: &[u8]) -> Result<Multiprotocol<'_>, Fault> {
-    let bad = || Fault::new(3, 9, "MP_UNREACH_NLRI is cut off");
+fn unreach(value: &[u8]) -> Result<Multiprotocol<'_>, ProtocolError> {
+    let bad = || ProtocolError::new(3, 9, "MP_UNREACH_NLRI is truncated");
     let (&[high, low, safi], nlri) = value.split_first_chunk::<3>().ok_or_else(bad)?;
     Ok(Multiprotocol { afi: u16::from_be_bytes([high, low]), safi, next_hop: &[], nlri })
 }
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_selection_needs_is_read() {
+    fn reads_the_attributes_that_selection_uses() {
         let path = [2, 2, 0, 0, 0xfd, 0xe8, 0, 1, 0, 0, 1, 2, 0, 0, 0, 1, 0, 0, 0, 2];
         let mut bytes = with_path(&path);
         bytes.extend([0x80, 4, 4, 0, 0, 0, 7]);
@@ -248,9 +255,9 @@ mod tests {
         bytes.extend([0x90, 10, 0, 8, 1, 1, 1, 1, 2, 2, 2, 2]);
         bytes.extend([0xc0, 8, 4, 0, 1, 0, 2]);
         bytes.extend([0xe0, 99, 1, 0]);
-        let found = read(&bytes).expect("read");
-        assert_eq!(found.wrong, None);
-        let wanted = Attributes {
+        let parsed = read(&bytes).expect("read");
+        assert_eq!(parsed.error, None);
+        let expected = Attributes {
             next_hop: HOP,
             local_preference: 100,
             med: 7,
@@ -260,30 +267,30 @@ mod tests {
             cluster_length: 2,
             origin: 0,
         };
-        assert_eq!(found.with(HOP), Ok(wanted));
+        assert_eq!(parsed.to_attributes(HOP), Ok(expected));
     }
 
     #[test]
-    fn confederations_count_as_nothing() {
+    fn confederation_segments_do_not_count() {
         let path = [3, 1, 0, 0, 0, 1, 2, 1, 0, 0, 0, 9];
         let bytes = with_path(&path);
-        let attributes = read(&bytes).expect("read").with(HOP).expect("whole");
+        let attributes = read(&bytes).expect("read").to_attributes(HOP).expect("valid");
         assert_eq!((attributes.path_length, attributes.neighbor_as), (1, 9));
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_mandatory_attributes_are_errors() {
         let bytes = with_path(&[]);
-        assert!(read(&bytes).expect("read").with(HOP).is_ok());
-        assert!(read(&ORIGIN).expect("read").with(HOP).is_err());
-        assert!(read(&bytes[4..]).expect("read").with(HOP).is_err());
+        assert!(read(&bytes).expect("read").to_attributes(HOP).is_ok());
+        assert!(read(&ORIGIN).expect("read").to_attributes(HOP).is_err());
+        assert!(read(&bytes[4..]).expect("read").to_attributes(HOP).is_err());
         let bytes = [&ORIGIN[..], &[0x40, 2, 0]].concat();
-        assert!(read(&bytes).expect("read").with(HOP).is_err());
+        assert!(read(&bytes).expect("read").to_attributes(HOP).is_err());
     }
 
     #[test]
-    fn wrong_attributes_withdraw_and_the_next_ones_are_read() {
-        let wrong: [&[u8]; 14] = [
+    fn malformed_attributes_withdraw_and_parsing_continues() {
+        let malformed: [&[u8]; 14] = [
             &[0x40, 1, 1, 3],
             &[0x40, 1, 2, 0, 0],
             &[0xc0, 1, 1, 0],
@@ -299,44 +306,45 @@ mod tests {
             &[0xc0, 32, 4, 0, 0, 0, 0],
             &[0x40, 77, 0],
         ];
-        for bytes in wrong {
+        for bytes in malformed {
             let bytes = [bytes, &[0x80, 15, 3, 0, 2, 1]].concat();
-            let found = read(&bytes).expect("the session goes on");
-            assert!(found.wrong.is_some(), "{bytes:?}");
-            assert!(!found.is_cut && found.unreach.is_some(), "{bytes:?}");
+            let parsed = read(&bytes).expect("the session continues");
+            assert!(parsed.error.is_some(), "{bytes:?}");
+            assert!(!parsed.is_truncated && parsed.unreach.is_some(), "{bytes:?}");
         }
-        // These change nothing here (RFC 7606, sections 7.6 and 7.7).
-        let found = read(&[0x40, 6, 1, 0, 0xc0, 7, 1, 0]).expect("read");
-        assert_eq!(found.wrong, None);
+        // Discarded attributes (RFC 7606, sections 7.6 and 7.7).
+        let parsed = read(&[0x40, 6, 1, 0, 0xc0, 7, 1, 0]).expect("read");
+        assert_eq!(parsed.error, None);
     }
 
     #[test]
-    fn the_first_of_two_counts_but_prefixes_only_once() {
+    fn duplicate_attributes_are_ignored_except_multiprotocol_ones() {
         let bytes = [&ORIGIN[..], &[0x40, 1, 1, 2]].concat();
         assert_eq!(read(&bytes).expect("read").origin, Some(0));
         let twice = [0x80, 15, 3, 0, 2, 1, 0x80, 15, 3, 0, 2, 1];
-        let fault = read(&twice).expect_err("ended");
+        let fault = read(&twice).expect_err("refused");
         assert_eq!((fault.code, fault.subcode), (3, 1));
     }
 
     #[test]
-    fn attributes_that_are_cut_are_wrong_and_prefixes_that_are_cut_end_it() {
+    fn truncated_attributes_withdraw_and_truncated_prefixes_reset() {
         for bytes in [&[0x40][..], &[0x40, 1], &[0x40, 1, 2, 0], &[0x50, 1, 0]] {
-            assert!(read(bytes).expect("read").is_cut);
+            assert!(read(bytes).expect("read").is_truncated);
         }
         for bytes in [&[0x80, 14, 3, 0, 2, 1][..], &[0x80, 14, 4, 0, 2, 1, 1], &[0x80, 15, 2, 0, 2]]
         {
-            let fault = read(bytes).expect_err("ended");
+            let fault = read(bytes).expect_err("refused");
             assert_eq!((fault.code, fault.subcode), (3, 9));
         }
     }
 
     #[test]
-    fn own_routes_of_the_daemon_have_no_gateway() {
+    fn local_next_hops_are_no_gateways() {
         let bytes = with_path(&[]);
-        let found = read(&bytes).expect("read");
-        let has =
-            |hop: &str| found.with(hop.parse().expect("an address")).map(|it| it.has_gateway());
+        let parsed = read(&bytes).expect("read");
+        let has = |hop: &str| {
+            parsed.to_attributes(hop.parse().expect("an address")).map(|it| it.has_gateway())
+        };
         for hop in ["127.0.0.1", "0.0.0.0", "224.0.0.1", "::1", "::", "fe80::1", "ff02::1"] {
             assert_eq!(has(hop), Ok(false), "{hop}");
         }
@@ -347,9 +355,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes: Vec<u8>) {
-            if let Ok(found) = read(&bytes) {
-                let _ = found.with(HOP);
+        fn arbitrary_bytes_do_not_panic(bytes: Vec<u8>) {
+            if let Ok(parsed) = read(&bytes) {
+                let _ = parsed.to_attributes(HOP);
             }
         }
     }

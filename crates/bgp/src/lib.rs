@@ -1,38 +1,38 @@
-//! An internal BGP session with a routing daemon on the same machine: bytes come in, bytes and routes go out.
+//! An internal BGP session with a routing daemon on the same machine: bytes in, bytes and routes out.
 //!
 //! ```text
-//! bytes ─► Session ─► Listener ─► Rib ─► runs of prefixes with their next hops, best and backup
+//! bytes ─► Session ─► SessionHandler (Rib) ─► runs of prefixes with their next hops and backup
 //!             │
 //!             └─► bytes to send
 //! ```
 //!
-//! The daemon (FRR's bgpd, BIRD, any other) does the routing and hands over what it chose, and with add-path what
-//! it would choose next. [`Session`] is the protocol: RFC 4271, multiprotocol (RFC 4760), 4-octet AS numbers
-//! (RFC 6793), add-path (RFC 7911), graceful restart (RFC 4724), errors in updates (RFC 7606), route refresh
-//! (RFC 2918), extended messages (RFC 8654). It waits for the daemon to connect and sends no routes. [`Rib`] keeps the paths of
-//! each prefix and selects again. Neither knows sockets, clocks or threads.
+//! The daemon (FRR's bgpd, BIRD or another one) does the routing and advertises its best paths; with add-path also
+//! their alternatives. [`Session`] implements the protocol: RFC 4271, multiprotocol (RFC 4760), 4-octet AS numbers
+//! (RFC 6793), add-path (RFC 7911), graceful restart (RFC 4724), error handling in UPDATE (RFC 7606), route refresh
+//! (RFC 2918) and extended messages (RFC 8654). It is passive and advertises no routes. [`Rib`] stores the paths of
+//! each prefix and repeats the best-path selection. Neither uses sockets, clocks or threads.
 #![forbid(unsafe_code)]
 
+mod attribute_sets;
 mod attributes;
-mod choice;
 mod message;
 mod nlri;
 mod open;
 mod paths;
 mod rib;
+mod selection;
 mod session;
-mod sets;
 mod update;
 
 pub use attributes::Attributes;
-pub use choice::Choice;
-pub use message::Fault;
+pub use message::ProtocolError;
 pub use nlri::{Address, Nlri};
-pub use open::{FamilyTerms, Local, Terms};
+pub use open::{LocalConfig, Negotiated, NegotiatedFamily};
 pub use rib::{PathCounts, Rib, Run};
-pub use session::{Counts, Ended, Listener, Session};
+pub use selection::Selection;
+pub use session::{Session, SessionCounters, SessionError, SessionHandler};
 
-/// A family of addresses, unicast (SAFI 1).
+/// An address family, unicast (SAFI 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
     /// AFI 1.

@@ -1,20 +1,20 @@
-//! Prefixes as UPDATE messages have them (RFC 4271, section 4.3; with path identifiers RFC 7911, section 3).
+//! NLRI: the prefixes in UPDATE messages (RFC 4271, section 4.3; path identifiers RFC 7911, section 3).
 
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-use crate::message::Fault;
+use crate::message::ProtocolError;
 
-/// Addresses of a family, in host byte order.
+/// An address of one family, in host byte order.
 pub trait Address: Copy + Debug + Eq + Ord + Hash {
     /// Bits of an address.
     const BITS: u8;
 
-    /// The first bytes of an address; bits behind `length` are not looked at.
+    /// Builds an address from its leading bytes; bits after `length` are zeroed.
     fn from_bytes(bytes: &[u8], length: u8) -> Self;
 
-    /// Whether a route may lead there: no multicast, nothing of one link only.
+    /// Whether a route to the prefix is acceptable: not multicast, not link-local.
     fn is_routable(self, length: u8) -> bool;
 }
 
@@ -54,7 +54,7 @@ impl Address for u128 {
     }
 }
 
-/// Prefixes that were found to be well formed; an iterator of path identifier (0 when there are none), address without host bits, length.
+/// Checked NLRI; iterates over path identifier (0 without add-path), address without host bits, prefix length.
 #[derive(Clone, Debug)]
 pub struct Nlri<'a, A> {
     bytes: &'a [u8],
@@ -63,11 +63,12 @@ pub struct Nlri<'a, A> {
 }
 
 impl<'a, A: Address> Nlri<'a, A> {
-    /// Looks at all of them.
+    /// Checks the encoding of every prefix.
     ///
     /// # Errors
-    /// When one is longer than an address or than what is there: the session cannot go on (RFC 7606, section 5.3).
-    pub(crate) fn check(bytes: &'a [u8], has_ids: bool) -> Result<Self, Fault> {
+    /// When a prefix length is invalid or the field is truncated: the session has to be reset (RFC 7606, section
+    /// 5.3).
+    pub(crate) fn check(bytes: &'a [u8], has_ids: bool) -> Result<Self, ProtocolError> {
         let mut rest = bytes;
         while !rest.is_empty() {
             if has_ids {
@@ -75,8 +76,8 @@ impl<'a, A: Address> Nlri<'a, A> {
             }
             let (length, behind) = rest.split_first().ok_or_else(|| cut("a prefix"))?;
             if *length > A::BITS {
-                let reason = format!("a prefix of {length} bits, {} at most", A::BITS);
-                return Err(Fault::new(3, 10, reason));
+                let reason = format!("the prefix length {length} exceeds {}", A::BITS);
+                return Err(ProtocolError::new(3, 10, reason));
             }
             let size = usize::from(length.div_ceil(8));
             rest = behind.get(size..).ok_or_else(|| cut("a prefix"))?;
@@ -84,27 +85,27 @@ impl<'a, A: Address> Nlri<'a, A> {
         Ok(Self { bytes, has_ids, family: PhantomData })
     }
 
-    /// None at all.
+    /// Whether there are no prefixes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether they have path identifiers.
+    /// Whether the prefixes have path identifiers.
     #[must_use]
     pub fn has_ids(&self) -> bool {
         self.has_ids
     }
 }
 
-fn cut(what: &str) -> Fault {
-    Fault::new(3, 10, format!("{what} is cut off at the end of its field"))
+fn cut(what: &str) -> ProtocolError {
+    ProtocolError::new(3, 10, format!("{what} is truncated at the end of its field"))
 }
 
 impl<A: Address> Iterator for Nlri<'_, A> {
     type Item = (u32, A, u8);
 
-    // Whatever does not fit was refused by `check`; here it would end the run.
+    // `check` has refused malformed NLRI; here it would end the iteration.
     fn next(&mut self) -> Option<Self::Item> {
         let mut id = 0;
         if self.has_ids {
@@ -125,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prefixes_are_read_and_host_bits_left_out() {
+    fn prefixes_are_read_without_host_bits() {
         let bytes = [0, 8, 10, 25, 192, 0, 2, 255, 32, 1, 2, 3, 4];
         let read: Vec<_> = Nlri::<u32>::check(&bytes, false).expect("well formed").collect();
         assert_eq!(
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_that_do_not_fit_end_the_session() {
+    fn malformed_prefixes_are_refused() {
         for bytes in [&[33, 1, 2, 3, 4, 5][..], &[24, 1, 2], &[8]] {
             let fault = Nlri::<u32>::check(bytes, false).expect_err("refused");
             assert_eq!((fault.code, fault.subcode), (3, 10));
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn multicast_and_link_local_are_no_routes() {
+    fn multicast_and_link_local_prefixes_are_not_routable() {
         assert!(!0xe000_0000_u32.is_routable(4));
         assert!(!0xef01_0203_u32.is_routable(32));
         assert!(0_u32.is_routable(0) && 0xf000_0000_u32.is_routable(4));
@@ -159,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_found_well_formed_is_read_to_its_end(bytes: Vec<u8>, has_ids: bool) {
+        fn checked_nlri_is_read_completely(bytes: Vec<u8>, has_ids: bool) {
             if let Ok(nlri) = Nlri::<u32>::check(&bytes, has_ids) {
                 let size = |length: u8| usize::from(length.div_ceil(8)) + 1 + 4 * usize::from(has_ids);
                 let read: usize = nlri.map(|(_, _, length)| size(length)).sum();

@@ -1,8 +1,9 @@
-//! The paths of each prefix of one family: the first one beside the prefix, 16 bytes for IPv4, more of them in a chain of 12 bytes each.
+//! The paths of each prefix of one family: the first path in the prefix's slot (16 bytes for IPv4), further paths in a
+//! linked list of 12 bytes each.
 //!
 //! ```text
-//! slot   address | length and chain, 6 and 26 bits (IPv6: 8 and 24) | path identifier | set of attributes
-//! more   path identifier | set of attributes | chain
+//! slot           address | length and chain, 6 and 26 bits (IPv6: 8 and 24) | path identifier | attribute set
+//! chained path   path identifier | attribute set | chain
 //! ```
 
 use std::hash::BuildHasher as _;
@@ -11,8 +12,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::nlri::Address;
 
-/// Paths of one prefix at most: what is beyond is not taken, and counted.
-pub(crate) const PATHS: usize = 64;
+/// Maximum paths per prefix; further paths are rejected and counted.
+pub(crate) const MAX_PATHS: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot<A> {
@@ -23,9 +24,9 @@ struct Slot<A> {
 }
 
 impl<A: Address> Slot<A> {
-    /// Bits of the chain: what the length leaves.
+    /// Bits of the chain index: those that the prefix length leaves.
     const BITS: u32 = if A::BITS == 32 { 26 } else { 24 };
-    /// The last place of a chain.
+    /// The largest chain index.
     const LAST: u32 = (1 << Self::BITS) - 1;
 
     fn new(address: A, length: u8, id: u32, set: u32) -> Self {
@@ -40,7 +41,7 @@ impl<A: Address> Slot<A> {
         (self.tail >> Self::BITS) as u8
     }
 
-    /// Where the chain begins; 0: nowhere.
+    /// Index of the first chained path; 0: none.
     fn chain(&self) -> u32 {
         self.tail & Self::LAST
     }
@@ -51,22 +52,22 @@ impl<A: Address> Slot<A> {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct More {
+struct ChainedPath {
     id: u32,
     set: u32,
     chain: u32,
 }
 
-/// What happened to a path.
+/// The result of [`Paths::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Put {
-    /// It is the only one of its prefix.
+pub(crate) enum Inserted {
+    /// It is the only path of its prefix.
     First,
-    /// The prefix has others.
-    Another,
-    /// It was there, with that set.
-    Instead(u32),
-    /// There is no room for it.
+    /// The prefix has other paths.
+    Additional,
+    /// It replaced a path, which had this attribute set.
+    Replaced(u32),
+    /// The limit is reached.
     Full,
 }
 
@@ -75,9 +76,9 @@ pub(crate) enum Put {
 pub(crate) struct Paths<A> {
     slots: HashTable<Slot<A>>,
     hasher: DefaultHashBuilder,
-    /// The first one is nobody's.
-    more: Vec<More>,
-    /// The chain of those that are free.
+    /// Index 0 is unused.
+    chained: Vec<ChainedPath>,
+    /// Head of the free list.
     free: u32,
     count: usize,
 }
@@ -87,85 +88,85 @@ impl<A: Address> Paths<A> {
         Self {
             slots: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
-            more: vec![More::default()],
+            chained: vec![ChainedPath::default()],
             free: 0,
             count: 0,
         }
     }
 
-    /// Prefixes and paths.
+    /// Number of prefixes and of paths.
     pub fn len(&self) -> (usize, usize) {
         (self.slots.len(), self.count)
     }
 
-    /// Bytes that it takes.
+    /// Allocated bytes.
     pub fn memory(&self) -> usize {
-        self.slots.allocation_size() + self.more.capacity() * size_of::<More>()
+        self.slots.allocation_size() + self.chained.capacity() * size_of::<ChainedPath>()
     }
 
     fn hash(&self, address: A, length: u8) -> u64 {
         self.hasher.hash_one((address, length))
     }
 
-    /// Path identifiers and sets of a prefix, into an empty vector.
-    pub fn of(&self, address: A, length: u8, into: &mut Vec<(u32, u32)>) {
+    /// Appends path identifiers and attribute sets of a prefix to an empty vector.
+    pub fn paths_of(&self, address: A, length: u8, into: &mut Vec<(u32, u32)>) {
         let hash = self.hash(address, length);
         let Some(slot) = self.slots.find(hash, |slot| slot.is(address, length)) else { return };
         into.push((slot.id, slot.set));
         let mut chain = slot.chain();
         while chain != 0 {
-            let more = &self.more[chain as usize];
-            into.push((more.id, more.set));
-            chain = more.chain;
+            let chained = &self.chained[chain as usize];
+            into.push((chained.id, chained.set));
+            chain = chained.chain;
         }
     }
 
-    /// Adds a path, or changes it.
-    pub fn put(&mut self, address: A, length: u8, id: u32, set: u32) -> Put {
+    /// Adds or replaces a path.
+    pub fn insert(&mut self, address: A, length: u8, id: u32, set: u32) -> Inserted {
         let hash = self.hash(address, length);
         let Some(slot) = self.slots.find_mut(hash, |slot| slot.is(address, length)) else {
             let hasher = &self.hasher;
             let rehash = |slot: &Slot<A>| hasher.hash_one((slot.address, slot.length()));
             self.slots.insert_unique(hash, Slot::new(address, length, id, set), rehash);
             self.count += 1;
-            return Put::First;
+            return Inserted::First;
         };
         if slot.id == id {
-            return Put::Instead(std::mem::replace(&mut slot.set, set));
+            return Inserted::Replaced(std::mem::replace(&mut slot.set, set));
         }
         let (mut chain, mut before) = (slot.chain(), 1);
         while chain != 0 {
-            let more = &mut self.more[chain as usize];
-            if more.id == id {
-                return Put::Instead(std::mem::replace(&mut more.set, set));
+            let chained = &mut self.chained[chain as usize];
+            if chained.id == id {
+                return Inserted::Replaced(std::mem::replace(&mut chained.set, set));
             }
-            chain = more.chain;
+            chain = chained.chain;
             before += 1;
         }
-        if before >= PATHS {
-            return Put::Full;
+        if before >= MAX_PATHS {
+            return Inserted::Full;
         }
-        let more = More { id, set, chain: slot.chain() };
-        let place = if self.free != 0 {
-            let place = self.free;
-            let old = std::mem::replace(&mut self.more[place as usize], more);
+        let chained = ChainedPath { id, set, chain: slot.chain() };
+        let index = if self.free != 0 {
+            let index = self.free;
+            let old = std::mem::replace(&mut self.chained[index as usize], chained);
             self.free = old.chain;
-            place
+            index
         } else {
-            let Some(place) = u32::try_from(self.more.len()).ok() else { return Put::Full };
-            if place > Slot::<A>::LAST {
-                return Put::Full;
+            let Some(index) = u32::try_from(self.chained.len()).ok() else { return Inserted::Full };
+            if index > Slot::<A>::LAST {
+                return Inserted::Full;
             }
-            self.more.push(more);
-            place
+            self.chained.push(chained);
+            index
         };
-        slot.set_chain(place);
+        slot.set_chain(index);
         self.count += 1;
-        Put::Another
+        Inserted::Additional
     }
 
-    /// Takes a path away and says which set it had.
-    pub fn take(&mut self, address: A, length: u8, id: u32) -> Option<u32> {
+    /// Removes a path and returns its attribute set.
+    pub fn remove(&mut self, address: A, length: u8, id: u32) -> Option<u32> {
         let hash = self.hash(address, length);
         let found = self.slots.find_entry(hash, |slot| slot.is(address, length));
         let Ok(mut entry) = found else { return None };
@@ -176,37 +177,37 @@ impl<A: Address> Paths<A> {
             if first == 0 {
                 entry.remove();
             } else {
-                // The next one moves up.
-                let more = self.more[first as usize];
-                (slot.id, slot.set) = (more.id, more.set);
-                slot.set_chain(more.chain);
+                // The first chained path moves into the slot.
+                let chained = self.chained[first as usize];
+                (slot.id, slot.set) = (chained.id, chained.set);
+                slot.set_chain(chained.chain);
                 self.free(first);
             }
             set
         } else {
             let (mut before, mut chain) = (0, first);
-            while chain != 0 && self.more[chain as usize].id != id {
-                (before, chain) = (chain, self.more[chain as usize].chain);
+            while chain != 0 && self.chained[chain as usize].id != id {
+                (before, chain) = (chain, self.chained[chain as usize].chain);
             }
             if chain == 0 {
                 return None;
             }
-            let more = self.more[chain as usize];
+            let chained = self.chained[chain as usize];
             if before == 0 {
-                slot.set_chain(more.chain);
+                slot.set_chain(chained.chain);
             } else {
-                self.more[before as usize].chain = more.chain;
+                self.chained[before as usize].chain = chained.chain;
             }
             self.free(chain);
-            more.set
+            chained.set
         };
         self.count -= 1;
         Some(set)
     }
 
-    fn free(&mut self, place: u32) {
-        self.more[place as usize] = More { chain: self.free, ..More::default() };
-        self.free = place;
+    fn free(&mut self, index: u32) {
+        self.chained[index as usize] = ChainedPath { chain: self.free, ..ChainedPath::default() };
+        self.free = index;
     }
 }
 
@@ -219,30 +220,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_as_large_as_it_has_to_be() {
+    fn slots_have_their_documented_sizes() {
         assert_eq!(
-            (size_of::<Slot<u32>>(), size_of::<Slot<u128>>(), size_of::<More>()),
+            (size_of::<Slot<u32>>(), size_of::<Slot<u128>>(), size_of::<ChainedPath>()),
             (16, 32, 12)
         );
     }
 
     #[test]
-    fn there_is_a_limit_to_the_paths_of_a_prefix() {
+    fn the_number_of_paths_per_prefix_is_limited() {
         let mut paths = Paths::<u32>::new();
-        assert_eq!(paths.put(0, 0, 0, 1), Put::First);
+        assert_eq!(paths.insert(0, 0, 0, 1), Inserted::First);
         for id in 1..64 {
-            assert_eq!(paths.put(0, 0, id, 1), Put::Another);
+            assert_eq!(paths.insert(0, 0, id, 1), Inserted::Additional);
         }
-        assert_eq!(paths.put(0, 0, 64, 1), Put::Full);
-        assert_eq!(paths.put(0, 0, 63, 2), Put::Instead(1));
-        assert_eq!(paths.take(0, 0, 5), Some(1));
-        assert_eq!(paths.put(0, 0, 64, 1), Put::Another);
+        assert_eq!(paths.insert(0, 0, 64, 1), Inserted::Full);
+        assert_eq!(paths.insert(0, 0, 63, 2), Inserted::Replaced(1));
+        assert_eq!(paths.remove(0, 0, 5), Some(1));
+        assert_eq!(paths.insert(0, 0, 64, 1), Inserted::Additional);
         assert_eq!(paths.len(), (1, 64));
     }
 
     proptest! {
         #[test]
-        fn it_holds_what_a_naive_model_holds(
+        fn contents_match_a_naive_model(
             changes in prop::collection::vec((0_u32..6, 0_u8..3, 0_u32..5, prop::option::of(0_u32..4)), 0..300),
         ) {
             let mut paths = Paths::<u32>::new();
@@ -252,30 +253,30 @@ mod tests {
                 let of = model.entry((address << 10, length)).or_default();
                 match set {
                     Some(set) => {
-                        let fresh = if of.is_empty() { Put::First } else { Put::Another };
-                        let wanted = of.insert(id, set).map_or(fresh, Put::Instead);
-                        prop_assert_eq!(paths.put(address << 10, length, id, set), wanted);
+                        let fresh = if of.is_empty() { Inserted::First } else { Inserted::Additional };
+                        let expected = of.insert(id, set).map_or(fresh, Inserted::Replaced);
+                        prop_assert_eq!(paths.insert(address << 10, length, id, set), expected);
                     }
-                    None => prop_assert_eq!(paths.take(address << 10, length, id), of.remove(&id)),
+                    None => prop_assert_eq!(paths.remove(address << 10, length, id), of.remove(&id)),
                 }
                 model.retain(|_, paths| !paths.is_empty());
             }
             prop_assert_eq!(paths.len(), (model.len(), model.values().map(BTreeMap::len).sum()));
-            for ((address, length), wanted) in &model {
-                let mut held = Vec::new();
-                paths.of(*address, *length, &mut held);
-                held.sort_unstable();
-                prop_assert_eq!(held, wanted.iter().map(|(id, set)| (*id, *set)).collect::<Vec<_>>());
+            for ((address, length), expected) in &model {
+                let mut stored = Vec::new();
+                paths.paths_of(*address, *length, &mut stored);
+                stored.sort_unstable();
+                prop_assert_eq!(stored, expected.iter().map(|(id, set)| (*id, *set)).collect::<Vec<_>>());
             }
-            // Nothing is lost of the chains: in use or free.
+            // Every chained path is in use or on the free list.
             let mut free = 0;
             let mut chain = paths.free;
             while chain != 0 {
                 free += 1;
-                chain = paths.more[chain as usize].chain;
+                chain = paths.chained[chain as usize].chain;
             }
             let (prefixes, count) = paths.len();
-            prop_assert_eq!(paths.more.len() - 1, free + count - prefixes);
+            prop_assert_eq!(paths.chained.len() - 1, free + count - prefixes);
         }
     }
 }

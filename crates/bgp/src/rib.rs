@@ -1,58 +1,58 @@
-//! What a session has brought, as runs of prefixes that go the same way.
+//! The Adj-RIB-In of a session; it emits runs of prefixes with the same next hops.
 //!
-//! Without add-path a prefix has one path, the daemon's choice: it is passed on, and nothing is kept. With add-path the paths
-//! of each prefix are kept and chosen from when they change.
+//! Without add-path a prefix has one path, the daemon's best one: the RIB relays it and stores nothing. With add-path
+//! it stores the paths of each prefix and selects again when they change.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use hashbrown::HashMap;
 
 use crate::Family;
+use crate::attribute_sets::AttributeSets;
 use crate::attributes::Attributes;
-use crate::choice::{self, Choice, Few};
 use crate::nlri::{Address, Nlri};
-use crate::open::{FamilyTerms, Terms};
-use crate::paths::{PATHS, Paths, Put};
-use crate::session::Listener;
-use crate::sets::Sets;
+use crate::open::{Negotiated, NegotiatedFamily};
+use crate::paths::{Inserted, MAX_PATHS, Paths};
+use crate::selection::{self, PathVec, Selection};
+use crate::session::SessionHandler;
 
-/// Prefixes that go the same way.
+/// Prefixes with the same next hops.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where to; [`Choice::Nothing`]: they go.
-    pub choice: Choice,
-    /// IPv4: address without host bits, length.
+    /// The next hops; [`Selection::Unreachable`] withdraws the prefixes.
+    pub selection: Selection,
+    /// IPv4 prefixes: address without host bits, length.
     pub ip4: Vec<(u32, u8)>,
-    /// IPv6.
+    /// IPv6 prefixes.
     pub ip6: Vec<(u128, u8)>,
 }
 
-/// How much is kept, and what was not.
+/// Counters of stored and of rejected paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounts {
-    /// Prefixes whose paths are kept: those of families with add-path.
+    /// Stored prefixes: those of families with add-path.
     pub prefixes: usize,
     /// Their paths.
     pub paths: usize,
-    /// Sets of attributes that these have.
+    /// Distinct attribute sets of these paths.
     pub sets: usize,
-    /// Bytes of all that.
+    /// Allocated bytes.
     pub bytes: usize,
-    /// Paths that were not taken because a prefix has 64 already, or all have 67 million (IPv6: 16 million) beside their first.
+    /// Paths rejected because the prefix has 64, or the chain index (26 bits; IPv6: 24 bits) is exhausted.
     pub refused: u64,
-    /// Prefixes that no route may lead to: multicast, or of one link.
-    pub passed_over: u64,
-    /// Paths that were said with a next hop to which nothing can be sent. Those of the daemon itself are none of them.
-    pub unusable: u64,
+    /// Ignored prefixes: multicast and link-local.
+    pub ignored_prefixes: u64,
+    /// Paths with an unusable next hop, without the daemon's own.
+    pub unusable_next_hops: u64,
     /// The next hop of the last of them.
-    pub last_unusable: Option<IpAddr>,
+    pub last_unusable_next_hop: Option<IpAddr>,
 }
 
 /// The prefixes of one family.
 #[derive(Debug)]
 struct Table<A> {
     paths: Paths<A>,
-    /// Whose paths changed since the last [`Rib::drain`], some more than once.
+    /// Prefixes whose selection changed since the last [`Rib::drain`], possibly repeated.
     changed: Vec<(A, u8)>,
 }
 
@@ -62,177 +62,179 @@ impl<A: Address> Table<A> {
     }
 }
 
-/// What is common to both families.
+/// State that both families share.
 #[derive(Debug)]
 struct Shared {
-    sets: Sets,
-    /// Next hops that share packets at most, at least 1.
+    sets: AttributeSets,
+    /// Maximum next hops of a prefix, at least 1.
     multipath: usize,
-    /// What was not kept.
-    left: PathCounts,
-    /// The paths that are looked at, kept for their memory.
-    some: Vec<(u32, u32)>,
-    /// The last choices, of what is and of what was: neighbouring prefixes mostly have the same paths.
-    last: [(Vec<(u32, u32)>, Choice); 2],
+    /// Counters of paths that are not stored.
+    counts: PathCounts,
+    /// Scratch buffer for the paths of one prefix.
+    scratch: Vec<(u32, u32)>,
+    /// The latest current and previous selection: neighbouring prefixes mostly have the same paths.
+    recent: [(Vec<(u32, u32)>, Selection); 2],
 }
 
-/// Which of the last choices is asked.
+/// An entry of [`Shared::recent`].
 #[derive(Clone, Copy)]
-enum When {
-    Now,
-    Before,
+enum RecentSelection {
+    Current,
+    Previous,
 }
 
 impl Shared {
-    fn choose<A: Address>(&mut self, paths: &Paths<A>, address: A, length: u8) -> Choice {
-        self.some.clear();
-        paths.of(address, length, &mut self.some);
-        self.choose_of_some(When::Now)
+    fn select<A: Address>(&mut self, paths: &Paths<A>, address: A, length: u8) -> Selection {
+        self.scratch.clear();
+        paths.paths_of(address, length, &mut self.scratch);
+        self.select_from_scratch(RecentSelection::Current)
     }
 
-    fn choose_of_some(&mut self, when: When) -> Choice {
-        let (paths, choice) = &mut self.last[when as usize];
-        if *paths != self.some {
-            let some = self.some.iter().take(PATHS);
-            let some: Few<'_> = some.map(|(id, set)| (*id, self.sets.get(*set))).collect();
-            *choice = choice::choose(&some, self.multipath);
-            paths.clone_from(&self.some);
+    fn select_from_scratch(&mut self, when: RecentSelection) -> Selection {
+        let (paths, selection) = &mut self.recent[when as usize];
+        if *paths != self.scratch {
+            let scratch = self.scratch.iter().take(MAX_PATHS);
+            let scratch: PathVec<'_> =
+                scratch.map(|(id, set)| (*id, self.sets.get(*set))).collect();
+            *selection = selection::select(&scratch, self.multipath);
+            paths.clone_from(&self.scratch);
         }
-        choice.clone()
+        selection.clone()
     }
 
-    /// The number of a set, which may have been another one's before.
-    fn number(&mut self, set: &Attributes) -> u32 {
-        for (paths, choice) in &mut self.last {
+    /// The index of an attribute set. The index may be reused, so the recent selections are discarded.
+    fn intern(&mut self, set: &Attributes) -> u32 {
+        for (paths, selection) in &mut self.recent {
             paths.clear();
-            *choice = Choice::Nothing;
+            *selection = Selection::Unreachable;
         }
-        self.sets.number(set)
+        self.sets.intern(set)
     }
 
-    /// Adds paths with one set.
+    /// Adds paths with one attribute set.
     fn reach<A: Address>(&mut self, table: &mut Table<A>, set: &Attributes, prefixes: Nlri<'_, A>) {
-        let number = self.number(set);
+        let index = self.intern(set);
         for (id, address, length) in prefixes {
             if !address.is_routable(length) {
-                self.left.passed_over += 1;
+                self.counts.ignored_prefixes += 1;
                 continue;
             }
-            match table.paths.put(address, length, id, number) {
-                Put::First => {
-                    self.sets.hold(number);
+            match table.paths.insert(address, length, id, index) {
+                Inserted::First => {
+                    self.sets.acquire(index);
                     if set.has_gateway() {
                         table.changed.push((address, length));
                     }
                 }
-                Put::Another => {
-                    self.sets.hold(number);
-                    self.note(table, (address, length), id, None);
+                Inserted::Additional => {
+                    self.sets.acquire(index);
+                    self.mark_if_changed(table, (address, length), id, None);
                 }
-                Put::Instead(old) if old == number => {}
-                Put::Instead(old) => {
-                    self.sets.hold(number);
-                    self.note(table, (address, length), id, Some(old));
+                Inserted::Replaced(old) if old == index => {}
+                Inserted::Replaced(old) => {
+                    self.sets.acquire(index);
+                    self.mark_if_changed(table, (address, length), id, Some(old));
                     self.sets.release(old);
                 }
-                Put::Full => self.left.refused += 1,
+                Inserted::Full => self.counts.refused += 1,
             }
         }
-        self.sets.tidy(number);
+        self.sets.free_if_unused(index);
     }
 
     fn unreach<A: Address>(&mut self, table: &mut Table<A>, prefixes: Nlri<'_, A>) {
         for (id, address, length) in prefixes {
-            if let Some(old) = table.paths.take(address, length, id) {
-                self.note(table, (address, length), id, Some(old));
+            if let Some(old) = table.paths.remove(address, length, id) {
+                self.mark_if_changed(table, (address, length), id, Some(old));
                 self.sets.release(old);
             }
         }
     }
 
-    /// Notes the prefix when its choice is another one than it was while the path `id` had the set `old`, or was not there.
-    fn note<A: Address>(
+    /// Marks the prefix as changed if its selection differs from the one when path `id` had the set `old` (`None`:
+    /// did not exist).
+    fn mark_if_changed<A: Address>(
         &mut self,
         table: &mut Table<A>,
         (address, length): (A, u8),
         id: u32,
         old: Option<u32>,
     ) {
-        let now = self.choose(&table.paths, address, length);
-        self.some.retain(|(one, _)| *one != id);
-        self.some.extend(old.map(|old| (id, old)));
-        let before = self.choose_of_some(When::Before);
+        let now = self.select(&table.paths, address, length);
+        self.scratch.retain(|(one, _)| *one != id);
+        self.scratch.extend(old.map(|old| (id, old)));
+        let before = self.select_from_scratch(RecentSelection::Previous);
         if now != before {
             table.changed.push((address, length));
         }
     }
 }
 
-/// What a session has brought.
+/// The Adj-RIB-In of a session.
 #[derive(Debug)]
 pub struct Rib {
     shared: Shared,
     ip4: Table<u32>,
     ip6: Table<u128>,
-    keeps4: bool,
-    keeps6: bool,
-    /// Of families whose paths are not kept, in their order.
+    stores_paths4: bool,
+    stores_paths6: bool,
+    /// Runs of families without add-path, in the order of arrival.
     runs: Vec<Run>,
     pending: usize,
-    /// Prefixes of such families: announced, less those that were withdrawn.
-    passed: usize,
-    /// Families that have not said all yet.
-    waits_for: Vec<Family>,
-    /// The daemon's own address.
+    /// Prefixes of these families: announced minus withdrawn.
+    relayed: usize,
+    /// Families that have not sent End-of-RIB.
+    awaiting_end_of_rib: Vec<Family>,
+    /// The daemon's address.
     daemon: Option<IpAddr>,
 }
 
 impl Rib {
-    /// Empty. Up to `multipath` next hops (1..=64) share the packets of a prefix when add-path brings as many equally good paths.
-    /// The daemon's own routes have its address of the session as next hop.
+    /// Creates an empty RIB. With add-path, up to `multipath` (1..=64) equally good next hops share the traffic of a
+    /// prefix. The daemon's own routes have its session address, `daemon`, as next hop.
     #[must_use]
     pub fn new(multipath: u8, daemon: Option<IpAddr>) -> Self {
-        let nothing = || (Vec::new(), Choice::Nothing);
+        let nothing = || (Vec::new(), Selection::Unreachable);
         let shared = Shared {
-            sets: Sets::default(),
+            sets: AttributeSets::default(),
             multipath: usize::from(multipath.clamp(1, 64)),
-            left: PathCounts::default(),
-            some: Vec::new(),
-            last: [nothing(), nothing()],
+            counts: PathCounts::default(),
+            scratch: Vec::new(),
+            recent: [nothing(), nothing()],
         };
         Self {
             shared,
             ip4: Table::new(),
             ip6: Table::new(),
-            keeps4: false,
-            keeps6: false,
+            stores_paths4: false,
+            stores_paths6: false,
             runs: Vec::new(),
             pending: 0,
-            passed: 0,
-            waits_for: vec![Family::Ip4, Family::Ip6],
+            relayed: 0,
+            awaiting_end_of_rib: vec![Family::Ip4, Family::Ip6],
             daemon,
         }
     }
 
-    /// About how many prefixes [`Rib::drain`] has.
+    /// Approximate number of prefixes that [`Rib::drain`] would return.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.pending + self.ip4.changed.len() + self.ip6.changed.len()
     }
 
-    /// How many prefixes the daemon has a path to. Without add-path about so many: what is announced twice counts twice.
+    /// Number of prefixes with a path. Approximate without add-path: a prefix that is announced twice counts twice.
     #[must_use]
     pub fn prefixes(&self) -> usize {
-        self.passed + self.ip4.paths.len().0 + self.ip6.paths.len().0
+        self.relayed + self.ip4.paths.len().0 + self.ip6.paths.len().0
     }
 
-    /// Whether all was said since the session is up.
+    /// Whether every family has sent End-of-RIB since the session was established.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.waits_for.is_empty()
+        self.awaiting_end_of_rib.is_empty()
     }
 
-    /// How much is kept.
+    /// Counters.
     #[must_use]
     pub fn counts(&self) -> PathCounts {
         let ((prefixes4, paths4), (prefixes6, paths6)) =
@@ -243,45 +245,45 @@ impl Rib {
             paths: paths4 + paths6,
             sets: self.shared.sets.len(),
             bytes: tables + self.shared.sets.memory(),
-            ..self.shared.left
+            ..self.shared.counts
         }
     }
 
-    /// What changed since the last time, to be told in this order.
+    /// Returns the changes since the last call, to be applied in this order.
     pub fn drain(&mut self) -> Vec<Run> {
         self.pending = 0;
         let mut runs = std::mem::take(&mut self.runs);
-        // Each prefix is in one state now, so that those that were not kept in order can be gathered by where they go.
-        let mut gathered = HashMap::<Choice, usize>::new();
-        let mut last: Option<usize> = None;
-        let mut place = |runs: &mut Vec<Run>, choice: Choice| {
-            if let Some(last) = last
-                && runs[last].choice == choice
+        // A stored prefix has one current selection, so these runs may be grouped by selection in any order.
+        let mut gathered = HashMap::<Selection, usize>::new();
+        let mut recent: Option<usize> = None;
+        let mut run_index = |runs: &mut Vec<Run>, selection: Selection| {
+            if let Some(recent) = recent
+                && runs[recent].selection == selection
             {
-                return last;
+                return recent;
             }
-            let place = *gathered.entry(choice).or_insert_with_key(|choice| {
-                runs.push(Run { choice: choice.clone(), ip4: Vec::new(), ip6: Vec::new() });
+            let index = *gathered.entry(selection).or_insert_with_key(|selection| {
+                runs.push(Run { selection: selection.clone(), ip4: Vec::new(), ip6: Vec::new() });
                 runs.len() - 1
             });
-            last = Some(place);
-            place
+            recent = Some(index);
+            index
         };
         for (address, length) in std::mem::take(&mut self.ip4.changed) {
-            let choice = self.shared.choose(&self.ip4.paths, address, length);
-            let place = place(&mut runs, choice);
-            runs[place].ip4.push((address, length));
+            let selection = self.shared.select(&self.ip4.paths, address, length);
+            let index = run_index(&mut runs, selection);
+            runs[index].ip4.push((address, length));
         }
         for (address, length) in std::mem::take(&mut self.ip6.changed) {
-            let choice = self.shared.choose(&self.ip6.paths, address, length);
-            let place = place(&mut runs, choice);
-            runs[place].ip6.push((address, length));
+            let selection = self.shared.select(&self.ip6.paths, address, length);
+            let index = run_index(&mut runs, selection);
+            runs[index].ip6.push((address, length));
         }
         runs
     }
 
-    /// Attributes of a path; one of the daemon's own leads nowhere.
-    fn seen(&self, set: &Attributes) -> Attributes {
+    /// A copy of the attributes in which the daemon's own routes are unreachable.
+    fn own_routes_unreachable(&self, set: &Attributes) -> Attributes {
         let mut set = *set;
         if self.daemon == Some(set.next_hop) {
             set.next_hop = Ipv4Addr::UNSPECIFIED.into();
@@ -289,112 +291,118 @@ impl Rib {
         set
     }
 
-    /// Counts paths that lead nowhere though they are of somebody else than the daemon.
-    fn note_unusable<A: Address>(&mut self, set: &Attributes, prefixes: &Nlri<'_, A>) {
+    /// Counts unusable next hops other than those of the daemon's own routes.
+    fn count_unusable<A: Address>(&mut self, set: &Attributes, prefixes: &Nlri<'_, A>) {
         if self.daemon == Some(set.next_hop) || set.next_hop.is_loopback() || set.has_gateway() {
             return;
         }
         let routes = prefixes.clone().filter(|(_, address, length)| address.is_routable(*length));
-        let left = &mut self.shared.left;
-        left.unusable += routes.count() as u64;
-        left.last_unusable = (left.unusable > 0).then_some(set.next_hop);
+        let counts = &mut self.shared.counts;
+        counts.unusable_next_hops += routes.count() as u64;
+        counts.last_unusable_next_hop = (counts.unusable_next_hops > 0).then_some(set.next_hop);
     }
 
-    /// The run in which prefixes that are not kept go next.
-    fn run(&mut self, choice: Choice) -> &mut Run {
-        let is_same = self.runs.last().is_some_and(|run| run.choice == choice);
+    /// The run to which relayed prefixes with this selection are appended.
+    fn run(&mut self, selection: Selection) -> &mut Run {
+        let is_same = self.runs.last().is_some_and(|run| run.selection == selection);
         if !is_same {
-            self.runs.push(Run { choice, ip4: Vec::new(), ip6: Vec::new() });
+            self.runs.push(Run { selection, ip4: Vec::new(), ip6: Vec::new() });
         }
-        let last = self.runs.len() - 1;
-        &mut self.runs[last]
+        let recent = self.runs.len() - 1;
+        &mut self.runs[recent]
     }
 
-    fn passed(&mut self, count: usize, goes: bool) {
+    fn count_relayed(&mut self, count: usize, is_withdrawal: bool) {
         self.pending += count;
-        let less = self.passed.saturating_sub(count);
-        self.passed = if goes { less } else { self.passed + count };
+        let less = self.relayed.saturating_sub(count);
+        self.relayed = if is_withdrawal { less } else { self.relayed + count };
     }
 
-    fn pass4(&mut self, choice: Choice, prefixes: Nlri<'_, u32>) {
-        let goes = choice == Choice::Nothing;
-        let run = self.run(choice);
-        let (before, mut odd) = (run.ip4.len(), 0);
-        run.ip4.extend(routable(prefixes, &mut odd));
+    fn relay4(&mut self, selection: Selection, prefixes: Nlri<'_, u32>) {
+        let is_withdrawal = selection == Selection::Unreachable;
+        let run = self.run(selection);
+        let (before, mut unroutable) = (run.ip4.len(), 0);
+        run.ip4.extend(routable(prefixes, &mut unroutable));
         let count = run.ip4.len() - before;
-        self.passed(count, goes);
-        self.shared.left.passed_over += odd;
+        self.count_relayed(count, is_withdrawal);
+        self.shared.counts.ignored_prefixes += unroutable;
     }
 
-    fn pass6(&mut self, choice: Choice, prefixes: Nlri<'_, u128>) {
-        let goes = choice == Choice::Nothing;
-        let run = self.run(choice);
-        let (before, mut odd) = (run.ip6.len(), 0);
-        run.ip6.extend(routable(prefixes, &mut odd));
+    fn relay6(&mut self, selection: Selection, prefixes: Nlri<'_, u128>) {
+        let is_withdrawal = selection == Selection::Unreachable;
+        let run = self.run(selection);
+        let (before, mut unroutable) = (run.ip6.len(), 0);
+        run.ip6.extend(routable(prefixes, &mut unroutable));
         let count = run.ip6.len() - before;
-        self.passed(count, goes);
-        self.shared.left.passed_over += odd;
+        self.count_relayed(count, is_withdrawal);
+        self.shared.counts.ignored_prefixes += unroutable;
     }
 }
 
-fn routable<A: Address>(prefixes: Nlri<'_, A>, odd: &mut u64) -> impl Iterator<Item = (A, u8)> {
+fn routable<A: Address>(
+    prefixes: Nlri<'_, A>,
+    unroutable: &mut u64,
+) -> impl Iterator<Item = (A, u8)> {
     prefixes.filter_map(move |(_, address, length)| {
         let is_routable = address.is_routable(length);
-        *odd += u64::from(!is_routable);
+        *unroutable += u64::from(!is_routable);
         is_routable.then_some((address, length))
     })
 }
 
-/// Where the daemon's only path leads.
-fn only(set: &Attributes) -> Choice {
-    if set.has_gateway() { Choice::One(set.next_hop, None) } else { Choice::Nothing }
+/// Selection of the only path.
+fn single_path(set: &Attributes) -> Selection {
+    if set.has_gateway() { Selection::Single(set.next_hop, None) } else { Selection::Unreachable }
 }
 
-impl Listener for Rib {
-    fn up(&mut self, terms: &Terms) {
-        let adds = |family: Option<FamilyTerms>| family.is_some_and(|terms| terms.add_paths);
-        (self.keeps4, self.keeps6) = (adds(terms.ip4), adds(terms.ip6));
+impl SessionHandler for Rib {
+    fn up(&mut self, negotiated: &Negotiated) {
+        let adds = |family: Option<NegotiatedFamily>| {
+            family.is_some_and(|negotiated| negotiated.add_paths)
+        };
+        (self.stores_paths4, self.stores_paths6) = (adds(negotiated.ip4), adds(negotiated.ip6));
         let families = [Family::Ip4, Family::Ip6];
-        self.waits_for = families.into_iter().filter(|one| terms.family(*one).is_some()).collect();
+        self.awaiting_end_of_rib =
+            families.into_iter().filter(|one| negotiated.family(*one).is_some()).collect();
     }
 
     fn reach4(&mut self, set: &Attributes, prefixes: Nlri<'_, u32>) {
-        self.note_unusable(set, &prefixes);
-        let set = self.seen(set);
-        if self.keeps4 {
+        self.count_unusable(set, &prefixes);
+        let set = self.own_routes_unreachable(set);
+        if self.stores_paths4 {
             self.shared.reach(&mut self.ip4, &set, prefixes);
         } else {
-            self.pass4(only(&set), prefixes);
+            self.relay4(single_path(&set), prefixes);
         }
     }
 
     fn reach6(&mut self, set: &Attributes, prefixes: Nlri<'_, u128>) {
-        self.note_unusable(set, &prefixes);
-        let set = self.seen(set);
-        if self.keeps6 {
+        self.count_unusable(set, &prefixes);
+        let set = self.own_routes_unreachable(set);
+        if self.stores_paths6 {
             self.shared.reach(&mut self.ip6, &set, prefixes);
         } else {
-            self.pass6(only(&set), prefixes);
+            self.relay6(single_path(&set), prefixes);
         }
     }
 
     fn unreach4(&mut self, prefixes: Nlri<'_, u32>) {
-        if self.keeps4 {
+        if self.stores_paths4 {
             self.shared.unreach(&mut self.ip4, prefixes);
         } else {
-            self.pass4(Choice::Nothing, prefixes);
+            self.relay4(Selection::Unreachable, prefixes);
         }
     }
 
     fn unreach6(&mut self, prefixes: Nlri<'_, u128>) {
-        if self.keeps6 {
+        if self.stores_paths6 {
             self.shared.unreach(&mut self.ip6, prefixes);
         } else {
-            self.pass6(Choice::Nothing, prefixes);
+            self.relay6(Selection::Unreachable, prefixes);
         }
     }
 
     fn end_of_rib(&mut self, family: Family) {
-        self.waits_for.retain(|one| *one != family);
+        self.awaiting_end_of_rib.retain(|one| *one != family);
     }
 }

@@ -1,58 +1,59 @@
-//! The protocol of a session (RFC 4271, section 8), on the side that was called. Time comes from outside.
+//! The finite state machine of a session (RFC 4271, section 8), passive side. The caller provides the time.
 
 use std::time::{Duration, Instant};
 
-use crate::message::{self, Fault, HEADER, Kind, LARGEST};
+use crate::message::{self, HEADER_SIZE, MAX_MESSAGE_SIZE, MessageType, ProtocolError};
 use crate::nlri::Nlri;
-use crate::open::{self, Local, Terms};
+use crate::open::{self, LocalConfig, Negotiated};
 use crate::{Attributes, Family, update};
 
-/// How long the daemon has until it has said OPEN and KEEPALIVE. RFC 4271 suggests four minutes; it is on the same machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time until the daemon must have sent OPEN and KEEPALIVE. RFC 4271 suggests four minutes; this daemon is on the
+/// same machine.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Who is told what a session brings.
-pub trait Listener {
-    /// The session is established: everything will be said from the beginning.
-    fn up(&mut self, terms: &Terms);
-    /// IPv4 paths.
+/// Receives the events of a session.
+pub trait SessionHandler {
+    /// The session is established; the daemon sends all its routes from the beginning.
+    fn up(&mut self, negotiated: &Negotiated);
+    /// Announced IPv4 paths.
     fn reach4(&mut self, set: &Attributes, prefixes: Nlri<'_, u32>);
-    /// IPv6 paths.
+    /// Announced IPv6 paths.
     fn reach6(&mut self, set: &Attributes, prefixes: Nlri<'_, u128>);
-    /// IPv4 paths that went.
+    /// Withdrawn IPv4 paths.
     fn unreach4(&mut self, prefixes: Nlri<'_, u32>);
-    /// IPv6 paths that went.
+    /// Withdrawn IPv6 paths.
     fn unreach6(&mut self, prefixes: Nlri<'_, u128>);
-    /// All paths of a family were said (RFC 4724, section 2).
+    /// End-of-RIB of a family (RFC 4724, section 2).
     fn end_of_rib(&mut self, family: Family);
 }
 
-/// What came in a session.
+/// Received messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SessionCounters {
     /// Messages of any type.
     pub messages: u64,
     /// UPDATE messages.
     pub updates: u64,
-    /// UPDATE messages with wrong attributes, whose routes were taken as withdrawn (RFC 7606).
+    /// UPDATE messages with malformed attributes, treated as withdraw (RFC 7606).
     pub treated_as_withdrawn: u64,
-    /// What was wrong with the last of them.
-    pub last_wrong: Option<&'static str>,
+    /// The error of the last of them.
+    pub last_error: Option<&'static str>,
 }
 
-/// Why a session is over. What is in [`Session::take_output`] is still to be sent.
+/// Why a session ended. [`Session::take_output`] may still hold bytes to send.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ended {
-    /// The daemon said so.
+pub enum SessionError {
+    /// The daemon sent a NOTIFICATION.
     #[error("{reason}")]
-    Peer {
-        /// In words.
+    Notification {
+        /// The NOTIFICATION as text.
         reason: String,
-        /// Whether nothing is to outlive the session (RFC 8538, section 3: hard reset).
-        is_hard: bool,
+        /// Whether no routes may be retained (RFC 8538, section 3: hard reset).
+        is_hard_reset: bool,
     },
-    /// What the daemon sent, or did not send, made us end it.
+    /// Stoa ended the session because of a protocol error or an expired hold timer.
     #[error("{0}")]
-    Fault(#[from] Fault),
+    Protocol(#[from] ProtocolError),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,132 +61,138 @@ enum State {
     OpenSent,
     OpenConfirm,
     Established,
-    Ended,
+    SessionError,
 }
 
 /// One session, from the connection to its end.
 #[derive(Debug)]
 pub struct Session {
-    local: Local,
+    local: LocalConfig,
     state: State,
-    terms: Option<Terms>,
+    negotiated: Option<Negotiated>,
     output: Vec<u8>,
-    counts: Counts,
-    /// When the daemon was silent for too long.
-    expires: Option<Instant>,
-    /// When we have to say that we are there, and how often.
+    counts: SessionCounters,
+    /// When the hold timer expires.
+    hold_expires: Option<Instant>,
+    /// When the next KEEPALIVE is due, and their interval.
     keepalive: Option<(Instant, Duration)>,
 }
 
 impl Session {
-    /// The daemon has connected: OPEN is in the output.
+    /// Starts a session after the daemon has connected; the output contains OPEN.
     #[must_use]
-    pub fn new(local: Local, now: Instant) -> Self {
-        let output = open::offer(&local);
+    pub fn new(local: LocalConfig, now: Instant) -> Self {
+        let output = open::open_message(&local);
         Self {
             local,
             state: State::OpenSent,
-            terms: None,
+            negotiated: None,
             output,
-            counts: Counts::default(),
-            expires: Some(now + PATIENCE),
+            counts: SessionCounters::default(),
+            hold_expires: Some(now + OPEN_TIMEOUT),
             keepalive: None,
         }
     }
 
-    /// What has to be sent.
+    /// Takes the bytes to send.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// What was agreed on, once both have said OPEN.
+    /// What was negotiated, once both OPEN messages are exchanged.
     #[must_use]
-    pub fn terms(&self) -> Option<&Terms> {
-        self.terms.as_ref()
+    pub fn negotiated(&self) -> Option<&Negotiated> {
+        self.negotiated.as_ref()
     }
 
-    /// Whether routes may come.
+    /// Whether the session is established.
     #[must_use]
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// Whether routes of a family outlive a session that ended so. A NOTIFICATION takes them along, whoever sent it (RFC 4724,
-    /// section 4.2), unless both sides said that it does not (RFC 8538, section 4) and the daemon restarts gracefully in the family.
+    /// Whether routes of a family are retained after this end. A NOTIFICATION removes them, whoever sent it (RFC
+    /// 4724, section 4.2), unless both ends support graceful notification (RFC 8538, section 4) and the daemon
+    /// supports graceful restart for the family.
     #[must_use]
-    pub fn outlives(&self, ended: &Ended, family: Family) -> bool {
-        let is_hard = matches!(ended, Ended::Peer { is_hard: true, .. });
-        let may = |terms: &Terms| {
-            let restarts = terms.family(family).is_some_and(|it| it.forwarded.is_some());
-            terms.outlives_notification && restarts
+    pub fn retains_routes(&self, ended: &SessionError, family: Family) -> bool {
+        let is_hard_reset = matches!(ended, SessionError::Notification { is_hard_reset: true, .. });
+        let may = |negotiated: &Negotiated| {
+            let restarts =
+                negotiated.family(family).is_some_and(|it| it.forwarding_state.is_some());
+            negotiated.graceful_notification && restarts
         };
-        !is_hard && self.terms.as_ref().is_some_and(may)
+        !is_hard_reset && self.negotiated.as_ref().is_some_and(may)
     }
 
-    /// What came.
+    /// Counters of received messages.
     #[must_use]
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &SessionCounters {
         &self.counts
     }
 
-    /// When [`Session::tick`] has something to do.
+    /// When [`Session::tick`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         let keepalive = self.keepalive.map(|(at, _)| at);
-        self.expires.into_iter().chain(keepalive).min()
+        self.hold_expires.into_iter().chain(keepalive).min()
     }
 
-    /// Reads the messages that are whole in `bytes` and says how many bytes these were: the rest is to be given again with what
-    /// comes behind it. A message has at most 65,535 bytes.
+    /// Processes the complete messages in `bytes` and returns their size; the caller passes the remaining bytes again
+    /// with what follows. A message has at most 65,535 bytes.
     ///
     /// # Errors
-    /// When the session is over.
+    /// When the session has ended.
     pub fn receive(
         &mut self,
         bytes: &[u8],
         now: Instant,
-        listener: &mut impl Listener,
-    ) -> Result<usize, Ended> {
+        handler: &mut impl SessionHandler,
+    ) -> Result<usize, SessionError> {
         let mut read = 0;
-        while self.state != State::Ended {
-            let largest = self.terms.map_or(LARGEST, |terms| terms.largest);
-            let framed = message::frame(&bytes[read..], largest);
+        while self.state != State::SessionError {
+            let max_message_size =
+                self.negotiated.map_or(MAX_MESSAGE_SIZE, |negotiated| negotiated.max_message_size);
+            let framed = message::frame(&bytes[read..], max_message_size);
             let Some((kind, message)) = framed.map_err(|fault| self.end(fault))? else { break };
             read += message.len();
             self.counts.messages += 1;
-            self.hear(now);
-            self.take(kind, message, now, listener)?;
+            self.restart_hold_timer(now);
+            self.process(kind, message, now, handler)?;
         }
         Ok(read)
     }
 
-    /// Looks at the time.
+    /// Handles expired timers.
     ///
     /// # Errors
-    /// When the daemon was silent for too long: the session is over.
-    pub fn tick(&mut self, now: Instant) -> Result<(), Ended> {
-        if self.state == State::Ended {
+    /// When the hold timer has expired: the session has ended.
+    pub fn tick(&mut self, now: Instant) -> Result<(), SessionError> {
+        if self.state == State::SessionError {
             return Ok(());
         }
-        if self.expires.is_some_and(|expires| now >= expires) {
-            let reason = match self.terms {
-                Some(terms) => format!("the daemon was silent for {} s", terms.hold_time_s),
-                None => format!("the daemon said no OPEN in {} s", PATIENCE.as_secs()),
+        if self.hold_expires.is_some_and(|hold_expires| now >= hold_expires) {
+            let reason = match self.negotiated {
+                Some(negotiated) => format!(
+                    "hold timer expired: no message from the daemon for {} s",
+                    negotiated.hold_time_s
+                ),
+                None => format!("the daemon sent no OPEN within {} s", OPEN_TIMEOUT.as_secs()),
             };
-            return Err(self.end(Fault::new(4, 0, reason)));
+            return Err(self.end(ProtocolError::new(4, 0, reason)));
         }
-        self.say_alive(now);
+        self.send_due_keepalive(now);
         Ok(())
     }
 
-    /// When [`Session::say_alive`] has something to say.
+    /// When [`Session::send_due_keepalive`] is due.
     #[must_use]
-    pub fn keepalive_at(&self) -> Option<Instant> {
+    pub fn keepalive_due(&self) -> Option<Instant> {
         self.keepalive.map(|(at, _)| at)
     }
 
-    /// Says KEEPALIVE when it is time to, and nothing else: while what came waits to be read, nobody was silent.
-    pub fn say_alive(&mut self, now: Instant) {
+    /// Sends KEEPALIVE if it is due. Does not check the hold timer: received messages may still wait to be processed.
+    pub fn send_due_keepalive(&mut self, now: Instant) {
         if let Some((at, every)) = self.keepalive
             && now >= at
         {
@@ -194,89 +201,91 @@ impl Session {
         }
     }
 
-    /// Ends the session from our side, with the subcode of a Cease (RFC 4486: 3 not configured any more, 6 configuration changed, 7 another
-    /// connection).
+    /// Ends the session with a Cease of that subcode (RFC 4486: 3 peer de-configured, 6 other configuration change, 7
+    /// connection collision resolution).
     pub fn cease(&mut self, subcode: u8) {
-        if self.state != State::Ended {
-            let _ = self.end(Fault::new(6, subcode, "ended by Stoa"));
+        if self.state != State::SessionError {
+            let _ = self.end(ProtocolError::new(6, subcode, "closed by Stoa"));
         }
     }
 
-    fn end(&mut self, fault: Fault) -> Ended {
-        self.state = State::Ended;
-        message::notify(&mut self.output, &fault);
-        (self.expires, self.keepalive) = (None, None);
+    fn end(&mut self, fault: ProtocolError) -> SessionError {
+        self.state = State::SessionError;
+        message::append_notification(&mut self.output, &fault);
+        (self.hold_expires, self.keepalive) = (None, None);
         fault.into()
     }
 
-    /// Something was heard: the daemon is there.
-    fn hear(&mut self, now: Instant) {
-        if let Some(terms) = self.terms {
-            let hold = Duration::from_secs(u64::from(terms.hold_time_s));
-            self.expires = (!hold.is_zero()).then(|| now + hold);
+    /// Any message restarts the hold timer.
+    fn restart_hold_timer(&mut self, now: Instant) {
+        if let Some(negotiated) = self.negotiated {
+            let hold = Duration::from_secs(u64::from(negotiated.hold_time_s));
+            self.hold_expires = (!hold.is_zero()).then(|| now + hold);
         }
     }
 
-    fn take(
+    fn process(
         &mut self,
-        kind: Kind,
+        kind: MessageType,
         message: &[u8],
         now: Instant,
-        listener: &mut impl Listener,
-    ) -> Result<(), Ended> {
+        handler: &mut impl SessionHandler,
+    ) -> Result<(), SessionError> {
         match (self.state, kind) {
-            (_, Kind::Notification) => {
-                self.state = State::Ended;
-                (self.expires, self.keepalive) = (None, None);
-                let (reason, is_hard) =
-                    (message::notified(message), message::is_hard_reset(message));
-                return Err(Ended::Peer { reason, is_hard });
+            (_, MessageType::Notification) => {
+                self.state = State::SessionError;
+                (self.hold_expires, self.keepalive) = (None, None);
+                let (reason, is_hard_reset) =
+                    (message::describe_notification(message), message::is_hard_reset(message));
+                return Err(SessionError::Notification { reason, is_hard_reset });
             }
-            (State::OpenSent, Kind::Open) => {
-                let terms = open::agree(&self.local, message).map_err(|fault| self.end(fault))?;
-                self.open(terms, now);
+            (State::OpenSent, MessageType::Open) => {
+                let negotiated =
+                    open::negotiate(&self.local, message).map_err(|fault| self.end(fault))?;
+                self.open(negotiated, now);
             }
-            (State::OpenConfirm, Kind::Keepalive) => self.establish(listener),
-            (State::Established, Kind::Update) => {
-                if let Some(terms) = self.terms {
-                    let body = &message[HEADER..];
-                    update::read(body, &terms, &mut self.counts, listener)
+            (State::OpenConfirm, MessageType::Keepalive) => self.establish(handler),
+            (State::Established, MessageType::Update) => {
+                if let Some(negotiated) = self.negotiated {
+                    let body = &message[HEADER_SIZE..];
+                    update::read(body, &negotiated, &mut self.counts, handler)
                         .map_err(|fault| self.end(fault))?;
                 }
             }
-            // We have no routes that could be said again.
-            (State::Established, Kind::Keepalive | Kind::RouteRefresh) => {}
+            // Stoa has no routes to advertise again.
+            (State::Established, MessageType::Keepalive | MessageType::RouteRefresh) => {}
             (state, kind) => {
-                let (subcode, waited) = match state {
+                let (subcode, expected) = match state {
                     State::OpenSent => (1, "OPEN"),
                     State::OpenConfirm => (2, "KEEPALIVE"),
-                    State::Established | State::Ended => (3, "routes"),
+                    State::Established | State::SessionError => (3, "routes"),
                 };
-                let reason = format!("{kind:?} came while {waited} was waited for");
-                return Err(self.end(Fault::new(5, subcode, reason)));
+                let reason = format!("unexpected {kind:?} message, expected {expected}");
+                return Err(self.end(ProtocolError::new(5, subcode, reason)));
             }
         }
         Ok(())
     }
 
-    fn open(&mut self, terms: Terms, now: Instant) {
+    fn open(&mut self, negotiated: Negotiated, now: Instant) {
         self.state = State::OpenConfirm;
-        self.terms = Some(terms);
+        self.negotiated = Some(negotiated);
         message::append(&mut self.output, 4, &[]);
-        let every = Duration::from_secs(u64::from(terms.hold_time_s)) / 3;
+        let every = Duration::from_secs(u64::from(negotiated.hold_time_s)) / 3;
         self.keepalive = (!every.is_zero()).then(|| (now + every, every));
-        self.hear(now);
+        self.restart_hold_timer(now);
     }
 
-    fn establish(&mut self, listener: &mut impl Listener) {
-        let Some(terms) = self.terms else { return };
+    fn establish(&mut self, handler: &mut impl SessionHandler) {
+        let Some(negotiated) = self.negotiated else { return };
         self.state = State::Established;
-        listener.up(&terms);
-        // A daemon that has restarted waits until its neighbours have said all (RFC 4724, section 4.1): we have nothing to say.
-        if terms.ip4.is_some() {
+        handler.up(&negotiated);
+        // A restarted daemon defers its selection until its neighbours have sent End-of-RIB (RFC 4724, section 4.1);
+        // Stoa sends it at once because it advertises no routes.
+        if negotiated.ip4.is_some() {
             message::append(&mut self.output, 2, &[0, 0, 0, 0]);
         }
-        if terms.ip6.is_some() {
+        if negotiated.ip6.is_some() {
             message::append(&mut self.output, 2, &[0, 0, 0, 6, 0x80, 15, 3, 0, 2, 1]);
         }
     }

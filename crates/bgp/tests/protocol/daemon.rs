@@ -1,4 +1,4 @@
-//! The other side of a session, as bytes: messages of a daemon, made by hand or by the codec crate.
+//! The daemon's end of a session: its messages as bytes, written by hand or by the codec crate.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use netgauze_bgp_pkt::capabilities::{
 use netgauze_bgp_pkt::open::{BgpOpenMessage, BgpOpenMessageParameter};
 use netgauze_iana::address_family::AddressType;
 use netgauze_parse_utils::WritablePdu as _;
-use stoa_bgp::{Attributes, Family, Listener, Local, Nlri, Session, Terms};
+use stoa_bgp::{Attributes, Family, LocalConfig, Negotiated, Nlri, Session, SessionHandler};
 
-/// Our side in these tests.
-pub fn local() -> Local {
-    Local {
+/// Stoa's end in these tests.
+pub fn local() -> LocalConfig {
+    LocalConfig {
         as_number: 65_000,
         router_id: Ipv4Addr::LOCALHOST,
         hold_time_s: 90,
@@ -24,7 +24,7 @@ pub fn local() -> Local {
     }
 }
 
-/// A message: header, body.
+/// A message: header and body.
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0xff; 16];
     bytes.extend(u16::try_from(19 + body.len()).expect("it fits").to_be_bytes());
@@ -44,7 +44,7 @@ pub fn written(message: &BgpMessage) -> Vec<u8> {
     bytes
 }
 
-/// What a daemon like FRR or BIRD says first.
+/// The capabilities of a daemon like FRR or BIRD.
 pub fn capabilities(as_number: u32, add_paths: bool) -> Vec<BgpCapability> {
     let families = [AddressType::Ipv4Unicast, AddressType::Ipv6Unicast];
     let mut all: Vec<BgpCapability> = families
@@ -73,25 +73,25 @@ pub fn open(hold_time_s: u16, capabilities: Vec<BgpCapability>) -> Vec<u8> {
     written(&BgpMessage::Open(BgpOpenMessage::new(65_000, hold_time_s, router_id, parameters)))
 }
 
-/// A session that is established.
-pub fn established(add_paths: bool, now: Instant, listener: &mut impl Listener) -> Session {
+/// An established session.
+pub fn established(add_paths: bool, now: Instant, handler: &mut impl SessionHandler) -> Session {
     let mut session = Session::new(local(), now);
     let mut bytes = open(90, capabilities(65_000, add_paths));
     bytes.extend(keepalive());
-    assert_eq!(session.receive(&bytes, now, listener), Ok(bytes.len()));
+    assert_eq!(session.receive(&bytes, now, handler), Ok(bytes.len()));
     assert!(session.is_established());
     session.take_output();
     session
 }
 
-/// The body of an UPDATE.
+/// An UPDATE message.
 pub fn update(withdrawn: &[u8], attributes: &[u8], announced: &[u8]) -> Vec<u8> {
     let length = |bytes: &[u8]| u16::try_from(bytes.len()).expect("it fits").to_be_bytes();
     let parts = [&length(withdrawn)[..], withdrawn, &length(attributes), attributes, announced];
     message(2, &parts.concat())
 }
 
-/// Attributes that IPv4 routes have: by 192.0.2.`hop`, with that LOCAL_PREF and two ASes on the way.
+/// Attributes of IPv4 routes: next hop 192.0.2.`hop`, that LOCAL_PREF, an AS path of two.
 pub fn attributes(hop: u8, local_preference: u32) -> Vec<u8> {
     let mut bytes = vec![0x40, 1, 1, 0, 0x40, 2, 10, 2, 2, 0, 0, 0xfd, 0xe9, 0, 0, 0xfd, 0xea];
     bytes.extend([0x40, 3, 4, 192, 0, 2, hop, 0x40, 5, 4]);
@@ -99,10 +99,10 @@ pub fn attributes(hop: u8, local_preference: u32) -> Vec<u8> {
     bytes
 }
 
-/// What was heard of a session.
+/// A call of [`SessionHandler`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    Up(Terms),
+pub enum Event {
+    Up(Negotiated),
     Reach4(Attributes, Vec<(u32, u32, u8)>),
     Reach6(Attributes, Vec<(u32, u128, u8)>),
     Unreach4(Vec<(u32, u32, u8)>),
@@ -110,27 +110,27 @@ pub enum Heard {
     End(Family),
 }
 
-/// Writes down what it is told.
+/// Records all calls.
 #[derive(Debug, Default)]
-pub struct Notes(pub Vec<Heard>);
+pub struct Recorder(pub Vec<Event>);
 
-impl Listener for Notes {
-    fn up(&mut self, terms: &Terms) {
-        self.0.push(Heard::Up(*terms));
+impl SessionHandler for Recorder {
+    fn up(&mut self, negotiated: &Negotiated) {
+        self.0.push(Event::Up(*negotiated));
     }
     fn reach4(&mut self, set: &Attributes, prefixes: Nlri<'_, u32>) {
-        self.0.push(Heard::Reach4(*set, prefixes.collect()));
+        self.0.push(Event::Reach4(*set, prefixes.collect()));
     }
     fn reach6(&mut self, set: &Attributes, prefixes: Nlri<'_, u128>) {
-        self.0.push(Heard::Reach6(*set, prefixes.collect()));
+        self.0.push(Event::Reach6(*set, prefixes.collect()));
     }
     fn unreach4(&mut self, prefixes: Nlri<'_, u32>) {
-        self.0.push(Heard::Unreach4(prefixes.collect()));
+        self.0.push(Event::Unreach4(prefixes.collect()));
     }
     fn unreach6(&mut self, prefixes: Nlri<'_, u128>) {
-        self.0.push(Heard::Unreach6(prefixes.collect()));
+        self.0.push(Event::Unreach6(prefixes.collect()));
     }
     fn end_of_rib(&mut self, family: Family) {
-        self.0.push(Heard::End(family));
+        self.0.push(Event::End(family));
     }
 }

@@ -1,4 +1,4 @@
-//! A session from its beginning to its end, whatever the daemon says: the bytes of both sides, no sockets.
+//! A session from OPEN to NOTIFICATION as bytes, without sockets.
 
 mod daemon;
 mod messages;

@@ -1,4 +1,4 @@
-//! UPDATE messages: what is read of them, against the codec crate, and what is wrong with them (RFC 7606).
+//! UPDATE messages: parsing compared with the codec crate, and error handling (RFC 7606).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
@@ -15,55 +15,55 @@ use netgauze_bgp_pkt::update::BgpUpdateMessage;
 use proptest::prelude::*;
 use stoa_bgp::{Attributes, Session};
 
-use crate::daemon::{Heard, Notes, attributes, established, update, written};
+use crate::daemon::{Event, Recorder, attributes, established, update, written};
 
-/// What is heard of one message in a session that is established, and whether that goes on.
-fn heard(add_paths: bool, bytes: &[u8]) -> (Vec<Heard>, Session, Result<usize, u8>) {
-    let (now, mut notes) = (Instant::now(), Notes::default());
-    let mut session = established(add_paths, now, &mut notes);
-    notes.0.clear();
-    let outcome = session.receive(bytes, now, &mut notes).map_err(|_| {
-        let said = session.take_output();
-        assert_eq!((said[18], said[19]), (3, 3), "an UPDATE error");
-        said[20]
+/// The calls that one message causes in an established session, and the result.
+fn receive_one(add_paths: bool, bytes: &[u8]) -> (Vec<Event>, Session, Result<usize, u8>) {
+    let (now, mut recorder) = (Instant::now(), Recorder::default());
+    let mut session = established(add_paths, now, &mut recorder);
+    recorder.0.clear();
+    let result = session.receive(bytes, now, &mut recorder).map_err(|_| {
+        let sent = session.take_output();
+        assert_eq!((sent[18], sent[19]), (3, 3), "an UPDATE error");
+        sent[20]
     });
-    (notes.0, session, outcome)
+    (recorder.0, session, result)
 }
 
 const TEN: [u8; 2] = [8, 10];
 
 #[test]
-fn wrong_attributes_withdraw_their_routes() {
-    let whole = attributes(1, 100);
-    let missing = [&whole[4..], &whole[..17], &[&whole[..17], &whole[24..]].concat()];
-    let odd = [
-        [&whole[..], &[0x80, 4, 3, 0, 0, 0]].concat(),
-        [&whole[..], &[0xc0, 8, 5, 0, 0, 0, 0, 0]].concat(),
-        // Longer than the field.
-        [&whole[..], &[0x80, 4, 9, 0]].concat(),
+fn malformed_attributes_withdraw_their_routes() {
+    let valid = attributes(1, 100);
+    let missing = [&valid[4..], &valid[..17], &[&valid[..17], &valid[24..]].concat()];
+    let malformed = [
+        [&valid[..], &[0x80, 4, 3, 0, 0, 0]].concat(),
+        [&valid[..], &[0xc0, 8, 5, 0, 0, 0, 0, 0]].concat(),
+        // Exceeds the field.
+        [&valid[..], &[0x80, 4, 9, 0]].concat(),
     ];
-    for attributes in missing.into_iter().chain(odd.iter().map(Vec::as_slice)) {
-        let (heard, session, outcome) = heard(false, &update(&[8, 11], attributes, &TEN));
-        assert!(outcome.is_ok() && session.is_established(), "{attributes:?}");
-        let gone = |prefix| Heard::Unreach4(vec![(0, prefix, 8)]);
-        assert_eq!(heard, [gone(11 << 24), gone(10 << 24)], "{attributes:?}");
+    for attributes in missing.into_iter().chain(malformed.iter().map(Vec::as_slice)) {
+        let (events, session, result) = receive_one(false, &update(&[8, 11], attributes, &TEN));
+        assert!(result.is_ok() && session.is_established(), "{attributes:?}");
+        let gone = |prefix| Event::Unreach4(vec![(0, prefix, 8)]);
+        assert_eq!(events, [gone(11 << 24), gone(10 << 24)], "{attributes:?}");
         assert_eq!(session.counts().treated_as_withdrawn, 1);
-        assert!(session.counts().last_wrong.is_some());
+        assert!(session.counts().last_error.is_some());
     }
 }
 
 #[test]
-fn prefixes_that_cannot_be_found_end_the_session() {
-    let whole = attributes(1, 100);
+fn malformed_prefixes_end_the_session() {
+    let valid = attributes(1, 100);
     let reach = |hop: &[u8], nlri: &[u8]| {
         let length = u8::try_from(hop.len()).expect("short");
         let value = [&[0, 2, 1, length], hop, &[0], nlri].concat();
         let size = u8::try_from(value.len()).expect("short");
-        [&whole[..], &[0x80, 14, size], &value].concat()
+        [&valid[..], &[0x80, 14, size], &value].concat()
     };
     let wrong = [
-        (update(&[], &whole, &[33, 1, 2, 3, 4, 5]), 10),
-        (update(&[24, 1], &whole, &[]), 10),
+        (update(&[], &valid, &[33, 1, 2, 3, 4, 5]), 10),
+        (update(&[24, 1], &valid, &[]), 10),
         (update(&[], &reach(&[0x20; 15], &[8, 0x20]), &[]), 9),
         (update(&[], &reach(&[0x20; 16], &[129; 18]), &[]), 10),
         (update(&[], &[0x80, 14, 2, 0, 2], &[]), 9),
@@ -72,34 +72,34 @@ fn prefixes_that_cannot_be_found_end_the_session() {
         (crate::daemon::message(2, &[0, 0, 0, 9]), 1),
     ];
     for (bytes, subcode) in wrong {
-        assert_eq!(heard(false, &bytes).2, Err(subcode), "{bytes:?}");
+        assert_eq!(receive_one(false, &bytes).2, Err(subcode), "{bytes:?}");
     }
 }
 
 #[test]
-fn families_that_were_not_agreed_on_are_passed_over() {
+fn families_that_were_not_negotiated_are_ignored() {
     // IPv4 multicast and a VPN (SAFI 2 and 128).
     for safi in [2, 128] {
         let value =
             [&attributes(1, 100)[..], &[0x80, 14, 9, 0, 1, safi, 4, 1, 2, 3, 4, 0]].concat();
-        let (heard, _, outcome) = heard(false, &update(&[], &value, &[]));
-        assert_eq!((heard, outcome.is_ok()), (vec![], true));
+        let (events, _, result) = receive_one(false, &update(&[], &value, &[]));
+        assert_eq!((events, result.is_ok()), (vec![], true));
     }
 }
 
 #[test]
-fn ipv4_may_come_in_the_multiprotocol_attribute() {
+fn ipv4_prefixes_may_be_in_mp_reach_nlri() {
     let reach = [0x80, 14, 11, 0, 1, 1, 4, 192, 0, 2, 9, 0, 8, 10];
     let bytes = [&attributes(1, 100)[..], &reach].concat();
-    let (heard, _, _) = heard(false, &update(&[], &bytes, &[]));
-    let [Heard::Reach4(set, prefixes)] = heard.as_slice() else { panic!("{heard:?}") };
+    let (events, _, _) = receive_one(false, &update(&[], &bytes, &[]));
+    let [Event::Reach4(set, prefixes)] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!(set.next_hop, IpAddr::from([192, 0, 2, 9]));
     assert_eq!(prefixes, &[(0, 10 << 24, 8)]);
 }
 
-/// Attributes as both crates have them.
+/// Attributes in the representation of both crates.
 #[derive(Clone, Debug)]
-struct Drawn {
+struct Generated {
     set: Attributes,
     path: Vec<(bool, Vec<u32>)>,
     med: Option<u32>,
@@ -108,11 +108,11 @@ struct Drawn {
 }
 
 prop_compose! {
-    fn drawn()(
+    fn generated()(
         hop in 1_u32..0xe000_0000, origin in 0_u8..3, local_preference: u32, med: Option<u32>,
         path in prop::collection::vec((prop::bool::weighted(0.8), prop::collection::vec(1_u32.., 1..5)), 0..3),
         originator in prop::option::of(1_u32..), clusters in prop::collection::vec(1_u32.., 0..3),
-    ) -> Drawn {
+    ) -> Generated {
         let length: usize = path.iter().map(|(is_sequence, numbers)| if *is_sequence { numbers.len() } else { 1 }).sum();
         let neighbor_as = match path.first() { Some((true, numbers)) => numbers[0], _ => 0 };
         let set = Attributes {
@@ -120,11 +120,11 @@ prop_compose! {
             originator: originator.unwrap_or(0), path_length: length as u16, cluster_length: clusters.len() as u16, origin,
         };
         let clusters = clusters.into_iter().map(Ipv4Addr::from).collect();
-        Drawn { set, path, med, originator: originator.map(Ipv4Addr::from), clusters }
+        Generated { set, path, med, originator: originator.map(Ipv4Addr::from), clusters }
     }
 }
 
-impl Drawn {
+impl Generated {
     fn attributes(&self) -> Vec<PathAttribute> {
         let origin = match self.set.origin {
             0 => Origin::IGP,
@@ -163,7 +163,7 @@ impl Drawn {
 }
 
 fn part(optional: bool, transitive: bool, value: PathAttributeValue) -> PathAttribute {
-    // The multiprotocol attributes may be long.
+    // The multiprotocol attributes may need the extended length.
     let is_extended = optional && !matches!(value, PathAttributeValue::Originator(_));
     PathAttribute::from(optional, transitive, false, is_extended, value).expect("flags that fit")
 }
@@ -210,46 +210,46 @@ fn without_ids<A: Copy>(prefixes: &Prefixes<A>, has_ids: bool) -> Prefixes<A> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// What the codec crate writes, our reader reads.
+    /// Messages that the codec crate writes are parsed alike.
     #[test]
-    fn an_update_of_the_codec_is_read_as_it_was_meant(
-        drawn in drawn(), has_ids: bool, here in prefixes4(), gone in prefixes4(), here6 in prefixes6(), gone6 in prefixes6(),
+    fn updates_of_the_codec_crate_are_parsed_alike(
+        generated in generated(), has_ids: bool, announced in prefixes4(), gone in prefixes4(), announced6 in prefixes6(), withdrawn6 in prefixes6(),
         global in 1_u128.., local in prop::option::of(1_u64..),
     ) {
-        let IpAddr::V4(hop) = drawn.set.next_hop else { unreachable!("drawn so") };
+        let IpAddr::V4(hop) = generated.set.next_hop else { unreachable!("generated as IPv4") };
         let global = Ipv6Addr::from(global >> 4 | 2 << 124);
         let local = local.map(|local| Ipv6Addr::from(0xfe80_u128 << 112 | u128::from(local)));
-        let mut all = drawn.attributes();
+        let mut all = generated.attributes();
         all.push(part(false, true, PathAttributeValue::NextHop(NextHop::new(hop))));
-        let reach = MpReach::Ipv6Unicast { next_hop_global: global, next_hop_local: local, nlri: nlri6(&here6, has_ids).into() };
+        let reach = MpReach::Ipv6Unicast { next_hop_global: global, next_hop_local: local, nlri: nlri6(&announced6, has_ids).into() };
         all.push(part(true, false, PathAttributeValue::MpReach(reach)));
-        let unreach = MpUnreach::Ipv6Unicast { nlri: nlri6(&gone6, has_ids).into() };
+        let unreach = MpUnreach::Ipv6Unicast { nlri: nlri6(&withdrawn6, has_ids).into() };
         all.push(part(true, false, PathAttributeValue::MpUnreach(unreach)));
-        let message = BgpUpdateMessage::new(nlri4(&gone, has_ids), all, nlri4(&here, has_ids));
+        let message = BgpUpdateMessage::new(nlri4(&gone, has_ids), all, nlri4(&announced, has_ids));
         let bytes = written(&BgpMessage::Update(message));
-        let (heard, session, outcome) = heard(has_ids, &bytes);
-        prop_assert_eq!(outcome, Ok(bytes.len()));
-        prop_assert_eq!(session.counts().last_wrong, None);
-        let wanted = [
-            Heard::Unreach4(without_ids(&gone, has_ids)),
-            Heard::Unreach6(without_ids(&gone6, has_ids)),
-            Heard::Reach6(Attributes { next_hop: global.into(), ..drawn.set }, without_ids(&here6, has_ids)),
-            Heard::Reach4(drawn.set, without_ids(&here, has_ids)),
+        let (events, session, result) = receive_one(has_ids, &bytes);
+        prop_assert_eq!(result, Ok(bytes.len()));
+        prop_assert_eq!(session.counts().last_error, None);
+        let expected = [
+            Event::Unreach4(without_ids(&gone, has_ids)),
+            Event::Unreach6(without_ids(&withdrawn6, has_ids)),
+            Event::Reach6(Attributes { next_hop: global.into(), ..generated.set }, without_ids(&announced6, has_ids)),
+            Event::Reach4(generated.set, without_ids(&announced, has_ids)),
         ];
-        prop_assert_eq!(heard, wanted);
+        prop_assert_eq!(events, expected);
     }
 
-    /// A message of which one byte is another: it is read, or taken as withdrawn, or the session ends; nothing else.
+    /// An UPDATE with one wrong byte is accepted, treated as withdraw, or ends the session.
     #[test]
-    fn an_update_with_a_wrong_byte_is_survived(drawn in drawn(), here in prefixes4(), place: prop::sample::Index, value: u8) {
-        let IpAddr::V4(hop) = drawn.set.next_hop else { unreachable!("drawn so") };
-        let mut all = drawn.attributes();
+    fn a_corrupted_update_does_not_panic(generated in generated(), announced in prefixes4(), place: prop::sample::Index, value: u8) {
+        let IpAddr::V4(hop) = generated.set.next_hop else { unreachable!("generated as IPv4") };
+        let mut all = generated.attributes();
         all.push(part(false, true, PathAttributeValue::NextHop(NextHop::new(hop))));
-        let message = BgpUpdateMessage::new([], all, nlri4(&here, true));
+        let message = BgpUpdateMessage::new([], all, nlri4(&announced, true));
         let mut bytes = written(&BgpMessage::Update(message));
         let body = bytes.len() - 19;
         bytes[19 + place.index(body)] = value;
-        let (_, session, outcome) = heard(true, &bytes);
-        prop_assert_eq!(session.is_established(), outcome.is_ok());
+        let (_, session, result) = receive_one(true, &bytes);
+        prop_assert_eq!(session.is_established(), result.is_ok());
     }
 }

@@ -1,26 +1,27 @@
-//! Sets of attributes, each held once: paths name them by number.
+//! Interned attribute sets: paths refer to them by index.
 
 use hashbrown::HashMap;
 
 use crate::Attributes;
 
-/// All sets that are in use.
+/// All attribute sets in use.
 #[derive(Debug, Default)]
-pub(crate) struct Sets {
-    /// With how many paths hold it; 0: free.
+pub(crate) struct AttributeSets {
+    /// Each set with its number of references; 0: free.
     list: Vec<(Attributes, u32)>,
     numbers: HashMap<Attributes, u32>,
     free: Vec<u32>,
 }
 
-impl Sets {
-    /// The set of that number, which has to be held.
+impl AttributeSets {
+    /// The set at an index, which must be referenced.
     pub fn get(&self, number: u32) -> &Attributes {
         &self.list[number as usize].0
     }
 
-    /// The number of a set, new if need be. Nobody holds it yet: [`Sets::hold`] it, or [`Sets::tidy`].
-    pub fn number(&mut self, set: &Attributes) -> u32 {
+    /// The index of a set, added if new, with no reference yet: follow with [`AttributeSets::acquire`] or
+    /// [`AttributeSets::free_if_unused`].
+    pub fn intern(&mut self, set: &Attributes) -> u32 {
         if let Some(number) = self.numbers.get(set) {
             return *number;
         }
@@ -31,7 +32,7 @@ impl Sets {
             }
             None => {
                 self.list.push((*set, 0));
-                // As many as there are paths, and these are counted in 32 bits.
+                // There are at most as many sets as paths, which are counted in 32 bits.
                 u32::try_from(self.list.len() - 1).unwrap_or(u32::MAX)
             }
         };
@@ -39,32 +40,32 @@ impl Sets {
         number
     }
 
-    /// One more path holds it.
-    pub fn hold(&mut self, number: u32) {
+    /// Adds a reference.
+    pub fn acquire(&mut self, number: u32) {
         self.list[number as usize].1 += 1;
     }
 
-    /// One path less holds it.
+    /// Drops a reference.
     pub fn release(&mut self, number: u32) {
-        let (_, holders) = &mut self.list[number as usize];
-        *holders -= 1;
-        self.tidy(number);
+        let (_, references) = &mut self.list[number as usize];
+        *references -= 1;
+        self.free_if_unused(number);
     }
 
-    /// Forgets it when nobody holds it.
-    pub fn tidy(&mut self, number: u32) {
-        let (set, holders) = &self.list[number as usize];
-        if *holders == 0 && self.numbers.remove(set).is_some() {
+    /// Frees the set when nothing refers to it.
+    pub fn free_if_unused(&mut self, number: u32) {
+        let (set, references) = &self.list[number as usize];
+        if *references == 0 && self.numbers.remove(set).is_some() {
             self.free.push(number);
         }
     }
 
-    /// How many are in use.
+    /// Number of sets in use.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Bytes that it takes.
+    /// Allocated bytes.
     pub fn memory(&self) -> usize {
         let entry = size_of::<(Attributes, u32)>();
         self.list.capacity() * entry + self.numbers.allocation_size() + self.free.capacity() * 4

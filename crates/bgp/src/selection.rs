@@ -1,5 +1,5 @@
-//! Which paths of a prefix are used (RFC 4271, section 9.1.2.2). With add-path a daemon hands over its paths but does not say
-//! which of them it took: the choice is made again, by what the attributes tell.
+//! Best-path selection (RFC 4271, section 9.1.2.2). With add-path the daemon advertises several paths without marking
+//! the one that it selected, so Stoa selects again from the attributes.
 
 use std::cmp::Reverse;
 use std::net::IpAddr;
@@ -8,38 +8,38 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use crate::Attributes;
-use crate::paths::PATHS;
+use crate::paths::MAX_PATHS;
 
-/// Where packets to a prefix go.
+/// The next hops selected for a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Choice {
-    /// Nowhere by this session: there is no path, or the best one is the daemon's own.
-    Nothing,
-    /// By one next hop, and by the second while the first cannot be used.
-    One(IpAddr, Option<IpAddr>),
-    /// By several that are equally good, and by the last one while none of them can be used.
-    Many(Arc<[IpAddr]>, Option<IpAddr>),
+pub enum Selection {
+    /// No usable path: there is none, or the best path is the daemon's own.
+    Unreachable,
+    /// One next hop, and its backup.
+    Single(IpAddr, Option<IpAddr>),
+    /// Several equally good next hops, and a backup for when all of them fail.
+    Multipath(Arc<[IpAddr]>, Option<IpAddr>),
 }
 
 /// A path with its identifier.
 pub(crate) type Path<'a> = (u32, &'a Attributes);
 
-/// Some of the paths of a prefix. On the stack: a million choices would otherwise wait for the allocator.
-pub(crate) type Few<'a> = ArrayVec<Path<'a>, PATHS>;
+/// Some paths of a prefix, on the stack: allocating for each of a million selections would be slow.
+pub(crate) type PathVec<'a> = ArrayVec<Path<'a>, MAX_PATHS>;
 
-/// What is unknown of paths from other ASes, then what is left: identifier of the speaker (0 for all of these), length of CLUSTER_LIST, next hop in the place of
-/// the neighbour's address, identifier of the path.
+/// The IGP cost is unknown. The remaining tie breakers are the originator's identifier (0 for paths from other ASes),
+/// the length of CLUSTER_LIST, the next hop instead of the neighbour's address, and the path identifier.
 fn tie_breakers((id, path): &Path<'_>) -> (u32, u16, IpAddr, u32) {
     (path.originator, path.cluster_length, path.next_hop, *id)
 }
 
-/// Leaves the paths that nothing but the tie breakers tells apart, the winner first.
-fn best(paths: &mut Few<'_>) {
-    // Steps a and b, and the degree of preference before them (section 9.1.1).
+/// Retains the paths that only the tie breakers distinguish, the best first.
+fn best(paths: &mut PathVec<'_>) {
+    // Steps a and b, after the degree of preference (section 9.1.1).
     let rank = |path: &Attributes| (Reverse(path.local_preference), path.path_length, path.origin);
     let Some(first) = paths.iter().map(|(_, path)| rank(path)).min() else { return };
     paths.retain(|(_, path)| rank(path) == first);
-    // Step c: among paths from the same neighbouring AS only.
+    // Step c compares MED only among paths from the same neighbouring AS.
     if paths.len() > 1 {
         let all = paths.clone();
         paths.retain(|(_, path)| {
@@ -48,42 +48,43 @@ fn best(paths: &mut Few<'_>) {
             !all.iter().any(|(_, other)| beats(other))
         });
     }
-    // Step d: what the daemon has learned from another AS goes before what it passes on from our own.
+    // Step d: prefer paths that the daemon learned over eBGP to paths that it reflects.
     if paths.iter().any(|(_, path)| path.originator == 0) {
         paths.retain(|(_, path)| path.originator == 0);
     }
-    // Step e is not for us: what it costs to get to the next hop only the daemon knows.
+    // Step e does not apply: only the daemon knows the IGP cost to the next hop.
     paths.sort_unstable_by_key(tie_breakers);
 }
 
-/// Chooses among the paths of a prefix; up to `most` next hops share the packets.
-pub(crate) fn choose(paths: &[Path<'_>], most: usize) -> Choice {
+/// Selects among the paths of a prefix; up to `multipath` next hops share the traffic.
+pub(crate) fn select(paths: &[Path<'_>], multipath: usize) -> Selection {
     match paths {
-        [] => return Choice::Nothing,
-        [(_, one)] if one.has_gateway() => return Choice::One(one.next_hop, None),
-        [_] => return Choice::Nothing,
+        [] => return Selection::Unreachable,
+        [(_, one)] if one.has_gateway() => return Selection::Single(one.next_hop, None),
+        [_] => return Selection::Unreachable,
         _ => {}
     }
-    let mut equal: Few<'_> = paths.iter().take(PATHS).copied().collect();
+    let mut equal: PathVec<'_> = paths.iter().take(MAX_PATHS).copied().collect();
     best(&mut equal);
     match equal.first() {
         Some((_, winner)) if winner.has_gateway() => {}
-        _ => return Choice::Nothing,
+        _ => return Selection::Unreachable,
     }
-    let mut ways = ArrayVec::<IpAddr, PATHS>::new();
+    let mut next_hops = ArrayVec::<IpAddr, MAX_PATHS>::new();
     for (_, path) in equal {
-        if ways.len() < most && path.has_gateway() && !ways.contains(&path.next_hop) {
-            ways.push(path.next_hop);
+        if next_hops.len() < multipath && path.has_gateway() && !next_hops.contains(&path.next_hop)
+        {
+            next_hops.push(path.next_hop);
         }
     }
-    let is_other = |path: &Attributes| path.has_gateway() && !ways.contains(&path.next_hop);
-    let others = paths.iter().take(PATHS).filter(|(_, path)| is_other(path));
-    let mut others: Few<'_> = others.copied().collect();
+    let is_other = |path: &Attributes| path.has_gateway() && !next_hops.contains(&path.next_hop);
+    let others = paths.iter().take(MAX_PATHS).filter(|(_, path)| is_other(path));
+    let mut others: PathVec<'_> = others.copied().collect();
     best(&mut others);
     let backup = others.first().map(|(_, path)| path.next_hop);
-    match ways.as_slice() {
-        [one] => Choice::One(*one, backup),
-        _ => Choice::Many(ways.as_slice().into(), backup),
+    match next_hops.as_slice() {
+        [one] => Selection::Single(*one, backup),
+        _ => Selection::Multipath(next_hops.as_slice().into(), backup),
     }
 }
 
@@ -110,67 +111,67 @@ mod tests {
         }
     }
 
-    fn chosen(paths: &[Attributes], most: usize) -> Choice {
+    fn selected(paths: &[Attributes], multipath: usize) -> Selection {
         let paths: Vec<Path<'_>> = (1..).zip(paths).collect();
-        choose(&paths, most)
+        select(&paths, multipath)
     }
 
     #[test]
-    fn each_step_decides_when_those_before_it_do_not() {
+    fn each_step_decides_when_the_steps_before_it_tie() {
         let worse: [(&str, Attributes); 6] = [
             ("local preference", Attributes { local_preference: 99, ..path(1) }),
             ("length of the path", Attributes { path_length: 4, ..path(1) }),
             ("origin", Attributes { origin: 2, ..path(1) }),
             ("med", Attributes { med: 1, ..path(1) }),
-            ("learned inside", Attributes { originator: 1, ..path(1) }),
+            ("learned from a route reflector", Attributes { originator: 1, ..path(1) }),
             ("next hop", path(3)),
         ];
         for (step, worse) in worse {
             let better = path(2);
-            let wanted = Choice::One(better.next_hop, Some(worse.next_hop));
-            assert_eq!(chosen(&[better, worse], 1), wanted, "{step}");
-            assert_eq!(chosen(&[worse, better], 1), wanted, "{step}");
+            let expected = Selection::Single(better.next_hop, Some(worse.next_hop));
+            assert_eq!(selected(&[better, worse], 1), expected, "{step}");
+            assert_eq!(selected(&[worse, better], 1), expected, "{step}");
         }
     }
 
     #[test]
-    fn meds_of_different_neighbours_are_not_compared() {
+    fn med_is_not_compared_between_neighbours() {
         let low = Attributes { med: 5, neighbor_as: 2, ..path(1) };
         let high = Attributes { med: 9, neighbor_as: 3, ..path(2) };
-        assert_eq!(chosen(&[low, high], 2), Choice::Many([hop(1), hop(2)].into(), None));
-        // A third one rules out the one of its own neighbour.
+        assert_eq!(selected(&[low, high], 2), Selection::Multipath([hop(1), hop(2)].into(), None));
+        // The third path rules out the other path of its own neighbour.
         let third = Attributes { med: 8, neighbor_as: 3, ..path(3) };
         assert_eq!(
-            chosen(&[low, high, third], 3),
-            Choice::Many([hop(1), hop(3)].into(), Some(hop(2)))
+            selected(&[low, high, third], 3),
+            Selection::Multipath([hop(1), hop(3)].into(), Some(hop(2)))
         );
     }
 
     #[test]
-    fn several_ways_are_next_hops_that_differ() {
+    fn multipath_next_hops_are_distinct() {
         let same = Attributes { originator: 0, cluster_length: 1, ..path(1) };
         assert_eq!(
-            chosen(&[path(1), same, path(2)], 4),
-            Choice::Many([hop(1), hop(2)].into(), None)
+            selected(&[path(1), same, path(2)], 4),
+            Selection::Multipath([hop(1), hop(2)].into(), None)
         );
-        assert_eq!(chosen(&[path(1), same], 4), Choice::One(hop(1), None));
+        assert_eq!(selected(&[path(1), same], 4), Selection::Single(hop(1), None));
         assert_eq!(
-            chosen(&[path(1), path(2), path(3)], 2),
-            Choice::Many([hop(1), hop(2)].into(), Some(hop(3)))
+            selected(&[path(1), path(2), path(3)], 2),
+            Selection::Multipath([hop(1), hop(2)].into(), Some(hop(3)))
         );
     }
 
     #[test]
-    fn what_the_daemon_has_of_its_own_is_left_to_others() {
+    fn the_daemons_own_best_path_yields_no_next_hop() {
         let own = Attributes { next_hop: IpAddr::from([127, 0, 0, 1]), path_length: 0, ..path(1) };
-        assert_eq!(chosen(&[own], 1), Choice::Nothing);
-        assert_eq!(chosen(&[own, path(2)], 1), Choice::Nothing);
+        assert_eq!(selected(&[own], 1), Selection::Unreachable);
+        assert_eq!(selected(&[own, path(2)], 1), Selection::Unreachable);
         let worse = Attributes { local_preference: 50, ..own };
-        assert_eq!(chosen(&[worse, path(2)], 1), Choice::One(hop(2), None));
-        assert_eq!(chosen(&[], 1), Choice::Nothing);
+        assert_eq!(selected(&[worse, path(2)], 1), Selection::Single(hop(2), None));
+        assert_eq!(selected(&[], 1), Selection::Unreachable);
     }
 
-    /// The RFC's own words: take away, pair by pair, what another path beats, step by step.
+    /// The RFC's wording: each step removes every path that another path beats.
     fn naive(paths: &[Path<'_>]) -> Option<(u32, Attributes)> {
         let mut left: Vec<(u32, Attributes)> =
             paths.iter().map(|(id, path)| (*id, **path)).collect();
@@ -205,22 +206,22 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_choice_is_that_of_the_naive_model(paths in prop::collection::vec(any_path(), 0..7)) {
+        fn selection_matches_the_naive_model(paths in prop::collection::vec(any_path(), 0..7)) {
             let paths: Vec<Path<'_>> = (0..).zip(&paths).collect();
             let winner = naive(&paths).filter(|(_, path)| path.has_gateway());
-            let wanted = winner.map_or(Choice::Nothing, |(_, winner)| {
+            let expected = winner.map_or(Selection::Unreachable, |(_, winner)| {
                 let others = paths.iter().filter(|(_, path)| path.has_gateway() && path.next_hop != winner.next_hop);
                 let others: Vec<Path<'_>> = others.copied().collect();
-                Choice::One(winner.next_hop, naive(&others).map(|(_, second)| second.next_hop))
+                Selection::Single(winner.next_hop, naive(&others).map(|(_, second)| second.next_hop))
             });
-            prop_assert_eq!(choose(&paths, 1), wanted);
+            prop_assert_eq!(select(&paths, 1), expected);
         }
 
         #[test]
-        fn the_order_of_paths_plays_no_part(paths in prop::collection::vec(any_path(), 0..7), most in 1_usize..4) {
+        fn selection_does_not_depend_on_the_order_of_paths(paths in prop::collection::vec(any_path(), 0..7), multipath in 1_usize..4) {
             let forth: Vec<Path<'_>> = (0..).zip(&paths).collect();
             let back: Vec<Path<'_>> = forth.iter().rev().copied().collect();
-            prop_assert_eq!(choose(&forth, most), choose(&back, most));
+            prop_assert_eq!(select(&forth, multipath), select(&back, multipath));
         }
     }
 }
