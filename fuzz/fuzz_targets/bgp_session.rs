@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use libfuzzer_sys::fuzz_target;
-use stoa_bgp::{Choice, Local, Rib, Session};
+use stoa_bgp::{Selection, LocalConfig, Rib, Session};
 
 /// OPEN of AS 65000 with IPv4, IPv6 and add-path for both, then KEEPALIVE: most of the code is behind them.
 const BEGIN: &[u8] = &[
@@ -26,7 +26,7 @@ fn feed(session: &mut Session, rib: &mut Rib, bytes: &[u8], piece: usize) -> boo
             Err(_) => ends = true,
         }
         for run in rib.drain() {
-            assert!(!run.ip4.is_empty() || !run.ip6.is_empty() || run.choice == Choice::Nothing || rib.counts().paths == 0);
+            assert!(!run.ip4.is_empty() || !run.ip6.is_empty() || run.selection == Selection::Unreachable || rib.counts().paths == 0);
         }
         if ends {
             assert!(!session.is_established() && session.deadline().is_none());
@@ -38,7 +38,7 @@ fn feed(session: &mut Session, rib: &mut Rib, bytes: &[u8], piece: usize) -> boo
 
 fuzz_target!(|data: (bool, bool, u8, &[u8])| {
     let (begun, add_paths, piece, bytes) = data;
-    let local = Local {
+    let local = LocalConfig {
         as_number: 65_000,
         router_id: Ipv4Addr::LOCALHOST,
         hold_time_s: 90,

@@ -1,4 +1,4 @@
-//! FPM: a session of any bytes, in two pieces, leaves the same routes as in one; what it says are prefixes.
+//! FPM: a session of any bytes, in two pieces, leaves the same routes as in one; all routes are valid prefixes.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ fn read(reader: &mut Reader, bytes: &[u8]) -> (usize, Vec<Event>) {
     let (mut at, mut events) = (0, Vec::new());
     let mut interfaces = |device: u32| (device % 2 == 1).then(|| Arc::from("a"));
     while let Ok(length) = reader.read(&bytes[at..], 16, &mut interfaces) {
-        events.extend(reader.take());
+        events.extend(reader.take_events());
         if length == 0 {
             break;
         }

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use stoa_controller::linux::message::{
-    Address, Link, Messages, Neighbor, NextHop, Route, Rule, route,
+    Address, Link, Messages, Neighbor, NextHopObject, Route, Rule, route,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -14,13 +14,13 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(prefix.length <= width);
             let host = u32::from(width - prefix.length);
             assert_eq!(prefix.bits & 1_u128.checked_shl(host).map_or(u128::MAX, |it| it - 1), 0);
-            for way in read.ways() {
+            for next_hop in read.next_hops() {
                 assert!((1..=256).contains(&way.weight));
                 assert!(way.gateway.is_none_or(|it| it.is_ipv6() == prefix.is_ip6));
             }
             let _ = route::protocol(read.protocol);
         }
-        if let Ok(next_hop) = NextHop::read(message.body) {
+        if let Ok(next_hop) = NextHopObject::read(message.body) {
             assert_ne!(next_hop.id, 0);
             assert!(next_hop.members().all(|(_, weight)| (1..=65_536).contains(&weight)));
         }

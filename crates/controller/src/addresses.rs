@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
-use crate::advertising;
+use crate::router_advertisement;
 use crate::error::ValidationErrors;
 use crate::mac;
 use crate::model::{Family, ReversePath};
@@ -175,9 +175,9 @@ pub fn desired(
         .into(),
         neighbor_limit: family.neighbor_limit,
         proxy: family.proxy_arp,
-        advertising: advertising::advertising(place, family, errors),
+        advertising: router_advertisement::advertising(place, family, errors),
         virtual_routers: vrrp::desired(place, six, family, errors),
-        discovery: advertising::discovery(place, family, errors),
+        discovery: router_advertisement::discovery(place, family, errors),
         // Each family has a leaf of its own for it.
         duplicate_detection: if six { family.transmits } else { family.duplicate_detection },
     }

@@ -1,7 +1,7 @@
 //! The line to the forwarder: the desired state goes down as one transaction,
 //! and goes down again whenever the forwarder was started anew.
 
-mod orders;
+mod kernel_configuration;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -16,11 +16,11 @@ use tonic::{Request, Status};
 
 use crate::configuration::Configuration;
 use crate::error::ValidationError;
-use crate::learned::{self, Look};
+use crate::learned::{self, TableHandle};
 use crate::management::Management;
-use crate::overlay::Overlay;
-use crate::rib::Note;
-use crate::route_sources::States;
+use crate::kernel_configuration::KernelConfiguration;
+use crate::rib::RouteAnnotation;
+use crate::route_sources::RouteSourceStates;
 use crate::routes::Key;
 
 /// How often the forwarder is asked who it is.
@@ -30,7 +30,7 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a transaction may take: millions of routes.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it may be away before that is told: at each start it takes a moment.
-const SILENT_FOR: Duration = Duration::from_secs(2);
+const OUTAGE_LOG_DELAY: Duration = Duration::from_secs(2);
 /// How long to wait after a refusal before the same state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
@@ -50,44 +50,44 @@ pub enum Error {
 
 /// What is known about the forwarder and what it holds.
 #[derive(Debug, Default)]
-struct Facts {
+struct ConnectionState {
     /// The last configuration that took effect, or the one to begin with.
     desired: Option<Arc<Configuration>>,
     hello: Option<HelloReply>,
     /// The forwarder that holds `desired`.
     synced: Option<u64>,
     /// What was ordered through Linux.
-    overlay: Arc<Overlay>,
+    kernel_configuration: Arc<KernelConfiguration>,
     /// `desired` with that over it, as the forwarder holds it.
     merged: Option<Arc<Configuration>>,
     /// Orders that are not followed: said once.
-    refused_orders: BTreeSet<String>,
+    rejected_settings: BTreeSet<String>,
 }
 
 /// The line to one forwarder.
 #[derive(Debug)]
-pub struct Line {
+pub struct ForwarderConnection {
     client: ForwarderClient<Channel>,
-    facts: Mutex<Facts>,
+    state: Mutex<ConnectionState>,
     /// One transaction at a time.
     transaction: tokio::sync::Mutex<()>,
     /// How often what is known about the forwarder or desired of it has changed.
     changes: watch::Sender<u64>,
     /// How the route sources of routing daemons do.
-    route_sources: Arc<States>,
+    route_sources: Arc<RouteSourceStates>,
     /// The table of their routes, once there is one.
-    learned: OnceLock<Look>,
+    learned: OnceLock<TableHandle>,
 }
 
-impl Line {
+impl ForwarderConnection {
     /// A line over `channel` that brings `desired` to the forwarder.
-    pub fn new(channel: Channel, desired: Configuration) -> Line {
+    pub fn new(channel: Channel, desired: Configuration) -> ForwarderConnection {
         let client = ForwarderClient::new(channel).max_decoding_message_size(MESSAGE_LIMIT_BYTES);
-        let facts = Facts { desired: Some(Arc::new(desired)), ..Facts::default() };
+        let state = ConnectionState { desired: Some(Arc::new(desired)), ..ConnectionState::default() };
         let (transaction, changes) = (tokio::sync::Mutex::new(()), watch::Sender::new(0));
-        Line {
+        ForwarderConnection {
             client,
-            facts: Mutex::new(facts),
+            state: Mutex::new(state),
             transaction,
             changes,
             route_sources: Arc::default(),
@@ -101,26 +101,26 @@ impl Line {
     }
 
     /// How the route sources of routing daemons do.
-    pub fn route_sources(&self) -> &Arc<States> {
+    pub fn route_sources(&self) -> &Arc<RouteSourceStates> {
         &self.route_sources
     }
 
     /// There is a table of learned routes, to be looked at by this.
-    pub(crate) fn show_learned(&self, look: Look) {
+    pub(crate) fn set_learned(&self, handle: TableHandle) {
         // There is one for each line.
-        let _ = self.learned.set(look);
+        let _ = self.learned.set(handle);
     }
 
     /// Names the route sources of those of these routes that are learned.
     pub(crate) async fn name_route_sources(&self, routes: &mut [v1::RouteState]) {
-        if let Some(look) = self.learned.get() {
-            look.name_route_sources(routes).await;
+        if let Some(handle) = self.learned.get() {
+            handle.name_route_sources(routes).await;
         }
     }
 
     /// What is counted of learned routes; `None` while their table has no time.
-    pub async fn learned(&self) -> Option<learned::Figures> {
-        self.learned.get()?.figures().await
+    pub async fn learned(&self) -> Option<learned::LearnedStatistics> {
+        self.learned.get()?.statistics().await
     }
 
     /// A client for calls that only look.
@@ -130,37 +130,37 @@ impl Line {
 
     /// The configuration in force.
     pub fn configuration(&self) -> Option<Arc<Configuration>> {
-        self.facts().desired.clone()
+        self.state().desired.clone()
     }
 
     /// A look at the configuration in force, without a copy of it.
-    pub fn look<T>(&self, look: impl FnOnce(Option<&Configuration>) -> T) -> T {
-        look(self.facts().desired.as_deref())
+    pub fn with_configuration<T>(&self, read: impl FnOnce(Option<&Configuration>) -> T) -> T {
+        read(self.state().desired.as_deref())
     }
 
     /// Who may manage the router, as the configuration in force says.
     pub fn management(&self) -> Arc<Management> {
-        self.facts().desired.as_ref().map(|desired| desired.management.clone()).unwrap_or_default()
+        self.state().desired.as_ref().map(|desired| desired.management.clone()).unwrap_or_default()
     }
 
     /// What is to be told of routes in force beside what the forwarder knows of them.
-    pub(crate) fn notes(&self) -> Arc<BTreeMap<Key, Note>> {
-        self.facts().desired.as_ref().map(|desired| desired.notes.clone()).unwrap_or_default()
+    pub(crate) fn route_annotations(&self) -> Arc<BTreeMap<Key, RouteAnnotation>> {
+        self.state().desired.as_ref().map(|desired| desired.annotations.clone()).unwrap_or_default()
     }
 
     /// What the forwarder last said of itself; `None` while it does not answer.
-    pub fn forwarder(&self) -> Option<HelloReply> {
-        self.facts().hello.clone()
+    pub fn identity(&self) -> Option<HelloReply> {
+        self.state().hello.clone()
     }
 
     /// Whether the forwarder holds the configuration in force.
     pub fn in_sync(&self) -> bool {
-        let facts = self.facts();
-        facts.hello.as_ref().is_some_and(|hello| facts.synced == Some(hello.boot_id))
+        let state = self.state();
+        state.hello.as_ref().is_some_and(|hello| state.synced == Some(hello.boot_id))
     }
 
-    fn facts(&self) -> std::sync::MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> std::sync::MutexGuard<'_, ConnectionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings a new configuration into force: all of it or none of it.
@@ -172,15 +172,15 @@ impl Line {
         let _one = self.transaction.lock().await;
         let hello = self.hello().await?;
         // Until it is known what became of it: whoever looks states what is desired again.
-        let before = self.facts().synced.take();
+        let before = self.state().synced.take();
         let configuration = Arc::new(configuration);
-        let applied = self.apply_with_orders(&configuration).await;
-        let mut facts = self.facts();
+        let applied = self.apply_merged(&configuration).await;
+        let mut state = self.state();
         match applied {
             Ok((applied, merged)) => {
-                facts.desired = Some(configuration);
-                facts.merged = Some(merged);
-                facts.synced = Some(hello.boot_id);
+                state.desired = Some(configuration);
+                state.merged = Some(merged);
+                state.synced = Some(hello.boot_id);
                 self.changes.send_modify(|count| *count += 1);
                 Ok(applied)
             }
@@ -188,7 +188,7 @@ impl Line {
                 // Refused, the forwarder holds what it held. Else nobody knows whether it took
                 // effect: the old one is stated again.
                 if let Error::Refused(_) = error {
-                    facts.synced = before;
+                    state.synced = before;
                 }
                 Err(error)
             }
@@ -204,17 +204,17 @@ impl Line {
         let _one = self.transaction.lock().await;
         let hello = self.hello().await?;
         let desired = {
-            let facts = self.facts();
-            match &facts.desired {
-                Some(desired) if facts.synced != Some(hello.boot_id) => Arc::clone(desired),
+            let state = self.state();
+            match &state.desired {
+                Some(desired) if state.synced != Some(hello.boot_id) => Arc::clone(desired),
                 _ => return Ok(None),
             }
         };
-        let (applied, merged) = self.apply_with_orders(&desired).await?;
+        let (applied, merged) = self.apply_merged(&desired).await?;
         {
-            let mut facts = self.facts();
-            facts.merged = Some(merged);
-            facts.synced = Some(hello.boot_id);
+            let mut state = self.state();
+            state.merged = Some(merged);
+            state.synced = Some(hello.boot_id);
         }
         self.changes.send_modify(|count| *count += 1);
         Ok(Some(applied))
@@ -226,7 +226,7 @@ impl Line {
         match self.client().hello(request).await {
             Ok(reply) => {
                 let hello = reply.into_inner();
-                self.facts().hello = Some(hello.clone());
+                self.state().hello = Some(hello.clone());
                 if hello.contract == CONTRACT {
                     Ok(hello)
                 } else {
@@ -234,7 +234,7 @@ impl Line {
                 }
             }
             Err(status) => {
-                self.facts().hello = None;
+                self.state().hello = None;
                 Err(Error::Unreachable(status))
             }
         }
@@ -260,17 +260,17 @@ impl Line {
     /// Keeps the forwarder in sync for ever. With `first`, a refusal before the
     /// configuration was ever in force ends it: there is nothing to go back to.
     ///
-    /// `in_force` is called after each time the state was sent.
+    /// `on_applied` is called after each time the state was sent.
     ///
     /// # Errors
     /// The errors of that refusal.
-    pub async fn keep(&self, first: bool, in_force: impl Fn(&Line)) -> Vec<ValidationError> {
-        let mut silence = Silence::default();
+    pub async fn keep_in_sync(&self, first: bool, on_applied: impl Fn(&ForwarderConnection)) -> Vec<ValidationError> {
+        let mut outage = Outage::default();
         let mut held_before = !first;
         loop {
             match self.sync().await {
                 Ok(Some(applied)) => {
-                    silence = Silence::default();
+                    outage = Outage::default();
                     held_before = true;
                     let totals = self.configuration().map(|c| Totals::of(&c.desired));
                     let Totals { ports, interfaces, routes } = totals.unwrap_or_default();
@@ -281,14 +281,14 @@ impl Line {
                         changed = applied.changed,
                         "the forwarder holds the configuration"
                     );
-                    in_force(self);
+                    on_applied(self);
                 }
-                Ok(None) => silence = Silence::default(),
+                Ok(None) => outage = Outage::default(),
                 Err(Error::Refused(errors)) => {
                     if !held_before {
                         return errors;
                     }
-                    silence = Silence::default();
+                    outage = Outage::default();
                     for error in &errors {
                         tracing::error!(place = error.path, fix = error.fix, "{}", error.cause);
                     }
@@ -296,7 +296,7 @@ impl Line {
                     tokio::time::sleep(REFUSED_WAIT).await;
                 }
                 Err(error) => {
-                    if silence.is_to_be_told(Instant::now()) {
+                    if outage.should_log(Instant::now()) {
                         tracing::warn!("{error}; waiting for it");
                     }
                 }
@@ -308,18 +308,18 @@ impl Line {
 
 /// The forwarder does not answer.
 #[derive(Debug, Default)]
-struct Silence {
+struct Outage {
     since: Option<Instant>,
-    is_told: bool,
+    is_logged: bool,
 }
 
-impl Silence {
+impl Outage {
     /// Whether it lasts, and was not told yet.
-    fn is_to_be_told(&mut self, now: Instant) -> bool {
+    fn should_log(&mut self, now: Instant) -> bool {
         let since = *self.since.get_or_insert(now);
-        let is_long = now.duration_since(since) >= SILENT_FOR;
-        let was_told = self.is_told;
-        self.is_told |= is_long;
+        let is_long = now.duration_since(since) >= OUTAGE_LOG_DELAY;
+        let was_told = self.is_logged;
+        self.is_logged |= is_long;
         is_long && !was_told
     }
 }
@@ -350,10 +350,10 @@ mod tests {
 
     #[test]
     fn a_silence_is_told_once_and_only_when_it_lasts() {
-        let (begin, mut silence) = (Instant::now(), Silence::default());
-        let told = [0, 300, 1_900, 2_100, 2_400]
-            .map(|ms| silence.is_to_be_told(begin + Duration::from_millis(ms)));
-        assert_eq!(told, [false, false, false, true, false]);
+        let (begin, mut outage) = (Instant::now(), Outage::default());
+        let logged = [0, 300, 1_900, 2_100, 2_400]
+            .map(|ms| outage.should_log(begin + Duration::from_millis(ms)));
+        assert_eq!(logged, [false, false, false, true, false]);
     }
 
     #[test]

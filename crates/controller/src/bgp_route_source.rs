@@ -4,29 +4,29 @@
 //! calls anew takes the place of its old connection as soon as it has said OPEN, for it knows better than we do whether that one still lives.
 
 mod connection;
-mod told;
+mod reporter;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as Listener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stoa_bgp::{Local, Rib};
+use stoa_bgp::{LocalConfig, Rib};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
 
 use crate::learned::RouteSource;
-use crate::linux::inside::{identity, inside, is_local};
+use crate::linux::netns::{identity, is_local, run_in};
 use crate::route_sources::RouteSourceState;
-use connection::{Connection, Over};
-use told::Told;
+use connection::{Connection, Disconnect};
+use reporter::Reporter;
 
 /// How long we wait until we listen again after we could not.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the namespace is still the one that we listen in.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// How long the daemon may be silent, seconds. It is on the same machine: when it dies, its connection ends at once.
-const HOLD_S: u16 = 90;
+const HOLD_TIME_S: u16 = 90;
 
 /// What a session with a daemon is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,11 +48,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    fn local(&self, stale_time: Duration) -> Local {
-        Local {
+    fn local(&self, stale_time: Duration) -> LocalConfig {
+        LocalConfig {
             as_number: self.asn,
             router_id: self.router_id,
-            hold_time_s: HOLD_S,
+            hold_time_s: HOLD_TIME_S,
             restart_time_s: u16::try_from(stale_time.as_secs()).unwrap_or(u16::MAX),
             add_paths: self.add_paths,
         }
@@ -61,13 +61,13 @@ impl Settings {
 
 /// Listens for the daemon, and tells what it says, for ever.
 pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<RouteSourceState>) {
-    let mut server = Server { told: Told::new(route_source, state), settings };
-    let mut said = String::new();
+    let mut server = Server { reporter: Reporter::new(route_source, state), settings };
+    let mut last_reason = String::new();
     loop {
         let reason = match server.listen() {
             Ok(listener) => {
-                said.clear();
-                server.told.state.down("the daemon has not connected yet");
+                last_reason.clear();
+                server.reporter.state.down("the daemon has not connected yet");
                 server.serve(listener).await
             }
             Err(error) => {
@@ -75,37 +75,37 @@ pub async fn run(route_source: RouteSource, settings: Settings, state: Arc<Route
                 format!("cannot listen at {}: {error}", SocketAddr::from((address, port)))
             }
         };
-        server.told.state.fail(&reason);
-        if reason != said {
-            let (route_source, netns) = (server.told.name(), &server.settings.netns);
+        server.reporter.state.fail(&reason);
+        if reason != last_reason {
+            let (route_source, netns) = (server.reporter.name(), &server.settings.netns);
             tracing::warn!(route_source, netns, "{reason}; trying again");
-            said = reason;
+            last_reason = reason;
         }
-        sleep(RETRY).await;
+        sleep(RETRY_DELAY).await;
     }
 }
 
 struct Server {
-    told: Told,
+    reporter: Reporter,
     settings: Settings,
 }
 
 /// What has happened.
-enum News {
+enum ConnectionEvent {
     /// Somebody has connected.
-    Came(TcpStream),
+    Accepted(TcpStream),
     /// The connection whose routes count has something to say, or is over.
-    Current(Result<(), Over>),
+    Current(Result<(), Disconnect>),
     /// So has the one that waits to take its place.
-    Next(Result<(), Over>),
+    Next(Result<(), Disconnect>),
     /// Nobody can reach us any more.
-    Lost(String),
+    ListenerLost(String),
 }
 
 impl Server {
     fn listen(&self) -> io::Result<TcpListener> {
         let address = SocketAddr::from((self.settings.address, self.settings.port));
-        let listener = inside(&self.settings.netns, || {
+        let listener = run_in(&self.settings.netns, || {
             let listener = Listener::bind(address)?;
             listener.set_nonblocking(true)?;
             Ok(listener)
@@ -115,106 +115,106 @@ impl Server {
 
     /// Serves until nobody can come any more, and gives why.
     async fn serve(&mut self, listener: TcpListener) -> String {
-        let home = identity(&self.settings.netns);
+        let namespace_id = identity(&self.settings.netns);
         let (mut current, mut next): (Option<Connection>, Option<Connection>) = (None, None);
         let reason = loop {
-            let news = tokio::select! {
+            let event = tokio::select! {
                 biased;
-                news = Connection::next_of(&mut current) => News::Current(news),
-                news = Connection::next_of(&mut next) => News::Next(news),
-                came = self.accept(&listener, home) => match came {
-                    Ok(stream) => News::Came(stream),
-                    Err(reason) => News::Lost(reason),
+                event = Connection::next_event(&mut current) => ConnectionEvent::Current(event),
+                event = Connection::next_event(&mut next) => ConnectionEvent::Next(event),
+                accepted = self.accept(&listener, namespace_id) => match accepted {
+                    Ok(stream) => ConnectionEvent::Accepted(stream),
+                    Err(reason) => ConnectionEvent::ListenerLost(reason),
                 },
             };
-            match news {
-                News::Came(stream) => next = Some(self.greet(stream)),
-                News::Current(news) => self.hear(&mut current, news).await,
-                News::Next(news) => self.hear_next(&mut current, &mut next, news).await,
-                News::Lost(reason) => break reason,
+            match event {
+                ConnectionEvent::Accepted(stream) => next = Some(self.start_session(stream)),
+                ConnectionEvent::Current(event) => self.process_current(&mut current, event).await,
+                ConnectionEvent::Next(event) => self.process_next(&mut current, &mut next, event).await,
+                ConnectionEvent::ListenerLost(reason) => break reason,
             }
         };
         if let Some(mut current) = current {
             current.cease(6);
-            self.told.down(&Over::without_a_word(reason.as_str()), current.said()).await;
+            self.reporter.down(&Disconnect::connection_lost(reason.as_str()), current.complete_prefixes()).await;
         }
         reason
     }
 
-    fn greet(&self, stream: TcpStream) -> Connection {
+    fn start_session(&self, stream: TcpStream) -> Connection {
         // It has nothing to gain by waiting; what cannot be set does no harm.
         let _ = stream.set_nodelay(true);
-        let local = self.settings.local(self.told.stale_time());
+        let local = self.settings.local(self.reporter.stale_time());
         let daemon = stream.peer_addr().ok().map(|daemon| daemon.ip());
         Connection::new(stream, local, Rib::new(self.settings.multipath, daemon))
     }
 
     /// Tells what the connection has brought.
-    async fn hear(&mut self, current: &mut Option<Connection>, news: Result<(), Over>) {
+    async fn process_current(&mut self, current: &mut Option<Connection>, event: Result<(), Disconnect>) {
         let Some(connection) = current else { return };
-        let told = connection.tell(&mut self.told).await;
+        let reporter = connection.process(&mut self.reporter).await;
         // Who hangs up may have said why.
-        if let Err(over) = told.and(news) {
+        if let Err(disconnect) = reporter.and(event) {
             if connection.is_up() {
-                self.told.down(&over, connection.said()).await;
+                self.reporter.down(&disconnect, connection.complete_prefixes()).await;
             } else {
-                self.told.refuse(&over.reason, false);
+                self.reporter.refuse(&disconnect.reason, false);
             }
             *current = None;
         }
     }
 
     /// Looks whether the daemon has connected anew and said OPEN: then this connection counts.
-    async fn hear_next(
+    async fn process_next(
         &mut self,
         current: &mut Option<Connection>,
         next: &mut Option<Connection>,
-        news: Result<(), Over>,
+        event: Result<(), Disconnect>,
     ) {
         let Some(mut connection) = next.take() else { return };
-        let mut looked = news;
-        while looked.is_ok() && !connection.is_agreed() {
-            match connection.step() {
+        let mut result = event;
+        while result.is_ok() && !connection.is_negotiated() {
+            match connection.process_chunk() {
                 Ok(true) => {}
                 Ok(false) => {
                     *next = Some(connection);
                     return;
                 }
-                Err(over) => looked = Err(over),
+                Err(disconnect) => result = Err(disconnect),
             }
         }
-        if let Err(over) = looked {
-            self.told.refuse(&over.reason, current.is_some());
+        if let Err(disconnect) = result {
+            self.reporter.refuse(&disconnect.reason, current.is_some());
             return;
         }
         if let Some(mut old) = current.replace(connection) {
             // Connection collision resolution (RFC 4486).
             old.cease(7);
             if old.is_up() {
-                let over = Over::without_a_word("the daemon has connected anew");
-                self.told.down(&over, old.said()).await;
+                let disconnect = Disconnect::connection_lost("the daemon has connected anew");
+                self.reporter.down(&disconnect, old.complete_prefixes()).await;
             }
         }
-        self.hear(current, Ok(())).await;
+        self.process_current(current, Ok(())).await;
     }
 
     /// Waits for a daemon of this machine.
     async fn accept(
         &self,
         listener: &TcpListener,
-        home: Option<(u64, u64)>,
+        namespace_id: Option<(u64, u64)>,
     ) -> Result<TcpStream, String> {
         loop {
             tokio::select! {
-                came = listener.accept() => match came {
+                accepted = listener.accept() => match accepted {
                     Ok((stream, from)) if is_local(&stream, from) => return Ok(stream),
                     Ok((_, from)) => {
-                        tracing::warn!(route_source = self.told.name(), %from, "refused, it is not of this machine");
+                        tracing::warn!(route_source = self.reporter.name(), %from, "refused, it is not of this machine");
                     }
                     Err(error) => return Err(format!("cannot take connections: {error}")),
                 },
-                () = sleep(LOOK_EVERY) => {
-                    if identity(&self.settings.netns) != home {
+                () = sleep(NETNS_CHECK_INTERVAL) => {
+                    if identity(&self.settings.netns) != namespace_id {
                         return Err("the network namespace is another one now".to_owned());
                     }
                 }

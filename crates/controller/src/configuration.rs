@@ -13,9 +13,9 @@ use yang5::data::{DataFormat, DataTree};
 use crate::error::{ValidationError, ValidationErrors, one};
 use crate::management::{self, Management};
 use crate::model::{Limits, Model, Vrf};
-use crate::rib::{self, Note};
+use crate::rib::{self, RouteAnnotation};
 use crate::route_sources::{self, RouteSourceConfig};
-use crate::routes::{self, Floating, Key};
+use crate::routes::{self, FloatingStaticRoutes, Key};
 use crate::{host_bits, interfaces, logging, policy, punts, unsupported, workers, yang};
 
 /// Largest configuration file, in bytes.
@@ -37,9 +37,9 @@ pub struct Configuration {
     /// What the forwarder shall do.
     pub desired: v1::Desired,
     /// What is to be told of routes with recursive next hops.
-    pub notes: Arc<BTreeMap<Key, Note>>,
-    /// Static routes that are weighed against learned ones.
-    pub floating: Arc<Floating>,
+    pub annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
+    /// StaticRoute routes that are weighed against learned ones.
+    pub floating: Arc<FloatingStaticRoutes>,
     /// The route sources of routing daemons.
     pub route_sources: Arc<[RouteSourceConfig]>,
     /// The numbers of the tables of VRFs in Linux.
@@ -107,7 +107,7 @@ impl Configuration {
             Ok((Configuration::of(path, &text, &given, errors)?, given))
         });
         // What is wrong with its shape is told by one more look, which knows the lines.
-        found.map_err(|errors| match yang::schema().faults(&text) {
+        found.map_err(|errors| match yang::schema().errors_in(&text) {
             faults if faults.is_empty() => errors,
             faults => faults,
         })
@@ -141,7 +141,7 @@ impl Configuration {
             )
         })?;
         unsupported::check(&valid.given, &mut errors);
-        let (desired, notes, floating) = desired(&model, &mut errors);
+        let (desired, annotations, floating) = desired(&model, &mut errors);
         let route_sources =
             route_sources::desired(&model.routing, &model.interfaces.interface, &mut errors);
         let kernel_tables = policy::kernel_tables(&model.vrfs, &mut errors);
@@ -153,7 +153,7 @@ impl Configuration {
             path: path.to_owned(),
             text: text.to_owned(),
             desired,
-            notes: Arc::new(notes),
+            annotations: Arc::new(annotations),
             floating: Arc::new(floating),
             route_sources: route_sources.into(),
             kernel_tables: kernel_tables.into(),
@@ -167,13 +167,13 @@ impl Configuration {
         let alone = self.desired.ports.iter().filter(|port| port.software_rss && workers == 1);
         let alone = alone.map(|port| {
             let name = &port.interface;
-            format!("interface {name}: spread does nothing with one worker: raise workers/count")
+            format!("interface {name}: software-rss does nothing with one worker: raise workers/count")
         });
-        let told = self.notes.iter().filter(|(_, note)| !note.reasons.is_empty());
-        let line = |((vrf, prefix), note): (&Key, &Note)| {
+        let told = self.annotations.iter().filter(|(_, annotation)| !annotation.reasons.is_empty());
+        let line = |((vrf, prefix), annotation): (&Key, &RouteAnnotation)| {
             let vrf = if vrf.is_empty() { String::new() } else { format!(" of VRF {vrf}") };
-            let how = if note.is_inactive { "inactive" } else { "partly active" };
-            format!("route {prefix}{vrf} is {how}: {}", note.reasons.join("; "))
+            let how = if annotation.is_inactive { "inactive" } else { "partly active" };
+            format!("route {prefix}{vrf} is {how}: {}", annotation.reasons.join("; "))
         };
         told.map(line).chain(alone).collect()
     }
@@ -185,7 +185,7 @@ impl Configuration {
         let subs = desired.interfaces.len() - ports;
         let fixed = v1::Protocol::Static as i32;
         let active = desired.routes.iter().filter(|route| route.protocol == fixed).count();
-        let inactive = self.notes.values().filter(|note| note.is_inactive).count();
+        let inactive = self.annotations.values().filter(|annotation| annotation.is_inactive).count();
         let idle = if inactive > 0 { format!(" ({inactive} inactive)") } else { String::new() };
         let workers = desired.workers.as_ref().map_or(1, |workers| workers.count);
         format!(
@@ -280,10 +280,10 @@ fn depth(text: &str) -> usize {
 fn desired(
     model: &Model,
     errors: &mut ValidationErrors,
-) -> (v1::Desired, BTreeMap<Key, Note>, Floating) {
+) -> (v1::Desired, BTreeMap<Key, RouteAnnotation>, FloatingStaticRoutes) {
     let desired = interfaces::desired(&model.interfaces.interface, errors);
     let (statics, floating) = routes::desired(&model.routing, &desired.addressing, errors);
-    let rib::Rib { routes, notes } = rib::routes(&desired.addressing, &statics);
+    let rib::Rib { routes, annotations } = rib::routes(&desired.addressing, &statics);
     let vrf = |vrf: &Vrf| v1::Vrf { name: vrf.name.clone(), description: vrf.description.clone() };
     let desired = v1::Desired {
         workers: Some(workers::desired(&model.system.workers, errors)),
@@ -301,7 +301,7 @@ fn desired(
         logging: Some(logging::desired(&model.logging)),
         rules: policy::desired(&model.routing.policy, errors),
     };
-    (desired, notes, floating)
+    (desired, annotations, floating)
 }
 
 fn limits(limits: &Limits) -> v1::Limits {

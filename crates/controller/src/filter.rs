@@ -8,7 +8,7 @@ use stoa_api::v1;
 use tokio::sync::Semaphore;
 use tonic::Status;
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::operator::failed;
 
 /// Characters of an expression at most.
@@ -43,14 +43,14 @@ pub fn compile(expression: &str) -> Result<Vec<v1::FilterInstruction>, String> {
 /// # Errors
 /// `InvalidArgument` with libpcap's words when the expression is wrong.
 pub async fn of_interface(
-    line: &Line,
+    connection: &ForwarderConnection,
     interface: &str,
     expression: &str,
 ) -> Result<Vec<v1::FilterInstruction>, Status> {
     if expression.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let list = line.client().list_interfaces(v1::ListInterfacesRequest {}).await;
+    let list = connection.client().list_interfaces(v1::ListInterfacesRequest {}).await;
     let list = list.map_err(failed)?.into_inner().interfaces;
     let state = list.iter().find(|state| state.name == interface);
     let tags = state.map(|state| state.outer.iter().chain(&state.inner).collect());

@@ -8,9 +8,9 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 use tonic::Status;
 
-use crate::apply::Line;
-use crate::facts::first_routes;
-use crate::rib::contract;
+use crate::apply::ForwarderConnection;
+use crate::operational_state::first_routes;
+use crate::rib::prefix_to_proto;
 use crate::state::routing;
 
 /// Routes that one answer tells at most.
@@ -47,10 +47,10 @@ pub enum Error {
 ///
 /// # Errors
 /// When there is no such table, a prefix is of another family, or the forwarder does not answer.
-pub async fn find(line: &Line, search: &Search) -> Result<Value, Error> {
+pub async fn find(connection: &ForwarderConnection, search: &Search) -> Result<Value, Error> {
     let table = routing::table(&search.table);
     let is_vrf = table.vrf.is_empty() || {
-        let configuration = line.configuration();
+        let configuration = connection.configuration();
         configuration.is_some_and(|it| it.desired.vrfs.iter().any(|vrf| vrf.name == table.vrf))
     };
     if ![4, 6].contains(&table.family) || !is_vrf {
@@ -61,7 +61,7 @@ pub async fn find(line: &Line, search: &Search) -> Result<Value, Error> {
             return Err(Error::OtherFamily(*prefix, search.table.clone()));
         }
     }
-    let prefix = search.prefix.as_ref().map(|prefix| contract(&prefix.trunc()));
+    let prefix = search.prefix.as_ref().map(|prefix| prefix_to_proto(&prefix.trunc()));
     let request = v1::ListRoutesRequest {
         family: table.family,
         vrf: table.vrf.clone(),
@@ -69,14 +69,14 @@ pub async fn find(line: &Line, search: &Search) -> Result<Value, Error> {
     };
     let mut output = json!({});
     if prefix.is_some() && search.after.is_none() {
-        let longest = longest_match(line, &request, prefix.clone()).await?;
+        let longest = longest_match(connection, &request, prefix.clone()).await?;
         if let Some(longest) = longest.as_ref().and_then(route) {
             output["longest-match"] = longest;
         }
     }
-    let after = search.after.as_ref().map(contract);
+    let after = search.after.as_ref().map(prefix_to_proto);
     let below = v1::ListRoutesRequest { within: prefix, after, ..request };
-    let found = first_routes(line, below, search.limit.clamp(1, PAGE_LIMIT)).await?;
+    let found = first_routes(connection, below, search.limit.clamp(1, PAGE_LIMIT)).await?;
     output["route"] = found.told.iter().filter_map(route).collect();
     output["more"] = found.has_more.into();
     Ok(output)
@@ -84,7 +84,7 @@ pub async fn find(line: &Line, search: &Search) -> Result<Value, Error> {
 
 /// The longest prefix that covers what is looked for. A prefix of no length is covered by itself alone.
 async fn longest_match(
-    line: &Line,
+    connection: &ForwarderConnection,
     request: &v1::ListRoutesRequest,
     prefix: Option<v1::Prefix>,
 ) -> Result<Option<v1::RouteState>, Status> {
@@ -93,7 +93,7 @@ async fn longest_match(
         true => v1::ListRoutesRequest { within: prefix, ..request.clone() },
         false => v1::ListRoutesRequest { longest_match: prefix, ..request.clone() },
     };
-    let first = first_routes(line, request, 1).await?.told.into_iter().next();
+    let first = first_routes(connection, request, 1).await?.told.into_iter().next();
     // The first of all is the default route, or there is none.
     let is_default = |state: &v1::RouteState| {
         let route = state.route.as_ref();

@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
-mod advertising;
 pub mod apply;
 mod bfd;
 pub mod bgp_route_source;
@@ -17,15 +16,14 @@ mod cross_connects;
 pub mod datastore;
 pub mod doctor;
 pub mod error;
-mod facts;
 pub mod filter;
 pub mod find_routes;
 pub mod fix;
-mod held_and_inactive;
 mod host_bits;
 mod host_interfaces;
 pub mod identities;
 pub mod interfaces;
+pub mod kernel_configuration;
 pub mod learned;
 pub mod linux;
 mod lock;
@@ -33,21 +31,25 @@ mod logging;
 mod mac;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 pub mod management;
+mod merged_routes;
 pub mod metrics;
 #[allow(missing_docs)] // the words are those of the YANG modules, described there
 mod model;
+mod operational_state;
 pub mod operator;
-pub mod overlay;
 mod place;
 mod policy;
 mod ports;
 pub mod privileges;
 mod punts;
 mod recursion;
+pub mod renamed_names;
 mod rib;
 pub mod route_sources;
+mod router_advertisement;
 mod routes;
 pub mod running;
+pub mod schema_text;
 pub mod service;
 pub mod state;
 pub mod supervise;

@@ -15,11 +15,11 @@ use stoa_api::v1::operator_server::Operator;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::capture;
 use crate::datastore::{Author, Client, Datastore, Refusal};
 use crate::filter;
-use crate::held_and_inactive::HeldAndInactive;
+use crate::merged_routes::MergedRoutes;
 use crate::learned::Learned;
 use crate::rib;
 use crate::supervise;
@@ -28,7 +28,7 @@ use crate::{metrics, state};
 /// The Operator service of the contract.
 #[derive(Clone, Debug)]
 pub struct Service {
-    line: Arc<Line>,
+    connection: Arc<ForwarderConnection>,
     /// The file that Stoa was started with.
     config: PathBuf,
     datastore: Datastore,
@@ -40,8 +40,8 @@ impl Service {
     /// The service over `datastore` and its line; `config` is what a reload without a path reads.
     pub fn new(datastore: Datastore, config: PathBuf, learned: Learned) -> Service {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let line = Arc::clone(datastore.line());
-        Service { line, config, datastore, learned, started_unix_s: since.as_secs() }
+        let connection = Arc::clone(datastore.connection());
+        Service { connection, config, datastore, learned, started_unix_s: since.as_secs() }
     }
 
     /// Reads `path` (the file that Stoa was started with, when there is none)
@@ -72,7 +72,7 @@ impl Service {
 impl Service {
     /// Whether a request may name this VRF: it is configured, the default one ("") or "all".
     fn is_vrf(&self, name: &str) -> Result<(), Status> {
-        let configuration = self.line.configuration();
+        let configuration = self.connection.configuration();
         let vrfs = configuration.as_ref().map_or(&[][..], |it| &it.desired.vrfs);
         if name.is_empty() || name == "all" || vrfs.iter().any(|vrf| vrf.name == name) {
             return Ok(());
@@ -84,7 +84,7 @@ impl Service {
 }
 
 fn refused(errors: Vec<v1::ValidationError>) -> v1::ReloadReply {
-    tracing::warn!(errors = errors.len(), "reload refused; what runs is untouched");
+    tracing::warn!(errors = errors.len(), "reload refused; the running configuration is unchanged");
     v1::ReloadReply { applied: false, what: None, errors }
 }
 
@@ -114,8 +114,8 @@ impl Operator for Service {
         &self,
         _: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusReply>, Status> {
-        let forwarder = self.line.forwarder();
-        let configuration = self.line.configuration();
+        let forwarder = self.connection.identity();
+        let configuration = self.connection.configuration();
         Ok(Response::new(v1::StatusReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             configuration: configuration
@@ -123,7 +123,7 @@ impl Operator for Service {
                 .unwrap_or_default(),
             controller_pid: u64::from(std::process::id()),
             forwarder_pid: forwarder.as_ref().map_or(0, |hello| hello.pid),
-            in_sync: self.line.in_sync(),
+            in_sync: self.connection.in_sync(),
             forwarder,
             started_unix_s: self.started_unix_s,
             supervisor_pid: supervise::supervisor(),
@@ -150,7 +150,7 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListInterfacesRequest>,
     ) -> Result<Response<v1::ListInterfacesReply>, Status> {
-        self.line.client().list_interfaces(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_interfaces(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_routes(
@@ -159,7 +159,7 @@ impl Operator for Service {
     ) -> Result<Response<Self::ShowRoutesStream>, Status> {
         let request = request.into_inner();
         self.is_vrf(&request.vrf)?;
-        let mut client = self.line.client();
+        let mut client = self.connection.client();
         let held = client.list_routes(request.clone()).await.map_err(failed);
         if request.inactive {
             // Without a forwarder too: that is when one asks why routes are not in use.
@@ -168,10 +168,10 @@ impl Operator for Service {
             return Ok(Response::new(Box::pin(inactive)));
         }
         let held = held?.into_inner();
-        let notes = self.line.notes();
-        let inactive = rib::inactive(&notes, &request);
-        let held = HeldAndInactive::new(held, notes, inactive);
-        Ok(Response::new(Box::pin(held::stream(&self.line, held))))
+        let annotations = self.connection.route_annotations();
+        let inactive = rib::inactive(&annotations, &request);
+        let held = MergedRoutes::new(held, annotations, inactive);
+        Ok(Response::new(Box::pin(held::stream(&self.connection, held))))
     }
 
     async fn audit_learned(
@@ -194,56 +194,56 @@ impl Operator for Service {
         &self,
         request: Request<v1::ListNeighborsRequest>,
     ) -> Result<Response<Self::ShowNeighborsStream>, Status> {
-        self.line.client().list_neighbors(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_neighbors(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_nodes(
         &self,
         request: Request<v1::ListNodesRequest>,
     ) -> Result<Response<v1::ListNodesReply>, Status> {
-        self.line.client().list_nodes(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_nodes(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_drops(
         &self,
         request: Request<v1::ListDropsRequest>,
     ) -> Result<Response<v1::ListDropsReply>, Status> {
-        self.line.client().list_drops(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_drops(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_punts(
         &self,
         request: Request<v1::ListPuntsRequest>,
     ) -> Result<Response<v1::ListPuntsReply>, Status> {
-        self.line.client().list_punts(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_punts(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_rules(
         &self,
         request: Request<v1::ListRulesRequest>,
     ) -> Result<Response<v1::ListRulesReply>, Status> {
-        self.line.client().list_rules(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_rules(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_workers(
         &self,
         request: Request<v1::ListWorkersRequest>,
     ) -> Result<Response<v1::ListWorkersReply>, Status> {
-        self.line.client().list_workers(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_workers(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_conservation(
         &self,
         request: Request<v1::GetConservationRequest>,
     ) -> Result<Response<v1::Conservation>, Status> {
-        self.line.client().get_conservation(request.into_inner()).await.map_err(failed)
+        self.connection.client().get_conservation(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_limits(
         &self,
         request: Request<v1::ListLimitsRequest>,
     ) -> Result<Response<v1::ListLimitsReply>, Status> {
-        self.line.client().list_limits(request.into_inner()).await.map_err(failed)
+        self.connection.client().list_limits(request.into_inner()).await.map_err(failed)
     }
 
     async fn show_state(
@@ -251,7 +251,7 @@ impl Operator for Service {
         request: Request<v1::ShowStateRequest>,
     ) -> Result<Response<v1::ShowStateReply>, Status> {
         let v1::ShowStateRequest { path, routes } = request.into_inner();
-        let told = state::json(&self.line, &path, routes.map(|routes| routes as usize)).await;
+        let told = state::json(&self.connection, &path, routes.map(|routes| routes as usize)).await;
         let json = told.map_err(|error| match error {
             state::Error::Unreachable(status) => failed(status),
             state::Error::NotThere(_) => Status::not_found(error.to_string()),
@@ -264,7 +264,7 @@ impl Operator for Service {
         &self,
         _: Request<v1::ShowMetricsRequest>,
     ) -> Result<Response<v1::ShowMetricsReply>, Status> {
-        let text = metrics::render(&self.line).await;
+        let text = metrics::render(&self.connection).await;
         Ok(Response::new(v1::ShowMetricsReply { text }))
     }
 
@@ -274,29 +274,29 @@ impl Operator for Service {
     ) -> Result<Response<v1::StartTraceReply>, Status> {
         let mut request = request.into_inner();
         request.filter =
-            filter::of_interface(&self.line, &request.interface, &request.expression).await?;
-        self.line.client().start_trace(request).await.map_err(failed)
+            filter::of_interface(&self.connection, &request.interface, &request.expression).await?;
+        self.connection.client().start_trace(request).await.map_err(failed)
     }
 
     async fn show_trace(
         &self,
         request: Request<v1::GetTraceRequest>,
     ) -> Result<Response<v1::GetTraceReply>, Status> {
-        self.line.client().get_trace(request.into_inner()).await.map_err(failed)
+        self.connection.client().get_trace(request.into_inner()).await.map_err(failed)
     }
 
     async fn clear_trace(
         &self,
         request: Request<v1::ClearTraceRequest>,
     ) -> Result<Response<v1::ClearTraceReply>, Status> {
-        self.line.client().clear_trace(request.into_inner()).await.map_err(failed)
+        self.connection.client().clear_trace(request.into_inner()).await.map_err(failed)
     }
 
     async fn capture(
         &self,
         request: Request<v1::CaptureRequest>,
     ) -> Result<Response<Self::CaptureStream>, Status> {
-        capture::open(&self.line, request.into_inner()).await.map(Response::new)
+        capture::open(&self.connection, request.into_inner()).await.map(Response::new)
     }
 
     async fn edit(&self, it: Request<v1::EditRequest>) -> Result<Response<v1::EditReply>, Status> {

@@ -8,7 +8,7 @@ use stoa_api::v1::rule::Action;
 
 use crate::error::ValidationErrors;
 use crate::model::{AddressFamily, Policy, PortRange, Refuse, Rule, Vrfs};
-use crate::rib::contract;
+use crate::rib::prefix_to_proto;
 
 /// What the default VRF, which has no name, is called where one has to be given.
 const DEFAULT: &str = "default";
@@ -104,7 +104,7 @@ fn prefix(
         );
     }
     // All addresses: as if there were none. Linux does not tell them apart either.
-    (prefix.prefix_len() > 0).then(|| contract(&prefix.trunc()))
+    (prefix.prefix_len() > 0).then(|| prefix_to_proto(&prefix.trunc()))
 }
 
 fn ports(

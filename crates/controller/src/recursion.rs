@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use stoa_api::text::ip_bytes;
 use stoa_api::v1;
 
-use crate::routes::{Hop, Key, PATH_LIMIT, Static, Statics};
+use crate::routes::{StaticNextHop, Key, PATH_LIMIT, StaticRoute, StaticRoutes};
 
 /// Routes between a prefix and a link at most.
 pub const LEVEL_LIMIT: usize = 8;
@@ -29,14 +29,14 @@ pub struct Resolved {
 }
 
 /// Resolves all routes that have recursive next hops.
-pub fn resolve(statics: &Statics) -> BTreeMap<Key, Resolved> {
+pub fn resolve(statics: &StaticRoutes) -> BTreeMap<Key, Resolved> {
     let table = Table::new(statics);
-    let recursive = |(_, route): &(&Key, &Static)| match route {
-        Static::Hops(hops) => hops.iter().any(|hop| matches!(hop, Hop::Via { .. })),
-        Static::Special(_) => false,
+    let recursive = |(_, route): &(&Key, &StaticRoute)| match route {
+        StaticRoute::NextHops(hops) => hops.iter().any(|hop| matches!(hop, StaticNextHop::Recursive { .. })),
+        StaticRoute::Special(_) => false,
     };
     let mut waiting: Vec<&Key> = statics.iter().filter(recursive).map(|(key, _)| key).collect();
-    let mut work = Work { statics, table, done: HashMap::new() };
+    let mut work = Resolver { statics, table, done: HashMap::new() };
     // Each round resolves what rests on the rounds before; so many rounds, so many levels.
     for level in 1..=LEVEL_LIMIT {
         let (ready, later): (Vec<&Key>, _) = waiting.iter().partition(|key| work.is_ready(key));
@@ -55,7 +55,7 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn new(statics: &'a Statics) -> Self {
+    fn new(statics: &'a StaticRoutes) -> Self {
         let mut lengths: HashMap<_, BTreeSet<u8>> = HashMap::new();
         for (vrf, prefix) in statics.keys() {
             let six = prefix.addr().is_ipv6();
@@ -65,7 +65,7 @@ impl<'a> Table<'a> {
     }
 
     /// The longest route over `address` that is neither `but` nor the default route.
-    fn longest(&self, statics: &'a Statics, but: &Key, address: IpAddr) -> Option<&'a Key> {
+    fn longest(&self, statics: &'a StaticRoutes, but: &Key, address: IpAddr) -> Option<&'a Key> {
         let lengths = self.lengths.get(&(&*but.0, address.is_ipv6()))?;
         lengths.iter().rev().filter(|length| **length > 0).find_map(|length| {
             let key = (but.0.clone(), IpNet::new(address, *length).ok()?.trunc());
@@ -74,23 +74,23 @@ impl<'a> Table<'a> {
     }
 }
 
-struct Work<'a> {
-    statics: &'a Statics,
+struct Resolver<'a> {
+    statics: &'a StaticRoutes,
     table: Table<'a>,
     /// What is resolved, and how many levels that took.
     done: HashMap<&'a Key, (usize, Resolved)>,
 }
 
-impl<'a> Work<'a> {
-    fn hops(&self, key: &Key) -> &'a [Hop] {
+impl<'a> Resolver<'a> {
+    fn hops(&self, key: &Key) -> &'a [StaticNextHop] {
         match self.statics.get(key) {
-            Some(Static::Hops(hops)) => hops,
+            Some(StaticRoute::NextHops(hops)) => hops,
             _ => &[],
         }
     }
 
     fn is_recursive(&self, key: &Key) -> bool {
-        self.hops(key).iter().any(|hop| matches!(hop, Hop::Via { .. }))
+        self.hops(key).iter().any(|hop| matches!(hop, StaticNextHop::Recursive { .. }))
     }
 
     fn resolver(&self, key: &Key, gateway: IpAddr) -> Option<&'a Key> {
@@ -100,8 +100,8 @@ impl<'a> Work<'a> {
     /// Whether all routes that this one rests on are done with.
     fn is_ready(&self, key: &Key) -> bool {
         self.hops(key).iter().all(|hop| match hop {
-            Hop::Path(_) => true,
-            Hop::Via { gateway, .. } => self.resolver(key, *gateway).is_none_or(|resolver| {
+            StaticNextHop::OnLink(_) => true,
+            StaticNextHop::Recursive { gateway, .. } => self.resolver(key, *gateway).is_none_or(|resolver| {
                 !self.is_recursive(resolver) || self.done.contains_key(resolver)
             }),
         })
@@ -112,14 +112,14 @@ impl<'a> Work<'a> {
         let mut shares: Vec<(u64, Vec<v1::Path>)> = Vec::new();
         for hop in self.hops(key) {
             match hop {
-                Hop::Path(path) => {
+                StaticNextHop::OnLink(path) => {
                     let share = u64::from(path.weight.max(1));
                     shares.push((share, vec![v1::Path { weight: 1, ..path.clone() }]));
                     let paths = vec![path.clone()];
                     let weight = path.weight;
                     resolved.next_hops.push(v1::NextHop { weight, paths, ..Default::default() });
                 }
-                Hop::Via { gateway, weight } => {
+                StaticNextHop::Recursive { gateway, weight } => {
                     let paths = self.behind(key, *gateway).unwrap_or_else(|reason| {
                         resolved.reasons.push(reason);
                         Vec::new()
@@ -156,7 +156,7 @@ impl<'a> Work<'a> {
         };
         let by = &resolver.1;
         let paths: Vec<v1::Path> = match self.statics.get(resolver) {
-            Some(Static::Special(special)) => {
+            Some(StaticRoute::Special(special)) => {
                 return Err(format!("{gateway} is reached by {by}, which is {special}"));
             }
             _ if self.is_recursive(resolver) => match self.done.get(resolver) {
@@ -167,9 +167,9 @@ impl<'a> Work<'a> {
                 _ => return Err(self.stuck(key, gateway)),
             },
             _ => {
-                let path = |hop: &Hop| match hop {
-                    Hop::Path(path) => Some(path.clone()),
-                    Hop::Via { .. } => None,
+                let path = |hop: &StaticNextHop| match hop {
+                    StaticNextHop::OnLink(path) => Some(path.clone()),
+                    StaticNextHop::Recursive { .. } => None,
                 };
                 self.hops(resolver).iter().filter_map(path).collect()
             }
@@ -193,10 +193,10 @@ impl<'a> Work<'a> {
                 return format!("{gateway} leads round in a circle: {}", way.join(" by "));
             }
             at = self.hops(resolver).iter().find_map(|hop| match hop {
-                Hop::Via { gateway, .. } => self
+                StaticNextHop::Recursive { gateway, .. } => self
                     .resolver(resolver, *gateway)
                     .filter(|next| self.is_recursive(next) && !self.done.contains_key(next)),
-                Hop::Path(_) => None,
+                StaticNextHop::OnLink(_) => None,
             });
         }
         format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link")
@@ -246,17 +246,17 @@ mod tests {
         ("".into(), prefix.parse().unwrap())
     }
 
-    fn path(interface: &str, gateway: &str, weight: u32) -> Hop {
+    fn path(interface: &str, gateway: &str, weight: u32) -> StaticNextHop {
         let next_hop = gateway.parse().map(ip_bytes).unwrap_or_default();
-        Hop::Path(v1::Path { interface: interface.to_owned(), next_hop, weight })
+        StaticNextHop::OnLink(v1::Path { interface: interface.to_owned(), next_hop, weight })
     }
 
-    fn via(gateway: &str, weight: u32) -> Hop {
-        Hop::Via { gateway: gateway.parse().unwrap(), weight }
+    fn via(gateway: &str, weight: u32) -> StaticNextHop {
+        StaticNextHop::Recursive { gateway: gateway.parse().unwrap(), weight }
     }
 
-    fn resolved(routes: Vec<(&str, Vec<Hop>)>) -> BTreeMap<Key, Resolved> {
-        let statics = routes.into_iter().map(|(at, hops)| (key(at), Static::Hops(hops)));
+    fn resolved(routes: Vec<(&str, Vec<StaticNextHop>)>) -> BTreeMap<Key, Resolved> {
+        let statics = routes.into_iter().map(|(at, hops)| (key(at), StaticRoute::NextHops(hops)));
         resolve(&statics.collect())
     }
 
@@ -318,7 +318,7 @@ mod tests {
                     .push((format!("10.0.{at}.0/24"), vec![via(&format!("10.0.{}.1", at + 1), 1)]));
             }
             routes.reverse();
-            let keyed = routes.into_iter().map(|(at, hops)| (key(&at), Static::Hops(hops)));
+            let keyed = routes.into_iter().map(|(at, hops)| (key(&at), StaticRoute::NextHops(hops)));
             resolve(&keyed.collect())
         };
         let first = key("10.0.0.0/24");
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn weights_stay_small() {
-        let many: Vec<Hop> = (1..=60).map(|n| path("a", &format!("10.1.0.{n}"), 256 - n)).collect();
+        let many: Vec<StaticNextHop> = (1..=60).map(|n| path("a", &format!("10.1.0.{n}"), 256 - n)).collect();
         let routes = resolved(vec![
             ("10.9.0.0/16", many.clone()),
             ("10.8.0.0/16", many),

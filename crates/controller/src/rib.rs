@@ -12,11 +12,11 @@ use stoa_api::v1::route::Action;
 
 use crate::addresses::Addressing;
 use crate::recursion;
-use crate::routes::{Hop, Key, Static, Statics};
+use crate::routes::{StaticNextHop, Key, StaticRoute, StaticRoutes};
 
 /// What is to be told of a route beside what the forwarder knows of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Note {
+pub struct RouteAnnotation {
     /// What each configured next hop comes to.
     pub next_hops: Vec<v1::NextHop>,
     /// Why some next hops are not resolved.
@@ -31,7 +31,7 @@ pub struct Rib {
     /// What the forwarder shall hold, sorted by VRF, family and prefix.
     pub routes: Vec<v1::Route>,
     /// What is to be told of routes with recursive next hops.
-    pub notes: BTreeMap<Key, Note>,
+    pub annotations: BTreeMap<Key, RouteAnnotation>,
 }
 
 /// The routes that addresses and static routes make together.
@@ -39,8 +39,8 @@ pub struct Rib {
 /// A connected prefix has one path without a next hop on its interface; each
 /// address of ours is a host route that is delivered locally. fe80::/64 is on
 /// every link and stays out: the forwarder handles it by itself.
-pub fn routes(addressing: &Addressing, statics: &Statics) -> Rib {
-    let mut notes = BTreeMap::new();
+pub fn routes(addressing: &Addressing, statics: &StaticRoutes) -> Rib {
+    let mut annotations = BTreeMap::new();
     let mut resolved = recursion::resolve(statics);
     let mut rib: BTreeMap<Key, (v1::Protocol, Action)> = BTreeMap::new();
     for (key, route) in statics {
@@ -48,15 +48,15 @@ pub fn routes(addressing: &Addressing, statics: &Statics) -> Rib {
             (Some(resolved), _) => {
                 let recursion::Resolved { paths, next_hops, reasons } = resolved;
                 let is_inactive = paths.is_empty();
-                notes.insert(key.clone(), Note { next_hops, reasons, is_inactive });
+                annotations.insert(key.clone(), RouteAnnotation { next_hops, reasons, is_inactive });
                 paths
             }
-            (None, Static::Special(special)) => {
+            (None, StaticRoute::Special(special)) => {
                 let action = Action::Special((*special).into());
                 rib.insert(key.clone(), (v1::Protocol::Static, action));
                 continue;
             }
-            (None, Static::Hops(hops)) => hops.iter().filter_map(path).cloned().collect(),
+            (None, StaticRoute::NextHops(hops)) => hops.iter().filter_map(path).cloned().collect(),
         };
         if !paths.is_empty() {
             let action = Action::Paths(v1::Paths { paths });
@@ -75,33 +75,33 @@ pub fn routes(addressing: &Addressing, statics: &Statics) -> Rib {
         }
     }
     let route = |((vrf, prefix), (protocol, action)): (Key, (v1::Protocol, Action))| v1::Route {
-        prefix: Some(contract(&prefix)),
+        prefix: Some(prefix_to_proto(&prefix)),
         protocol: protocol.into(),
         action: Some(action),
         vrf: vrf.0,
     };
-    Rib { routes: rib.into_iter().map(route).collect(), notes }
+    Rib { routes: rib.into_iter().map(route).collect(), annotations }
 }
 
-fn path(hop: &Hop) -> Option<&v1::Path> {
+fn path(hop: &StaticNextHop) -> Option<&v1::Path> {
     match hop {
-        Hop::Path(path) => Some(path),
-        Hop::Via { .. } => None,
+        StaticNextHop::OnLink(path) => Some(path),
+        StaticNextHop::Recursive { .. } => None,
     }
 }
 
-pub(crate) fn contract(prefix: &IpNet) -> v1::Prefix {
+pub(crate) fn prefix_to_proto(prefix: &IpNet) -> v1::Prefix {
     v1::Prefix { address: ip_bytes(prefix.network()), length: u32::from(prefix.prefix_len()) }
 }
 
 /// Adds to what the forwarder says of a route what it does not know.
-pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
-    let note = key_of(state).and_then(|key| notes.get(&key));
+pub fn annotate(annotations: &BTreeMap<Key, RouteAnnotation>, state: &mut v1::RouteState) {
+    let annotation = key_of(state).and_then(|key| annotations.get(&key));
     // What the configuration alone does not reach, and learned routes do, is as the forwarder says.
-    let Some(note) = note.filter(|note| !note.is_inactive) else { return };
-    state.next_hops.clone_from(&note.next_hops);
-    state.reason.clone_from(&note.reasons);
-    if !note.reasons.is_empty() && state.state == "active" {
+    let Some(annotation) = annotation.filter(|annotation| !annotation.is_inactive) else { return };
+    state.next_hops.clone_from(&annotation.next_hops);
+    state.reason.clone_from(&annotation.reasons);
+    if !annotation.reasons.is_empty() && state.state == "active" {
         "partly active".clone_into(&mut state.state);
     }
 }
@@ -109,23 +109,23 @@ pub fn annotate(notes: &BTreeMap<Key, Note>, state: &mut v1::RouteState) {
 /// VRF and prefix of a route.
 pub fn key_of(state: &v1::RouteState) -> Option<Key> {
     let route = state.route.as_ref()?;
-    Some((route.vrf.as_str().into(), net(route.prefix.as_ref()?)?))
+    Some((route.vrf.as_str().into(), prefix_from_proto(route.prefix.as_ref()?)?))
 }
 
 /// The prefix of the contract, unless it is none.
-pub(crate) fn net(prefix: &v1::Prefix) -> Option<IpNet> {
+pub(crate) fn prefix_from_proto(prefix: &v1::Prefix) -> Option<IpNet> {
     let address = stoa_api::text::ip(&prefix.address)?;
     IpNet::new(address, u8::try_from(prefix.length).ok()?).ok()
 }
 
 /// The routes that the forwarder does not have, as a request asks for them.
 pub fn inactive(
-    notes: &BTreeMap<Key, Note>,
+    annotations: &BTreeMap<Key, RouteAnnotation>,
     request: &v1::ListRoutesRequest,
 ) -> BTreeMap<Key, v1::RouteState> {
-    let read = |prefix: &Option<v1::Prefix>| prefix.as_ref().and_then(net);
+    let read = |prefix: &Option<v1::Prefix>| prefix.as_ref().and_then(prefix_from_proto);
     let (within, after) = (read(&request.within), read(&request.after));
-    let is_asked = |((vrf, prefix), note): &(&Key, &Note)| {
+    let matches = |((vrf, prefix), annotation): &(&Key, &RouteAnnotation)| {
         let family = match request.family {
             4 => prefix.addr().is_ipv4(),
             6 => prefix.addr().is_ipv6(),
@@ -135,22 +135,22 @@ pub fn inactive(
         let place = within.is_none_or(|within| within.contains(prefix))
             && after.is_none_or(|after| *prefix > after);
         let protocol = request.protocol.is_none_or(|it| it == i32::from(v1::Protocol::Static));
-        note.is_inactive && (family && vrf && place && protocol) && request.longest_match.is_none()
+        annotation.is_inactive && (family && vrf && place && protocol) && request.longest_match.is_none()
     };
-    let show = |(key, note): (&Key, &Note)| {
+    let show = |(key, annotation): (&Key, &RouteAnnotation)| {
         let state = v1::RouteState {
             route: Some(v1::Route {
-                prefix: Some(contract(&key.1)),
+                prefix: Some(prefix_to_proto(&key.1)),
                 protocol: v1::Protocol::Static.into(),
                 action: Some(Action::Paths(v1::Paths::default())),
                 vrf: key.0.to_string(),
             }),
             state: "inactive".to_owned(),
-            next_hops: note.next_hops.clone(),
-            reason: note.reasons.clone(),
+            next_hops: annotation.next_hops.clone(),
+            reason: annotation.reasons.clone(),
             ..v1::RouteState::default()
         };
         (key.clone(), state)
     };
-    notes.iter().filter(is_asked).map(show).collect()
+    annotations.iter().filter(matches).map(show).collect()
 }

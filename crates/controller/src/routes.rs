@@ -1,4 +1,4 @@
-//! Static routes: next hops are found a link where they are on one; the others are
+//! StaticRoute routes: next hops are found a link where they are on one; the others are
 //! recursive.
 
 use std::borrow::Cow;
@@ -27,11 +27,11 @@ pub type Key = (VrfName, IpNet);
 
 /// A next hop as it is configured.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Hop {
+pub enum StaticNextHop {
     /// On a link.
-    Path(v1::Path),
+    OnLink(v1::Path),
     /// On no link: another route leads there.
-    Via {
+    Recursive {
         /// The gateway.
         gateway: IpAddr,
         /// Share of the flows.
@@ -41,26 +41,26 @@ pub enum Hop {
 
 /// What a static route does.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Static {
+pub enum StaticRoute {
     /// Sends by one of these.
-    Hops(Vec<Hop>),
+    NextHops(Vec<StaticNextHop>),
     /// Something else.
     Special(v1::Special),
 }
 
-/// Static routes that go before all learned ones.
-pub type Statics = BTreeMap<Key, Static>;
+/// StaticRoute routes that go before all learned ones.
+pub type StaticRoutes = BTreeMap<Key, StaticRoute>;
 
-/// Static routes that are weighed against learned ones and each other, by preference: less is better.
-pub type Floating = BTreeMap<(Key, u8), Static>;
+/// StaticRoute routes that are weighed against learned ones and each other, by preference: less is better.
+pub type FloatingStaticRoutes = BTreeMap<(Key, u8), StaticRoute>;
 
 /// The desired static routes of every protocol instance.
 pub fn desired(
     routing: &Routing,
     addressing: &Addressing,
     errors: &mut ValidationErrors,
-) -> (Statics, Floating) {
-    let (mut desired, mut floating) = (Statics::new(), Floating::new());
+) -> (StaticRoutes, FloatingStaticRoutes) {
+    let (mut desired, mut floating) = (StaticRoutes::new(), FloatingStaticRoutes::new());
     let mut owners: BTreeMap<(Key, Option<u8>), &str> = BTreeMap::new();
     for protocol in &routing.control_plane_protocols.control_plane_protocol {
         if route_sources::is_route_source(&protocol.kind) {
@@ -181,7 +181,7 @@ impl At<'_> {
         }
     }
 
-    fn action(&mut self, route: &Route) -> Option<Static> {
+    fn action(&mut self, route: &Route) -> Option<StaticRoute> {
         let hop = &route.next_hop;
         if let Some(special) = hop.special_next_hop {
             return self.special(special);
@@ -205,12 +205,12 @@ impl At<'_> {
                     continue;
                 };
                 let name = match &hop {
-                    Hop::Path(path) => path.to_string(),
-                    Hop::Via { gateway, .. } => format!("via {gateway}"),
+                    StaticNextHop::OnLink(path) => path.to_string(),
+                    StaticNextHop::Recursive { gateway, .. } => format!("via {gateway}"),
                 };
                 let weightless = match &hop {
-                    Hop::Path(path) => (path.interface.clone(), path.next_hop.clone()),
-                    Hop::Via { gateway, .. } => (String::new(), ip_bytes(*gateway)),
+                    StaticNextHop::OnLink(path) => (path.interface.clone(), path.next_hop.clone()),
+                    StaticNextHop::Recursive { gateway, .. } => (String::new(), ip_bytes(*gateway)),
                 };
                 if seen.insert(weightless) {
                     hops.push(hop);
@@ -222,16 +222,16 @@ impl At<'_> {
                     );
                 }
             }
-            return Some(Static::Hops(hops));
+            return Some(StaticRoute::NextHops(hops));
         }
         let NextHop { outgoing_interface, next_hop_address, .. } = hop;
         let interface = outgoing_interface.as_deref();
         let hop = self.hop("/next-hop", interface, next_hop_address.as_deref(), 1)?;
-        Some(Static::Hops(vec![hop]))
+        Some(StaticRoute::NextHops(vec![hop]))
     }
 
-    fn special(&mut self, special: Special) -> Option<Static> {
-        Some(Static::Special(match special {
+    fn special(&mut self, special: Special) -> Option<StaticRoute> {
+        Some(StaticRoute::Special(match special {
             Special::Blackhole => v1::Special::Blackhole,
             Special::Unreachable => v1::Special::Unreachable,
             Special::Prohibit => v1::Special::Prohibit,
@@ -252,7 +252,7 @@ impl At<'_> {
         interface: Option<&str>,
         address: Option<&str>,
         weight: u32,
-    ) -> Option<Hop> {
+    ) -> Option<StaticNextHop> {
         let six = self.prefix.addr().is_ipv6();
         if let Some(interface) = interface
             && self.addressing.subnets(interface, six).is_none()
@@ -278,7 +278,7 @@ impl At<'_> {
                 return None;
             };
             let interface = interface.to_owned();
-            return Some(Hop::Path(v1::Path { interface, next_hop: vec![], weight }));
+            return Some(StaticNextHop::OnLink(v1::Path { interface, next_hop: vec![], weight }));
         };
         let place = format!("{below}/next-hop-address");
         let Ok(address) = text.parse::<IpAddr>() else {
@@ -291,9 +291,9 @@ impl At<'_> {
         };
         let interface = match self.link(&place, address, interface)? {
             Link::Of(interface) => interface,
-            Link::None => return Some(Hop::Via { gateway: address, weight }),
+            Link::None => return Some(StaticNextHop::Recursive { gateway: address, weight }),
         };
-        Some(Hop::Path(v1::Path { interface, next_hop: ip_bytes(address), weight }))
+        Some(StaticNextHop::OnLink(v1::Path { interface, next_hop: ip_bytes(address), weight }))
     }
 
     /// The interface on whose link the gateway is.

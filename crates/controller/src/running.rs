@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::configuration::{Configuration, Given};
 
 /// The file that holds the configuration in force.
@@ -62,9 +62,9 @@ impl Running {
 
     /// Keeps what is in force now. Failing to is not worth a refusal: it is
     /// missed only when the controller dies, and then the file is read again.
-    pub fn keep(&self, line: &Line) {
+    pub fn keep(&self, connection: &ForwarderConnection) {
         let _one = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(now) = line.configuration() else { return };
+        let Some(now) = connection.configuration() else { return };
         let Configuration { path, text, .. } = &*now;
         if let Err(error) =
             self.write(&Kept { path: Cow::Borrowed(path), text: Cow::Borrowed(text) })

@@ -10,12 +10,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use crate::datastore::Datastore;
 use crate::error::ValidationError;
 use crate::learned::Learned;
-use crate::linux::{Keeper, alias, orders, spares};
+use crate::linux::{Reconciler, alias, kernel_configuration, spare_queues};
 use crate::operator::Service;
 use crate::route_sources;
 use crate::running::Running;
@@ -35,7 +35,7 @@ pub struct Options {
     /// Socket of the forwarder.
     pub forwarder_socket: PathBuf,
     /// Opens a spare queue of a host interface's device.
-    pub spare_queue: spares::Open,
+    pub spare_queue: spare_queues::OpenQueue,
 }
 
 /// Why the controller ended.
@@ -72,25 +72,25 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
         None => Configuration::read_as_data(&options.config).map_err(Error::Refused)?,
     };
     let listener = unix::listen(&options.socket)?;
-    let line = Arc::new(Line::new(unix::connect_lazily(&options.forwarder_socket), configuration));
+    let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(&options.forwarder_socket), configuration));
     let datastore = Datastore::open(
-        Arc::clone(&line),
+        Arc::clone(&connection),
         given,
         options.config.clone(),
         options.state.clone(),
         running.clone(),
         !first,
     );
-    let learned = Learned::start(Arc::clone(&line))?;
+    let learned = Learned::start(Arc::clone(&connection))?;
     let service = Service::new(datastore.clone(), options.config.clone(), learned.clone());
     let _route_sources = open(datastore.clone());
 
-    let linux = Keeper::new(&options.forwarder_socket, options.spare_queue);
-    let mut orders = orders::Follower::new(alias(&options.forwarder_socket), Arc::clone(&line));
-    orders.begin().await;
-    let states = Arc::clone(line.route_sources());
+    let linux = Reconciler::new(&options.forwarder_socket, options.spare_queue);
+    let mut kernel_configuration = kernel_configuration::Monitor::new(alias(&options.forwarder_socket), Arc::clone(&connection));
+    kernel_configuration.read_initial().await;
+    let states = Arc::clone(connection.route_sources());
     let route_sources =
-        route_sources::Keeper::new(&options.forwarder_socket, states, learned.clone());
+        route_sources::Reconciler::new(&options.forwarder_socket, states, learned.clone());
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let hang_up = signal(SignalKind::hangup())?;
@@ -103,12 +103,12 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
     tokio::pin!(server);
     let ended = tokio::select! {
         served = &mut server => served.map_err(Error::from),
-        errors = line.keep(first, |line| in_force(line, &running)) => Err(Error::Refused(errors)),
-        () = linux.keep(&line) => Ok(()),
-        () = orders.follow() => Ok(()),
-        () = datastore.keep_time() => Ok(()),
+        errors = connection.keep_in_sync(first, |connection| in_force(connection, &running)) => Err(Error::Refused(errors)),
+        () = linux.run(&connection) => Ok(()),
+        () = kernel_configuration.run() => Ok(()),
+        () = datastore.run_confirm_timer() => Ok(()),
         () = learned.watch() => Ok(()),
-        () = route_sources.keep(&line) => Ok(()),
+        () = route_sources.run(&connection) => Ok(()),
         () = reload_on(hang_up, service) => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
@@ -121,8 +121,8 @@ pub async fn run<T>(options: Options, open: impl FnOnce(Datastore) -> T) -> Resu
 
 /// What follows when the forwarder holds the configuration: it is kept, and systemd is told where it
 /// started this process itself.
-fn in_force(line: &Line, running: &Running) {
-    running.keep(line);
+fn in_force(connection: &ForwarderConnection, running: &Running) {
+    running.keep(connection);
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 }
 

@@ -10,7 +10,7 @@ use stoa_api::v1;
 use crate::addresses::is_link_local;
 use crate::error::ValidationErrors;
 use crate::model::{Family, Interface, TrackedNetwork, VirtualRouter};
-use crate::rib::contract;
+use crate::rib::prefix_to_proto;
 
 /// The priority of a router that has the addresses by itself (RFC 9568 section 5.2.4).
 const OWNER: u32 = 255;
@@ -95,7 +95,7 @@ pub fn desired(
 }
 
 fn tracked_network(given: &TrackedNetwork) -> v1::TrackedNetwork {
-    let prefix = Some(contract(&given.prefix.trunc()));
+    let prefix = Some(prefix_to_proto(&given.prefix.trunc()));
     v1::TrackedNetwork { prefix, decrement: given.priority_decrement }
 }
 

@@ -34,7 +34,7 @@ pub fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers 
         .into(),
         buffers: workers.buffers,
         huge_pages: match workers.huge_pages {
-            HugePages::WhenThere => v1::HugePages::WhenThere,
+            HugePages::IfAvailable => v1::HugePages::IfAvailable,
             HugePages::Never => v1::HugePages::Never,
             HugePages::Required => v1::HugePages::Required,
         }
@@ -45,7 +45,7 @@ pub fn desired(workers: &Workers, errors: &mut ValidationErrors) -> v1::Workers 
 
 /// Says which processors workers are pinned to that this machine has not, or that this process may not
 /// use: `stoa run` would refuse them here. `None`: there are all, or nobody knows.
-pub fn lacking(desired: &v1::Desired) -> Option<String> {
+pub fn missing_cpus(desired: &v1::Desired) -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let there = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim();
     lacking_of(&desired.workers.as_ref()?.cpus, there)
@@ -59,11 +59,11 @@ fn lacking_of(desired: &[u32], there: &str) -> Option<String> {
         first.zip(last).is_some_and(|(first, last)| (first..=last).contains(&cpu))
     };
     let is_there = |cpu: u32| there.split(',').any(|part| holds(part, cpu));
-    let lacking: Vec<String> =
+    let missing: Vec<String> =
         desired.iter().filter(|cpu| !is_there(**cpu)).map(u32::to_string).collect();
-    (!lacking.is_empty()).then(|| {
-        let lacking = lacking.join(", ");
-        format!("no processor {lacking} here, so that `stoa run` refuses it on this machine (it has {there})")
+    (!missing.is_empty()).then(|| {
+        let missing = missing.join(", ");
+        format!("no processor {missing} here, so that `stoa run` refuses it on this machine (it has {there})")
     })
 }
 

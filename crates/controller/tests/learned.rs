@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use fake::{Fake, Record};
 use stoa_api::{unix, v1};
-use stoa_controller::apply::Line;
+use stoa_controller::apply::ForwarderConnection;
 use stoa_controller::configuration::Configuration;
-use stoa_controller::learned::{Event, Learned, RouteSource, Source, Target, Update, Way};
+use stoa_controller::learned::{Event, Learned, RouteSource, Source, Target, Update, NextHopPath};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A controller's line and table, without route sources of the configuration.
 struct Half {
-    line: Arc<Line>,
+    connection: Arc<ForwarderConnection>,
     learned: Learned,
     keeper: tokio::task::JoinHandle<()>,
 }
@@ -25,12 +25,12 @@ struct Half {
 impl Half {
     fn start(socket: &Path) -> Half {
         let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
-        let line = Arc::new(Line::new(unix::connect_lazily(socket), empty));
-        let of_keeper = Arc::clone(&line);
+        let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(socket), empty));
+        let for_sync = Arc::clone(&connection);
         let keeper = tokio::spawn(async move {
-            of_keeper.keep(true, |_| {}).await;
+            for_sync.keep_in_sync(true, |_| {}).await;
         });
-        Half { learned: Learned::start(Arc::clone(&line)).unwrap(), line, keeper }
+        Half { learned: Learned::start(Arc::clone(&connection)).unwrap(), connection, keeper }
     }
 
     fn route_source(&self, name: &str) -> RouteSource {
@@ -48,10 +48,10 @@ impl Drop for Half {
 
 /// `count` networks of 24 bits from 20.0.0.0 on, by one gateway.
 fn many(count: u32, gateway: &str) -> Event {
-    let way = Way { interface: Some("a".into()), gateway: gateway.parse().ok(), weight: 1 };
+    let path = NextHopPath { interface: Some("a".into()), gateway: gateway.parse().ok(), weight: 1 };
     Event::Update(Update {
         protocol: v1::Protocol::Bgp,
-        target: Some(Target::Ways([way].into(), [].into())),
+        target: Some(Target::Paths([path].into(), [].into())),
         ip4: (0..count).map(|number| (0x1400_0000 + (number << 8), 24)).collect(),
         ip6: (0..count / 10)
             .map(|number| (0x2001_0db8_u128 << 96 | u128::from(number) << 64, 64))
@@ -84,7 +84,7 @@ async fn routes_arrive_and_outlive_either_half() {
     let fake = Fake::start(&socket, &record);
     let half = Half::start(&socket);
     let route_source = half.route_source("frr");
-    route_source.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Complete]).await;
+    route_source.send(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Complete]).await;
     half.learned.expect(vec!["frr".to_owned()]).await;
     until("routes arrive", || held(&record) == 55_000).await;
     until("all is said", || record.learned.lock().unwrap().completed == 1).await;
@@ -102,13 +102,13 @@ async fn routes_arrive_and_outlive_either_half() {
     half.learned.expect(vec!["frr".to_owned()]).await;
     until("a new stream", || record.learned.lock().unwrap().begun == 2).await;
     let route_source = half.route_source("frr");
-    route_source.tell(vec![Event::Up, many(40_000, "10.0.0.8")]).await;
+    route_source.send(vec![Event::Up, many(40_000, "10.0.0.8")]).await;
     until("what is said again is fresh", || record.learned.lock().unwrap().stale.len() == 11_000)
         .await;
     // An audit has nothing to compare before that, and takes nothing out.
     assert!(half.learned.audit().await.tables.iter().all(|table| !table.is_compared));
     assert_eq!(held(&record), 55_000);
-    route_source.tell(vec![Event::Complete]).await;
+    route_source.send(vec![Event::Complete]).await;
     until("what was not said again goes", || held(&record) == 44_000).await;
     let audit = half.learned.audit().await;
     assert!(audit.is_equal(), "{audit:?}");
@@ -123,7 +123,7 @@ async fn an_audit_finds_what_differs_and_fixes_it() {
     let half = Half::start(&socket);
     let route_source = half.route_source("frr");
     half.learned.expect(vec!["frr".to_owned()]).await;
-    route_source.tell(vec![Event::Up, many(20_000, "10.0.0.9"), Event::Complete]).await;
+    route_source.send(vec![Event::Up, many(20_000, "10.0.0.9"), Event::Complete]).await;
     until("routes arrive", || held(&record) == 22_000).await;
     assert!(half.learned.audit().await.is_equal());
     {
@@ -145,7 +145,7 @@ async fn an_audit_finds_what_differs_and_fixes_it() {
     assert!(audit.is_equal(), "{audit:?}");
     assert_eq!(held(&record), 22_000);
     // Whoever watches sees it.
-    let text = stoa_controller::metrics::render(&half.line).await;
+    let text = stoa_controller::metrics::render(&half.connection).await;
     for line in [
         "stoa_route_audits_total 3",
         "stoa_route_audit_different_routes_total 45",
@@ -168,7 +168,7 @@ async fn what_does_not_fit_is_said_and_the_rest_works() {
     let half = Half::start(&socket);
     let route_source = half.route_source("frr");
     half.learned.expect(vec!["frr".to_owned()]).await;
-    route_source.tell(vec![Event::Up, many(1_500, "10.0.0.9"), Event::Complete]).await;
+    route_source.send(vec![Event::Up, many(1_500, "10.0.0.9"), Event::Complete]).await;
     let end = Instant::now() + PATIENCE;
     while half.learned.work().await.refused < 650 {
         assert!(Instant::now() < end, "refusals are counted");
@@ -179,7 +179,7 @@ async fn what_does_not_fit_is_said_and_the_rest_works() {
     assert_eq!(report.reason, "no room");
     assert_eq!(report.tables.iter().map(|table| table.different).sum::<u64>(), 650);
     // What is refused again is not called repaired.
-    let text = stoa_controller::metrics::render(&half.line).await;
+    let text = stoa_controller::metrics::render(&half.connection).await;
     for line in ["stoa_route_audit_repaired_routes_total 0", "stoa_route_audit_equal 0.0"] {
         assert!(text.lines().any(|it| it == line), "{line} is missing in\n{text}");
     }
@@ -198,27 +198,27 @@ async fn a_peer_that_floods_and_flaps_is_followed_to_its_last_word() {
     let half = Half::start(&socket);
     let (peer, calm) = (half.route_source("peer"), half.route_source("calm"));
     half.learned.expect(vec!["peer".to_owned(), "calm".to_owned()]).await;
-    let way = Way { interface: Some("b".into()), gateway: None, weight: 1 };
+    let path = NextHopPath { interface: Some("b".into()), gateway: None, weight: 1 };
     let one = Update {
         protocol: v1::Protocol::Ospf,
-        target: Some(Target::Ways([way].into(), [].into())),
+        target: Some(Target::Paths([path].into(), [].into())),
         ip4: vec![(0x0b00_0000, 8)],
         ip6: vec![],
     };
-    calm.tell(vec![Event::Up, Event::Update(one.clone()), Event::Complete]).await;
+    calm.send(vec![Event::Up, Event::Update(one.clone()), Event::Complete]).await;
     // As fast as it can: up, everything, another way for everything, down and up again.
     for turn in 0..40_u32 {
         let gateway = format!("10.0.0.{}", 2 + turn);
         let event = if turn % 2 == 0 { Event::Down } else { Event::Complete };
-        peer.tell(vec![Event::Up, many(5_000, &gateway), event]).await;
+        peer.send(vec![Event::Up, many(5_000, &gateway), event]).await;
     }
     // Who is calm is heard meanwhile, and what he says arrives.
     let other = Update { ip4: vec![(0x0c00_0000, 8)], ..one };
-    calm.tell(vec![Event::Update(other)]).await;
-    peer.tell(vec![Event::Up, many(1_000, "10.0.0.1"), Event::Complete]).await;
+    calm.send(vec![Event::Update(other)]).await;
+    peer.send(vec![Event::Up, many(1_000, "10.0.0.1"), Event::Complete]).await;
     until("the last word", || held(&record) == 1_100 + 2).await;
     assert!(half.learned.audit().await.is_equal());
-    assert_eq!(half.learned.work().await.heard, 40 * 5_500 + 1_100 + 2);
+    assert_eq!(half.learned.work().await.received, 40 * 5_500 + 1_100 + 2);
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn what_a_former_controller_left_stays_until_as_much_was_said() {
     let half = Half::start(&socket);
     let route_source = half.route_source("zebra");
     half.learned.expect(vec!["zebra".to_owned()]).await;
-    route_source.tell(vec![Event::Up, many(50_000, "10.0.0.9"), Event::Silent]).await;
+    route_source.send(vec![Event::Up, many(50_000, "10.0.0.9"), Event::PresumedComplete]).await;
     until("all is said", || record.learned.lock().unwrap().completed == 1).await;
     assert_eq!(held(&record), 55_000);
 
@@ -239,11 +239,11 @@ async fn what_a_former_controller_left_stays_until_as_much_was_said() {
     half.learned.expect(vec!["zebra".to_owned()]).await;
     let before = record.learned.lock().unwrap().counted;
     let route_source = half.route_source("zebra");
-    route_source.tell(vec![Event::Up, many(1_000, "10.0.0.8"), Event::Silent]).await;
+    route_source.send(vec![Event::Up, many(1_000, "10.0.0.8"), Event::PresumedComplete]).await;
     until("it is looked at twice", || record.learned.lock().unwrap().counted >= before + 2).await;
     assert_eq!((held(&record), record.learned.lock().unwrap().completed), (55_000, 1));
     // They come back.
-    route_source.tell(vec![many(49_000, "10.0.0.8")]).await;
+    route_source.send(vec![many(49_000, "10.0.0.8")]).await;
     until("what was not said again goes", || held(&record) == 53_900).await;
     assert_eq!(record.learned.lock().unwrap().completed, 2);
     assert!(half.learned.audit().await.is_equal());

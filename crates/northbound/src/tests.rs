@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use stoa_api::unix;
-use stoa_controller::apply::Line;
+use stoa_controller::apply::ForwarderConnection;
 use stoa_controller::configuration::Configuration;
 use stoa_controller::datastore::{self, Datastore};
 use stoa_controller::running::Running;
@@ -15,8 +15,8 @@ pub fn datastore(folder: &Path, text: &str) -> Datastore {
     std::fs::write(&file, text).unwrap();
     let configuration = Configuration::read(&file).unwrap();
     let channel = unix::connect_lazily(&folder.join("nobody.sock"));
-    let line = Arc::new(Line::new(channel, configuration));
+    let connection = Arc::new(ForwarderConnection::new(channel, configuration));
     let running = Running::beside(&folder.join("stoa.sock"));
     let data = datastore::parse(text).unwrap();
-    Datastore::open(line, data, file, folder.to_owned(), running, false)
+    Datastore::open(connection, data, file, folder.to_owned(), running, false)
 }

@@ -5,41 +5,41 @@ use std::io::ErrorKind;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
-use stoa_bgp::{Ended, Family, Local, Rib, Session};
+use stoa_bgp::{SessionError, Family, LocalConfig, Rib, Session};
 use tokio::net::TcpStream;
 use tokio::time::sleep_until;
 
-use super::told::Told;
+use super::reporter::Reporter;
 use crate::learned::Event;
 
 /// Bytes of one read.
-const READ: usize = 1 << 20;
+const READ_SIZE: usize = 1 << 20;
 /// Bytes of it that are looked at before what they say is told: some thousand routes, and any message fits.
-const PIECE: usize = 1 << 16;
+const CHUNK_SIZE: usize = 1 << 16;
 /// So long nothing comes when a daemon that has less than before has said all.
-const QUIET: Duration = Duration::from_secs(2);
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
 /// Why a connection is over, and whose routes outlive it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Over {
+pub(super) struct Disconnect {
     pub reason: String,
     /// IPv4 routes stay for a while.
-    pub keeps4: bool,
+    pub retains4: bool,
     /// So do IPv6 routes.
-    pub keeps6: bool,
+    pub retains6: bool,
 }
 
-impl Over {
+impl Disconnect {
     /// Without a word of the daemon, as when it is killed: whether it said something of graceful restart or not, packets go on.
-    pub fn without_a_word(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), keeps4: true, keeps6: true }
+    pub fn connection_lost(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), retains4: true, retains6: true }
     }
 
     /// By a notification of either side.
-    fn said(session: &Session, ended: &Ended) -> Self {
-        let keeps = |family| session.outlives(ended, family);
-        let (keeps4, keeps6) = (keeps(Family::Ip4), keeps(Family::Ip6));
-        Self { reason: ended.to_string(), keeps4, keeps6 }
+    fn session_ended(session: &Session, ended: &SessionError) -> Self {
+        let keeps = |family| session.retains_routes(ended, family);
+        let (retains4, retains6) = (keeps(Family::Ip4), keeps(Family::Ip6));
+        Self { reason: ended.to_string(), retains4, retains6 }
     }
 }
 
@@ -49,30 +49,30 @@ pub(super) struct Connection {
     stream: TcpStream,
     session: Session,
     rib: Rib,
-    /// Bytes that were read; before `at` they are done with.
+    /// Bytes that were read; before `consumed` they are done with.
     buffer: Vec<u8>,
-    at: usize,
+    consumed: usize,
     /// What has to be sent.
     output: Vec<u8>,
     /// Whether its routes are being told.
     is_up: bool,
     is_complete: bool,
     /// When it counts as having said all, if nothing comes until then.
-    quiet: Option<Instant>,
+    settle_deadline: Option<Instant>,
 }
 
 impl Connection {
-    pub fn new(stream: TcpStream, local: Local, rib: Rib) -> Self {
+    pub fn new(stream: TcpStream, local: LocalConfig, rib: Rib) -> Self {
         let mut connection = Self {
             stream,
             session: Session::new(local, Instant::now()),
             rib,
             buffer: Vec::new(),
-            at: 0,
+            consumed: 0,
             output: Vec::new(),
             is_up: false,
             is_complete: false,
-            quiet: None,
+            settle_deadline: None,
         };
         connection.send();
         connection
@@ -84,12 +84,12 @@ impl Connection {
     }
 
     /// Whether the daemon has said an OPEN that we can agree to.
-    pub fn is_agreed(&self) -> bool {
-        self.session.terms().is_some()
+    pub fn is_negotiated(&self) -> bool {
+        self.session.negotiated().is_some()
     }
 
     /// The next thing that happens on a connection; without one, never.
-    pub async fn next_of(connection: &mut Option<Self>) -> Result<(), Over> {
+    pub async fn next_event(connection: &mut Option<Self>) -> Result<(), Disconnect> {
         match connection {
             Some(connection) => connection.next().await,
             None => pending().await,
@@ -100,38 +100,38 @@ impl Connection {
     ///
     /// # Errors
     /// When the connection is over, and why.
-    async fn next(&mut self) -> Result<(), Over> {
+    async fn next(&mut self) -> Result<(), Disconnect> {
         let deadline = self.session.deadline();
         // What came counts before the time that has passed.
         tokio::select! {
             biased;
             ready = self.stream.readable() => {
-                ready.map_err(|error| broke(&error))?;
+                ready.map_err(|error| connection_error(&error))?;
                 self.read()
             }
             ready = self.stream.writable(), if !self.output.is_empty() => {
-                ready.map_err(|error| broke(&error))?;
+                ready.map_err(|error| connection_error(&error))?;
                 self.send();
                 Ok(())
             }
-            () = until(self.quiet) => Ok(()),
+            () = until(self.settle_deadline) => Ok(()),
             () = until(deadline) => {
                 let ticked = self.session.tick(Instant::now());
                 self.send();
-                ticked.map_err(|ended| Over::said(&self.session, &ended))
+                ticked.map_err(|ended| Disconnect::session_ended(&self.session, &ended))
             }
         }
     }
 
-    fn read(&mut self) -> Result<(), Over> {
-        self.buffer.drain(..self.at);
-        self.at = 0;
-        self.buffer.reserve(READ);
+    fn read(&mut self) -> Result<(), Disconnect> {
+        self.buffer.drain(..self.consumed);
+        self.consumed = 0;
+        self.buffer.reserve(READ_SIZE);
         match self.stream.try_read_buf(&mut self.buffer) {
-            Ok(0) => Err(Over::without_a_word("the daemon has closed the connection")),
+            Ok(0) => Err(Disconnect::connection_lost("the daemon has closed the connection")),
             Ok(_) => Ok(()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
-            Err(error) => Err(broke(&error)),
+            Err(error) => Err(connection_error(&error)),
         }
     }
 
@@ -139,13 +139,13 @@ impl Connection {
     ///
     /// # Errors
     /// When the session is over, and why.
-    pub fn step(&mut self) -> Result<bool, Over> {
-        let piece = &self.buffer[self.at..];
-        let piece = &piece[..piece.len().min(PIECE)];
-        let read = self.session.receive(piece, Instant::now(), &mut self.rib);
+    pub fn process_chunk(&mut self) -> Result<bool, Disconnect> {
+        let chunk = &self.buffer[self.consumed..];
+        let chunk = &chunk[..chunk.len().min(CHUNK_SIZE)];
+        let read = self.session.receive(chunk, Instant::now(), &mut self.rib);
         self.send();
-        let read = read.map_err(|ended| Over::said(&self.session, &ended))?;
-        self.at += read;
+        let read = read.map_err(|ended| Disconnect::session_ended(&self.session, &ended))?;
+        self.consumed += read;
         Ok(read > 0)
     }
 
@@ -153,26 +153,26 @@ impl Connection {
     ///
     /// # Errors
     /// When the session is over, and why.
-    pub async fn tell(&mut self, told: &mut Told) -> Result<(), Over> {
+    pub async fn process(&mut self, reporter: &mut Reporter) -> Result<(), Disconnect> {
         loop {
-            let step = self.step();
-            let events = self.events(told);
+            let process_chunk = self.process_chunk();
+            let events = self.events(reporter);
             if !events.is_empty() {
-                self.keep_alive(told.tell(events)).await;
+                self.keep_alive(reporter.send(events)).await;
             }
-            if !step? {
+            if !process_chunk? {
                 return Ok(());
             }
         }
     }
 
-    fn events(&mut self, told: &mut Told) -> Vec<Event> {
+    fn events(&mut self, reporter: &mut Reporter) -> Vec<Event> {
         let mut events = Vec::new();
         if !self.is_up && self.session.is_established() {
             self.is_up = true;
             events.push(Event::Up);
-            if let Some(terms) = self.session.terms() {
-                events.extend(told.up(terms));
+            if let Some(negotiated) = self.session.negotiated() {
+                events.extend(reporter.up(negotiated));
             }
         }
         if !self.is_up {
@@ -180,14 +180,14 @@ impl Connection {
         }
         let runs = self.rib.drain();
         if !runs.is_empty() {
-            self.quiet = None;
+            self.settle_deadline = None;
         }
-        events.extend(told.events(runs));
-        told.count(*self.session.counts(), self.rib.counts());
-        if !self.is_complete && self.rib.is_complete() && self.has_said_all(told) {
+        events.extend(reporter.events(runs));
+        reporter.count(*self.session.counts(), self.rib.counts());
+        if !self.is_complete && self.rib.is_complete() && self.has_converged(reporter) {
             self.is_complete = true;
-            self.quiet = None;
-            told.complete(self.rib.prefixes());
+            self.settle_deadline = None;
+            reporter.complete(self.rib.prefixes());
             events.push(Event::Complete);
         }
         events
@@ -195,32 +195,32 @@ impl Connection {
 
     /// Whether the end that the daemon told is one. A daemon that was started anew tells it before its own neighbours have said anything, unless both
     /// sides restart gracefully: what it had before must not go for that.
-    fn has_said_all(&mut self, told: &Told) -> bool {
-        let (now, before) = (self.rib.prefixes(), told.before());
-        if now >= before {
+    fn has_converged(&mut self, reporter: &Reporter) -> bool {
+        let (now, previous_prefixes) = (self.rib.prefixes(), reporter.previous_prefixes());
+        if now >= previous_prefixes {
             return true;
         }
-        if now < before - before / 10 {
-            self.quiet = None;
+        if now < previous_prefixes - previous_prefixes / 10 {
+            self.settle_deadline = None;
             return false;
         }
-        let quiet = *self.quiet.get_or_insert_with(|| Instant::now() + QUIET);
-        Instant::now() >= quiet
+        let settle_deadline = *self.settle_deadline.get_or_insert_with(|| Instant::now() + SETTLE_TIME);
+        Instant::now() >= settle_deadline
     }
 
     /// How many prefixes it has said, if that was all.
-    pub fn said(&self) -> Option<usize> {
+    pub fn complete_prefixes(&self) -> Option<usize> {
         self.is_complete.then(|| self.rib.prefixes())
     }
 
     /// The table is busy: meanwhile the daemon hears that we live.
-    async fn keep_alive(&mut self, telling: impl Future<Output = ()>) {
-        let mut telling = pin!(telling);
+    async fn keep_alive(&mut self, sending: impl Future<Output = ()>) {
+        let mut sending = pin!(sending);
         loop {
             tokio::select! {
-                () = &mut telling => return,
-                () = until(self.session.keepalive_at()) => {
-                    self.session.say_alive(Instant::now());
+                () = &mut sending => return,
+                () = until(self.session.keepalive_due()) => {
+                    self.session.send_due_keepalive(Instant::now());
                     self.send();
                 }
             }
@@ -249,6 +249,6 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-fn broke(error: &std::io::Error) -> Over {
-    Over::without_a_word(format!("the connection broke: {error}"))
+fn connection_error(error: &std::io::Error) -> Disconnect {
+    Disconnect::connection_lost(format!("the connection broke: {error}"))
 }

@@ -8,7 +8,7 @@ use std::io;
 use stoa_api::v1::{self, CaptureInterface, CapturedFrame};
 use tonic::{Status, Streaming};
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::filter;
 use crate::operator::failed;
 
@@ -36,9 +36,9 @@ pub trait Sink {
 /// # Errors
 /// When the filter is wrong, there is no such interface, too many captures run, or the forwarder does not answer.
 pub async fn open(
-    line: &Line,
+    connection: &ForwarderConnection,
     mut request: v1::CaptureRequest,
 ) -> Result<Streaming<v1::CaptureReply>, Status> {
-    request.filter = filter::of_interface(line, &request.interface, &request.expression).await?;
-    line.client().capture(request).await.map(tonic::Response::into_inner).map_err(failed)
+    request.filter = filter::of_interface(connection, &request.interface, &request.expression).await?;
+    connection.client().capture(request).await.map(tonic::Response::into_inner).map_err(failed)
 }

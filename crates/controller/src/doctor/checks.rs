@@ -54,17 +54,17 @@ pub(super) fn all(machine: &Machine, kernel: &str) -> Vec<Check> {
 
 fn capabilities(machine: &Machine) -> Check {
     let desired = [(NET_ADMIN, "net_admin"), (NET_RAW, "net_raw"), (SYS_ADMIN, "sys_admin")];
-    let lacking: Vec<String> = desired
+    let missing: Vec<String> = desired
         .into_iter()
         .filter(|(bit, _)| !machine.may(*bit))
         .map(|(_, name)| format!("cap_{name}"))
         .collect();
-    if lacking.is_empty() {
+    if missing.is_empty() {
         return ok("privileges", "net_admin, net_raw, sys_admin");
     }
-    let check = ok("privileges", format!("without {}", lacking.join(", ")));
+    let check = ok("privileges", format!("without {}", missing.join(", ")));
     let fix = "run as root: sudo stoa run --config FILE";
-    if lacking == ["cap_sys_admin"] {
+    if missing == ["cap_sys_admin"] {
         return check.better("no ports in other network namespaces", fix);
     }
     check.missing("no ports to devices of Linux; memif, pcap and generator work", fix)
@@ -86,10 +86,10 @@ fn af_xdp(machine: &Machine) -> Check {
         );
     }
     let rights = [(NET_ADMIN, "cap_net_admin"), (NET_RAW, "cap_net_raw"), (BPF, "cap_bpf")];
-    let lacking: Vec<&str> =
+    let missing: Vec<&str> =
         rights.iter().filter(|(bit, _)| !machine.may(*bit)).map(|(_, name)| *name).collect();
-    if !lacking.is_empty() {
-        let found = format!("in kernel {}, but without {}", machine.kernel, lacking.join(", "));
+    if !missing.is_empty() {
+        let found = format!("in kernel {}, but without {}", machine.kernel, missing.join(", "));
         return ok("af-xdp", found).better(
             "af-xdp ports are refused, and auto takes the slower packet socket",
             "run as root, or: sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep $(command -v stoa)",
@@ -128,9 +128,9 @@ fn processor(machine: &Machine, kernel: &str) -> Check {
         let more: String = more.map(|flag| format!(", {flag}")).collect();
         return ok("vectors", format!("{found} (F, BW, DQ, VL{more})"));
     }
-    let lacking: Vec<_> = AVX512.into_iter().filter(|flag| !machine.has(&[flag])).collect();
+    let missing: Vec<_> = AVX512.into_iter().filter(|flag| !machine.has(&[flag])).collect();
     let reason =
-        if lacking.is_empty() { String::new() } else { format!(", without {}", lacking.join(" ")) };
+        if missing.is_empty() { String::new() } else { format!(", without {}", missing.join(" ")) };
     let costs = if kernel == "avx2" {
         "all works; look-ups in large tables may take more cycles than AVX-512 takes"
     } else {

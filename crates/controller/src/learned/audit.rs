@@ -9,17 +9,17 @@ use std::time::Duration;
 use stoa_api::{digest, v1};
 
 use super::Learned;
-use super::prefixes::Six;
+use super::prefixes::Ip6Words;
 use super::run::Runner;
 use super::table::{Family, Table};
 use crate::routes::VrfName;
 
 /// How often both sides are asked anew while routes change.
-const TRIES: u32 = 50;
+const MAX_ATTEMPTS: u32 = 50;
 /// Pause before that.
-const PAUSE: Duration = Duration::from_millis(100);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// How often everything is audited unasked.
-const EVERY: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_secs(60);
 /// Slices of which routes are listed at a time.
 const SLICES_AT_ONCE: usize = 16;
 
@@ -56,25 +56,25 @@ impl Audit {
 
 /// Digests of one side.
 #[derive(Clone, Debug)]
-struct Sums {
+struct TableDigests {
     routes: u64,
     digests: Vec<u64>,
 }
 
 /// What wins here at one moment, and whether that is what the forwarder was told.
 struct Snapshot {
-    sums: Sums,
+    sums: TableDigests,
     changes: u64,
 }
 
 /// Routes as both sides list them: from prefix to hop.
-type Listed = HashMap<(u128, u8), u32>;
+type ListedRoutes = HashMap<(u128, u8), u32>;
 
 impl Learned {
     /// Audits everything now and then, for ever.
     pub async fn watch(&self) {
         loop {
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(INTERVAL).await;
             self.audit().await;
         }
     }
@@ -84,7 +84,7 @@ impl Learned {
         let mut vrfs: BTreeSet<VrfName> =
             self.ask(|runner| runner.table.vrfs()).await.unwrap_or_default();
         vrfs.insert(VrfName::default());
-        self.line.look(|configuration| {
+        self.connection.with_configuration(|configuration| {
             let of = configuration.into_iter().flat_map(|it| &it.desired.vrfs);
             vrfs.extend(of.map(|vrf| VrfName::from(vrf.name.as_str())));
         });
@@ -107,7 +107,7 @@ impl Learned {
         }
         if audit.tables.iter().any(|table| table.different > 0) {
             // What was told again is taken or refused before it is counted as repaired.
-            self.drained().await;
+            self.wait_until_drained().await;
         }
         let ended = audit.clone();
         self.ask(move |runner| {
@@ -120,7 +120,7 @@ impl Learned {
 
     async fn audit_table(&self, vrf: &VrfName, family: u32) -> AuditedTable {
         let mut table = AuditedTable { vrf: vrf.to_string(), family, ..AuditedTable::default() };
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             // What a former controller has left is not desired and not to be taken out yet.
             if !self.ask(|runner| runner.is_completed()).await.unwrap_or(false) {
                 return table;
@@ -143,13 +143,13 @@ impl Learned {
                     return table;
                 }
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
         table
     }
 
     /// Both sides while nothing changed; `None` when something did, or the forwarder does not answer.
-    async fn compare(&self, vrf: &VrfName, family: u32) -> Option<(Snapshot, Sums)> {
+    async fn compare(&self, vrf: &VrfName, family: u32) -> Option<(Snapshot, TableDigests)> {
         let name = vrf.clone();
         let here = self.ask(move |runner| snapshot(runner, &name, family)).await??;
         let there = self.held(vrf, family, &[]).await?;
@@ -157,23 +157,23 @@ impl Learned {
         if digests.len() != digest::SLICES || !self.is_unchanged(here.changes).await {
             return None;
         }
-        Some((here, Sums { routes: there.routes, digests }))
+        Some((here, TableDigests { routes: there.routes, digests }))
     }
 
     async fn is_unchanged(&self, changes: u64) -> bool {
         let is_same =
-            move |runner: &mut Runner| runner.table.changes == changes && runner.is_settled();
+            move |runner: &mut Runner| runner.table.changes == changes && runner.is_synced();
         self.ask(is_same).await.unwrap_or(false)
     }
 
     /// How many winners changed so far, once the forwarder has done all that it was told.
-    async fn drained(&self) -> Option<u64> {
-        for _ in 0..TRIES {
-            let changes = self.ask(|runner| runner.is_settled().then_some(runner.table.changes));
+    async fn wait_until_drained(&self) -> Option<u64> {
+        for _ in 0..MAX_ATTEMPTS {
+            let changes = self.ask(|runner| runner.is_synced().then_some(runner.table.changes));
             if let Some(changes) = changes.await? {
                 return Some(changes);
             }
-            tokio::time::sleep(PAUSE / 10).await;
+            tokio::time::sleep(RETRY_DELAY / 10).await;
         }
         None
     }
@@ -182,58 +182,58 @@ impl Learned {
     async fn held(&self, vrf: &str, family: u32, slices: &[u32]) -> Option<v1::AuditRoutesReply> {
         let request =
             v1::AuditRoutesRequest { vrf: vrf.to_owned(), family, slices: slices.to_vec() };
-        let answer = self.line.client().audit_routes(request).await.ok()?.into_inner();
+        let answer = self.connection.client().audit_routes(request).await.ok()?.into_inner();
         (!answer.is_changing).then_some(answer)
     }
 
     /// Compares these slices route by route and tells what differs; gives how many did, or `None` when routes changed
     /// meanwhile.
     async fn fix(&self, vrf: &VrfName, family: u32, slices: &[u32]) -> Option<u64> {
-        let changes = self.drained().await?;
-        let held = listed(&self.held(vrf, family, slices).await?.runs, family);
+        let changes = self.wait_until_drained().await?;
+        let held = list_routes(&self.held(vrf, family, slices).await?.runs, family);
         let (vrf, slices) = (vrf.clone(), slices.to_vec());
         self.ask(move |runner| {
-            if runner.table.changes != changes || !runner.is_settled() {
+            if runner.table.changes != changes || !runner.is_synced() {
                 return None;
             }
             let table = &mut runner.table;
             Some(match family {
                 4 => table.fix::<u32>(&vrf, &slices, held),
-                _ => table.fix::<Six>(&vrf, &slices, held),
+                _ => table.fix::<Ip6Words>(&vrf, &slices, held),
             })
         })
         .await?
     }
 }
 
-fn listed(runs: &[v1::RouteRun], family: u32) -> Listed {
-    let mut listed = Listed::new();
+fn list_routes(runs: &[v1::RouteRun], family: u32) -> ListedRoutes {
+    let mut list_routes = ListedRoutes::new();
     for run in runs {
         let (bytes, width) = if family == 4 { (&run.ip4, 5) } else { (&run.ip6, 17) };
         for packed in bytes.chunks_exact(width) {
             let (address, length) = packed.split_at(width - 1);
             let wide = address.iter().fold(0, |wide, byte| wide << 8 | u128::from(*byte));
-            listed.insert((wide, length[0]), run.hop);
+            list_routes.insert((wide, length[0]), run.hop);
         }
     }
-    listed
+    list_routes
 }
 
 /// What wins here, when the forwarder was told all of it.
 fn snapshot(runner: &mut Runner, vrf: &VrfName, family: u32) -> Option<Snapshot> {
-    if !runner.is_settled() {
+    if !runner.is_synced() {
         return None;
     }
     let sums = match family {
         4 => runner.table.sums::<u32>(vrf),
-        _ => runner.table.sums::<Six>(vrf),
+        _ => runner.table.sums::<Ip6Words>(vrf),
     };
     Some(Snapshot { sums, changes: runner.table.changes })
 }
 
 impl Table {
     fn vrfs(&self) -> BTreeSet<VrfName> {
-        self.held.iter().flatten().map(|held| held.source.vrf.clone()).collect()
+        self.sources.iter().flatten().map(|held| held.source.vrf.clone()).collect()
     }
 
     /// All winners of a VRF.
@@ -241,14 +241,14 @@ impl Table {
         &'a self,
         vrf: &'a VrfName,
     ) -> impl Iterator<Item = (u128, u8, u32)> + 'a {
-        let here = self.held.iter().enumerate();
+        let here = self.sources.iter().enumerate();
         let here = here.filter(|(_, held)| held.as_ref().is_some_and(|it| it.source.vrf == *vrf));
         let winners = here.flat_map(|(at, _)| self.winners_of::<A>(at));
         winners.map(|item| (item.address.widen(), item.length, item.group))
     }
 
-    fn sums<A: Family>(&self, vrf: &VrfName) -> Sums {
-        let mut sums = Sums { routes: 0, digests: vec![0; digest::SLICES] };
+    fn sums<A: Family>(&self, vrf: &VrfName) -> TableDigests {
+        let mut sums = TableDigests { routes: 0, digests: vec![0; digest::SLICES] };
         for (address, length, hop) in self.winners::<A>(vrf) {
             sums.routes += 1;
             let sum = &mut sums.digests[digest::slice(address, length)];
@@ -257,7 +257,7 @@ impl Table {
         sums
     }
 
-    fn fix<A: Family>(&mut self, vrf: &VrfName, slices: &[u32], mut held: Listed) -> u64 {
+    fn fix<A: Family>(&mut self, vrf: &VrfName, slices: &[u32], mut held: ListedRoutes) -> u64 {
         let is_meant =
             |address: u128, length: u8| slices.contains(&(digest::slice(address, length) as u32));
         let winners = self.winners::<A>(vrf).filter(|it| is_meant(it.0, it.1));
@@ -270,10 +270,10 @@ impl Table {
         wrong.extend(held.into_keys().map(|(address, length)| (address, length, None)));
         let hops: BTreeSet<u32> = wrong.iter().filter_map(|it| it.2).collect();
         for (id, group) in hops.iter().filter_map(|id| Some((*id, self.groups.get(*id)?))) {
-            self.out.hop(group.hop(id));
+            self.messages.hop(group.hop(id));
         }
         for (address, length, group) in &wrong {
-            self.out.route(vrf, A::narrow(*address), *length, group.unwrap_or(0));
+            self.messages.route(vrf, A::narrow(*address), *length, group.unwrap_or(0));
         }
         wrong.len() as u64
     }

@@ -147,17 +147,17 @@ impl Groups {
 
     /// Forgets groups that no route is on any more; gives their ids.
     pub fn forget(&mut self, ids: impl IntoIterator<Item = u32>) -> Vec<u32> {
-        let mut gone = Vec::new();
+        let mut withdraw = Vec::new();
         for id in ids {
             let Some(slot) = self.slots.get_mut(id as usize - 1) else { continue };
             if let Some(group) = slot.take_if(|group| group.routes == 0) {
                 let Group { source, session, protocol, target, .. } = group;
                 self.by_key.remove(&(source, session, protocol.into(), target));
                 self.freed.push(id);
-                gone.push(id);
+                withdraw.push(id);
             }
         }
-        gone
+        withdraw
     }
 
     /// A message was closed: ids that were freed before may be used again.

@@ -1,6 +1,6 @@
 //! Learned routes that are not in use, and why: others of their prefix go first, or their gateways are not reached.
 //!
-//! There may be millions of routes. They are gathered in one pass over the route sources of each table, so many at most as fit into [`GATHERED`],
+//! There may be millions of routes. They are gathered in one pass over the route sources of each table, so many at most as fit into [`MAX_PASS_ROUTES`],
 //! and told page by page from that: between two pages the route sources are heard. What has changed since it was gathered is left out. When there are
 //! more, the next pass begins behind the last. One address, or route sources that have nothing in common and all gateways, cost no pass at all.
 
@@ -14,16 +14,16 @@ use stoa_api::v1;
 
 use super::Learned;
 use super::groups::Group;
-use super::prefixes::Six;
+use super::prefixes::Ip6Words;
 use super::run::Runner;
 use super::table::{Family, Table};
-use crate::rib::contract;
+use crate::rib::prefix_to_proto;
 use crate::routes::{Key, VrfName};
 
 /// Routes that one pass gathers, 32 bytes each.
-const GATHERED: usize = 262_144;
+const MAX_PASS_ROUTES: usize = 262_144;
 /// Routes of one page.
-const PAGE: usize = 4_096;
+const PAGE_ROUTES: usize = 4_096;
 
 /// Which of them are desired.
 #[derive(Clone, Debug, Default)]
@@ -39,12 +39,12 @@ pub struct Query {
     /// Only those of this protocol.
     pub protocol: Option<v1::Protocol>,
     /// Static routes that the forwarder has taken out because BFD misses their gateways: nothing gives way to them.
-    pub silent: Arc<BTreeSet<Key>>,
+    pub bfd_down: Arc<BTreeSet<Key>>,
 }
 
 impl Query {
-    fn is_silent(&self, vrf: &VrfName, net: IpNet) -> bool {
-        !self.silent.is_empty() && self.silent.contains(&(vrf.clone(), net))
+    fn is_bfd_down(&self, vrf: &VrfName, net: IpNet) -> bool {
+        !self.bfd_down.is_empty() && self.bfd_down.contains(&(vrf.clone(), net))
     }
 }
 
@@ -52,30 +52,30 @@ impl Query {
 type Cursor = (VrfName, u32, u128, u8, u16);
 
 /// One route: address, length, place of the route source. The order is that in which they are told.
-type Found = (u128, u8, u16);
+type RouteKey = (u128, u8, u16);
 
 /// Some of one table, in their order.
 #[derive(Clone, Debug)]
-pub(super) struct OfTable {
+pub(super) struct TablePage {
     vrf: VrfName,
     family: u32,
-    found: VecDeque<Found>,
+    found: VecDeque<RouteKey>,
 }
 
 /// What one pass has found, by VRF, family, prefix.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gathered {
-    tables: VecDeque<OfTable>,
+pub(super) struct Pass {
+    tables: VecDeque<TablePage>,
     /// Where the next pass begins; `None`: there is no more.
     pub(super) next: Option<Cursor>,
 }
 
-impl Gathered {
+impl Pass {
     /// Takes out the first of them, so many at most and of one table; `None`: there are none.
-    pub(super) fn page(&mut self, size: usize) -> Option<OfTable> {
+    pub(super) fn page(&mut self, size: usize) -> Option<TablePage> {
         let first = self.tables.front_mut()?;
         let found = first.found.drain(..size.min(first.found.len())).collect();
-        let page = OfTable { vrf: first.vrf.clone(), family: first.family, found };
+        let page = TablePage { vrf: first.vrf.clone(), family: first.family, found };
         if first.found.is_empty() {
             self.tables.pop_front();
         }
@@ -89,25 +89,25 @@ pub struct Inactive {
     learned: Learned,
     query: Query,
     /// `None`: no pass was made yet.
-    gathered: Option<Gathered>,
+    pass: Option<Pass>,
 }
 
 impl Inactive {
     /// The next of them, by VRF, family, prefix; `None`: there are no more. Nothing is looked for before it is asked for.
     pub async fn next(&mut self) -> Option<Vec<v1::RouteState>> {
         loop {
-            if let Some(page) = self.gathered.as_mut().and_then(|it| it.page(PAGE)) {
+            if let Some(page) = self.pass.as_mut().and_then(|it| it.page(PAGE_ROUTES)) {
                 let query = self.query.clone();
-                let tell = move |runner: &mut Runner| runner.table.tell_inactive(&query, &page);
+                let tell = move |runner: &mut Runner| runner.table.render_inactive(&query, &page);
                 return self.learned.ask(tell).await;
             }
-            let after = match &mut self.gathered {
-                Some(gathered) => Some(gathered.next.take()?),
+            let after = match &mut self.pass {
+                Some(pass) => Some(pass.next.take()?),
                 None => None,
             };
             let query = self.query.clone();
-            let gather = move |runner: &mut Runner| runner.table.gather(&query, after, GATHERED);
-            self.gathered = Some(self.learned.ask(gather).await?);
+            let run_pass = move |runner: &mut Runner| runner.table.run_pass(&query, after, MAX_PASS_ROUTES);
+            self.pass = Some(self.learned.ask(run_pass).await?);
         }
     }
 }
@@ -115,18 +115,18 @@ impl Inactive {
 impl Learned {
     /// The routes that are not in use.
     pub fn inactive(&self, query: Query) -> Inactive {
-        Inactive { learned: self.clone(), query, gathered: None }
+        Inactive { learned: self.clone(), query, pass: None }
     }
 }
 
 impl Table {
     /// The first `size` behind `after`, in one pass.
-    pub(super) fn gather(&self, query: &Query, after: Option<Cursor>, size: usize) -> Gathered {
+    pub(super) fn run_pass(&self, query: &Query, after: Option<Cursor>, size: usize) -> Pass {
         let vrfs: BTreeSet<VrfName> =
-            self.held.iter().flatten().map(|held| held.source.vrf.clone()).collect();
-        let is_asked = |vrf: &VrfName| query.vrf.as_ref().is_none_or(|only| only == vrf);
-        let tables = vrfs.into_iter().filter(is_asked).flat_map(|vrf| [(vrf.clone(), 4), (vrf, 6)]);
-        let (mut gathered, mut room) = (Gathered::default(), size);
+            self.sources.iter().flatten().map(|entry| entry.source.vrf.clone()).collect();
+        let matches = |vrf: &VrfName| query.vrf.as_ref().is_none_or(|only| only == vrf);
+        let tables = vrfs.into_iter().filter(matches).flat_map(|vrf| [(vrf.clone(), 4), (vrf, 6)]);
+        let (mut pass, mut room) = (Pass::default(), size);
         for (vrf, family) in tables {
             let is_before =
                 after.as_ref().is_some_and(|after| (&vrf, family) < (&after.0, after.1));
@@ -134,30 +134,30 @@ impl Table {
                 continue;
             }
             let after = after.as_ref().filter(|after| (&after.0, after.1) == (&vrf, family));
-            let after = after.map(|(_, _, address, length, place)| (*address, *length, *place));
+            let after = after.map(|(_, _, address, length, source_index)| (*address, *length, *source_index));
             let found = match family {
                 4 => self.inactive_of::<u32>(&vrf, query, after, room),
-                _ => self.inactive_of::<Six>(&vrf, query, after, room),
+                _ => self.inactive_of::<Ip6Words>(&vrf, query, after, room),
             };
             let last = found.last().copied().filter(|_| found.len() == room);
             room -= found.len();
             if !found.is_empty() {
                 let vrf = vrf.clone();
-                gathered.tables.push_back(OfTable { vrf, family, found: found.into() });
+                pass.tables.push_back(TablePage { vrf, family, found: found.into() });
             }
-            if let Some((address, length, place)) = last {
-                gathered.next = Some((vrf, family, address, length, place));
+            if let Some((address, length, source_index)) = last {
+                pass.next = Some((vrf, family, address, length, source_index));
                 break;
             }
         }
-        gathered
+        pass
     }
 
     /// A page as it is told, without those that are gone or have come into use since.
-    pub(super) fn tell_inactive(&self, query: &Query, page: &OfTable) -> Vec<v1::RouteState> {
+    pub(super) fn render_inactive(&self, query: &Query, page: &TablePage) -> Vec<v1::RouteState> {
         let told = page.found.iter().filter_map(|it| match page.family {
-            4 => self.told_of::<u32>(query, &page.vrf, *it),
-            _ => self.told_of::<Six>(query, &page.vrf, *it),
+            4 => self.render::<u32>(query, &page.vrf, *it),
+            _ => self.render::<Ip6Words>(query, &page.vrf, *it),
         });
         told.collect()
     }
@@ -167,21 +167,21 @@ impl Table {
         &self,
         vrf: &VrfName,
         query: &Query,
-        after: Option<Found>,
+        after: Option<RouteKey>,
         room: usize,
-    ) -> Vec<Found> {
-        let held = self.held.iter().enumerate();
-        let held = held.filter_map(|(at, held)| Some((at, held.as_ref()?)));
+    ) -> Vec<RouteKey> {
+        let entry = self.sources.iter().enumerate();
+        let entry = entry.filter_map(|(at, entry)| Some((at, entry.as_ref()?)));
         let route_sources: Vec<_> =
-            held.filter(|(_, it)| it.source.vrf == *vrf && A::of(it).len() > 0).collect();
+            entry.filter(|(_, it)| it.source.vrf == *vrf && A::of(it).len() > 0).collect();
         let mut least = BinaryHeap::new();
-        let mut take = |address: A, length: u8, place: usize, group: u32| {
-            let found = (address.widen(), length, place as u16);
+        let mut take = |address: A, length: u8, source_index: usize, group: u32| {
+            let found = (address.widen(), length, source_index as u16);
             let is_of = |protocol| self.groups.get(group).is_some_and(|it| it.protocol == protocol);
-            let is_asked = after.is_none_or(|after| found > after)
+            let matches = after.is_none_or(|after| found > after)
                 && is_within::<A>(query.within, address, length)
                 && query.protocol.is_none_or(is_of);
-            if is_asked && (least.len() < room || least.peek().is_some_and(|last| found < *last)) {
+            if matches && (least.len() < room || least.peek().is_some_and(|last| found < *last)) {
                 least.push(found);
                 if least.len() > room {
                     least.pop();
@@ -190,9 +190,9 @@ impl Table {
         };
         if let Some(address) = query.covers {
             for (address, length) in covering::<A>(address) {
-                for (at, held) in &route_sources {
-                    let group = A::of(held).get(address, length);
-                    let is_lost = |it: &u32| self.loses(query, (vrf, *at), address, length, *it);
+                for (at, entry) in &route_sources {
+                    let group = A::of(entry).get(address, length);
+                    let is_lost = |it: &u32| self.is_inactive(query, (vrf, *at), address, length, *it);
                     if let Some(group) = group.filter(is_lost) {
                         take(address, length, *at, group);
                     }
@@ -203,8 +203,8 @@ impl Table {
         let is_lost = |group: &Group| group.routes > 0 && !group.resolved.is_usable();
         let is_alone =
             route_sources.len() < 2 && !self.groups.iter().any(|(_, group)| is_lost(group));
-        for (at, held) in route_sources.iter().filter(|_| !is_alone) {
-            for item in A::of(held).iter() {
+        for (at, entry) in route_sources.iter().filter(|_| !is_alone) {
+            for item in A::of(entry).iter() {
                 let best = self.best_other(*at, item.address, item.length);
                 if self.better(best, Some(item.group)) != Some(item.group) {
                     take(item.address, item.length, *at, item.group);
@@ -212,7 +212,7 @@ impl Table {
             }
         }
         // Those that win here, and lose against the configuration in the forwarder.
-        let first = self.desired.prefixes(vrf).filter(|net| !query.is_silent(vrf, *net));
+        let first = self.configured.prefixes(vrf).filter(|net| !query.is_bfd_down(vrf, *net));
         for (address, length) in first.filter_map(|it| of_family::<A>(&it)) {
             let winner = self.winner::<A>(vrf, address, length);
             if let Some((group, known)) = winner.and_then(|it| Some((it, self.groups.get(it)?))) {
@@ -223,7 +223,7 @@ impl Table {
     }
 
     /// Whether a route of the route source at a place is not in use.
-    fn loses<A: Family>(
+    fn is_inactive<A: Family>(
         &self,
         query: &Query,
         (vrf, at): (&VrfName, usize),
@@ -232,39 +232,39 @@ impl Table {
         own: u32,
     ) -> bool {
         let best = self.best_other(at, address, length);
-        self.better(best, Some(own)) != Some(own) || self.is_desired(query, vrf, address, length)
+        self.better(best, Some(own)) != Some(own) || self.is_configured(query, vrf, address, length)
     }
 
     /// Whether the configuration has a route to the same that is in the tables.
-    fn is_desired<A: Family>(&self, query: &Query, vrf: &VrfName, address: A, length: u8) -> bool {
+    fn is_configured<A: Family>(&self, query: &Query, vrf: &VrfName, address: A, length: u8) -> bool {
         let ip = ip::<A>(address);
-        let is_silent = || IpNet::new(ip, length).is_ok_and(|net| query.is_silent(vrf, net));
-        self.desired.get(vrf, ip, length).is_some() && !is_silent()
+        let is_bfd_down = || IpNet::new(ip, length).is_ok_and(|net| query.is_bfd_down(vrf, net));
+        self.configured.get(vrf, ip, length).is_some() && !is_bfd_down()
     }
 
     /// A route as it is told; `None` when it is gone or in use.
-    fn told_of<A: Family>(
+    fn render<A: Family>(
         &self,
         query: &Query,
         vrf: &VrfName,
-        found: Found,
+        found: RouteKey,
     ) -> Option<v1::RouteState> {
-        let (wide, length, place) = found;
-        let (address, place) = (A::narrow(wide), usize::from(place));
-        let held = self.held.get(place)?.as_ref().filter(|held| held.source.vrf == *vrf)?;
-        let group = A::of(held).get(address, length)?;
-        if !self.loses(query, (vrf, place), address, length, group) {
+        let (wide, length, source_index) = found;
+        let (address, source_index) = (A::narrow(wide), usize::from(source_index));
+        let entry = self.sources.get(source_index)?.as_ref().filter(|entry| entry.source.vrf == *vrf)?;
+        let group = A::of(entry).get(address, length)?;
+        if !self.is_inactive(query, (vrf, source_index), address, length, group) {
             return None;
         }
         let group = self.groups.get(group)?;
         let net = IpNet::new(ip::<A>(address), length).ok()?;
-        let is_desired = self.is_desired(query, vrf, address, length);
+        let is_configured = self.is_configured(query, vrf, address, length);
         let action = match group.resolved.special {
             Some(special) => v1::route::Action::Special(special.into()),
             None => v1::route::Action::Paths(v1::Paths { paths: group.resolved.paths.clone() }),
         };
         let route = v1::Route {
-            prefix: Some(contract(&net)),
+            prefix: Some(prefix_to_proto(&net)),
             protocol: group.protocol.into(),
             action: Some(action),
             vrf: vrf.to_string(),
@@ -274,9 +274,9 @@ impl Table {
             route: Some(route),
             state: "inactive".to_owned(),
             is_learned: true,
-            is_stale: A::of(held).is_stale(address, length),
-            route_source: self.route_source_of(place),
-            reason: self.reason(is_desired, (address, length), place, group),
+            is_stale: A::of(entry).is_stale(address, length),
+            route_source: self.route_source_of(source_index),
+            reason: self.reason(is_configured, (address, length), source_index, group),
             next_hops,
             ..v1::RouteState::default()
         })
@@ -285,16 +285,16 @@ impl Table {
     /// Why it is not in use.
     fn reason<A: Family>(
         &self,
-        is_desired: bool,
+        is_configured: bool,
         (address, length): (A, u8),
-        place: usize,
+        source_index: usize,
         group: &Group,
     ) -> Vec<String> {
-        let name = |place: usize| match self.route_source_of(place) {
+        let name = |source_index: usize| match self.route_source_of(source_index) {
             none if none.is_empty() => "the configuration".to_owned(),
             name => format!("route source {name}"),
         };
-        let own = name(place);
+        let own = name(source_index);
         if !group.resolved.is_usable() {
             let reasons = group.resolved.reasons.iter().map(|reason| format!("{own}: {reason}"));
             let reasons: Vec<String> = reasons.collect();
@@ -304,10 +304,10 @@ impl Table {
                 reasons
             };
         }
-        let best = self.best_other(place, address, length).and_then(|id| self.groups.get(id));
+        let best = self.best_other(source_index, address, length).and_then(|id| self.groups.get(id));
         let better = best.filter(|best| self.preference(best) <= self.preference(group));
         match better {
-            _ if is_desired => {
+            _ if is_configured => {
                 vec![format!("{own}: a connected or static route to the same goes first")]
             }
             Some(best) => {
@@ -322,8 +322,8 @@ impl Table {
 
 /// The gateways that are not reached.
 fn gateways(group: &Group) -> Vec<v1::NextHop> {
-    let super::Target::Ways(ways, _) = &group.target else { return vec![] };
-    let gateways = ways.iter().filter_map(|way| Some((way.gateway?, way.weight)));
+    let super::Target::Paths(paths, _) = &group.target else { return vec![] };
+    let gateways = paths.iter().filter_map(|path| Some((path.gateway?, path.weight)));
     gateways
         .map(|(gateway, weight)| v1::NextHop {
             gateway: ip_bytes(gateway),

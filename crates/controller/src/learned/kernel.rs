@@ -9,7 +9,7 @@ use super::Learned;
 use crate::route_sources::{Kind, RouteSourceState};
 
 /// How long a route source has to compare: a million routes take it a second or two, and the table as much to hear them.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What an audit of one kernel table found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,16 +44,16 @@ impl Learned {
     pub async fn audit_kernels(&self) -> Vec<AuditedKernel> {
         let mut audits = JoinSet::new();
         let route_sources =
-            self.line.configuration().map(|it| Arc::clone(&it.route_sources)).unwrap_or_default();
+            self.connection.configuration().map(|it| Arc::clone(&it.route_sources)).unwrap_or_default();
         for route_source in route_sources.iter() {
-            let Kind::Linux { table, .. } = route_source.kind else { continue };
+            let Kind::Netlink { table, .. } = route_source.kind else { continue };
             let audit = AuditedKernel {
                 route_source: route_source.source.name.clone(),
                 netns: route_source.netns.clone(),
                 table,
                 ..AuditedKernel::default()
             };
-            let state = self.line.route_sources().of(route_source.kind.name(), &audit.route_source);
+            let state = self.connection.route_sources().get(route_source.kind.name(), &audit.route_source);
             audits.spawn(audit_kernel(audit, state));
         }
         let mut audited = audits.join_all().await;
@@ -71,8 +71,8 @@ async fn audit_kernel(
         return audit;
     };
     for is_second in [false, true] {
-        let Some(compared) = state.questions.ask(is_second, PATIENCE).await else {
-            let reason = state.figures().reason;
+        let Some(compared) = state.comparison_requests.request(is_second, TIMEOUT).await else {
+            let reason = state.statistics().reason;
             audit.is_compared = false;
             audit.reason = if reason.is_empty() {
                 "the route source did not answer".to_owned()
@@ -89,8 +89,8 @@ async fn audit_kernel(
             return audit;
         };
         audit.held = held;
-        audit.is_compared = compared.is_whole;
-        if audit.held == audit.routes || !compared.is_whole {
+        audit.is_compared = compared.is_complete;
+        if audit.held == audit.routes || !compared.is_complete {
             break;
         }
         // What was told got lost on its way: it is told again, and looked at once more.
@@ -114,13 +114,13 @@ mod tests {
     use stoa_api::{unix, v1};
 
     use super::*;
-    use crate::apply::Line;
+    use crate::apply::ForwarderConnection;
     use crate::configuration::Configuration;
-    use crate::learned::{Event, RouteSource, Source, Target, Update, Way};
-    use crate::route_sources::Compared;
+    use crate::learned::{Event, RouteSource, Source, Target, Update, NextHopPath};
+    use crate::route_sources::ComparisonResult;
 
     /// A line whose configuration has a route source for kernel table 254.
-    fn line() -> Arc<Line> {
+    fn connection() -> Arc<ForwarderConnection> {
         let interface = json!({
             "name": "a", "type": "iana-if-type:ethernetCsmacd",
             "stoa-interfaces:port": { "null": {} }, "stoa-host-interface:host-interface": { "netns": "local" },
@@ -133,14 +133,14 @@ mod tests {
             "ietf-routing:routing": { "control-plane-protocols": { "control-plane-protocol": [route_source] } },
         });
         let configuration = Configuration::parse(Path::new("test"), text.to_string()).unwrap();
-        Arc::new(Line::new(unix::connect_lazily(Path::new("/nowhere/f.sock")), configuration))
+        Arc::new(ForwarderConnection::new(unix::connect_lazily(Path::new("/nowhere/f.sock")), configuration))
     }
 
     fn routes(count: u32) -> Event {
-        let way = Way { interface: Some("a".into()), gateway: None, weight: 1 };
+        let path = NextHopPath { interface: Some("a".into()), gateway: None, weight: 1 };
         Event::Update(Update {
             protocol: v1::Protocol::Kernel,
-            target: Some(Target::Ways([way].into(), [].into())),
+            target: Some(Target::Paths([path].into(), [].into())),
             ip4: (0..count).map(|number| (0x1400_0000 + (number << 8), 24)).collect(),
             ip6: vec![],
         })
@@ -150,60 +150,60 @@ mod tests {
     fn answer(
         state: Arc<RouteSourceState>,
         route_source: RouteSource,
-        found: Compared,
+        found: ComparisonResult,
     ) -> tokio::task::JoinHandle<()> {
         tokio::spawn(async move {
             loop {
-                let asked = state.questions.next().await;
-                if asked.iter().any(|asked| asked.says_all) {
-                    route_source.tell(vec![Event::Up, routes(9), Event::Complete]).await;
+                let asked = state.comparison_requests.next_requests().await;
+                if asked.iter().any(|request| request.resend_all) {
+                    route_source.send(vec![Event::Up, routes(9), Event::Complete]).await;
                 }
                 let held = route_source.count().await.await.ok();
-                let found = Compared { held, ..found };
-                asked.into_iter().for_each(|asked| asked.answer(found));
+                let found = ComparisonResult { held, ..found };
+                asked.into_iter().for_each(|request| request.reply(found));
             }
         })
     }
 
     #[tokio::test]
     async fn a_kernel_table_is_compared_with_what_is_held_of_it() {
-        let line = line();
-        let learned = Learned::start(Arc::clone(&line)).unwrap();
+        let connection = connection();
+        let learned = Learned::start(Arc::clone(&connection)).unwrap();
         let audited = learned.audit_kernels().await;
         assert_eq!((audited.len(), audited[0].table, audited[0].netns.as_str()), (1, 254, "local"));
         assert!(!audited[0].is_equal() && audited[0].reason.contains("not open"), "{audited:?}");
 
-        let state = line.route_sources().open("stoa-routing:netlink", "kernel");
+        let state = connection.route_sources().open("stoa-routing:netlink", "kernel");
         let (name, vrf) = ("kernel".to_owned(), "".into());
         let stale_time = Duration::from_secs(60);
         let route_source = learned.open(Source { name, vrf, preference: None, stale_time });
-        route_source.tell(vec![Event::Up, routes(9), Event::Complete]).await;
-        let found = Compared { routes: 9, held: None, different: 0, is_whole: true };
+        route_source.send(vec![Event::Up, routes(9), Event::Complete]).await;
+        let found = ComparisonResult { routes: 9, held: None, different: 0, is_complete: true };
         let task = answer(Arc::clone(&state), route_source.clone(), found);
         let audited = learned.audit_kernels().await;
         assert!(audited[0].is_equal() && audited[0].held == 9, "{audited:?}");
 
         // Two got lost between the route source and the table: they are said again, and counted.
-        route_source.tell(vec![Event::Up, routes(7), Event::Complete]).await;
+        route_source.send(vec![Event::Up, routes(7), Event::Complete]).await;
         assert_eq!(route_source.count().await.await, Ok(7));
         let audited = learned.audit_kernels().await;
         let it = &audited[0];
         assert_eq!((it.routes, it.held, it.different, it.is_compared), (9, 9, 2, true), "{it:?}");
-        assert_eq!(state.figures().repaired, 2);
+        assert_eq!(state.statistics().repaired, 2);
         assert!(learned.audit_kernels().await[0].is_equal());
         task.abort();
 
         // The table that does not get to it in time proves nothing either.
         let busy = Arc::clone(&state);
         let task = tokio::spawn(async move {
-            busy.questions.next().await.into_iter().for_each(|asked| asked.answer(found));
+            busy.comparison_requests.next_requests().await.into_iter().for_each(|request| request.reply(found));
         });
         let audited = learned.audit_kernels().await;
         assert!(!audited[0].is_compared && audited[0].reason.contains("busy"), "{audited:?}");
         task.await.unwrap();
 
         // A kernel that never rests proves nothing.
-        let found = Compared { is_whole: false, ..found };
+        let found = ComparisonResult { is_complete: false, ..found };
         let task = answer(state, route_source, found);
         let audited = learned.audit_kernels().await;
         assert!(!audited[0].is_compared && audited[0].reason.contains("ask again"), "{audited:?}");

@@ -11,23 +11,23 @@
 //! desired state, go before learned ones in the forwarder, and are looked at here to resolve gateways.
 
 mod audit;
-mod desired;
-mod figures;
+mod configured_routes;
 mod groups;
 mod inactive;
 mod kernel;
-mod leftover;
-mod link;
+mod message_queue;
 mod origin;
-mod outbox;
 mod prefixes;
 mod report;
 mod resolve;
+mod restart;
 mod route_source;
-mod route_source_state;
+mod route_source_summary;
 mod run;
 mod select;
 mod statics;
+mod statistics;
+mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -37,18 +37,18 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 pub use audit::{Audit, AuditedTable};
-pub use figures::{Audits, Figures, Look};
+pub use statistics::{AuditCounters, LearnedStatistics, TableHandle};
 pub use inactive::{Inactive, Query};
 pub use kernel::AuditedKernel;
-pub use route_source::{Asker, Event, RouteSource, Source, Target, Update, Way};
-pub use route_source_state::RouteSourceState;
-pub use run::Work;
+pub use route_source::{CountReply, Event, RouteSource, Source, Target, Update, NextHopPath};
+pub use route_source_summary::RouteSourceSummary;
+pub use run::WorkCounters;
 pub use table::Session;
 
 pub use crate::routes::VrfName;
 
-use crate::apply::Line;
-use run::{Request, Runner, Said};
+use crate::apply::ForwarderConnection;
+use run::{Request, Runner, SourceEvents};
 
 /// What route sources may have said that the table has not looked at yet, in batches.
 const QUEUE: usize = 32;
@@ -58,9 +58,9 @@ const REQUESTS: usize = 64;
 /// The way to the table.
 #[derive(Clone, Debug)]
 pub struct Learned {
-    queue: mpsc::Sender<Said>,
+    queue: mpsc::Sender<SourceEvents>,
     requests: mpsc::Sender<Request>,
-    line: Arc<Line>,
+    connection: Arc<ForwarderConnection>,
 }
 
 impl Learned {
@@ -68,16 +68,16 @@ impl Learned {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub fn start(line: Arc<Line>) -> std::io::Result<Learned> {
-        let (queue, said) = mpsc::channel(QUEUE);
-        let (requests, asked) = mpsc::channel(REQUESTS);
+    pub fn start(connection: Arc<ForwarderConnection>) -> std::io::Result<Learned> {
+        let (queue, events) = mpsc::channel(QUEUE);
+        let (requests, received) = mpsc::channel(REQUESTS);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let of_thread = Arc::clone(&line);
+        let for_thread = Arc::clone(&connection);
         std::thread::Builder::new().name("learned".into()).spawn(move || {
-            runtime.block_on(Runner::new().run(of_thread, said, asked));
+            runtime.block_on(Runner::new().run(for_thread, events, received));
         })?;
-        let learned = Learned { queue, requests, line };
-        learned.line.show_learned(learned.look());
+        let learned = Learned { queue, requests, connection };
+        learned.connection.set_learned(learned.handle());
         Ok(learned)
     }
 
@@ -93,12 +93,12 @@ impl Learned {
     }
 
     /// What it has cost so far.
-    pub async fn work(&self) -> Work {
+    pub async fn work(&self) -> WorkCounters {
         self.ask(|runner| runner.work).await.unwrap_or_default()
     }
 
     /// How all route sources do.
-    pub async fn route_sources(&self) -> Vec<RouteSourceState> {
+    pub async fn route_sources(&self) -> Vec<RouteSourceSummary> {
         self.ask(|runner| runner.table.route_source_states()).await.unwrap_or_default()
     }
 

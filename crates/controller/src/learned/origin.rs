@@ -4,8 +4,8 @@
 use ipnet::IpNet;
 use stoa_api::v1;
 
-use super::figures::Look;
-use super::prefixes::{Address, Six};
+use super::statistics::TableHandle;
+use super::prefixes::{Address, Ip6Words};
 use super::statics::is_own;
 use super::table::{Family, Table};
 use crate::rib;
@@ -20,7 +20,7 @@ pub(super) struct Origin {
     pub(super) is_stale: bool,
 }
 
-impl Look {
+impl TableHandle {
     /// Names the route sources of those of these routes that are learned. A table that has no time leaves them as they are.
     pub(crate) async fn name_route_sources(&self, routes: &mut [v1::RouteState]) {
         let learned: Vec<usize> = (0..routes.len())
@@ -48,22 +48,22 @@ impl Table {
         match net {
             IpNet::V4(net) => self.origin_of::<u32>(vrf, net.addr().to_bits(), net.prefix_len()),
             IpNet::V6(net) => {
-                self.origin_of::<Six>(vrf, Six::narrow(net.addr().to_bits()), net.prefix_len())
+                self.origin_of::<Ip6Words>(vrf, Ip6Words::narrow(net.addr().to_bits()), net.prefix_len())
             }
         }
     }
 
     fn origin_of<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> Option<Origin> {
         let group = self.groups.get(self.winner(vrf, address, length)?)?;
-        let held = self.held.get(group.source)?.as_ref()?;
-        let is_stale = A::of(held).is_stale(address, length);
+        let entry = self.sources.get(group.source)?.as_ref()?;
+        let is_stale = A::of(entry).is_stale(address, length);
         Some(Origin { route_source: self.route_source_of(group.source), is_stale })
     }
 
     /// The name of the route source at a place; "": it is the configuration's.
-    pub(super) fn route_source_of(&self, place: usize) -> String {
-        let held = self.held.get(place).and_then(Option::as_ref);
-        let route_source = held.map(|held| &held.source).filter(|source| !is_own(source));
+    pub(super) fn route_source_of(&self, source_index: usize) -> String {
+        let entry = self.sources.get(source_index).and_then(Option::as_ref);
+        let route_source = entry.map(|entry| &entry.source).filter(|source| !is_own(source));
         route_source.map(|source| source.name.clone()).unwrap_or_default()
     }
 }

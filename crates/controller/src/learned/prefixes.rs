@@ -29,9 +29,9 @@ impl Address for u32 {
 
 /// An IPv6 address as two words: aligned to 8 bytes, it takes 8 bytes less in each route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Six(u64, u64);
+pub struct Ip6Words(u64, u64);
 
-impl Address for Six {
+impl Address for Ip6Words {
     const BITS: u8 = 128;
 
     fn widen(self) -> u128 {
@@ -76,8 +76,8 @@ impl<A: Address> Prefixes<A> {
     fn hash(seed: u64, address: A, length: u8) -> u64 {
         let wide = address.widen();
         let folded = (wide >> 64) as u64 ^ (wide as u64).rotate_left(32) ^ u64::from(length);
-        let fold = |word: u64, factor: u64| {
-            let product = u128::from(word) * u128::from(factor);
+        let fold = |name: u64, factor: u64| {
+            let product = u128::from(name) * u128::from(factor);
             (product >> 64) as u64 ^ product as u64
         };
         fold(
@@ -139,7 +139,7 @@ impl<A: Address> Prefixes<A> {
         let is_it = |it: &Item<A>| it.address == address && it.length == length;
         let (item, _) = self.table.find_entry(hash, is_it).ok()?.remove();
         self.stale -= usize::from(!item.is_fresh);
-        self.give_back();
+        self.shrink();
         Some(item.group)
     }
 
@@ -154,10 +154,10 @@ impl<A: Address> Prefixes<A> {
         if self.stale == 0 {
             return Vec::new();
         }
-        let gone = self.table.extract_if(|it| !it.is_fresh).collect();
+        let withdraw = self.table.extract_if(|it| !it.is_fresh).collect();
         self.stale = 0;
-        self.give_back();
-        gone
+        self.shrink();
+        withdraw
     }
 
     /// All of them, in no order.
@@ -166,7 +166,7 @@ impl<A: Address> Prefixes<A> {
     }
 
     /// A table that was large and is nearly empty gives its memory back.
-    fn give_back(&mut self) {
+    fn shrink(&mut self) {
         if self.table.capacity() > 1 << 16 && self.table.len() < self.table.capacity() / 8 {
             let seed = self.seed;
             let room = self.table.len() * 2;
@@ -191,8 +191,8 @@ mod tests {
     fn follows_the_model<A: Address + std::fmt::Debug>(steps: Vec<(u8, u8, u32)>) {
         let mut prefixes = Prefixes::<A>::default();
         let mut model: BTreeMap<(A, u8), (u32, bool)> = BTreeMap::new();
-        for (what, place, group) in steps {
-            let key = (A::narrow(u128::from(place / 2) << 8), 20 + place % 2);
+        for (what, source_index, group) in steps {
+            let key = (A::narrow(u128::from(source_index / 2) << 8), 20 + source_index % 2);
             match what {
                 0 | 1 => {
                     let old = model.insert(key, (group, true)).map(|it| it.0);
@@ -207,11 +207,11 @@ mod tests {
                     prefixes.mark();
                 }
                 _ => {
-                    let mut gone: Vec<_> =
+                    let mut withdraw: Vec<_> =
                         prefixes.sweep().iter().map(|it| (it.address, it.length)).collect();
-                    gone.sort();
+                    withdraw.sort();
                     let stale = model.iter().filter(|it| !it.1.1).map(|it| *it.0);
-                    assert_eq!(gone, stale.collect::<Vec<_>>());
+                    assert_eq!(withdraw, stale.collect::<Vec<_>>());
                     model.retain(|_, it| it.1);
                 }
             }
@@ -230,13 +230,13 @@ mod tests {
         #[test]
         fn routes_are_as_in_a_map(steps in steps()) {
             follows_the_model::<u32>(steps.clone());
-            follows_the_model::<Six>(steps);
+            follows_the_model::<Ip6Words>(steps);
         }
     }
 
     #[test]
     fn a_route_is_small() {
-        assert_eq!((size_of::<Item<u32>>(), size_of::<Item<Six>>()), (12, 24));
+        assert_eq!((size_of::<Item<u32>>(), size_of::<Item<Ip6Words>>()), (12, 24));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use stoa_api::v1;
 
-use super::{Audit, AuditedKernel, Learned, RouteSourceState, Session};
-use crate::route_sources::{Figures, RouteSourceConfig};
+use super::{Audit, AuditedKernel, Learned, RouteSourceSummary, Session};
+use crate::route_sources::{RouteSourceStatistics, RouteSourceConfig};
 
 impl Session {
     /// As operators read it.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Session::Awaited => "awaited",
             Session::Begun => "begun",
@@ -20,25 +20,25 @@ impl Session {
 /// A route source that is configured, and what is known of it.
 fn route_source(
     config: &RouteSourceConfig,
-    figures: Figures,
-    state: Option<RouteSourceState>,
+    statistics: RouteSourceStatistics,
+    state: Option<RouteSourceSummary>,
 ) -> v1::RouteSourceState {
     let mut told = v1::RouteSourceState {
         name: config.source.name.clone(),
-        session: Session::Awaited.word().to_owned(),
-        r#type: config.kind.word().to_owned(),
+        session: Session::Awaited.name().to_owned(),
+        r#type: config.kind.short_name().to_owned(),
         vrf: config.source.vrf.to_string(),
         netns: config.netns.clone(),
-        is_open: figures.is_open,
-        reason: figures.reason,
-        since_unix_s: figures.since_unix_s,
-        sessions: figures.sessions,
-        not_imported: figures.not_imported,
+        is_open: statistics.is_open,
+        reason: statistics.reason,
+        since_unix_s: statistics.since_unix_s,
+        sessions: statistics.sessions,
+        not_imported: statistics.not_imported,
         ..v1::RouteSourceState::default()
     };
     if let Some(state) = state {
         let unresolved = state.unresolved.into_iter();
-        state.session.word().clone_into(&mut told.session);
+        state.session.name().clone_into(&mut told.session);
         told.ip4_routes = state.ip4 as u64;
         told.ip6_routes = state.ip6 as u64;
         told.stale = state.stale as u64;
@@ -83,14 +83,14 @@ impl Learned {
     /// How the route sources of the configuration do, by name.
     pub async fn show_route_sources(&self) -> Vec<v1::RouteSourceState> {
         let mut states = self.route_sources().await;
-        let configuration = self.line.configuration();
+        let configuration = self.connection.configuration();
         let route_sources = configuration.as_ref().map_or(&[][..], |it| &it.route_sources);
         let told = route_sources.iter().map(|config| {
             let name = &config.source.name;
             let at = states.iter().position(|state| state.name == *name);
-            let figures = self.line.route_sources().of(config.kind.name(), name);
-            let figures = figures.map(|it| it.figures()).unwrap_or_default();
-            route_source(config, figures, at.map(|at| states.swap_remove(at)))
+            let statistics = self.connection.route_sources().get(config.kind.name(), name);
+            let statistics = statistics.map(|it| it.statistics()).unwrap_or_default();
+            route_source(config, statistics, at.map(|at| states.swap_remove(at)))
         });
         told.collect()
     }
@@ -107,7 +107,7 @@ impl Learned {
         v1::AuditLearnedReply {
             tables: tables(audit),
             route_sources,
-            received: work.heard,
+            received: work.received,
             refused: work.refused,
             reason,
             table_us: work.table_us,

@@ -9,41 +9,41 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use super::groups::{Group, Resolved};
-use super::prefixes::{Address, Six};
-use super::route_source::{Target, Way};
-use super::table::{Family, Held, Table};
+use super::prefixes::{Address, Ip6Words};
+use super::route_source::{Target, NextHopPath};
+use super::table::{Family, SourceEntry, Table};
 use crate::recursion::{LEVEL_LIMIT, weigh};
 use crate::routes::{PATH_LIMIT, VrfName};
 
 /// Addresses whose routes matter to some gateway, in order.
 #[derive(Debug, Default)]
-pub struct Watched {
+pub struct TrackedGateways {
     ip4: BTreeMap<VrfName, Vec<u32>>,
-    ip6: BTreeMap<VrfName, Vec<Six>>,
+    ip6: BTreeMap<VrfName, Vec<Ip6Words>>,
 }
 
-/// A family's share of [`Watched`].
-pub trait Watchable: Address {
+/// A family's share of [`TrackedGateways`].
+pub trait TrackedFamily: Address {
     /// The addresses of a VRF.
-    fn watched<'a>(watched: &'a Watched, vrf: &VrfName) -> &'a [Self];
+    fn tracked<'a>(tracked: &'a TrackedGateways, vrf: &VrfName) -> &'a [Self];
 }
 
-impl Watchable for u32 {
-    fn watched<'a>(watched: &'a Watched, vrf: &VrfName) -> &'a [Self] {
-        watched.ip4.get(vrf).map_or(&[], Vec::as_slice)
+impl TrackedFamily for u32 {
+    fn tracked<'a>(tracked: &'a TrackedGateways, vrf: &VrfName) -> &'a [Self] {
+        tracked.ip4.get(vrf).map_or(&[], Vec::as_slice)
     }
 }
 
-impl Watchable for Six {
-    fn watched<'a>(watched: &'a Watched, vrf: &VrfName) -> &'a [Self] {
-        watched.ip6.get(vrf).map_or(&[], Vec::as_slice)
+impl TrackedFamily for Ip6Words {
+    fn tracked<'a>(tracked: &'a TrackedGateways, vrf: &VrfName) -> &'a [Self] {
+        tracked.ip6.get(vrf).map_or(&[], Vec::as_slice)
     }
 }
 
-impl Watched {
+impl TrackedGateways {
     /// Whether a prefix covers one of them.
-    pub fn is_within<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> bool {
-        let addresses = A::watched(self, vrf);
+    pub fn covers_any<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> bool {
+        let addresses = A::tracked(self, vrf);
         if addresses.is_empty() {
             return false;
         }
@@ -62,7 +62,7 @@ impl Watched {
         match address {
             IpAddr::V4(ip) => insert(self.ip4.entry(vrf.clone()).or_default(), ip.to_bits()),
             IpAddr::V6(ip) => {
-                insert(self.ip6.entry(vrf.clone()).or_default(), Six::narrow(ip.to_bits()));
+                insert(self.ip6.entry(vrf.clone()).or_default(), Ip6Words::narrow(ip.to_bits()));
             }
         }
     }
@@ -79,7 +79,7 @@ type Reason = String;
 
 /// Gateways that the search for one group looks at: peers choose next hops, and many that lie behind each other would
 /// keep it busy for ever.
-const STEPS: usize = 1_024;
+const MAX_STEPS: usize = 1_024;
 
 /// A search for the paths of one group.
 struct Search<'a> {
@@ -87,13 +87,13 @@ struct Search<'a> {
     /// All gateways that were looked at: a route over one of them may change what was found.
     visited: BTreeSet<IpAddr>,
     /// Those between the group and the one in hand.
-    under_way: Vec<IpAddr>,
+    in_progress: Vec<IpAddr>,
     steps: usize,
 }
 
 impl<'a> Search<'a> {
     fn new(vrf: &'a VrfName) -> Self {
-        Self { vrf, visited: BTreeSet::new(), under_way: Vec::new(), steps: 0 }
+        Self { vrf, visited: BTreeSet::new(), in_progress: Vec::new(), steps: 0 }
     }
 }
 
@@ -102,15 +102,15 @@ impl Table {
     /// could not, or the other way round.
     pub(super) fn resolve_group(&mut self, id: u32, is_new: bool) {
         let Some(group) = self.groups.get(id) else { return };
-        let Some(held) = self.held.get(group.source).and_then(Option::as_ref) else { return };
-        let vrf = held.source.vrf.clone();
-        let Some(said) = held.meaning(group) else { return };
+        let Some(entry) = self.sources.get(group.source).and_then(Option::as_ref) else { return };
+        let vrf = entry.source.vrf.clone();
+        let Some(target) = entry.current_target(group) else { return };
         let mut search = Search::new(&vrf);
-        let resolved = match said.cloned() {
+        let resolved = match target.cloned() {
             Some(Target::Special(special)) => {
                 Resolved { special: Some(special), ..Resolved::default() }
             }
-            Some(Target::Ways(best, backup)) => {
+            Some(Target::Paths(best, backup)) => {
                 let mut reasons = Vec::new();
                 let paths = self.paths(&best, &mut search, &mut reasons);
                 let backup = self.paths(&backup, &mut search, &mut reasons);
@@ -122,7 +122,7 @@ impl Table {
             },
         };
         for address in std::mem::take(&mut search.visited) {
-            self.watched.add(&vrf, address);
+            self.tracked.add(&vrf, address);
         }
         let Some(group) = self.groups.get_mut(id) else { return };
         let was_usable = group.resolved.is_usable();
@@ -130,23 +130,23 @@ impl Table {
         group.resolved = resolved;
         let is_flipped = group.resolved.is_usable() != was_usable;
         if changed || is_new {
-            self.out.hop(group.hop(id));
+            self.messages.hop(group.hop(id));
         }
         if is_flipped && !is_new {
-            self.flipped.insert(id);
+            self.usability_changed.insert(id);
         }
         // Others may be reached by its routes.
-        self.is_moved |= changed && !is_new && self.watched.is_any();
+        self.needs_resolution |= changed && !is_new && self.tracked.is_any();
     }
 
     /// A group of a route source's own number is new, has changed, or is forgotten.
     pub(super) fn set_group(&mut self, at: usize, number: u32, target: Option<Target>) {
-        let Some(held) = &mut self.held[at] else { return };
+        let Some(entry) = &mut self.sources[at] else { return };
         match target {
-            Some(target) => drop(held.said.insert(number, target)),
-            None => drop(held.said.remove(&number)),
+            Some(target) => drop(entry.group_targets.insert(number, target)),
+            None => drop(entry.group_targets.remove(&number)),
         }
-        for id in self.groups.on_number((at, held.sessions), number) {
+        for id in self.groups.on_number((at, entry.sessions), number) {
             self.resolve_group(id, false);
         }
     }
@@ -154,37 +154,37 @@ impl Table {
     /// Selects anew for routes on groups that have flipped, and looks at all groups again when something moved that
     /// gateways may lead through. What changes by that may move others; a circle of them ends after as many rounds as
     /// there may be levels.
-    pub(super) fn resolve_moved(&mut self) {
+    pub(super) fn resolve_pending(&mut self) {
         for _ in 0..LEVEL_LIMIT {
-            let mut flipped = std::mem::take(&mut self.flipped);
-            flipped.retain(|id| self.groups.get(*id).is_some_and(|group| group.routes > 0));
-            if !flipped.is_empty() {
-                self.select_again(&flipped);
+            let mut usability_changed = std::mem::take(&mut self.usability_changed);
+            usability_changed.retain(|id| self.groups.get(*id).is_some_and(|group| group.routes > 0));
+            if !usability_changed.is_empty() {
+                self.reselect(&usability_changed);
             }
-            if !std::mem::take(&mut self.is_moved) {
+            if !std::mem::take(&mut self.needs_resolution) {
                 return;
             }
             let ids: Vec<u32> = self.groups.iter().map(|(id, _)| id).collect();
-            self.watched = Watched::default();
+            self.tracked = TrackedGateways::default();
             for id in ids {
                 self.resolve_group(id, false);
             }
         }
-        let flipped = std::mem::take(&mut self.flipped);
-        self.select_again(&flipped);
+        let usability_changed = std::mem::take(&mut self.usability_changed);
+        self.reselect(&usability_changed);
     }
 
     fn paths(
         &self,
-        ways: &[Way],
+        paths: &[NextHopPath],
         search: &mut Search<'_>,
         reasons: &mut Vec<Reason>,
     ) -> Vec<v1::Path> {
         let mut shares = Vec::new();
-        for way in ways {
-            match self.behind_way(way, search) {
+        for path in paths {
+            match self.resolve_path(path, search) {
                 Ok(paths) if paths.is_empty() => {}
-                Ok(paths) => shares.push((u64::from(way.weight.max(1)), paths)),
+                Ok(paths) => shares.push((u64::from(path.weight.max(1)), paths)),
                 Err(reason) => reasons.push(reason),
             }
         }
@@ -200,33 +200,33 @@ impl Table {
         paths
     }
 
-    fn behind_way(&self, way: &Way, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
-        let next_hop = way.gateway.map(ip_bytes).unwrap_or_default();
-        if let Some(interface) = &way.interface {
+    fn resolve_path(&self, path: &NextHopPath, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
+        let next_hop = path.gateway.map(ip_bytes).unwrap_or_default();
+        if let Some(interface) = &path.interface {
             return Ok(vec![v1::Path { interface: interface.to_string(), next_hop, weight: 1 }]);
         }
-        let Some(gateway) = way.gateway else {
+        let Some(gateway) = path.gateway else {
             return Err("a way names neither an interface nor a gateway".to_owned());
         };
-        if search.under_way.contains(&gateway) {
+        if search.in_progress.contains(&gateway) {
             return Err(format!("{gateway} leads round in a circle"));
         }
-        if search.under_way.len() >= LEVEL_LIMIT {
+        if search.in_progress.len() >= LEVEL_LIMIT {
             return Err(format!("{gateway} is more than {LEVEL_LIMIT} routes away from a link"));
         }
-        if search.steps == STEPS {
-            return Err(format!("{gateway} is reached by more ways than are looked at ({STEPS})"));
+        if search.steps == MAX_STEPS {
+            return Err(format!("{gateway} is reached by more ways than are looked at ({MAX_STEPS})"));
         }
         search.steps += 1;
         search.visited.insert(gateway);
-        search.under_way.push(gateway);
-        let behind = self.behind(gateway, search);
-        search.under_way.pop();
-        behind
+        search.in_progress.push(gateway);
+        let resolve_gateway = self.resolve_gateway(gateway, search);
+        search.in_progress.pop();
+        resolve_gateway
     }
 
     /// The paths by which a gateway is reached: of the longest route over it that leads to a link.
-    fn behind(&self, gateway: IpAddr, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
+    fn resolve_gateway(&self, gateway: IpAddr, search: &mut Search<'_>) -> Result<Vec<v1::Path>, Reason> {
         let on_link = |mut paths: Vec<v1::Path>| {
             for path in paths.iter_mut().filter(|path| path.next_hop.is_empty()) {
                 path.next_hop = ip_bytes(gateway);
@@ -238,7 +238,7 @@ impl Table {
         for length in (1..=if gateway.is_ipv4() { 32 } else { 128 }).rev() {
             let Ok(net) = ipnet::IpNet::new(gateway, length) else { continue };
             let net = net.trunc();
-            if let Some(action) = self.desired.get(vrf, net.addr(), length) {
+            if let Some(action) = self.configured.get(vrf, net.addr(), length) {
                 return match action {
                     Action::Paths(paths) => Ok(on_link(paths.paths.clone())),
                     Action::Special(special) => {
@@ -249,10 +249,10 @@ impl Table {
             }
             let winner = match net.addr() {
                 IpAddr::V4(ip) => self.winner::<u32>(vrf, ip.to_bits(), length),
-                IpAddr::V6(ip) => self.winner::<Six>(vrf, Six::narrow(ip.to_bits()), length),
+                IpAddr::V6(ip) => self.winner::<Ip6Words>(vrf, Ip6Words::narrow(ip.to_bits()), length),
             };
             let Some(winner) = winner.and_then(|id| self.groups.get(id)) else { continue };
-            match self.by_learned(winner, net, search) {
+            match self.resolve_via_learned(winner, net, search) {
                 Ok(paths) => return Ok(on_link(paths)),
                 // A shorter one may lead to a link.
                 Err(other) => reason = reason.or(Some(other)),
@@ -266,21 +266,21 @@ impl Table {
         }))
     }
 
-    fn by_learned(
+    fn resolve_via_learned(
         &self,
         group: &Group,
         net: ipnet::IpNet,
         search: &mut Search<'_>,
     ) -> Result<Vec<v1::Path>, Reason> {
-        let held = self.held.get(group.source).and_then(Option::as_ref);
-        match held.and_then(|held| held.meaning(group)) {
+        let entry = self.sources.get(group.source).and_then(Option::as_ref);
+        match entry.and_then(|entry| entry.current_target(group)) {
             // Of a former session: what it came to is all that is known.
             None => Ok(group.resolved.paths.clone()),
-            Some(Some(Target::Ways(best, _))) => {
+            Some(Some(Target::Paths(best, _))) => {
                 let mut all = Vec::new();
                 let mut reason = format!("{net} leads nowhere itself");
-                for way in best.iter().take(PATH_LIMIT) {
-                    match self.behind_way(way, search) {
+                for path in best.iter().take(PATH_LIMIT) {
+                    match self.resolve_path(path, search) {
                         Ok(paths) => all.extend(paths),
                         Err(other) => reason = other,
                     }
@@ -296,12 +296,12 @@ impl Table {
     }
 }
 
-impl Held {
+impl SourceEntry {
     /// What a group of this route source means now; `None`: it is of a former session, whose numbers mean something else now.
-    fn meaning<'a>(&'a self, group: &'a Group) -> Option<Option<&'a Target>> {
+    fn current_target<'a>(&'a self, group: &'a Group) -> Option<Option<&'a Target>> {
         match &group.target {
             Target::Group(_) if group.session != self.sessions => None,
-            Target::Group(number) => Some(self.said.get(number)),
+            Target::Group(number) => Some(self.group_targets.get(number)),
             target => Some(Some(target)),
         }
     }

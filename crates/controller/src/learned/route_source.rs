@@ -25,7 +25,7 @@ pub struct Source {
 
 /// One way to a destination, as a daemon says it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Way {
+pub struct NextHopPath {
     /// Our interface; `None`: the gateway is to be resolved by other routes.
     pub interface: Option<Arc<str>>,
     /// The gateway; `None`: the destination is on the link.
@@ -38,7 +38,7 @@ pub struct Way {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Send by one of the first, or while none of them can be used by one of the second.
-    Ways(Arc<[Way]>, Arc<[Way]>),
+    Paths(Arc<[NextHopPath]>, Arc<[NextHopPath]>),
     /// What [`Event::Group`] says of this number: all routes on it change with it.
     Group(u32),
     /// Something else.
@@ -67,7 +67,7 @@ pub enum Event {
     Complete,
     /// Nothing came for a while: that was probably all. As `Complete`, but of what a former controller has left nothing goes until as much
     /// was said as there was.
-    Silent,
+    PresumedComplete,
     /// The session ended: what is held stays for [`Source::stale_time`].
     Down,
     /// The route source is shut for good, by the configuration: what is held goes.
@@ -80,7 +80,7 @@ pub enum Event {
         ip6: bool,
     },
     /// The configuration says these of the route source now. Its routes stay, and are weighed anew.
-    Weigh {
+    Reconfigure {
         /// As [`Source::preference`].
         preference: Option<u8>,
         /// As [`Source::stale_time`]: it takes effect when a session begins or ends next.
@@ -89,18 +89,18 @@ pub enum Event {
     /// A group of the daemon's own number, new or changed; [`Target::Group`] is not allowed within.
     Group(u32, Target),
     /// The daemon forgot a group. Routes that are still on it lead nowhere.
-    GroupGone(u32),
+    GroupDeleted(u32),
     /// Routes.
     Update(Update),
     /// Everything before this was heard: how much the table has of the route source is answered.
-    Count(Asker),
+    Count(CountReply),
 }
 
 /// Who waits for the answer to [`Event::Count`]: the first of its clones that is heard answers.
 #[derive(Clone, Debug)]
-pub struct Asker(Arc<Mutex<Option<oneshot::Sender<u64>>>>);
+pub struct CountReply(Arc<Mutex<Option<oneshot::Sender<u64>>>>);
 
-impl Asker {
+impl CountReply {
     /// Answers; who asked may have gone away.
     pub(super) fn answer(&self, routes: u64) {
         let asker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -110,13 +110,13 @@ impl Asker {
     }
 }
 
-impl PartialEq for Asker {
+impl PartialEq for CountReply {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Asker {}
+impl Eq for CountReply {}
 
 /// The end of the queue that a route source holds.
 #[derive(Clone, Debug)]
@@ -145,23 +145,23 @@ impl RouteSource {
     }
 
     /// The configuration says something else of an open route source, whose name and VRF are the same: it stays open.
-    pub async fn weigh(&self, source: &Source) {
+    pub async fn reconfigure(&self, source: &Source) {
         let Source { preference, stale_time, .. } = *source;
         self.stale_time_ms.store(stale_time.as_millis() as u64, Relaxed);
-        self.tell(vec![Event::Weigh { preference, stale_time }]).await;
+        self.send(vec![Event::Reconfigure { preference, stale_time }]).await;
     }
 
-    /// Asks how many routes the table has of the route source once it has heard all that was told until now. Waits as [`tell`](Self::tell) does,
+    /// Asks how many routes the table has of the route source once it has heard all that was told until now. Waits as [`send`](Self::send) does,
     /// not for the answer.
     pub async fn count(&self) -> oneshot::Receiver<u64> {
         let (asker, answer) = oneshot::channel();
-        self.tell(vec![Event::Count(Asker(Arc::new(Mutex::new(Some(asker)))))]).await;
+        self.send(vec![Event::Count(CountReply(Arc::new(Mutex::new(Some(asker)))))]).await;
         answer
     }
 
     /// Says what was heard, in its order. Waits while the queue is full: read no more of the daemon meanwhile.
     /// A few thousand routes at a time are best.
-    pub async fn tell(&self, events: Vec<Event>) {
+    pub async fn send(&self, events: Vec<Event>) {
         // The table lives as long as the controller.
         let _ = self.queue.send((Arc::clone(&self.source), events)).await;
     }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use stoa_api::v1;
 
 use super::groups::Group;
-use super::prefixes::{Item, Six};
+use super::prefixes::{Item, Ip6Words};
 use super::route_source::Source;
 use super::statics::is_own;
 use super::table::{Family, Table};
 use crate::routes::VrfName;
 
 /// How much a route counts when its route source says nothing of it: less is better.
-fn usual_preference(protocol: v1::Protocol) -> u8 {
+fn default_preference(protocol: v1::Protocol) -> u8 {
     match protocol {
         v1::Protocol::Direct => 0,
         v1::Protocol::Kernel => 5,
@@ -29,18 +29,18 @@ fn usual_preference(protocol: v1::Protocol) -> u8 {
 }
 
 impl Table {
-    pub(super) fn tell<A: Family>(
+    pub(super) fn announce<A: Family>(
         &mut self,
         at: usize,
         address: A,
         length: u8,
         group: Option<u32>,
     ) {
-        let Some(held) = &self.held[at] else { return };
-        let vrf = &held.source.vrf;
-        self.out.route(vrf, address, length, group.unwrap_or(0));
+        let Some(entry) = &self.sources[at] else { return };
+        let vrf = &entry.source.vrf;
+        self.messages.route(vrf, address, length, group.unwrap_or(0));
         self.changes += 1;
-        self.is_moved |= self.watched.is_within(vrf, address, length);
+        self.needs_resolution |= self.tracked.covers_any(vrf, address, length);
     }
 
     /// The better of two groups that a prefix could be on; one that cannot be used is none.
@@ -48,7 +48,7 @@ impl Table {
         let two = two.filter(|id| self.groups.is_usable(*id));
         match (one, two) {
             (Some(one), Some(two)) => {
-                let is_two = self.weight(two) < self.weight(one);
+                let is_two = self.rank(two) < self.rank(one);
                 Some(if is_two { two } else { one })
             }
             (one, two) => one.or(two),
@@ -56,72 +56,72 @@ impl Table {
     }
 
     /// Less is better; of equals static routes go first.
-    fn weight(&self, id: u32) -> (u8, bool, usize) {
+    fn rank(&self, id: u32) -> (u8, bool, usize) {
         let Some(group) = self.groups.get(id) else { return (u8::MAX, true, usize::MAX) };
-        let source = self.held.get(group.source).and_then(Option::as_ref).map(|held| &held.source);
+        let source = self.sources.get(group.source).and_then(Option::as_ref).map(|entry| &entry.source);
         let is_daemon = source.is_none_or(|source| !is_own(source));
         (self.preference(group), is_daemon, group.source)
     }
 
     /// How much routes on a group count, less is better.
     pub(super) fn preference(&self, group: &Group) -> u8 {
-        let source = self.held.get(group.source).and_then(Option::as_ref).map(|held| &held.source);
+        let source = self.sources.get(group.source).and_then(Option::as_ref).map(|entry| &entry.source);
         let preference = source.and_then(|source| source.preference);
-        preference.unwrap_or(usual_preference(group.protocol))
+        preference.unwrap_or(default_preference(group.protocol))
     }
 
     /// The best group that other route sources of the VRF have for a prefix.
     pub(super) fn best_other<A: Family>(&self, at: usize, address: A, length: u8) -> Option<u32> {
-        if self.held.len() < 2 {
+        if self.sources.len() < 2 {
             return None;
         }
-        let vrf = &self.held[at].as_ref()?.source.vrf;
-        let others = self.held.iter().enumerate().filter(|(other, _)| *other != at);
-        let others = others.filter_map(|(_, held)| held.as_ref());
-        let others = others.filter(|held| A::of(held).len() > 0 && held.source.vrf == *vrf);
-        let theirs = others.filter_map(|held| A::of(held).get(address, length));
+        let vrf = &self.sources[at].as_ref()?.source.vrf;
+        let others = self.sources.iter().enumerate().filter(|(other, _)| *other != at);
+        let others = others.filter_map(|(_, entry)| entry.as_ref());
+        let others = others.filter(|entry| A::of(entry).len() > 0 && entry.source.vrf == *vrf);
+        let theirs = others.filter_map(|entry| A::of(entry).get(address, length));
         theirs.fold(None, |best, group| self.better(best, Some(group)))
     }
 
     /// The group that wins a prefix of a VRF.
     pub(super) fn winner<A: Family>(&self, vrf: &VrfName, address: A, length: u8) -> Option<u32> {
-        let held = self.held.iter().flatten().filter(|held| held.source.vrf == *vrf);
-        let groups = held.filter_map(|held| A::of(held).get(address, length));
+        let entry = self.sources.iter().flatten().filter(|entry| entry.source.vrf == *vrf);
+        let groups = entry.filter_map(|entry| A::of(entry).get(address, length));
         groups.fold(None, |best, group| self.better(best, Some(group)))
     }
 
     /// Each winner of a route source, each prefix once.
     pub(super) fn winners_of<A: Family>(&self, at: usize) -> impl Iterator<Item = &Item<A>> {
-        let held = self.held[at].as_ref();
+        let entry = self.sources[at].as_ref();
         let wins = move |item: &&Item<A>| {
             let other = self.best_other(at, item.address, item.length);
             self.better(other, Some(item.group)) == Some(item.group)
         };
-        held.into_iter().flat_map(|held| A::of(held).iter()).filter(wins)
+        entry.into_iter().flat_map(|entry| A::of(entry).iter()).filter(wins)
     }
 
     /// A route source counts otherwise now: its routes win or lose against those of other route sources.
-    pub(super) fn weigh(&mut self, at: usize, preference: Option<u8>, stale_time: Duration) {
-        let Some(held) = &self.held[at] else { return };
-        if held.source.preference == preference && held.source.stale_time == stale_time {
+    pub(super) fn reconfigure(&mut self, at: usize, preference: Option<u8>, stale_time: Duration) {
+        let Some(entry) = &self.sources[at] else { return };
+        if entry.source.preference == preference && entry.source.stale_time == stale_time {
             return;
         }
-        let source = Source { preference, stale_time, ..Source::clone(&held.source) };
+        let source = Source { preference, stale_time, ..Source::clone(&entry.source) };
         // Nobody wins by another stale-time: a million routes need not be looked at.
-        let is_weighed = held.source.preference != preference;
-        let before = is_weighed.then(|| (self.contested::<u32>(at), self.contested::<Six>(at)));
-        if let Some(held) = &mut self.held[at] {
-            held.source = Arc::new(source);
+        let is_weighed = entry.source.preference != preference;
+        let before = is_weighed.then(|| (self.contested::<u32>(at), self.contested::<Ip6Words>(at)));
+        if let Some(entry) = &mut self.sources[at] {
+            entry.source = Arc::new(source);
         }
         let Some(before) = before else { return };
-        self.weigh_again(at, before.0);
-        self.weigh_again(at, before.1);
+        self.reannounce(at, before.0);
+        self.reannounce(at, before.1);
     }
 
     /// Who wins the prefixes of a route source that others have as well.
     fn contested<A: Family>(&self, at: usize) -> Vec<(A, u8, Option<u32>)> {
-        let held = self.held[at].as_ref();
-        let items = held.into_iter().flat_map(|held| A::of(held).iter());
+        let entry = self.sources[at].as_ref();
+        let items = entry.into_iter().flat_map(|entry| A::of(entry).iter());
         let contested = items.filter_map(|item| {
             let other = self.best_other(at, item.address, item.length)?;
             Some((item.address, item.length, self.better(Some(other), Some(item.group))))
@@ -130,32 +130,32 @@ impl Table {
     }
 
     /// Tells who wins these prefixes now, where that is another one than it was.
-    fn weigh_again<A: Family>(&mut self, at: usize, before: Vec<(A, u8, Option<u32>)>) {
+    fn reannounce<A: Family>(&mut self, at: usize, before: Vec<(A, u8, Option<u32>)>) {
         for (address, length, before) in before {
-            let own = self.held[at].as_ref().and_then(|held| A::of(held).get(address, length));
+            let own = self.sources[at].as_ref().and_then(|entry| A::of(entry).get(address, length));
             let after = self.better(self.best_other(at, address, length), own);
             if after != before {
-                self.tell(at, address, length, after);
+                self.announce(at, address, length, after);
             }
         }
     }
 
     /// Selects anew for all routes on these groups.
-    pub(super) fn select_again(&mut self, groups: &BTreeSet<u32>) {
-        for at in 0..self.held.len() {
-            self.select_again_of::<u32>(at, groups);
-            self.select_again_of::<Six>(at, groups);
+    pub(super) fn reselect(&mut self, groups: &BTreeSet<u32>) {
+        for at in 0..self.sources.len() {
+            self.reselect_of::<u32>(at, groups);
+            self.reselect_of::<Ip6Words>(at, groups);
         }
     }
 
-    fn select_again_of<A: Family>(&mut self, at: usize, groups: &BTreeSet<u32>) {
-        let Some(held) = &self.held[at] else { return };
-        let on = A::of(held).iter().filter(|item| groups.contains(&item.group));
+    fn reselect_of<A: Family>(&mut self, at: usize, groups: &BTreeSet<u32>) {
+        let Some(entry) = &self.sources[at] else { return };
+        let on = A::of(entry).iter().filter(|item| groups.contains(&item.group));
         let prefixes: Vec<(A, u8)> = on.map(|item| (item.address, item.length)).collect();
-        let vrf = held.source.vrf.clone();
+        let vrf = entry.source.vrf.clone();
         for (address, length) in prefixes {
             let winner = self.winner(&vrf, address, length);
-            self.tell(at, address, length, winner);
+            self.announce(at, address, length, winner);
         }
     }
 }

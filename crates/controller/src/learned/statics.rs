@@ -1,4 +1,4 @@
-//! Static routes that are weighed against learned ones, or whose gateways the configuration alone does not reach: learned
+//! StaticRoute routes that are weighed against learned ones, or whose gateways the configuration alone does not reach: learned
 //! routes may lead there, as those of an IGP do.
 
 use std::collections::BTreeMap;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use ipnet::IpNet;
 use stoa_api::v1;
 
-use super::route_source::{Event, Source, Target, Update, Way};
+use super::route_source::{Event, Source, Target, Update, NextHopPath};
 use super::table::Table;
 use crate::configuration::Configuration;
-use crate::rib::Note;
-use crate::routes::{Hop, Static, VrfName};
+use crate::rib::RouteAnnotation;
+use crate::routes::{StaticNextHop, StaticRoute, VrfName};
 
 /// How much those that wait count against learned routes, and against static ones that are weighed: before all of them, as static
 /// routes without a preference do.
@@ -30,7 +30,7 @@ fn source((vrf, preference, is_waiting): &Place) -> Arc<Source> {
     Arc::new(Source { name, vrf: vrf.clone(), preference: Some(*preference), stale_time })
 }
 
-fn place(source: &Source) -> Place {
+fn source_index(source: &Source) -> Place {
     let preference = source.preference.unwrap_or(PREFERENCE);
     (source.vrf.clone(), preference, source.name.starts_with("/waiting/"))
 }
@@ -56,53 +56,53 @@ fn weight(weight: u32) -> u16 {
 }
 
 /// By gateways that are to be resolved.
-fn by_gateways(note: &Note) -> Target {
-    let way = |hop: &v1::NextHop| Way {
+fn by_gateways(annotation: &RouteAnnotation) -> Target {
+    let path = |hop: &v1::NextHop| NextHopPath {
         interface: None,
         gateway: stoa_api::text::ip(&hop.gateway),
         weight: weight(hop.weight),
     };
-    Target::Ways(note.next_hops.iter().map(way).collect(), [].into())
+    Target::Paths(annotation.next_hops.iter().map(path).collect(), [].into())
 }
 
 /// By what is configured.
-fn by_hops(route: &Static) -> Target {
-    let way = |hop: &Hop| match hop {
-        Hop::Path(path) => Way {
+fn by_hops(route: &StaticRoute) -> Target {
+    let path = |hop: &StaticNextHop| match hop {
+        StaticNextHop::OnLink(path) => NextHopPath {
             interface: Some(path.interface.as_str().into()),
             gateway: stoa_api::text::ip(&path.next_hop),
             weight: weight(path.weight),
         },
-        Hop::Via { gateway, weight: share } => {
-            Way { interface: None, gateway: Some(*gateway), weight: weight(*share) }
+        StaticNextHop::Recursive { gateway, weight: share } => {
+            NextHopPath { interface: None, gateway: Some(*gateway), weight: weight(*share) }
         }
     };
     match route {
-        Static::Hops(hops) => Target::Ways(hops.iter().map(way).collect(), [].into()),
-        Static::Special(special) => Target::Special(*special),
+        StaticRoute::NextHops(hops) => Target::Paths(hops.iter().map(path).collect(), [].into()),
+        StaticRoute::Special(special) => Target::Special(*special),
     }
 }
 
 impl Table {
     /// Takes over the static routes that wait or are weighed, and lets go of those that do no more.
-    pub(super) fn take_static(&mut self, configuration: &Configuration, now: Instant) {
+    pub(super) fn load_static_routes(&mut self, configuration: &Configuration, now: Instant) {
         let mut by_place: BTreeMap<Place, Vec<Event>> = BTreeMap::new();
-        let known = self.held.iter().flatten().filter(|held| is_own(&held.source));
-        for known in known.map(|held| place(&held.source)) {
+        let known = self.sources.iter().flatten().filter(|entry| is_own(&entry.source));
+        for known in known.map(|entry| source_index(&entry.source)) {
             by_place.insert(known, Vec::new());
         }
-        for ((vrf, prefix), note) in configuration.notes.iter().filter(|(_, it)| it.is_inactive) {
+        for ((vrf, prefix), annotation) in configuration.annotations.iter().filter(|(_, it)| it.is_inactive) {
             let events = by_place.entry((vrf.clone(), PREFERENCE, true)).or_default();
-            events.push(event(prefix, by_gateways(note)));
+            events.push(event(prefix, by_gateways(annotation)));
         }
         for (((vrf, prefix), preference), route) in configuration.floating.iter() {
             let events = by_place.entry((vrf.clone(), *preference, false)).or_default();
             events.push(event(prefix, by_hops(route)));
         }
-        for (place, updates) in by_place {
+        for (source_index, updates) in by_place {
             let last = if updates.is_empty() { Event::Closed } else { Event::Complete };
             let events = [Event::Up].into_iter().chain(updates).chain([last]).collect();
-            self.hear(&source(&place), events, now);
+            self.handle_events(&source(&source_index), events, now);
         }
     }
 }

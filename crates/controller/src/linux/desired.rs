@@ -8,7 +8,7 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 /// One way of a route: device, gateway, share.
-pub type Way = (String, Option<IpAddr>, u8);
+pub type NextHop = (String, Option<IpAddr>, u8);
 
 /// What one network namespace shall hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Namespace {
     /// Devices of host interfaces with the addresses of their interfaces.
     pub devices: BTreeMap<String, Device>,
     /// Routes through them that do not follow from their addresses.
-    pub routes: BTreeMap<IpNet, Vec<Way>>,
+    pub routes: BTreeMap<IpNet, Vec<NextHop>>,
 }
 
 /// The device of a host interface.
@@ -59,8 +59,8 @@ pub fn namespaces(desired: &v1::Desired) -> BTreeMap<String, Namespace> {
     if host_interfaces.is_empty() {
         return namespaces;
     }
-    let learnt = desired.routes.iter().filter(|it| it.protocol != v1::Protocol::Direct as i32);
-    for route in learnt {
+    let learned = desired.routes.iter().filter(|it| it.protocol != v1::Protocol::Direct as i32);
+    for route in learned {
         let (Some(prefix), Some(Action::Paths(paths))) = (&route.prefix, &route.action) else {
             continue;
         };
@@ -70,13 +70,13 @@ pub fn namespaces(desired: &v1::Desired) -> BTreeMap<String, Namespace> {
                 continue;
             };
             let share = path.weight.clamp(1, 255) as u8;
-            let way = (host_interface.device.clone(), address(&path.next_hop), share);
+            let next_hop = (host_interface.device.clone(), address(&path.next_hop), share);
             let namespace = namespaces.entry(host_interface.netns.clone()).or_default();
-            namespace.routes.entry(prefix).or_default().push(way);
+            namespace.routes.entry(prefix).or_default().push(next_hop);
         }
     }
     for namespace in namespaces.values_mut() {
-        namespace.routes.values_mut().for_each(|ways| ways.sort());
+        namespace.routes.values_mut().for_each(|next_hops| next_hops.sort());
     }
     namespaces
 }

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 
-use super::Place;
+use super::NamespaceContext;
 use super::message::{Link, Messages, kind};
 use super::socket::{Socket, group, is_lost};
 
 /// Bytes of news about links that may wait for us.
-const ROOM: usize = 1 << 20;
+const RECEIVE_BUFFER: usize = 1 << 20;
 /// Devices that are kept in mind at most: beyond it they are asked for again.
-const KNOWN_LIMIT: usize = 65_536;
+const CACHE_LIMIT: usize = 65_536;
 
 /// What the devices of a namespace are.
 #[derive(Debug)]
 pub struct Devices {
-    place: Place,
-    news: Socket,
-    asks: Socket,
+    context: NamespaceContext,
+    notifications: Socket,
+    requests: Socket,
     /// The interface of each device that was asked for; `None`: it is no host interface of ours.
-    known: HashMap<u32, Option<Arc<str>>>,
+    cache: HashMap<u32, Option<Arc<str>>>,
     /// The names of the host interfaces' interfaces, by their devices.
     host_interfaces: HashMap<String, Arc<str>>,
 }
@@ -32,49 +32,49 @@ impl Devices {
     ///
     /// # Errors
     /// When the namespace cannot be entered.
-    pub fn open(place: Place) -> io::Result<Devices> {
-        let news = Socket::open(&place.netns, group::LINKS, ROOM)?;
-        let asks = Socket::open(&place.netns, 0, ROOM)?;
+    pub fn open(context: NamespaceContext) -> io::Result<Devices> {
+        let notifications = Socket::open(&context.netns, group::LINKS, RECEIVE_BUFFER)?;
+        let requests = Socket::open(&context.netns, 0, RECEIVE_BUFFER)?;
         let mut devices =
-            Devices { place, news, asks, known: HashMap::new(), host_interfaces: HashMap::new() };
+            Devices { context, notifications, requests, cache: HashMap::new(), host_interfaces: HashMap::new() };
         devices.reconfigure();
         Ok(devices)
     }
 
     /// Looks at the configuration in force: whether its host interfaces in this namespace are others now.
     pub fn reconfigure(&mut self) -> bool {
-        let netns = &self.place.netns;
-        let host_interfaces = self.place.line.look(|configuration| {
+        let netns = &self.context.netns;
+        let host_interfaces = self.context.connection.with_configuration(|configuration| {
             let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
             host_interfaces(interfaces, netns)
         });
-        let is_other = host_interfaces != self.host_interfaces;
-        if is_other {
+        let is_changed = host_interfaces != self.host_interfaces;
+        if is_changed {
             self.host_interfaces = host_interfaces;
-            self.known.clear();
+            self.cache.clear();
         }
-        is_other
+        is_changed
     }
 
     /// The interface whose host interface has this number.
     pub fn interface(&mut self, device: u32) -> Option<Arc<str>> {
-        if let Some(known) = self.known.get(&device) {
-            return known.clone();
+        if let Some(cache) = self.cache.get(&device) {
+            return cache.clone();
         }
-        let found = self.ask(device);
-        if self.known.len() >= KNOWN_LIMIT {
-            self.known.clear();
+        let found = self.query(device);
+        if self.cache.len() >= CACHE_LIMIT {
+            self.cache.clear();
         }
-        self.known.insert(device, found.clone());
+        self.cache.insert(device, found.clone());
         found
     }
 
-    fn ask(&mut self, device: u32) -> Option<Arc<str>> {
+    fn query(&mut self, device: u32) -> Option<Arc<str>> {
         let mut body = [0; 16];
         body[4..8].copy_from_slice(&device.to_ne_bytes());
-        let (alias, host_interfaces) = (&self.place.alias, &self.host_interfaces);
+        let (alias, host_interfaces) = (&self.context.alias, &self.host_interfaces);
         let mut found = None;
-        let looked = self.asks.look(kind::GET_LINK, &body, |message| {
+        let result = self.requests.get(kind::GET_LINK, &body, |message| {
             if let Ok(link) = Link::read(message.body)
                 && link.alias == alias
             {
@@ -82,7 +82,7 @@ impl Devices {
             }
         });
         // ENODEV: it went meanwhile.
-        looked.ok().and(found)
+        result.ok().and(found)
     }
 
     /// Waits until devices changed, and forgets what was known of them. Gives whether something that was no host interface may be one now,
@@ -92,8 +92,8 @@ impl Devices {
     /// When the kernel cannot be asked any more.
     pub async fn changed(&mut self) -> io::Result<Changed> {
         let mut buffer = [0; 16 << 10];
-        let read = self.news.receive(&mut buffer).await;
-        self.took(read, &buffer)
+        let read = self.notifications.receive(&mut buffer).await;
+        self.process(read, &buffer)
     }
 
     /// As [`Devices::changed`], without waiting.
@@ -104,37 +104,37 @@ impl Devices {
         let mut buffer = [0; 16 << 10];
         let mut all = Changed::default();
         loop {
-            let read = self.news.receive_now(&mut buffer);
+            let read = self.notifications.receive_now(&mut buffer);
             if matches!(read, Ok(0)) {
                 return Ok(all);
             }
-            let changed = self.took(read, &buffer)?;
+            let changed = self.process(read, &buffer)?;
             all.is_new_host_interface |= changed.is_new_host_interface;
-            all.is_anything |= changed.is_anything;
+            all.any |= changed.any;
         }
     }
 
-    fn took(&mut self, read: io::Result<usize>, buffer: &[u8]) -> io::Result<Changed> {
+    fn process(&mut self, read: io::Result<usize>, buffer: &[u8]) -> io::Result<Changed> {
         let length = match read {
             Ok(length) => length,
             // We do not know which: all of them.
             Err(error) if is_lost(&error) => {
-                let before = std::mem::take(&mut self.known);
+                let previous = std::mem::take(&mut self.cache);
                 let mut is_new_host_interface = false;
-                for (device, interface) in before {
+                for (device, interface) in previous {
                     is_new_host_interface |= self.interface(device) != interface;
                 }
-                return Ok(Changed { is_new_host_interface, is_anything: true });
+                return Ok(Changed { is_new_host_interface, any: true });
             }
             Err(error) => return Err(error),
         };
-        let mut changed = Changed { is_new_host_interface: false, is_anything: true };
+        let mut changed = Changed { is_new_host_interface: false, any: true };
         for message in Messages::of(&buffer[..length]).map_while(Result::ok) {
             if let Ok(link) = Link::read(message.body)
-                && let Some(before) = self.known.remove(&link.index)
+                && let Some(previous) = self.cache.remove(&link.index)
             {
                 changed.is_new_host_interface |=
-                    before.is_none() && self.interface(link.index).is_some();
+                    previous.is_none() && self.interface(link.index).is_some();
             }
         }
         Ok(changed)
@@ -147,7 +147,7 @@ pub struct Changed {
     /// One that was no host interface, and was asked for, is one now: routes that were left out for it are good.
     pub is_new_host_interface: bool,
     /// Some device came, went, or changed.
-    pub is_anything: bool,
+    pub any: bool,
 }
 
 /// The interfaces with a host interface in a namespace, by the host interface's device.

@@ -8,14 +8,14 @@
 mod desired;
 pub mod devices;
 pub mod fpm;
-pub mod inside;
+pub mod netns;
 pub mod message;
 mod namespace;
-pub mod orders;
+pub mod kernel_configuration;
 pub mod routes;
 pub mod rules;
 pub mod socket;
-pub mod spares;
+pub mod spare_queues;
 pub mod translate;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,20 +23,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 use crate::configuration::Configuration;
 use desired::Namespace;
-use namespace::Linux;
+use namespace::NamespaceHandle;
 
 /// How often Linux is looked at: devices come and go, and take their routes along.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Where named namespaces are.
-const NAMESPACES: &str = "/run/netns";
+const NETNS_DIRECTORY: &str = "/run/netns";
 /// What marks our routes and addresses (rtnetlink(7), rtm_protocol): a number that nobody in
 /// `/etc/iproute2/rt_protos` has.
-const MARK: u8 = 83;
+const RTPROT_STOA: u8 = 83;
 /// How long to wait before a namespace that could not be entered is tried again.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The alias of the devices that the forwarder on that socket makes.
 pub fn alias(forwarder_socket: &Path) -> String {
@@ -46,186 +46,186 @@ pub fn alias(forwarder_socket: &Path) -> String {
 
 /// Where a route source is: a network namespace with host interfaces of ours.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NamespaceContext {
     /// The namespace; "" is our own.
     pub netns: String,
     /// The alias of our devices.
     pub alias: String,
     /// The configuration in force.
-    pub line: Arc<Line>,
+    pub connection: Arc<ForwarderConnection>,
 }
 
-impl Place {
+impl NamespaceContext {
     /// What tells a namespace from another one of the same name that came after it; `None`: there is none.
     pub fn identity(&self) -> Option<(u64, u64)> {
-        inside::identity(&self.netns)
+        netns::identity(&self.netns)
     }
 }
 
 /// Keeps addresses and routes of all host interfaces as desired, for ever.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Reconciler {
     /// The alias of our devices.
     alias: String,
     /// What was desired when we last swept everywhere.
-    swept: Option<Vec<(String, String)>>,
+    last_swept: Option<Vec<(String, String)>>,
     /// What was wrong when we last looked, by namespace: said once.
-    wrong: BTreeMap<String, String>,
+    last_errors: BTreeMap<String, String>,
     /// What each namespace was when its routes were last right.
-    settled: BTreeMap<String, namespace::Settled>,
+    synced: BTreeMap<String, namespace::SyncedState>,
     /// The rules that each namespace was given, and those that it could not be given: said once.
-    ruled: BTreeMap<String, Ruled>,
+    namespace_rules: BTreeMap<String, NamespaceRules>,
     /// Queues of the devices, so that they outlive a forwarder with their carrier.
-    spares: spares::Spares,
+    spare_queues: spare_queues::SpareQueues,
 }
 
 /// Rules of the configuration in one namespace.
 #[derive(Debug, Default)]
-struct Ruled {
+struct NamespaceRules {
     /// Whether a look found nothing of ours there, and nothing is desired.
-    is_bare: bool,
+    is_empty: bool,
     /// Rules that the kernel there cannot have: not tried again.
-    impossible: BTreeSet<message::Rule>,
-    not_imported: Vec<String>,
+    unsupported: BTreeSet<message::Rule>,
+    skipped: Vec<String>,
 }
 
-impl Keeper {
+impl Reconciler {
     /// For host interfaces of the forwarder on that socket, with what opens spare queues of their devices.
-    pub fn new(forwarder_socket: &Path, spare_queue: spares::Open) -> Keeper {
+    pub fn new(forwarder_socket: &Path, spare_queue: spare_queues::OpenQueue) -> Reconciler {
         let alias = alias(forwarder_socket);
-        let (wrong, settled, ruled) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let spares = spares::Spares::new(spare_queue);
-        Keeper { alias, swept: None, wrong, settled, ruled, spares }
+        let (last_errors, synced, namespace_rules) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let spare_queues = spare_queues::SpareQueues::new(spare_queue);
+        Reconciler { alias, last_swept: None, last_errors, synced, namespace_rules, spare_queues }
     }
 
     /// Looks, and fixes, until dropped.
-    pub async fn keep(mut self, line: &Line) {
+    pub async fn run(mut self, connection: &ForwarderConnection) {
         loop {
-            self.spares.let_go();
-            if line.in_sync()
-                && let Some(configuration) = line.configuration()
+            self.spare_queues.close_stale();
+            if connection.in_sync()
+                && let Some(configuration) = connection.configuration()
             {
-                self.fix(&configuration).await;
+                self.reconcile(&configuration).await;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn fix(&mut self, configuration: &Configuration) {
+    async fn reconcile(&mut self, configuration: &Configuration) {
         let desired = desired::namespaces(&configuration.desired);
-        self.spares.keep_only(&desired.keys().map(String::as_str).collect());
+        self.spare_queues.retain_namespaces(&desired.keys().map(String::as_str).collect());
         for (name, namespace) in &desired {
-            let settled = self.settled.remove(name);
-            match self.fix_one(name, namespace, settled.as_ref()).await {
-                Ok(settled) => {
-                    self.settled.insert(name.clone(), settled);
-                    if self.wrong.remove(name).is_some() {
+            let synced = self.synced.remove(name);
+            match self.reconcile_namespace(name, namespace, synced.as_ref()).await {
+                Ok(synced) => {
+                    self.synced.insert(name.clone(), synced);
+                    if self.last_errors.remove(name).is_some() {
                         tracing::info!(
                             namespace = name,
                             "host interfaces have their addresses and routes"
                         );
                     }
                 }
-                Err(reason) => self.say(name, reason),
+                Err(reason) => self.log_error(name, reason),
             }
         }
         let devices: Vec<(String, String)> = desired
             .iter()
             .flat_map(|(name, it)| it.devices.keys().map(|device| (name.clone(), device.clone())))
             .collect();
-        if self.swept.as_ref() != Some(&devices) {
+        if self.last_swept.as_ref() != Some(&devices) {
             self.sweep(&desired).await;
-            self.swept = Some(devices);
+            self.last_swept = Some(devices);
         }
-        self.fix_rules(configuration, &desired).await;
+        self.reconcile_rules(configuration, &desired).await;
     }
 
     /// Gives each namespace the rules of the configuration, and takes them back where there is no host interface any more.
-    async fn fix_rules(
+    async fn reconcile_rules(
         &mut self,
         configuration: &Configuration,
         desired: &BTreeMap<String, Namespace>,
     ) {
-        let former = self.ruled.keys().filter(|name| !desired.contains_key(*name)).cloned();
+        let former = self.namespace_rules.keys().filter(|name| !desired.contains_key(*name)).cloned();
         for name in former.collect::<Vec<_>>() {
             // What could not be taken out is tried again, for as long as there is such a namespace.
-            let is_done = match rules::fix(&name, &self.alias, &BTreeSet::new()).await {
-                Ok(fixed) => fixed.is_bare,
-                Err(_) => inside::identity(&name).is_none(),
+            let is_removed = match rules::reconcile(&name, &self.alias, &BTreeSet::new()).await {
+                Ok(result) => result.is_empty,
+                Err(_) => netns::identity(&name).is_none(),
             };
-            if is_done {
-                self.ruled.remove(&name);
+            if is_removed {
+                self.namespace_rules.remove(&name);
             }
         }
         for name in desired.keys() {
-            let (rules, not_imported) = rules::desired(configuration, name);
+            let (rules, skipped) = rules::export(configuration, name);
             // A namespace that never had any is looked at once: a controller before us may have left some.
-            let is_settled = |it: &Ruled| it.is_bare && it.not_imported == not_imported;
-            if !rules.is_empty() || !self.ruled.get(name).is_some_and(is_settled) {
-                self.fix_rules_of(name, rules, not_imported).await;
+            let is_done = |it: &NamespaceRules| it.is_empty && it.skipped == skipped;
+            if !rules.is_empty() || !self.namespace_rules.get(name).is_some_and(is_done) {
+                self.reconcile_rules_in(name, rules, skipped).await;
             }
         }
     }
 
     /// Gives one namespace the rules that it can have, and says why it does not have the others.
-    async fn fix_rules_of(
+    async fn reconcile_rules_in(
         &mut self,
         name: &str,
         mut rules: BTreeSet<message::Rule>,
-        mut not_imported: Vec<String>,
+        mut skipped: Vec<String>,
     ) {
-        let former = self.ruled.remove(name).unwrap_or_default();
-        let mut ruled = Ruled { impossible: former.impossible, ..Ruled::default() };
-        ruled.impossible.retain(|rule| rules.contains(rule));
-        rules.retain(|rule| !ruled.impossible.contains(rule));
-        match rules::fix(name, &self.alias, &rules).await {
-            Ok(fixed) => {
-                ruled.is_bare = fixed.is_bare && ruled.impossible.is_empty();
-                ruled.impossible.extend(fixed.impossible);
-                not_imported.extend(fixed.refused);
+        let former = self.namespace_rules.remove(name).unwrap_or_default();
+        let mut namespace_rules = NamespaceRules { unsupported: former.unsupported, ..NamespaceRules::default() };
+        namespace_rules.unsupported.retain(|rule| rules.contains(rule));
+        rules.retain(|rule| !namespace_rules.unsupported.contains(rule));
+        match rules::reconcile(name, &self.alias, &rules).await {
+            Ok(result) => {
+                namespace_rules.is_empty = result.is_empty && namespace_rules.unsupported.is_empty();
+                namespace_rules.unsupported.extend(result.unsupported);
+                skipped.extend(result.errors);
             }
-            Err(error) => not_imported.push(error.to_string()),
+            Err(error) => skipped.push(error.to_string()),
         }
-        not_imported.extend(ruled.impossible.iter().map(rules::impossible));
-        for reason in not_imported.iter().filter(|reason| !former.not_imported.contains(reason)) {
+        skipped.extend(namespace_rules.unsupported.iter().map(rules::unsupported_reason));
+        for reason in skipped.iter().filter(|reason| !former.skipped.contains(reason)) {
             tracing::warn!(namespace = name, "a rule is not shown in Linux: {reason}");
         }
-        ruled.not_imported = not_imported;
-        self.ruled.insert(name.to_owned(), ruled);
+        namespace_rules.skipped = skipped;
+        self.namespace_rules.insert(name.to_owned(), namespace_rules);
     }
 
-    async fn fix_one(
+    async fn reconcile_namespace(
         &mut self,
         name: &str,
         desired: &Namespace,
-        settled: Option<&namespace::Settled>,
-    ) -> Result<namespace::Settled, String> {
-        let identity = inside::identity(name);
-        let linux = Linux::enter(name).map_err(|error| error.to_string())?;
-        let devices = linux.devices(&self.alias).await.map_err(|error| error.to_string())?;
+        synced: Option<&namespace::SyncedState>,
+    ) -> Result<namespace::SyncedState, String> {
+        let identity = netns::identity(name);
+        let handle = NamespaceHandle::open(name).map_err(|error| error.to_string())?;
+        let devices = handle.devices(&self.alias).await.map_err(|error| error.to_string())?;
         // Whatever is wrong with another host interface, or with an address.
-        self.spares.hold(name, identity, &desired.numbers(&devices));
-        linux.fix(desired, devices, settled).await.map_err(|error| error.to_string())
+        self.spare_queues.open_for(name, identity, &desired.indices(&devices));
+        handle.reconcile(desired, devices, synced).await.map_err(|error| error.to_string())
     }
 
-    fn say(&mut self, name: &str, reason: String) {
-        if self.wrong.get(name) != Some(&reason) {
-            let place = if name.is_empty() { "our own" } else { name };
-            tracing::warn!("host interfaces in network namespace {place}: {reason}; trying again");
-            self.wrong.insert(name.to_owned(), reason);
+    fn log_error(&mut self, name: &str, reason: String) {
+        if self.last_errors.get(name) != Some(&reason) {
+            let namespace = if name.is_empty() { "our own" } else { name };
+            tracing::warn!("host interfaces in network namespace {namespace}: {reason}; trying again");
+            self.last_errors.insert(name.to_owned(), reason);
         }
     }
 
     /// Removes our devices that nobody wants: of a forwarder that was killed before it was told.
     async fn sweep(&self, desired: &BTreeMap<String, Namespace>) {
         let mut names = vec![String::new()];
-        let entries = std::fs::read_dir(NAMESPACES).into_iter().flatten().flatten();
+        let entries = std::fs::read_dir(NETNS_DIRECTORY).into_iter().flatten().flatten();
         names.extend(entries.map(|entry| entry.file_name().to_string_lossy().into_owned()));
         for name in names {
             // A namespace that cannot be entered holds nothing that we could sweep.
-            let Ok(linux) = Linux::enter(&name) else { continue };
+            let Ok(handle) = NamespaceHandle::open(&name) else { continue };
             let known = desired.get(&name);
-            match linux.sweep(known, &self.alias).await {
+            match handle.sweep(known, &self.alias).await {
                 Ok(0) => {}
                 Ok(count) => {
                     tracing::info!(namespace = name, count, "stale host interfaces removed")

@@ -17,9 +17,9 @@ use rtnetlink::packet_route::route::{
 };
 use tokio_stream::StreamExt as _;
 
-use super::MARK;
-use super::desired::{Namespace, Way};
-use super::inside::inside;
+use super::RTPROT_STOA;
+use super::desired::{Namespace, NextHop};
+use super::netns::run_in;
 
 /// Why Linux could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -36,13 +36,13 @@ pub enum Error {
 }
 
 /// A line into one namespace.
-pub struct Linux {
+pub struct NamespaceHandle {
     handle: Handle,
 }
 
 /// A device as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct DeviceState {
     index: u32,
     mac: Vec<u8>,
     is_up: bool,
@@ -50,40 +50,40 @@ pub struct Found {
 
 /// What was true when routes were last set: while it holds, they are as they were left.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settled {
+pub struct SyncedState {
     desired: Namespace,
-    devices: BTreeMap<String, Found>,
+    devices: BTreeMap<String, DeviceState>,
 }
 
 impl Namespace {
     /// The numbers of those devices that are desired.
-    pub fn numbers(&self, devices: &BTreeMap<String, Found>) -> BTreeMap<String, u32> {
+    pub fn indices(&self, devices: &BTreeMap<String, DeviceState>) -> BTreeMap<String, u32> {
         let desired = devices.iter().filter(|(name, _)| self.devices.contains_key(*name));
-        desired.map(|(name, found)| (name.clone(), found.index)).collect()
+        desired.map(|(name, state)| (name.clone(), state.index)).collect()
     }
 }
 
-/// Whatever Linux says about `doing`.
-fn refused(doing: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> Error {
-    |error| Error::Refused(doing.into(), error)
+/// Whatever Linux says about `operation`.
+fn refused(operation: impl Into<String>) -> impl FnOnce(rtnetlink::Error) -> Error {
+    |error| Error::Refused(operation.into(), error)
 }
 
-impl Linux {
+impl NamespaceHandle {
     /// Opens a line into the namespace of that name; "" is our own.
-    pub fn enter(name: &str) -> Result<Linux, Error> {
+    pub fn open(name: &str) -> Result<NamespaceHandle, Error> {
         let runtime = tokio::runtime::Handle::current();
         let connect = || {
             let _reactor = runtime.enter();
             let (connection, handle, _) = rtnetlink::new_connection()?;
             runtime.spawn(connection);
-            Ok(Linux { handle })
+            Ok(NamespaceHandle { handle })
         };
-        inside(name, connect).map_err(Error::Enter)
+        run_in(name, connect).map_err(Error::Enter)
     }
 
     /// All devices that bear `alias`.
-    pub async fn devices(&self, alias: &str) -> Result<BTreeMap<String, Found>, Error> {
-        let mut found = BTreeMap::new();
+    pub async fn devices(&self, alias: &str) -> Result<BTreeMap<String, DeviceState>, Error> {
+        let mut state = BTreeMap::new();
         let links = self.handle.link().get().execute();
         let mut links = std::pin::pin!(links);
         while let Some(link) = links.next().await {
@@ -99,18 +99,18 @@ impl Linux {
             }
             if is_ours {
                 let is_up = link.header.flags.contains(LinkFlags::Up);
-                found.insert(name, Found { index: link.header.index, mac, is_up });
+                state.insert(name, DeviceState { index: link.header.index, mac, is_up });
             }
         }
-        Ok(found)
+        Ok(state)
     }
 
     /// Removes our devices that are not desired; returns how many.
     pub async fn sweep(&self, desired: Option<&Namespace>, alias: &str) -> Result<usize, Error> {
         let mut count = 0;
-        for (name, found) in self.devices(alias).await? {
+        for (name, state) in self.devices(alias).await? {
             if desired.is_none_or(|desired| !desired.devices.contains_key(&name)) {
-                let removed = self.handle.link().del(found.index).execute().await;
+                let removed = self.handle.link().del(state.index).execute().await;
                 removed.map_err(refused(format!("remove {name}")))?;
                 count += 1;
             }
@@ -119,53 +119,53 @@ impl Linux {
     }
 
     /// Makes addresses and routes as desired, on the devices that are ours.
-    pub async fn fix(
+    pub async fn reconcile(
         &self,
         desired: &Namespace,
-        devices: BTreeMap<String, Found>,
-        settled: Option<&Settled>,
-    ) -> Result<Settled, Error> {
+        devices: BTreeMap<String, DeviceState>,
+        synced: Option<&SyncedState>,
+    ) -> Result<SyncedState, Error> {
         for (name, device) in &desired.devices {
-            let Some(found) = devices.get(name) else { return Err(Error::NoDevice(name.clone())) };
+            let Some(state) = devices.get(name) else { return Err(Error::NoDevice(name.clone())) };
             let mut addresses: BTreeSet<IpNet> = device.addresses.iter().copied().collect();
             if device.link_local {
-                addresses.extend(link_local(&found.mac));
+                addresses.extend(link_local(&state.mac));
             }
-            self.fix_addresses(name, found, &addresses).await?;
+            self.reconcile_addresses(name, state, &addresses).await?;
         }
-        let now = Settled { desired: desired.clone(), devices };
+        let now = SyncedState { desired: desired.clone(), devices };
         // A million routes are not listed twice a second: Linux drops them with their device only.
-        if settled != Some(&now) {
-            self.fix_routes(desired, &now.devices).await?;
+        if synced != Some(&now) {
+            self.reconcile_routes(desired, &now.devices).await?;
         }
         Ok(now)
     }
 
-    async fn fix_addresses(
+    async fn reconcile_addresses(
         &self,
         name: &str,
-        found: &Found,
+        state: &DeviceState,
         desired: &BTreeSet<IpNet>,
     ) -> Result<(), Error> {
-        let mut there = BTreeSet::new();
-        let listed = self.handle.address().get().set_link_index_filter(found.index).execute();
-        let mut listed = std::pin::pin!(listed);
-        while let Some(message) = listed.next().await {
+        let mut current = BTreeSet::new();
+        let dump = self.handle.address().get().set_link_index_filter(state.index).execute();
+        let mut dump = std::pin::pin!(dump);
+        while let Some(message) = dump.next().await {
             let message = message.map_err(refused(format!("list addresses of {name}")))?;
             let Some(address) = address_of(&message) else { continue };
-            let mark = AddressAttribute::Protocol(AddressProtocol::Other(MARK));
+            let mark = AddressAttribute::Protocol(AddressProtocol::Other(RTPROT_STOA));
             if message.attributes.contains(&mark) && !desired.contains(&address) {
-                let gone = self.handle.address().del(message).execute().await;
-                gone.map_err(refused(format!("remove {address} from {name}")))?;
+                let result = self.handle.address().del(message).execute().await;
+                result.map_err(refused(format!("remove {address} from {name}")))?;
             } else {
-                there.insert(address);
+                current.insert(address);
             }
         }
-        for address in desired.difference(&there) {
+        for address in desired.difference(&current) {
             let (ip, length) = (address.addr(), address.prefix_len());
-            let mut request = self.handle.address().add(found.index, ip, length).replace();
+            let mut request = self.handle.address().add(state.index, ip, length).replace();
             let message = request.message_mut();
-            message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(MARK)));
+            message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(RTPROT_STOA)));
             if ip.is_ipv6() {
                 message.header.flags |= AddressHeaderFlags::Nodad;
                 message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
@@ -175,45 +175,45 @@ impl Linux {
         Ok(())
     }
 
-    async fn fix_routes(
+    async fn reconcile_routes(
         &self,
         desired: &Namespace,
-        devices: &BTreeMap<String, Found>,
+        devices: &BTreeMap<String, DeviceState>,
     ) -> Result<(), Error> {
         // Linux has no routes through a device that is down.
-        let usable = |(device, gateway, share): &Way| {
-            let found = devices.get(device).filter(|found| found.is_up)?;
-            Some((found.index, *gateway, *share))
+        let usable = |(device, gateway, share): &NextHop| {
+            let state = devices.get(device).filter(|state| state.is_up)?;
+            Some((state.index, *gateway, *share))
         };
-        let desired: BTreeMap<IpNet, Vec<Hop>> = desired
+        let desired: BTreeMap<IpNet, Vec<KernelNextHop>> = desired
             .routes
             .iter()
-            .map(|(prefix, ways)| (*prefix, sorted(ways.iter().filter_map(usable).collect())))
+            .map(|(prefix, next_hops)| (*prefix, sorted(next_hops.iter().filter_map(usable).collect())))
             .filter(|(_, hops)| !hops.is_empty())
             .collect();
-        let ours: BTreeSet<u32> = devices.values().map(|found| found.index).collect();
-        let mut there = BTreeMap::new();
+        let ours: BTreeSet<u32> = devices.values().map(|state| state.index).collect();
+        let mut current = BTreeMap::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut ask = RouteMessage::default();
-            ask.header.address_family = family;
-            let listed = self.handle.route().get(ask).execute();
-            let mut listed = std::pin::pin!(listed);
-            while let Some(message) = listed.next().await {
+            let mut filter = RouteMessage::default();
+            filter.header.address_family = family;
+            let dump = self.handle.route().get(filter).execute();
+            let mut dump = std::pin::pin!(dump);
+            while let Some(message) = dump.next().await {
                 let message = message.map_err(refused("list routes"))?;
                 let Some((prefix, hops)) = route_of(&message) else { continue };
                 if !hops.iter().all(|hop| ours.contains(&hop.0)) {
                     continue;
                 }
                 if desired.contains_key(&prefix) {
-                    there.insert(prefix, hops);
+                    current.insert(prefix, hops);
                 } else {
-                    let gone = self.handle.route().del(message).execute().await;
-                    gone.map_err(refused(format!("remove the route {prefix}")))?;
+                    let result = self.handle.route().del(message).execute().await;
+                    result.map_err(refused(format!("remove the route {prefix}")))?;
                 }
             }
         }
         for (prefix, hops) in &desired {
-            if there.get(prefix) != Some(hops) {
+            if current.get(prefix) != Some(hops) {
                 let added = self.handle.route().add(route(*prefix, hops)).replace().execute().await;
                 added.map_err(refused(format!("add the route {prefix}")))?;
             }
@@ -223,9 +223,9 @@ impl Linux {
 }
 
 /// One way of a route as Linux has it: device, gateway, share.
-type Hop = (u32, Option<IpAddr>, u8);
+type KernelNextHop = (u32, Option<IpAddr>, u8);
 
-fn sorted(mut hops: Vec<Hop>) -> Vec<Hop> {
+fn sorted(mut hops: Vec<KernelNextHop>) -> Vec<KernelNextHop> {
     hops.sort();
     hops
 }
@@ -258,9 +258,9 @@ fn plain(address: &RouteAddress) -> Option<IpAddr> {
 }
 
 /// A route with our mark: prefix and ways.
-fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<Hop>)> {
+fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<KernelNextHop>)> {
     let header = &message.header;
-    if header.protocol != RouteProtocol::Other(MARK) || header.kind != RouteType::Unicast {
+    if header.protocol != RouteProtocol::Other(RTPROT_STOA) || header.kind != RouteType::Unicast {
         return None;
     }
     let unspecified = match header.address_family {
@@ -274,12 +274,12 @@ fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<Hop>)> {
             RouteAttribute::Destination(address) => destination = plain(address)?,
             RouteAttribute::Gateway(address) => gateway = plain(address),
             RouteAttribute::Oif(index) => device = Some(*index),
-            RouteAttribute::MultiPath(ways) => hops.extend(ways.iter().map(|way| {
-                let gateway = way.attributes.iter().find_map(|attribute| match attribute {
+            RouteAttribute::MultiPath(next_hops) => hops.extend(next_hops.iter().map(|next_hop| {
+                let gateway = next_hop.attributes.iter().find_map(|attribute| match attribute {
                     RouteAttribute::Gateway(address) => plain(address),
                     _ => None,
                 });
-                (way.interface_index, gateway, way.hops.saturating_add(1))
+                (next_hop.interface_index, gateway, next_hop.hops.saturating_add(1))
             })),
             _ => {}
         }
@@ -290,7 +290,7 @@ fn route_of(message: &RouteMessage) -> Option<(IpNet, Vec<Hop>)> {
 }
 
 /// A route of ours as a message.
-fn route(prefix: IpNet, hops: &[Hop]) -> RouteMessage {
+fn route(prefix: IpNet, hops: &[KernelNextHop]) -> RouteMessage {
     let mut message = RouteMessage::default();
     let is_ip4 = prefix.addr().is_ipv4();
     let has_gateway = hops.iter().any(|hop| hop.1.is_some());
@@ -298,7 +298,7 @@ fn route(prefix: IpNet, hops: &[Hop]) -> RouteMessage {
     header.address_family = if is_ip4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
     header.destination_prefix_length = prefix.prefix_len();
     header.table = RouteHeader::RT_TABLE_MAIN;
-    header.protocol = RouteProtocol::Other(MARK);
+    header.protocol = RouteProtocol::Other(RTPROT_STOA);
     let scope = if is_ip4 && !has_gateway { RouteScope::Link } else { RouteScope::Universe };
     header.scope = scope;
     header.kind = RouteType::Unicast;
@@ -311,14 +311,14 @@ fn route(prefix: IpNet, hops: &[Hop]) -> RouteMessage {
         attributes.extend(gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
         return message;
     }
-    let way = |(device, gateway, share): &Hop| {
-        let mut way = RouteNextHop::default();
-        way.interface_index = *device;
-        way.hops = share - 1;
-        way.attributes.extend(gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
-        way
+    let next_hop = |(device, gateway, share): &KernelNextHop| {
+        let mut next_hop = RouteNextHop::default();
+        next_hop.interface_index = *device;
+        next_hop.hops = share - 1;
+        next_hop.attributes.extend(gateway.map(|gateway| RouteAttribute::Gateway(gateway.into())));
+        next_hop
     };
-    attributes.push(RouteAttribute::MultiPath(hops.iter().map(way).collect()));
+    attributes.push(RouteAttribute::MultiPath(hops.iter().map(next_hop).collect()));
     message
 }
 

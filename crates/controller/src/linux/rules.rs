@@ -8,11 +8,11 @@ use ipnet::IpNet;
 use stoa_api::v1;
 use stoa_api::v1::rule::Action;
 
-use super::MARK;
+use super::RTPROT_STOA;
 use super::message::{FAMILY_ANY, Link, Rule, RuleAction, TOS, kind};
 use super::socket::{self, Socket};
 use crate::configuration::Configuration;
-use crate::rib::contract;
+use crate::rib::prefix_to_proto;
 use crate::route_sources::Kind;
 
 /// The kernel's table main.
@@ -22,12 +22,12 @@ const EXISTS: i32 = 17;
 const NO_ENTRY: i32 = 2;
 
 /// Rules that one namespace is given at most: Linux walks them one by one.
-const SHOWN: usize = 4_096;
+const MAX_EXPORTED: usize = 4_096;
 /// How often a list that does not hold still is read again.
-const READS: usize = 8;
+const MAX_READS: usize = 8;
 
 /// What names mean in one network namespace.
-struct Names {
+struct NamespaceNames {
     /// VRFs by the numbers of their tables.
     vrfs: BTreeMap<u32, String>,
     /// Numbers of tables by VRF.
@@ -36,9 +36,9 @@ struct Names {
     devices: BTreeMap<String, (String, String)>,
 }
 
-impl Names {
-    fn of(configuration: &Configuration, netns: &str) -> Names {
-        let mut names = Names {
+impl NamespaceNames {
+    fn of(configuration: &Configuration, netns: &str) -> NamespaceNames {
+        let mut names = NamespaceNames {
             vrfs: BTreeMap::from([(MAIN, String::new())]),
             tables: BTreeMap::from([(String::new(), MAIN)]),
             devices: BTreeMap::new(),
@@ -46,7 +46,7 @@ impl Names {
         for route_source in
             configuration.route_sources.iter().filter(|route_source| route_source.netns == netns)
         {
-            if let Kind::Linux { table, .. } = route_source.kind {
+            if let Kind::Netlink { table, .. } = route_source.kind {
                 names.vrfs.insert(table, route_source.source.vrf.to_string());
                 names.tables.entry(route_source.source.vrf.to_string()).or_insert(table);
             }
@@ -82,7 +82,7 @@ impl Names {
 }
 
 /// What rules of one namespace come to: rules of the contract, and why the others are not followed.
-pub fn orders(
+pub fn import(
     rules: &[Rule],
     configuration: &Configuration,
     netns: &str,
@@ -90,19 +90,19 @@ pub fn orders(
     if rules.is_empty() {
         return (Vec::new(), Vec::new());
     }
-    let names = Names::of(configuration, netns);
-    let (mut made, mut not_imported) = (Vec::new(), Vec::new());
+    let names = NamespaceNames::of(configuration, netns);
+    let (mut imported, mut rejected) = (Vec::new(), Vec::new());
     for rule in rules {
-        match order(rule, &names) {
-            Ok(orders) => made.extend(orders),
-            Err(reason) => not_imported.push(format!("{rule}: {reason}")),
+        match import_rule(rule, &names) {
+            Ok(rules) => imported.extend(rules),
+            Err(reason) => rejected.push(format!("{rule}: {reason}")),
         }
     }
-    (made, not_imported)
+    (imported, rejected)
 }
 
 /// The same rule for each VRF that it concerns.
-fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
+fn import_rule(rule: &Rule, names: &NamespaceNames) -> Result<Vec<v1::Rule>, String> {
     if rule.unsupported == Some(TOS) {
         return Err(format!("it asks for {TOS}; use dscp"));
     }
@@ -142,7 +142,7 @@ fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
         }
         None => return Err(format!("{} is no host interface of an interface", rule.device)),
     };
-    let prefix = |net: Option<IpNet>| net.map(|net| contract(&net));
+    let prefix = |net: Option<IpNet>| net.map(|net| prefix_to_proto(&net));
     let ports = |ports: Option<(u16, u16)>| {
         ports.map(|(first, last)| v1::PortRange { first: first.into(), last: last.into() })
     };
@@ -176,12 +176,12 @@ fn order(rule: &Rule, names: &Names) -> Result<Vec<v1::Rule>, String> {
 /// The rules of the configuration that one namespace shall have, and why it does not have the others.
 ///
 /// Each is about the host interfaces of its VRF alone: packets of programs there, and of other VRFs, are none of its business.
-pub fn desired(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Vec<String>) {
-    let (mut rules, mut not_imported) = (BTreeSet::new(), Vec::new());
+pub fn export(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, Vec<String>) {
+    let (mut rules, mut skipped) = (BTreeSet::new(), Vec::new());
     if configuration.desired.rules.is_empty() {
-        return (rules, not_imported);
+        return (rules, skipped);
     }
-    let names = Names::of(configuration, netns);
+    let names = NamespaceNames::of(configuration, netns);
     let here = names.by_vrf();
     let mut too_many = 0;
     for rule in &configuration.desired.rules {
@@ -189,24 +189,24 @@ pub fn desired(configuration: &Configuration, netns: &str) -> (BTreeSet<Rule>, V
         let is_about = |interface: &str| rule.interface.is_empty() || rule.interface == interface;
         let about = devices.iter().filter(|(_, it)| is_about(it));
         let devices: Vec<&str> = about.map(|(device, _)| *device).collect();
-        match shown(rule, &names, &devices) {
-            Ok(made) if rules.len() + made.len() > SHOWN => too_many += 1,
-            Ok(made) => rules.extend(made),
+        match export_rule(rule, &names, &devices) {
+            Ok(exported) if rules.len() + exported.len() > MAX_EXPORTED => too_many += 1,
+            Ok(exported) => rules.extend(exported),
             Err(reason) => {
-                not_imported.push(format!("IPv{} rule {}: {reason}", rule.family, rule.priority));
+                skipped.push(format!("IPv{} rule {}: {reason}", rule.family, rule.priority));
             }
         }
     }
     if too_many > 0 {
-        not_imported.push(format!(
-            "{too_many} rules are more than {SHOWN} of all host interfaces there: name an interface in them (match), or spread the host interfaces over namespaces"
+        skipped.push(format!(
+            "{too_many} rules are more than {MAX_EXPORTED} of all host interfaces there: name an interface in them (match), or spread the host interfaces over namespaces"
         ));
     }
-    (rules, not_imported)
+    (rules, skipped)
 }
 
 /// A rule of the configuration as Linux shall have it: one for each of these devices.
-fn shown(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, String> {
+fn export_rule(rule: &v1::Rule, names: &NamespaceNames, devices: &[&str]) -> Result<Vec<Rule>, String> {
     let mut suppressed = None;
     let action = match &rule.action {
         Some(Action::Table(table)) => {
@@ -238,7 +238,7 @@ fn shown(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, 
     let ports = |range: &Option<v1::PortRange>| {
         range.as_ref().map(|range| (range.first as u16, range.last as u16))
     };
-    let made = Rule {
+    let exported = Rule {
         from: net(&rule.from),
         to: net(&rule.to),
         dscp: rule.dscp.map(|dscp| dscp as u8),
@@ -246,10 +246,10 @@ fn shown(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, 
         source_ports: ports(&rule.source_ports),
         destination_ports: ports(&rule.destination_ports),
         suppressed,
-        protocol: MARK,
+        protocol: RTPROT_STOA,
         ..Rule::new(rule.family == 6, rule.priority, action)
     };
-    let of = |device: &&str| Rule { device: (*device).to_owned(), ..made.clone() };
+    let of = |device: &&str| Rule { device: (*device).to_owned(), ..exported.clone() };
     Ok(devices.iter().map(of).collect())
 }
 
@@ -257,16 +257,16 @@ fn shown(rule: &v1::Rule, names: &Names, devices: &[&str]) -> Result<Vec<Rule>, 
 ///
 /// # Errors
 /// What the kernel says, and when they do not hold still.
-pub async fn list(asks: &mut Socket) -> io::Result<Vec<Rule>> {
-    let mut room = vec![0; socket::READ];
+pub async fn read_all(requests: &mut Socket) -> io::Result<Vec<Rule>> {
+    let mut buffer = vec![0; socket::BUFFER_SIZE];
     let mut body = [0; 12];
     body[0] = FAMILY_ANY;
-    for _ in 0..READS {
+    for _ in 0..MAX_READS {
         let mut rules = Vec::new();
-        let mut list = asks.list(kind::GET_RULE, &body)?;
+        let mut dump = requests.dump(kind::GET_RULE, &body)?;
         let mut take = |body: &[u8]| rules.extend(Rule::read(body).ok().flatten());
-        while asks.more(&mut list, &mut room, |message| take(message.body)).await? {}
-        if list.is_whole() {
+        while requests.read_dump(&mut dump, &mut buffer, |message| take(message.body)).await? {}
+        if dump.is_consistent() {
             return Ok(rules);
         }
     }
@@ -283,10 +283,10 @@ struct Devices {
 }
 
 impl Devices {
-    async fn read(asks: &mut Socket, alias: &str) -> io::Result<Devices> {
+    async fn read(requests: &mut Socket, alias: &str) -> io::Result<Devices> {
         let mut devices = Devices::default();
-        let mut room = vec![0; socket::READ];
-        let mut list = asks.list(kind::GET_LINK, &[0; 16])?;
+        let mut buffer = vec![0; socket::BUFFER_SIZE];
+        let mut dump = requests.dump(kind::GET_LINK, &[0; 16])?;
         let mut take = |body: &[u8]| {
             if let Ok(link) = Link::read(body) {
                 let is_ours = link.alias == alias;
@@ -294,7 +294,7 @@ impl Devices {
                 place.insert(link.name.to_owned());
             }
         };
-        while asks.more(&mut list, &mut room, |message| take(message.body)).await? {}
+        while requests.read_dump(&mut dump, &mut buffer, |message| take(message.body)).await? {}
         Ok(devices)
     }
 
@@ -302,7 +302,7 @@ impl Devices {
     fn ours(&self, rules: Vec<Rule>) -> BTreeSet<Rule> {
         let is_ours = |rule: &Rule| {
             let is_known = !rule.device.is_empty() && !self.others.contains(&rule.device);
-            rule.protocol == MARK && is_known
+            rule.protocol == RTPROT_STOA && is_known
         };
         let ours = rules.into_iter().filter(is_ours);
         // One that goes to a rule that is not there yet is what we put there all the same.
@@ -310,70 +310,70 @@ impl Devices {
     }
 }
 
-/// What came of [`fix`].
+/// What came of [`reconcile`].
 #[derive(Debug, Default)]
-pub struct Fixed {
+pub struct ReconcileResult {
     /// Whether there was nothing of ours, and nothing is desired.
-    pub is_bare: bool,
+    pub is_empty: bool,
     /// Rules that this kernel makes others of: they are not there.
-    pub impossible: BTreeSet<Rule>,
+    pub unsupported: BTreeSet<Rule>,
     /// What it refused, with why.
-    pub refused: Vec<String>,
+    pub errors: Vec<String>,
 }
 
 /// Makes our rules in a namespace those that are desired, of host interfaces with that alias that are there.
 ///
 /// # Errors
 /// When rules or devices cannot be read.
-pub async fn fix(netns: &str, alias: &str, desired: &BTreeSet<Rule>) -> io::Result<Fixed> {
-    let mut asks = Socket::open(netns, 0, socket::READ)?;
-    let devices = Devices::read(&mut asks, alias).await?;
-    let ours = devices.ours(list(&mut asks).await?);
-    let mut fixed = Fixed { is_bare: ours.is_empty() && desired.is_empty(), ..Fixed::default() };
+pub async fn reconcile(netns: &str, alias: &str, desired: &BTreeSet<Rule>) -> io::Result<ReconcileResult> {
+    let mut requests = Socket::open(netns, 0, socket::BUFFER_SIZE)?;
+    let devices = Devices::read(&mut requests, alias).await?;
+    let ours = devices.ours(read_all(&mut requests).await?);
+    let mut result = ReconcileResult { is_empty: ours.is_empty() && desired.is_empty(), ..ReconcileResult::default() };
     for rule in ours.difference(desired) {
-        fixed.order(&mut asks, kind::DEL_RULE, 0, rule, NO_ENTRY);
+        result.request(&mut requests, kind::DEL_RULE, 0, rule, NO_ENTRY);
     }
     let is_there = |rule: &&Rule| devices.ours.contains(&rule.device);
     let missing: Vec<&Rule> = desired.difference(&ours).filter(is_there).collect();
     for rule in &missing {
         // NLM_F_CREATE, NLM_F_EXCL: one that somebody else has put there is as good.
-        fixed.order(&mut asks, kind::NEW_RULE, 0x600, rule, EXISTS);
+        result.request(&mut requests, kind::NEW_RULE, 0x600, rule, EXISTS);
     }
     if !missing.is_empty() {
-        let made = devices.ours(list(&mut asks).await?);
-        for (rule, other) in misread(&missing, desired, &made) {
-            fixed.order(&mut asks, kind::DEL_RULE, 0, other, NO_ENTRY);
-            fixed.impossible.insert(rule.clone());
+        let installed = devices.ours(read_all(&mut requests).await?);
+        for (rule, other) in altered_rules(&missing, desired, &installed) {
+            result.request(&mut requests, kind::DEL_RULE, 0, other, NO_ENTRY);
+            result.unsupported.insert(rule.clone());
         }
     }
-    Ok(fixed)
+    Ok(result)
 }
 
-impl Fixed {
-    fn order(&mut self, asks: &mut Socket, kind: u16, flags: u16, rule: &Rule, fine: i32) {
-        if let Err(error) = asks.order(kind, flags, &rule.write())
-            && error.raw_os_error() != Some(fine)
+impl ReconcileResult {
+    fn request(&mut self, requests: &mut Socket, kind: u16, flags: u16, rule: &Rule, ignored_errno: i32) {
+        if let Err(error) = requests.execute(kind, flags, &rule.write())
+            && error.raw_os_error() != Some(ignored_errno)
         {
-            self.refused.push(format!("{rule}: {error}"));
+            self.errors.push(format!("{rule}: {error}"));
         }
     }
 }
 
 /// Rules that were added and are not there, each with the one that the kernel made of it: it ignores what it does not know.
-fn misread<'a>(
+fn altered_rules<'a>(
     added: &[&'a Rule],
     desired: &'a BTreeSet<Rule>,
-    made: &'a BTreeSet<Rule>,
+    installed: &'a BTreeSet<Rule>,
 ) -> Vec<(&'a Rule, &'a Rule)> {
     let place = |rule: &'a Rule| (rule.is_ip6, rule.priority, rule.device.as_str());
     let strays: BTreeMap<_, &Rule> =
-        made.difference(desired).map(|rule| (place(rule), rule)).collect();
-    let gone = added.iter().filter(|rule| !made.contains(**rule));
+        installed.difference(desired).map(|rule| (place(rule), rule)).collect();
+    let gone = added.iter().filter(|rule| !installed.contains(**rule));
     gone.filter_map(|rule| Some((*rule, *strays.get(&place(rule))?))).collect()
 }
 
 /// Why a rule cannot be there.
-pub fn impossible(rule: &Rule) -> String {
+pub fn unsupported_reason(rule: &Rule) -> String {
     match rule.dscp {
         Some(_) => format!("{rule}: this kernel has no rules by DSCP (Linux 6.12 has)"),
         None => format!("{rule}: this kernel makes another one of it"),

@@ -9,11 +9,11 @@ use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{AsyncSocket as _, SocketAddr, TokioSocket};
 
-use super::inside::inside;
+use super::netns::run_in;
 use super::message::{self, Message, Messages, kind};
 
 /// Bytes of one read: the kernel fills lists up to 32 KiB.
-pub const READ: usize = 64 << 10;
+pub const BUFFER_SIZE: usize = 64 << 10;
 
 /// Groups of news (linux/rtnetlink.h), as bits of `nl_groups`.
 pub mod group {
@@ -42,14 +42,14 @@ impl Socket {
     ///
     /// # Errors
     /// When the namespace cannot be entered, or the kernel refuses the socket.
-    pub fn open(netns: &str, groups: u32, room: usize) -> io::Result<Socket> {
+    pub fn open(netns: &str, groups: u32, receive_buffer: usize) -> io::Result<Socket> {
         let runtime = tokio::runtime::Handle::current();
-        let socket = inside(netns, || {
+        let socket = run_in(netns, || {
             let _reactor = runtime.enter();
             let mut socket = TokioSocket::new(NETLINK_ROUTE)?;
             // More than net.core.rmem_max needs CAP_NET_ADMIN; without it we take what there is.
-            if setsockopt(socket.socket_ref(), RcvBufForce, &room).is_err() {
-                setsockopt(socket.socket_ref(), RcvBuf, &room)?;
+            if setsockopt(socket.socket_ref(), RcvBufForce, &receive_buffer).is_err() {
+                setsockopt(socket.socket_ref(), RcvBuf, &receive_buffer)?;
             }
             socket.socket_mut().bind(&SocketAddr::new(0, groups))?;
             Ok(socket)
@@ -61,11 +61,11 @@ impl Socket {
     ///
     /// # Errors
     /// `ENOBUFS` when news were lost; see [`is_lost`].
-    pub async fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
-        let room = into.len();
+    pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = buffer.len();
         poll_fn(|context| {
-            let mut rest = &mut *into;
-            self.socket.poll_recv(context, &mut rest).map_ok(|()| room - rest.len())
+            let mut rest = &mut *buffer;
+            self.socket.poll_recv(context, &mut rest).map_ok(|()| size - rest.len())
         })
         .await
     }
@@ -74,8 +74,8 @@ impl Socket {
     ///
     /// # Errors
     /// As [`Socket::receive`].
-    pub fn receive_now(&self, into: &mut [u8]) -> io::Result<usize> {
-        let mut rest = &mut *into;
+    pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut rest = &mut *buffer;
         match self.socket.socket_ref().recv(&mut rest, 0) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
             read => read,
@@ -86,7 +86,7 @@ impl Socket {
     ///
     /// # Errors
     /// When the kernel does not take it.
-    fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
+    fn send_request(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<u32> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         // NLM_F_REQUEST
         let request = message::request(kind, flags | 1, self.sequence, body);
@@ -94,29 +94,29 @@ impl Socket {
         Ok(self.sequence)
     }
 
-    /// Asks for one thing and gives each answer to `take`. The kernel answers before it returns, so this does not wait.
+    /// Asks for one thing and gives each answer to `handle`. The kernel answers before it returns, so this does not wait.
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn look(
+    pub fn get(
         &mut self,
         kind: u16,
         body: &[u8],
-        mut take: impl FnMut(Message<'_>),
+        mut handle: impl FnMut(Message<'_>),
     ) -> io::Result<()> {
-        let number = self.ask(kind, 0, body)?;
-        self.answers(|message| match message.kind {
-            _ if message.sequence != number => Ok(false),
-            kind::ERROR => failed(message.error()).map(|()| true),
+        let sequence = self.send_request(kind, 0, body)?;
+        self.read_replies(|message| match message.kind {
+            _ if message.sequence != sequence => Ok(false),
+            kind::ERROR => check_errno(message.error()).map(|()| true),
             _ => {
-                take(message);
+                handle(message);
                 Ok(true)
             }
         })
     }
 
-    /// Reads what the kernel has answered until `take` says that this was all.
-    fn answers(&mut self, mut take: impl FnMut(Message<'_>) -> io::Result<bool>) -> io::Result<()> {
+    /// Reads what the kernel has answered until `handle` says that this was all.
+    fn read_replies(&mut self, mut handle: impl FnMut(Message<'_>) -> io::Result<bool>) -> io::Result<()> {
         let mut buffer = [0; 16 << 10];
         loop {
             let length = self.receive_now(&mut buffer)?;
@@ -124,7 +124,7 @@ impl Socket {
                 return Err(io::Error::other("the kernel does not answer"));
             }
             for message in Messages::of(&buffer[..length]) {
-                if take(message.map_err(io::Error::other)?)? {
+                if handle(message.map_err(io::Error::other)?)? {
                     return Ok(());
                 }
             }
@@ -135,45 +135,45 @@ impl Socket {
     ///
     /// # Errors
     /// What the kernel says.
-    pub fn order(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    pub fn execute(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         // NLM_F_ACK
-        let number = self.ask(kind, flags | 4, body)?;
-        self.answers(|message| match message.kind {
-            kind::ERROR if message.sequence == number => failed(message.error()).map(|()| true),
+        let sequence = self.send_request(kind, flags | 4, body)?;
+        self.read_replies(|message| match message.kind {
+            kind::ERROR if message.sequence == sequence => check_errno(message.error()).map(|()| true),
             _ => Ok(false),
         })
     }
 
-    /// Asks for a list; [`Socket::more`] reads it.
+    /// Asks for a list; [`Socket::read_dump`] reads it.
     ///
     /// # Errors
     /// When the kernel does not take the question.
-    pub fn list(&mut self, kind: u16, body: &[u8]) -> io::Result<List> {
+    pub fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Dump> {
         // NLM_F_DUMP
-        Ok(List { number: self.ask(kind, 0x300, body)?, is_whole: true })
+        Ok(Dump { sequence: self.send_request(kind, 0x300, body)?, is_consistent: true })
     }
 
-    /// Reads some more of a list and gives each message of it to `take`. Gives whether there is more.
+    /// Reads some more of a list and gives each message of it to `handle`. Gives whether there is more.
     ///
     /// # Errors
     /// What the kernel says.
-    pub async fn more(
+    pub async fn read_dump(
         &self,
-        list: &mut List,
-        room: &mut [u8],
-        mut take: impl FnMut(Message<'_>),
+        dump: &mut Dump,
+        buffer: &mut [u8],
+        mut handle: impl FnMut(Message<'_>),
     ) -> io::Result<bool> {
-        let length = self.receive(room).await?;
-        for message in Messages::of(&room[..length]) {
+        let length = self.receive(buffer).await?;
+        for message in Messages::of(&buffer[..length]) {
             let message = message.map_err(io::Error::other)?;
-            if message.sequence != list.number {
+            if message.sequence != dump.sequence {
                 continue;
             }
-            list.is_whole &= !message.was_interrupted();
+            dump.is_consistent &= !message.was_interrupted();
             match message.kind {
                 kind::DONE => return Ok(false),
-                kind::ERROR => return failed(message.error()).map(|()| false),
-                _ => take(message),
+                kind::ERROR => return check_errno(message.error()).map(|()| false),
+                _ => handle(message),
             }
         }
         Ok(true)
@@ -188,20 +188,20 @@ impl std::fmt::Debug for Socket {
 
 /// A list that is being told.
 #[derive(Debug)]
-pub struct List {
-    number: u32,
-    is_whole: bool,
+pub struct Dump {
+    sequence: u32,
+    is_consistent: bool,
 }
 
-impl List {
+impl Dump {
     /// Whether it held still while it was told: if not, something may be missing.
-    pub fn is_whole(&self) -> bool {
-        self.is_whole
+    pub fn is_consistent(&self) -> bool {
+        self.is_consistent
     }
 }
 
-fn failed(number: i32) -> io::Result<()> {
-    if number == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(number)) }
+fn check_errno(errno: i32) -> io::Result<()> {
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
 }
 
 /// Whether news were lost: everything has to be asked for again.

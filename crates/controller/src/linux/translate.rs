@@ -6,53 +6,53 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 
-use super::MARK;
-use super::message::{self, NextHop, Prefix, Route, next_hop, route};
+use super::RTPROT_STOA;
+use super::message::{self, NextHopObject, Prefix, Route, next_hop, route};
 use crate::learned::{self, Event, Target, Update};
 
 /// Targets that are kept in mind: routes with the same ways share one.
-const TARGETS: usize = 16_384;
+const TARGET_CACHE_SIZE: usize = 16_384;
 /// Next-hop objects at most, and members of one.
-const OBJECTS: usize = 1 << 20;
-const MEMBERS: usize = 256;
+const MAX_OBJECTS: usize = 1 << 20;
+const MAX_MEMBERS: usize = 256;
 /// `rtm_protocol` of what the kernel does by itself.
-const KERNEL: u8 = 2;
+const RTPROT_KERNEL: u8 = 2;
 
 /// The interface of a device.
 pub type Interfaces<'a> = &'a mut dyn FnMut(u32) -> Option<Arc<str>>;
 
 /// What is to be done about a route.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Translation {
     /// It leads there.
-    Leads(Target),
+    Forward(Target),
     /// It is none that is handed on, and none of its prefix is there any more: Stoa has it itself.
-    Own,
+    Ignored,
     /// It cannot be done, for this reason.
-    LeftOut(&'static str),
+    NotImported(&'static str),
 }
 
 /// What a route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meaning<'a> {
+pub enum KernelTarget<'a> {
     /// It sends by these.
-    Ways(&'a [message::Way]),
+    NextHops(&'a [message::NextHop]),
     /// It does what this next-hop object does.
-    NextHop(u32),
+    NextHopObject(u32),
     /// It sends nowhere.
     Special(v1::Special),
 }
 
 /// One next-hop object, and the groups that it is in.
 #[derive(Debug, Default)]
-struct Object {
+struct ObjectEntry {
     action: Option<Action>,
     groups: BTreeSet<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Action {
-    Way(message::Way),
+    NextHop(message::NextHop),
     Group(Vec<(u32, u32)>),
     Special(v1::Special),
 }
@@ -60,12 +60,12 @@ enum Action {
 /// Keeps next-hop objects and targets of one route source.
 #[derive(Debug, Default)]
 pub struct Translator {
-    objects: HashMap<u32, Object>,
-    targets: HashMap<Vec<message::Way>, Verdict>,
+    objects: HashMap<u32, ObjectEntry>,
+    targets: HashMap<Vec<message::NextHop>, Translation>,
     /// Ways of the route at hand.
-    ways: Vec<message::Way>,
+    next_hops: Vec<message::NextHop>,
     /// Objects for which routes were left out.
-    refused: HashSet<u32>,
+    unresolved_objects: HashSet<u32>,
 }
 
 /// Whether the prefix is one that a router hands on: of unicast, beyond the link and the machine.
@@ -90,109 +90,109 @@ impl Translator {
     }
 
     /// What a route of the route source's table is to Stoa.
-    pub fn route(&mut self, route: &Route<'_>, interfaces: Interfaces<'_>) -> Verdict {
+    pub fn route(&mut self, route: &Route<'_>, interfaces: Interfaces<'_>) -> Translation {
         if route.has_service {
-            return Verdict::LeftOut("a route for one type of service");
+            return Translation::NotImported("a route for one type of service");
         }
-        let mut ways = std::mem::take(&mut self.ways);
-        ways.clear();
-        ways.extend(route.ways());
+        let mut next_hops = std::mem::take(&mut self.next_hops);
+        next_hops.clear();
+        next_hops.extend(route.next_hops());
         let meaning = match route.action {
-            route::Action::Special(special) => Meaning::Special(special),
-            route::Action::NextHop(id) => Meaning::NextHop(id),
-            route::Action::Way(_) | route::Action::Ways(_) => Meaning::Ways(&ways),
+            route::Action::Special(special) => KernelTarget::Special(special),
+            route::Action::NextHopObject(id) => KernelTarget::NextHopObject(id),
+            route::Action::NextHop(_) | route::Action::Multipath(_) => KernelTarget::NextHops(&next_hops),
         };
-        let verdict = self.verdict(&route.prefix, route.protocol, &meaning, interfaces);
-        self.ways = ways;
-        verdict
+        let translation = self.translation(&route.prefix, route.protocol, &meaning, interfaces);
+        self.next_hops = next_hops;
+        translation
     }
 
     /// What a route to a prefix, of a protocol as Linux numbers them, is to Stoa.
-    pub fn verdict(
+    pub fn translation(
         &mut self,
         prefix: &Prefix,
         protocol: u8,
-        meaning: &Meaning<'_>,
+        meaning: &KernelTarget<'_>,
         interfaces: Interfaces<'_>,
-    ) -> Verdict {
-        if protocol == MARK || !is_routed(prefix) {
-            return Verdict::Own;
+    ) -> Translation {
+        if protocol == RTPROT_STOA || !is_routed(prefix) {
+            return Translation::Ignored;
         }
-        let verdict = match *meaning {
-            Meaning::Special(special) => return Verdict::Leads(Target::Special(special)),
-            Meaning::NextHop(id) => self.object(id, interfaces),
-            Meaning::Ways(ways) => self.shared(ways, interfaces),
+        let translation = match *meaning {
+            KernelTarget::Special(special) => return Translation::Forward(Target::Special(special)),
+            KernelTarget::NextHopObject(id) => self.translate_object(id, interfaces),
+            KernelTarget::NextHops(next_hops) => self.translate_shared(next_hops, interfaces),
         };
         let is_connected = |target: &Target| match target {
-            Target::Ways(ways, _) => ways.iter().all(|way| way.gateway.is_none()),
+            Target::Paths(next_hops, _) => next_hops.iter().all(|next_hop| next_hop.gateway.is_none()),
             _ => false,
         };
-        let is_odd = |target: &Target| match target {
-            Target::Ways(ways, _) => {
-                ways.iter().any(|way| way.gateway.is_some_and(|it| it.is_ipv6() != prefix.is_ip6))
+        let has_other_family = |target: &Target| match target {
+            Target::Paths(next_hops, _) => {
+                next_hops.iter().any(|next_hop| next_hop.gateway.is_some_and(|it| it.is_ipv6() != prefix.is_ip6))
             }
             _ => false,
         };
-        let verdict = match verdict {
-            Verdict::Leads(target) if is_odd(&target) => {
-                Verdict::LeftOut("its gateway is of the other family (RFC 8950)")
+        let translation = match translation {
+            Translation::Forward(target) if has_other_family(&target) => {
+                Translation::NotImported("its gateway is of the other family (RFC 8950)")
             }
-            verdict => verdict,
+            translation => translation,
         };
-        match (verdict, meaning) {
-            (Verdict::Leads(target), _) if protocol == KERNEL && is_connected(&target) => {
-                Verdict::Own
+        match (translation, meaning) {
+            (Translation::Forward(target), _) if protocol == RTPROT_KERNEL && is_connected(&target) => {
+                Translation::Ignored
             }
-            (Verdict::Leads(_), Meaning::NextHop(id)) => Verdict::Leads(Target::Group(*id)),
-            (Verdict::LeftOut(reason), Meaning::NextHop(id)) => {
-                if self.refused.len() < OBJECTS {
-                    self.refused.insert(*id);
+            (Translation::Forward(_), KernelTarget::NextHopObject(id)) => Translation::Forward(Target::Group(*id)),
+            (Translation::NotImported(reason), KernelTarget::NextHopObject(id)) => {
+                if self.unresolved_objects.len() < MAX_OBJECTS {
+                    self.unresolved_objects.insert(*id);
                 }
-                Verdict::LeftOut(reason)
+                Translation::NotImported(reason)
             }
-            (verdict, _) => verdict,
+            (translation, _) => translation,
         }
     }
 
     /// The target of ways that many routes share.
-    fn shared(&mut self, ways: &[message::Way], interfaces: Interfaces<'_>) -> Verdict {
-        if let Some(known) = self.targets.get(ways) {
+    fn translate_shared(&mut self, next_hops: &[message::NextHop], interfaces: Interfaces<'_>) -> Translation {
+        if let Some(known) = self.targets.get(next_hops) {
             return known.clone();
         }
-        let verdict = leads(ways, interfaces);
-        if self.targets.len() >= TARGETS {
+        let translation = translate_next_hops(next_hops, interfaces);
+        if self.targets.len() >= TARGET_CACHE_SIZE {
             self.targets.clear();
         }
-        self.targets.insert(ways.to_vec(), verdict.clone());
-        verdict
+        self.targets.insert(next_hops.to_vec(), translation.clone());
+        translation
     }
 
     /// What a next-hop object comes to.
-    fn object(&self, id: u32, interfaces: Interfaces<'_>) -> Verdict {
-        let Some(object) = self.objects.get(&id) else {
-            return Verdict::LeftOut("it is on a next-hop object that was never told");
+    fn translate_object(&self, id: u32, interfaces: Interfaces<'_>) -> Translation {
+        let Some(translate_object) = self.objects.get(&id) else {
+            return Translation::NotImported("it is on a next-hop object that was never told");
         };
-        match &object.action {
-            None => Verdict::LeftOut("it is on a next-hop object that says nothing"),
-            Some(Action::Special(special)) => Verdict::Leads(Target::Special(*special)),
-            Some(Action::Way(way)) => leads(&[*way], interfaces),
+        match &translate_object.action {
+            None => Translation::NotImported("it is on a next-hop object that says nothing"),
+            Some(Action::Special(special)) => Translation::Forward(Target::Special(*special)),
+            Some(Action::NextHop(next_hop)) => translate_next_hops(&[*next_hop], interfaces),
             Some(Action::Group(members)) => {
-                let mut ways = Vec::with_capacity(members.len());
+                let mut next_hops = Vec::with_capacity(members.len());
                 for (member, weight) in members {
                     match self.objects.get(member).and_then(|it| it.action.as_ref()) {
-                        Some(Action::Way(way)) => {
+                        Some(Action::NextHop(next_hop)) => {
                             let weight = u16::try_from(*weight).unwrap_or(u16::MAX).clamp(1, 256);
-                            ways.push(message::Way { weight, ..*way });
+                            next_hops.push(message::NextHop { weight, ..*next_hop });
                         }
                         // A group of one black hole: the kernel allows no other.
                         Some(Action::Special(special)) => {
-                            return Verdict::Leads(Target::Special(*special));
+                            return Translation::Forward(Target::Special(*special));
                         }
                         // The kernel allows no groups in groups; a member that went is gone.
                         Some(Action::Group(_)) | None => {}
                     }
                 }
-                leads(&ways, interfaces)
+                translate_next_hops(&next_hops, interfaces)
             }
         }
     }
@@ -202,24 +202,24 @@ impl Translator {
     ///
     /// # Errors
     /// When there are too many, or what it says cannot be done.
-    pub fn next_hop(
+    pub fn update_object(
         &mut self,
-        next_hop: &NextHop<'_>,
+        next_hop: &NextHopObject<'_>,
         interfaces: Interfaces<'_>,
         events: &mut Vec<Event>,
     ) -> Result<bool, &'static str> {
         let id = next_hop.id;
-        if self.objects.len() >= OBJECTS && !self.objects.contains_key(&id) {
+        if self.objects.len() >= MAX_OBJECTS && !self.objects.contains_key(&id) {
             return Err("there are more next-hop objects than Stoa keeps");
         }
         let action = next_hop.action.map(|action| match action {
-            next_hop::Action::Way(way) => Action::Way(way),
+            next_hop::Action::NextHop(next_hop) => Action::NextHop(next_hop),
             next_hop::Action::Special(special) => Action::Special(special),
-            next_hop::Action::Group(_) => Action::Group(next_hop.members().take(MEMBERS).collect()),
+            next_hop::Action::Group(_) => Action::Group(next_hop.members().take(MAX_MEMBERS).collect()),
         });
-        let mut touched = vec![id];
-        touched.extend(self.objects.get(&id).into_iter().flat_map(|it| it.groups.iter().copied()));
-        self.leave(id);
+        let mut affected = vec![id];
+        affected.extend(self.objects.get(&id).into_iter().flat_map(|it| it.groups.iter().copied()));
+        self.leave_groups(id);
         if let Some(Action::Group(members)) = &action {
             for (member, _) in members {
                 if *member != id {
@@ -228,45 +228,45 @@ impl Translator {
             }
         }
         self.objects.entry(id).or_default().action = action;
-        let mut is_found = false;
-        for id in touched {
-            let target = match self.object(id, interfaces) {
-                Verdict::Leads(target) => {
-                    is_found |= self.refused.remove(&id);
+        let mut needs_retranslation = false;
+        for id in affected {
+            let target = match self.translate_object(id, interfaces) {
+                Translation::Forward(target) => {
+                    needs_retranslation |= self.unresolved_objects.remove(&id);
                     target
                 }
-                _ => Target::Ways(Arc::default(), Arc::default()),
+                _ => Target::Paths(Arc::default(), Arc::default()),
             };
             events.push(Event::Group(id, target));
         }
-        Ok(is_found)
+        Ok(needs_retranslation)
     }
 
     /// Takes back a next-hop object.
-    pub fn next_hop_gone(&mut self, id: u32, interfaces: Interfaces<'_>, events: &mut Vec<Event>) {
-        self.leave(id);
-        let Some(object) = self.objects.get_mut(&id) else { return };
-        object.action = None;
-        let groups: Vec<u32> = object.groups.iter().copied().collect();
+    pub fn remove_object(&mut self, id: u32, interfaces: Interfaces<'_>, events: &mut Vec<Event>) {
+        self.leave_groups(id);
+        let Some(translate_object) = self.objects.get_mut(&id) else { return };
+        translate_object.action = None;
+        let groups: Vec<u32> = translate_object.groups.iter().copied().collect();
         if groups.is_empty() {
             self.objects.remove(&id);
         }
-        events.push(Event::GroupGone(id));
+        events.push(Event::GroupDeleted(id));
         for group in groups {
             events.push(Event::Group(group, self.target(group, interfaces)));
         }
     }
 
     /// Takes an object out of the packet accounting of its members.
-    fn leave(&mut self, id: u32) {
-        let Some(Object { action: Some(Action::Group(members)), .. }) = self.objects.get(&id)
+    fn leave_groups(&mut self, id: u32) {
+        let Some(ObjectEntry { action: Some(Action::Group(members)), .. }) = self.objects.get(&id)
         else {
             return;
         };
         for (member, _) in members.clone() {
-            let Some(object) = self.objects.get_mut(&member) else { continue };
-            object.groups.remove(&id);
-            if object.groups.is_empty() && object.action.is_none() {
+            let Some(translate_object) = self.objects.get_mut(&member) else { continue };
+            translate_object.groups.remove(&id);
+            if translate_object.groups.is_empty() && translate_object.action.is_none() {
                 self.objects.remove(&member);
             }
         }
@@ -280,9 +280,9 @@ impl Translator {
 
     /// What routes on an object do; ways to nowhere when they lead nowhere.
     fn target(&self, id: u32, interfaces: Interfaces<'_>) -> Target {
-        match self.object(id, interfaces) {
-            Verdict::Leads(target) => target,
-            _ => Target::Ways(Arc::default(), Arc::default()),
+        match self.translate_object(id, interfaces) {
+            Translation::Forward(target) => target,
+            _ => Target::Paths(Arc::default(), Arc::default()),
         }
     }
 
@@ -293,33 +293,33 @@ impl Translator {
 }
 
 /// What ways come to: those through our host interfaces, and those that only have a gateway.
-fn leads(ways: &[message::Way], interfaces: Interfaces<'_>) -> Verdict {
-    let mut ours: Vec<learned::Way> = Vec::with_capacity(ways.len());
-    for way in ways {
-        let interface = match way.device {
+fn translate_next_hops(next_hops: &[message::NextHop], interfaces: Interfaces<'_>) -> Translation {
+    let mut usable: Vec<learned::NextHopPath> = Vec::with_capacity(next_hops.len());
+    for next_hop in next_hops {
+        let interface = match next_hop.device {
             0 => None,
             device => match interfaces(device) {
                 Some(interface) => Some(interface),
                 None => continue,
             },
         };
-        ours.push(learned::Way { interface, gateway: way.gateway, weight: way.weight });
+        usable.push(learned::NextHopPath { interface, gateway: next_hop.gateway, weight: next_hop.weight });
     }
-    ours.dedup();
-    if ours.is_empty() {
-        return Verdict::LeftOut("it leads through no host interface of Stoa");
+    usable.dedup();
+    if usable.is_empty() {
+        return Translation::NotImported("it leads through no host interface of Stoa");
     }
-    Verdict::Leads(Target::Ways(ours.into(), Arc::default()))
+    Translation::Forward(Target::Paths(usable.into(), Arc::default()))
 }
 
 /// Events in the making: routes with one target that follow each other become one run.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct EventBatch {
     events: Vec<Event>,
     routes: usize,
 }
 
-impl Batch {
+impl EventBatch {
     /// Routes so far.
     pub fn routes(&self) -> usize {
         self.routes
@@ -353,7 +353,7 @@ impl Batch {
     }
 
     /// What was said, in its order; nothing is left.
-    pub fn take(&mut self) -> Vec<Event> {
+    pub fn take_events(&mut self) -> Vec<Event> {
         self.routes = 0;
         std::mem::take(&mut self.events)
     }

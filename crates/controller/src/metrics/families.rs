@@ -6,7 +6,7 @@ use stoa_api::text::mac_text;
 use stoa_api::v1;
 
 use super::page::Page;
-use crate::facts::Facts;
+use crate::operational_state::OperationalState;
 
 /// A gauge of yes and no.
 pub(super) fn one(is: bool) -> f64 {
@@ -20,15 +20,15 @@ pub(super) fn float(value: u64) -> f64 {
 }
 
 /// Who is there.
-pub(super) fn program(page: &mut Page<'_>, facts: Option<&Facts>) -> fmt::Result {
+pub(super) fn program(page: &mut Page<'_>, operational: Option<&OperationalState>) -> fmt::Result {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     page.words("build", "The program", [version])?;
-    let is_up = facts.is_some();
+    let is_up = operational.is_some();
     page.gauge("forwarder_up", "", "Whether the forwarder answers", one(is_up))?;
-    let Some(facts) = facts else { return Ok(()) };
+    let Some(operational) = operational else { return Ok(()) };
     let help = "Whether the forwarder holds the running configuration";
-    page.gauge("in_sync", "", help, one(facts.in_sync))?;
-    let Some(hello) = &facts.program else { return Ok(()) };
+    page.gauge("in_sync", "", help, one(operational.in_sync))?;
+    let Some(hello) = &operational.program else { return Ok(()) };
     let words = [("version", hello.version.as_str()), ("kernel", hello.kernel.as_str())];
     page.words("forwarder", "Version and vector instructions of the forwarder", [words])?;
     let started = float(hello.started_unix_s);

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::families::{float, one};
 use super::page::Page;
-use crate::learned::{Audits, Figures, RouteSourceState, Session};
-use crate::route_sources::Figures as RouteSource;
+use crate::learned::{AuditCounters, LearnedStatistics, RouteSourceSummary, Session};
+use crate::route_sources::RouteSourceStatistics as RouteSource;
 
 const SESSIONS: [Session; 4] =
     [Session::Awaited, Session::Begun, Session::Complete, Session::Ended];
@@ -72,20 +72,20 @@ pub(super) fn sessions(
 }
 
 /// What the table holds of each route source, and how the audits went.
-pub(super) fn table(page: &mut Page<'_>, figures: &Figures) -> fmt::Result {
-    route_sources(page, &figures.route_sources)?;
-    let work = &figures.work;
+pub(super) fn table(page: &mut Page<'_>, statistics: &LearnedStatistics) -> fmt::Result {
+    route_sources(page, &statistics.route_sources)?;
+    let work = &statistics.work;
     let help = "Changes of routes that all route sources have told";
-    page.counter("learned_changes", "routes", help, work.heard)?;
+    page.counter("learned_changes", "routes", help, work.received)?;
     let help = "Learned routes that the forwarder refused, most of them because a table is full";
     page.counter("learned_refused", "routes", help, work.refused)?;
     let help = "Whether all route sources have said all that they have, and what was left of a former controller is gone";
-    page.gauge("learned_complete", "", help, one(figures.is_complete))?;
-    audits(page, &figures.audits)
+    page.gauge("learned_complete", "", help, one(statistics.is_complete))?;
+    audits(page, &statistics.audits)
 }
 
-fn route_sources(page: &mut Page<'_>, all: &[RouteSourceState]) -> fmt::Result {
-    let vrf = |route_source: &RouteSourceState| match &*route_source.vrf {
+fn route_sources(page: &mut Page<'_>, all: &[RouteSourceSummary]) -> fmt::Result {
+    let vrf = |route_source: &RouteSourceSummary| match &*route_source.vrf {
         "" => "default".to_owned(),
         name => name.to_owned(),
     };
@@ -97,7 +97,7 @@ fn route_sources(page: &mut Page<'_>, all: &[RouteSourceState]) -> fmt::Result {
     });
     let help = "Routes that a route source holds, by VRF and family, in use or not";
     page.gauges("route_source_routes", "", help, samples)?;
-    type Of = fn(&RouteSourceState) -> u64;
+    type Of = fn(&RouteSourceSummary) -> u64;
     let gauges: [(&str, &str, Of); 2] = [
         (
             "route_source_stale_routes",
@@ -117,7 +117,7 @@ fn route_sources(page: &mut Page<'_>, all: &[RouteSourceState]) -> fmt::Result {
     let states = all.iter().flat_map(|it| SESSIONS.map(|session| (it, session)));
     let states = states.map(|(it, session)| {
         (
-            [("route-source", it.name.as_str()), ("session", session.word())],
+            [("route-source", it.name.as_str()), ("session", session.name())],
             one(it.session == session),
         )
     });
@@ -125,7 +125,7 @@ fn route_sources(page: &mut Page<'_>, all: &[RouteSourceState]) -> fmt::Result {
     page.gauges("route_source_session_state", "", help, states)
 }
 
-fn audits(page: &mut Page<'_>, audits: &Audits) -> fmt::Result {
+fn audits(page: &mut Page<'_>, audits: &AuditCounters) -> fmt::Result {
     let help = "Audits of learned routes, each minute and on demand";
     page.counter("route_audits", "", help, audits.runs)?;
     let help = "Routes of the forwarder that an audit found to be other than desired";

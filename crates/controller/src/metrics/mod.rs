@@ -16,9 +16,9 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
-use crate::apply::Line;
-use crate::facts::{Facts, Piece, RoutesDesired};
-use crate::learned::Figures;
+use crate::apply::ForwarderConnection;
+use crate::operational_state::{OperationalState, StateSection, RouteFilter};
+use crate::learned::LearnedStatistics;
 use crate::route_sources;
 
 /// What an HTTP server says of the text: OpenMetrics 1.0.
@@ -26,16 +26,16 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// All metrics as text. A forwarder that does not answer is one of them (`stoa_forwarder_up 0`)
 /// and no error: whoever watches shall see that.
-pub async fn render(line: &Line) -> String {
+pub async fn render(connection: &ForwarderConnection) -> String {
     let begun = Instant::now();
-    let none = RoutesDesired { table: None, at_most: 0 };
-    let facts = Facts::ask(line, &Piece::OVERVIEW, &none).await.ok();
-    let forwarder = line.forwarder().and_then(|hello| u32::try_from(hello.pid).ok());
+    let none = RouteFilter { table: None, at_most: 0 };
+    let operational = OperationalState::ask(connection, &StateSection::OVERVIEW, &none).await.ok();
+    let forwarder = connection.identity().and_then(|hello| u32::try_from(hello.pid).ok());
     let processes = [("controller", std::process::id())].into_iter();
     let processes = processes.chain(forwarder.map(|pid| ("forwarder", pid)));
     let processes = processes.filter_map(|(name, pid)| Some((name, process::look(pid)?))).collect();
-    let learned = line.learned().await;
-    text(Scrape { facts, learned, route_sources: line.route_sources().all(), processes, begun })
+    let learned = connection.learned().await;
+    text(Scrape { operational, learned, route_sources: connection.route_sources().all(), processes, begun })
 }
 
 fn text(scrape: Scrape) -> String {
@@ -51,10 +51,10 @@ fn text(scrape: Scrape) -> String {
 #[derive(Debug)]
 struct Scrape {
     /// `None`: the forwarder does not answer.
-    facts: Option<Facts>,
+    operational: Option<OperationalState>,
     /// `None`: the table of learned routes has no time.
-    learned: Option<Figures>,
-    route_sources: Vec<(&'static str, String, route_sources::Figures)>,
+    learned: Option<LearnedStatistics>,
+    route_sources: Vec<(&'static str, String, route_sources::RouteSourceStatistics)>,
     processes: Vec<(&'static str, process::Figures)>,
     begun: Instant,
 }
@@ -62,21 +62,21 @@ struct Scrape {
 impl Collector for Scrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut page = page::Page::new(encoder);
-        families::program(&mut page, self.facts.as_ref())?;
+        families::program(&mut page, self.operational.as_ref())?;
         process::render(&mut page, &self.processes)?;
-        if let Some(facts) = &self.facts {
-            families::interfaces(&mut page, &facts.interfaces)?;
-            families::nodes(&mut page, &facts.nodes)?;
-            families::workers(&mut page, &facts.workers)?;
-            families::drops(&mut page, &facts.drops)?;
-            families::punts(&mut page, &facts.punts)?;
-            families::routes(&mut page, &facts.route_counts)?;
-            families::limits(&mut page, &facts.limits)?;
-            families::accounting(&mut page, &facts.conservation)?;
+        if let Some(operational) = &self.operational {
+            families::interfaces(&mut page, &operational.interfaces)?;
+            families::nodes(&mut page, &operational.nodes)?;
+            families::workers(&mut page, &operational.workers)?;
+            families::drops(&mut page, &operational.drops)?;
+            families::punts(&mut page, &operational.punts)?;
+            families::routes(&mut page, &operational.route_counts)?;
+            families::limits(&mut page, &operational.limits)?;
+            families::accounting(&mut page, &operational.conservation)?;
         }
         learned::sessions(&mut page, &self.route_sources)?;
-        if let Some(figures) = &self.learned {
-            learned::table(&mut page, figures)?;
+        if let Some(statistics) = &self.learned {
+            learned::table(&mut page, statistics)?;
         }
         let took = self.begun.elapsed().as_secs_f64();
         page.gauge("scrape", "seconds", "What it took to gather these metrics", took)

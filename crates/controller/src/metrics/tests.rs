@@ -3,7 +3,7 @@
 use stoa_api::v1;
 
 use super::*;
-use crate::learned::{Audits, RouteSourceState, Session, Work};
+use crate::learned::{AuditCounters, RouteSourceSummary, Session, WorkCounters};
 
 fn scrape() -> Scrape {
     let interface = v1::InterfaceState {
@@ -12,7 +12,7 @@ fn scrape() -> Scrape {
         up: true,
         ..v1::InterfaceState::default()
     };
-    let facts = Facts {
+    let operational = OperationalState {
         interfaces: vec![interface],
         route_counts: vec![v1::RouteCount { family: 6, routes: 160_000, ..Default::default() }],
         program: Some(v1::HelloReply { kernel: "avx2".into(), ..v1::HelloReply::default() }),
@@ -42,10 +42,10 @@ fn scrape() -> Scrape {
             v1::LimitState { name: "table".into(), used: Some(4), limit: 8, ..Default::default() },
         ],
         conservation: v1::Conservation { balanced: true, ..v1::Conservation::default() },
-        ..Facts::default()
+        ..OperationalState::default()
     };
     let processes = vec![("controller", process::Figures::default())];
-    let route_source = RouteSourceState {
+    let route_source = RouteSourceSummary {
         name: "frr".into(),
         vrf: "red".into(),
         session: Session::Begun,
@@ -56,18 +56,18 @@ fn scrape() -> Scrape {
         waiting: 5,
         unresolved: vec![],
     };
-    let audits = Audits { runs: 7, different: 9, repaired: 8, last_unix_s: 11, was_equal: true };
-    let work = Work { heard: 12, refused: 13, ..Work::default() };
+    let audits = AuditCounters { runs: 7, different: 9, repaired: 8, last_unix_s: 11, was_equal: true };
+    let work = WorkCounters { received: 12, refused: 13, ..WorkCounters::default() };
     let learned =
-        Some(Figures { route_sources: vec![route_source], work, audits, is_complete: true });
-    let figures = route_sources::Figures {
+        Some(LearnedStatistics { route_sources: vec![route_source], work, audits, is_complete: true });
+    let figures = route_sources::RouteSourceStatistics {
         since_unix_s: 1,
         sessions: 2,
         not_imported: 6,
         ..Default::default()
     };
     let route_sources = vec![("stoa-routing:fpm", "frr".to_owned(), figures)];
-    Scrape { facts: Some(facts), learned, route_sources, processes, begun: Instant::now() }
+    Scrape { operational: Some(operational), learned, route_sources, processes, begun: Instant::now() }
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn families_are_told_once_and_explained() {
 
 #[test]
 fn a_forwarder_that_is_down_is_a_metric() {
-    let text = text(Scrape { facts: None, ..scrape() });
+    let text = text(Scrape { operational: None, ..scrape() });
     assert!(text.contains("stoa_forwarder_up 0.0") && text.contains("stoa_build_info"), "{text}");
     assert!(!text.contains("stoa_conserved"));
 }

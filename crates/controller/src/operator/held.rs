@@ -8,18 +8,18 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 
 /// Routes whose route sources are asked for together.
 const TOGETHER: usize = 512;
 
 /// What the forwarder tells, in its order.
 pub(super) fn stream(
-    line: &Arc<Line>,
+    connection: &Arc<ForwarderConnection>,
     mut held: impl Stream<Item = Result<v1::RouteState, Status>> + Unpin + Send + 'static,
 ) -> ReceiverStream<Result<v1::RouteState, Status>> {
     let (sender, receiver) = mpsc::channel(TOGETHER);
-    let line = Arc::clone(line);
+    let connection = Arc::clone(connection);
     tokio::spawn(async move {
         let mut failed = None;
         while failed.is_none() {
@@ -34,7 +34,7 @@ pub(super) fn stream(
                 }
             }
             let is_last = some.len() < TOGETHER;
-            line.name_route_sources(&mut some).await;
+            connection.name_route_sources(&mut some).await;
             for state in some.into_iter().map(Ok).chain(failed.clone().map(Err)) {
                 if sender.send(state).await.is_err() {
                     return;

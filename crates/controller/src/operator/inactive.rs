@@ -19,14 +19,14 @@ const WAITING: usize = 256;
 /// looked for that nobody takes.
 pub(super) fn stream(
     learned: &Learned,
-    silent: Option<Streaming<v1::RouteState>>,
+    bfd_down: Option<Streaming<v1::RouteState>>,
     request: &v1::ListRoutesRequest,
 ) -> ReceiverStream<Result<v1::RouteState, Status>> {
-    let covers = request.longest_match.as_ref().and_then(rib::net);
+    let covers = request.longest_match.as_ref().and_then(rib::prefix_from_proto);
     let mut query = Query {
         vrf: (request.vrf != "all").then(|| request.vrf.as_str().into()),
         family: request.family,
-        within: request.within.as_ref().and_then(rib::net),
+        within: request.within.as_ref().and_then(rib::prefix_from_proto),
         covers: covers.map(|net| net.addr()),
         protocol: request.protocol.map(|_| request.protocol()),
         ..Query::default()
@@ -34,17 +34,17 @@ pub(super) fn stream(
     let (sender, receiver) = mpsc::channel(WAITING);
     let learned = learned.clone();
     tokio::spawn(async move {
-        let (mut silent, mut out) = (silent, BTreeSet::new());
+        let (mut bfd_down, mut out) = (bfd_down, BTreeSet::new());
         // One that breaks off has ended: what route sources have is told.
-        while let Some(silent) = &mut silent
-            && let Some(Ok(state)) = silent.next().await
+        while let Some(stream) = &mut bfd_down
+            && let Some(Ok(state)) = stream.next().await
         {
             out.extend(rib::key_of(&state));
             if sender.send(Ok(state)).await.is_err() {
                 return;
             }
         }
-        query.silent = Arc::new(out);
+        query.bfd_down = Arc::new(out);
         let mut inactive = learned.inactive(query);
         while let Some(page) = inactive.next().await {
             for state in page {

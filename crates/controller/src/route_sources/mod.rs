@@ -1,10 +1,10 @@
 //! Route sources for routing daemons: as they are configured, checked, and kept open while the configuration says so.
 //!
-//! `keeper` opens and shuts them, `state` is how each of them does, `asked` who waits for an answer of one. What a route source hears is the business of `linux` and of the
+//! `reconciler` opens and shuts them, `state` is how each of them does, `comparison` who waits for an answer of one. What a route source hears is the business of `linux` and of the
 //! session with BGP; what becomes of it that of `learned`.
 
-mod asked;
-mod keeper;
+mod comparison;
+mod reconciler;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use stoa_api::v1;
 
 use crate::error::ValidationErrors;
 use crate::learned::Source;
-use crate::linux::inside::identity;
+use crate::linux::netns::identity;
 use crate::model::{self, Interface, Routing};
 
-pub use asked::{Asked, Compared, Questions};
-pub use keeper::Keeper;
-pub use state::{Figures, RouteSourceState, States};
+pub use comparison::{ComparisonRequest, ComparisonResult, ComparisonRequests};
+pub use reconciler::Reconciler;
+pub use state::{RouteSourceStatistics, RouteSourceState, RouteSourceStates};
 
 /// The module of the route sources' types.
 const MODULE: &str = "stoa-routing:";
@@ -58,7 +58,7 @@ pub enum Kind {
         port: u16,
     },
     /// Routes of the kernel.
-    Linux {
+    Netlink {
         /// Number of its table, as `ip rule` knows it.
         table: u32,
         /// Bytes of news that may wait for us.
@@ -86,30 +86,30 @@ impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Fpm { .. } => "stoa-routing:fpm",
-            Kind::Linux { .. } => "stoa-routing:netlink",
+            Kind::Netlink { .. } => "stoa-routing:netlink",
             Kind::Bgp { .. } => "stoa-routing:bgp",
         }
     }
 
     /// The same without the name of the module.
-    pub fn word(&self) -> &'static str {
+    pub fn short_name(&self) -> &'static str {
         self.name().trim_start_matches(MODULE)
     }
 
     /// Where it listens, if it does.
-    fn listens(&self) -> Option<(IpAddr, u16)> {
+    fn listen_address(&self) -> Option<(IpAddr, u16)> {
         match self {
             Kind::Fpm { address, port } | Kind::Bgp { address, port, .. } => {
                 Some((*address, *port))
             }
-            Kind::Linux { .. } => None,
+            Kind::Netlink { .. } => None,
         }
     }
 }
 
 /// What route sources and host interfaces lack on this machine now. It may come before the router begins, which tries again and again; a router
 /// that runs refuses host interfaces without their namespace. For who checks a configuration.
-pub fn lacking(route_sources: &[RouteSourceConfig], desired: &v1::Desired) -> Vec<String> {
+pub fn missing_namespaces(route_sources: &[RouteSourceConfig], desired: &v1::Desired) -> Vec<String> {
     let of_route_source = |route_source: &RouteSourceConfig| {
         (route_source.netns.clone(), format!("route source {}", route_source.source.name))
     };
@@ -125,12 +125,12 @@ pub fn lacking(route_sources: &[RouteSourceConfig], desired: &v1::Desired) -> Ve
     for (netns, who) in all.filter(|(netns, _)| identity(netns).is_none()) {
         by_netns.entry(netns).or_default().push(who);
     }
-    let words = |(netns, who): (String, Vec<String>)| {
+    let message = |(netns, who): (String, Vec<String>)| {
         let need = if who.len() == 1 { "needs" } else { "need" };
         let who = who.join(", ");
         format!("no network namespace \"{netns}\" here, which {who} {need}: ip netns add {netns}")
     };
-    by_netns.into_iter().map(words).collect()
+    by_netns.into_iter().map(message).collect()
 }
 
 /// Whether a protocol of this type is a route source.
@@ -153,17 +153,17 @@ pub(crate) fn desired(
         if !is_route_source(&protocol.kind) {
             continue;
         }
-        let place = format!(
+        let path = format!(
             "/ietf-routing:routing/control-plane-protocols\
              /control-plane-protocol[type='{}'][name='{}']",
             protocol.kind, protocol.name
         );
-        let Some(route_source) = one(protocol, &place, errors) else { continue };
-        check(&route_source, &place, &host_interfaces, errors);
-        route_sources.values().for_each(|other| check_both(&route_source, other, &place, errors));
+        let Some(route_source) = parse(protocol, &path, errors) else { continue };
+        check(&route_source, &path, &host_interfaces, errors);
+        route_sources.values().for_each(|other| check_conflicts(&route_source, other, &path, errors));
         if route_sources.len() == ROUTE_SOURCE_LIMIT {
             errors.add(
-                &place,
+                &path,
                 format!("there are more than {ROUTE_SOURCE_LIMIT} route sources"),
                 "Remove some: one daemon needs one route source.",
             );
@@ -171,7 +171,7 @@ pub(crate) fn desired(
         }
         if route_sources.insert(&protocol.name, route_source).is_some() {
             errors.add(
-                format!("{place}/name"),
+                format!("{path}/name"),
                 format!("another route source is named \"{}\" already", protocol.name),
                 "Give each route source a name of its own: its routes are told by it.",
             );
@@ -180,53 +180,53 @@ pub(crate) fn desired(
     route_sources.into_values().collect()
 }
 
-fn one(
+fn parse(
     protocol: &model::Protocol,
-    place: &str,
+    path: &str,
     errors: &mut ValidationErrors,
 ) -> Option<RouteSourceConfig> {
-    let given = protocol.route_source.as_ref()?;
+    let config = protocol.route_source.as_ref()?;
     let kind = match protocol.kind.strip_prefix(MODULE)? {
-        "fpm" => Kind::Fpm { address: given.fpm_address?, port: given.fpm_port? },
+        "fpm" => Kind::Fpm { address: config.fpm_address?, port: config.fpm_port? },
         "netlink" => {
-            Kind::Linux { table: given.kernel_table?, receive_buffer: given.receive_buffer? }
+            Kind::Netlink { table: config.kernel_table?, receive_buffer: config.receive_buffer? }
         }
         _ => {
-            let Some(asn) = given.asn.filter(|asn| *asn != 0) else {
+            let Some(asn) = config.asn.filter(|asn| *asn != 0) else {
                 errors.add(
-                    format!("{place}/stoa-routing:route-source/as"),
+                    format!("{path}/stoa-routing:route-source/as"),
                     "the autonomous system is missing",
                     "Give as: the number that the daemon has itself, for the session is internal.",
                 );
                 return None;
             };
             Kind::Bgp {
-                address: given.bgp_address?,
-                port: given.bgp_port?,
+                address: config.bgp_address?,
+                port: config.bgp_port?,
                 asn,
-                router_id: given.router_id?,
-                add_paths: given.add_paths,
-                multipath: given.multipath?,
+                router_id: config.router_id?,
+                add_paths: config.add_paths,
+                multipath: config.multipath?,
             }
         }
     };
     let source = Source {
         name: protocol.name.clone(),
         vrf: protocol.vrf.as_str().into(),
-        preference: given.preference,
-        stale_time: Duration::from_secs(given.stale_time.into()),
+        preference: config.preference,
+        stale_time: Duration::from_secs(config.stale_time.into()),
     };
-    Some(RouteSourceConfig { source, netns: given.netns.clone(), kind })
+    Some(RouteSourceConfig { source, netns: config.netns.clone(), kind })
 }
 
 /// What is wrong with one route source.
 fn check(
     route_source: &RouteSourceConfig,
-    place: &str,
+    path: &str,
     host_interfaces: &BTreeSet<&str>,
     errors: &mut ValidationErrors,
 ) {
-    let place = format!("{place}/stoa-routing:route-source");
+    let path = format!("{path}/stoa-routing:route-source");
     // A session hands over gateways. The other route sources hand over devices, which are host interfaces or nothing.
     if !matches!(route_source.kind, Kind::Bgp { .. })
         && !host_interfaces.contains(route_source.netns.as_str())
@@ -236,7 +236,7 @@ fn check(
             name => format!("network namespace \"{name}\""),
         };
         errors.add(
-            format!("{place}/netns"),
+            format!("{path}/netns"),
             format!(
                 "no interface has a host interface in {here}: no route of the daemon can lead anywhere"
             ),
@@ -244,10 +244,10 @@ fn check(
         );
     }
     let leaf = |what: &str| match route_source.kind {
-        Kind::Fpm { .. } => format!("{place}/fpm-{what}"),
-        _ => format!("{place}/bgp-{what}"),
+        Kind::Fpm { .. } => format!("{path}/fpm-{what}"),
+        _ => format!("{path}/bgp-{what}"),
     };
-    if let Some((address, port)) = route_source.kind.listens() {
+    if let Some((address, port)) = route_source.kind.listen_address() {
         if address.is_multicast() {
             errors.add(
                 leaf("address"),
@@ -263,7 +263,7 @@ fn check(
         && router_id.is_unspecified()
     {
         errors.add(
-            format!("{place}/router-id"),
+            format!("{path}/router-id"),
             "0.0.0.0 is no BGP identifier (RFC 6286)",
             "Give one that is not the daemon's own, for example 127.0.0.1.",
         );
@@ -271,10 +271,10 @@ fn check(
 }
 
 /// What two route sources cannot share.
-fn check_both(
+fn check_conflicts(
     route_source: &RouteSourceConfig,
     other: &RouteSourceConfig,
-    place: &str,
+    path: &str,
     errors: &mut ValidationErrors,
 ) {
     if route_source.netns != other.netns {
@@ -282,22 +282,22 @@ fn check_both(
     }
     let name = &other.source.name;
     if let (Some((mine, port)), Some((theirs, taken))) =
-        (route_source.kind.listens(), other.kind.listens())
+        (route_source.kind.listen_address(), other.kind.listen_address())
         && port == taken
         && (mine == theirs || mine.is_unspecified() || theirs.is_unspecified())
     {
         errors.add(
-            format!("{place}/stoa-routing:route-source"),
+            format!("{path}/stoa-routing:route-source"),
             format!("route source \"{name}\" listens at {theirs} port {taken} already"),
             "Give each route source an address or port of its own.",
         );
     }
-    if let (Kind::Linux { table, .. }, Kind::Linux { table: taken, .. }) =
+    if let (Kind::Netlink { table, .. }, Kind::Netlink { table: taken, .. }) =
         (&route_source.kind, &other.kind)
         && table == taken
     {
         errors.add(
-            format!("{place}/stoa-routing:route-source/kernel-table"),
+            format!("{path}/stoa-routing:route-source/kernel-table"),
             format!("route source \"{name}\" takes over table {table} of that namespace already"),
             "Keep one of them, or name another table or namespace.",
         );

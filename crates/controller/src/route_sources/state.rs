@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::asked::Questions;
+use super::comparison::ComparisonRequests;
 
 /// How a route source does. All figures count since it was opened.
 #[derive(Debug, Default)]
@@ -31,13 +31,13 @@ pub struct RouteSourceState {
     /// Why the route source is not open, or the last thing that was left out.
     reason: Mutex<String>,
     /// Audits that wait for the route source.
-    pub questions: Questions,
+    pub comparison_requests: ComparisonRequests,
 }
 
 /// [`RouteSourceState`] at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // as there
-pub struct Figures {
+pub struct RouteSourceStatistics {
     pub since_unix_s: u64,
     pub sessions: u64,
     pub updates: u64,
@@ -57,21 +57,21 @@ impl RouteSourceState {
         self.since_unix_s.store(now.as_secs().max(1), Relaxed);
         self.sessions.fetch_add(1, Relaxed);
         self.is_open.store(true, Relaxed);
-        self.say("");
+        self.set_reason("");
     }
 
     /// The session ended, or there is none and why: the route source is open to the daemon.
     pub fn down(&self, reason: &str) {
         self.since_unix_s.store(0, Relaxed);
         self.is_open.store(true, Relaxed);
-        self.say(reason);
+        self.set_reason(reason);
     }
 
     /// The route source is not open, and why: no daemon can come before it is tried again.
     pub fn fail(&self, reason: &str) {
         self.since_unix_s.store(0, Relaxed);
         self.is_open.store(false, Relaxed);
-        self.say(reason);
+        self.set_reason(reason);
     }
 
     /// Routes that were said.
@@ -92,7 +92,7 @@ impl RouteSourceState {
     /// Routes were left out: the last of them, and why.
     pub fn not_imported(&self, routes: u64, reason: std::fmt::Arguments<'_>) {
         self.not_imported.fetch_add(routes, Relaxed);
-        self.say(&reason.to_string());
+        self.set_reason(&reason.to_string());
     }
 
     /// Everything is read again.
@@ -105,16 +105,16 @@ impl RouteSourceState {
         self.repaired.fetch_add(routes, Relaxed);
     }
 
-    fn say(&self, reason: &str) {
-        let mut said = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != reason {
-            reason.clone_into(&mut said);
+    fn set_reason(&self, reason: &str) {
+        let mut current = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        if *current != reason {
+            reason.clone_into(&mut current);
         }
     }
 
     /// What is counted now.
-    pub fn figures(&self) -> Figures {
-        Figures {
+    pub fn statistics(&self) -> RouteSourceStatistics {
+        RouteSourceStatistics {
             since_unix_s: self.since_unix_s.load(Relaxed),
             sessions: self.sessions.load(Relaxed),
             updates: self.updates.load(Relaxed),
@@ -131,11 +131,11 @@ impl RouteSourceState {
 
 /// The states of all route sources, by type and name.
 #[derive(Debug, Default)]
-pub struct States {
+pub struct RouteSourceStates {
     route_sources: Mutex<BTreeMap<(&'static str, String), Arc<RouteSourceState>>>,
 }
 
-impl States {
+impl RouteSourceStates {
     /// A new one for a route source that is opened.
     pub(crate) fn open(&self, kind: &'static str, name: &str) -> Arc<RouteSourceState> {
         let state = Arc::new(RouteSourceState::default());
@@ -145,24 +145,24 @@ impl States {
     }
 
     /// The route source was shut. Its successor of the same name stays.
-    pub(super) fn shut(&self, kind: &'static str, name: &str, state: &Arc<RouteSourceState>) {
+    pub(super) fn close(&self, kind: &'static str, name: &str, state: &Arc<RouteSourceState>) {
         let mut route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (kind, name.to_owned());
-        if route_sources.get(&key).is_some_and(|there| Arc::ptr_eq(there, state)) {
+        if route_sources.get(&key).is_some_and(|registered| Arc::ptr_eq(registered, state)) {
             route_sources.remove(&key);
         }
     }
 
     /// The one of a route source, while it is open.
-    pub fn of(&self, kind: &'static str, name: &str) -> Option<Arc<RouteSourceState>> {
+    pub fn get(&self, kind: &'static str, name: &str) -> Option<Arc<RouteSourceState>> {
         let route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
         route_sources.get(&(kind, name.to_owned())).map(Arc::clone)
     }
 
     /// Type, name and figures of each.
-    pub fn all(&self) -> Vec<(&'static str, String, Figures)> {
+    pub fn all(&self) -> Vec<(&'static str, String, RouteSourceStatistics)> {
         let route_sources = self.route_sources.lock().unwrap_or_else(PoisonError::into_inner);
-        route_sources.iter().map(|((kind, name), it)| (*kind, name.clone(), it.figures())).collect()
+        route_sources.iter().map(|((kind, name), it)| (*kind, name.clone(), it.statistics())).collect()
     }
 }
 
@@ -172,21 +172,21 @@ mod tests {
 
     #[test]
     fn a_route_source_that_was_opened_anew_is_not_shut_by_the_old_one() {
-        let states = States::default();
+        let states = RouteSourceStates::default();
         let old = states.open("stoa-routing:fpm", "zebra");
         let new = states.open("stoa-routing:fpm", "zebra");
         new.up();
-        states.shut("stoa-routing:fpm", "zebra", &old);
-        let told = states.all();
-        assert_eq!((told.len(), told[0].2.sessions), (1, 1));
-        assert!(told[0].2.since_unix_s > 0);
+        states.close("stoa-routing:fpm", "zebra", &old);
+        let all_states = states.all();
+        assert_eq!((all_states.len(), all_states[0].2.sessions), (1, 1));
+        assert!(all_states[0].2.since_unix_s > 0);
         new.down("the daemon went away");
-        let figures = new.figures();
-        assert_eq!((figures.since_unix_s, figures.reason.as_str()), (0, "the daemon went away"));
-        assert!(figures.is_open);
+        let statistics = new.statistics();
+        assert_eq!((statistics.since_unix_s, statistics.reason.as_str()), (0, "the daemon went away"));
+        assert!(statistics.is_open);
         new.fail("cannot listen");
-        assert!(!new.figures().is_open && new.figures().reason == "cannot listen");
-        states.shut("stoa-routing:fpm", "zebra", &new);
+        assert!(!new.statistics().is_open && new.statistics().reason == "cannot listen");
+        states.close("stoa-routing:fpm", "zebra", &new);
         assert!(states.all().is_empty());
     }
 }

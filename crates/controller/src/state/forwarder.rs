@@ -6,41 +6,41 @@ use serde_json::{Map, Value, json};
 use stoa_api::v1;
 
 use super::{Desired, list, number, object, text};
-use crate::facts::{Facts, Piece};
+use crate::operational_state::{OperationalState, StateSection};
 use stoa_api::date;
 
 /// `/stoa-forwarder:forwarder`.
-pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
+pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
     let mut all = Map::new();
-    if desired.is(Piece::Program) {
-        all.insert("in-sync".to_owned(), json!(facts.in_sync));
-        if let Some(Value::Object(members)) = facts.program.as_ref().map(program) {
+    if desired.is(StateSection::Program) {
+        all.insert("in-sync".to_owned(), json!(operational.in_sync));
+        if let Some(Value::Object(members)) = operational.program.as_ref().map(program) {
             all.extend(members);
         }
     }
     let parts = [
         (
-            Piece::Workers,
+            StateSection::Workers,
             "workers",
-            json!({ "worker": facts.workers.iter().map(worker).collect::<Vec<_>>() }),
+            json!({ "worker": operational.workers.iter().map(worker).collect::<Vec<_>>() }),
         ),
         (
-            Piece::Nodes,
+            StateSection::Nodes,
             "nodes",
-            json!({ "node": facts.nodes.iter().filter(|it| it.calls > 0).map(node).collect::<Vec<_>>() }),
+            json!({ "node": operational.nodes.iter().filter(|it| it.calls > 0).map(node).collect::<Vec<_>>() }),
         ),
         (
-            Piece::Drops,
+            StateSection::Drops,
             "drops",
-            json!({ "drop": facts.drops.iter().map(drop).collect::<Vec<_>>() }),
+            json!({ "drop": operational.drops.iter().map(drop).collect::<Vec<_>>() }),
         ),
-        (Piece::Punts, "punts", json!({ "punt": punts(&facts.punts) })),
+        (StateSection::Punts, "punts", json!({ "punt": punts(&operational.punts) })),
         (
-            Piece::Limits,
+            StateSection::Limits,
             "limits",
-            json!({ "limit": facts.limits.iter().map(limit).collect::<Vec<_>>() }),
+            json!({ "limit": operational.limits.iter().map(limit).collect::<Vec<_>>() }),
         ),
-        (Piece::Conservation, "conservation", accounting(&facts.conservation)),
+        (StateSection::Conservation, "conservation", accounting(&operational.conservation)),
     ];
     let asked = parts.into_iter().filter(|(piece, ..)| desired.is(*piece));
     all.extend(asked.map(|(_, name, part)| (name.to_owned(), part)));

@@ -7,31 +7,31 @@ use stoa_api::text::{ip_text, mac_text};
 use stoa_api::v1;
 
 use super::{Desired, list, number, object, text, vrrp};
-use crate::facts::{Facts, Piece};
-use crate::overlay::Orders;
+use crate::operational_state::{OperationalState, StateSection};
+use crate::kernel_configuration::InterfaceSettings;
 use stoa_api::date;
 
 /// `/ietf-interfaces:interfaces`.
-pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
-    desired.is(Piece::Interfaces).then_some(())?;
+pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
+    desired.is(StateSection::Interfaces).then_some(())?;
     let is_desired = |name: &str| desired.interface.as_ref().is_none_or(|only| only == name);
     let mut neighbors: BTreeMap<&str, Vec<&v1::NeighborState>> = BTreeMap::new();
-    for neighbor in facts.neighbors.iter().filter(|it| is_desired(&it.interface)) {
+    for neighbor in operational.neighbors.iter().filter(|it| is_desired(&it.interface)) {
         neighbors.entry(&neighbor.interface).or_default().push(neighbor);
     }
     let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for state in facts.interfaces.iter().filter(|state| !state.parent.is_empty()) {
+    for state in operational.interfaces.iter().filter(|state| !state.parent.is_empty()) {
         children.entry(&state.parent).or_default().push(&state.name);
     }
     let links: BTreeMap<&str, bool> =
-        facts.interfaces.iter().map(|state| (state.name.as_str(), state.up)).collect();
+        operational.interfaces.iter().map(|state| (state.name.as_str(), state.up)).collect();
     let none = Vec::new();
-    let told = facts.interfaces.iter().filter(|state| is_desired(&state.name)).map(|state| {
+    let told = operational.interfaces.iter().filter(|state| is_desired(&state.name)).map(|state| {
         let around = Around {
             neighbors: neighbors.get(state.name.as_str()).map_or(&[][..], Vec::as_slice),
             children: children.get(state.name.as_str()).unwrap_or(&none),
             is_parent_down: links.get(state.parent.as_str()) == Some(&false),
-            orders: facts.overlay.interfaces.get(&state.name),
+            orders: operational.kernel_configuration.interfaces.get(&state.name),
         };
         interface(state, &around)
     });
@@ -47,10 +47,10 @@ struct Around<'a> {
     neighbors: &'a [&'a v1::NeighborState],
     children: &'a [&'a str],
     is_parent_down: bool,
-    orders: Option<&'a Orders>,
+    orders: Option<&'a InterfaceSettings>,
 }
 
-fn orders(orders: &Orders) -> Value {
+fn orders(orders: &InterfaceSettings) -> Value {
     object([
         ("address", list(orders.addresses.iter().map(|net| json!(net.to_string())))),
         ("down", json!(orders.is_down)),
@@ -122,7 +122,7 @@ fn bfd(state: &v1::InterfaceState) -> Value {
 
 fn statistics(state: &v1::InterfaceState) -> Value {
     object([
-        ("discontinuity-time", json!(date::of_unix_s(state.made_unix_s))),
+        ("discontinuity-time", json!(date::of_unix_s(state.created_unix_s))),
         ("in-octets", number(state.rx_bytes)),
         // 32 bits in the standard: it wraps there.
         ("in-discards", json!(state.rx_drops as u32)),

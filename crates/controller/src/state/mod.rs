@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use tonic::Status;
 use yang5::data::{Data, DataFormat, DataPrinterFlags, DataTree};
 
-use crate::apply::Line;
-use crate::facts::{Facts, Piece, RoutesDesired};
+use crate::apply::ForwarderConnection;
+use crate::operational_state::{OperationalState, StateSection, RouteFilter};
 use crate::yang;
 
 /// Routes of one table that are told when nobody says how many.
@@ -38,17 +38,17 @@ pub enum Error {
 /// Which parts of the state are desired: what a request for one leaf does not need is not asked for.
 #[derive(Clone, Debug)]
 pub struct Desired {
-    pieces: Vec<Piece>,
+    pieces: Vec<StateSection>,
     /// Only the interface of this name.
     interface: Option<String>,
-    routes: RoutesDesired,
+    routes: RouteFilter,
 }
 
 impl Desired {
     /// Everything but neighbours and the routes themselves, of which there may be very many: how
     /// many routes there are is in it.
     pub fn overview() -> Desired {
-        Desired::of(&Piece::OVERVIEW)
+        Desired::of(&StateSection::OVERVIEW)
     }
 
     /// What stands at or below a data path such as
@@ -72,12 +72,12 @@ impl Desired {
         self.pieces.is_empty()
     }
 
-    fn of(pieces: &[Piece]) -> Desired {
-        let routes = RoutesDesired { table: None, at_most: ROUTES_AT_MOST };
+    fn of(pieces: &[StateSection]) -> Desired {
+        let routes = RouteFilter { table: None, at_most: ROUTES_AT_MOST };
         Desired { pieces: pieces.to_vec(), interface: None, routes }
     }
 
-    fn is(&self, piece: Piece) -> bool {
+    fn is(&self, piece: StateSection) -> bool {
         self.pieces.contains(&piece)
     }
 }
@@ -88,11 +88,11 @@ impl Desired {
 ///
 /// # Errors
 /// When the forwarder does not answer.
-pub async fn read(line: &Line, desired: &Desired) -> Result<DataTree<'static>, Error> {
-    let facts = Facts::ask(line, &desired.pieces, &desired.routes).await?;
+pub async fn read(connection: &ForwarderConnection, desired: &Desired) -> Result<DataTree<'static>, Error> {
+    let operational = OperationalState::ask(connection, &desired.pieces, &desired.routes).await?;
     let desired = desired.clone();
     // A thousand interfaces are a tenth of a second of work: others are served meanwhile.
-    let made = tokio::task::spawn_blocking(move || tree(&facts, &desired));
+    let made = tokio::task::spawn_blocking(move || tree(&operational, &desired));
     made.await.map_err(|error| Error::Model(error.to_string()))?
 }
 
@@ -100,14 +100,14 @@ pub async fn read(line: &Line, desired: &Desired) -> Result<DataTree<'static>, E
 ///
 /// # Errors
 /// When the forwarder does not answer, or nothing stands there.
-pub async fn json(line: &Line, path: &str, routes_at_most: Option<usize>) -> Result<String, Error> {
+pub async fn json(connection: &ForwarderConnection, path: &str, routes_at_most: Option<usize>) -> Result<String, Error> {
     let not_there = || Error::NotThere(path.to_owned());
     let desired = Desired::at(path);
     if desired.is_nothing() || path.contains('\0') {
         return Err(not_there());
     }
     let at_most = routes_at_most.unwrap_or(ROUTES_AT_MOST);
-    let tree = read(line, &desired.routes_at_most(at_most)).await?;
+    let tree = read(connection, &desired.routes_at_most(at_most)).await?;
     let printed = if path.trim_matches('/').is_empty() {
         tree.print_string(DataFormat::JSON, DataPrinterFlags::WITH_SIBLINGS)
     } else {
@@ -118,18 +118,18 @@ pub async fn json(line: &Line, path: &str, routes_at_most: Option<usize>) -> Res
 }
 
 /// The tree of facts that are known already.
-fn tree(facts: &Facts, desired: &Desired) -> Result<DataTree<'static>, Error> {
-    yang::schema().state(&render(facts, desired).to_string()).map_err(Error::Model)
+fn tree(operational: &OperationalState, desired: &Desired) -> Result<DataTree<'static>, Error> {
+    yang::schema().state(&render(operational, desired).to_string()).map_err(Error::Model)
 }
 
 /// The facts in RFC 7951 encoding.
-fn render(facts: &Facts, desired: &Desired) -> Value {
+fn render(operational: &OperationalState, desired: &Desired) -> Value {
     let mut root = Map::new();
     let parts = [
-        ("ietf-interfaces:interfaces", interfaces::render(facts, desired)),
-        ("ietf-routing:routing", routing::render(facts, desired)),
-        ("stoa-forwarder:forwarder", forwarder::render(facts, desired)),
-        ("ietf-vrrp:vrrp", vrrp::render(facts, desired)),
+        ("ietf-interfaces:interfaces", interfaces::render(operational, desired)),
+        ("ietf-routing:routing", routing::render(operational, desired)),
+        ("stoa-forwarder:forwarder", forwarder::render(operational, desired)),
+        ("ietf-vrrp:vrrp", vrrp::render(operational, desired)),
     ];
     for (name, part) in parts {
         if let Some(part) = part {

@@ -1,16 +1,16 @@
 //! Which facts a data path asks for.
 
 use super::Desired;
-use crate::facts::Piece;
+use crate::operational_state::StateSection;
 
 /// Below `/stoa-forwarder:forwarder`.
-const FORWARDER: [(&str, Piece); 6] = [
-    ("workers", Piece::Workers),
-    ("nodes", Piece::Nodes),
-    ("drops", Piece::Drops),
-    ("punts", Piece::Punts),
-    ("limits", Piece::Limits),
-    ("conservation", Piece::Conservation),
+const FORWARDER: [(&str, StateSection); 6] = [
+    ("workers", StateSection::Workers),
+    ("nodes", StateSection::Nodes),
+    ("drops", StateSection::Drops),
+    ("punts", StateSection::Punts),
+    ("limits", StateSection::Limits),
+    ("conservation", StateSection::Conservation),
 ];
 
 /// A step of a path: its name without module, and the value of its only key.
@@ -29,25 +29,25 @@ pub(super) fn desired(path: &str) -> Desired {
         "interfaces" => interfaces(second, steps.next()),
         "routing" => routing(second, steps.next()),
         "forwarder" => forwarder(second),
-        "vrrp" => Desired::of(&[Piece::Interfaces, Piece::Drops]),
+        "vrrp" => Desired::of(&[StateSection::Interfaces, StateSection::Drops]),
         _ => Desired::of(&[]),
     }
 }
 
 fn interfaces(interface: Option<&Step<'_>>, part: Option<&Step<'_>>) -> Desired {
     let families = part.is_none_or(|part| matches!(part.name, "ipv4" | "ipv6"));
-    let pieces: &[Piece] =
-        if families { &[Piece::Interfaces, Piece::Neighbors] } else { &[Piece::Interfaces] };
+    let pieces: &[StateSection] =
+        if families { &[StateSection::Interfaces, StateSection::Neighbors] } else { &[StateSection::Interfaces] };
     let name = interface.and_then(|step| step.key).map(str::to_owned);
     Desired { interface: name, ..Desired::of(pieces) }
 }
 
 fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> Desired {
     match part {
-        None => Desired::of(&[Piece::RouteCounts, Piece::RouteSources]),
-        Some(part) if part.name == "control-plane-protocols" => Desired::of(&[Piece::RouteSources]),
+        None => Desired::of(&[StateSection::RouteCounts, StateSection::RouteSources]),
+        Some(part) if part.name == "control-plane-protocols" => Desired::of(&[StateSection::RouteSources]),
         Some(part) if part.name == "ribs" => {
-            let mut desired = Desired::of(&[Piece::RouteCounts, Piece::Routes]);
+            let mut desired = Desired::of(&[StateSection::RouteCounts, StateSection::Routes]);
             desired.routes.table = rib.and_then(|step| step.key).map(super::routing::table);
             desired
         }
@@ -58,10 +58,10 @@ fn routing(part: Option<&Step<'_>>, rib: Option<&Step<'_>>) -> Desired {
 fn forwarder(part: Option<&Step<'_>>) -> Desired {
     let all = FORWARDER.iter().map(|(_, piece)| *piece);
     match part {
-        None => Desired::of(&all.chain([Piece::Program]).collect::<Vec<_>>()),
+        None => Desired::of(&all.chain([StateSection::Program]).collect::<Vec<_>>()),
         Some(part) => {
             let known = FORWARDER.iter().find(|(name, _)| *name == part.name);
-            Desired::of(&[known.map_or(Piece::Program, |(_, piece)| *piece)])
+            Desired::of(&[known.map_or(StateSection::Program, |(_, piece)| *piece)])
         }
     }
 }

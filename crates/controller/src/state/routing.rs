@@ -7,8 +7,8 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use super::{Desired, list, number, object, text};
-use crate::facts::{Facts, Piece, Routes, Table};
-use crate::route_sources::Figures;
+use crate::operational_state::{OperationalState, StateSection, Routes, Table};
+use crate::route_sources::RouteSourceStatistics;
 
 /// What the default VRF, which has no name, is called in the names of tables.
 const DEFAULT: &str = "default";
@@ -33,18 +33,18 @@ fn module(family: u32) -> &'static str {
 }
 
 /// `/ietf-routing:routing`.
-pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
+pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
     let mut parts = Map::new();
-    if desired.is(Piece::RouteCounts) {
+    if desired.is(StateSection::RouteCounts) {
         let only = desired.routes.table.as_ref();
-        let tables = facts.tables().filter(|table| only.is_none_or(|only| only == table));
-        let ribs = list(tables.map(|table| rib(facts, &table, desired)));
+        let tables = operational.tables().filter(|table| only.is_none_or(|only| only == table));
+        let ribs = list(tables.map(|table| rib(operational, &table, desired)));
         if !ribs.is_null() {
             parts.insert("ribs".to_owned(), json!({ "rib": ribs }));
         }
     }
-    if desired.is(Piece::RouteSources) && !facts.route_sources.is_empty() {
-        let route_sources: Vec<Value> = facts
+    if desired.is(StateSection::RouteSources) && !operational.route_sources.is_empty() {
+        let route_sources: Vec<Value> = operational
             .route_sources
             .iter()
             .map(|(kind, name, it)| route_source(kind, name, it))
@@ -52,38 +52,38 @@ pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
         let route_sources = json!({ "control-plane-protocol": route_sources });
         parts.insert("control-plane-protocols".to_owned(), route_sources);
     }
-    (desired.is(Piece::RouteCounts) || desired.is(Piece::RouteSources))
+    (desired.is(StateSection::RouteCounts) || desired.is(StateSection::RouteSources))
         .then_some(Value::Object(parts))
 }
 
-fn route_source(kind: &str, name: &str, figures: &Figures) -> Value {
-    let since = match figures.since_unix_s {
+fn route_source(kind: &str, name: &str, statistics: &RouteSourceStatistics) -> Value {
+    let since = match statistics.since_unix_s {
         0 => Value::Null,
         since => json!(date::of_unix_s(since)),
     };
     let session = object([
-        ("open", json!(figures.is_open)),
+        ("open", json!(statistics.is_open)),
         ("up-since", since),
-        ("sessions", number(figures.sessions)),
-        ("updates", number(figures.updates)),
-        ("withdrawals", number(figures.withdrawals)),
-        ("malformed", number(figures.malformed)),
-        ("not-imported", number(figures.not_imported)),
-        ("resyncs", number(figures.resyncs)),
-        ("repaired", number(figures.repaired)),
-        ("reason", text(&figures.reason)),
+        ("sessions", number(statistics.sessions)),
+        ("updates", number(statistics.updates)),
+        ("withdrawals", number(statistics.withdrawals)),
+        ("malformed", number(statistics.malformed)),
+        ("not-imported", number(statistics.not_imported)),
+        ("resyncs", number(statistics.resyncs)),
+        ("repaired", number(statistics.repaired)),
+        ("reason", text(&statistics.reason)),
     ]);
     json!({ "type": kind, "name": name, "stoa-routing:route-source": { "session": session } })
 }
 
-fn rib(facts: &Facts, table: &Table, desired: &Desired) -> Value {
-    let counts = facts.route_counts.iter();
+fn rib(operational: &OperationalState, table: &Table, desired: &Desired) -> Value {
+    let counts = operational.route_counts.iter();
     let counts = counts.filter(|it| it.vrf == table.vrf && it.family == table.family);
     let all: u64 = counts.clone().map(|count| count.routes).sum();
     let protocols = counts
         .map(|count| json!({ "name": protocol(count.protocol()), "routes": number(count.routes) }));
     let family = if table.family == 4 { "ipv4-unicast" } else { "ipv6-unicast" };
-    let routes = facts.routes.iter().find(|routes| routes.table == *table);
+    let routes = operational.routes.iter().find(|routes| routes.table == *table);
     let told = routes.map(|it| list(it.told.iter().filter_map(|told| route(told, table.family))));
     let not_imported = |routes: &Routes| match routes.has_more {
         true => (all + routes.inactive).saturating_sub(routes.told.len() as u64),
@@ -99,7 +99,7 @@ fn rib(facts: &Facts, table: &Table, desired: &Desired) -> Value {
         (
             "routes",
             match told {
-                Some(told) if !told.is_null() && desired.is(Piece::Routes) => {
+                Some(told) if !told.is_null() && desired.is(StateSection::Routes) => {
                     json!({ "route": told })
                 }
                 _ => Value::Null,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use super::*;
-use crate::facts::{Routes, Table};
-use crate::overlay::{Orders, Overlay};
-use crate::route_sources::Figures;
+use crate::operational_state::{Routes, Table};
+use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
+use crate::route_sources::RouteSourceStatistics;
 
-fn made() -> Facts {
+fn made() -> OperationalState {
     let interface = v1::InterfaceState {
         name: "wan".into(),
         index: 0,
@@ -29,7 +29,7 @@ fn made() -> Facts {
         ],
         rx_packets: 5_000_000_000,
         rx_drops: (1 << 32) + 7,
-        made_unix_s: 951_782_400,
+        created_unix_s: 951_782_400,
         changed_unix_s: 951_782_401,
         bfd: vec![v1::BfdSessionState {
             address: vec![192, 0, 2, 9],
@@ -84,7 +84,7 @@ fn made() -> Facts {
     };
     let mut learned = route(4, paths(vec![path("wan", &[192, 0, 2, 9])]), "silent gateway");
     learned.route.as_mut().unwrap().protocol = v1::Protocol::Bird.into();
-    Facts {
+    OperationalState {
         interfaces: vec![interface, vlan],
         neighbors: vec![
             neighbor(vec![192, 0, 2, 9], "permanent"),
@@ -119,10 +119,10 @@ fn made() -> Facts {
             has_more: true,
             inactive: 1,
         }],
-        overlay: Arc::new(Overlay {
+        kernel_configuration: Arc::new(KernelConfiguration {
             interfaces: BTreeMap::from([(
                 "wan".into(),
-                Orders {
+                InterfaceSettings {
                     addresses: BTreeSet::from(["10.9.0.1/24".parse().unwrap()]),
                     is_down: true,
                     neighbors: BTreeMap::from([("10.9.0.7".parse().unwrap(), [2; 6])]),
@@ -134,12 +134,12 @@ fn made() -> Facts {
             (
                 "stoa-routing:fpm",
                 "zebra".into(),
-                Figures { since_unix_s: 951_782_400, updates: 9, ..Figures::default() },
+                RouteSourceStatistics { since_unix_s: 951_782_400, updates: 9, ..RouteSourceStatistics::default() },
             ),
             (
                 "stoa-routing:netlink",
                 "kernel".into(),
-                Figures { reason: "no such namespace".into(), ..Figures::default() },
+                RouteSourceStatistics { reason: "no such namespace".into(), ..RouteSourceStatistics::default() },
             ),
         ],
         program: Some(v1::HelloReply { version: "1".into(), pid: 7, ..v1::HelloReply::default() }),
@@ -188,7 +188,7 @@ fn made() -> Facts {
 /// Everything that there is.
 fn everything() -> Desired {
     let mut desired = Desired::overview();
-    desired.pieces.extend([Piece::Neighbors, Piece::Routes]);
+    desired.pieces.extend([StateSection::Neighbors, StateSection::Routes]);
     desired
 }
 
@@ -282,14 +282,14 @@ fn state_merged_into_a_configuration_is_valid() {
     let configuration = r#"{"ietf-interfaces:interfaces": {"interface": [{"name": "wan",
         "type": "iana-if-type:ethernetCsmacd", "stoa-interfaces:port": {"null": {}},
         "ietf-ip:ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}}]}}"#;
-    let mut facts = made();
-    facts.interfaces.truncate(1);
-    facts.neighbors.remove(1);
-    facts.route_counts.retain(|count| count.vrf.is_empty());
-    facts.routes[0].told.truncate(2);
-    facts.punts.clear();
+    let mut operational = made();
+    operational.interfaces.truncate(1);
+    operational.neighbors.remove(1);
+    operational.route_counts.retain(|count| count.vrf.is_empty());
+    operational.routes[0].told.truncate(2);
+    operational.punts.clear();
     let mut whole = yang::schema().state(configuration).unwrap();
-    whole.merge(&tree(&facts, &everything()).unwrap()).unwrap();
+    whole.merge(&tree(&operational, &everything()).unwrap()).unwrap();
     whole.validate(yang5::data::DataValidationFlags::PRESENT).unwrap();
 }
 
@@ -300,19 +300,19 @@ fn only_what_a_path_leads_to_is_asked_for() {
         pieces.sort();
         pieces
     };
-    assert!(!pieces("/").contains(&Piece::Routes) && !pieces("").contains(&Piece::Neighbors));
+    assert!(!pieces("/").contains(&StateSection::Routes) && !pieces("").contains(&StateSection::Neighbors));
     let one = "/ietf-interfaces:interfaces/interface[name='a/b']";
     assert_eq!(Desired::at(one).interface.as_deref(), Some("a/b"));
-    assert_eq!(pieces(one), [Piece::Interfaces, Piece::Neighbors]);
-    assert_eq!(pieces(&format!("{one}/statistics/in-octets")), [Piece::Interfaces]);
-    assert_eq!(pieces(&format!("{one}/ietf-ip:ipv4")), [Piece::Interfaces, Piece::Neighbors]);
-    assert_eq!(pieces("/ietf-routing:routing"), [Piece::RouteCounts, Piece::RouteSources]);
-    assert_eq!(pieces("/ietf-routing:routing/control-plane-protocols"), [Piece::RouteSources]);
+    assert_eq!(pieces(one), [StateSection::Interfaces, StateSection::Neighbors]);
+    assert_eq!(pieces(&format!("{one}/statistics/in-octets")), [StateSection::Interfaces]);
+    assert_eq!(pieces(&format!("{one}/ietf-ip:ipv4")), [StateSection::Interfaces, StateSection::Neighbors]);
+    assert_eq!(pieces("/ietf-routing:routing"), [StateSection::RouteCounts, StateSection::RouteSources]);
+    assert_eq!(pieces("/ietf-routing:routing/control-plane-protocols"), [StateSection::RouteSources]);
     assert_eq!(pieces("/ietf-routing:routing/router-id"), []);
     let rib = Desired::at("/ietf-routing:routing/ribs/rib[name=\"ipv6-red-2\"]/routes");
     assert_eq!(rib.routes.table, Some(Table { vrf: "red-2".into(), family: 6 }));
-    assert_eq!(pieces("/stoa-forwarder:forwarder/nodes"), [Piece::Nodes]);
-    assert_eq!(pieces("/stoa-forwarder:forwarder/version"), [Piece::Program]);
+    assert_eq!(pieces("/stoa-forwarder:forwarder/nodes"), [StateSection::Nodes]);
+    assert_eq!(pieces("/stoa-forwarder:forwarder/version"), [StateSection::Program]);
     assert!(Desired::at("/stoa-system:system/workers").is_nothing());
     for odd in [
         "/a[",
@@ -328,17 +328,17 @@ fn only_what_a_path_leads_to_is_asked_for() {
 /// One interface is told, and what is around it is still known.
 #[test]
 fn one_interface_is_told_alone() {
-    let facts = made();
+    let operational = made();
     let mut desired = Desired::at("/ietf-interfaces:interfaces/interface[name='wan.5']");
-    let told = render(&facts, &desired);
+    let told = render(&operational, &desired);
     let list = told["ietf-interfaces:interfaces"]["interface"].as_array().unwrap();
     assert_eq!((list.len(), &list[0]["lower-layer-if"][0]), (1, &Value::from("wan")));
     desired.interface = Some("nobody".into());
     assert!(
-        tree(&facts, &desired)
+        tree(&operational, &desired)
             .unwrap()
             .find_path("/ietf-interfaces:interfaces/interface[name='wan']")
             .is_err()
     );
-    assert!(tree(&Facts::default(), &everything()).is_ok(), "nothing runs yet");
+    assert!(tree(&OperationalState::default(), &everything()).is_ok(), "nothing runs yet");
 }

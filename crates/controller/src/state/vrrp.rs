@@ -6,19 +6,19 @@ use stoa_api::text::ip_text;
 use stoa_api::v1;
 
 use super::{Desired, list, number, object, text};
-use crate::facts::{Facts, Piece};
+use crate::operational_state::{OperationalState, StateSection};
 
 /// `/ietf-vrrp:vrrp`: all of them together, when there is any.
-pub(super) fn render(facts: &Facts, desired: &Desired) -> Option<Value> {
+pub(super) fn render(operational: &OperationalState, desired: &Desired) -> Option<Value> {
     // An overview of one interface has nothing to do with all of them.
-    let is_whole = desired.is(Piece::Interfaces) && desired.is(Piece::Drops);
-    let of_each = facts.interfaces.iter().map(|state| state.virtual_routers.len());
+    let is_whole = desired.is(StateSection::Interfaces) && desired.is(StateSection::Drops);
+    let of_each = operational.interfaces.iter().map(|state| state.virtual_routers.len());
     let (interfaces, routers) = of_each
         .filter(|routers| *routers > 0)
         .fold((0, 0), |(interfaces, routers), more| (interfaces + 1, routers + more));
     (is_whole && routers > 0).then_some(())?;
     let dropped = |reason: &str| {
-        let found = facts.drops.iter().find(|drop| drop.reason == reason);
+        let found = operational.drops.iter().find(|drop| drop.reason == reason);
         number(found.map_or(0, |drop| drop.packets))
     };
     Some(json!({
@@ -45,7 +45,7 @@ fn instance(router: &v1::VirtualRouterState) -> Value {
         0 => Value::Null,
         unix_s => json!(date::of_unix_s(unix_s)),
     };
-    let heard_from = match router.heard_from.as_slice() {
+    let last_advertisement_source = match router.last_advertisement_source.as_slice() {
         [] => Value::Null,
         address => json!(ip_text(address)),
     };
@@ -53,7 +53,7 @@ fn instance(router: &v1::VirtualRouterState) -> Value {
         ("vrid", json!(router.vrid)),
         ("state", json!(format!("ietf-vrrp:{}", router.state))),
         ("is-owner", json!(router.owner)),
-        ("last-adv-source", heard_from),
+        ("last-adv-source", last_advertisement_source),
         ("up-datetime", time(router.up_unix_s)),
         ("master-down-interval", json!(router.down_cs)),
         ("skew-time", json!(router.skew_us)),
@@ -62,13 +62,13 @@ fn instance(router: &v1::VirtualRouterState) -> Value {
         (
             "statistics",
             object([
-                ("discontinuity-datetime", time(router.made_unix_s)),
+                ("discontinuity-datetime", time(router.created_unix_s)),
                 ("master-transitions", json!(router.transitions as u32)),
                 ("advertisement-rcvd", number(router.received)),
                 ("advertisement-sent", number(router.sent)),
                 ("interval-errors", number(router.interval_errors)),
-                ("priority-zero-pkts-rcvd", number(router.resigned_received)),
-                ("priority-zero-pkts-sent", number(router.resigned_sent)),
+                ("priority-zero-pkts-rcvd", number(router.priority_zero_received)),
+                ("priority-zero-pkts-sent", number(router.priority_zero_sent)),
                 ("address-list-errors", number(router.address_errors)),
             ]),
         ),
@@ -85,9 +85,9 @@ mod tests {
             vrid: 51,
             ip6,
             state: state.into(),
-            heard_from: if ip6 { vec![0xfe; 16] } else { Vec::new() },
+            last_advertisement_source: if ip6 { vec![0xfe; 16] } else { Vec::new() },
             up_unix_s: 951_782_400,
-            made_unix_s: 951_782_400,
+            created_unix_s: 951_782_400,
             event: "vrrp-event-master-timeout".into(),
             reason: "no-response".into(),
             transitions: 2,
@@ -104,11 +104,11 @@ mod tests {
         };
         let dropped =
             v1::DropState { reason: "vrrp-unknown".into(), packets: 3, ..Default::default() };
-        let facts = Facts { interfaces: vec![interface], drops: vec![dropped], ..Facts::default() };
+        let operational = OperationalState { interfaces: vec![interface], drops: vec![dropped], ..OperationalState::default() };
         for place in ["/", "/ietf-vrrp:vrrp", "/ietf-interfaces:interfaces/interface[name='lan']"] {
-            super::super::tree(&facts, &Desired::at(place)).unwrap();
+            super::super::tree(&operational, &Desired::at(place)).unwrap();
         }
-        let all = super::super::render(&facts, &Desired::at("/ietf-vrrp:vrrp"));
+        let all = super::super::render(&operational, &Desired::at("/ietf-vrrp:vrrp"));
         let sum = &all["ietf-vrrp:vrrp"];
         assert_eq!((&sum["virtual-routers"], &sum["interfaces"]), (&json!(2), &json!(1)));
         assert_eq!(sum["statistics"]["vrid-errors"], "3");

@@ -68,7 +68,7 @@ fn said(mut stream: TcpStream) -> Vec<(u8, Vec<u8>)> {
 async fn the_newest_connection_counts_once_it_has_said_open() {
     let lab = Lab::new(false, 1);
     lab.wait_until("somebody listens", || {
-        let reason = lab.state.figures().reason;
+        let reason = lab.state.statistics().reason;
         if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
     })
     .await;
@@ -83,7 +83,7 @@ async fn the_newest_connection_counts_once_it_has_said_open() {
     let mut second = connect(&lab);
     first.write_all(&update(20, 0)).unwrap();
     lab.wait_for("another route", |seen| seen.len() == 20).await;
-    assert_eq!(lab.state.figures().sessions, 1);
+    assert_eq!(lab.state.statistics().sessions, 1);
 
     // Who says OPEN does; but an end before most routes were said is none.
     second.write_all(&[&begin[..], &ends()].concat()).unwrap();
@@ -97,8 +97,8 @@ async fn the_newest_connection_counts_once_it_has_said_open() {
     })
     .await;
     lab.wait_session(Session::Complete).await;
-    let figures = lab.state.figures();
-    assert_eq!((figures.sessions, figures.updates), (2, 39));
+    let statistics = lab.state.statistics();
+    assert_eq!((statistics.sessions, statistics.updates), (2, 39));
 
     // A wrong attribute costs its routes, not the session.
     second.write_all(&[update(21, 0), update(5, 3)].concat()).unwrap();
@@ -106,19 +106,19 @@ async fn the_newest_connection_counts_once_it_has_said_open() {
         seen.contains_key("30.0.21.0/24") && !seen.contains_key("30.0.5.0/24")
     })
     .await;
-    assert_eq!(lab.state.figures().malformed, 1);
+    assert_eq!(lab.state.statistics().malformed, 1);
 
     second.shutdown(Shutdown::Write).unwrap();
     lab.wait_session(Session::Ended).await;
     assert_eq!(lab.seen().len(), 19);
-    assert_eq!(lab.state.figures().reason, "the daemon has closed the connection");
+    assert_eq!(lab.state.statistics().reason, "the daemon has closed the connection");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_notification_takes_the_routes_along_and_a_lost_connection_does_not() {
     let lab = Lab::new(false, 1);
     lab.wait_until("somebody listens", || {
-        let reason = lab.state.figures().reason;
+        let reason = lab.state.statistics().reason;
         if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
     })
     .await;
@@ -171,9 +171,9 @@ async fn a_notification_takes_the_routes_along_and_a_lost_connection_does_not() 
     odd[at] = 224;
     stream.write_all(&odd).unwrap();
     lab.wait_until("it is counted", || {
-        let figures = lab.state.figures();
-        let is_told = figures.reason.contains("224.1.0.2") && figures.not_imported == 1;
-        if is_told { Ok(()) } else { Err(format!("{figures:?}")) }
+        let statistics = lab.state.statistics();
+        let is_told = statistics.reason.contains("224.1.0.2") && statistics.not_imported == 1;
+        if is_told { Ok(()) } else { Err(format!("{statistics:?}")) }
     })
     .await;
 }
@@ -182,7 +182,7 @@ async fn a_notification_takes_the_routes_along_and_a_lost_connection_does_not() 
 async fn nonsense_is_refused_with_the_reason() {
     let lab = Lab::new(false, 1);
     lab.wait_until("somebody listens", || {
-        let reason = lab.state.figures().reason;
+        let reason = lab.state.statistics().reason;
         if reason == "the daemon has not connected yet" { Ok(()) } else { Err(reason) }
     })
     .await;
@@ -190,5 +190,5 @@ async fn nonsense_is_refused_with_the_reason() {
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n and so on").unwrap();
     let said = said(stream);
     assert_eq!(said.last(), Some(&(3, vec![1, 1])), "{said:?}");
-    assert_eq!(lab.state.figures().sessions, 0);
+    assert_eq!(lab.state.statistics().sessions, 0);
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bgp_speaker::{Identity, Paths, Speaker, announce, end_of_rib, withdraw};
 use serde_json::json;
 use stoa_api::{unix, v1};
-use stoa_controller::apply::Line;
+use stoa_controller::apply::ForwarderConnection;
 use stoa_controller::bgp_route_source::{self, Settings};
 use stoa_controller::configuration::Configuration;
 use stoa_controller::learned::{Learned, Session, Source};
@@ -85,12 +85,12 @@ impl Lab {
         let socket = folder.path().join("f.sock");
         let record = Record::default();
         let fake = Fake::start(&socket, &record);
-        let line = Arc::new(Line::new(unix::connect_lazily(&socket), configuration()));
-        let of_keeper = Arc::clone(&line);
+        let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(&socket), configuration()));
+        let for_sync = Arc::clone(&connection);
         let keeper = tokio::spawn(async move {
-            of_keeper.keep(true, |_| {}).await;
+            for_sync.keep_in_sync(true, |_| {}).await;
         });
-        let learned = Learned::start(line).unwrap();
+        let learned = Learned::start(connection).unwrap();
         let stale_time = Duration::from_secs(120);
         let source = Source { name: "x".to_owned(), vrf: "".into(), preference: None, stale_time };
         let settings = Settings {
@@ -197,7 +197,7 @@ impl Lab {
     pub async fn wait_until(&self, what: &str, condition: impl Fn() -> Result<(), String>) {
         let end = Instant::now() + PATIENCE;
         while let Err(seen) = condition() {
-            assert!(Instant::now() < end, "{what}: not in time: {seen} {:?}", self.state.figures());
+            assert!(Instant::now() < end, "{what}: not in time: {seen} {:?}", self.state.statistics());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -210,8 +210,8 @@ impl Lab {
             if route_sources.iter().any(|route_source| route_source.session == wanted) {
                 return;
             }
-            let figures = self.state.figures();
-            assert!(Instant::now() < end, "{wanted:?}: not in time: {route_sources:?} {figures:?}");
+            let statistics = self.state.statistics();
+            assert!(Instant::now() < end, "{wanted:?}: not in time: {route_sources:?} {statistics:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

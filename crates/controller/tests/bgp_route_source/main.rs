@@ -131,10 +131,10 @@ async fn a_daemon_of_another_as_is_refused_and_told_reason() {
     let bird = Bird::start(&lab.router, &other).unwrap();
     let reason = "the daemon is in AS 65007 and the route source in AS 65000: set `as` of the route source to 65007";
     lab.wait_until("the state says why", || {
-        let said = lab.state.figures().reason;
+        let said = lab.state.statistics().reason;
         if said == reason { Ok(()) } else { Err(said) }
     })
     .await;
     bird.wait_for("show protocols all stoa", &["Bad peer AS"], PATIENCE).unwrap();
-    assert_eq!(lab.state.figures().sessions, 0);
+    assert_eq!(lab.state.statistics().sessions, 0);
 }

@@ -9,10 +9,10 @@ use super::*;
 fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let mut gathered = table.gather(query, after, size);
+        let mut pass = table.run_pass(query, after, size);
         let before = all.len();
-        while let Some(page) = gathered.page(size.div_ceil(2)) {
-            let routes = table.tell_inactive(query, &page);
+        while let Some(page) = pass.page(size.div_ceil(2)) {
+            let routes = table.render_inactive(query, &page);
             assert!(routes.len() <= size.div_ceil(2));
             for state in routes {
                 let route = state.route.unwrap();
@@ -23,7 +23,7 @@ fn told(table: &Table, query: &Query, size: usize) -> Vec<(String, String)> {
             }
         }
         assert!(all.len() - before <= size);
-        match gathered.next {
+        match pass.next {
             Some(next) => after = Some(next),
             None => return all,
         }
@@ -40,10 +40,10 @@ fn some() -> Table {
     let shared = ["192.0.2.0/24", "192.0.3.0/24"];
     // The last is connected.
     let of_frr = [&shared[..], &["192.0.9.0/24", "10.1.0.0/24"]].concat();
-    table.hear(&frr, vec![ospf(direct("a", "10.1.0.2"), &of_frr)], now);
-    table.hear(&frr, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.5.0/24"])], now);
-    table.hear(&linux, vec![kernel(direct("b", "10.2.0.2"), &shared)], now);
-    table.hear(&red, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.2.128/25"])], now);
+    table.handle_events(&frr, vec![ospf(direct("a", "10.1.0.2"), &of_frr)], now);
+    table.handle_events(&frr, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.5.0/24"])], now);
+    table.handle_events(&linux, vec![kernel(direct("b", "10.2.0.2"), &shared)], now);
+    table.handle_events(&red, vec![ospf(gateways(&["172.31.0.1"], &[]), &["192.0.2.128/25"])], now);
     table.settle();
     table
 }
@@ -93,12 +93,12 @@ fn one_address_or_one_network_is_asked_for_alone() {
 fn what_is_told_is_what_a_naive_look_finds() {
     let table = some();
     let mut naive = 0;
-    for held in table.held.iter().flatten() {
-        for item in held.ip4.iter() {
-            let winner = table.winner::<u32>(&held.source.vrf, item.address, item.length);
+    for entry in table.sources.iter().flatten() {
+        for item in entry.ip4.iter() {
+            let winner = table.winner::<u32>(&entry.source.vrf, item.address, item.length);
             let address = IpAddr::V4(item.address.into());
-            let is_desired = table.desired.get(&held.source.vrf, address, item.length).is_some();
-            naive += usize::from(winner != Some(item.group) || is_desired);
+            let is_configured = table.configured.get(&entry.source.vrf, address, item.length).is_some();
+            naive += usize::from(winner != Some(item.group) || is_configured);
         }
     }
     assert_eq!(told(&table, &Query::default(), 3).len(), naive);
@@ -108,14 +108,14 @@ fn what_is_told_is_what_a_naive_look_finds() {
 fn what_is_gone_or_in_use_meanwhile_is_not_told() {
     let mut table = some();
     let query = Query { vrf: Some("".into()), ..Query::default() };
-    let mut gathered = table.gather(&query, None, 100);
-    let page = gathered.page(100).unwrap();
-    assert!(gathered.page(100).is_none() && gathered.next.is_none());
+    let mut pass = table.run_pass(&query, None, 100);
+    let page = pass.page(100).unwrap();
+    assert!(pass.page(100).is_none() && pass.next.is_none());
     let linux = source("linux", "");
-    let gone = routes(v1::Protocol::Kernel, None, &["192.0.2.0/24"]);
-    table.hear(&linux, vec![gone], Instant::now());
+    let withdraw = routes(v1::Protocol::Kernel, None, &["192.0.2.0/24"]);
+    table.handle_events(&linux, vec![withdraw], Instant::now());
     table.settle();
-    let told = table.tell_inactive(&query, &page);
+    let told = table.render_inactive(&query, &page);
     let prefixes: Vec<String> = told
         .iter()
         .map(|it| it.route.as_ref().unwrap().prefix.as_ref().unwrap().to_string())
@@ -128,8 +128,8 @@ fn what_is_gone_or_in_use_meanwhile_is_not_told() {
 fn nothing_gives_way_to_a_static_route_that_is_out() {
     let table = some();
     let net = "10.1.0.0/24".parse().unwrap();
-    let silent = Arc::new([("".into(), net)].into_iter().collect());
-    let query = Query { vrf: Some("".into()), silent, ..Query::default() };
+    let bfd_down = Arc::new([("".into(), net)].into_iter().collect());
+    let query = Query { vrf: Some("".into()), bfd_down, ..Query::default() };
     let first = |query: &Query| told(&table, query, 100)[0].0.clone();
     assert_eq!(first(&query), "192.0.2.0/24");
     let covers: Option<IpAddr> = "10.1.0.77".parse().ok();
@@ -156,6 +156,6 @@ fn a_route_that_is_in_use_is_told_with_its_route_source() {
     assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), false)));
     assert_eq!(of(&table, "192.0.9.0/24"), Some(("frr".to_owned(), false)));
     assert_eq!(of(&table, "192.0.8.0/24"), None);
-    table.hear(&source("linux", ""), vec![Event::Up], Instant::now());
+    table.handle_events(&source("linux", ""), vec![Event::Up], Instant::now());
     assert_eq!(of(&table, "192.0.2.0/24"), Some(("linux".to_owned(), true)));
 }

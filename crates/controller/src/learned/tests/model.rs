@@ -83,8 +83,8 @@ fn text(models: &[Model; 3], route_sources: &[usize], route_source: usize, targe
         return models[route_source].former[usize::from(target - FORMER)].clone();
     }
     let gateway = || match naive(models, route_sources, 2).as_str() {
-        way if way.contains("dev a") => "via 10.1.0.2 dev a",
-        way if way.contains("dev b") => "via 10.2.0.2 dev b",
+        path if path.contains("dev a") => "via 10.1.0.2 dev a",
+        path if path.contains("dev b") => "via 10.2.0.2 dev b",
         _ => "",
     };
     match models[route_source].target(target) {
@@ -92,7 +92,7 @@ fn text(models: &[Model; 3], route_sources: &[usize], route_source: usize, targe
         Some(1) => "via 10.2.0.2 dev b".to_owned(),
         Some(2) => match gateway() {
             "" => "via 10.1.0.9 dev a".to_owned(),
-            way => format!("via 10.1.0.9 dev a else {way}"),
+            path => format!("via 10.1.0.9 dev a else {path}"),
         },
         Some(3) => gateway().to_owned(),
         Some(_) => "blackhole".to_owned(),
@@ -100,16 +100,16 @@ fn text(models: &[Model; 3], route_sources: &[usize], route_source: usize, targe
     }
 }
 
-/// The text that [`Told::way`] should have.
+/// The text that [`Told::path`] should have.
 fn naive(models: &[Model; 3], route_sources: &[usize], prefix: usize) -> String {
     let mut best: Option<(u8, usize, String)> = None;
     for route_source in route_sources {
         let Some((protocol, target, _)) = models[*route_source].routes.get(&prefix) else {
             continue;
         };
-        let way = text(models, route_sources, *route_source, *target);
+        let path = text(models, route_sources, *route_source, *target);
         let usual = [5, 20, 110][usize::from(*protocol)];
-        let one = (models[*route_source].preference.unwrap_or(usual), *route_source, way);
+        let one = (models[*route_source].preference.unwrap_or(usual), *route_source, path);
         if !one.2.is_empty() && best.as_ref().is_none_or(|best| (one.0, one.1) < (best.0, best.1)) {
             best = Some(one);
         }
@@ -126,7 +126,7 @@ proptest! {
         let now = Instant::now();
         // Places are given in the order of speaking.
         for route_source in &route_sources {
-            table.hear(route_source, vec![Event::Up, Event::Complete], now);
+            table.handle_events(route_source, vec![Event::Up, Event::Complete], now);
         }
         for step in steps {
             match step {
@@ -134,59 +134,59 @@ proptest! {
                     models[route_source].routes.insert(prefix, (protocol, target, true));
                     let said = PROTOCOLS[usize::from(protocol)];
                     let event = routes(said, Some(targets(target)), &[PREFIXES[prefix]]);
-                    table.hear(&route_sources[route_source], vec![event], now);
+                    table.handle_events(&route_sources[route_source], vec![event], now);
                 }
                 Step::Withdraw { route_source, prefix } => {
                     models[route_source].routes.remove(&prefix);
                     let event = routes(v1::Protocol::Bgp, None, &[PREFIXES[prefix]]);
-                    table.hear(&route_sources[route_source], vec![event], now);
+                    table.handle_events(&route_sources[route_source], vec![event], now);
                 }
                 Step::Group { route_source, number, target } => {
                     models[route_source].groups.insert(number, target);
-                    table.hear(&route_sources[route_source], vec![Event::Group(number, targets(target))], now);
+                    table.handle_events(&route_sources[route_source], vec![Event::Group(number, targets(target))], now);
                 }
                 Step::GroupGone { route_source, number } => {
                     models[route_source].groups.remove(&number);
-                    table.hear(&route_sources[route_source], vec![Event::GroupGone(number)], now);
+                    table.handle_events(&route_sources[route_source], vec![Event::GroupDeleted(number)], now);
                 }
                 Step::Up(route_source) => {
                     // Numbers of groups mean something else from now on; stale routes stay where they were.
                     for prefix in 0..PREFIXES.len() {
                         let Some((_, target, _)) = models[route_source].routes.get(&prefix) else { continue };
                         if (5..FORMER).contains(target) {
-                            let way = text(&models, &[0, 1], route_source, *target);
-                            models[route_source].former.push(way);
+                            let path = text(&models, &[0, 1], route_source, *target);
+                            models[route_source].former.push(path);
                             let number = FORMER + models[route_source].former.len() as u8 - 1;
                             models[route_source].routes.entry(prefix).and_modify(|it| it.1 = number);
                         }
                     }
                     models[route_source].routes.values_mut().for_each(|it| it.2 = false);
                     models[route_source].groups.clear();
-                    table.hear(&route_sources[route_source], vec![Event::Up], now);
+                    table.handle_events(&route_sources[route_source], vec![Event::Up], now);
                 }
                 Step::Complete(route_source) => {
                     models[route_source].routes.retain(|_, it| it.2);
-                    table.hear(&route_sources[route_source], vec![Event::Complete], now);
+                    table.handle_events(&route_sources[route_source], vec![Event::Complete], now);
                 }
                 Step::Clear(route_source) => {
                     models[route_source].routes.clear();
-                    table.hear(&route_sources[route_source], vec![Event::Clear { ip4: true, ip6: false }], now);
+                    table.handle_events(&route_sources[route_source], vec![Event::Clear { ip4: true, ip6: false }], now);
                 }
                 Step::Weigh { route_source, preference } => {
                     models[route_source].preference = preference;
                     let stale_time = Duration::from_secs(60);
-                    table.hear(&route_sources[route_source], vec![Event::Weigh { preference, stale_time }], now);
+                    table.handle_events(&route_sources[route_source], vec![Event::Reconfigure { preference, stale_time }], now);
                 }
-                Step::SayAll => table.say_all(),
+                Step::SayAll => table.resend_all(),
             }
             told.take(&mut table);
             for (prefix_at, text) in PREFIXES.iter().enumerate() {
                 let at = prefix(text);
-                prop_assert_eq!(told.way("", at), naive(&models, &[0, 1], prefix_at), "{}", text);
+                prop_assert_eq!(told.path("", at), naive(&models, &[0, 1], prefix_at), "{}", text);
             }
             let of_red: BTreeSet<_> = told.routes.keys().filter(|it| it.0 == "red").collect();
             prop_assert!(of_red.len() <= models[2].routes.len());
-            let here = table.held[2].as_ref().unwrap();
+            let here = table.sources[2].as_ref().unwrap();
             prop_assert_eq!(here.session == Session::Complete, here.ip4.stale() == 0 && here.session != Session::Begun);
         }
     }

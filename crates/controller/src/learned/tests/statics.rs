@@ -38,10 +38,10 @@ fn one_that_waits_goes_before_one_of_the_least_preference() {
         let (mut table, mut told, frr) = (Table::default(), Told::default(), source("frr", ""));
         table.configure(&Arc::new(configuration));
         told.take(&mut table);
-        assert_eq!(told.way("", prefix("10.8.0.0/16")), "via 10.1.0.9 dev a");
+        assert_eq!(told.path("", prefix("10.8.0.0/16")), "via 10.1.0.9 dev a");
         let ospf = routes(v1::Protocol::Ospf, Some(direct("b", "10.2.0.5")), &["172.16.0.0/24"]);
-        table.hear(&frr, vec![ospf], Instant::now());
+        table.handle_events(&frr, vec![ospf], Instant::now());
         told.take(&mut table);
-        assert_eq!(told.way("", prefix("10.8.0.0/16")), "via 10.2.0.5 dev b");
+        assert_eq!(told.path("", prefix("10.8.0.0/16")), "via 10.2.0.5 dev b");
     }
 }

@@ -5,26 +5,26 @@ use std::sync::Arc;
 use stoa_api::v1;
 
 use crate::learned::Event;
-use crate::linux::message::{Fault, Message, Messages, NextHop, Prefix, Route, kind, route};
-use crate::linux::translate::{Batch, Translator, Verdict};
+use crate::linux::message::{MessageError, Message, Messages, NextHopObject, Prefix, Route, kind, route};
+use crate::linux::translate::{EventBatch, Translator, Translation};
 
 /// Bytes of a frame's header.
-const HEADER: usize = 4;
+const HEADER_SIZE: usize = 4;
 /// zebra's default VRF: `RT_TABLE_MAIN`, or none said.
-const TABLES: [u32; 2] = [254, 0];
+const DEFAULT_TABLES: [u32; 2] = [254, 0];
 
 /// Why nothing more can be read: it is not known where the next frame begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken(pub &'static str);
+pub struct FramingError(pub &'static str);
 
 /// How many routes a session has said, by family and protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct RouteCounts {
     routes: [[u64; 16]; 2],
 }
 
-impl Told {
-    fn of(&mut self, prefix: &Prefix, protocol: v1::Protocol) -> &mut u64 {
+impl RouteCounts {
+    fn counter(&mut self, prefix: &Prefix, protocol: v1::Protocol) -> &mut u64 {
         let routes = &mut self.routes[usize::from(prefix.is_ip6)];
         let last = routes.len() - 1;
         let at = usize::try_from(i32::from(protocol)).unwrap_or(last).min(last);
@@ -32,13 +32,13 @@ impl Told {
     }
 
     /// Of all families and protocols.
-    pub fn all(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.routes.iter().flatten().sum()
     }
 
     /// Whether it is nine tenths of what was said before, of each family and protocol. A zebra that was started anew is silent as well while it
     /// waits for its daemons, and they for their neighbours: what they had said must not go for that.
-    pub fn is_like(&self, before: &Told) -> bool {
+    pub fn covers_most_of(&self, before: &RouteCounts) -> bool {
         let before = before.routes.iter().flatten();
         self.routes.iter().flatten().zip(before).all(|(now, before)| *now >= before - before / 10)
     }
@@ -46,7 +46,7 @@ impl Told {
 
 /// What was heard since it was last asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ReaderCounters {
     /// Routes that were said.
     pub updates: u64,
     /// Routes that were taken back.
@@ -54,25 +54,25 @@ pub struct Counts {
     /// Messages that could not be read, and why the last one could not.
     pub malformed: u64,
     /// Why the last one could not be read.
-    pub reason_malformed: Option<Fault>,
+    pub last_malformed: Option<MessageError>,
     /// Routes that were left out.
     pub not_imported: u64,
     /// The last of them, and why.
-    pub reason_left_out: Option<(Prefix, &'static str)>,
+    pub last_not_imported: Option<(Prefix, &'static str)>,
 }
 
 /// Reads one session.
 #[derive(Debug, Default)]
 pub struct Reader {
     translator: Translator,
-    batch: Batch,
+    batch: EventBatch,
     /// A route that was taken back last: zebra takes back what it then says anew, and nobody shall see the gap.
-    taken_back: Option<(Prefix, v1::Protocol)>,
-    is_to_be_said_again: bool,
+    pending_withdrawal: Option<(Prefix, v1::Protocol)>,
+    needs_resync: bool,
     /// What was heard; the route source takes it.
-    pub counts: Counts,
+    pub counts: ReaderCounters,
     /// How many routes were said.
-    pub told: Told,
+    pub announced: RouteCounts,
 }
 
 impl Reader {
@@ -86,9 +86,9 @@ impl Reader {
         bytes: &[u8],
         routes: usize,
         interfaces: &mut dyn FnMut(u32) -> Option<Arc<str>>,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, FramingError> {
         let mut at = 0;
-        let broken = loop {
+        let framing_error = loop {
             if self.batch.routes() >= routes {
                 // What was taken back last may be said anew by the next frame: that is looked at before it is told.
                 return Ok(at);
@@ -97,35 +97,35 @@ impl Reader {
             let [version, protocol, high, low, ..] = *rest else { break None };
             let length = usize::from(u16::from_be_bytes([high, low]));
             match (version, protocol) {
-                (1, 1) if length >= HEADER => {}
-                (1, 1) => break Some(Broken("a frame is shorter than its header")),
+                (1, 1) if length >= HEADER_SIZE => {}
+                (1, 1) => break Some(FramingError("a frame is shorter than its header")),
                 (1, 2) => {
-                    break Some(Broken(
+                    break Some(FramingError(
                         "its messages are protobuf: give zebra -M dplane_fpm_nl, or -M fpm:netlink",
                     ));
                 }
-                _ => break Some(Broken("what came is no FPM frame of version 1 with netlink")),
+                _ => break Some(FramingError("what came is no FPM frame of version 1 with netlink")),
             }
-            let Some(frame) = rest.get(HEADER..length) else { break None };
+            let Some(frame) = rest.get(HEADER_SIZE..length) else { break None };
             for message in Messages::of(frame) {
-                if let Err(fault) = message.and_then(|it| self.message(&it, interfaces)) {
+                if let Err(error) = message.and_then(|it| self.handle_message(&it, interfaces)) {
                     self.counts.malformed += 1;
-                    self.counts.reason_malformed = Some(fault);
+                    self.counts.last_malformed = Some(error);
                 }
             }
             at += length;
         };
         // What is taken back at the end of a read may be said anew in the next one; but it may also be the last word.
-        self.settle();
-        match broken {
-            Some(broken) if at == 0 => Err(broken),
+        self.flush_withdrawal();
+        match framing_error {
+            Some(framing_error) if at == 0 => Err(framing_error),
             _ => Ok(at),
         }
     }
 
     /// What was heard, in its order.
-    pub fn take(&mut self) -> Vec<Event> {
-        self.batch.take()
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.batch.take_events()
     }
 
     /// Forgets what depends on devices.
@@ -134,15 +134,15 @@ impl Reader {
     }
 
     /// Whether routes that were left out are good now, and only zebra can say which.
-    pub fn is_to_be_said_again(&self) -> bool {
-        self.is_to_be_said_again
+    pub fn needs_resync(&self) -> bool {
+        self.needs_resync
     }
 
-    fn message(
+    fn handle_message(
         &mut self,
         message: &Message<'_>,
         interfaces: &mut dyn FnMut(u32) -> Option<Arc<str>>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), MessageError> {
         match message.kind {
             kind::NEW_ROUTE | kind::DEL_ROUTE => {
                 if let Some(route) = Route::read(message.body)? {
@@ -150,15 +150,15 @@ impl Reader {
                 }
             }
             kind::NEW_NEXT_HOP => {
-                self.settle();
-                let next_hop = NextHop::read(message.body)?;
-                let taken = self.translator.next_hop(&next_hop, interfaces, self.batch.events());
-                self.is_to_be_said_again |= taken.map_err(Fault::Unsupported)?;
+                self.flush_withdrawal();
+                let next_hop = NextHopObject::read(message.body)?;
+                let taken = self.translator.update_object(&next_hop, interfaces, self.batch.events());
+                self.needs_resync |= taken.map_err(MessageError::Unsupported)?;
             }
             kind::DEL_NEXT_HOP => {
-                self.settle();
-                let id = NextHop::read(message.body)?.id;
-                self.translator.next_hop_gone(id, interfaces, self.batch.events());
+                self.flush_withdrawal();
+                let id = NextHopObject::read(message.body)?.id;
+                self.translator.remove_object(id, interfaces, self.batch.events());
             }
             // Neighbours of EVPN, and what later versions may say.
             _ => {}
@@ -173,7 +173,7 @@ impl Reader {
         interfaces: &mut dyn FnMut(u32) -> Option<Arc<str>>,
     ) {
         let protocol = route::protocol(route.protocol);
-        if !TABLES.contains(&route.table) {
+        if !DEFAULT_TABLES.contains(&route.table) {
             if is_new {
                 self.not_imported(
                     route.prefix,
@@ -183,47 +183,47 @@ impl Reader {
             return;
         }
         if !is_new {
-            self.settle();
-            self.taken_back = Some((route.prefix, protocol));
+            self.flush_withdrawal();
+            self.pending_withdrawal = Some((route.prefix, protocol));
             return;
         }
-        let is_anew = self.taken_back.is_some_and(|(prefix, _)| prefix == route.prefix);
+        let is_replaced = self.pending_withdrawal.is_some_and(|(prefix, _)| prefix == route.prefix);
         match self.translator.route(route, interfaces) {
-            Verdict::Leads(target) => {
-                if is_anew {
-                    self.taken_back = None;
+            Translation::Forward(target) => {
+                if is_replaced {
+                    self.pending_withdrawal = None;
                 } else {
-                    self.settle();
-                    *self.told.of(&route.prefix, protocol) += 1;
+                    self.flush_withdrawal();
+                    *self.announced.counter(&route.prefix, protocol) += 1;
                 }
                 self.counts.updates += 1;
                 self.batch.route(&route.prefix, protocol, Some(target));
             }
-            verdict => {
-                if let Verdict::LeftOut(reason) = verdict {
+            translation => {
+                if let Translation::NotImported(reason) = translation {
                     self.not_imported(route.prefix, reason);
                 }
                 // There may have been one before it that was good.
-                if !is_anew {
-                    self.settle();
-                    self.taken_back = Some((route.prefix, protocol));
+                if !is_replaced {
+                    self.flush_withdrawal();
+                    self.pending_withdrawal = Some((route.prefix, protocol));
                 }
-                self.settle();
+                self.flush_withdrawal();
             }
         }
     }
 
     fn not_imported(&mut self, prefix: Prefix, reason: &'static str) {
         self.counts.not_imported += 1;
-        self.counts.reason_left_out = Some((prefix, reason));
+        self.counts.last_not_imported = Some((prefix, reason));
     }
 
     /// A route that was taken back was not said anew.
-    fn settle(&mut self) {
-        if let Some((prefix, protocol)) = self.taken_back.take() {
+    fn flush_withdrawal(&mut self) {
+        if let Some((prefix, protocol)) = self.pending_withdrawal.take() {
             self.counts.withdrawals += 1;
-            let told = self.told.of(&prefix, protocol);
-            *told = told.saturating_sub(1);
+            let announced = self.announced.counter(&prefix, protocol);
+            *announced = announced.saturating_sub(1);
             self.batch.route(&prefix, protocol, None);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{Attributes, FAMILY_IP4, FAMILY_IP6, Fault, half, word};
+use super::{Attributes, FAMILY_IP4, FAMILY_IP6, MessageError, half, word};
 
 /// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl<'a> Link<'a> {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(body: &'a [u8]) -> Result<Link<'a>, Fault> {
-        let short = Fault::Malformed("a link is shorter than its header");
+    pub fn read(body: &'a [u8]) -> Result<Link<'a>, MessageError> {
+        let short = MessageError::Malformed("a link is shorter than its header");
         let (header, rest) = body.split_at_checked(16).ok_or(short)?;
         let index = word(header, 4).ok_or(short)?;
         let is_up = word(header, 8).ok_or(short)? & 1 != 0;
@@ -61,8 +61,8 @@ impl Address {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(body: &[u8]) -> Result<Address, Fault> {
-        let short = Fault::Malformed("an address is shorter than its header");
+    pub fn read(body: &[u8]) -> Result<Address, MessageError> {
+        let short = MessageError::Malformed("an address is shorter than its header");
         let (header, rest) = body.split_at_checked(8).ok_or(short)?;
         let (family, length) = (header[0], header[1]);
         let device = word(header, 4).ok_or(short)?;
@@ -80,9 +80,9 @@ impl Address {
                 _ => {}
             }
         }
-        let address = local.or(address).ok_or(Fault::Malformed("an address is missing"))?;
+        let address = local.or(address).ok_or(MessageError::Malformed("an address is missing"))?;
         if length > if address.is_ipv4() { 32 } else { 128 } {
-            return Err(Fault::Malformed("a prefix is longer than its address"));
+            return Err(MessageError::Malformed("a prefix is longer than its address"));
         }
         Ok(Address { device, address, length, protocol, is_duplicate: flags & 0x8 != 0 })
     }
@@ -106,8 +106,8 @@ impl Neighbor {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(body: &[u8]) -> Result<Option<Neighbor>, Fault> {
-        let short = Fault::Malformed("a neighbour is shorter than its header");
+    pub fn read(body: &[u8]) -> Result<Option<Neighbor>, MessageError> {
+        let short = MessageError::Malformed("a neighbour is shorter than its header");
         let (header, rest) = body.split_at_checked(12).ok_or(short)?;
         let family = header[0];
         let device = word(header, 4).ok_or(short)?;
@@ -126,7 +126,7 @@ impl Neighbor {
                 _ => {}
             }
         }
-        let address = address.ok_or(Fault::Malformed("the address of a neighbour is missing"))?;
+        let address = address.ok_or(MessageError::Malformed("the address of a neighbour is missing"))?;
         Ok(Some(Neighbor { device, address, mac, is_permanent: state & 0x80 != 0 }))
     }
 }

@@ -12,12 +12,12 @@ pub mod rule;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub use device::{Address, Link, Neighbor};
-pub use next_hop::NextHop;
-pub use route::{Prefix, Route, Way};
+pub use next_hop::NextHopObject;
+pub use route::{Prefix, Route, NextHop};
 pub use rule::{Rule, RuleAction, TOS};
 
 /// Bytes of the header of a message: `struct nlmsghdr`.
-pub const HEADER: usize = 16;
+pub const HEADER_SIZE: usize = 16;
 
 /// Types of messages (linux/rtnetlink.h, linux/netlink.h).
 #[allow(missing_docs)]
@@ -53,7 +53,7 @@ pub const FAMILY_IP6: u8 = 10;
 
 /// Why a message says nothing that we can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum MessageError {
     /// It is no such message: what was read before and comes after may be good.
     #[error("malformed: {0}")]
     Malformed(&'static str),
@@ -106,7 +106,7 @@ impl<'a> Messages<'a> {
 }
 
 impl<'a> Iterator for Messages<'a> {
-    type Item = Result<Message<'a>, Fault>;
+    type Item = Result<Message<'a>, MessageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -115,7 +115,7 @@ impl<'a> Iterator for Messages<'a> {
         let all = std::mem::take(&mut self.rest);
         let message = || {
             let length = word(all, 0)? as usize;
-            let body = all.get(HEADER..length)?;
+            let body = all.get(HEADER_SIZE..length)?;
             let (kind, flags) = (half(all, 4)?, half(all, 6)?);
             Some((Message { kind, flags, sequence: word(all, 8)?, body }, aligned(length)))
         };
@@ -124,7 +124,7 @@ impl<'a> Iterator for Messages<'a> {
                 self.rest = all.get(end..).unwrap_or_default();
                 Some(Ok(message))
             }
-            None => Some(Err(Fault::Malformed("a message is longer or shorter than it says"))),
+            None => Some(Err(MessageError::Malformed("a message is longer or shorter than it says"))),
         }
     }
 }
@@ -152,7 +152,7 @@ impl<'a> Attributes<'a> {
 }
 
 impl<'a> Iterator for Attributes<'a> {
-    type Item = Result<Attribute<'a>, Fault>;
+    type Item = Result<Attribute<'a>, MessageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -170,34 +170,34 @@ impl<'a> Iterator for Attributes<'a> {
                 self.rest = all.get(end..).unwrap_or_default();
                 Some(Ok(attribute))
             }
-            None => Some(Err(Fault::Malformed("an attribute is longer or shorter than it says"))),
+            None => Some(Err(MessageError::Malformed("an attribute is longer or shorter than it says"))),
         }
     }
 }
 
 impl<'a> Attribute<'a> {
     /// A value of 4 bytes.
-    fn word(&self) -> Result<u32, Fault> {
+    fn word(&self) -> Result<u32, MessageError> {
         match *self.value {
             [a, b, c, d] => Ok(u32::from_ne_bytes([a, b, c, d])),
-            _ => Err(Fault::Malformed("an attribute of 4 bytes has another length")),
+            _ => Err(MessageError::Malformed("an attribute of 4 bytes has another length")),
         }
     }
 
     /// An address of this family.
-    fn address(&self, family: u8) -> Result<IpAddr, Fault> {
+    fn address(&self, family: u8) -> Result<IpAddr, MessageError> {
         match (family, self.value.len()) {
             (FAMILY_IP4, 4) | (FAMILY_IP6, 16) => {
-                ip(self.value).ok_or(Fault::Malformed("an address has a wrong length"))
+                ip(self.value).ok_or(MessageError::Malformed("an address has a wrong length"))
             }
-            _ => Err(Fault::Malformed("an address is not of the family of its message")),
+            _ => Err(MessageError::Malformed("an address is not of the family of its message")),
         }
     }
 
     /// A text, up to its zero.
-    fn text(&self) -> Result<&'a str, Fault> {
+    fn text(&self) -> Result<&'a str, MessageError> {
         let end = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
-        std::str::from_utf8(&self.value[..end]).map_err(|_| Fault::Malformed("a text is no UTF-8"))
+        std::str::from_utf8(&self.value[..end]).map_err(|_| MessageError::Malformed("a text is no UTF-8"))
     }
 }
 
@@ -227,7 +227,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
 
 /// A request: the header, and what stands behind it.
 pub fn request(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
-    let length = HEADER + body.len();
+    let length = HEADER_SIZE + body.len();
     let mut bytes = Vec::with_capacity(length);
     bytes.extend(u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());

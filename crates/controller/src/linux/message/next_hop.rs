@@ -2,12 +2,12 @@
 
 use stoa_api::v1;
 
-use super::{Attribute, Attributes, FAMILY_ANY, FAMILY_IP4, FAMILY_IP6, Fault, Way, ip};
+use super::{Attribute, Attributes, FAMILY_ANY, FAMILY_IP4, FAMILY_IP6, MessageError, NextHop, ip};
 
 /// Bytes of `struct nhmsg`.
-const HEADER: usize = 8;
+const HEADER_SIZE: usize = 8;
 /// Bytes of `struct nexthop_grp`.
-const MEMBER: usize = 8;
+const MEMBER_SIZE: usize = 8;
 
 /// Types of attributes.
 mod attribute {
@@ -23,7 +23,7 @@ mod attribute {
 
 /// A next-hop object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NextHop<'a> {
+pub struct NextHopObject<'a> {
     /// Its number, never 0.
     pub id: u32,
     /// What it does; `None`: it does not say, as one that goes.
@@ -34,24 +34,24 @@ pub struct NextHop<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// One way.
-    Way(Way),
-    /// Others, each with its share; see [`NextHop::members`].
+    NextHop(NextHop),
+    /// Others, each with its share; see [`NextHopObject::members`].
     Group(&'a [u8]),
     /// No way.
     Special(v1::Special),
 }
 
-impl<'a> NextHop<'a> {
+impl<'a> NextHopObject<'a> {
     /// Reads the body of a message.
     ///
     /// # Errors
     /// When it cannot be read, or says what Stoa does not do.
-    pub fn read(body: &'a [u8]) -> Result<NextHop<'a>, Fault> {
-        let Some((header, rest)) = body.split_at_checked(HEADER) else {
-            return Err(Fault::Malformed("a next hop is shorter than its header"));
+    pub fn read(body: &'a [u8]) -> Result<NextHopObject<'a>, MessageError> {
+        let Some((header, rest)) = body.split_at_checked(HEADER_SIZE) else {
+            return Err(MessageError::Malformed("a next hop is shorter than its header"));
         };
         if !matches!(header[0], FAMILY_ANY | FAMILY_IP4 | FAMILY_IP6) {
-            return Err(Fault::Unsupported("a next hop of another family than IPv4 and IPv6"));
+            return Err(MessageError::Unsupported("a next hop of another family than IPv4 and IPv6"));
         }
         let (mut id, mut group, mut is_blackhole) = (0, None, false);
         let (mut device, mut gateway) = (None, None);
@@ -65,11 +65,11 @@ impl<'a> NextHop<'a> {
                 attribute::BLACKHOLE => is_blackhole = true,
                 attribute::DEVICE => device = Some(one.word()?),
                 attribute::GATEWAY => {
-                    let malformed = Fault::Malformed("a gateway has a wrong length");
+                    let malformed = MessageError::Malformed("a gateway has a wrong length");
                     gateway = Some(ip(one.value).ok_or(malformed)?);
                 }
                 attribute::ENCAP | attribute::ENCAP_TYPE => {
-                    return Err(Fault::Unsupported(
+                    return Err(MessageError::Unsupported(
                         "a next hop that encapsulates (MPLS, SRv6, a tunnel)",
                     ));
                 }
@@ -77,34 +77,34 @@ impl<'a> NextHop<'a> {
             }
         }
         if id == 0 {
-            return Err(Fault::Malformed("a next hop without a number"));
+            return Err(MessageError::Malformed("a next hop without a number"));
         }
-        let way = (device.is_some() || gateway.is_some()).then(|| Way {
+        let next_hop = (device.is_some() || gateway.is_some()).then(|| NextHop {
             device: device.unwrap_or(0),
             gateway,
             weight: 1,
         });
-        let action = match (group, is_blackhole, way) {
+        let action = match (group, is_blackhole, next_hop) {
             (Some(group), ..) => Some(Action::Group(group)),
             (None, true, _) => Some(Action::Special(v1::Special::Blackhole)),
-            (None, false, way) => way.map(Action::Way),
+            (None, false, next_hop) => next_hop.map(Action::NextHop),
         };
-        Ok(NextHop { id, action })
+        Ok(NextHopObject { id, action })
     }
 
     /// Numbers and weights (1 to 65,536) of the members, when it is a group.
     pub fn members(&self) -> impl Iterator<Item = (u32, u32)> + use<'a> {
         let bytes = if let Some(Action::Group(bytes)) = self.action { bytes } else { &[] };
-        bytes.as_chunks::<MEMBER>().0.iter().map(|&[a, b, c, d, low, high, ..]| {
+        bytes.as_chunks::<MEMBER_SIZE>().0.iter().map(|&[a, b, c, d, low, high, ..]| {
             // The high byte is 0 before Linux 6.12.
             (u32::from_ne_bytes([a, b, c, d]), u32::from(low) + 256 * u32::from(high) + 1)
         })
     }
 }
 
-fn checked_group(value: &[u8]) -> Result<&[u8], Fault> {
-    match value.len() % MEMBER {
+fn checked_group(value: &[u8]) -> Result<&[u8], MessageError> {
+    match value.len() % MEMBER_SIZE {
         0 => Ok(value),
-        _ => Err(Fault::Malformed("a group of next hops has a wrong length")),
+        _ => Err(MessageError::Malformed("a group of next hops has a wrong length")),
     }
 }

@@ -4,12 +4,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
 
-use super::{Attribute, Attributes, FAMILY_IP4, FAMILY_IP6, Fault, half, ip, word};
+use super::{Attribute, Attributes, FAMILY_IP4, FAMILY_IP6, MessageError, half, ip, word};
 
 /// Bytes of `struct rtmsg`.
-const HEADER: usize = 12;
+const HEADER_SIZE: usize = 12;
 /// Bytes of `struct rtnexthop`.
-const WAY_HEADER: usize = 8;
+const NEXT_HOP_HEADER: usize = 8;
 
 /// Types of attributes (linux/rtnetlink.h).
 mod attribute {
@@ -81,18 +81,18 @@ pub struct Route<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// What the next-hop object of this number does.
-    NextHop(u32),
+    NextHopObject(u32),
     /// One way, or none: a route that goes may not say it.
-    Way(Option<Way>),
-    /// Several: `struct rtnexthop` one behind the other, checked; see [`Route::ways`].
-    Ways(&'a [u8]),
+    NextHop(Option<NextHop>),
+    /// Several: `struct rtnexthop` one behind the other, checked; see [`Route::next_hops`].
+    Multipath(&'a [u8]),
     /// No way.
     Special(v1::Special),
 }
 
 /// One way of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Way {
+pub struct NextHop {
     /// The number of the device; 0: the gateway alone is given.
     pub device: u32,
     /// The gateway; `None`: on the link.
@@ -107,21 +107,21 @@ impl<'a> Route<'a> {
     ///
     /// # Errors
     /// When it cannot be read, or says what Stoa does not do.
-    pub fn read(body: &'a [u8]) -> Result<Option<Route<'a>>, Fault> {
-        let Some((header, rest)) = body.split_at_checked(HEADER) else {
-            return Err(Fault::Malformed("a route is shorter than its header"));
+    pub fn read(body: &'a [u8]) -> Result<Option<Route<'a>>, MessageError> {
+        let Some((header, rest)) = body.split_at_checked(HEADER_SIZE) else {
+            return Err(MessageError::Malformed("a route is shorter than its header"));
         };
         let [family, length, source_length, service, table, protocol, _, kind, ..] = *header else {
-            return Err(Fault::Malformed("a route is shorter than its header"));
+            return Err(MessageError::Malformed("a route is shorter than its header"));
         };
         let none = match family {
             FAMILY_IP4 => IpAddr::from([0; 4]),
             FAMILY_IP6 => IpAddr::from([0; 16]),
-            _ => return Err(Fault::Unsupported("a route of another family than IPv4 and IPv6")),
+            _ => return Err(MessageError::Unsupported("a route of another family than IPv4 and IPv6")),
         };
-        let found = Found::read(rest, family)?;
-        let prefix = Prefix::of(found.destination.unwrap_or(none), length)
-            .ok_or(Fault::Malformed("a prefix is longer than its address"))?;
+        let parsed = RouteAttributes::read(rest, family)?;
+        let prefix = Prefix::of(parsed.destination.unwrap_or(none), length)
+            .ok_or(MessageError::Malformed("a prefix is longer than its address"))?;
         // RTM_F_CLONED
         let is_copy = word(header, 8).is_some_and(|flags| flags & 0x200 != 0);
         let special = match kind {
@@ -133,106 +133,106 @@ impl<'a> Route<'a> {
             6 => Some(v1::Special::Blackhole),
             7 => Some(v1::Special::Unreachable),
             8 => Some(v1::Special::Prohibit),
-            _ => return Err(Fault::Unsupported("a route of type throw, nat or xresolve")),
+            _ => return Err(MessageError::Unsupported("a route of type throw, nat or xresolve")),
         };
-        if source_length != 0 || found.has_source {
-            return Err(Fault::Unsupported("a route for some sources only"));
+        if source_length != 0 || parsed.has_source {
+            return Err(MessageError::Unsupported("a route for some sources only"));
         }
-        let action = match (special, found.next_hop, found.ways) {
+        let action = match (special, parsed.object_id, parsed.next_hops) {
             (Some(special), ..) => Action::Special(special),
-            (None, Some(id), _) => Action::NextHop(id),
-            (None, None, Some(ways)) => Action::Ways(ways),
-            (None, None, None) => Action::Way(found.way()),
+            (None, Some(id), _) => Action::NextHopObject(id),
+            (None, None, Some(next_hops)) => Action::Multipath(next_hops),
+            (None, None, None) => Action::NextHop(parsed.next_hop()),
         };
         Ok(Some(Route {
             prefix,
-            table: found.table.unwrap_or(table.into()),
+            table: parsed.table.unwrap_or(table.into()),
             protocol,
-            metric: found.metric,
+            metric: parsed.metric,
             has_service: service != 0,
             action,
         }))
     }
 
     /// Its ways, when it has some of its own.
-    pub fn ways(&self) -> impl Iterator<Item = Way> + use<'a> {
+    pub fn next_hops(&self) -> impl Iterator<Item = NextHop> + use<'a> {
         let (one, bytes) = match self.action {
-            Action::Way(way) => (way, &[][..]),
-            Action::Ways(bytes) => (None, bytes),
-            Action::NextHop(_) | Action::Special(_) => (None, &[][..]),
+            Action::NextHop(next_hop) => (next_hop, &[][..]),
+            Action::Multipath(bytes) => (None, bytes),
+            Action::NextHopObject(_) | Action::Special(_) => (None, &[][..]),
         };
         // They were checked when the route was read.
         let family = if self.prefix.is_ip6 { FAMILY_IP6 } else { FAMILY_IP4 };
-        one.into_iter().chain(Ways { rest: bytes, family }.map_while(Result::ok))
+        one.into_iter().chain(NextHopIter { rest: bytes, family }.map_while(Result::ok))
     }
 }
 
 /// Attributes as they are found.
 #[derive(Default)]
-struct Found<'a> {
+struct RouteAttributes<'a> {
     destination: Option<IpAddr>,
     gateway: Option<IpAddr>,
     device: Option<u32>,
-    ways: Option<&'a [u8]>,
-    next_hop: Option<u32>,
+    next_hops: Option<&'a [u8]>,
+    object_id: Option<u32>,
     table: Option<u32>,
     metric: u32,
     has_source: bool,
 }
 
-impl<'a> Found<'a> {
-    fn read(bytes: &'a [u8], family: u8) -> Result<Self, Fault> {
-        let mut found = Found::default();
+impl<'a> RouteAttributes<'a> {
+    fn read(bytes: &'a [u8], family: u8) -> Result<Self, MessageError> {
+        let mut parsed = RouteAttributes::default();
         for one in Attributes::of(bytes) {
             let one = one?;
             match one.kind {
-                attribute::DESTINATION => found.destination = Some(one.address(family)?),
-                attribute::DEVICE => found.device = Some(one.word()?),
-                attribute::PRIORITY => found.metric = one.word()?,
-                attribute::TABLE => found.table = Some(one.word()?),
-                attribute::NEXT_HOP => found.next_hop = Some(one.word()?).filter(|id| *id != 0),
-                attribute::SOURCE => found.has_source = true,
+                attribute::DESTINATION => parsed.destination = Some(one.address(family)?),
+                attribute::DEVICE => parsed.device = Some(one.word()?),
+                attribute::PRIORITY => parsed.metric = one.word()?,
+                attribute::TABLE => parsed.table = Some(one.word()?),
+                attribute::NEXT_HOP => parsed.object_id = Some(one.word()?).filter(|id| *id != 0),
+                attribute::SOURCE => parsed.has_source = true,
                 attribute::MULTIPATH => {
-                    for way in (Ways { rest: one.value, family }) {
-                        way?;
+                    for next_hop in (NextHopIter { rest: one.value, family }) {
+                        next_hop?;
                     }
-                    found.ways = Some(one.value);
+                    parsed.next_hops = Some(one.value);
                 }
-                _ => found.gateway = gateway(&one, family)?.or(found.gateway),
+                _ => parsed.gateway = gateway(&one, family)?.or(parsed.gateway),
             }
         }
-        Ok(found)
+        Ok(parsed)
     }
 
-    fn way(&self) -> Option<Way> {
+    fn next_hop(&self) -> Option<NextHop> {
         if self.device.is_none() && self.gateway.is_none() {
             return None;
         }
-        Some(Way { device: self.device.unwrap_or(0), gateway: self.gateway, weight: 1 })
+        Some(NextHop { device: self.device.unwrap_or(0), gateway: self.gateway, weight: 1 })
     }
 }
 
 /// The gateway that an attribute tells, of a route or of one of its ways.
-fn gateway(one: &Attribute<'_>, family: u8) -> Result<Option<IpAddr>, Fault> {
+fn gateway(one: &Attribute<'_>, family: u8) -> Result<Option<IpAddr>, MessageError> {
     match one.kind {
         attribute::GATEWAY => {
             one.address(family).map(|it| Some(it).filter(|it| !it.is_unspecified()))
         }
         attribute::VIA => via(one.value, family).map(Some),
         attribute::ENCAP | attribute::ENCAP_TYPE | attribute::NEW_DESTINATION => {
-            Err(Fault::Unsupported("a route that encapsulates (MPLS, SRv6, a tunnel)"))
+            Err(MessageError::Unsupported("a route that encapsulates (MPLS, SRv6, a tunnel)"))
         }
         _ => Ok(None),
     }
 }
 
 /// `struct rtvia`: a family and an address of it.
-fn via(value: &[u8], family: u8) -> Result<IpAddr, Fault> {
-    let malformed = Fault::Malformed("a gateway with its family has a wrong length");
+fn via(value: &[u8], family: u8) -> Result<IpAddr, MessageError> {
+    let malformed = MessageError::Malformed("a gateway with its family has a wrong length");
     let theirs = half(value, 0).ok_or(malformed)?;
     let address = value.get(2..).and_then(ip).ok_or(malformed)?;
     if theirs != u16::from(family) {
-        return Err(Fault::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
+        return Err(MessageError::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
     }
     if address.is_ipv4() != (family == FAMILY_IP4) {
         return Err(malformed);
@@ -241,13 +241,13 @@ fn via(value: &[u8], family: u8) -> Result<IpAddr, Fault> {
 }
 
 /// The ways of a multipath route. Ends after the first fault.
-struct Ways<'a> {
+struct NextHopIter<'a> {
     rest: &'a [u8],
     family: u8,
 }
 
-impl Iterator for Ways<'_> {
-    type Item = Result<Way, Fault>;
+impl Iterator for NextHopIter<'_> {
+    type Item = Result<NextHop, MessageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -257,20 +257,20 @@ impl Iterator for Ways<'_> {
         let parts = || {
             let length = usize::from(half(all, 0)?);
             let (hops, device) = (*all.get(3)?, word(all, 4)?);
-            Some((hops, device, all.get(WAY_HEADER..length)?, length.next_multiple_of(4)))
+            Some((hops, device, all.get(NEXT_HOP_HEADER..length)?, length.next_multiple_of(4)))
         };
         let Some((hops, device, attributes, end)) = parts() else {
-            return Some(Err(Fault::Malformed("a way is longer or shorter than it says")));
+            return Some(Err(MessageError::Malformed("a way is longer or shorter than it says")));
         };
-        let mut way = Way { device, gateway: None, weight: u16::from(hops) + 1 };
+        let mut next_hop = NextHop { device, gateway: None, weight: u16::from(hops) + 1 };
         for one in Attributes::of(attributes) {
             match one.and_then(|one| gateway(&one, self.family)) {
-                Ok(gateway) => way.gateway = gateway.or(way.gateway),
+                Ok(gateway) => next_hop.gateway = gateway.or(next_hop.gateway),
                 Err(fault) => return Some(Err(fault)),
             }
         }
         self.rest = all.get(end..).unwrap_or_default();
-        Some(Ok(way))
+        Some(Ok(next_hop))
     }
 }
 

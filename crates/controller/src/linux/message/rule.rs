@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::{Attributes, FAMILY_IP4, FAMILY_IP6, Fault, half};
+use super::{Attributes, FAMILY_IP4, FAMILY_IP6, MessageError, half};
 
 /// What becomes of packets (`FR_ACT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +82,7 @@ impl Rule {
     }
 
     /// Whether it is one of the three that every namespace has: all packets, to the tables local, main, default.
-    pub fn is_usual(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         let protocol = self.protocol;
         [(0, 255), (32_766, 254), (32_767, 253)].iter().any(|(priority, table)| {
             let usual = Rule::new(self.is_ip6, *priority, RuleAction::Table(*table));
@@ -94,8 +94,8 @@ impl Rule {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(body: &[u8]) -> Result<Option<Rule>, Fault> {
-        let short = Fault::Malformed("a rule is shorter than its header");
+    pub fn read(body: &[u8]) -> Result<Option<Rule>, MessageError> {
+        let short = MessageError::Malformed("a rule is shorter than its header");
         let (header, rest) = body.split_at_checked(12).ok_or(short)?;
         let family = header[0];
         if !matches!(family, FAMILY_IP4 | FAMILY_IP6) {
@@ -111,7 +111,7 @@ impl Rule {
             rule.unsupported = Some("a rule to go to that is not there (goto)");
         }
         let net = |address: IpAddr, length: u8| {
-            let long = Fault::Malformed("a prefix is longer than its address");
+            let long = MessageError::Malformed("a prefix is longer than its address");
             IpNet::new(address, length).map(|net| Some(net.trunc())).map_err(|_| long)
         };
         // Of IPv4, Linux compares three bits of it alone; of IPv6, the whole DSCP.
@@ -124,7 +124,7 @@ impl Rule {
             let one = one?;
             let range = || match (half(one.value, 0), half(one.value, 2)) {
                 (Some(first), Some(last)) => Ok(Some((first, last))),
-                _ => Err(Fault::Malformed("a range of ports is cut")),
+                _ => Err(MessageError::Malformed("a range of ports is cut")),
             };
             let byte = || one.value.first().copied();
             match one.kind {
@@ -169,7 +169,7 @@ impl Rule {
             (6, _) => RuleAction::Blackhole,
             (7, _) => RuleAction::Unreachable,
             (8, _) => RuleAction::Prohibit,
-            _ => return Err(Fault::Malformed("a rule does something unknown")),
+            _ => return Err(MessageError::Malformed("a rule does something unknown")),
         };
         Ok(Some(rule))
     }
@@ -365,11 +365,11 @@ mod tests {
     #[test]
     fn usual_rules_are_known() {
         let rule = |priority, table| Rule::new(false, priority, RuleAction::Table(table));
-        assert!(rule(0, 255).is_usual() && rule(32_766, 254).is_usual());
-        assert!(Rule { protocol: 2, ..rule(32_767, 253) }.is_usual());
+        assert!(rule(0, 255).is_default() && rule(32_766, 254).is_default());
+        assert!(Rule { protocol: 2, ..rule(32_767, 253) }.is_default());
         let of_multicast = [vec![129, 0, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0]].concat();
         assert_eq!(Rule::read(&of_multicast), Ok(None));
-        assert!(!rule(100, 7).is_usual());
-        assert!(!Rule { device: "eth0".to_owned(), ..rule(0, 255) }.is_usual());
+        assert!(!rule(100, 7).is_default());
+        assert!(!Rule { device: "eth0".to_owned(), ..rule(0, 255) }.is_default());
     }
 }

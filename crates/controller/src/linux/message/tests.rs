@@ -14,12 +14,12 @@ use super::*;
 
 /// What a route is made of.
 #[derive(Clone, Debug)]
-struct Made {
+struct TestRoute {
     prefix: Prefix,
     table: u32,
     protocol: u8,
     metric: u32,
-    ways: Vec<Way>,
+    next_hops: Vec<NextHop>,
 }
 
 fn address(is_ip6: bool) -> impl Strategy<Value = IpAddr> {
@@ -30,19 +30,19 @@ fn address(is_ip6: bool) -> impl Strategy<Value = IpAddr> {
     })
 }
 
-fn way(is_ip6: bool) -> impl Strategy<Value = Way> {
+fn next_hop(is_ip6: bool) -> impl Strategy<Value = NextHop> {
     (1..1_000_u32, proptest::option::of(address(is_ip6)), 1..=256_u16)
-        .prop_map(|(device, gateway, weight)| Way { device, gateway, weight })
+        .prop_map(|(device, gateway, weight)| NextHop { device, gateway, weight })
 }
 
-fn made() -> impl Strategy<Value = Made> {
+fn route_strategy() -> impl Strategy<Value = TestRoute> {
     (any::<bool>(), any::<u8>(), any::<u32>(), any::<u8>(), any::<u32>()).prop_flat_map(
         |(is_ip6, length, table, protocol, metric)| {
             let length = length % if is_ip6 { 129 } else { 33 };
-            (address(is_ip6), proptest::collection::vec(way(is_ip6), 1..5)).prop_map(
-                move |(address, ways)| {
+            (address(is_ip6), proptest::collection::vec(next_hop(is_ip6), 1..5)).prop_map(
+                move |(address, next_hops)| {
                     let prefix = Prefix::of(address, length).unwrap();
-                    Made { prefix, table: table.max(1), protocol, metric, ways }
+                    TestRoute { prefix, table: table.max(1), protocol, metric, next_hops }
                 },
             )
         },
@@ -64,30 +64,30 @@ fn route_address(address: IpAddr) -> RouteAddress {
 }
 
 /// As netlink-packet-route writes it.
-fn message(made: &Made) -> RouteMessage {
+fn message(route_strategy: &TestRoute) -> RouteMessage {
     let mut message = RouteMessage::default();
     let header = &mut message.header;
     header.address_family =
-        if made.prefix.is_ip6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
-    header.destination_prefix_length = made.prefix.length;
-    header.protocol = RouteProtocol::from(made.protocol);
+        if route_strategy.prefix.is_ip6 { AddressFamily::Inet6 } else { AddressFamily::Inet };
+    header.destination_prefix_length = route_strategy.prefix.length;
+    header.protocol = RouteProtocol::from(route_strategy.protocol);
     header.kind = RouteType::Unicast;
     let attributes = &mut message.attributes;
-    attributes.push(RouteAttribute::Table(made.table));
-    attributes.push(RouteAttribute::Destination(route_address(ip_of(&made.prefix))));
-    attributes.push(RouteAttribute::Priority(made.metric));
-    if let [way] = made.ways.as_slice()
-        && way.weight == 1
+    attributes.push(RouteAttribute::Table(route_strategy.table));
+    attributes.push(RouteAttribute::Destination(route_address(ip_of(&route_strategy.prefix))));
+    attributes.push(RouteAttribute::Priority(route_strategy.metric));
+    if let [next_hop] = route_strategy.next_hops.as_slice()
+        && next_hop.weight == 1
     {
-        attributes.push(RouteAttribute::Oif(way.device));
-        attributes.extend(way.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
+        attributes.push(RouteAttribute::Oif(next_hop.device));
+        attributes.extend(next_hop.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
         return message;
     }
-    let hops = made.ways.iter().map(|way| {
+    let hops = route_strategy.next_hops.iter().map(|next_hop| {
         let mut hop = RouteNextHop::default();
-        hop.interface_index = way.device;
-        hop.hops = u8::try_from(way.weight - 1).unwrap();
-        hop.attributes.extend(way.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
+        hop.interface_index = next_hop.device;
+        hop.hops = u8::try_from(next_hop.weight - 1).unwrap();
+        hop.attributes.extend(next_hop.gateway.map(|it| RouteAttribute::Gateway(route_address(it))));
         hop
     });
     attributes.push(RouteAttribute::MultiPath(hops.collect()));
@@ -103,7 +103,7 @@ fn bytes(message: RouteMessage) -> Vec<u8> {
     bytes
 }
 
-fn only(bytes: &[u8]) -> Message<'_> {
+fn single(bytes: &[u8]) -> Message<'_> {
     let mut messages = Messages::of(bytes);
     let one = messages.next().unwrap().unwrap();
     assert_eq!(messages.next(), None);
@@ -112,22 +112,22 @@ fn only(bytes: &[u8]) -> Message<'_> {
 
 proptest! {
     #[test]
-    fn routes_are_read_as_another_library_writes_them(made in made()) {
-        let bytes = bytes(message(&made));
-        let one = only(&bytes);
+    fn routes_are_read_as_another_library_writes_them(route_strategy in route_strategy()) {
+        let bytes = bytes(message(&route_strategy));
+        let one = single(&bytes);
         prop_assert_eq!(one.kind, kind::NEW_ROUTE);
         let route = Route::read(one.body).unwrap().unwrap();
-        prop_assert_eq!(route.prefix, made.prefix);
+        prop_assert_eq!(route.prefix, route_strategy.prefix);
         prop_assert_eq!(
             (route.table, route.protocol, route.metric),
-            (made.table, made.protocol, made.metric)
+            (route_strategy.table, route_strategy.protocol, route_strategy.metric)
         );
-        prop_assert_eq!(route.ways().collect::<Vec<_>>(), made.ways);
+        prop_assert_eq!(route.next_hops().collect::<Vec<_>>(), route_strategy.next_hops);
     }
 
     #[test]
-    fn mangled_messages_are_refused_in_peace(made in made(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
-        let mut bytes = bytes(message(&made));
+    fn mangled_messages_are_refused_in_peace(route_strategy in route_strategy(), at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+        let mut bytes = bytes(message(&route_strategy));
         let at = at.index(bytes.len());
         bytes[at] = byte;
         bytes.truncate(cut.index(bytes.len()) + 1);
@@ -138,7 +138,7 @@ proptest! {
     fn no_bytes_make_us_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         read_all(&bytes);
         let _ = Route::read(&bytes);
-        let _ = NextHop::read(&bytes);
+        let _ = NextHopObject::read(&bytes);
         let _ = Link::read(&bytes);
         let _ = Address::read(&bytes);
         let _ = Neighbor::read(&bytes);
@@ -155,7 +155,7 @@ proptest! {
             })
             .collect();
         let body = [vec![0; 8], attribute(1, &7_u32.to_ne_bytes()), attribute(2, &group)].concat();
-        let next_hop = NextHop::read(&body).unwrap();
+        let next_hop = NextHopObject::read(&body).unwrap();
         prop_assert_eq!(next_hop.id, 7);
         prop_assert_eq!(next_hop.members().collect::<Vec<_>>(), members);
     }
@@ -168,9 +168,9 @@ fn read_all(bytes: &[u8]) {
             assert!(route.prefix.length <= if route.prefix.is_ip6 { 128 } else { 32 });
             let again = Prefix::of(ip_of(&route.prefix), route.prefix.length);
             assert_eq!(again, Some(route.prefix), "no host bits");
-            assert!(route.ways().all(|way| (1..=256).contains(&way.weight)));
+            assert!(route.next_hops().all(|next_hop| (1..=256).contains(&next_hop.weight)));
         }
-        let _ = NextHop::read(message.body);
+        let _ = NextHopObject::read(message.body);
     }
 }
 
@@ -196,8 +196,8 @@ fn what_stoa_does_not_do_is_refused_by_name() {
     via.header.kind = RouteType::Unicast;
     via.attributes.push(RouteAttribute::Via(RouteVia::Inet6("fe80::1".parse().unwrap())));
     let via = bytes(via);
-    let reason = Route::read(only(&via).body).unwrap_err();
-    assert_eq!(reason, Fault::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
+    let reason = Route::read(single(&via).body).unwrap_err();
+    assert_eq!(reason, MessageError::Unsupported("an IPv4 route with an IPv6 gateway (RFC 8950)"));
     let destination = attribute(1, &[10, 0, 0, 0]);
     for (kind, more, word) in [
         (1, attribute(22, &[0; 4]), "encapsulates"),
@@ -205,7 +205,7 @@ fn what_stoa_does_not_do_is_refused_by_name() {
         (9, attribute(6, &[0; 4]), "throw"),
     ] {
         let reason = Route::read(&body(2, 8, kind, &[destination.clone(), more])).unwrap_err();
-        assert!(matches!(reason, Fault::Unsupported(reason) if reason.contains(word)), "{reason}");
+        assert!(matches!(reason, MessageError::Unsupported(reason) if reason.contains(word)), "{reason}");
     }
     for bad in [
         body(2, 33, 1, &[]),
@@ -216,7 +216,7 @@ fn what_stoa_does_not_do_is_refused_by_name() {
         vec![2; 11],
     ] {
         let reason = Route::read(&bad).unwrap_err();
-        assert!(matches!(reason, Fault::Malformed(_)), "{reason}");
+        assert!(matches!(reason, MessageError::Malformed(_)), "{reason}");
     }
 }
 
@@ -233,11 +233,11 @@ fn types_and_next_hop_objects_are_told_apart() {
     assert_eq!(read(6, &[]), is("Special(Blackhole)"));
     assert_eq!(read(7, &[]), is("Special(Unreachable)"));
     assert_eq!(read(8, &[]), is("Special(Prohibit)"));
-    assert_eq!(read(1, &[attribute(30, &7_u32.to_ne_bytes())]), is("NextHop(7)"));
+    assert_eq!(read(1, &[attribute(30, &7_u32.to_ne_bytes())]), is("NextHopObject(7)"));
     // A local, a broadcast and a multicast address are the kernel's own.
     assert_eq!((read(2, &[]), read(3, &[]), read(5, &[])), (None, None, None));
     let black = [vec![0; 8], attribute(1, &9_u32.to_ne_bytes()), attribute(4, &[])].concat();
-    let black = NextHop::read(&black).unwrap();
+    let black = NextHopObject::read(&black).unwrap();
     assert_eq!(black.action, Some(next_hop::Action::Special(v1::Special::Blackhole)));
-    assert!(NextHop::read(&[0; 8]).is_err(), "a number is missing");
+    assert!(NextHopObject::read(&[0; 8]).is_err(), "a number is missing");
 }

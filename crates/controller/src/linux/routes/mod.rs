@@ -5,7 +5,7 @@
 //! read again and compared; only what is different is told.
 
 mod compare;
-mod look;
+mod resync;
 mod table;
 
 use std::io;
@@ -14,180 +14,180 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use look::Faults;
-pub use table::{Best, Table, Told};
+use resync::ReadErrors;
+pub use table::{BestRoute, Table, Observation};
 
 use super::devices::Devices;
-use super::message::{Messages, NextHop, Prefix, kind, route};
+use super::message::{Messages, NextHopObject, Prefix, kind, route};
 use super::socket::{Socket, group, is_lost};
-use super::translate::{Batch, Translator, Verdict};
-use super::{Place, RETRY, socket};
+use super::translate::{EventBatch, Translator, Translation};
+use super::{NamespaceContext, RETRY_DELAY, socket};
 use crate::learned::{Event, RouteSource};
 use crate::route_sources::RouteSourceState;
 
 /// Routes of one batch to the table of learned routes.
-const BATCH: usize = 4_096;
+const BATCH_ROUTES: usize = 4_096;
 /// News that come one by one are gathered for so long, so that a batch of them costs one wake-up. The first after a silence does not wait.
-const GATHER: Duration = Duration::from_millis(1);
+const COALESCE: Duration = Duration::from_millis(1);
 /// How soon the table is read again when news say too little: others of the same cause come with them.
-const SOON: Duration = Duration::from_millis(200);
+const RESYNC_DELAY: Duration = Duration::from_millis(200);
 /// How often the table is read again though nothing was lost.
-const AUDIT_EVERY: Duration = Duration::from_secs(300);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(300);
 /// How often it is looked whether the namespace is still the same.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Follows a kernel table, and tells what is in it, for ever. `room` is how many bytes of news may wait.
+/// Follows a kernel table, and tells what is in it, for ever. `receive_buffer` is how many bytes of news may wait.
 pub async fn run(
     route_source: RouteSource,
     table: u32,
-    room: usize,
-    place: Place,
+    receive_buffer: usize,
+    context: NamespaceContext,
     state: Arc<RouteSourceState>,
 ) {
-    let mut said = String::new();
+    let mut announced = String::new();
     loop {
-        let reason = match Follower::open(&route_source, table, room, &place, &state) {
-            Ok(mut follower) => {
-                said.clear();
+        let reason = match Monitor::open(&route_source, table, receive_buffer, &context, &state) {
+            Ok(mut monitor) => {
+                announced.clear();
                 state.up();
-                route_source.tell(vec![Event::Up]).await;
-                let reason = follower.follow().await.to_string();
-                route_source.tell(vec![Event::Down]).await;
+                route_source.send(vec![Event::Up]).await;
+                let reason = monitor.run().await.to_string();
+                route_source.send(vec![Event::Down]).await;
                 reason
             }
             Err(error) => error.to_string(),
         };
         state.fail(&reason);
-        if reason != said {
+        if reason != announced {
             tracing::warn!(
                 route_source = route_source.source().name,
-                netns = place.netns,
+                netns = context.netns,
                 "Linux cannot be followed: {reason}; trying again"
             );
-            said = reason;
+            announced = reason;
         }
-        sleep(RETRY).await;
+        sleep(RETRY_DELAY).await;
     }
 }
 
 /// Follows the table of one namespace.
-struct Follower<'a> {
+struct Monitor<'a> {
     route_source: &'a RouteSource,
     number: u32,
-    place: &'a Place,
+    context: &'a NamespaceContext,
     state: &'a RouteSourceState,
-    home: Option<(u64, u64)>,
-    news: Socket,
-    asks: Socket,
+    namespace_id: Option<(u64, u64)>,
+    notifications: Socket,
+    requests: Socket,
     devices: Devices,
     table: Table,
     translator: Translator,
-    batch: Batch,
+    batch: EventBatch,
     /// When the table is to be read again.
-    due: Option<Instant>,
+    resync_due: Option<Instant>,
     /// Before then it is not.
-    rested: Instant,
+    earliest_resync: Instant,
     /// Before then no news are read.
-    gathered: Instant,
+    next_read: Instant,
 }
 
-impl<'a> Follower<'a> {
+impl<'a> Monitor<'a> {
     fn open(
         route_source: &'a RouteSource,
         number: u32,
-        room: usize,
-        place: &'a Place,
+        receive_buffer: usize,
+        context: &'a NamespaceContext,
         state: &'a RouteSourceState,
     ) -> io::Result<Self> {
-        let home = place.identity();
+        let namespace_id = context.identity();
         Ok(Self {
             route_source,
             number,
-            place,
+            context,
             state,
-            home,
+            namespace_id,
             // Before the first look: nothing that comes after it is missed.
-            news: Socket::open(&place.netns, group::ROUTES | group::NEXT_HOPS, room)?,
-            asks: Socket::open(&place.netns, 0, socket::READ)?,
-            devices: Devices::open(place.clone())?,
+            notifications: Socket::open(&context.netns, group::ROUTES | group::NEXT_HOPS, receive_buffer)?,
+            requests: Socket::open(&context.netns, 0, socket::BUFFER_SIZE)?,
+            devices: Devices::open(context.clone())?,
             table: Table::default(),
             translator: Translator::default(),
-            batch: Batch::default(),
-            due: None,
-            rested: Instant::now(),
-            gathered: Instant::now(),
+            batch: EventBatch::default(),
+            resync_due: None,
+            earliest_resync: Instant::now(),
+            next_read: Instant::now(),
         })
     }
 
     /// Gives why it cannot go on.
-    async fn follow(&mut self) -> io::Error {
-        match self.follow_until_it_fails().await {
+    async fn run(&mut self) -> io::Error {
+        match self.run_until_error().await {
             Ok(never) => match never {},
             Err(error) => error,
         }
     }
 
-    async fn follow_until_it_fails(&mut self) -> io::Result<std::convert::Infallible> {
-        self.look(|_| {}).await?;
-        self.tell().await;
-        self.route_source.tell(vec![Event::Complete]).await;
+    async fn run_until_error(&mut self) -> io::Result<std::convert::Infallible> {
+        self.read_table(|_| {}).await?;
+        self.flush().await;
+        self.route_source.send(vec![Event::Complete]).await;
         tracing::info!(
             route_source = self.route_source.source().name,
             routes = self.table.len(),
             "Linux has said what it has"
         );
-        let mut configuration = self.place.line.changes();
-        let mut audit = Instant::now() + AUDIT_EVERY;
-        let mut buffer = vec![0; socket::READ];
+        let mut configuration = self.context.connection.changes();
+        let mut audit = Instant::now() + RESYNC_INTERVAL;
+        let mut buffer = vec![0; socket::BUFFER_SIZE];
         let state = self.state;
         loop {
-            let due = self.due.map_or(audit, |due| due.max(self.rested).min(audit));
+            let resync_due = self.resync_due.map_or(audit, |resync_due| resync_due.max(self.earliest_resync).min(audit));
             tokio::select! {
-                read = news_to_come(&self.news, self.gathered, &mut buffer) => self.hear_all(read, &mut buffer)?,
+                read = next_notification(&self.notifications, self.next_read, &mut buffer) => self.handle_notifications(read, &mut buffer)?,
                 changed = self.devices.changed() => {
                     let changed = changed?;
                     self.translator.devices_changed();
                     if changed.is_new_host_interface {
-                        self.translate_again();
+                        self.retranslate();
                     }
-                    if changed.is_anything {
-                        self.look_soon();
+                    if changed.any {
+                        self.schedule_resync();
                     }
                 }
                 _ = configuration.changed() => {
                     if self.devices.reconfigure() {
                         self.translator.devices_changed();
-                        self.translate_again();
+                        self.retranslate();
                     }
                 }
-                () = sleep_until(due) => {
+                () = sleep_until(resync_due) => {
                     let is_audit = Instant::now() >= audit;
                     if is_audit {
-                        audit = Instant::now() + AUDIT_EVERY;
+                        audit = Instant::now() + RESYNC_INTERVAL;
                     }
-                    self.look_again(is_audit, &mut buffer).await?;
+                    self.resync(is_audit, &mut buffer).await?;
                 }
-                asked = state.questions.next() => self.compare(asked, &mut buffer).await?,
-                () = sleep(LOOK_EVERY) => {
-                    if self.place.identity() != self.home {
+                pending = state.comparison_requests.next_requests() => self.compare(pending, &mut buffer).await?,
+                () = sleep(NETNS_CHECK_INTERVAL) => {
+                    if self.context.identity() != self.namespace_id {
                         return Err(io::Error::other("the network namespace is another one now"));
                     }
                 }
             }
-            if self.table.is_unsure() {
-                self.look_soon();
+            if self.table.is_ambiguous() {
+                self.schedule_resync();
             }
-            self.tell().await;
+            self.flush().await;
         }
     }
 
-    fn look_soon(&mut self) {
-        self.due.get_or_insert_with(|| Instant::now() + SOON);
+    fn schedule_resync(&mut self) {
+        self.resync_due.get_or_insert_with(|| Instant::now() + RESYNC_DELAY);
     }
 
-    fn lost(&mut self) {
+    fn notifications_lost(&mut self) {
         // Losses that come together are fixed, counted and said as one.
-        if self.due.is_none() {
+        if self.resync_due.is_none() {
             self.state.resynced();
             let route_source = &self.route_source.source().name;
             tracing::warn!(
@@ -195,75 +195,75 @@ impl<'a> Follower<'a> {
                 "Linux had more news than receive-buffer holds: reading the whole table again"
             );
         }
-        self.look_soon();
+        self.schedule_resync();
     }
 
     /// Takes what was read, and what else is there, until there is a batch to tell.
-    fn hear_all(&mut self, first: io::Result<usize>, buffer: &mut [u8]) -> io::Result<()> {
+    fn handle_notifications(&mut self, first: io::Result<usize>, buffer: &mut [u8]) -> io::Result<()> {
         let mut next = Some(first);
-        let mut room = BATCH;
+        let mut receive_buffer = BATCH_ROUTES;
         while let Some(read) = next.take() {
             match read {
                 Ok(0) => break,
-                Ok(length) => drop(self.hear(&buffer[..length])),
-                Err(error) if is_lost(&error) => self.lost(),
+                Ok(length) => drop(self.handle_messages(&buffer[..length])),
+                Err(error) if is_lost(&error) => self.notifications_lost(),
                 Err(error) => return Err(error),
             }
-            room -= 1;
-            next = (room > 0 && self.batch.routes() < BATCH).then(|| self.news.receive_now(buffer));
+            receive_buffer -= 1;
+            next = (receive_buffer > 0 && self.batch.routes() < BATCH_ROUTES).then(|| self.notifications.receive_now(buffer));
         }
-        self.gathered = Instant::now() + GATHER;
+        self.next_read = Instant::now() + COALESCE;
         Ok(())
     }
 
     /// Takes news. Gives the prefixes that they name.
-    fn hear(&mut self, bytes: &[u8]) -> Vec<Prefix> {
-        let mut faults = Faults::default();
-        let mut named = Vec::new();
+    fn handle_messages(&mut self, bytes: &[u8]) -> Vec<Prefix> {
+        let mut errors = ReadErrors::default();
+        let mut mentioned = Vec::new();
         for message in Messages::of(bytes).map_while(Result::ok) {
             match message.kind {
                 kind::NEW_ROUTE | kind::DEL_ROUTE => {
-                    let Some(route) = faults.read(&message, self.number) else { continue };
-                    named.push(route.prefix);
-                    let told = match message.kind {
-                        kind::NEW_ROUTE => Told::Added { replaces: message.replaces() },
-                        _ => Told::Gone,
+                    let Some(route) = errors.read(&message, self.number) else { continue };
+                    mentioned.push(route.prefix);
+                    let observation = match message.kind {
+                        kind::NEW_ROUTE => Observation::Added { replaces: message.replaces() },
+                        _ => Observation::Deleted,
                     };
-                    if self.table.take(&route, told) {
+                    if self.table.observe(&route, observation) {
                         self.changed(&route.prefix);
                     }
                 }
                 kind::NEW_NEXT_HOP => {
                     let devices = &mut self.devices;
-                    let taken = NextHop::read(message.body).map(|next_hop| {
+                    let result = NextHopObject::read(message.body).map(|next_hop| {
                         let events = self.batch.events();
-                        self.translator.next_hop(&next_hop, &mut |it| devices.interface(it), events)
+                        self.translator.update_object(&next_hop, &mut |it| devices.interface(it), events)
                     });
-                    match taken {
-                        Ok(Ok(true)) => self.translate_again(),
+                    match result {
+                        Ok(Ok(true)) => self.retranslate(),
                         Ok(Ok(false)) => {}
-                        Ok(Err(reason)) => faults.not_imported = Some((None, reason)),
-                        Err(fault) => faults.note(fault),
+                        Ok(Err(reason)) => errors.not_imported = Some((None, reason)),
+                        Err(error) => errors.on_changed(error),
                     }
                 }
                 kind::DEL_NEXT_HOP => {
-                    if let Ok(next_hop) = NextHop::read(message.body) {
-                        self.next_hop_gone(next_hop.id);
+                    if let Ok(next_hop) = NextHopObject::read(message.body) {
+                        self.remove_object(next_hop.id);
                         // The routes on it went without a word.
-                        self.look_soon();
+                        self.schedule_resync();
                     }
                 }
                 _ => {}
             }
         }
-        self.count(faults);
-        named
+        self.count(errors);
+        mentioned
     }
 
-    fn next_hop_gone(&mut self, id: u32) {
+    fn remove_object(&mut self, id: u32) {
         let devices = &mut self.devices;
         let events = self.batch.events();
-        self.translator.next_hop_gone(id, &mut |it| devices.interface(it), events);
+        self.translator.remove_object(id, &mut |it| devices.interface(it), events);
     }
 
     /// Tells what the best route to a prefix is now.
@@ -275,46 +275,46 @@ impl<'a> Follower<'a> {
         };
         let protocol = route::protocol(best.protocol);
         let devices = &mut self.devices;
-        let verdict = self
+        let translation = self
             .translator
-            .verdict(prefix, best.protocol, &best.meaning, &mut |it| devices.interface(it));
-        match verdict {
-            Verdict::Leads(target) => {
+            .translation(prefix, best.protocol, &best.meaning, &mut |it| devices.interface(it));
+        match translation {
+            Translation::Forward(target) => {
                 self.state.updated(1);
                 self.batch.route(prefix, protocol, Some(target));
             }
-            Verdict::LeftOut(reason) => {
+            Translation::NotImported(reason) => {
                 self.state.not_imported(1, format_args!("{prefix}: {reason}"));
                 self.batch.route(prefix, protocol, None);
             }
-            Verdict::Own => self.batch.route(prefix, protocol, None),
+            Translation::Ignored => self.batch.route(prefix, protocol, None),
         }
     }
 
     /// Devices are others now: every route is told by them again.
-    fn translate_again(&mut self) {
+    fn retranslate(&mut self) {
         for prefix in self.table.prefixes() {
             self.changed(&prefix);
         }
     }
 
-    async fn tell(&mut self) {
+    async fn flush(&mut self) {
         if !self.batch.is_empty() {
-            self.route_source.tell(self.batch.take()).await;
+            self.route_source.send(self.batch.take_events()).await;
         }
     }
 
-    fn count(&self, faults: Faults) {
-        if let Some(fault) = faults.reason
-            && self.state.malformed(faults.malformed)
+    fn count(&self, errors: ReadErrors) {
+        if let Some(error) = errors.reason
+            && self.state.malformed(errors.malformed)
         {
             let route_source = &self.route_source.source().name;
             tracing::warn!(
                 route_source,
-                "a message of Linux was left out: {fault}; said once, counted in the route source's state"
+                "a message of Linux was left out: {error}; said once, counted in the route source's state"
             );
         }
-        if let Some((prefix, reason)) = faults.not_imported {
+        if let Some((prefix, reason)) = errors.not_imported {
             match prefix {
                 Some(prefix) => self.state.not_imported(1, format_args!("{prefix}: {reason}")),
                 None => self.state.not_imported(1, format_args!("{reason}")),
@@ -323,7 +323,7 @@ impl<'a> Follower<'a> {
     }
 }
 
-async fn news_to_come(news: &Socket, from: Instant, buffer: &mut [u8]) -> io::Result<usize> {
+async fn next_notification(notifications: &Socket, from: Instant, buffer: &mut [u8]) -> io::Result<usize> {
     sleep_until(from).await;
-    news.receive(buffer).await
+    notifications.receive(buffer).await
 }

@@ -6,37 +6,37 @@ use std::hash::Hash;
 
 use stoa_api::v1;
 
-use crate::linux::message::{Prefix, Route, Way, route};
-use crate::linux::translate::Meaning;
+use crate::linux::message::{Prefix, Route, NextHop, route};
+use crate::linux::translate::KernelTarget;
 
 /// What a route does, as memory of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Action {
-    Ways(Vec<Way>),
-    NextHop(u32),
+    NextHops(Vec<NextHop>),
+    NextHopObject(u32),
     Special(i32),
 }
 
 /// One route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct KernelRoute {
     metric: u32,
     /// Number of its [`Action`].
     action: u32,
     protocol: u8,
     /// The look at the whole table that saw it last.
-    look: u8,
+    generation: u8,
     /// There are others of the same metric behind it: which of them comes next, only the kernel knows.
-    has_twin: bool,
+    has_duplicate: bool,
 }
 
 /// The routes of one family.
 #[derive(Debug)]
 struct Family<K> {
     /// The best one of each prefix.
-    best: HashMap<K, Held>,
+    best: HashMap<K, KernelRoute>,
     /// The others, by metric.
-    others: HashMap<K, BTreeMap<u32, Held>>,
+    others: HashMap<K, BTreeMap<u32, KernelRoute>>,
 }
 
 impl<K> Default for Family<K> {
@@ -48,7 +48,7 @@ impl<K> Default for Family<K> {
 /// Actions by number, each kept while a route does it.
 #[derive(Debug, Default)]
 struct Actions {
-    numbers: HashMap<Action, u32>,
+    indices: HashMap<Action, u32>,
     /// With the number of routes that do it.
     actions: Vec<(Action, u32)>,
     free: Vec<u32>,
@@ -60,75 +60,75 @@ pub struct Table {
     ip4: Family<(u32, u8)>,
     ip6: Family<(u128, u8)>,
     actions: Actions,
-    look: u8,
-    is_unsure: bool,
-    ways: Vec<Way>,
+    generation: u8,
+    is_ambiguous: bool,
+    next_hops: Vec<NextHop>,
 }
 
 /// What a prefix's best route does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Best<'a> {
+pub struct BestRoute<'a> {
     /// Who has put it there: `rtm_protocol`.
     pub protocol: u8,
     /// What it does.
-    pub meaning: Meaning<'a>,
+    pub meaning: KernelTarget<'a>,
 }
 
 /// How a route was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Observation {
     /// In the list of all routes.
-    Listed,
+    Dumped,
     /// As news: it was added, or took the place of the one of its metric.
     Added {
         /// `NLM_F_REPLACE`.
         replaces: bool,
     },
     /// As news: it went.
-    Gone,
+    Deleted,
 }
 
 impl Actions {
-    fn take(&mut self, action: Action) -> (u32, Option<Action>) {
-        if let Some(number) = self.numbers.get(&action) {
-            self.actions[*number as usize].1 += 1;
-            return (*number, Some(action));
+    fn acquire(&mut self, action: Action) -> (u32, Option<Action>) {
+        if let Some(index) = self.indices.get(&action) {
+            self.actions[*index as usize].1 += 1;
+            return (*index, Some(action));
         }
-        let number = match self.free.pop() {
-            Some(number) => {
-                self.actions[number as usize] = (action.clone(), 1);
-                number
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.actions[index as usize] = (action.clone(), 1);
+                index
             }
             None => {
                 self.actions.push((action.clone(), 1));
                 u32::try_from(self.actions.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        self.numbers.insert(action, number);
-        (number, None)
+        self.indices.insert(action, index);
+        (index, None)
     }
 
-    fn give(&mut self, number: u32) {
-        let Some((action, users)) = self.actions.get_mut(number as usize) else { return };
+    fn release(&mut self, index: u32) {
+        let Some((action, users)) = self.actions.get_mut(index as usize) else { return };
         *users -= 1;
         if *users == 0 {
-            self.numbers.remove(action);
-            *action = Action::NextHop(0);
-            self.free.push(number);
+            self.indices.remove(action);
+            *action = Action::NextHopObject(0);
+            self.free.push(index);
         }
     }
 
-    fn of(&self, number: u32) -> &Action {
-        &self.actions[number as usize].0
+    fn of(&self, index: u32) -> &Action {
+        &self.actions[index as usize].0
     }
 
-    fn ways(&self, number: u32) -> &[Way] {
-        if let Action::Ways(ways) = self.of(number) { ways } else { &[] }
+    fn next_hops(&self, index: u32) -> &[NextHop] {
+        if let Action::NextHops(next_hops) = self.of(index) { next_hops } else { &[] }
     }
 }
 
 impl<K: Copy + Eq + Hash> Family<K> {
-    fn find(&mut self, key: K, metric: u32) -> Option<&mut Held> {
+    fn find(&mut self, key: K, metric: u32) -> Option<&mut KernelRoute> {
         match self.best.get_mut(&key) {
             Some(best) if best.metric == metric => Some(best),
             _ => self.others.get_mut(&key)?.get_mut(&metric),
@@ -136,7 +136,7 @@ impl<K: Copy + Eq + Hash> Family<K> {
     }
 
     /// Puts in a route of a metric that the prefix has not. Gives whether it is the best now.
-    fn insert(&mut self, key: K, new: Held) -> bool {
+    fn insert(&mut self, key: K, new: KernelRoute) -> bool {
         match self.best.get_mut(&key) {
             None => {
                 self.best.insert(key, new);
@@ -152,7 +152,7 @@ impl<K: Copy + Eq + Hash> Family<K> {
     }
 
     /// Takes out the route of a metric. Gives it, and whether it was the best.
-    fn remove(&mut self, key: K, metric: u32) -> Option<(Held, bool)> {
+    fn remove(&mut self, key: K, metric: u32) -> Option<(KernelRoute, bool)> {
         let best = *self.best.get(&key)?;
         let others = self.others.get_mut(&key);
         let removed = if best.metric == metric {
@@ -160,9 +160,9 @@ impl<K: Copy + Eq + Hash> Family<K> {
                 Some((_, next)) => self.best.insert(key, next),
                 None => self.best.remove(&key),
             }
-            .map(|held| (held, true))
+            .map(|known| (known, true))
         } else {
-            others?.remove(&metric).map(|held| (held, false))
+            others?.remove(&metric).map(|known| (known, false))
         };
         if self.others.get(&key).is_some_and(BTreeMap::is_empty) {
             self.others.remove(&key);
@@ -171,11 +171,11 @@ impl<K: Copy + Eq + Hash> Family<K> {
     }
 
     /// Keys and metrics of all that the last look did not see.
-    fn unseen(&self, look: u8) -> Vec<(K, u32)> {
-        let best = self.best.iter().filter(|(_, held)| held.look != look);
+    fn not_in_generation(&self, generation: u8) -> Vec<(K, u32)> {
+        let best = self.best.iter().filter(|(_, known)| known.generation != generation);
         let others =
             self.others.iter().flat_map(|(key, others)| others.values().map(move |it| (key, it)));
-        best.chain(others.filter(|(_, it)| it.look != look))
+        best.chain(others.filter(|(_, it)| it.generation != generation))
             .map(|(key, it)| (*key, it.metric))
             .collect()
     }
@@ -183,23 +183,23 @@ impl<K: Copy + Eq + Hash> Family<K> {
 
 impl Table {
     /// A look at the whole table begins.
-    pub fn begin(&mut self) {
-        self.look = self.look.wrapping_add(1);
-        self.is_unsure = false;
+    pub fn begin_dump(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        self.is_ambiguous = false;
     }
 
     /// A whole look ended: what it did not see is gone. Gives the prefixes whose best route is another one.
-    pub fn complete(&mut self) -> Vec<Prefix> {
+    pub fn complete_dump(&mut self) -> Vec<Prefix> {
         let mut changed = Vec::new();
-        for (key, metric) in self.ip4.unseen(self.look) {
-            if let Some((held, was_best)) = self.ip4.remove(key, metric) {
-                self.actions.give(held.action);
+        for (key, metric) in self.ip4.not_in_generation(self.generation) {
+            if let Some((known, was_best)) = self.ip4.remove(key, metric) {
+                self.actions.release(known.action);
                 changed.extend(was_best.then_some(of_ip4(key)));
             }
         }
-        for (key, metric) in self.ip6.unseen(self.look) {
-            if let Some((held, was_best)) = self.ip6.remove(key, metric) {
-                self.actions.give(held.action);
+        for (key, metric) in self.ip6.not_in_generation(self.generation) {
+            if let Some((known, was_best)) = self.ip6.remove(key, metric) {
+                self.actions.release(known.action);
                 changed.extend(was_best.then_some(of_ip6(key)));
             }
         }
@@ -207,8 +207,8 @@ impl Table {
     }
 
     /// Whether what was told leaves open what the kernel does: everything has to be looked at again.
-    pub fn is_unsure(&self) -> bool {
-        self.is_unsure
+    pub fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
     }
 
     /// Routes: prefixes.
@@ -228,47 +228,47 @@ impl Table {
     }
 
     /// Takes what was told of a route. Gives whether the best one of its prefix is another one now, or does another thing.
-    pub fn take(&mut self, route: &Route<'_>, told: Told) -> bool {
-        let mut ways = std::mem::take(&mut self.ways);
-        ways.clear();
-        ways.extend(route.ways());
+    pub fn observe(&mut self, route: &Route<'_>, observation: Observation) -> bool {
+        let mut next_hops = std::mem::take(&mut self.next_hops);
+        next_hops.clear();
+        next_hops.extend(route.next_hops());
         // Siblings of IPv6 are told in no order.
-        ways.sort_unstable();
+        next_hops.sort_unstable();
         let action = match route.action {
-            route::Action::NextHop(id) => Action::NextHop(id),
+            route::Action::NextHopObject(id) => Action::NextHopObject(id),
             route::Action::Special(special) => Action::Special(special.into()),
-            route::Action::Way(_) | route::Action::Ways(_) => Action::Ways(ways),
+            route::Action::NextHop(_) | route::Action::Multipath(_) => Action::NextHops(next_hops),
         };
         let prefix = route.prefix;
-        let mut family = Taking { actions: &mut self.actions, look: self.look, is_unsure: false };
-        let (is_changed, left) = match u32::try_from(prefix.bits) {
+        let mut family = TableUpdate { actions: &mut self.actions, generation: self.generation, is_ambiguous: false };
+        let (is_changed, unused) = match u32::try_from(prefix.bits) {
             Ok(bits) if !prefix.is_ip6 => {
-                family.take(&mut self.ip4, (bits, prefix.length), route, action, told)
+                family.observe(&mut self.ip4, (bits, prefix.length), route, action, observation)
             }
-            _ => family.take(&mut self.ip6, (prefix.bits, prefix.length), route, action, told),
+            _ => family.observe(&mut self.ip6, (prefix.bits, prefix.length), route, action, observation),
         };
-        self.is_unsure |= family.is_unsure;
+        self.is_ambiguous |= family.is_ambiguous;
         // The memory is used again, if it was not kept.
-        if let Some(Action::Ways(ways)) = left {
-            self.ways = ways;
+        if let Some(Action::NextHops(next_hops)) = unused {
+            self.next_hops = next_hops;
         }
         is_changed
     }
 
     /// The best route to a prefix.
-    pub fn best(&self, prefix: &Prefix) -> Option<Best<'_>> {
-        let held = match u32::try_from(prefix.bits) {
+    pub fn best(&self, prefix: &Prefix) -> Option<BestRoute<'_>> {
+        let known = match u32::try_from(prefix.bits) {
             Ok(bits) if !prefix.is_ip6 => self.ip4.best.get(&(bits, prefix.length)),
             _ => self.ip6.best.get(&(prefix.bits, prefix.length)),
         }?;
-        let meaning = match self.actions.of(held.action) {
-            Action::Ways(ways) => Meaning::Ways(ways),
-            Action::NextHop(id) => Meaning::NextHop(*id),
-            Action::Special(number) => {
-                Meaning::Special(v1::Special::try_from(*number).unwrap_or(v1::Special::Blackhole))
+        let meaning = match self.actions.of(known.action) {
+            Action::NextHops(next_hops) => KernelTarget::NextHops(next_hops),
+            Action::NextHopObject(id) => KernelTarget::NextHopObject(*id),
+            Action::Special(index) => {
+                KernelTarget::Special(v1::Special::try_from(*index).unwrap_or(v1::Special::Blackhole))
             }
         };
-        Some(Best { protocol: held.protocol, meaning })
+        Some(BestRoute { protocol: known.protocol, meaning })
     }
 }
 
@@ -281,62 +281,62 @@ fn of_ip6((bits, length): (u128, u8)) -> Prefix {
 }
 
 /// One route on its way into a family.
-struct Taking<'a> {
+struct TableUpdate<'a> {
     actions: &'a mut Actions,
-    look: u8,
-    is_unsure: bool,
+    generation: u8,
+    is_ambiguous: bool,
 }
 
-impl Taking<'_> {
+impl TableUpdate<'_> {
     /// Gives whether the best route changed, and the action when it was not kept.
-    fn take<K: Copy + Eq + Hash>(
+    fn observe<K: Copy + Eq + Hash>(
         &mut self,
         family: &mut Family<K>,
         key: K,
         route: &Route<'_>,
         action: Action,
-        told: Told,
+        observation: Observation,
     ) -> (bool, Option<Action>) {
-        if told == Told::Gone {
-            return self.gone(family, key, route, action);
+        if observation == Observation::Deleted {
+            return self.deleted(family, key, route, action);
         }
         let best = family.best.get(&key).map(|best| best.metric);
-        let Some(held) = family.find(key, route.metric) else {
-            let (number, left) = self.actions.take(action);
-            let new = Held {
+        let Some(known) = family.find(key, route.metric) else {
+            let (index, unused) = self.actions.acquire(action);
+            let new = KernelRoute {
                 metric: route.metric,
-                action: number,
+                action: index,
                 protocol: route.protocol,
-                look: self.look,
-                has_twin: false,
+                generation: self.generation,
+                has_duplicate: false,
             };
-            return (family.insert(key, new), left);
+            return (family.insert(key, new), unused);
         };
-        let is_same = *self.actions.of(held.action) == action && held.protocol == route.protocol;
-        let was_seen = told == Told::Listed && held.look == self.look;
-        if is_same && !was_seen {
-            held.look = self.look;
-            held.has_twin &= told != Told::Listed;
+        let is_same = *self.actions.of(known.action) == action && known.protocol == route.protocol;
+        let was_dumped = observation == Observation::Dumped && known.generation == self.generation;
+        if is_same && !was_dumped {
+            known.generation = self.generation;
+            known.has_duplicate &= observation != Observation::Dumped;
             return (false, Some(action));
         }
         // There may be several routes of one prefix and metric (`ip route append`, fe80::/64 of each device); the first of the list is used.
         // Ways of IPv6 that have gateways are one route, and told together.
         let stands_alone = !route.prefix.is_ip6
-            || matches!(&action, Action::Ways(ways) if ways.iter().all(|way| way.gateway.is_none()));
-        if was_seen || stands_alone && told == (Told::Added { replaces: false }) {
-            held.has_twin = true;
-            self.is_unsure |= told != Told::Listed;
+            || matches!(&action, Action::NextHops(next_hops) if next_hops.iter().all(|next_hop| next_hop.gateway.is_none()));
+        if was_dumped || stands_alone && observation == (Observation::Added { replaces: false }) {
+            known.has_duplicate = true;
+            self.is_ambiguous |= observation != Observation::Dumped;
             return (false, Some(action));
         }
-        let (number, left) = self.actions.take(action);
-        self.actions.give(std::mem::replace(&mut held.action, number));
-        held.protocol = route.protocol;
-        held.look = self.look;
-        held.has_twin &= told != Told::Listed;
-        (best == Some(route.metric), left)
+        let (index, unused) = self.actions.acquire(action);
+        self.actions.release(std::mem::replace(&mut known.action, index));
+        known.protocol = route.protocol;
+        known.generation = self.generation;
+        known.has_duplicate &= observation != Observation::Dumped;
+        (best == Some(route.metric), unused)
     }
 
-    fn gone<K: Copy + Eq + Hash>(
+    fn deleted<K: Copy + Eq + Hash>(
         &mut self,
         family: &mut Family<K>,
         key: K,
@@ -344,30 +344,30 @@ impl Taking<'_> {
         action: Action,
     ) -> (bool, Option<Action>) {
         let best = family.best.get(&key).map(|best| best.metric);
-        let Some(held) = family.find(key, route.metric) else { return (false, Some(action)) };
-        if held.has_twin {
-            self.is_unsure = true;
+        let Some(known) = family.find(key, route.metric) else { return (false, Some(action)) };
+        if known.has_duplicate {
+            self.is_ambiguous = true;
             return (false, Some(action));
         }
         // One way of several goes from a route of IPv6, and the others stay.
-        if let Action::Ways(gone) = &action
+        if let Action::NextHops(deleted) = &action
             && route.prefix.is_ip6
         {
-            let is_gone = |way: &&Way| {
-                gone.iter().any(|it| (it.device, it.gateway) == (way.device, way.gateway))
+            let is_gone = |next_hop: &&NextHop| {
+                deleted.iter().any(|it| (it.device, it.gateway) == (next_hop.device, next_hop.gateway))
             };
-            let there = self.actions.ways(held.action);
-            let stay: Vec<Way> = there.iter().filter(|way| !is_gone(way)).copied().collect();
-            if !stay.is_empty() && stay.len() < there.len() {
-                let (number, _) = self.actions.take(Action::Ways(stay));
-                self.actions.give(std::mem::replace(&mut held.action, number));
+            let known_hops = self.actions.next_hops(known.action);
+            let remaining: Vec<NextHop> = known_hops.iter().filter(|next_hop| !is_gone(next_hop)).copied().collect();
+            if !remaining.is_empty() && remaining.len() < known_hops.len() {
+                let (index, _) = self.actions.acquire(Action::NextHops(remaining));
+                self.actions.release(std::mem::replace(&mut known.action, index));
                 return (best == Some(route.metric), Some(action));
             }
         }
-        let Some((held, was_best)) = family.remove(key, route.metric) else {
+        let Some((known, was_best)) = family.remove(key, route.metric) else {
             return (false, Some(action));
         };
-        self.actions.give(held.action);
+        self.actions.release(known.action);
         (was_best, Some(action))
     }
 }

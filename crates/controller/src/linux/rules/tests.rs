@@ -33,9 +33,9 @@ fn table(priority: u32, table: u32) -> Rule {
 }
 
 /// VRF, priority and action of each, and why others are left out.
-fn ordered(rules: &[Rule]) -> (Vec<(String, u32, Action)>, Vec<String>) {
-    let (made, not_imported) = orders(rules, &configuration(""), "local");
-    (made.into_iter().map(|it| (it.vrf, it.priority, it.action.unwrap())).collect(), not_imported)
+fn imported_rules(rules: &[Rule]) -> (Vec<(String, u32, Action)>, Vec<String>) {
+    let (imported, rejected) = import(rules, &configuration(""), "local");
+    (imported.into_iter().map(|it| (it.vrf, it.priority, it.action.unwrap())).collect(), rejected)
 }
 
 fn to(vrf: &str) -> Action {
@@ -45,29 +45,29 @@ fn to(vrf: &str) -> Action {
 #[test]
 fn a_rule_of_linux_is_one_of_each_vrf_that_has_a_host_interface_there() {
     let rule = Rule { from: "10.0.0.0/8".parse().ok(), ..table(50, 100) };
-    let (made, not_imported) = orders(&[rule], &configuration(""), "local");
-    assert_eq!(made.iter().map(|it| it.vrf.as_str()).collect::<Vec<_>>(), ["", "red"]);
-    assert_eq!(made[0].from.as_ref().unwrap().to_string(), "10.0.0.0/8");
-    assert_eq!(made[0].protocol(), v1::Protocol::Kernel);
-    assert!(not_imported.is_empty());
+    let (imported, rejected) = import(&[rule], &configuration(""), "local");
+    assert_eq!(imported.iter().map(|it| it.vrf.as_str()).collect::<Vec<_>>(), ["", "red"]);
+    assert_eq!(imported[0].from.as_ref().unwrap().to_string(), "10.0.0.0/8");
+    assert_eq!(imported[0].protocol(), v1::Protocol::Kernel);
+    assert!(rejected.is_empty());
     // With a device, it is one of that alone.
     let device = |name: &str| Rule { device: name.to_owned(), ..table(50, 200) };
-    let (made, _) = orders(&[device("w")], &configuration(""), "local");
-    assert_eq!((made.len(), made[0].interface.as_str(), made[0].vrf.as_str()), (1, "wan", ""));
+    let (imported, _) = import(&[device("w")], &configuration(""), "local");
+    assert_eq!((imported.len(), imported[0].interface.as_str(), imported[0].vrf.as_str()), (1, "wan", ""));
     // Where there is no host interface, it concerns nobody.
-    assert_eq!(orders(&[table(50, 100)], &configuration(""), "elsewhere").0, []);
+    assert_eq!(import(&[table(50, 100)], &configuration(""), "elsewhere").0, []);
 }
 
 #[test]
 fn tables_are_those_of_route_sources_vrfs_and_main() {
     let rules = [table(1, 100), table(2, 200), table(3, 254)];
-    let (made, not_imported) = ordered(&rules);
-    let here: Vec<_> = made.iter().filter(|it| it.0.is_empty()).map(|it| it.2.clone()).collect();
+    let (imported, rejected) = imported_rules(&rules);
+    let here: Vec<_> = imported.iter().filter(|it| it.0.is_empty()).map(|it| it.2.clone()).collect();
     assert_eq!(here, [to("red"), to("blue"), to("")]);
-    assert!(not_imported.is_empty());
+    assert!(rejected.is_empty());
     let first = Rule { suppressed: Some(0), ..table(1, 254) };
     let beyond = v1::RuleTable { vrf: String::new(), beyond_default: true };
-    assert_eq!(ordered(&[first]).0[0].2, Action::Table(beyond));
+    assert_eq!(imported_rules(&[first]).0[0].2, Action::Table(beyond));
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn what_cannot_be_followed_is_said_with_what_to_do() {
         Rule { unsupported: Some(TOS), ..table(5, 100) },
         Rule::new(true, 6, RuleAction::Nothing),
     ];
-    let (made, not_imported) = ordered(&rules);
-    assert!(made.is_empty());
+    let (imported, rejected) = imported_rules(&rules);
+    assert!(imported.is_empty());
     assert_eq!(
-        not_imported,
+        rejected,
         [
             "ip rule 1 from all lookup 77: table 77 is that of no VRF: give a VRF kernel-table 77, or open a linux route source for it",
             "ip rule 0 from all lookup 100: priority 0 is for our own addresses; give it a higher one",
@@ -112,10 +112,10 @@ fn rules_of_the_configuration_are_shown_and_read_back_as_they_are() {
             "match": {"interface": "dmz"}, "goto": 60},
            {"vrf": "blue", "address-family": "ipv4", "priority": 70, "table": "red"}"#,
     );
-    let (rules, not_imported) = desired(&configured, "local");
-    let told: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    let (rules, rejected) = export(&configured, "local");
+    let texts: Vec<String> = rules.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        texts,
         [
             "ip rule 10 from 10.0.0.0/8 iif w lookup 200",
             "ip -6 rule 20 from all iif lan prohibit",
@@ -123,29 +123,29 @@ fn rules_of_the_configuration_are_shown_and_read_back_as_they_are() {
         ]
     );
     assert_eq!(
-        not_imported,
+        rejected,
         [
             "IPv4 rule 40: give the VRF green a kernel-table",
             "IPv4 rule 50: dmz has no host interface there"
         ]
     );
-    assert!(rules.iter().all(|rule| rule.protocol == MARK));
+    assert!(rules.iter().all(|rule| rule.protocol == RTPROT_STOA));
     // What is shown would be ordered the same.
     let first = rules.into_iter().next().unwrap();
-    let (made, _) = orders(&[first], &configured, "local");
-    let desired = v1::Rule { protocol: made[0].protocol, ..configured.desired.rules[0].clone() };
-    assert_eq!(made, [desired]);
+    let (imported, _) = import(&[first], &configured, "local");
+    let desired = v1::Rule { protocol: imported[0].protocol, ..configured.desired.rules[0].clone() };
+    assert_eq!(imported, [desired]);
 }
 
 #[test]
 fn main_without_a_device_is_the_own_table_of_each_vrf() {
-    let (made, _) = ordered(&[Rule { suppressed: Some(0), ..table(7, 254) }]);
+    let (imported, _) = imported_rules(&[Rule { suppressed: Some(0), ..table(7, 254) }]);
     let beyond =
         |vrf: &str| Action::Table(v1::RuleTable { vrf: vrf.to_owned(), beyond_default: true });
-    assert_eq!(made, [(String::new(), 7, beyond("")), ("red".to_owned(), 7, beyond("red"))]);
+    assert_eq!(imported, [(String::new(), 7, beyond("")), ("red".to_owned(), 7, beyond("red"))]);
     // With one, it is that of the default VRF.
-    let (made, _) = ordered(&[Rule { device: "lan".to_owned(), ..table(7, 254) }]);
-    assert_eq!(made, [("red".to_owned(), 7, to(""))]);
+    let (imported, _) = imported_rules(&[Rule { device: "lan".to_owned(), ..table(7, 254) }]);
+    assert_eq!(imported, [("red".to_owned(), 7, to(""))]);
 }
 
 /// One rule that refuses everything in the default VRF, which has two host interfaces in "local".
@@ -162,17 +162,17 @@ fn with_two_host_interfaces() -> Configuration {
 #[test]
 fn a_rule_is_shown_for_each_host_interface_of_its_vrf_and_for_nothing_else() {
     let mut configured = with_two_host_interfaces();
-    let (rules, _) = desired(&configured, "local");
-    let told: Vec<String> = rules.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["ip rule 10 from all iif d prohibit", "ip rule 10 from all iif w prohibit"]);
-    assert!(desired(&configured, "elsewhere").0.is_empty());
+    let (rules, _) = export(&configured, "local");
+    let texts: Vec<String> = rules.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["ip rule 10 from all iif d prohibit", "ip rule 10 from all iif w prohibit"]);
+    assert!(export(&configured, "elsewhere").0.is_empty());
     // No more than Linux shall walk: two of each.
     let rule = configured.desired.rules[0].clone();
     let many = (1..=2_050).map(|priority| v1::Rule { priority, ..rule.clone() });
     configured.desired.rules = many.collect();
-    let (rules, not_imported) = desired(&configured, "local");
-    assert_eq!((rules.len(), not_imported.len()), (4_096, 1));
-    assert!(not_imported[0].starts_with("2 rules are more than 4096"), "{not_imported:?}");
+    let (rules, rejected) = export(&configured, "local");
+    assert_eq!((rules.len(), rejected.len()), (4_096, 1));
+    assert!(rejected[0].starts_with("2 rules are more than 4096"), "{rejected:?}");
 }
 
 #[test]
@@ -187,11 +187,11 @@ fn only_rules_of_our_devices_and_of_none_are_ours() {
         ..table(priority, 100)
     };
     let there = vec![
-        rule(1, "w", MARK),
-        rule(2, "gone", MARK),
+        rule(1, "w", RTPROT_STOA),
+        rule(2, "gone", RTPROT_STOA),
         // Those of another Stoa with its own host interfaces, of one that says nothing of devices, and of an operator.
-        rule(3, "eth0", MARK),
-        rule(4, "", MARK),
+        rule(3, "eth0", RTPROT_STOA),
+        rule(4, "", RTPROT_STOA),
         rule(5, "w", 3),
     ];
     let ours: Vec<u32> = devices.ours(there).iter().map(|it| it.priority).collect();
@@ -203,19 +203,19 @@ fn what_the_kernel_made_another_rule_of_is_found() {
     let rule = |priority, dscp| Rule {
         device: "w".to_owned(),
         dscp,
-        protocol: MARK,
+        protocol: RTPROT_STOA,
         ..Rule::new(false, priority, RuleAction::Prohibit)
     };
     let (of_dscp, other, plain) = (rule(10, Some(46)), rule(10, None), rule(20, None));
     let added = [&of_dscp, &plain];
     let all = BTreeSet::from([of_dscp.clone(), plain.clone()]);
-    assert_eq!(misread(&added, &all, &all), []);
-    let made = BTreeSet::from([other.clone(), plain.clone()]);
-    assert_eq!(misread(&added, &all, &made), [(&of_dscp, &other)]);
+    assert_eq!(altered_rules(&added, &all, &all), []);
+    let imported = BTreeSet::from([other.clone(), plain.clone()]);
+    assert_eq!(altered_rules(&added, &all, &imported), [(&of_dscp, &other)]);
     assert_eq!(
-        impossible(&of_dscp),
+        unsupported_reason(&of_dscp),
         "ip rule 10 from all iif w prohibit: this kernel has no rules by DSCP (Linux 6.12 has)"
     );
     // Somebody has taken it out meanwhile: it is tried again.
-    assert_eq!(misread(&added, &all, &BTreeSet::from([plain.clone()])), []);
+    assert_eq!(altered_rules(&added, &all, &BTreeSet::from([plain.clone()])), []);
 }

@@ -1,7 +1,7 @@
 //! Frames in, events out.
 
 use super::*;
-use crate::learned::{Target, Update, Way};
+use crate::learned::{Target, Update, NextHopPath};
 use crate::linux::message::request;
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
@@ -19,7 +19,7 @@ fn route(kind: u16, number: u8, attributes: &[Vec<u8>]) -> Vec<u8> {
     request(kind, 0, 0, &[vec![header, destination], attributes.to_vec()].concat().concat())
 }
 
-fn by(device: u32, gateway: [u8; 4]) -> Vec<Vec<u8>> {
+fn via(device: u32, gateway: [u8; 4]) -> Vec<Vec<u8>> {
     vec![attribute(4, &device.to_ne_bytes()), attribute(5, &gateway)]
 }
 
@@ -28,7 +28,7 @@ fn object(kind: u16, id: u32, attributes: &[Vec<u8>]) -> Vec<u8> {
     request(kind, 0, 0, &[vec![vec![0; 8], id], attributes.to_vec()].concat().concat())
 }
 
-fn hop(device: u32, gateway: [u8; 4]) -> Vec<Vec<u8>> {
+fn object_via(device: u32, gateway: [u8; 4]) -> Vec<Vec<u8>> {
     vec![attribute(5, &device.to_ne_bytes()), attribute(6, &gateway)]
 }
 
@@ -47,13 +47,13 @@ fn interfaces(device: u32) -> Option<Arc<str>> {
     }
 }
 
-fn ways(ways: &[(&str, [u8; 4], u16)]) -> Target {
-    let way = |(interface, gateway, weight): &(&str, [u8; 4], u16)| Way {
+fn through(next_hops: &[(&str, [u8; 4], u16)]) -> Target {
+    let next_hop = |(interface, gateway, weight): &(&str, [u8; 4], u16)| NextHopPath {
         interface: Some((*interface).into()),
         gateway: Some((*gateway).into()),
         weight: *weight,
     };
-    Target::Ways(ways.iter().map(way).collect(), Arc::default())
+    Target::Paths(next_hops.iter().map(next_hop).collect(), Arc::default())
 }
 
 fn update(target: Option<Target>, numbers: &[u8]) -> Event {
@@ -63,12 +63,12 @@ fn update(target: Option<Target>, numbers: &[u8]) -> Event {
 
 fn read(reader: &mut Reader, bytes: &[u8]) -> Vec<Event> {
     assert_eq!(reader.read(bytes, 1_000, &mut interfaces), Ok(bytes.len()));
-    reader.take()
+    reader.take_events()
 }
 
 #[test]
 fn routes_with_one_target_become_one_run() {
-    let (one, other) = (by(3, [192, 0, 2, 1]), by(4, [192, 0, 2, 2]));
+    let (one, other) = (via(3, [192, 0, 2, 1]), via(4, [192, 0, 2, 2]));
     let frames = [
         frame(&[route(24, 1, &one)]),
         frame(&[route(24, 2, &one), route(24, 3, &one)]),
@@ -78,31 +78,31 @@ fn routes_with_one_target_become_one_run() {
     ];
     let mut reader = Reader::default();
     let events = read(&mut reader, &frames.concat());
-    let (one, other) = (ways(&[("a", [192, 0, 2, 1], 1)]), ways(&[("b", [192, 0, 2, 2], 1)]));
+    let (one, other) = (through(&[("a", [192, 0, 2, 1], 1)]), through(&[("b", [192, 0, 2, 2], 1)]));
     assert_eq!(
         events,
         [update(Some(one), &[1, 2, 3]), update(Some(other), &[4]), update(None, &[1, 4]),]
     );
-    assert_eq!((reader.counts.updates, reader.counts.withdrawals, reader.told.all()), (4, 2, 2));
+    assert_eq!((reader.counts.updates, reader.counts.withdrawals, reader.announced.total()), (4, 2, 2));
 }
 
 #[test]
 fn what_is_taken_back_and_said_anew_is_one_change() {
-    let way = by(3, [192, 0, 2, 1]);
-    let bytes = frame(&[route(25, 1, &[]), route(24, 1, &way)]);
+    let next_hop = via(3, [192, 0, 2, 1]);
+    let bytes = frame(&[route(25, 1, &[]), route(24, 1, &next_hop)]);
     let events = read(&mut Reader::default(), &bytes);
-    assert_eq!(events, [update(Some(ways(&[("a", [192, 0, 2, 1], 1)])), &[1])]);
+    assert_eq!(events, [update(Some(through(&[("a", [192, 0, 2, 1], 1)])), &[1])]);
     // But not when something else is said anew.
-    let bytes = frame(&[route(25, 1, &[]), route(24, 2, &way)]);
+    let bytes = frame(&[route(25, 1, &[]), route(24, 2, &next_hop)]);
     let events = read(&mut Reader::default(), &bytes);
     assert_eq!(events[0], update(None, &[1]));
 }
 
 #[test]
 fn what_is_taken_back_and_said_anew_stays_one_change_where_a_batch_ends() {
-    let way = by(3, [192, 0, 2, 1]);
+    let next_hop = via(3, [192, 0, 2, 1]);
     let frames: Vec<Vec<u8>> = (1..=4)
-        .flat_map(|number| [frame(&[route(25, number, &[])]), frame(&[route(24, number, &way)])])
+        .flat_map(|number| [frame(&[route(25, number, &[])]), frame(&[route(24, number, &next_hop)])])
         .collect();
     let bytes = frames.concat();
     for batch in 1..5 {
@@ -110,12 +110,12 @@ fn what_is_taken_back_and_said_anew_stays_one_change_where_a_batch_ends() {
         loop {
             let read = reader.read(&bytes[at..], batch, &mut interfaces).unwrap();
             at += read;
-            events.extend(reader.take());
+            events.extend(reader.take_events());
             if read == 0 {
                 break;
             }
         }
-        let target = Some(ways(&[("a", [192, 0, 2, 1], 1)]));
+        let target = Some(through(&[("a", [192, 0, 2, 1], 1)]));
         for event in events {
             let Event::Update(update) = event else { panic!("{event:?}") };
             assert_eq!(update.target, target, "batches of {batch}");
@@ -124,7 +124,7 @@ fn what_is_taken_back_and_said_anew_stays_one_change_where_a_batch_ends() {
         // The last word is told at once.
         let gone = frame(&[route(25, 7, &[])]);
         let read = reader.read(&gone, batch, &mut interfaces).unwrap();
-        assert_eq!((read, reader.take()), (gone.len(), vec![update(None, &[7])]));
+        assert_eq!((read, reader.take_events()), (gone.len(), vec![update(None, &[7])]));
     }
 }
 
@@ -135,21 +135,21 @@ fn groups_of_next_hops_change_with_their_members() {
     let group = attribute(2, &[member(1, 1), member(2, 3)].concat());
     let on_group = [attribute(30, &9_u32.to_ne_bytes())];
     let bytes = frame(&[
-        object(104, 1, &hop(3, [192, 0, 2, 1])),
-        object(104, 2, &hop(4, [192, 0, 2, 2])),
+        object(104, 1, &object_via(3, [192, 0, 2, 1])),
+        object(104, 2, &object_via(4, [192, 0, 2, 2])),
         object(104, 9, &[group]),
         route(24, 1, &on_group),
     ]);
     let events = read(&mut reader, &bytes);
-    let both = ways(&[("a", [192, 0, 2, 1], 1), ("b", [192, 0, 2, 2], 3)]);
+    let both = through(&[("a", [192, 0, 2, 1], 1), ("b", [192, 0, 2, 2], 3)]);
     assert_eq!(events[2..], [Event::Group(9, both), update(Some(Target::Group(9)), &[1])]);
     // The second leads through no host interface now.
-    let events = read(&mut reader, &frame(&[object(104, 2, &hop(77, [192, 0, 2, 2]))]));
-    let nowhere = Target::Ways(Arc::default(), Arc::default());
-    let first = ways(&[("a", [192, 0, 2, 1], 1)]);
+    let events = read(&mut reader, &frame(&[object(104, 2, &object_via(77, [192, 0, 2, 2]))]));
+    let nowhere = Target::Paths(Arc::default(), Arc::default());
+    let first = through(&[("a", [192, 0, 2, 1], 1)]);
     assert_eq!(events, [Event::Group(2, nowhere), Event::Group(9, first.clone())]);
     let events = read(&mut reader, &frame(&[object(105, 2, &[])]));
-    assert_eq!(events, [Event::GroupGone(2), Event::Group(9, first)]);
+    assert_eq!(events, [Event::GroupDeleted(2), Event::Group(9, first)]);
 }
 
 #[test]
@@ -157,22 +157,22 @@ fn what_leads_through_no_host_interface_is_left_out_and_said_again_when_it_does(
     let mut reader = Reader::default();
     let on_object = [attribute(30, &5_u32.to_ne_bytes())];
     let bytes = frame(&[
-        object(104, 5, &hop(77, [192, 0, 2, 1])),
+        object(104, 5, &object_via(77, [192, 0, 2, 1])),
         route(24, 1, &on_object),
-        route(24, 2, &by(78, [192, 0, 2, 1])),
+        route(24, 2, &via(78, [192, 0, 2, 1])),
     ]);
     let events = read(&mut reader, &bytes);
     // There may have been a good route before it.
     assert_eq!(events[1..], [update(None, &[1, 2])]);
     assert_eq!(reader.counts.not_imported, 2);
-    let (prefix, reason) = reader.counts.reason_left_out.unwrap();
+    let (prefix, reason) = reader.counts.last_not_imported.unwrap();
     assert_eq!(
         (prefix.to_string().as_str(), reason),
         ("10.2.0.0/16", "it leads through no host interface of Stoa")
     );
-    assert!(!reader.is_to_be_said_again());
-    read(&mut reader, &frame(&[object(104, 5, &hop(3, [192, 0, 2, 1]))]));
-    assert!(reader.is_to_be_said_again());
+    assert!(!reader.needs_resync());
+    read(&mut reader, &frame(&[object(104, 5, &object_via(3, [192, 0, 2, 1]))]));
+    assert!(reader.needs_resync());
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn connected_routes_and_our_own_are_not_learned() {
 #[test]
 fn broken_frames_end_it_and_bad_messages_do_not() {
     let mut reader = Reader::default();
-    let good = route(24, 1, &by(3, [192, 0, 2, 1]));
-    let mut bad = route(24, 2, &by(3, [192, 0, 2, 1]));
+    let good = route(24, 1, &via(3, [192, 0, 2, 1]));
+    let mut bad = route(24, 2, &via(3, [192, 0, 2, 1]));
     bad[17] = 99;
     let bytes = frame(&[bad, good.clone()]);
     assert_eq!(read(&mut reader, &bytes).len(), 1);
@@ -215,19 +215,19 @@ fn broken_frames_end_it_and_bad_messages_do_not() {
 
 #[test]
 fn a_session_that_says_much_less_is_not_complete() {
-    let ip4 = |bgp: u64| told(bgp, 0);
-    assert!(ip4(0).is_like(&ip4(0)) && ip4(900).is_like(&ip4(1_000)));
-    assert!(!ip4(899).is_like(&ip4(1_000)) && !ip4(0).is_like(&ip4(1)));
+    let ip4 = |bgp: u64| route_counts(bgp, 0);
+    assert!(ip4(0).covers_most_of(&ip4(0)) && ip4(900).covers_most_of(&ip4(1_000)));
+    assert!(!ip4(899).covers_most_of(&ip4(1_000)) && !ip4(0).covers_most_of(&ip4(1)));
     // Each family for itself.
-    assert!(told(9, 9).is_like(&told(10, 10)) && !told(20, 8).is_like(&told(10, 10)));
+    assert!(route_counts(9, 9).covers_most_of(&route_counts(10, 10)) && !route_counts(20, 8).covers_most_of(&route_counts(10, 10)));
 }
 
 /// So many routes of BGP, of IPv4 and of IPv6.
-pub fn told(ip4: u64, ip6: u64) -> Told {
-    let mut told = Told::default();
+pub fn route_counts(ip4: u64, ip6: u64) -> RouteCounts {
+    let mut route_counts = RouteCounts::default();
     for (is_ip6, routes) in [(false, ip4), (true, ip6)] {
         let prefix = Prefix { is_ip6, bits: 0, length: 0 };
-        *told.of(&prefix, v1::Protocol::Bgp) = routes;
+        *route_counts.counter(&prefix, v1::Protocol::Bgp) = routes;
     }
-    told
+    route_counts
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::linux::message::route::Action as Told1;
+use crate::linux::message::route::Action as RouteAction;
 
 /// One change of the kernel.
 #[derive(Clone, Debug)]
@@ -23,10 +23,10 @@ enum Change {
         metric: u32,
     },
     /// Routes went without a word: those through a device.
-    Lose {
+    Miss {
         device: u32,
     },
-    Look,
+    TableHandle,
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -37,8 +37,8 @@ fn change() -> impl Strategy<Value = Change> {
         2 => (number.clone(), metric.clone(), device.clone())
             .prop_map(|(number, metric, device)| Change::Replace { number, metric, device }),
         3 => (number, metric).prop_map(|(number, metric)| Change::Remove { number, metric }),
-        1 => device.prop_map(|device| Change::Lose { device }),
-        1 => Just(Change::Look),
+        1 => device.prop_map(|device| Change::Miss { device }),
+        1 => Just(Change::TableHandle),
     ]
 }
 
@@ -47,14 +47,14 @@ fn prefix(number: u8) -> Prefix {
 }
 
 fn route(number: u8, metric: u32, device: u32) -> Route<'static> {
-    let way = Way { device, gateway: None, weight: 1 };
+    let next_hop = NextHop { device, gateway: None, weight: 1 };
     Route {
         prefix: prefix(number),
         table: 254,
         protocol: 186,
         metric,
         has_service: false,
-        action: Told1::Way(Some(way)),
+        action: RouteAction::NextHop(Some(next_hop)),
     }
 }
 
@@ -65,31 +65,31 @@ fn best(model: &Model, number: u8) -> Option<u32> {
     model.range((number, 0)..=(number, u32::MAX)).next().map(|(_, devices)| devices[0])
 }
 
-fn same(table: &Table, model: &Model) {
+fn assert_matches(table: &Table, model: &Model) {
     for number in 0..6 {
-        let held = table.best(&prefix(number)).map(|best| match best.meaning {
-            Meaning::Ways([way]) => way.device,
+        let best_device = table.best(&prefix(number)).map(|best| match best.meaning {
+            KernelTarget::NextHops([next_hop]) => next_hop.device,
             other => panic!("{other:?}"),
         });
-        assert_eq!(held, best(model, number), "prefix {number} of {model:?}");
+        assert_eq!(best_device, best(model, number), "prefix {number} of {model:?}");
     }
 }
 
-fn look(table: &mut Table, model: &Model) {
-    table.begin();
+fn dump(table: &mut Table, model: &Model) {
+    table.begin_dump();
     for ((number, metric), devices) in model {
         for device in devices {
-            table.take(&route(*number, *metric, *device), Told::Listed);
+            table.observe(&route(*number, *metric, *device), Observation::Dumped);
         }
     }
-    table.complete();
+    table.complete_dump();
 }
 
 proptest! {
     /// Whatever is told, the table is as the kernel's, or knows that it is unsure; after a look it always is.
     #[test]
     fn it_holds_what_the_kernel_does(changes in proptest::collection::vec(change(), 1..60)) {
-        let (mut table, mut model, mut has_lost) = (Table::default(), Model::new(), false);
+        let (mut table, mut model, mut has_missed) = (Table::default(), Model::new(), false);
         for change in changes {
             match change {
                 Change::Add { number, metric, device } => {
@@ -99,7 +99,7 @@ proptest! {
                         continue;
                     }
                     devices.push(device);
-                    table.take(&route(number, metric, device), Told::Added { replaces: false });
+                    table.observe(&route(number, metric, device), Observation::Added { replaces: false });
                 }
                 Change::Replace { number, metric, device } => {
                     let devices = model.entry((number, metric)).or_default();
@@ -110,7 +110,7 @@ proptest! {
                         Some(first) => *first = device,
                         None => devices.push(device),
                     }
-                    table.take(&route(number, metric, device), Told::Added { replaces: true });
+                    table.observe(&route(number, metric, device), Observation::Added { replaces: true });
                 }
                 Change::Remove { number, metric } => {
                     let Some(devices) = model.get_mut(&(number, metric)) else { continue };
@@ -118,50 +118,50 @@ proptest! {
                     if devices.is_empty() {
                         model.remove(&(number, metric));
                     }
-                    table.take(&route(number, metric, device), Told::Gone);
+                    table.observe(&route(number, metric, device), Observation::Deleted);
                 }
-                Change::Lose { device } => {
+                Change::Miss { device } => {
                     model.values_mut().for_each(|devices| devices.retain(|it| *it != device));
                     model.retain(|_, devices| !devices.is_empty());
-                    has_lost = true;
+                    has_missed = true;
                 }
-                Change::Look => {
-                    look(&mut table, &model);
-                    has_lost = false;
-                    prop_assert!(!table.is_unsure());
+                Change::TableHandle => {
+                    dump(&mut table, &model);
+                    has_missed = false;
+                    prop_assert!(!table.is_ambiguous());
                 }
             }
-            if !has_lost && !table.is_unsure() {
-                same(&table, &model);
+            if !has_missed && !table.is_ambiguous() {
+                assert_matches(&table, &model);
             }
         }
-        look(&mut table, &model);
-        same(&table, &model);
+        dump(&mut table, &model);
+        assert_matches(&table, &model);
         prop_assert_eq!(table.len(), (0..6).filter(|it| best(&model, *it).is_some()).count());
-        look(&mut table, &Model::new());
-        prop_assert!(table.is_empty() && table.actions.numbers.is_empty(), "nothing is left behind");
+        dump(&mut table, &Model::new());
+        prop_assert!(table.is_empty() && table.actions.indices.is_empty(), "nothing is left behind");
     }
 }
 
 #[test]
 fn one_way_of_several_goes_from_ip6() {
-    let way = |device: u16| {
+    let next_hop = |device: u16| {
         let mut bytes = 8_u16.to_ne_bytes().to_vec();
         bytes.extend([0, 0]);
         bytes.extend(u32::from(device).to_ne_bytes());
         bytes
     };
-    let both = [way(1), way(2)].concat();
+    let both = [next_hop(1), next_hop(2)].concat();
     let mut whole = route(1, 5, 1);
-    whole.action = Told1::Ways(&both);
+    whole.action = RouteAction::Multipath(&both);
     let mut table = Table::default();
-    assert!(table.take(&whole, Told::Added { replaces: false }));
-    assert!(table.take(&route(1, 5, 1), Told::Gone));
-    let Some(Best { meaning: Meaning::Ways([left]), .. }) = table.best(&prefix(1)) else {
+    assert!(table.observe(&whole, Observation::Added { replaces: false }));
+    assert!(table.observe(&route(1, 5, 1), Observation::Deleted));
+    let Some(BestRoute { meaning: KernelTarget::NextHops([left]), .. }) = table.best(&prefix(1)) else {
         panic!("{table:?}")
     };
     assert_eq!(left.device, 2);
-    assert!(table.take(&route(1, 5, 2), Told::Gone));
+    assert!(table.observe(&route(1, 5, 2), Observation::Deleted));
     assert!(table.is_empty());
 }
 
@@ -170,23 +170,23 @@ fn the_link_local_network_of_each_device_is_no_change() {
     let mut table = Table::default();
     let mut changes = Vec::new();
     for _ in 0..3 {
-        table.begin();
-        let mut take = |device| u32::from(table.take(&route(1, 256, device), Told::Listed));
-        changes.push((1..4).map(&mut take).sum::<u32>());
-        assert!(table.complete().is_empty());
+        table.begin_dump();
+        let mut observe = |device| u32::from(table.observe(&route(1, 256, device), Observation::Dumped));
+        changes.push((1..4).map(&mut observe).sum::<u32>());
+        assert!(table.complete_dump().is_empty());
     }
     assert_eq!(changes, [1, 0, 0]);
-    assert!(!table.is_unsure());
+    assert!(!table.is_ambiguous());
 }
 
 #[test]
 fn the_next_best_takes_over() {
     let mut table = Table::default();
-    assert!(table.take(&route(0, 20, 1), Told::Added { replaces: false }));
-    assert!(!table.take(&route(0, 30, 2), Told::Added { replaces: false }), "it is behind");
-    assert!(table.take(&route(0, 10, 3), Told::Added { replaces: false }));
-    assert!(!table.take(&route(0, 20, 1), Told::Gone));
-    assert!(table.take(&route(0, 10, 3), Told::Gone));
+    assert!(table.observe(&route(0, 20, 1), Observation::Added { replaces: false }));
+    assert!(!table.observe(&route(0, 30, 2), Observation::Added { replaces: false }), "it is behind");
+    assert!(table.observe(&route(0, 10, 3), Observation::Added { replaces: false }));
+    assert!(!table.observe(&route(0, 20, 1), Observation::Deleted));
+    assert!(table.observe(&route(0, 10, 3), Observation::Deleted));
     let best = table.best(&prefix(0)).unwrap();
-    assert!(matches!(best.meaning, Meaning::Ways([way]) if way.device == 2));
+    assert!(matches!(best.meaning, KernelTarget::NextHops([next_hop]) if next_hop.device == 2));
 }

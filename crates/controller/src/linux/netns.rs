@@ -9,18 +9,18 @@ use std::path::Path;
 use nix::sched::{CloneFlags, setns};
 use tokio::net::TcpStream;
 
-use super::NAMESPACES;
+use super::NETNS_DIRECTORY;
 
-/// Does `make` in the network namespace of that name, as `ip netns` lists it; "" is our own.
+/// Does `run` in the network namespace of that name, as `ip netns` lists it; "" is our own.
 ///
 /// # Errors
-/// When the namespace cannot be entered, and those of `make`.
-pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+/// When the namespace cannot be entered, and those of `run`.
+pub fn run_in<T: Send>(netns: &str, run: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     if netns.is_empty() {
-        return make();
+        return run();
     }
     let file =
-        File::open(Path::new(NAMESPACES).join(netns)).map_err(|error| match error.kind() {
+        File::open(Path::new(NETNS_DIRECTORY).join(netns)).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => {
                 let reason =
                     format!("there is no network namespace {netns:?}: ip netns add {netns}");
@@ -30,12 +30,12 @@ pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send)
         })?;
     // Only this thread changes its namespace.
     std::thread::scope(|scope| {
-        let inside =
+        let run_in =
             std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, || {
                 setns(file, CloneFlags::CLONE_NEWNET)?;
-                make()
+                run()
             })?;
-        inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        run_in.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -43,7 +43,7 @@ pub fn inside<T: Send>(netns: &str, make: impl FnOnce() -> io::Result<T> + Send)
 pub fn identity(netns: &str) -> Option<(u64, u64)> {
     let path = match netns {
         "" => Path::new("/proc/self/ns/net").to_owned(),
-        name => Path::new(NAMESPACES).join(name),
+        name => Path::new(NETNS_DIRECTORY).join(name),
     };
     let data = std::fs::metadata(path).ok()?;
     Some((data.st_dev(), data.st_ino()))
@@ -51,6 +51,6 @@ pub fn identity(netns: &str) -> Option<(u64, u64)> {
 
 /// Whether a connection is of this machine: no packet from elsewhere gets to a loopback address.
 pub fn is_local(stream: &TcpStream, from: SocketAddr) -> bool {
-    let own = stream.local_addr().map(|own| own.ip());
-    from.ip().is_loopback() || own.is_ok_and(|own| own.is_loopback() || own == from.ip())
+    let local = stream.local_addr().map(|local| local.ip());
+    from.ip().is_loopback() || local.is_ok_and(|local| local.is_loopback() || local == from.ip())
 }

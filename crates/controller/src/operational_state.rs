@@ -7,15 +7,15 @@ use stoa_api::v1;
 use tokio_stream::StreamExt;
 use tonic::{Response, Status};
 
-use crate::apply::Line;
-use crate::held_and_inactive::HeldAndInactive;
-use crate::overlay::Overlay;
+use crate::apply::ForwarderConnection;
+use crate::merged_routes::MergedRoutes;
+use crate::kernel_configuration::KernelConfiguration;
 use crate::rib;
-use crate::route_sources::Figures;
+use crate::route_sources::RouteSourceStatistics;
 
 /// A part of the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Piece {
+pub enum StateSection {
     /// Interfaces with their counters.
     Interfaces,
     /// Neighbours, all of them.
@@ -42,19 +42,19 @@ pub enum Piece {
     Conservation,
 }
 
-impl Piece {
+impl StateSection {
     /// All but routes and neighbours themselves, of which there may be very many.
-    pub const OVERVIEW: [Piece; 10] = [
-        Piece::Interfaces,
-        Piece::RouteCounts,
-        Piece::RouteSources,
-        Piece::Program,
-        Piece::Workers,
-        Piece::Nodes,
-        Piece::Drops,
-        Piece::Punts,
-        Piece::Limits,
-        Piece::Conservation,
+    pub const OVERVIEW: [StateSection; 10] = [
+        StateSection::Interfaces,
+        StateSection::RouteCounts,
+        StateSection::RouteSources,
+        StateSection::Program,
+        StateSection::Workers,
+        StateSection::Nodes,
+        StateSection::Drops,
+        StateSection::Punts,
+        StateSection::Limits,
+        StateSection::Conservation,
     ];
 }
 
@@ -82,14 +82,14 @@ pub struct Routes {
 
 /// The facts that were asked for; all others are empty.
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs)] // each is a `Piece`
-pub struct Facts {
+#[allow(missing_docs)] // each is a `StateSection`
+pub struct OperationalState {
     pub interfaces: Vec<v1::InterfaceState>,
     pub neighbors: Vec<v1::NeighborState>,
     pub route_counts: Vec<v1::RouteCount>,
     pub routes: Vec<Routes>,
-    pub route_sources: Vec<(&'static str, String, Figures)>,
-    pub overlay: Arc<Overlay>,
+    pub route_sources: Vec<(&'static str, String, RouteSourceStatistics)>,
+    pub kernel_configuration: Arc<KernelConfiguration>,
     pub program: Option<v1::HelloReply>,
     pub in_sync: bool,
     pub workers: Vec<v1::WorkerState>,
@@ -102,81 +102,81 @@ pub struct Facts {
 
 /// Which routes are desired.
 #[derive(Clone, Debug)]
-pub struct RoutesDesired {
+pub struct RouteFilter {
     /// Only those of this table; `None`: of all tables.
     pub table: Option<Table>,
     /// So many of each table at most.
     pub at_most: usize,
 }
 
-impl Facts {
+impl OperationalState {
     /// Asks for `pieces`, all at the same time.
     ///
     /// # Errors
     /// The first failure of the forwarder.
     pub async fn ask(
-        line: &Line,
-        pieces: &[Piece],
-        routes: &RoutesDesired,
-    ) -> Result<Facts, Status> {
-        let client = || line.client();
+        connection: &ForwarderConnection,
+        pieces: &[StateSection],
+        routes: &RouteFilter,
+    ) -> Result<OperationalState, Status> {
+        let client = || connection.client();
         let is = |piece| pieces.contains(&piece);
         let (interfaces, route_counts, workers, nodes, drops, punts, limits, conservation) = tokio::try_join!(
-            when(is(Piece::Interfaces), async {
+            when(is(StateSection::Interfaces), async {
                 client().list_interfaces(v1::ListInterfacesRequest {}).await
             }),
-            when(is(Piece::RouteCounts) || is(Piece::Routes), async {
+            when(is(StateSection::RouteCounts) || is(StateSection::Routes), async {
                 client().count_routes(v1::CountRoutesRequest {}).await
             }),
-            when(is(Piece::Workers), async {
+            when(is(StateSection::Workers), async {
                 client().list_workers(v1::ListWorkersRequest {}).await
             }),
-            when(is(Piece::Nodes), async { client().list_nodes(v1::ListNodesRequest {}).await }),
-            when(is(Piece::Drops), async { client().list_drops(v1::ListDropsRequest {}).await }),
-            when(is(Piece::Punts), async { client().list_punts(v1::ListPuntsRequest {}).await }),
-            when(is(Piece::Limits), async { client().list_limits(v1::ListLimitsRequest {}).await }),
-            when(is(Piece::Conservation), async {
+            when(is(StateSection::Nodes), async { client().list_nodes(v1::ListNodesRequest {}).await }),
+            when(is(StateSection::Drops), async { client().list_drops(v1::ListDropsRequest {}).await }),
+            when(is(StateSection::Punts), async { client().list_punts(v1::ListPuntsRequest {}).await }),
+            when(is(StateSection::Limits), async { client().list_limits(v1::ListLimitsRequest {}).await }),
+            when(is(StateSection::Conservation), async {
                 client().get_conservation(v1::GetConservationRequest {}).await
             }),
         )?;
-        let mut facts = Facts {
+        let mut operational = OperationalState {
             interfaces: interfaces.interfaces,
             route_counts: route_counts.counts,
-            overlay: if is(Piece::Interfaces) { line.overlay() } else { Arc::default() },
-            route_sources: if is(Piece::RouteSources) {
-                line.route_sources().all()
+            kernel_configuration: if is(StateSection::Interfaces) { connection.kernel_configuration() } else { Arc::default() },
+            route_sources: if is(StateSection::RouteSources) {
+                connection.route_sources().all()
             } else {
                 Vec::new()
             },
-            program: line.forwarder().filter(|_| is(Piece::Program)),
-            in_sync: line.in_sync(),
+            program: connection.identity().filter(|_| is(StateSection::Program)),
+            in_sync: connection.in_sync(),
             workers: workers.workers,
             nodes: nodes.nodes,
             drops: drops.drops,
             punts: punts.punts,
             limits: limits.limits,
             conservation,
-            ..Facts::default()
+            ..OperationalState::default()
         };
-        if is(Piece::Neighbors) {
+        if is(StateSection::Neighbors) {
             let mut told = client().list_neighbors(v1::ListNeighborsRequest {}).await?.into_inner();
             while let Some(neighbor) = told.message().await? {
-                facts.neighbors.push(neighbor);
+                operational.neighbors.push(neighbor);
             }
         }
-        if is(Piece::Routes) {
+        if is(StateSection::Routes) {
             for table in
-                facts.tables().filter(|it| routes.table.as_ref().is_none_or(|only| only == it))
+                operational.tables().filter(|it| routes.table.as_ref().is_none_or(|only| only == it))
             {
                 let request = v1::ListRoutesRequest {
                     family: table.family,
                     vrf: table.vrf,
                     ..v1::ListRoutesRequest::default()
                 };
-                facts.routes.push(first_routes(line, request, routes.at_most).await?);
+                operational.routes.push(first_routes(connection, request, routes.at_most).await?);
             }
         }
-        Ok(facts)
+        Ok(operational)
     }
 
     /// The routing tables that there are.
@@ -198,16 +198,16 @@ async fn when<T: Default>(
 
 /// The first routes of a listing of one table; the rest is not asked for.
 pub(crate) async fn first_routes(
-    line: &Line,
+    connection: &ForwarderConnection,
     request: v1::ListRoutesRequest,
     at_most: usize,
 ) -> Result<Routes, Status> {
     let table = Table { vrf: request.vrf.clone(), family: request.family };
-    let notes = line.notes();
-    let inactive = rib::inactive(&notes, &request);
+    let annotations = connection.route_annotations();
+    let inactive = rib::inactive(&annotations, &request);
     let idle = inactive.len() as u64;
-    let held = line.client().list_routes(request).await?.into_inner();
-    let mut routes = HeldAndInactive::new(held, notes, inactive);
+    let held = connection.client().list_routes(request).await?.into_inner();
+    let mut routes = MergedRoutes::new(held, annotations, inactive);
     let (mut told, mut has_more) = (Vec::new(), false);
     while let Some(route) = routes.next().await {
         if told.len() == at_most {
@@ -216,6 +216,6 @@ pub(crate) async fn first_routes(
         }
         told.push(route?);
     }
-    line.name_route_sources(&mut told).await;
+    connection.name_route_sources(&mut told).await;
     Ok(Routes { table, told, has_more, inactive: idle })
 }

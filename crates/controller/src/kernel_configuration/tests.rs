@@ -23,13 +23,13 @@ fn desired() -> v1::Desired {
     Configuration::parse(Path::new("test"), text.to_owned()).unwrap().desired
 }
 
-fn overlay(interface: &str, addresses: &[&str], neighbors: &[&str]) -> Overlay {
-    let orders = Orders {
+fn kernel_configuration(interface: &str, addresses: &[&str], neighbors: &[&str]) -> KernelConfiguration {
+    let orders = InterfaceSettings {
         addresses: addresses.iter().map(|net| net.parse().unwrap()).collect(),
         neighbors: neighbors.iter().map(|ip| (ip.parse().unwrap(), [2, 0, 0, 0, 0, 7])).collect(),
         is_down: false,
     };
-    Overlay { interfaces: BTreeMap::from([(interface.to_owned(), orders)]), rules: Vec::new() }
+    KernelConfiguration { interfaces: BTreeMap::from([(interface.to_owned(), orders)]), rules: Vec::new() }
 }
 
 fn routes(desired: &v1::Desired) -> Vec<String> {
@@ -40,7 +40,7 @@ fn routes(desired: &v1::Desired) -> Vec<String> {
 #[test]
 fn addresses_bring_their_routes() {
     let mut merged = desired();
-    let orders = overlay("a", &["10.7.0.1/24", "2001:db8::1/64", "192.0.2.1/32"], &[]);
+    let orders = kernel_configuration("a", &["10.7.0.1/24", "2001:db8::1/64", "192.0.2.1/32"], &[]);
     assert_eq!(orders.merge(&mut merged), []);
     assert_eq!(
         routes(&merged),
@@ -66,7 +66,7 @@ fn addresses_bring_their_routes() {
 #[test]
 fn what_cannot_be_is_told_and_the_rest_goes_on() {
     let mut merged = desired();
-    let orders = overlay(
+    let orders = kernel_configuration(
         "b",
         &["10.0.0.1/32", "10.0.0.7/24", "10.0.1.0/24", "fd00::1/64", "127.0.0.2/8", "10.3.0.1/24"],
         &["10.3.0.9", "10.4.0.9"],
@@ -91,17 +91,17 @@ fn what_cannot_be_is_told_and_the_rest_goes_on() {
 #[test]
 fn the_configuration_goes_before() {
     let mut merged = desired();
-    let mut orders = overlay("a", &["10.0.0.1/24"], &["10.0.0.9"]);
+    let mut orders = kernel_configuration("a", &["10.0.0.1/24"], &["10.0.0.9"]);
     assert_eq!(orders.merge(&mut merged), []);
     assert_eq!(merged, desired(), "all of it is so already");
     let a = orders.interfaces.get_mut("a").unwrap();
     a.is_down = true;
-    assert!(!orders.is_nothing());
+    assert!(!orders.is_empty());
     assert_eq!(orders.merge(&mut merged), []);
     assert_eq!(merged.interfaces.iter().map(|it| it.enabled).collect::<Vec<_>>(), [false, true]);
     // An interface that is not there any more has no orders.
     let mut merged = desired();
-    assert_eq!(overlay("gone", &["10.9.0.1/24"], &[]).merge(&mut merged), []);
+    assert_eq!(kernel_configuration("gone", &["10.9.0.1/24"], &[]).merge(&mut merged), []);
     assert_eq!(merged, desired());
 }
 
@@ -127,15 +127,15 @@ fn rules_stand_behind_those_of_the_configuration_and_only_where_they_can() {
     ];
     let mut merged = desired();
     merged.rules.push(rule(100, ""));
-    let orders = Overlay { rules, ..Overlay::default() };
-    assert!(!orders.is_nothing());
+    let orders = KernelConfiguration { rules, ..KernelConfiguration::default() };
+    assert!(!orders.is_empty());
     assert_eq!(orders.merge(&mut merged), []);
     let order: Vec<u32> = merged.rules.iter().map(|rule| rule.priority).collect();
     assert_eq!(order, [100, 7, 10]);
     // No more than there is room for: the rest stands.
     let rules = (1..=1_030).map(|priority| rule(priority, "")).collect();
     let mut merged = desired();
-    let refused = Overlay { rules, ..Overlay::default() }.merge(&mut merged);
+    let refused = KernelConfiguration { rules, ..KernelConfiguration::default() }.merge(&mut merged);
     assert_eq!(merged.rules.len(), 1_024);
     assert_eq!(refused[0].reason, "6 rules are more than the 1024 of a VRF and family");
 }

@@ -11,32 +11,32 @@ use std::time::{Duration, Instant};
 use stoa_api::v1;
 use tokio::sync::mpsc;
 
-use super::link::Heard;
-use super::prefixes::Six;
+use super::stream::StreamEvent;
+use super::prefixes::Ip6Words;
 use super::run::Runner;
 use super::statics;
-use super::table::{Family, Held, Table};
-use crate::apply::Line;
+use super::table::{Family, SourceEntry, Table};
+use crate::apply::ForwarderConnection;
 
-/// How often the forwarder is asked.
-const EVERY: Duration = Duration::from_secs(1);
+/// How often the forwarder is last_query.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Routes by VRF, family (4 or 6) and protocol.
 type Counts = BTreeMap<(String, u32, i32), u64>;
 
 /// What is known of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leftover {
+pub(super) struct RestartState {
     /// It may go, now and for as long as this controller lives: what it knows since, it knows itself.
-    may_go: bool,
-    /// When the forwarder was asked last.
-    asked: Option<Instant>,
+    sweep_allowed: bool,
+    /// When the forwarder was last_query last.
+    last_query: Option<Instant>,
     /// From when on nobody is waited for any more.
     deadline: Option<Instant>,
 }
 
 /// Whether nine tenths of what is held were said, of each VRF, family and protocol that route sources tell.
-fn is_like(said: &Counts, held: &[v1::RouteCount]) -> bool {
+fn covers_most_of(said: &Counts, held: &[v1::RouteCount]) -> bool {
     let mut sums = Counts::new();
     for count in held {
         let is_of_route_sources =
@@ -51,27 +51,27 @@ fn is_like(said: &Counts, held: &[v1::RouteCount]) -> bool {
 
 impl Table {
     /// Whether one of these route sources fell silent, and did not say that this was all.
-    fn is_guessed(&self, route_sources: &[String]) -> bool {
-        let held = self.held.iter().flatten();
-        held.filter(|held| route_sources.contains(&held.source.name)).any(|held| held.is_guessed)
+    fn is_presumed_complete(&self, route_sources: &[String]) -> bool {
+        let held = self.sources.iter().flatten();
+        held.filter(|held| route_sources.contains(&held.source.name)).any(|held| held.is_presumed_complete)
     }
 
-    fn said(&self) -> Counts {
-        let mut said = Counts::new();
-        for held in self.held.iter().flatten().filter(|held| !statics::is_own(&held.source)) {
+    fn route_counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for held in self.sources.iter().flatten().filter(|held| !statics::is_own(&held.source)) {
             let vrf = held.source.vrf.to_string();
             for (protocol, routes) in self.by_protocol::<u32>(held) {
-                *said.entry((vrf.clone(), 4, protocol)).or_default() += routes;
+                *counts.entry((vrf.clone(), 4, protocol)).or_default() += routes;
             }
-            for (protocol, routes) in self.by_protocol::<Six>(held) {
-                *said.entry((vrf.clone(), 6, protocol)).or_default() += routes;
+            for (protocol, routes) in self.by_protocol::<Ip6Words>(held) {
+                *counts.entry((vrf.clone(), 6, protocol)).or_default() += routes;
             }
         }
-        said
+        counts
     }
 
     /// Routes of one family of a route source, by protocol.
-    fn by_protocol<A: Family>(&self, held: &Held) -> BTreeMap<i32, u64> {
+    fn by_protocol<A: Family>(&self, held: &SourceEntry) -> BTreeMap<i32, u64> {
         let mut routes = BTreeMap::new();
         for group in A::of(held).iter().filter_map(|item| self.groups.get(item.group)) {
             *routes.entry(group.protocol.into()).or_default() += 1;
@@ -80,33 +80,33 @@ impl Table {
     }
 
     /// The longest time that a route source may take to say its routes again.
-    fn patience(&self) -> Duration {
+    fn longest_stale_time(&self) -> Duration {
         let route_sources =
-            self.held.iter().flatten().filter(|held| !statics::is_own(&held.source));
+            self.sources.iter().flatten().filter(|held| !statics::is_own(&held.source));
         route_sources.map(|held| held.source.stale_time).max().unwrap_or_default()
     }
 }
 
 impl Runner {
     /// Whether what was not said again may go. Asks the forwarder what it holds when that is not clear.
-    pub(super) fn may_sweep(&mut self, line: &Arc<Line>, heard: &mpsc::Sender<Heard>) -> bool {
-        let is_guessed = self
+    pub(super) fn may_sweep(&mut self, connection: &Arc<ForwarderConnection>, events: &mpsc::Sender<StreamEvent>) -> bool {
+        let is_presumed_complete = self
             .route_sources
             .as_ref()
-            .is_some_and(|route_sources| self.table.is_guessed(route_sources));
+            .is_some_and(|route_sources| self.table.is_presumed_complete(route_sources));
         let now = Instant::now();
-        let deadline = *self.leftover.deadline.get_or_insert(now + self.table.patience());
-        if self.leftover.may_go || !is_guessed || now >= deadline {
-            self.leftover.may_go = true;
+        let deadline = *self.restart.deadline.get_or_insert(now + self.table.longest_stale_time());
+        if self.restart.sweep_allowed || !is_presumed_complete || now >= deadline {
+            self.restart.sweep_allowed = true;
             return true;
         }
-        if self.leftover.asked.is_none_or(|asked| now >= asked + EVERY) {
-            self.leftover.asked = Some(now);
-            let (mut client, heard) = (line.client(), heard.clone());
+        if self.restart.last_query.is_none_or(|last_query| now >= last_query + INTERVAL) {
+            self.restart.last_query = Some(now);
+            let (mut client, events) = (connection.client(), events.clone());
             tokio::spawn(async move {
                 if let Ok(counts) = client.count_routes(v1::CountRoutesRequest {}).await {
                     // The table lives as long as the controller.
-                    let _ = heard.send(Heard::Counts(counts.into_inner().counts)).await;
+                    let _ = events.send(StreamEvent::Counts(counts.into_inner().counts)).await;
                 }
             });
         }
@@ -114,15 +114,15 @@ impl Runner {
     }
 
     /// The forwarder says how many routes it holds.
-    pub(super) fn hear_counts(&mut self, held: &[v1::RouteCount]) {
-        self.leftover.may_go |= is_like(&self.table.said(), held);
+    pub(super) fn handle_counts(&mut self, held: &[v1::RouteCount]) {
+        self.restart.sweep_allowed |= covers_most_of(&self.table.route_counts(), held);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learned::{Event, Source, Target, Update, Way};
+    use crate::learned::{Event, Source, Target, Update, NextHopPath};
 
     #[test]
     fn nine_tenths_of_each_protocol_have_to_be_said() {
@@ -146,12 +146,12 @@ mod tests {
                 (("red".to_owned(), 4, ospf_is), ospf),
             ])
         };
-        assert!(is_like(&said(54, 1), &held) && is_like(&said(0, 0), &[]));
-        assert!(!is_like(&said(53, 1), &held), "some of BGP is missing");
-        assert!(!is_like(&said(100, 0), &held), "a VRF is missing");
+        assert!(covers_most_of(&said(54, 1), &held) && covers_most_of(&said(0, 0), &[]));
+        assert!(!covers_most_of(&said(53, 1), &held), "some of BGP is missing");
+        assert!(!covers_most_of(&said(100, 0), &held), "a VRF is missing");
         let more = [count("", 6, v1::Protocol::Bgp, 1)];
         assert!(
-            !is_like(&said(1_000, 1), &[&held[..], &more].concat()),
+            !covers_most_of(&said(1_000, 1), &[&held[..], &more].concat()),
             "IPv4 makes up for no IPv6"
         );
     }
@@ -161,16 +161,16 @@ mod tests {
         let mut table = Table::default();
         let stale_time = Duration::from_secs(60);
         let source = Source { name: "x".into(), vrf: "red".into(), preference: None, stale_time };
-        let way = Way { interface: Some("a".into()), gateway: None, weight: 1 };
+        let path = NextHopPath { interface: Some("a".into()), gateway: None, weight: 1 };
         let update = |protocol, ip4: u32, ip6: u128| {
             let ip4 = (0..ip4).map(|it| (0x1400_0000 + (it << 8), 24)).collect();
             let ip6 = (0..ip6).map(|it| ((0x2001 << 112) + (it << 64), 64)).collect();
-            let target = Some(Target::Ways([way.clone()].into(), [].into()));
+            let target = Some(Target::Paths([path.clone()].into(), [].into()));
             Event::Update(Update { protocol, target, ip4, ip6 })
         };
         let events = vec![update(v1::Protocol::Bgp, 3, 2), update(v1::Protocol::Ospf, 1, 0)];
-        table.hear(&Arc::new(source), events, Instant::now());
-        let said = table.said();
+        table.handle_events(&Arc::new(source), events, Instant::now());
+        let said = table.route_counts();
         let of = |family, protocol: v1::Protocol| {
             said.get(&("red".to_owned(), family, protocol.into())).copied()
         };

@@ -5,40 +5,40 @@ use std::io;
 
 use tokio::time::Instant;
 
-use super::{BATCH, Follower, Told};
-use crate::linux::message::{FAMILY_IP4, FAMILY_IP6, Fault, Message, NextHop, Prefix, Route, kind};
+use super::{BATCH_ROUTES, Monitor, Observation};
+use crate::linux::message::{FAMILY_IP4, FAMILY_IP6, MessageError, Message, NextHopObject, Prefix, Route, kind};
 use crate::linux::socket::{self, is_lost};
 
 /// So many times as long as a look took, the next one waits at least.
-const REST: u32 = 5;
+const RESYNC_PAUSE_FACTOR: u32 = 5;
 
 /// What another look found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Looked {
+pub(super) struct ResyncResult {
     /// Prefixes that were not as we had them, and of which Linux had told nothing.
     pub different: u64,
     /// Whether nothing changed meanwhile.
-    pub is_quiet: bool,
+    pub is_stable: bool,
 }
 
-impl Follower<'_> {
+impl Monitor<'_> {
     /// Reads the table again, and says how much was not as we had it.
-    pub(super) async fn look_again(
+    pub(super) async fn resync(
         &mut self,
         is_audit: bool,
         buffer: &mut [u8],
-    ) -> io::Result<Looked> {
+    ) -> io::Result<ResyncResult> {
         // What was told already is no difference.
         self.drain(buffer, |_| {}).await?;
-        self.due = None;
+        self.resync_due = None;
         let mut different: HashSet<Prefix> = HashSet::new();
-        self.look(|prefixes| different.extend(prefixes)).await?;
-        self.tell().await;
+        self.read_table(|prefixes| different.extend(prefixes)).await?;
+        self.flush().await;
         // Nor is what changed under the look: the list had it, and the news of it were on their way.
-        let mut is_quiet = true;
-        self.drain(buffer, |named| {
-            is_quiet &= named.is_empty();
-            for prefix in named {
+        let mut is_stable = true;
+        self.drain(buffer, |mentioned| {
+            is_stable &= mentioned.is_empty();
+            for prefix in mentioned {
                 different.remove(prefix);
             }
         })
@@ -61,108 +61,108 @@ impl Follower<'_> {
                 );
             }
         }
-        Ok(Looked { different, is_quiet })
+        Ok(ResyncResult { different, is_stable })
     }
 
-    /// Takes all news that wait, and tells them. `named` hears which prefixes they name.
+    /// Takes all news that wait, and tells them. `mentioned` hears which prefixes they name.
     async fn drain(
         &mut self,
         buffer: &mut [u8],
-        mut named: impl FnMut(&[Prefix]),
+        mut mentioned: impl FnMut(&[Prefix]),
     ) -> io::Result<()> {
         loop {
-            match self.news.receive_now(buffer) {
+            match self.notifications.receive_now(buffer) {
                 Ok(0) => break,
-                Ok(length) => named(&self.hear(&buffer[..length])),
-                Err(error) if is_lost(&error) => self.lost(),
+                Ok(length) => mentioned(&self.handle_messages(&buffer[..length])),
+                Err(error) if is_lost(&error) => self.notifications_lost(),
                 Err(error) => return Err(error),
             }
-            if self.batch.routes() >= BATCH {
-                self.tell().await;
+            if self.batch.routes() >= BATCH_ROUTES {
+                self.flush().await;
             }
         }
-        self.tell().await;
+        self.flush().await;
         Ok(())
     }
 
-    /// Reads the whole table, and tells what is different; `note` hears which prefixes are.
-    pub(super) async fn look(&mut self, mut note: impl FnMut(&[Prefix])) -> io::Result<()> {
+    /// Reads the whole table, and tells what is different; `on_changed` hears which prefixes are.
+    pub(super) async fn read_table(&mut self, mut on_changed: impl FnMut(&[Prefix])) -> io::Result<()> {
         let began = Instant::now();
-        let mut room = vec![0; socket::READ];
-        let objects = self.look_at_next_hops(&mut room).await?;
-        self.table.begin();
-        let mut is_whole = true;
+        let mut receive_buffer = vec![0; socket::BUFFER_SIZE];
+        let objects = self.read_next_hop_objects(&mut receive_buffer).await?;
+        self.table.begin_dump();
+        let mut is_complete = true;
         for family in [FAMILY_IP4, FAMILY_IP6] {
             let mut body = [0; 12];
             body[0] = family;
-            let mut list = self.asks.list(kind::GET_ROUTE, &body)?;
+            let mut list = self.requests.dump(kind::GET_ROUTE, &body)?;
             loop {
                 let (number, table) = (self.number, &mut self.table);
                 let mut changed = Vec::new();
-                let mut faults = Faults::default();
-                let has_more = self.asks.more(&mut list, &mut room, |message| {
-                    if let Some(route) = faults.read(&message, number)
-                        && table.take(&route, Told::Listed)
+                let mut errors = ReadErrors::default();
+                let has_more = self.requests.read_dump(&mut list, &mut receive_buffer, |message| {
+                    if let Some(route) = errors.read(&message, number)
+                        && table.observe(&route, Observation::Dumped)
                     {
                         changed.push(route.prefix);
                     }
                 });
                 let has_more = has_more.await?;
-                self.count(faults);
-                note(&changed);
+                self.count(errors);
+                on_changed(&changed);
                 changed.iter().for_each(|prefix| self.changed(prefix));
-                if self.batch.routes() >= BATCH {
-                    self.tell().await;
+                if self.batch.routes() >= BATCH_ROUTES {
+                    self.flush().await;
                 }
                 if !has_more {
                     break;
                 }
             }
-            is_whole &= list.is_whole();
+            is_complete &= list.is_consistent();
         }
-        if is_whole {
-            let gone = self.table.complete();
-            note(&gone);
+        if is_complete {
+            let gone = self.table.complete_dump();
+            on_changed(&gone);
             gone.iter().for_each(|prefix| self.changed(prefix));
             for id in objects {
-                self.next_hop_gone(id);
+                self.remove_object(id);
             }
         } else {
             // It changed meanwhile. What changed is told as news, but something else may have been left out of the list.
-            self.look_soon();
+            self.schedule_resync();
         }
-        self.rested = Instant::now() + began.elapsed() * REST;
+        self.earliest_resync = Instant::now() + began.elapsed() * RESYNC_PAUSE_FACTOR;
         Ok(())
     }
 
     /// Reads all next-hop objects. Gives those that are not there any more.
-    async fn look_at_next_hops(&mut self, room: &mut [u8]) -> io::Result<Vec<u32>> {
+    async fn read_next_hop_objects(&mut self, receive_buffer: &mut [u8]) -> io::Result<Vec<u32>> {
         let mut gone: HashSet<u32> = self.translator.objects().collect();
         // Kernels before 5.3 have none.
-        let Ok(mut list) = self.asks.list(kind::GET_NEXT_HOP, &[0; 8]) else { return Ok(vec![]) };
+        let Ok(mut list) = self.requests.dump(kind::GET_NEXT_HOP, &[0; 8]) else { return Ok(vec![]) };
         loop {
             let (devices, translator) = (&mut self.devices, &mut self.translator);
             let mut events = Vec::new();
-            let mut is_found = false;
-            let has_more = self.asks.more(&mut list, room, |message| {
-                let Ok(next_hop) = NextHop::read(message.body) else { return };
+            let mut needs_retranslation = false;
+            let has_more = self.requests.read_dump(&mut list, receive_buffer, |message| {
+                let Ok(next_hop) = NextHopObject::read(message.body) else { return };
                 gone.remove(&next_hop.id);
-                let taken =
-                    translator.next_hop(&next_hop, &mut |it| devices.interface(it), &mut events);
-                is_found |= taken.unwrap_or_default();
+                let result =
+                    translator.update_object(&next_hop, &mut |it| devices.interface(it), &mut events);
+                needs_retranslation |= result.unwrap_or_default();
             });
             let has_more = match has_more.await {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(vec![]),
                 has_more => has_more?,
             };
             self.batch.events().extend(events);
-            if is_found {
-                self.translate_again();
+            if needs_retranslation {
+                self.retranslate();
             }
-            self.tell().await;
+            self.flush().await;
             if !has_more {
-                let is_whole = list.is_whole();
-                return Ok(if is_whole { gone.into_iter().collect() } else { vec![] });
+                let is_complete = list.is_consistent();
+                return Ok(if is_complete { gone.into_iter().collect() } else { vec![] });
             }
         }
     }
@@ -170,16 +170,16 @@ impl Follower<'_> {
 
 /// What could not be read of some messages.
 #[derive(Default)]
-pub(super) struct Faults {
+pub(super) struct ReadErrors {
     pub malformed: u64,
-    pub reason: Option<Fault>,
+    pub reason: Option<MessageError>,
     pub not_imported: Option<(Option<Prefix>, &'static str)>,
 }
 
-impl Faults {
-    pub fn note(&mut self, fault: Fault) {
+impl ReadErrors {
+    pub fn on_changed(&mut self, error: MessageError) {
         self.malformed += 1;
-        self.reason = Some(fault);
+        self.reason = Some(error);
     }
 
     /// The route of a message, if it is one of the table.
@@ -194,8 +194,8 @@ impl Faults {
                 }
                 Some(route)
             }
-            Err(fault) => {
-                self.note(fault);
+            Err(error) => {
+                self.on_changed(error);
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! The stream to the forwarder: messages down, answers up, and a new stream whenever it breaks.
+//! The stream to the forwarder: messages down, replies up, and a new stream whenever it breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::apply::Line;
+use crate::apply::ForwarderConnection;
 
 /// Messages that wait to be sent: as many as may be under way.
 pub const WINDOW: usize = 8;
 /// Pause before the forwarder is called again.
-const AGAIN: Duration = Duration::from_millis(100);
+const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
 /// What the table hears of the line.
 #[derive(Debug)]
-pub enum Heard {
+pub enum StreamEvent {
     /// A stream stands: say everything anew by this.
     Up(mpsc::Sender<v1::LearnedRoutes>),
     /// The forwarder has done what a message says.
-    Answer(v1::LearnedRoutesReply),
+    Reply(v1::LearnedRoutesReply),
     /// How many routes the forwarder holds.
     Counts(Vec<v1::RouteCount>),
     /// The stream broke: nothing that was said counts.
@@ -29,33 +29,33 @@ pub enum Heard {
 }
 
 /// Keeps a stream to the forwarder for ever.
-pub async fn keep(line: Arc<Line>, heard: mpsc::Sender<Heard>) {
+pub async fn run(connection: Arc<ForwarderConnection>, events: mpsc::Sender<StreamEvent>) {
     loop {
-        if line.in_sync()
-            && let Err(status) = one(&line, &heard).await
+        if connection.in_sync()
+            && let Err(status) = run_once(&connection, &events).await
         {
             tracing::debug!(%status, "the line for learned routes broke");
         }
-        if heard.is_closed() {
+        if events.is_closed() {
             return;
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RECONNECT_DELAY).await;
     }
 }
 
-async fn one(line: &Line, heard: &mpsc::Sender<Heard>) -> Result<(), tonic::Status> {
+async fn run_once(connection: &ForwarderConnection, events: &mpsc::Sender<StreamEvent>) -> Result<(), tonic::Status> {
     let (sender, receiver) = mpsc::channel(WINDOW);
-    let answers = line.client().learn_routes(ReceiverStream::new(receiver)).await?;
-    let mut answers = answers.into_inner();
+    let replies = connection.client().learn_routes(ReceiverStream::new(receiver)).await?;
+    let mut replies = replies.into_inner();
     // Who listens lives as long as the controller.
-    let _ = heard.send(Heard::Up(sender)).await;
+    let _ = events.send(StreamEvent::Up(sender)).await;
     let ended = loop {
-        match answers.next().await {
-            Some(Ok(answer)) => drop(heard.send(Heard::Answer(answer)).await),
+        match replies.next().await {
+            Some(Ok(reply)) => drop(events.send(StreamEvent::Reply(reply)).await),
             Some(Err(status)) => break Err(status),
             None => break Ok(()),
         }
     };
-    let _ = heard.send(Heard::Down).await;
+    let _ = events.send(StreamEvent::Down).await;
     ended
 }

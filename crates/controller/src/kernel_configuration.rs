@@ -12,14 +12,14 @@ use stoa_api::v1;
 use stoa_api::v1::route::Action;
 
 use crate::addresses::{is_link_local, not_a_host, not_in_subnet};
-use crate::rib::contract;
+use crate::rib::prefix_to_proto;
 
 /// Rules of one VRF and family at most, as the forwarder has room.
 const RULES: usize = 1_024;
 
 /// What was ordered for one interface by its host interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Orders {
+pub struct InterfaceSettings {
     /// Addresses that are not of the configuration.
     pub addresses: BTreeSet<IpNet>,
     /// `ip link set DEVICE down`.
@@ -28,18 +28,18 @@ pub struct Orders {
     pub neighbors: BTreeMap<IpAddr, [u8; 6]>,
 }
 
-impl Orders {
+impl InterfaceSettings {
     /// Whether nothing was ordered.
-    pub fn is_nothing(&self) -> bool {
-        *self == Orders::default()
+    pub fn is_empty(&self) -> bool {
+        *self == InterfaceSettings::default()
     }
 }
 
 /// What was ordered, by interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overlay {
+pub struct KernelConfiguration {
     /// Interfaces with orders.
-    pub interfaces: BTreeMap<String, Orders>,
+    pub interfaces: BTreeMap<String, InterfaceSettings>,
     /// Rules of policy routing.
     pub rules: Vec<v1::Rule>,
 }
@@ -92,10 +92,10 @@ fn net_of(address: &v1::Address) -> Option<IpNet> {
     IpNet::new(ip(&address.address)?, u8::try_from(address.prefix_length).ok()?).ok()
 }
 
-impl Overlay {
+impl KernelConfiguration {
     /// Whether nothing was ordered.
-    pub fn is_nothing(&self) -> bool {
-        self.interfaces.values().all(Orders::is_nothing) && self.rules.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.interfaces.values().all(InterfaceSettings::is_empty) && self.rules.is_empty()
     }
 
     /// The desired state with the orders laid over it. What cannot be is left out, and told.
@@ -248,7 +248,7 @@ fn address(
         return Ok(Vec::new());
     }
     let route = |prefix: IpNet, action| v1::Route {
-        prefix: Some(contract(&prefix)),
+        prefix: Some(prefix_to_proto(&prefix)),
         protocol: v1::Protocol::Direct.into(),
         action: Some(action),
         vrf: vrf.clone(),

@@ -12,7 +12,7 @@ use crate::routes::VrfName;
 
 /// Direct and static routes, found by prefix.
 #[derive(Debug, Default)]
-pub struct Desired {
+pub struct ConfiguredRoutes {
     configuration: Option<Arc<Configuration>>,
     /// The places of routes in the order that they are looked for in; empty: they stand in it.
     order: Vec<u32>,
@@ -27,7 +27,7 @@ fn key(route: &v1::Route) -> Key<'_> {
     (&route.vrf, address.len(), address, length)
 }
 
-impl Desired {
+impl ConfiguredRoutes {
     /// Those of a configuration.
     pub fn new(configuration: Arc<Configuration>) -> Self {
         let routes = &configuration.desired.routes;
@@ -49,7 +49,7 @@ impl Desired {
         let configuration = self.configuration.iter();
         let routes = configuration.flat_map(|it| &it.desired.routes);
         let here = routes.filter(move |route| *route.vrf == **vrf);
-        here.filter_map(|route| crate::rib::net(route.prefix.as_ref()?))
+        here.filter_map(|route| crate::rib::prefix_from_proto(route.prefix.as_ref()?))
     }
 
     /// What the route to exactly this prefix does.
@@ -95,7 +95,7 @@ mod tests {
         for _ in 0..routes.len() {
             let mut configuration = Configuration::parse(Path::new("t"), "{}".to_owned()).unwrap();
             configuration.desired.routes.clone_from(&routes);
-            let desired = Desired::new(Arc::new(configuration));
+            let desired = ConfiguredRoutes::new(Arc::new(configuration));
             let find = |vrf, address: &str, length| {
                 let found = desired.get(vrf, address.parse().unwrap(), length);
                 found.map(|action| action == &v1::route::Action::Special(length.into()))

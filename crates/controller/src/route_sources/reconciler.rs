@@ -6,45 +6,45 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use super::{Kind, RouteSourceConfig, RouteSourceState, States};
-use crate::apply::Line;
+use super::{Kind, RouteSourceConfig, RouteSourceState, RouteSourceStates};
+use crate::apply::ForwarderConnection;
 use crate::learned::{Event, Learned, RouteSource, Source};
 use crate::{bgp_route_source, linux};
 
 /// Keeps the route sources of the configuration in force.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Reconciler {
     /// The table of learned routes.
     learned: Learned,
     /// The alias of our devices, by which host interfaces are known.
     alias: String,
-    states: Arc<States>,
-    opened: BTreeMap<String, Opened>,
+    states: Arc<RouteSourceStates>,
+    open_sources: BTreeMap<String, OpenRouteSource>,
 }
 
 /// A route source that is open.
 #[derive(Debug)]
-struct Opened {
+struct OpenRouteSource {
     config: RouteSourceConfig,
     route_source: RouteSource,
     state: Arc<RouteSourceState>,
     task: JoinHandle<()>,
 }
 
-impl Keeper {
+impl Reconciler {
     /// For host interfaces of the forwarder on that socket.
-    pub fn new(forwarder_socket: &Path, states: Arc<States>, learned: Learned) -> Self {
+    pub fn new(forwarder_socket: &Path, states: Arc<RouteSourceStates>, learned: Learned) -> Self {
         let alias = linux::alias(forwarder_socket);
-        Self { learned, alias, states, opened: BTreeMap::new() }
+        Self { learned, alias, states, open_sources: BTreeMap::new() }
     }
 
     /// Follows the configuration until dropped.
-    pub async fn keep(mut self, line: &Arc<Line>) {
-        let mut changes = line.changes();
+    pub async fn run(mut self, connection: &Arc<ForwarderConnection>) {
+        let mut changes = connection.changes();
         loop {
             changes.mark_unchanged();
-            let desired = line.configuration().map(|it| Arc::clone(&it.route_sources));
-            self.follow(desired.as_deref().unwrap_or_default(), line).await;
+            let desired = connection.configuration().map(|it| Arc::clone(&it.route_sources));
+            self.reconcile(desired.as_deref().unwrap_or_default(), connection).await;
             if changes.changed().await.is_err() {
                 // The line is gone, and with it the controller.
                 return;
@@ -52,32 +52,32 @@ impl Keeper {
         }
     }
 
-    async fn follow(&mut self, desired: &[RouteSourceConfig], line: &Arc<Line>) {
+    async fn reconcile(&mut self, desired: &[RouteSourceConfig], connection: &Arc<ForwarderConnection>) {
         let names = desired.iter().map(|route_source| route_source.source.name.clone()).collect();
         self.learned.expect(names).await;
-        let stays = |name: &String, it: &Opened| {
+        let stays = |name: &String, it: &OpenRouteSource| {
             desired.iter().any(|route_source| {
                 route_source.source.name == *name && it.config.may_become(route_source)
             })
         };
         let gone: Vec<String> = self
-            .opened
+            .open_sources
             .iter()
             .filter(|(name, it)| !stays(name, it))
             .map(|it| it.0.clone())
             .collect();
         for name in gone {
-            if let Some(opened) = self.opened.remove(&name) {
-                self.shut(opened).await;
+            if let Some(source) = self.open_sources.remove(&name) {
+                self.close(source).await;
             }
         }
         for config in desired {
             let name = &config.source.name;
-            match self.opened.get_mut(name) {
-                Some(opened) if opened.config == *config => {}
-                Some(opened) => {
-                    opened.route_source.weigh(&config.source).await;
-                    opened.config = config.clone();
+            match self.open_sources.get_mut(name) {
+                Some(source) if source.config == *config => {}
+                Some(source) => {
+                    source.route_source.reconfigure(&config.source).await;
+                    source.config = config.clone();
                     let Source { preference, stale_time, .. } = &config.source;
                     tracing::info!(
                         route_source = name,
@@ -87,33 +87,33 @@ impl Keeper {
                     );
                 }
                 None => {
-                    let opened = self.open(config, line);
+                    let source = self.open(config, connection);
                     // From now on its time runs: a daemon that never comes keeps nothing for ever.
-                    opened.route_source.tell(Vec::new()).await;
-                    self.opened.insert(name.clone(), opened);
+                    source.route_source.send(Vec::new()).await;
+                    self.open_sources.insert(name.clone(), source);
                 }
             }
         }
     }
 
-    fn open(&self, config: &RouteSourceConfig, line: &Arc<Line>) -> Opened {
+    fn open(&self, config: &RouteSourceConfig, connection: &Arc<ForwarderConnection>) -> OpenRouteSource {
         let name = &config.source.name;
         let route_source = self.learned.open(config.source.clone());
         let state = self.states.open(config.kind.name(), name);
         state.fail("not open yet");
-        let place = linux::Place {
+        let context = linux::NamespaceContext {
             netns: config.netns.clone(),
             alias: self.alias.clone(),
-            line: Arc::clone(line),
+            connection: Arc::clone(connection),
         };
-        let (its, its_state) = (route_source.clone(), Arc::clone(&state));
+        let (task_source, task_state) = (route_source.clone(), Arc::clone(&state));
         let task = match config.kind {
             Kind::Fpm { address, port } => {
-                tokio::spawn(linux::fpm::run(its, (address, port).into(), place, its_state))
+                tokio::spawn(linux::fpm::run(task_source, (address, port).into(), context, task_state))
             }
-            Kind::Linux { table, receive_buffer } => {
-                let room = receive_buffer as usize;
-                tokio::spawn(linux::routes::run(its, table, room, place, its_state))
+            Kind::Netlink { table, receive_buffer } => {
+                let buffer_size = receive_buffer as usize;
+                tokio::spawn(linux::routes::run(task_source, table, buffer_size, context, task_state))
             }
             Kind::Bgp { address, port, asn, router_id, add_paths, multipath } => {
                 let netns = config.netns.clone();
@@ -126,21 +126,21 @@ impl Keeper {
                     add_paths,
                     multipath,
                 };
-                tokio::spawn(bgp_route_source::run(its, settings, its_state))
+                tokio::spawn(bgp_route_source::run(task_source, settings, task_state))
             }
         };
         tracing::info!(route_source = name, kind = config.kind.name(), "route source configured");
-        Opened { config: config.clone(), route_source, state, task }
+        OpenRouteSource { config: config.clone(), route_source, state, task }
     }
 
-    async fn shut(&self, opened: Opened) {
-        let Opened { config, route_source, state, task } = opened;
+    async fn close(&self, source: OpenRouteSource) {
+        let OpenRouteSource { config, route_source, state, task } = source;
         let (name, kind) = (&config.source.name, config.kind.name());
         task.abort();
         // What it says comes before its end.
         let _ = task.await;
-        route_source.tell(vec![Event::Closed]).await;
-        self.states.shut(kind, name, &state);
+        route_source.send(vec![Event::Closed]).await;
+        self.states.close(kind, name, &state);
         tracing::info!(route_source = name, kind, "route source shut");
     }
 }
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
     use crate::configuration::Configuration;
-    use crate::route_sources::Figures;
+    use crate::route_sources::RouteSourceStatistics;
 
     /// A route source at a port that the system chooses.
     fn route_source(preference: Option<u8>, stale_time_s: u64, multipath: u8) -> RouteSourceConfig {
@@ -174,35 +174,35 @@ mod tests {
     async fn a_route_source_stays_open_when_its_routes_count_otherwise() {
         let socket = Path::new("/nowhere/f.sock");
         let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
-        let line = Arc::new(Line::new(unix::connect_lazily(socket), empty));
-        let learned = Learned::start(Arc::clone(&line)).unwrap();
-        let mut keeper = Keeper::new(socket, Arc::default(), learned);
-        keeper.follow(&[route_source(None, 120, 1)], &line).await;
-        let first = Arc::clone(&keeper.opened["x"].state);
+        let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(socket), empty));
+        let learned = Learned::start(Arc::clone(&connection)).unwrap();
+        let mut reconciler = Reconciler::new(socket, Arc::default(), learned);
+        reconciler.reconcile(&[route_source(None, 120, 1)], &connection).await;
+        let first = Arc::clone(&reconciler.open_sources["x"].state);
         let changed = route_source(Some(7), 9, 1);
-        keeper.follow(std::slice::from_ref(&changed), &line).await;
-        let opened = &keeper.opened["x"];
-        assert!(Arc::ptr_eq(&opened.state, &first) && !opened.task.is_finished());
+        reconciler.reconcile(std::slice::from_ref(&changed), &connection).await;
+        let source = &reconciler.open_sources["x"];
+        assert!(Arc::ptr_eq(&source.state, &first) && !source.task.is_finished());
         assert_eq!(
-            (opened.route_source.stale_time(), &opened.config),
+            (source.route_source.stale_time(), &source.config),
             (Duration::from_secs(9), &changed)
         );
         // What a session is made of cannot change under it.
-        keeper.follow(&[route_source(Some(7), 9, 2)], &line).await;
-        assert!(!Arc::ptr_eq(&keeper.opened["x"].state, &first));
-        keeper.follow(&[], &line).await;
-        assert!(keeper.opened.is_empty() && keeper.states.all().is_empty());
+        reconciler.reconcile(&[route_source(Some(7), 9, 2)], &connection).await;
+        assert!(!Arc::ptr_eq(&reconciler.open_sources["x"].state, &first));
+        reconciler.reconcile(&[], &connection).await;
+        assert!(reconciler.open_sources.is_empty() && reconciler.states.all().is_empty());
     }
 
     /// What the only route source says, once that is so.
-    async fn wait(keeper: &Keeper, what: &str, is_so: impl Fn(&Figures) -> bool) -> Figures {
+    async fn wait_until(reconciler: &Reconciler, what: &str, is_so: impl Fn(&RouteSourceStatistics) -> bool) -> RouteSourceStatistics {
         let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
         loop {
-            let figures = keeper.states.all().remove(0).2;
-            if is_so(&figures) {
-                return figures;
+            let statistics = reconciler.states.all().remove(0).2;
+            if is_so(&statistics) {
+                return statistics;
             }
-            assert!(tokio::time::Instant::now() < deadline, "{what}: {figures:?}");
+            assert!(tokio::time::Instant::now() < deadline, "{what}: {statistics:?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -213,26 +213,26 @@ mod tests {
         let at = taken.local_addr().unwrap();
         let socket = Path::new("/nowhere/f.sock");
         let empty = Configuration::parse(Path::new("test"), "{}".to_owned()).unwrap();
-        let line = Arc::new(Line::new(unix::connect_lazily(socket), empty));
-        let learned = Learned::start(Arc::clone(&line)).unwrap();
-        let mut keeper = Keeper::new(socket, Arc::default(), learned);
+        let connection = Arc::new(ForwarderConnection::new(unix::connect_lazily(socket), empty));
+        let learned = Learned::start(Arc::clone(&connection)).unwrap();
+        let mut reconciler = Reconciler::new(socket, Arc::default(), learned);
         let mut config = route_source(None, 120, 1);
         let Kind::Bgp { port, .. } = &mut config.kind else { panic!("a session") };
         *port = at.port();
-        keeper.follow(&[config], &line).await;
+        reconciler.reconcile(&[config], &connection).await;
         let reason = format!("cannot listen at {at}: ");
-        let figures = wait(&keeper, "refused", |it| it.reason.starts_with(&reason)).await;
-        assert!(!figures.is_open && figures.reason.contains("in use"), "{figures:?}");
+        let statistics = wait_until(&reconciler, "refused", |it| it.reason.starts_with(&reason)).await;
+        assert!(!statistics.is_open && statistics.reason.contains("in use"), "{statistics:?}");
         drop(taken);
-        let figures = wait(&keeper, "listens", |it| it.is_open).await;
-        assert_eq!(figures.reason, "the daemon has not connected yet");
+        let statistics = wait_until(&reconciler, "listens", |it| it.is_open).await;
+        assert_eq!(statistics.reason, "the daemon has not connected yet");
         // In a namespace that is not there.
         let mut elsewhere = route_source(None, 120, 1);
         elsewhere.netns = "stoa-not-there".to_owned();
-        keeper.follow(std::slice::from_ref(&elsewhere), &line).await;
+        reconciler.reconcile(std::slice::from_ref(&elsewhere), &connection).await;
         let reason = "there is no network namespace \"stoa-not-there\"";
-        let figures = wait(&keeper, "no namespace", |it| it.reason.contains(reason)).await;
-        assert!(!figures.is_open);
+        let statistics = wait_until(&reconciler, "no namespace", |it| it.reason.contains(reason)).await;
+        assert!(!statistics.is_open);
         let host_interface =
             v1::HostInterface { netns: "stoa-not-there-2".to_owned(), ..Default::default() };
         let interface = v1::Interface {
@@ -241,13 +241,13 @@ mod tests {
             ..Default::default()
         };
         let desired = v1::Desired { interfaces: vec![interface], ..Default::default() };
-        let lacking =
-            crate::route_sources::lacking(&[elsewhere, route_source(None, 120, 1)], &desired);
-        assert_eq!(lacking.len(), 2);
+        let missing_namespaces =
+            crate::route_sources::missing_namespaces(&[elsewhere, route_source(None, 120, 1)], &desired);
+        assert_eq!(missing_namespaces.len(), 2);
         assert!(
-            lacking[1].contains("\"stoa-not-there-2\"")
-                && lacking[1].contains("host interface of wan")
+            missing_namespaces[1].contains("\"stoa-not-there-2\"")
+                && missing_namespaces[1].contains("host interface of wan")
         );
-        assert!(lacking[0].contains("\"stoa-not-there\"") && lacking[0].contains("route source x"));
+        assert!(missing_namespaces[0].contains("\"stoa-not-there\"") && missing_namespaces[0].contains("route source x"));
     }
 }

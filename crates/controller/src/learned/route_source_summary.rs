@@ -8,11 +8,11 @@ use super::table::{Session, Table};
 use crate::routes::VrfName;
 
 /// Reasons that are told of one route source at most.
-const REASONS: usize = 20;
+const MAX_REASONS: usize = 20;
 
 /// How a route source does, as the table sees it.
 #[derive(Clone, Debug)]
-pub struct RouteSourceState {
+pub struct RouteSourceSummary {
     /// Its name in the configuration.
     pub name: String,
     /// The VRF that its routes are for.
@@ -35,19 +35,19 @@ pub struct RouteSourceState {
 
 /// Groups of one route source that cannot be used.
 #[derive(Default)]
-struct Lost {
+struct UnresolvedGroups {
     routes: u64,
     /// Those with the most routes: how many, and their ids.
     most: BinaryHeap<Reverse<(u32, u32)>>,
 }
 
-impl Lost {
+impl UnresolvedGroups {
     fn add(&mut self, id: u32, routes: u32, has_reason: bool) {
         self.routes += u64::from(routes);
         if has_reason {
             self.most.push(Reverse((routes, id)));
         }
-        if self.most.len() > REASONS {
+        if self.most.len() > MAX_REASONS {
             self.most.pop();
         }
     }
@@ -55,8 +55,8 @@ impl Lost {
 
 impl Table {
     /// How all route sources of daemons do.
-    pub(super) fn route_source_states(&self) -> Vec<RouteSourceState> {
-        let mut lost: Vec<Lost> = self.held.iter().map(|_| Lost::default()).collect();
+    pub(super) fn route_source_states(&self) -> Vec<RouteSourceSummary> {
+        let mut lost: Vec<UnresolvedGroups> = self.sources.iter().map(|_| UnresolvedGroups::default()).collect();
         for (id, group) in self.groups.iter() {
             if group.routes > 0
                 && !group.resolved.is_usable()
@@ -65,26 +65,26 @@ impl Table {
                 lost.add(id, group.routes, !group.resolved.reasons.is_empty());
             }
         }
-        let held = self.held.iter().zip(lost);
-        let held = held.filter_map(|(held, lost)| Some((held.as_ref()?, lost)));
-        let state = |(held, lost): (&super::table::Held, Lost)| {
+        let entry = self.sources.iter().zip(lost);
+        let entry = entry.filter_map(|(entry, lost)| Some((entry.as_ref()?, lost)));
+        let state = |(entry, lost): (&super::table::SourceEntry, UnresolvedGroups)| {
             let most = lost.most.into_sorted_vec();
             let reason = |it: &Reverse<(u32, u32)>| {
                 let (routes, id) = it.0;
                 Some((self.groups.get(id)?.resolved.reasons.first()?.clone(), routes))
             };
-            RouteSourceState {
-                name: held.source.name.clone(),
-                vrf: held.source.vrf.clone(),
-                session: held.session,
-                ip4: held.ip4.len(),
-                ip6: held.ip6.len(),
-                stale: held.ip4.stale() + held.ip6.stale(),
-                malformed: held.malformed,
+            RouteSourceSummary {
+                name: entry.source.name.clone(),
+                vrf: entry.source.vrf.clone(),
+                session: entry.session,
+                ip4: entry.ip4.len(),
+                ip6: entry.ip6.len(),
+                stale: entry.ip4.stale() + entry.ip6.stale(),
+                malformed: entry.malformed,
                 waiting: lost.routes,
                 unresolved: most.iter().filter_map(reason).collect(),
             }
         };
-        held.filter(|(held, _)| !is_own(&held.source)).map(state).collect()
+        entry.filter(|(entry, _)| !is_own(&entry.source)).map(state).collect()
     }
 }

@@ -5,73 +5,73 @@ use std::sync::Arc;
 
 use stoa_api::v1;
 
-use super::{Error, Line};
+use super::{Error, ForwarderConnection};
 use crate::configuration::Configuration;
-use crate::overlay::{Orders, Overlay};
+use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
 
-impl Line {
+impl ForwarderConnection {
     /// The configuration in force with the orders of Linux over its desired state: what the forwarder holds.
-    pub fn in_force(&self) -> Option<Arc<Configuration>> {
-        let facts = self.facts();
-        facts.merged.clone().or_else(|| facts.desired.clone())
+    pub fn merged_configuration(&self) -> Option<Arc<Configuration>> {
+        let state = self.state();
+        state.merged.clone().or_else(|| state.desired.clone())
     }
 
     /// What was ordered through Linux.
-    pub fn overlay(&self) -> Arc<Overlay> {
-        Arc::clone(&self.facts().overlay)
+    pub fn kernel_configuration(&self) -> Arc<KernelConfiguration> {
+        Arc::clone(&self.state().kernel_configuration)
     }
 
     /// Sets the orders that were there when the controller began, before anything is sent.
-    pub(crate) fn order_before_anything(&self, overlay: Overlay) {
-        self.say(&overlay);
-        self.facts().overlay = Arc::new(overlay);
+    pub(crate) fn set_initial_kernel_configuration(&self, kernel_configuration: KernelConfiguration) {
+        self.log_kernel_configuration(&kernel_configuration);
+        self.state().kernel_configuration = Arc::new(kernel_configuration);
     }
 
     /// Brings orders into force. What cannot be is left out, and said in the log.
-    pub(crate) async fn order(&self, overlay: Overlay) {
-        if *self.overlay() == overlay {
+    pub(crate) async fn apply_kernel_configuration(&self, kernel_configuration: KernelConfiguration) {
+        if *self.kernel_configuration() == kernel_configuration {
             return;
         }
         let _one = self.transaction.lock().await;
-        self.say(&overlay);
+        self.log_kernel_configuration(&kernel_configuration);
         let (desired, before) = {
-            let mut facts = self.facts();
-            facts.overlay = Arc::new(overlay);
+            let mut state = self.state();
+            state.kernel_configuration = Arc::new(kernel_configuration);
             // What the forwarder does not hold yet is sent with the orders.
-            let Some(synced) = facts.synced.take() else { return };
-            let Some(desired) = facts.desired.clone() else { return };
+            let Some(synced) = state.synced.take() else { return };
+            let Some(desired) = state.desired.clone() else { return };
             (desired, synced)
         };
-        match self.apply_with_orders(&desired).await {
+        match self.apply_merged(&desired).await {
             Ok((_, merged)) => {
-                let mut facts = self.facts();
-                facts.merged = Some(merged);
-                facts.synced = Some(before);
+                let mut state = self.state();
+                state.merged = Some(merged);
+                state.synced = Some(before);
                 self.changes.send_modify(|count| *count += 1);
             }
             // Nothing was changed.
-            Err(Error::Refused(_)) => self.facts().synced = Some(before),
+            Err(Error::Refused(_)) => self.state().synced = Some(before),
             // Whoever looks sends it again.
             Err(error) => tracing::warn!("orders from Linux wait: {error}"),
         }
     }
 
     /// Sends a configuration with the orders over it. When the forwarder refuses that, without them.
-    pub(super) async fn apply_with_orders(
+    pub(super) async fn apply_merged(
         &self,
         configuration: &Arc<Configuration>,
     ) -> Result<(v1::Applied, Arc<Configuration>), Error> {
-        let overlay = self.overlay();
-        if overlay.is_nothing() {
-            self.facts().refused_orders.clear();
+        let kernel_configuration = self.kernel_configuration();
+        if kernel_configuration.is_empty() {
+            self.state().rejected_settings.clear();
             let applied = self.apply(&configuration.desired).await?;
             return Ok((applied, Arc::clone(configuration)));
         }
         let mut merged = (**configuration).clone();
-        let mut said = BTreeSet::new();
-        for refused in overlay.merge(&mut merged.desired) {
-            let line = format!("{}: {}", refused.interface, refused.reason);
-            if !self.facts().refused_orders.contains(&line) {
+        let mut rejections = BTreeSet::new();
+        for refused in kernel_configuration.merge(&mut merged.desired) {
+            let rejection = format!("{}: {}", refused.interface, refused.reason);
+            if !self.state().rejected_settings.contains(&rejection) {
                 let (interface, fix) = (&refused.interface, refused.fix);
                 tracing::warn!(
                     interface,
@@ -80,9 +80,9 @@ impl Line {
                     refused.reason
                 );
             }
-            said.insert(line);
+            rejections.insert(rejection);
         }
-        self.facts().refused_orders = said;
+        self.state().rejected_settings = rejections;
         match self.apply(&merged.desired).await {
             Ok(applied) => Ok((applied, Arc::new(merged))),
             Err(Error::Refused(errors)) => {
@@ -102,16 +102,16 @@ impl Line {
     }
 
     /// Says what is ordered anew.
-    fn say(&self, overlay: &Overlay) {
-        let before = self.overlay();
-        let none = Orders::default();
-        if before.rules != overlay.rules {
-            tracing::info!(rules = overlay.rules.len(), "rules ordered through Linux");
+    fn log_kernel_configuration(&self, kernel_configuration: &KernelConfiguration) {
+        let before = self.kernel_configuration();
+        let none = InterfaceSettings::default();
+        if before.rules != kernel_configuration.rules {
+            tracing::info!(rules = kernel_configuration.rules.len(), "rules ordered through Linux");
         }
-        let names = before.interfaces.keys().chain(overlay.interfaces.keys());
+        let names = before.interfaces.keys().chain(kernel_configuration.interfaces.keys());
         for interface in names.collect::<BTreeSet<_>>() {
-            let of = |overlay: &'_ Overlay| overlay.interfaces.get(interface).cloned();
-            let (old, new) = (of(&before).unwrap_or_default(), of(overlay).unwrap_or_default());
+            let of = |kernel_configuration: &'_ KernelConfiguration| kernel_configuration.interfaces.get(interface).cloned();
+            let (old, new) = (of(&before).unwrap_or_default(), of(kernel_configuration).unwrap_or_default());
             if old == new {
                 continue;
             }

@@ -4,15 +4,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::run::{Request, Runner, Work};
-use super::{Audit, Learned, RouteSourceState};
+use super::run::{Request, Runner, WorkCounters};
+use super::{Audit, Learned, RouteSourceSummary};
 
 /// How long whoever watches waits for a table that is busy.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Audits so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Audits {
+pub struct AuditCounters {
     /// How many were made, by themselves or on demand.
     pub runs: u64,
     /// Routes that were not as desired.
@@ -25,7 +25,7 @@ pub struct Audits {
     pub was_equal: bool,
 }
 
-impl Audits {
+impl AuditCounters {
     /// Another one ended; `refused` routes of those that it told again were not taken.
     pub(super) fn note(&mut self, audit: &Audit, refused: u64) {
         let different = audit.tables.iter().map(|table| table.different).sum::<u64>();
@@ -40,27 +40,27 @@ impl Audits {
 
 /// All that is counted.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct LearnedStatistics {
     /// Each route source, as the table sees it.
-    pub route_sources: Vec<RouteSourceState>,
+    pub route_sources: Vec<RouteSourceSummary>,
     /// What the table has done.
-    pub work: Work,
+    pub work: WorkCounters,
     /// Audits so far.
-    pub audits: Audits,
+    pub audits: AuditCounters,
     /// Whether all route sources have said all, and what a former controller left is gone.
     pub is_complete: bool,
 }
 
 /// A way to the table for those that look: it does not keep the table alive.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct TableHandle {
     requests: mpsc::WeakSender<Request>,
 }
 
-impl Look {
+impl TableHandle {
     /// What is counted now; `None` when the table has no time for that, or ended.
-    pub async fn figures(&self) -> Option<Figures> {
-        self.ask(|runner| Figures {
+    pub async fn statistics(&self) -> Option<LearnedStatistics> {
+        self.ask(|runner| LearnedStatistics {
             route_sources: runner.table.route_source_states(),
             work: runner.work,
             audits: runner.audits,
@@ -83,13 +83,13 @@ impl Look {
             self.requests.upgrade()?.send(request).await.ok()?;
             answered.await.ok()
         };
-        tokio::time::timeout(PATIENCE, asked).await.ok()?
+        tokio::time::timeout(TIMEOUT, asked).await.ok()?
     }
 }
 
 impl Learned {
     /// A way to look at it.
-    pub(super) fn look(&self) -> Look {
-        Look { requests: self.requests.downgrade() }
+    pub(super) fn handle(&self) -> TableHandle {
+        TableHandle { requests: self.requests.downgrade() }
     }
 }

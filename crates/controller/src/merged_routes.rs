@@ -11,14 +11,14 @@ use stoa_api::v1::{self, RouteState};
 use tokio_stream::Stream;
 use tonic::Status;
 
-use crate::rib::{self, Note};
+use crate::rib::{self, RouteAnnotation};
 use crate::routes::{Key, VrfName};
 
 /// Both, VRF by VRF as the forwarder has them, each VRF by prefix.
-pub struct HeldAndInactive<S> {
+pub struct MergedRoutes<S> {
     held: S,
     inactive: BTreeMap<Key, RouteState>,
-    notes: Arc<BTreeMap<Key, Note>>,
+    annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
     /// Came and waits for the inactive ones before it.
     next: Option<RouteState>,
     /// The VRF that is told now; the default one is the first.
@@ -26,14 +26,14 @@ pub struct HeldAndInactive<S> {
     has_ended: bool,
 }
 
-impl<S> HeldAndInactive<S> {
-    /// What the forwarder sends as `held`, told with `notes`, and `inactive`.
+impl<S> MergedRoutes<S> {
+    /// What the forwarder sends as `held`, told with `annotations`, and `inactive`.
     pub fn new(
         held: S,
-        notes: Arc<BTreeMap<Key, Note>>,
+        annotations: Arc<BTreeMap<Key, RouteAnnotation>>,
         inactive: BTreeMap<Key, RouteState>,
     ) -> Self {
-        Self { held, inactive, notes, next: None, vrf: VrfName::default(), has_ended: false }
+        Self { held, inactive, annotations, next: None, vrf: VrfName::default(), has_ended: false }
     }
 
     /// The first inactive route of the VRF that is told now, before `end` where that is in it.
@@ -52,7 +52,7 @@ fn is_static(state: &RouteState) -> bool {
     state.route.as_ref().is_some_and(|route| route.protocol() == v1::Protocol::Static)
 }
 
-impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for HeldAndInactive<S> {
+impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for MergedRoutes<S> {
     type Item = Result<RouteState, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -73,7 +73,7 @@ impl<S: Stream<Item = Result<RouteState, Status>> + Unpin> Stream for HeldAndIna
                         continue;
                     }
                 }
-                rib::annotate(&self.notes, &mut next);
+                rib::annotate(&self.annotations, &mut next);
                 return Poll::Ready(Some(Ok(next)));
             }
             if self.has_ended {
@@ -127,7 +127,7 @@ mod tests {
         ];
         let held = tokio_stream::iter(held.map(|(vrf, prefix)| Ok(state(vrf, prefix).1)));
         let inactive = inactive.map(|(vrf, prefix)| state(vrf, prefix)).into_iter().collect();
-        let all = HeldAndInactive::new(held, Arc::default(), inactive);
+        let all = MergedRoutes::new(held, Arc::default(), inactive);
         let told: Vec<String> = all
             .map(|state| {
                 let (vrf, prefix) = rib::key_of(&state.unwrap()).unwrap();

@@ -4,58 +4,58 @@ use std::collections::VecDeque;
 
 use stoa_api::v1;
 
-use super::prefixes::{Address, Six};
+use super::prefixes::{Address, Ip6Words};
 use crate::routes::VrfName;
 
 /// Routes of one message at most: some milliseconds of the forwarder's control thread.
-const ROUTES: usize = 8_192;
+const MAX_ROUTES: usize = 8_192;
 /// Hops and forgotten hops of one message at most.
-const HOPS: usize = 4_096;
+const MAX_HOPS: usize = 4_096;
 
 /// Changes in their order.
 #[derive(Debug, Default)]
-pub struct Outbox {
+pub struct MessageQueue {
     open: v1::LearnedRoutes,
     routes: usize,
     closed: VecDeque<v1::LearnedRoutes>,
     /// Nobody listens: nothing is kept.
-    is_off: bool,
+    is_disabled: bool,
 }
 
 /// A family as runs have it.
-pub trait Packed: Address {
+pub trait PackedFamily: Address {
     /// Puts a prefix behind the others of a run.
     fn pack(self, length: u8, run: &mut v1::RouteRun);
 }
 
-impl Packed for u32 {
+impl PackedFamily for u32 {
     fn pack(self, length: u8, run: &mut v1::RouteRun) {
         let [a, b, c, d] = self.to_be_bytes();
         run.ip4.extend_from_slice(&[a, b, c, d, length]);
     }
 }
 
-impl Packed for Six {
+impl PackedFamily for Ip6Words {
     fn pack(self, length: u8, run: &mut v1::RouteRun) {
         run.ip6.extend_from_slice(&self.widen().to_be_bytes());
         run.ip6.push(length);
     }
 }
 
-impl Outbox {
-    /// Forgets everything. `is_off`: and whatever comes.
-    pub fn clear(&mut self, is_off: bool) {
-        *self = Self { is_off, ..Self::default() };
+impl MessageQueue {
+    /// Forgets everything. `is_disabled`: and whatever comes.
+    pub fn clear(&mut self, is_disabled: bool) {
+        *self = Self { is_disabled, ..Self::default() };
     }
 
     /// The first message of a caller.
-    pub fn begin(&mut self) {
+    pub fn start_session(&mut self) {
         self.open.begins = true;
     }
 
     /// Everything was said.
     pub fn complete(&mut self) {
-        if !self.is_off {
+        if !self.is_disabled {
             self.open.completes = true;
             self.close();
         }
@@ -63,7 +63,7 @@ impl Outbox {
 
     /// A hop that is new or has changed.
     pub fn hop(&mut self, hop: v1::LearnedHop) {
-        if self.is_off {
+        if self.is_disabled {
             return;
         }
         if let Some(known) = self.open.hops.iter_mut().rev().take(8).find(|it| it.id == hop.id) {
@@ -71,14 +71,14 @@ impl Outbox {
             return;
         }
         self.open.hops.push(hop);
-        if self.open.hops.len() >= HOPS {
+        if self.open.hops.len() >= MAX_HOPS {
             self.close();
         }
     }
 
     /// A prefix goes to a hop; 0: it goes.
-    pub fn route<A: Packed>(&mut self, vrf: &VrfName, address: A, length: u8, hop: u32) {
-        if self.is_off {
+    pub fn route<A: PackedFamily>(&mut self, vrf: &VrfName, address: A, length: u8, hop: u32) {
+        if self.is_disabled {
             return;
         }
         match self.open.runs.last_mut() {
@@ -90,18 +90,18 @@ impl Outbox {
             }
         }
         self.routes += 1;
-        if self.routes >= ROUTES {
+        if self.routes >= MAX_ROUTES {
             self.close();
         }
     }
 
     /// Hops that nothing leads to any more.
     pub fn forget(&mut self, hops: Vec<u32>) {
-        if self.is_off {
+        if self.is_disabled {
             return;
         }
         self.open.forgotten.extend(hops);
-        if self.open.forgotten.len() >= HOPS {
+        if self.open.forgotten.len() >= MAX_HOPS {
             self.close();
         }
     }

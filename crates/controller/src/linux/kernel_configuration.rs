@@ -1,0 +1,306 @@
+//! What operators do to host interfaces with `ip addr`, `ip link`, `ip neigh` and `ip rule`, as orders to Stoa.
+//!
+//! Each namespace with host interfaces is followed by a task of its own. News only say that it is time to look: all devices, addresses,
+//! neighbours and rules are read again, so that news that are lost cost nothing but a look more.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::devices::host_interfaces;
+use super::message::{Address, FAMILY_ANY, Link, Neighbor, Rule, kind};
+use super::socket::{self, Socket, group, is_lost};
+use super::{RTPROT_STOA, NamespaceContext, RETRY_DELAY, rules};
+use crate::apply::ForwarderConnection;
+use crate::configuration::Configuration;
+use crate::kernel_configuration::{InterfaceSettings, KernelConfiguration};
+
+/// News that come together are looked at together.
+const COALESCE: Duration = Duration::from_millis(50);
+/// So many times as long as a look took, the next one waits at least.
+const POLL_PAUSE_FACTOR: u32 = 5;
+/// How often is looked without news: whether the namespace is still the same.
+const NETNS_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+/// So long a device has to be down before it is an order: one that is being made is down for a moment.
+const MIN_DOWN_TIME: Duration = Duration::from_millis(300);
+/// How long the first look may take at the start, before anything is sent to the forwarder.
+const INITIAL_READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of news that may wait.
+const RECEIVE_BUFFER: usize = 1 << 20;
+/// Orders of one namespace at most, of each kind.
+const MAX_ENTRIES: usize = 4_096;
+/// Looks of namespaces that wait to be heard.
+const SNAPSHOT_QUEUE: usize = 16;
+
+/// What was ordered in one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct NamespaceSnapshot {
+    /// By device.
+    devices: BTreeMap<String, InterfaceSettings>,
+    /// Rules that are neither usual nor ours.
+    rules: Vec<Rule>,
+}
+
+/// Brings orders into force.
+#[derive(Debug)]
+pub struct Monitor {
+    alias: String,
+    connection: Arc<ForwarderConnection>,
+    namespaces: BTreeMap<String, MonitoredNamespace>,
+    sender: mpsc::Sender<(String, NamespaceSnapshot)>,
+    snapshots: mpsc::Receiver<(String, NamespaceSnapshot)>,
+    /// Rules that are not followed: said once.
+    rejected: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct MonitoredNamespace {
+    snapshot: NamespaceSnapshot,
+    task: JoinHandle<()>,
+}
+
+impl Drop for MonitoredNamespace {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Monitor {
+    /// For host interfaces with that alias.
+    pub fn new(alias: String, connection: Arc<ForwarderConnection>) -> Monitor {
+        let (sender, snapshots) = mpsc::channel(SNAPSHOT_QUEUE);
+        let (namespaces, rejected) = (BTreeMap::new(), BTreeSet::new());
+        Monitor { alias, connection, namespaces, sender, snapshots, rejected }
+    }
+
+    /// What was ordered before we were there: a controller that is started again must not undo it.
+    pub async fn read_initial(&mut self) {
+        for netns in self.monitored_namespaces() {
+            let read_namespace = async {
+                let mut requests = Socket::open(&netns, 0, socket::BUFFER_SIZE)?;
+                read_namespace(&mut requests, &self.alias).await
+            };
+            if let Ok(Ok(snapshot)) = timeout(INITIAL_READ_TIMEOUT, read_namespace).await {
+                let task = tokio::spawn(async {});
+                self.namespaces.insert(netns, MonitoredNamespace { snapshot, task });
+            }
+        }
+        let kernel_configuration = self.kernel_configuration();
+        self.connection.set_initial_kernel_configuration(kernel_configuration);
+    }
+
+    /// Follows orders until dropped.
+    pub async fn run(mut self) {
+        let mut changes = self.connection.changes();
+        loop {
+            let namespaces = self.monitored_namespaces();
+            self.namespaces.retain(|netns, _| namespaces.contains(netns));
+            for netns in namespaces {
+                let is_monitored =
+                    self.namespaces.get(&netns).is_some_and(|it| !it.task.is_finished());
+                if !is_monitored {
+                    let context = NamespaceContext {
+                        netns: netns.clone(),
+                        alias: self.alias.clone(),
+                        connection: Arc::clone(&self.connection),
+                    };
+                    let snapshot =
+                        self.namespaces.remove(&netns).map(|mut it| std::mem::take(&mut it.snapshot));
+                    let task = tokio::spawn(monitor(context, self.sender.clone()));
+                    self.namespaces
+                        .insert(netns, MonitoredNamespace { snapshot: snapshot.unwrap_or_default(), task });
+                }
+            }
+            let kernel_configuration = self.kernel_configuration();
+            self.connection.apply_kernel_configuration(kernel_configuration).await;
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                snapshot = self.snapshots.recv() => {
+                    if let Some((netns, snapshot)) = snapshot
+                        && let Some(monitored) = self.namespaces.get_mut(&netns)
+                    {
+                        monitored.snapshot = snapshot;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The namespaces that have host interfaces.
+    fn monitored_namespaces(&self) -> Vec<String> {
+        self.connection.with_configuration(|configuration| {
+            let interfaces = configuration.map_or(&[][..], |it| &it.desired.interfaces);
+            let netns =
+                interfaces.iter().filter_map(|it| Some(it.host_interface.as_ref()?.netns.clone()));
+            let mut all: Vec<String> = netns.collect();
+            all.sort();
+            all.dedup();
+            all
+        })
+    }
+
+    /// Orders by interface, and rules. Says which rules are not followed.
+    fn kernel_configuration(&mut self) -> KernelConfiguration {
+        let mut kernel_configuration = KernelConfiguration::default();
+        let mut rejected = BTreeSet::new();
+        for (netns, monitored) in &self.namespaces {
+            let host_interfaces: HashMap<String, Arc<str>> = self.connection.with_configuration(|configuration| {
+                host_interfaces(configuration.map_or(&[][..], |it| &it.desired.interfaces), netns)
+            });
+            for (device, settings) in &monitored.snapshot.devices {
+                if let Some(interface) =
+                    host_interfaces.get(device).filter(|_| !settings.is_empty())
+                {
+                    kernel_configuration.interfaces.insert(interface.to_string(), settings.clone());
+                }
+            }
+            let all = &monitored.snapshot.rules;
+            let settings = |it: &Configuration| rules::import(all, it, netns);
+            let (imported, rejected_here) = self.connection.with_configuration(|it| it.map(settings)).unwrap_or_default();
+            kernel_configuration.rules.extend(imported);
+            rejected.extend(rejected_here);
+        }
+        for reason in rejected.difference(&self.rejected) {
+            tracing::warn!("a policy rule of Linux is not followed: {reason}");
+        }
+        self.rejected = rejected;
+        kernel_configuration
+    }
+}
+
+/// Follows one namespace for ever.
+async fn monitor(context: NamespaceContext, sender: mpsc::Sender<(String, NamespaceSnapshot)>) {
+    loop {
+        match monitor_until_error(&context, &sender).await {
+            // Nobody listens any more.
+            Ok(()) => return,
+            Err(error) => {
+                tracing::debug!(netns = context.netns, %error, "host interfaces cannot be followed")
+            }
+        }
+        sleep(RETRY_DELAY).await;
+    }
+}
+
+async fn monitor_until_error(
+    context: &NamespaceContext,
+    sender: &mpsc::Sender<(String, NamespaceSnapshot)>,
+) -> io::Result<()> {
+    let namespace_id = context.identity();
+    let groups = group::LINKS | group::ADDRESSES | group::NEIGHBORS | group::RULES;
+    let notifications = Socket::open(&context.netns, groups, RECEIVE_BUFFER)?;
+    let mut requests = Socket::open(&context.netns, 0, socket::BUFFER_SIZE)?;
+    let mut buffer = vec![0; socket::BUFFER_SIZE];
+    let mut last = None;
+    // Since when devices are down.
+    let mut down: HashMap<String, Instant> = HashMap::new();
+    loop {
+        let began = Instant::now();
+        let mut current = read_namespace(&mut requests, &context.alias).await?;
+        let duration = began.elapsed();
+        let mut is_settling = false;
+        down.retain(|device, _| current.devices.get(device).is_some_and(|it| it.is_down));
+        for (device, settings) in current.devices.iter_mut().filter(|(_, it)| it.is_down) {
+            let since = *down.entry(device.clone()).or_insert(began);
+            settings.is_down = since.elapsed() >= MIN_DOWN_TIME;
+            is_settling |= !settings.is_down;
+        }
+        if last.as_ref() != Some(&current) {
+            if sender.send((context.netns.clone(), current.clone())).await.is_err() {
+                return Ok(());
+            }
+            last = Some(current);
+        }
+        let pause = if is_settling { MIN_DOWN_TIME } else { NETNS_CHECK_INTERVAL };
+        match timeout(pause, notifications.receive(&mut buffer)).await {
+            Ok(Err(error)) if !is_lost(&error) => return Err(error),
+            // News, or too many of them: look at everything.
+            Ok(_) => sleep(COALESCE.max(duration * POLL_PAUSE_FACTOR)).await,
+            Err(_) => {}
+        }
+        // What came meanwhile is looked at together; lost or not, it is the same.
+        while notifications.receive_now(&mut buffer).is_ok_and(|length| length > 0) {}
+        if context.identity() != namespace_id {
+            return Err(io::Error::other("the network namespace is another one now"));
+        }
+    }
+}
+
+/// Reads all that there is on our devices.
+async fn read_namespace(requests: &mut Socket, alias: &str) -> io::Result<NamespaceSnapshot> {
+    let mut buffer = vec![0; socket::BUFFER_SIZE];
+    let mut current = NamespaceSnapshot::default();
+    let mut names: HashMap<u32, String> = HashMap::new();
+    read_dump(requests, kind::GET_LINK, 16, &mut buffer, |body| {
+        if let Ok(link) = Link::read(body)
+            && link.alias == alias
+        {
+            names.insert(link.index, link.name.to_owned());
+            let settings = InterfaceSettings { is_down: !link.is_up, ..InterfaceSettings::default() };
+            current.devices.insert(link.name.to_owned(), settings);
+        }
+    })
+    .await?;
+    let settings = &mut current.devices;
+    read_dump(requests, kind::GET_ADDRESS, 8, &mut buffer, |body| {
+        let Ok(address) = Address::read(body) else { return };
+        let Some(device) = names.get(&address.device).and_then(|name| settings.get_mut(name)) else {
+            return;
+        };
+        if is_foreign_address(&address)
+            && device.addresses.len() < MAX_ENTRIES
+            && let Ok(net) = IpNet::new(address.address, address.length)
+        {
+            device.addresses.insert(net);
+        }
+    })
+    .await?;
+    read_dump(requests, kind::GET_NEIGHBOR, 12, &mut buffer, |body| {
+        let Ok(Some(neighbor)) = Neighbor::read(body) else { return };
+        let Some(device) = names.get(&neighbor.device).and_then(|name| settings.get_mut(name)) else {
+            return;
+        };
+        if let Some(mac) = neighbor.mac.filter(|mac| neighbor.is_permanent && mac[0] & 1 == 0)
+            && device.neighbors.len() < MAX_ENTRIES
+        {
+            device.neighbors.insert(neighbor.address, mac);
+        }
+    })
+    .await?;
+    let is_foreign = |rule: &Rule| rule.protocol != RTPROT_STOA && !rule.is_default();
+    current.rules = rules::read_all(requests).await?.into_iter().filter(is_foreign).take(MAX_ENTRIES).collect();
+    Ok(current)
+}
+
+/// Whether somebody has put the address there: neither we nor the kernel by itself (`IFAPROT_KERNEL_*`: 1 to 3).
+fn is_foreign_address(address: &Address) -> bool {
+    let is_link_local = match address.address {
+        std::net::IpAddr::V6(six) => six.is_unicast_link_local(),
+        std::net::IpAddr::V4(_) => false,
+    };
+    address.protocol != RTPROT_STOA
+        && !(1..=3).contains(&address.protocol)
+        && !is_link_local
+        && !address.is_duplicate
+}
+
+/// Gives each message of a list to `handle`. `header` bytes of zero ask for all.
+async fn read_dump(
+    requests: &mut Socket,
+    kind: u16,
+    header: usize,
+    buffer: &mut [u8],
+    mut handle: impl FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut body = vec![0; header];
+    body[0] = FAMILY_ANY;
+    let mut dump = requests.dump(kind, &body)?;
+    while requests.read_dump(&mut dump, buffer, |message| handle(message.body)).await? {}
+    Ok(())
+}
