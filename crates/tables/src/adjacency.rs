@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! word 0  transmit interface (32) | IP MTU (16) | rewrite length (8) | kind (8)
-//! word 1  context: what the owner wants to find here (neighbour, counter; not interpreted)
+//! word 1  context: the owner's data (neighbour, counter; not interpreted)
 //! word 2  unused
 //! word 3  unused
 //! word 4..8  32 bytes that end with the rewrite, in memory order

@@ -3,14 +3,14 @@
 //! Workers read the tables without locks, so a freed cell may be in the hands of a worker that
 //! loaded its index a moment ago. The rule for the owner of a table is four steps:
 //!
-//! 1. change the table as often as wanted;
+//! 1. change the table any number of times;
 //! 2. begin a new epoch `e` (a number that only grows) and call `retire_mark(e)`: everything freed
 //!    since the last mark now belongs to `e`;
 //! 3. wait until **every** worker has passed a quiescent point (it holds no index from a table)
 //!    after `e` began;
 //! 4. call `reclaim(e)`: what belongs to `e` or an earlier epoch may be used again.
 //!
-//! Forgetting step 4 is safe: the table then runs full and says so.
+//! Forgetting step 4 is safe: the table then fills up and returns an error.
 
 use std::collections::VecDeque;
 

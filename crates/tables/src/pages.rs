@@ -59,7 +59,7 @@ impl Pages {
         self.pages.len() * size_of::<Page>()
     }
 
-    /// Takes a run of `words` (1..=64) and says where it begins. `keep` untouched pages are left
+    /// Takes a run of `words` (1..=64) and returns its start. `keep` untouched pages are left
     /// alone: the reserve for changes that must not fail.
     pub(crate) fn take(&mut self, words: usize, keep: usize) -> Option<u32> {
         debug_assert!((1..=PAGE_WORDS).contains(&words));

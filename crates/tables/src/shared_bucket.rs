@@ -14,7 +14,7 @@ pub struct SharedLimit {
     ahead: AtomicU64,
 }
 
-/// A bucket; which limit it has is said when a token is taken. All zero: full.
+/// A bucket; the caller passes the limit when it takes a token. All zero: full.
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[repr(transparent)]
 pub struct SharedBucket(AtomicU64);

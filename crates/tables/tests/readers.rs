@@ -93,7 +93,7 @@ fn routes_come_and_go<K: Key + 'static>(
     let mut lpm = Lpm::<K>::new(capacity).expect("memory");
     let kernels: [Kernel; READERS] = [Kernel::Scalar, Kernel::Avx2.or_narrower(), Kernel::detect()];
     let epochs = Epochs::new();
-    lpm.insert(routes[0].0, routes[0].1, 1).expect("room");
+    lpm.insert(routes[0].0, routes[0].1, 1).expect("space");
     thread::scope(|scope| {
         let stop = StopAtEnd(&epochs);
         for (id, kernel) in kernels.into_iter().enumerate() {
@@ -195,12 +195,12 @@ fn an_adjacency_is_never_seen_half_written() {
     let mut next_hops =
         NextHops::new(NextHopCapacity { objects: 4, buckets: 256 }).expect("memory");
     let epochs = Epochs::new();
-    let mut current = adjacencies.add(&adjacency(0)).expect("room");
-    let single = next_hops.add(&NextHop::Adjacency(current)).expect("room");
-    let other = adjacencies.add(&adjacency(1 << 30)).expect("room");
+    let mut current = adjacencies.add(&adjacency(0)).expect("space");
+    let single = next_hops.add(&NextHop::Adjacency(current)).expect("space");
+    let other = adjacencies.add(&adjacency(1 << 30)).expect("space");
     let member = |adjacency| Member { adjacency, weight: 1 };
     let pair = NextHop::Group(vec![member(current), member(other)]);
-    let group = next_hops.add(&pair).expect("room");
+    let group = next_hops.add(&pair).expect("space");
     thread::scope(|scope| {
         let stop = StopAtEnd(&epochs);
         for id in 0..READERS {

@@ -86,7 +86,7 @@ unsafe fn ip4_group(
         }
         any = 0;
         for (keys, out) in keys.iter().zip(out.iter_mut()).take(steps) {
-            // SAFETY: a step is one vector; `step8` as wanted of the caller.
+            // SAFETY: a step is one vector; `step8` as required of the caller.
             unsafe {
                 let keys = _mm256_loadu_si256(keys.as_ptr().cast());
                 let found = _mm256_loadu_si256(out.as_ptr().cast());
@@ -142,7 +142,7 @@ unsafe fn step8<K: Key>(
     };
     let all = _mm256_set1_epi64x(-1);
     let through = |half: usize| _mm256_and_si256(heads[half], _mm256_srlv_epi64(all, beyond[half]));
-    // Which run is wanted, counted from 1.
+    // Which run is selected, counted from 1.
     let mut run = join(popcount(through(0)), popcount(through(1)));
     let two = _mm256_set1_epi32(2);
     if K::LONES {
@@ -258,7 +258,7 @@ unsafe fn ip6_group(
             let founds = found.as_chunks_mut::<STEP>().0;
             for ((window, first), found) in windows.take(steps).zip(founds) {
                 // SAFETY: a step is one vector of what was found, and two of addresses; `step8`
-                // as wanted of the caller.
+                // as required of the caller.
                 unsafe {
                     let beyond =
                         two(window).map(|it| _mm256_andnot_si256(_mm256_srl_epi64(it, right), six));

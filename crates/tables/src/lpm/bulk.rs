@@ -10,7 +10,7 @@ use super::key::Key;
 use super::writer::{Lpm, check, check_value};
 use super::{Limit, LpmError};
 
-/// How many changes ahead the root slots, their nodes, and what these point to are asked for.
+/// How many changes ahead the root slots, their nodes, and what these point to are prefetched.
 const AHEAD: [usize; 3] = [24, 16, 8];
 
 /// What [`Lpm::insert_all`] or [`Lpm::change_all`] did not do.
@@ -77,7 +77,7 @@ impl<K: Key> Lpm<K> {
     }
 
     /// Points each prefix to its value, or removes it where that is 0, one after the other, unless
-    /// `may_replace` says no to the change of that number and the value that the prefix has. What
+    /// `may_replace` rejects the change of that number and the value that the prefix has. What
     /// became of them is put into `outcomes`, which is emptied first. The fastest when prefixes
     /// ascend by address and length.
     ///

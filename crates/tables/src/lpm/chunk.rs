@@ -61,7 +61,7 @@ pub(crate) fn lone_slot(head: u64, depth: u8) -> usize {
     (address << (63 + depth) >> 122) as usize
 }
 
-/// One step down: what the chunk `word` says about a key whose first `depth` bits led to it. A
+/// One step down: the result of the chunk `word` for a key whose first `depth` bits led to it. A
 /// leaf stays what it is.
 #[inline(always)]
 pub(crate) fn step<K: Key>(words: &[AtomicU64], word: u32, key: K, depth: u8) -> u32 {
@@ -117,7 +117,7 @@ impl Chunk {
         chunk
     }
 
-    /// A chunk whose runs begin where `head` says, which has at least the bits that are needed.
+    /// A chunk whose runs begin at `head`, which has at least the bits that are needed.
     fn with_bitmap(slots: &[u32; SLOTS], head: u64, kind: u32) -> Self {
         let mut runs = [0; SLOTS];
         let mut count = 0;
@@ -305,8 +305,8 @@ mod tests {
         let network = 0x2001_0db8u128 << 96;
         for half in [network, network | 1 << 83] {
             let mut lpm = Ip6Lpm::new(LpmCapacity::for_routes(64)).expect("memory");
-            lpm.insert(network.network(20), 20, 1).expect("room");
-            lpm.insert(half, 45, 2).expect("room");
+            lpm.insert(network.network(20), 20, 1).expect("space");
+            lpm.insert(half, 45, 2).expect("space");
             // The nodes of /20, /26, /32, /38 and /44 come to one lone prefix.
             assert_eq!(lpm.lookup_words_used(), 2, "{half:x}");
             assert_eq!((lpm.lookup(half), lpm.lookup(half ^ 1 << 83)), (2, 1));

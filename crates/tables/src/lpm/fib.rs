@@ -18,7 +18,7 @@ pub(crate) const SLACK_WORDS: usize = 40;
 /// Addresses that walk down together, so that their cache misses overlap.
 pub(crate) const LANES: usize = 16;
 
-/// A stretch of a table's memory, for whoever wants to advise the system about huge pages.
+/// A stretch of a table's memory, to advise the system about huge pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Its first byte.
@@ -143,7 +143,7 @@ impl Fib {
         self.words()[position(word) as usize].load(Ordering::Relaxed)
     }
 
-    /// What a lone prefix says of the addresses that miss it.
+    /// The result of a lone prefix for addresses outside it.
     pub(crate) fn miss(&self, word: u32) -> u32 {
         (self.words()[position(word) as usize + 1].load(Ordering::Relaxed) >> 32) as u32
     }

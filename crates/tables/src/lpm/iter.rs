@@ -1,4 +1,4 @@
-//! Every route of a table in order, from any place on: for listings, audits and sweeps.
+//! Every route of a table in order, from any prefix on: for listings, audits and sweeps.
 
 use super::key::{Key, STRIDE};
 use super::rib::{NO_NODE, SLOTS, prefix_index};
@@ -61,7 +61,7 @@ struct Frame<K> {
     /// The first `depth` bits of all addresses in the node.
     prefix: K,
     depth: u8,
-    /// Slots where something is still to be told.
+    /// Slots where routes are still to be visited.
     slots: u64,
     /// The next relative length in the first of them.
     len: u8,
@@ -71,7 +71,7 @@ struct Frame<K> {
 #[derive(Debug)]
 pub struct Routes<'a, K> {
     lpm: &'a Lpm<K>,
-    /// Nothing before this place is told.
+    /// Routes before this prefix are skipped.
     from: (K, u8),
     /// The root slot whose short prefixes are next.
     block: Option<usize>,
@@ -126,7 +126,7 @@ impl<'a, K: Key> Routes<'a, K> {
         self.stack.push(Frame { id, prefix, depth, slots, len: 0 });
     }
 
-    /// The next route of the node in hand, or of those below it; `None` when they are told.
+    /// The next route of the node in hand, or of those below it; `None` after the last one.
     fn next_long(&mut self) -> Option<(K, u8, u32)> {
         while let Some(frame) = self.stack.last_mut() {
             if frame.slots == 0 {

@@ -202,7 +202,7 @@ unsafe fn ip4_lanes<const N: usize>(
             let beyond = _mm512_andnot_si512(six, _mm512_set1_epi32(63));
             let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(beyond));
             let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(beyond));
-            // SAFETY: as wanted of the caller.
+            // SAFETY: as required of the caller.
             found[group] = unsafe {
                 step16::<u32>(words, found[group], children[group], [low, high], [low, high])
             };
@@ -260,7 +260,7 @@ unsafe fn ip6_avx512<const N: usize>(
         for group in 0..N {
             let keys = [low[group], high[group]];
             let beyond = keys.map(|keys| _mm512_andnot_si512(_mm512_srl_epi64(keys, right), six));
-            // SAFETY: as wanted of the caller.
+            // SAFETY: as required of the caller.
             found[group] =
                 unsafe { step16::<u128>(words, found[group], children[group], beyond, keys) };
         }
@@ -337,7 +337,7 @@ unsafe fn step16<K: Key>(
     };
     let all = _mm512_set1_epi64(-1);
     let through = |half: usize| _mm512_and_si512(heads[half], _mm512_srlv_epi64(all, beyond[half]));
-    // Which run is wanted, counted from 1: the half-word of the chunk less one, as the bitmap takes
+    // Which run is selected, counted from 1: the half-word of the chunk less one, as the bitmap takes
     // two.
     let mut run = join(_mm512_popcnt_epi64(through(0)), _mm512_popcnt_epi64(through(1)));
     let one = _mm512_set1_epi32(1);

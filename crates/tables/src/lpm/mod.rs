@@ -45,7 +45,7 @@ pub type Ip4LpmReader = LpmReader<u32>;
 /// Look-ups in an [`Ip6Lpm`].
 pub type Ip6LpmReader = LpmReader<u128>;
 
-/// The greatest value of a route: the top bit of a word tells children from leaves.
+/// The greatest value of a route: the top bit of a word distinguishes children from leaves.
 pub const MAX_VALUE: u32 = (1 << 31) - 1;
 
 /// The limits of one table, set when it is made. Memory is mapped lazily: room that is not used

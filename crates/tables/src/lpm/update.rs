@@ -1,7 +1,7 @@
 //! How a change reaches the look-up structure: planned whole, then published, or not at all.
 //!
 //! Planning computes every node that answers differently, children before parents, and writes the
-//! new chunks that are needed where no reader can see them. Only when all of them found room does
+//! new chunks that are needed where no reader can see them. Only when all of them found space does
 //! the second pass store into what readers see; otherwise everything planned is taken back.
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const SHRINK_WORDS: usize = 2;
 
 /// A node and what led to it.
 #[derive(Clone, Copy)]
-struct Place<K> {
+struct Subtree<K> {
     id: u32,
     /// The first `depth` bits of all addresses in the node.
     prefix: K,
@@ -45,9 +45,9 @@ impl<K: Key> Lpm<K> {
     ) -> Result<(), LpmError> {
         for (level, &id) in path.ids().iter().enumerate().rev() {
             let depth = K::ROOT_BITS + STRIDE * level as u8;
-            let place = Place { id, prefix: prefix.network(depth), depth };
+            let subtree = Subtree { id, prefix: prefix.network(depth), depth };
             let cover = self.rib.node(id).cover;
-            match self.plan_node(place, cover, &[], keep) {
+            match self.plan_node(subtree, cover, &[], keep) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -70,8 +70,8 @@ impl<K: Key> Lpm<K> {
         keep: usize,
     ) -> Result<(), LpmError> {
         let (id, prefix) = (self.blocks[block], K::from_leading(block, K::ROOT_BITS));
-        let place = Place { id, prefix, depth: K::ROOT_BITS };
-        if let Err(error) = self.plan_node(place, self.rib.node(id).cover, noted, keep) {
+        let subtree = Subtree { id, prefix, depth: K::ROOT_BITS };
+        if let Err(error) = self.plan_node(subtree, self.rib.node(id).cover, noted, keep) {
             self.roll_back();
             return Err(error);
         }
@@ -96,9 +96,9 @@ impl<K: Key> Lpm<K> {
         for block in ranges.iter().cloned().flatten() {
             let id = self.blocks[block];
             let prefix = K::from_leading(block, K::ROOT_BITS);
-            let place = Place { id, prefix, depth: K::ROOT_BITS };
+            let subtree = Subtree { id, prefix, depth: K::ROOT_BITS };
             if id != NO_NODE
-                && let Err(error) = self.plan_node(place, cover, &[], keep)
+                && let Err(error) = self.plan_node(subtree, cover, &[], keep)
             {
                 self.roll_back();
                 self.short[cell] = old;
@@ -134,16 +134,16 @@ impl<K: Key> Lpm<K> {
     }
 
     /// Plans a node under a (new) cover and, below it, the nodes whose cover changes or where
-    /// something that is `noted` (ascending) ends. Says whether the word that leads to the node
+    /// something that is `noted` (ascending) ends. Returns whether the word that leads to the node
     /// changes.
     fn plan_node(
         &mut self,
-        place: Place<K>,
+        subtree: Subtree<K>,
         cover: u32,
         noted: &[Noted<K>],
         keep: usize,
     ) -> Result<bool, LpmError> {
-        let Place { id, prefix, depth } = place;
+        let Subtree { id, prefix, depth } = subtree;
         let mut noted = noted;
         let mut slots = [0; SLOTS];
         self.rib.paint(id, cover, &mut slots);
@@ -158,13 +158,13 @@ impl<K: Key> Lpm<K> {
             let ends_below = inside.last().is_some_and(|last| last.len > depth + STRIDE);
             if ends_below || self.rib.node(kid).cover != slots[slot] {
                 let prefix = prefix.with_bits(depth, STRIDE, slot);
-                let place = Place { id: kid, prefix, depth: depth + STRIDE };
-                self.plan_node(place, slots[slot], inside, keep)?;
+                let subtree = Subtree { id: kid, prefix, depth: depth + STRIDE };
+                self.plan_node(subtree, slots[slot], inside, keep)?;
             }
             slots[slot] = self.rib.node(kid).word;
         }
         let old_word = self.rib.node(id).word;
-        let word = self.plan_chunk(place, cover, old_word, &slots, keep)?;
+        let word = self.plan_chunk(subtree, cover, old_word, &slots, keep)?;
         self.last_slots = slots;
         let node = self.rib.node_mut(id);
         self.plan.push(Step { id, depth, old_cover: node.cover, old_word });
@@ -177,7 +177,7 @@ impl<K: Key> Lpm<K> {
     /// is stored yet), a new chunk that no reader sees, or what leads to the only child.
     fn plan_chunk(
         &mut self,
-        place: Place<K>,
+        subtree: Subtree<K>,
         cover: u32,
         old_word: u32,
         slots: &[u32; SLOTS],
@@ -187,10 +187,10 @@ impl<K: Key> Lpm<K> {
         if let [leaf] = new.runs() {
             return Ok(*leaf);
         }
-        let is_own = self.owns(old_word, place.depth);
+        let is_own = self.owns(old_word, subtree.depth);
         let old_head = if is_own { self.fib.head(old_word) } else { 0 };
         let fits_in_old = is_own && new.fits(old_word, old_head);
-        match new.alone(place.prefix, place.depth, cover) {
+        match new.alone(subtree.prefix, subtree.depth, cover) {
             // A lone prefix below means the same from here on.
             Some(Alone::Child { word, miss })
                 if word & LONE != 0 && self.fib.miss(word) == miss =>
@@ -221,7 +221,7 @@ impl<K: Key> Lpm<K> {
         }
     }
 
-    /// Whether `word` leads to a chunk that the node at `depth` itself has asked for: it may also
+    /// Whether `word` leads to a chunk that the node at `depth` itself allocated: it may also
     /// be the lone prefix of a node below.
     fn owns(&self, word: u32, depth: u8) -> bool {
         word & CHILD != 0 && (word & LONE == 0 || lone_len(self.fib.head(word)) <= depth + STRIDE)

@@ -179,8 +179,8 @@ impl<K: Key> Lpm<K> {
         self.range(K::from_leading(0, 0), 0)
     }
 
-    /// The same from a place on, which need not be a prefix of the table, nor one at all: a length
-    /// beyond the last bit asks for what comes behind all prefixes of the address. ValidationError the
+    /// The same from a prefix on, which need not be a prefix of the table, nor one at all: a length
+    /// beyond the last bit selects what follows all prefixes of the address. Finding the
     /// place takes no longer than looking up an address.
     pub fn range(&self, from: K, len: u8) -> Routes<'_, K> {
         Routes::new(self, (from, len))
@@ -235,7 +235,7 @@ impl<K: Key> Lpm<K> {
         while id != NO_NODE {
             path.push(id);
             if len <= depth + STRIDE {
-                // Both are wanted soon, and each would be a wait of its own.
+                // Both are needed soon; fetching them together waits once.
                 self.rib.prefetch_values(id);
                 self.fib.prefetch(self.rib.node(id).word);
                 return Some((path, depth));

@@ -30,7 +30,7 @@ impl Range {
     }
 }
 
-/// Checks a list of members and gives the number of buckets that it wants, as a power of two.
+/// Checks a list of members and gives the number of buckets that it needs, as a power of two.
 pub(super) fn check(members: &[Member]) -> Result<u8, NextHopError> {
     if members.is_empty() || members.len() > MAX_MEMBERS {
         return Err(NextHopError::MemberCount(members.len()));
@@ -108,22 +108,22 @@ pub(super) fn assign(old: &[u32], members: &[Member], log2: u8) -> Vec<u32> {
 
 /// Free runs of buckets, by the buddy system.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct BucketAllocator {
     /// `free[n]` holds the starts of free runs of `1 << (LOG2_MIN + n)`.
     free: [BTreeSet<u32>; (LOG2_MAX - LOG2_MIN + 1) as usize],
 }
 
-impl Room {
+impl BucketAllocator {
     pub(super) fn new(buckets: usize) -> Self {
-        let mut room = Self { free: Default::default() };
+        let mut buckets_free = Self { free: Default::default() };
         let mut start = 0;
         for log2 in (LOG2_MIN..=LOG2_MAX).rev() {
             while buckets - start >= 1 << log2 {
-                room.free[usize::from(log2 - LOG2_MIN)].insert(start as u32);
+                buckets_free.free[usize::from(log2 - LOG2_MIN)].insert(start as u32);
                 start += 1 << log2;
             }
         }
-        room
+        buckets_free
     }
 
     pub(super) fn take(&mut self, log2: u8) -> Option<Range> {
@@ -176,14 +176,14 @@ mod tests {
 
     #[test]
     fn room_splits_and_joins() {
-        let mut room = Room::new(4096 + 32);
-        let small: Vec<_> = (0..258).map(|_| room.take(4).unwrap()).collect();
-        assert_eq!(room.take(4), None);
-        small.into_iter().for_each(|range| room.give(range));
-        let whole = room.take(12).unwrap();
+        let mut buckets_free = BucketAllocator::new(4096 + 32);
+        let small: Vec<_> = (0..258).map(|_| buckets_free.take(4).unwrap()).collect();
+        assert_eq!(buckets_free.take(4), None);
+        small.into_iter().for_each(|range| buckets_free.give(range));
+        let whole = buckets_free.take(12).unwrap();
         assert_eq!(whole, Range { start: 0, log2: 12 });
-        assert_eq!(room.take(5), Some(Range { start: 4096, log2: 5 }));
-        assert_eq!(room.take(4), None);
+        assert_eq!(buckets_free.take(5), Some(Range { start: 4096, log2: 5 }));
+        assert_eq!(buckets_free.take(4), None);
     }
 
     proptest! {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::grace::{Reclaim, Retired};
 use crate::sync::zeroed;
 pub use group::MAX_MEMBERS;
-use group::{Range, Room};
+use group::{BucketAllocator, Range};
 use reader::{ADJACENCY, CODE_SHIFT, GROUP, KIND_SHIFT, SPECIAL, Shared};
 pub use reader::{NextHopReader, Resolved};
 
@@ -98,7 +98,7 @@ enum Freed {
 pub struct NextHops {
     shared: Arc<Shared>,
     groups: BTreeMap<u32, Group>,
-    room: Room,
+    buckets_free: BucketAllocator,
     used: usize,
     fresh: u32,
     free: Vec<u32>,
@@ -114,7 +114,7 @@ impl NextHops {
         Some(Self {
             shared: Arc::new(shared),
             groups: BTreeMap::new(),
-            room: Room::new(buckets),
+            buckets_free: BucketAllocator::new(buckets),
             used: 0,
             fresh: 1,
             free: Vec::new(),
@@ -265,7 +265,7 @@ impl NextHops {
         let log2 = before.map_or(wanted, |range| range.log2.max(wanted));
         let range = match before {
             Some(range) if range.log2 == log2 => range,
-            _ => self.room.take(log2).ok_or(NextHopError::BucketsFull(1 << log2))?,
+            _ => self.buckets_free.take(log2).ok_or(NextHopError::BucketsFull(1 << log2))?,
         };
         let buckets = &self.shared.buckets;
         let old: Vec<u32> = before.map_or(Vec::new(), |range| {
@@ -304,7 +304,7 @@ impl Reclaim for NextHops {
         while let Some(freed) = self.retired.pop_safe(safe_epoch) {
             match freed {
                 Freed::Id(id) => self.free.push(id),
-                Freed::Buckets(range) => self.room.give(range),
+                Freed::Buckets(range) => self.buckets_free.give(range),
             }
         }
     }
@@ -329,7 +329,7 @@ mod tests {
             let mut adjacencies = Adjacencies::new(1);
             let mut next_hops =
                 NextHops::new(NextHopCapacity { objects: 1, buckets: 16 }).expect("memory");
-            let id = next_hops.add(&NextHop::Special { code: 1, argument: 0 }).expect("room");
+            let id = next_hops.add(&NextHop::Special { code: 1, argument: 0 }).expect("space");
             let (lines, objects) = (adjacencies.reader(), next_hops.reader());
             let thread = loom::thread::spawn(move || {
                 if let Resolved::Adjacency(found) = objects.resolve(id, 7) {
@@ -346,8 +346,8 @@ mod tests {
                 rewrite: vec![9; 14],
             };
             let member =
-                Member { adjacency: adjacencies.add(&adjacency).expect("room"), weight: 1 };
-            next_hops.set(id, &NextHop::Group(vec![member])).expect("room");
+                Member { adjacency: adjacencies.add(&adjacency).expect("space"), weight: 1 };
+            next_hops.set(id, &NextHop::Group(vec![member])).expect("space");
             thread.join().expect("no panic");
         });
     }
