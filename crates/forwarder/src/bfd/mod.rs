@@ -1,7 +1,7 @@
-//! BFD (RFC 5880, RFC 5881): neighbours that are asked many times a second whether they are there, so that the routes through one that is not
-//! go elsewhere at once.
+//! BFD (RFC 5880, RFC 5881): detects within milliseconds that a neighbour is unreachable, so that its routes
+//! switch to another next hop at once.
 //!
-//! Workers know whose packets are for a session; all else is done by the control thread.
+//! Workers only recognize the packets of a session; the control thread does the rest.
 
 pub mod session;
 
@@ -10,13 +10,13 @@ use std::net::IpAddr;
 
 use stoa_wire::{bfd, protocol};
 
-/// With whom there are sessions: interface and address.
+/// The neighbours that have a session: interface and address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers(pub HashSet<(u32, IpAddr)>);
 
 impl Peers {
-    /// Whether this is a packet of a session: of a protocol, with a payload. One that has come over other routers is not
-    /// (RFC 5881 section 5), and costs the budget of routing protocols nothing.
+    /// Whether a UDP packet belongs to a session. A packet that was forwarded by another router does not
+    /// (RFC 5881 section 5), and must not use up the policer of the routing protocols.
     #[inline]
     pub fn is_session_packet(
         &self,

@@ -2,10 +2,10 @@
 
 use stoa_wire::bfd::{Packet, State};
 
-/// Microseconds since some beginning.
+/// Microseconds on a monotonic clock.
 pub type Micros = u64;
 
-/// How often at most a session that is not up says something (RFC 5880 section 6.8.3).
+/// Shortest transmit interval of a session that is not up (RFC 5880 section 6.8.3).
 const SLOW_TX_US: u32 = 1_000_000;
 
 /// Diagnostics (RFC 5880 section 4.1).
@@ -13,23 +13,23 @@ const EXPIRED: u8 = 1;
 const NEIGHBOR_DOWN: u8 = 3;
 const ADMIN_DOWN: u8 = 7;
 
-/// What a session is to be.
+/// The parameters of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Least microseconds between our packets while it is up.
+    /// Shortest interval between our packets while the session is up, in microseconds.
     pub desired_min_tx: u32,
-    /// Least microseconds between packets that we can stand.
+    /// Shortest interval between received packets that we support, in microseconds.
     pub required_min_rx: u32,
-    /// Packets that may be missed, and one; not 0.
+    /// Detect Mult: the session fails when this many packets are missed; not 0.
     pub multiplier: u8,
 }
 
-/// What became of a session.
+/// A change of the state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateChange {
-    /// Its state before.
+    /// The old state.
     pub from: State,
-    /// Its state now.
+    /// The new state.
     pub to: State,
 }
 
@@ -37,8 +37,8 @@ pub struct StateChange {
 #[derive(Clone, Debug)]
 pub struct Session {
     config: Config,
-    /// What held before, while the other side does not know better: until it answers our poll, we speak no slower and
-    /// give up no sooner than before (RFC 5880 section 6.8.3).
+    /// The parameters before a change, until the other side answers our poll: until then we send no less often
+    /// and detect no sooner than before (RFC 5880 section 6.8.3).
     previous: Option<Config>,
     state: State,
     diagnostic: u8,
@@ -49,21 +49,21 @@ pub struct Session {
     is_final_due: bool,
     /// When the next packet is due.
     send_at: Micros,
-    /// When the other one is given up.
+    /// When the detection time ends.
     expires_at: Option<Micros>,
-    /// Spreads the times of packets.
+    /// State of the generator for jitter.
     jitter: u32,
     was_up: bool,
-    /// When its state became what it is.
+    /// Time of the last state change.
     changed_at: Micros,
-    /// How often it went down after it was up.
+    /// Number of transitions from up to another state.
     pub downs: u64,
     /// Packets sent and received.
     pub packets: (u64, u64),
 }
 
 impl Session {
-    /// A session that is down. `local_discriminator`: its discriminator, not 0, of no other session.
+    /// A session that is down. `local_discriminator` is unique and not 0.
     pub fn new(config: Config, local_discriminator: u32, now: Micros) -> Self {
         Self {
             config,
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// Its state.
+    /// The local state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -95,45 +95,45 @@ impl Session {
         self.local_discriminator
     }
 
-    /// What it is to be.
+    /// The configured parameters.
     pub fn config(&self) -> Config {
         self.config
     }
 
-    /// The state that the other one says it is in.
+    /// The state that the other side reports.
     pub fn remote_state(&self) -> State {
         self.remote.state
     }
 
-    /// Why it went down last.
+    /// The local diagnostic of the last failure.
     pub fn diagnostic(&self) -> u8 {
         self.diagnostic
     }
 
-    /// Why the other one says that it went down last.
+    /// The diagnostic that the other side reports.
     pub fn remote_diagnostic(&self) -> u8 {
         self.remote.diagnostic
     }
 
-    /// When its state became what it is.
+    /// Time of the last state change.
     pub fn changed_at(&self) -> Micros {
         self.changed_at
     }
 
-    /// What both have agreed upon: microseconds between our packets, between those of the other one, and how many of these
-    /// make up [`detection_time`](Self::detection). `None` while the other one is not heard.
+    /// The negotiated values: our transmit interval and that of the other side in microseconds, and the other
+    /// side's multiplier. `None` while nothing is received.
     pub fn negotiated(&self) -> Option<(u32, u32, u8)> {
         self.expires_at?;
         Some((self.interval(), self.remote_interval(), self.remote.multiplier.max(1)))
     }
 
-    /// Whether the way is known not to work: it did, and does not any more. A neighbour that an operator has
-    /// told to be silent is no failure (RFC 5882 section 3.2), nor is one that never spoke.
+    /// Whether the session was up and is not up any more. A neighbour that is administratively down has not failed
+    /// (RFC 5882 section 3.2), and neither has one whose session never came up.
     pub fn has_failed(&self) -> bool {
         self.was_up && self.state != State::Up && self.remote.state != State::AdminDown
     }
 
-    /// Other intervals; a session that is up negotiates them (RFC 5880 section 6.8.3).
+    /// Changes the parameters; a session that is up negotiates them (RFC 5880 section 6.8.3).
     pub fn configure(&mut self, config: Config, now: Micros) {
         if self.config != config {
             let is_up = self.state == State::Up;
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// Takes in a packet that was checked, and belongs to this session.
+    /// Handles a valid packet of this session.
     pub fn receive(&mut self, packet: &Packet, now: Micros) -> Option<StateChange> {
         if packet.yours != 0 && packet.yours != self.local_discriminator {
             return None;
@@ -171,7 +171,7 @@ impl Session {
         self.is_final_due |= packet.is_poll;
         let change = self.set_state(to, diagnostic, now);
         self.expires_at = (self.state != State::AdminDown).then(|| now + self.detection_time());
-        // What the other one can stand may have become more or less.
+        // The other side may have changed its required minimum receive interval.
         self.send_at = self.send_at.min(now + Micros::from(self.interval()));
         if self.is_final_due {
             self.send_at = now;
@@ -188,13 +188,13 @@ impl Session {
         self.changed_at = now;
         self.downs += u64::from(from == State::Up);
         self.was_up |= to == State::Up;
-        // Our interval is another one now: the other side is to know at once.
+        // The transmit interval changes with the state: the other side must learn it at once.
         (self.is_polling, self.previous) = (to == State::Up, None);
         self.send_at = now;
         Some(StateChange { from, to })
     }
 
-    /// Holds the session down: says so once.
+    /// Sets the session administratively down; the next packet reports it.
     pub fn admin_down(&mut self, now: Micros) -> Option<StateChange> {
         self.expires_at = None;
         self.set_state(State::AdminDown, ADMIN_DOWN, now)
@@ -205,7 +205,7 @@ impl Session {
         self.expires_at.map_or(self.send_at, |expires| expires.min(self.send_at))
     }
 
-    /// Gives the other one up when it was silent for too long.
+    /// Takes the session down when the detection time has passed.
     pub fn expire(&mut self, now: Micros) -> Option<StateChange> {
         self.expires_at.filter(|expires| *expires <= now)?;
         self.expires_at = None;
@@ -217,7 +217,7 @@ impl Session {
         }
     }
 
-    /// The packet that is due, if one is.
+    /// The packet that is due, if any.
     pub fn send(&mut self, now: Micros) -> Option<Packet> {
         if self.send_at > now {
             return None;
@@ -248,25 +248,25 @@ impl Session {
         if is_up { self.config.desired_min_tx } else { self.config.desired_min_tx.max(SLOW_TX_US) }
     }
 
-    /// Microseconds between our packets (RFC 5880 section 6.8.2).
+    /// Transmit interval in microseconds (RFC 5880 section 6.8.2).
     fn interval(&self) -> u32 {
         let previous = self.previous.map_or(u32::MAX, |previous| previous.desired_min_tx);
         self.desired_min_tx().min(previous).max(self.remote.required_min_rx)
     }
 
-    /// Silence after which the other one is given up (RFC 5880 section 6.8.4).
+    /// Detection time in microseconds (RFC 5880 section 6.8.4).
     pub fn detection_time(&self) -> Micros {
         Micros::from(self.remote.multiplier.max(1)) * Micros::from(self.remote_interval())
     }
 
-    /// Microseconds between packets of the other one.
+    /// The interval at which the other side sends, in microseconds.
     fn remote_interval(&self) -> u32 {
         let previous = self.previous.map_or(0, |previous| previous.required_min_rx);
         self.config.required_min_rx.max(previous).max(self.remote.desired_min_tx)
     }
 
-    /// An interval shorter by up to a quarter, so that sessions do not march in step (RFC 5880 section 6.8.7). One whose
-    /// first missed packet counts keeps at least a tenth.
+    /// The interval reduced by up to 25 %, so that sessions do not synchronize (RFC 5880 section 6.8.7). With a
+    /// multiplier of 1, it is reduced by at least 10 %.
     fn jittered(&mut self, interval: u32) -> u32 {
         self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let jitter = u64::from(self.jitter >> 16) * u64::from(interval) / 4 / 65_536;

@@ -1,4 +1,4 @@
-//! Applying a desired state as one transaction: all of it or none of it.
+//! Applies a desired state as one transaction: all of it or nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::ports::PortOpener;
 use super::reopen::Reopened;
 use super::routes::directed_broadcasts;
 
-/// Why a desired state was refused: reasons, and whether it was for lack of room.
+/// Why a desired state was refused.
 #[derive(Debug)]
 pub struct ApplyError {
-    /// Every reason.
+    /// All errors.
     pub errors: Vec<v1::ValidationError>,
-    /// Whether a limit was reached.
+    /// Whether a table was full.
     pub is_full: bool,
 }
 
@@ -37,17 +37,17 @@ impl ApplyError {
     }
 
     pub(super) fn host_interface(name: &str, error: &OpenError) -> Self {
-        let fix = "Fix the host interface, or take it out of the configuration.";
+        let fix = "Correct the host interface, or remove it from the configuration.";
         Self::one(format!("host interface of {name:?}"), error, fix)
     }
 
     pub(super) fn port(name: &str, error: &OpenError) -> Self {
-        let fix = "Fix the port, or take it out of the configuration.";
+        let fix = "Correct the port, or remove it from the configuration.";
         Self::one(format!("port {name:?}"), error, fix)
     }
 }
 
-/// A forwarder: nothing runs before the first state is desired.
+/// A forwarder. Nothing runs before it gets its first desired state.
 pub struct Forwarder {
     desired: Option<DesiredState>,
     state: Option<ForwarderState>,
@@ -66,39 +66,39 @@ impl Default for Forwarder {
 }
 
 impl Forwarder {
-    /// A forwarder with these limits, whose ports are opened by `open`.
+    /// A forwarder with these limits that opens ports by `open`.
     pub fn new(limits: Limits, open: PortOpener) -> Self {
         let (alias, by_hand) = (String::new(), false);
         Self { desired: None, state: None, limits, open, by_hand, alias, pool: None }
     }
 
-    /// The same without threads and without time: workers go on by [`ForwarderState::step`], time by [`ForwarderState::skip`]. For tests
-    /// that must come out the same every time.
+    /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers and
+    /// [`ForwarderState::skip`] advances the time.
     pub fn by_hand(limits: Limits, open: PortOpener) -> Self {
         Self { by_hand: true, ..Self::new(limits, open) }
     }
 
-    /// The same, whose devices in Linux bear this alias.
+    /// Sets the alias that marks this forwarder's devices in Linux.
     #[must_use]
     pub fn with_alias(mut self, alias: String) -> Self {
         self.alias = alias;
         self
     }
 
-    /// What runs, once something was desired.
+    /// The running state, once a desired state was applied.
     pub fn state(&mut self) -> Option<&mut ForwarderState> {
         self.state.as_mut()
     }
 
-    /// The state that is in effect.
+    /// The desired state in effect.
     pub fn desired(&self) -> Option<&DesiredState> {
         self.desired.as_ref()
     }
 
-    /// Makes `desired` the state in effect, or leaves everything as it is.
+    /// Brings `desired` into effect, or leaves everything as it is.
     ///
     /// # Errors
-    /// Every reason that is known.
+    /// All errors that were found.
     pub fn apply(&mut self, desired: DesiredState) -> Result<v1::Applied, ApplyError> {
         if self.desired.as_ref() == Some(&desired) {
             return Ok(v1::Applied::default());
@@ -108,7 +108,7 @@ impl Forwarder {
         let fits = |state: &ForwarderState| state.has(&desired.workers) && state.limits == limits;
         let mut state = match self.state.take().filter(fits) {
             Some(state) => state,
-            // The workers of a first state that was refused have ended by now.
+            // The workers of a refused first state have ended by now.
             None => {
                 let (open, former) = (self.open.clone(), self.pool);
                 let state = ForwarderState::start(&desired.workers, limits, open, self.by_hand, former);
@@ -116,7 +116,7 @@ impl Forwarder {
             }
         };
         self.pool = Some(state.pool);
-        // Someone asks for a change and can fix it; a start, or a way back, must come about.
+        // An operator who changes a running configuration can correct it; a start or a rollback must succeed.
         state.may_defer_ports = self.desired.is_none();
         state.alias.clone_from(&self.alias);
         let result = state.converge(&desired);
@@ -125,7 +125,7 @@ impl Forwarder {
             let nothing =
                 DesiredState { workers: desired.workers.clone(), ..DesiredState::default() };
             if let Err(again) = state.converge(self.desired.as_ref().unwrap_or(&nothing)) {
-                tracing::error!(errors = ?again.errors, "the former state could not be restored whole");
+                tracing::error!(errors = ?again.errors, "rollback to the previous state is incomplete");
             }
         }
         state.set_polling(result.as_ref().map_or(self.desired.as_ref(), |_| Some(&desired)));
@@ -135,7 +135,7 @@ impl Forwarder {
         Ok(applied)
     }
 
-    /// Checks what cannot be changed while running, and whether it fits.
+    /// Checks limits, and settings that are fixed while the forwarder runs.
     fn admit(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
         let runs = self.state.as_ref().filter(|_| self.desired.is_some());
         let limits = self.limits.with(&desired.limits);
@@ -162,7 +162,7 @@ fn start(error: &StartError) -> ApplyError {
 }
 
 impl ForwarderState {
-    /// Whether the workers are as desired, but for what can be changed.
+    /// Whether the workers are as desired, except for what can be changed while they run.
     fn has(&self, desired: &Workers) -> bool {
         self.workers == Workers { polling: self.workers.polling, ..desired.clone() }
     }
@@ -175,7 +175,7 @@ impl ForwarderState {
         }
     }
 
-    /// Moves from what is to what is desired; on an error it stops half-way, and the caller converges on the former state.
+    /// Moves to the desired state. On an error it stops half-way, and the caller converges on the previous state.
     fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, ApplyError> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let host_interfaces = self.open_host_interfaces(desired)?;
@@ -212,9 +212,8 @@ impl ForwarderState {
         Ok(applied)
     }
 
-    /// Opens ports whose names are new: when one fails, or there are `errors` already, nothing
-    /// was touched. Those that others have to make room for are left to be opened with the
-    /// `changed` ones.
+    /// Opens ports with new names. When one fails, or `errors` is not empty, nothing changes. Ports that need another
+    /// port closed first are opened with the `changed` ones.
     fn open_added(
         &mut self,
         desired: &DesiredState,
@@ -226,7 +225,7 @@ impl ForwarderState {
             if self.ports.contains_key(name) {
                 continue;
             }
-            // An interface whose port was closed half-way through a change keeps its place.
+            // An interface whose port was closed half-way through a change keeps its index.
             let here = self.index_of(name).filter(|at| self.is_of_port(*at));
             let index = match here {
                 Some(index) => index,
@@ -244,7 +243,7 @@ impl ForwarderState {
                 }
             }
             if here.is_none() {
-                // The place is taken now, so that the next port gets another.
+                // Reserved now, so that the next port gets another index.
                 self.reserve(index, name);
                 indexes.push(index);
             }
@@ -269,7 +268,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes interfaces out that are not desired, or that moved to another parent.
+    /// Removes interfaces that are not desired, or that moved to another parent.
     fn remove_stale_interfaces(&mut self, desired: &DesiredState) {
         for index in 0..self.interfaces.len() as u32 {
             let Some(state) = self.interface(index) else { continue };
@@ -284,7 +283,7 @@ impl ForwarderState {
         }
     }
 
-    /// Ports' interfaces first: sub-interfaces take MAC and MTU from them.
+    /// Interfaces of ports first: sub-interfaces inherit MAC address and MTU from them.
     fn set_interfaces(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
         let by_rank = |parents: bool| {
             move |(_, interface): &(&String, &Interface)| interface.parent.is_none() == parents

@@ -1,4 +1,4 @@
-//! From the routes that stand in the tables to those that are desired.
+//! Moves from the routes in the tables to the desired ones.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +34,7 @@ impl ForwarderState {
         stale.len() as u32
     }
 
-    /// Routes through an interface that goes are taken out; the desired ones among
-    /// them come back when routes are added.
+    /// Removes routes through an interface that is about to be removed; `add_routes` adds the desired ones again.
     pub(super) fn drop_routes_through(&mut self, index: u32) {
         let through = |keys: &Vec<PathKey>| keys.iter().any(|k| k.interface == index);
         let mut gone: Vec<(Slot, Prefix)> = Vec::new();
@@ -74,7 +73,7 @@ impl ForwarderState {
     }
 }
 
-/// By VRF, the refusals that directly connected networks bring and no desired route overrides.
+/// By VRF, the broadcast routes of directly connected networks that no desired route overrides.
 pub(super) type BroadcastRoutes<'a> = BTreeMap<&'a str, BTreeMap<Prefix, Route>>;
 
 pub(super) fn broadcast_routes_of(desired: &DesiredState) -> BroadcastRoutes<'_> {

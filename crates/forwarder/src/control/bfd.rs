@@ -1,4 +1,4 @@
-//! BFD sessions on the control thread: whose they are, when they speak, and what a neighbour that is gone means for routes.
+//! BFD sessions on the control thread: configuration, timers, packets, and the routes of a failed neighbour.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,43 +18,43 @@ use crate::bfd::session::{StateChange, Micros, Session};
 use crate::drops::Drop;
 use crate::neighbor::entry::Key;
 
-/// Source ports are in a range of their own (RFC 5881 section 4).
+/// Source ports have a range of their own (RFC 5881 section 4).
 const SOURCE_PORTS: (u16, u32) = (49_152, 16_384);
-/// Network control, as routing protocols send (RFC 2474 section 4.2.2.2).
+/// Network control, as routing protocols use (RFC 2474 section 4.2.2.2).
 const DSCP: u8 = 48 << 2;
 
 /// All sessions.
 #[derive(Default)]
 pub(super) struct Sessions {
     by_peer: BTreeMap<Key, Session>,
-    /// Discriminators that were given out so far.
+    /// The last discriminator that was assigned.
     last_discriminator: u32,
-    /// When one of them has something to do.
+    /// When the next timer of any session expires.
     due_at: Micros,
-    /// A neighbour has failed or is back: static routes are still to be looked at.
+    /// A neighbour has failed or recovered: static routes are to be reviewed.
     is_review_pending: bool,
-    /// Not before that: when many neighbours fail one after the other, what they cost must not keep sessions from
-    /// speaking.
+    /// Not before that: when many neighbours fail one after the other, the reviews must leave time for the timers of the
+    /// sessions.
     next_review_at: Micros,
 }
 
-/// A look at static routes is followed by so many times as long without one.
+/// The pause after a review of static routes, as a multiple of its duration.
 const REVIEW_PAUSE_FACTOR: Micros = 4;
 
 impl Sessions {
-    /// Whether any neighbour was there, and is not any more.
+    /// Whether any neighbour has failed.
     pub(super) fn has_any_failed(&self) -> bool {
         self.by_peer.values().any(Session::has_failed)
     }
 
-    /// Whether a neighbour was there, and is not any more.
+    /// Whether a neighbour has failed.
     pub(super) fn has_failed(&self, key: &Key) -> bool {
         !self.by_peer.is_empty() && self.by_peer.get(key).is_some_and(Session::has_failed)
     }
 }
 
 impl ForwarderState {
-    /// Makes the sessions that are desired; the others say good-bye.
+    /// Creates and changes the desired sessions; the others send admin-down and end.
     pub(super) fn set_bfd(&mut self, desired: &DesiredState) {
         let now = self.micros();
         let mut stays = BTreeMap::new();
@@ -77,7 +77,7 @@ impl ForwarderState {
                 Some(session) => session.configure(config, now),
                 None => {
                     self.bfd.last_discriminator += 1;
-                    // No two of one forwarder are the same; those of the one before it are others as a rule.
+                    // Unique within this forwarder, and most likely different from those before a restart.
                     let local_discriminator = self.bfd.last_discriminator ^ (std::process::id() << 12);
                     self.bfd.by_peer.insert(key, Session::new(config, local_discriminator.max(1), now));
                 }
@@ -90,7 +90,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes in a packet of a session.
+    /// Handles a packet of a session.
     pub(super) fn receive_bfd(&mut self, packet: &Packet) {
         let Some((source, control_packet)) = read(packet.bytes()) else {
             return self.count_drop(Drop::BfdMalformed);
@@ -106,7 +106,7 @@ impl ForwarderState {
         self.handle_bfd_change(key, change, has_flipped);
     }
 
-    /// Lets sessions speak and give up, then routes follow them; when that is due again.
+    /// Runs the timers of the sessions and the review of routes; returns the time until the next event.
     pub fn run_bfd(&mut self) -> Option<Duration> {
         if self.bfd.by_peer.is_empty() {
             return None;
@@ -117,7 +117,7 @@ impl ForwarderState {
         Some(Duration::from_micros(review_in.map_or(session_in, |it| it.min(session_in))))
     }
 
-    /// Static routes whose gateways have failed or are back, when it is time; in how many microseconds that is.
+    /// Reviews static routes whose gateways have failed or recovered; returns the microseconds until a later review.
     fn review_bfd_down(&mut self) -> Option<Micros> {
         if !self.bfd.is_review_pending {
             return None;
@@ -133,7 +133,7 @@ impl ForwarderState {
         None
     }
 
-    /// Lets sessions speak and give up; in how many microseconds that is due again.
+    /// Sends due packets and expires sessions; returns the microseconds until the next timer.
     fn run_bfd_sessions(&mut self, now: Micros) -> Micros {
         if self.bfd.due_at <= now {
             let due: Vec<Key> =
@@ -154,10 +154,10 @@ impl ForwarderState {
         self.bfd.due_at.saturating_sub(now)
     }
 
-    /// Routes follow a session. `has_flipped`: its neighbour has failed now and had not, or the other way round.
+    /// Adjusts routes to a session. `has_flipped`: its neighbour has failed, or has recovered.
     fn handle_bfd_change(&mut self, key: Key, change: Option<StateChange>, has_flipped: bool) {
         if has_flipped {
-            // First all routes at once, where they have another way; those that have none come after the sessions.
+            // First every set of paths, in one word each; static routes that lose all their paths come later.
             self.refresh_sets_of(key);
             self.bfd.is_review_pending = true;
         }
@@ -165,9 +165,9 @@ impl ForwarderState {
         let interface = self.interface(key.0).map(|state| state.name.clone()).unwrap_or_default();
         let peer = key.1;
         if from == State::Up {
-            tracing::warn!(interface, %peer, "BFD: the neighbour is gone");
+            tracing::warn!(interface, %peer, "BFD session went down");
         } else if to == State::Up {
-            tracing::info!(interface, %peer, "BFD: the neighbour is there");
+            tracing::info!(interface, %peer, "BFD session is up");
         }
     }
 
@@ -229,7 +229,7 @@ impl ForwarderState {
         }
     }
 
-    /// How the sessions of an interface do.
+    /// The operational state of an interface's sessions.
     pub(super) fn list_bfd(&self, interface: u32) -> Vec<v1::BfdSessionState> {
         let all = self.bfd.by_peer.iter().filter(|(key, _)| key.0 == interface);
         let (now, now_unix_us) = (self.micros(), unix_us());
@@ -258,7 +258,7 @@ impl ForwarderState {
     }
 }
 
-/// As RFC 9314 has it.
+/// The name in RFC 9314.
 fn state_name(state: State) -> &'static str {
     match state {
         State::AdminDown => "admin-down",
@@ -268,7 +268,7 @@ fn state_name(state: State) -> &'static str {
     }
 }
 
-/// Who sent a control packet, and what it says; only from the link itself (RFC 5881 section 5).
+/// Source and content of a control packet; only packets from the link itself (RFC 5881 section 5).
 fn read(bytes: &[u8]) -> Option<(IpAddr, bfd::Packet)> {
     let (source, datagram, pseudo, hop_limit): (IpAddr, _, _, _) = match bytes.first()? >> 4 {
         4 => {

@@ -1,4 +1,4 @@
-//! From the contract's port to the driver's configuration.
+//! Converts a port of the contract to the driver's configuration.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ fn text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The driver's configuration, or reasons why there is none.
+/// The driver's configuration; `None` after an error.
 pub(super) fn parse(port: &v1::Port, errors: &mut ValidationErrors) -> Option<PortConfig> {
     let (rx, tx) = (queues(port.rx_queues), queues(port.tx_queues));
     let path = || format!("port {:?}", port.interface);
@@ -115,12 +115,12 @@ fn tunnel(
     let is_end = |ip: &IpAddr| !ip.is_multicast() && !ip.is_unspecified();
     let (Some(local), Some(remote)) = (ends.0.filter(is_end), ends.1.filter(is_end)) else {
         let cause = "is a tunnel without two unicast addresses";
-        errors.add(path(), cause, "Give our own address and that of the other end.");
+        errors.add(path(), cause, "Set the local and the remote address.");
         return None;
     };
     if local.is_ipv4() != remote.is_ipv4() || local == remote {
         let cause = format!("is a tunnel from {local} to {remote}");
-        errors.add(path(), cause, "Give two addresses of one family.");
+        errors.add(path(), cause, "Use two different addresses of one family.");
         return None;
     }
     let encapsulation = match config.encapsulation() {
@@ -129,7 +129,7 @@ fn tunnel(
     };
     let Ok(hop_limit) = u8::try_from(config.hop_limit) else {
         let cause = format!("is a tunnel with the hop limit {}", config.hop_limit);
-        errors.add(path(), cause, "Give 1 to 255, or 0 for the usual one.");
+        errors.add(path(), cause, "Use 1 to 255, or 0 for the default.");
         return None;
     };
     Some(TunnelConfig { local, remote, encapsulation, hop_limit, mtu })
@@ -147,7 +147,7 @@ fn generator(
         errors.add(
             path(),
             "has a destination MAC that is not six bytes",
-            "Give six bytes or none.",
+            "Use six bytes or none.",
         );
         return None;
     }

@@ -1,6 +1,5 @@
-//! The forwarding tables as the control thread writes them: prefixes point to
-//! shared next hops, next hops to adjacencies. What is taken out waits for a grace
-//! period before it is used again.
+//! The forwarding tables as the control thread writes them: prefixes point to shared next hops, next hops to
+//! adjacencies. Removed entries wait for a grace period before they are reused.
 
 mod prefixes;
 
@@ -20,14 +19,14 @@ use super::vrfs::{DEFAULT, Slot};
 use crate::kernel::Kernel;
 use crate::shared::{Readers, SpecialNextHop};
 
-/// One path of a set, by index.
+/// One path of a set, by interface index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathKey {
     /// The interface.
     pub interface: u32,
-    /// The gateway, if it is not the destination itself.
+    /// The gateway; `None`: the destination is on the link.
     pub next_hop: Option<IpAddr>,
-    /// Whether the set is of IPv4.
+    /// Whether the set is for IPv4.
     pub is_ip4: bool,
     /// Share of the flows.
     pub weight: u16,
@@ -38,7 +37,7 @@ pub struct PathKey {
 pub struct PathSet {
     /// Its next hop.
     pub hop: u32,
-    /// Prefixes that use it.
+    /// Number of prefixes that use it.
     pub users: u32,
 }
 
@@ -55,12 +54,12 @@ impl Prefixes {
     }
 }
 
-/// What the tables hold and can hold.
+/// Entries and capacity of the tables.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usage {
     pub(super) routes4: (usize, usize),
     pub(super) routes6: (usize, usize),
-    /// Of the fullest VRF and family, the default one left aside.
+    /// Of the fullest VRF and family other than the default VRF.
     pub(super) vrf_routes: (usize, usize),
     pub(super) next_hops: (usize, usize),
     pub(super) adjacencies: (usize, usize),
@@ -68,24 +67,24 @@ pub(super) struct Usage {
 
 /// Writer of all tables.
 pub struct Fib {
-    /// By slot; the default VRF is always there.
+    /// By slot; the default VRF always exists.
     vrfs: Vec<Option<Prefixes>>,
     vrf_routes: usize,
-    /// There is room for twice as many as there may be: beside those in use stand those that a
-    /// restarted daemon has not said again yet.
+    /// Has capacity for twice the limit: beside the next hops in use are the stale ones of a daemon that is
+    /// resynchronizing after a restart.
     hops: NextHops,
     hop_limit: usize,
-    /// Next hops of stale learned routes: they go soon, and take no room of others.
+    /// Next hops of stale learned routes: they are removed soon, and do not count towards the limit.
     pub(super) stale_hops: usize,
     adjacencies: Adjacencies,
     specials: HashMap<u8, u32>,
-    /// Sets of paths by what they are made of.
+    /// Sets of paths by their paths.
     pub sets: BTreeMap<Vec<PathKey>, PathSet>,
-    /// How often a next hop was changed: what a repair costs.
+    /// How often a next hop was changed: the cost of repairs.
     pub(super) hops_set: u64,
     /// How often each table was full.
     pub table_full_counts: TableFullCounts,
-    /// How workers look prefixes up.
+    /// SIMD kernel of the workers' lookups.
     kernel: Kernel,
     quiescence: Arc<Quiescence>,
 }
@@ -98,7 +97,7 @@ impl Fib {
     /// Empty tables of the default VRF, for workers with this kernel.
     ///
     /// # Errors
-    /// The system has not the memory.
+    /// Memory is exhausted.
     pub fn new(limits: Limits, kernel: Kernel, quiescence: Arc<Quiescence>) -> Result<Self, TableFull> {
         let objects = limits.next_hops * 2;
         let hops = NextHopCapacity { objects, buckets: objects * 16 };
@@ -131,14 +130,14 @@ impl Fib {
         Ok(fib)
     }
 
-    /// What workers read; `None` is never the answer for a forwarder that was made.
+    /// Readers for the workers; `None` only without a default VRF.
     pub fn readers(&self) -> Option<Readers> {
         let (ip4, ip6) = self.vrf_readers(DEFAULT)?;
         let (next_hops, adjacencies) = (self.hops.reader(), self.adjacencies.reader());
         Some(Readers { ip4, ip6, next_hops, adjacencies })
     }
 
-    /// Empty tables of another VRF.
+    /// Adds empty tables of another VRF.
     pub(super) fn add_vrf(&mut self, slot: Slot) -> Result<(), TableFull> {
         let Some(prefixes) = Prefixes::new(self.vrf_routes, self.vrf_routes) else {
             return Err(self.table_full_counts.full(Table::Vrfs, "no memory for the tables of a VRF"));
@@ -150,7 +149,7 @@ impl Fib {
         Ok(())
     }
 
-    /// Forgets a VRF. Workers that still look into its tables keep them alive.
+    /// Removes a VRF. Workers that still read its tables keep them alive.
     pub(super) fn remove_vrf(&mut self, slot: Slot) {
         if slot != DEFAULT
             && let Some(prefixes) = self.vrfs.get_mut(slot)
@@ -159,7 +158,7 @@ impl Fib {
         }
     }
 
-    /// What workers read of a VRF.
+    /// Readers of the tables of a VRF.
     pub(super) fn vrf_readers(&self, slot: Slot) -> Option<(Ip4LpmReader, Ip6LpmReader)> {
         let prefixes = self.vrfs.get(slot)?.as_ref()?;
         let kernel = self.kernel.lookup();
@@ -167,7 +166,7 @@ impl Fib {
         Some((ip4, prefixes.ip6.reader().with_kernel(kernel)?))
     }
 
-    /// What the tables hold and can hold.
+    /// Entries and capacity of the tables.
     pub(super) fn usage(&self) -> Usage {
         let of = |prefixes: &Prefixes| {
             let (ip4, ip6) = (&prefixes.ip4, &prefixes.ip6);
@@ -185,7 +184,7 @@ impl Fib {
         }
     }
 
-    /// The next hop of a verdict.
+    /// The id of a special next hop.
     pub fn special(&self, special: SpecialNextHop) -> u32 {
         self.specials.get(&(special as u8)).copied().unwrap_or(0)
     }
@@ -195,7 +194,7 @@ impl Fib {
         &self.quiescence
     }
 
-    /// Next hops, without the stale ones.
+    /// Next hops without the stale ones.
     fn hops_in_use(&self) -> usize {
         self.hops.len().saturating_sub(self.stale_hops)
     }
@@ -209,7 +208,7 @@ impl Fib {
         added.map_err(|error| self.table_full_counts.full(Table::NextHops, error))
     }
 
-    /// Changes a next hop, and with it all prefixes on it.
+    /// Changes a next hop, and with it all prefixes that use it.
     pub fn set_hop(&mut self, id: u32, hop: &NextHop) -> Result<(), TableFull> {
         self.hops_set += 1;
         self.hops.set(id, hop).map_err(|error| self.table_full_counts.full(Table::NextHops, error))
@@ -220,7 +219,7 @@ impl Fib {
         self.hops.get(id).ok()
     }
 
-    /// Takes a next hop out that no prefix uses.
+    /// Removes a next hop that no prefix uses.
     pub fn remove_hop(&mut self, id: u32) {
         let removed = self.hops.remove(id);
         debug_assert!(removed.is_ok());
@@ -232,13 +231,13 @@ impl Fib {
         added.map_err(|error| self.table_full_counts.full(Table::Adjacencies, error))
     }
 
-    /// Turns all next hops from one adjacency to another and takes the first out.
+    /// Moves all next hops from one adjacency to another and removes the first.
     pub fn replace_adjacency(&mut self, old: u32, new: u32) {
         self.hops.replace_adjacency(old, new);
         self.retire_adjacency(old);
     }
 
-    /// Takes an adjacency out that no next hop uses.
+    /// Removes an adjacency that no next hop uses.
     pub fn retire_adjacency(&mut self, id: u32) {
         let retired = self.adjacencies.retire(id);
         debug_assert!(retired.is_ok());
@@ -249,7 +248,7 @@ impl Fib {
         self.adjacencies.get(id).ok()
     }
 
-    /// Closes a batch of changes and reuses what no worker can see any more.
+    /// Closes a batch of changes and reuses entries that no worker can read any more.
     pub fn settle(&mut self) {
         let (vrfs, hops, adjacencies) = (&mut self.vrfs, &mut self.hops, &mut self.adjacencies);
         let shared: [&mut dyn Reclaim; 2] = [hops, adjacencies];
@@ -268,7 +267,7 @@ impl Fib {
     }
 }
 
-/// The next hop of paths that can be used now: `(adjacency, weight)` each.
+/// The next hop of usable paths, given as `(adjacency, weight)`.
 pub fn hop_of(usable: &[(u32, u16)]) -> NextHop {
     match usable {
         [] => NextHop::Special { code: SpecialNextHop::LinkDown as u8, argument: 0 },

@@ -1,6 +1,6 @@
-//! Host interfaces of interfaces in Linux: opening, closing, and following what becomes of the interface.
-//! A host interface is a port of our own. Its number counts down from the last interface's, where it meets
-//! none that an operator has named.
+//! Host interfaces in Linux: open and close them, and keep them in sync with their interfaces. A host interface is a
+//! port of its own. Its index counts down from the highest interface index, so that it never collides with a
+//! configured interface.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -18,25 +18,25 @@ use super::limits::Table;
 use super::forwarder_state::ForwarderState;
 use crate::nodes::{HOST_INTERFACE_ENTRY, NODES};
 
-/// How often a host interface that could not be opened is tried again.
+/// Interval between attempts to open a host interface.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A host interface as it is desired, and what became of it.
+/// A host interface: its desired configuration and its state.
 pub(super) struct HostInterfaceState {
     desired: HostInterface,
-    /// Its number among the interfaces.
+    /// Its index among the interfaces.
     index: u32,
     /// `None`: it could not be opened.
     port: Option<Box<dyn Port>>,
     last_try: Instant,
     is_up: bool,
     reason_down: String,
-    /// The interface that packets for Linux come from now.
+    /// The interface that is paired with it.
     host_device: Option<u32>,
 }
 
 impl HostInterfaceState {
-    /// For eyes: where it is and how it does.
+    /// For display: location and state.
     pub(super) fn detail(&self) -> String {
         match &self.port {
             Some(port) => port.detail(),
@@ -44,7 +44,7 @@ impl HostInterfaceState {
         }
     }
 
-    /// Namespace and device; the device alone in our own.
+    /// `NETNS/DEVICE`; the device alone in our own namespace.
     fn location(&self) -> String {
         let HostInterface { netns, device } = &self.desired;
         let slash = if netns.is_empty() { "" } else { "/" };
@@ -56,7 +56,7 @@ impl HostInterfaceState {
     }
 }
 
-/// Interface, host interface and its port; `None`: its device is still held by another interface.
+/// Interface, host interface and its port; `None`: another interface still holds its device.
 pub(super) type Opened = (String, HostInterface, Option<Result<Box<dyn Port>, OpenError>>);
 
 fn host_interfaces_of(desired: &DesiredState) -> Vec<(String, HostInterface)> {
@@ -67,7 +67,7 @@ fn host_interfaces_of(desired: &DesiredState) -> Vec<(String, HostInterface)> {
 }
 
 impl ForwarderState {
-    /// The number that the lowest host interface has: interfaces stay below.
+    /// The lowest index of a host interface: interfaces stay below.
     pub(super) fn lowest_host_interface(&self) -> u32 {
         self.host_interfaces
             .values()
@@ -76,7 +76,7 @@ impl ForwarderState {
             .unwrap_or(INTERFACES as u32)
     }
 
-    /// Where the host interface with that number is; `None`: it is none.
+    /// The location of the host interface with that index; `None`: there is none.
     pub(super) fn host_interface_at(&self, index: u32) -> Option<String> {
         self.host_interfaces
             .values()
@@ -94,9 +94,8 @@ impl ForwarderState {
         (self.open)(&PortConfig::HostInterface(config), self.pool)
     }
 
-    /// Opens the host interfaces that are new, and changes nothing yet: programs live on those that are
-    /// there, and a change that is refused must not take them away. A forwarder that begins takes
-    /// what it gets, and tries again: packets do not wait for Linux.
+    /// Opens new host interfaces without changing anything else: programs use those that exist, and a refused change
+    /// must not take them away. At the start, failures are retried later: forwarding does not wait for Linux.
     pub(super) fn open_host_interfaces(
         &self,
         desired: &DesiredState,
@@ -110,7 +109,7 @@ impl ForwarderState {
             {
                 continue;
             }
-            // A device that moves from one interface to another must be let go first.
+            // A device that moves to another interface must be closed first.
             let moves = held.contains(host_interface);
             let port = if moves { None } else { Some(self.open_host_interface(host_interface)) };
             match port {
@@ -126,8 +125,8 @@ impl ForwarderState {
         Ok(opened)
     }
 
-    /// Closes the host interfaces that are not desired any more, and takes in those that were opened: when
-    /// nothing else can be refused.
+    /// Closes host interfaces that are no longer desired and adds the opened ones; runs when nothing else can be
+    /// refused.
     pub(super) fn set_host_interfaces(
         &mut self,
         desired: &DesiredState,
@@ -168,11 +167,11 @@ impl ForwarderState {
         let (port, last_try, reason_down) = match port {
             Some(Ok(port)) => (Some(port), now, "not up yet".to_owned()),
             Some(Err(error)) => {
-                tracing::warn!(interface = name, "no host interface: {error}; trying again");
+                tracing::warn!(interface = name, "cannot open the host interface: {error}; retrying every second");
                 (None, now, error.to_string())
             }
-            // Let go by another interface just now.
-            None => (None, now.checked_sub(RETRY_INTERVAL).unwrap_or(now), "moves".to_owned()),
+            // Another interface has just closed it.
+            None => (None, now.checked_sub(RETRY_INTERVAL).unwrap_or(now), "moving".to_owned()),
         };
         let state = HostInterfaceState {
             desired,
@@ -205,7 +204,7 @@ impl ForwarderState {
         }
     }
 
-    /// Lets host interfaces do what they have to, and follow their interfaces.
+    /// Runs the host interfaces and keeps them in sync with their interfaces.
     pub(super) fn service_host_interfaces(&mut self) {
         let names: Vec<String> = self.host_interfaces.keys().cloned().collect();
         for name in names {
@@ -237,7 +236,7 @@ impl ForwarderState {
         }
     }
 
-    /// Tells a host interface what is true of its interface.
+    /// Copies MAC address, MTU and link state of an interface to its host interface.
     fn sync_host_interface(&mut self, name: &str) {
         let Some(interface) = self.index_of(name).and_then(|index| self.interface(index)) else {
             return;
@@ -248,7 +247,7 @@ impl ForwarderState {
             is_up: interface.is_up,
         };
         if followed.mtu == 0 {
-            // Its place is only reserved yet.
+            // The interface is only reserved so far.
             return;
         }
         if let Some(port) = self.host_interfaces.get_mut(name).and_then(|state| state.port.as_mut())
@@ -257,7 +256,7 @@ impl ForwarderState {
         }
     }
 
-    /// Joins interface and host interface for the workers while both are there and the host interface is up.
+    /// Pairs interface and host interface for the workers while both exist and the host interface is up.
     fn host_device(&mut self, name: &str) {
         let interface = self.index_of(name).filter(|_| self.host_interfaces[name].is_up);
         let tags = interface.and_then(|index| self.interface(index)).map(|state| {
@@ -312,8 +311,8 @@ impl ForwarderState {
         self.remove_queues(index);
     }
 
-    /// What this thread has taken from the graph is for Linux as well: answers about neighbours.
-    /// Says whether there is a host interface.
+    /// Copies a packet that this thread has punted to Linux: ARP and neighbour advertisements concern both. Returns
+    /// whether there is a host interface.
     pub(super) fn copy_to_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
         let Some(host_interface) = self.shared.interface(packet.rx_if).host_pair() else { return false };
         let Some(state) = self.interface(packet.rx_if) else { return false };
@@ -329,7 +328,7 @@ impl ForwarderState {
     }
 }
 
-/// What `stoa show workers` calls the queues of a host interface, but for their number.
+/// The name of a host interface's queues in `stoa show workers`, without their number.
 fn queue_name(interface: &str) -> String {
     format!("host interface of {interface}")
 }

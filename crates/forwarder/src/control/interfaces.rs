@@ -1,5 +1,5 @@
-//! Interfaces and sub-interfaces: their place in the tables, their addresses, and
-//! what a link that comes or goes means for routes and neighbours.
+//! Interfaces and sub-interfaces: their indexes, their addresses, and the effect of link changes on routes and
+//! neighbours.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ use crate::neighbor::messages::Link;
 use crate::shared::{DEFAULT_VRF, FEATURES4, InterfaceAddresses};
 
 impl ForwarderState {
-    /// A place for a new interface.
+    /// An index for a new interface.
     pub(super) fn free_index(&mut self) -> Result<u32, TableFull> {
         let free = self.interfaces.iter().position(Option::is_none);
         let at = free.unwrap_or(self.interfaces.len());
@@ -37,17 +37,17 @@ impl ForwarderState {
         Ok(at as u32)
     }
 
-    /// Whether the interface is that of a port, not a sub-interface.
+    /// Whether the interface belongs to a port and is not a sub-interface.
     pub(super) fn is_of_port(&self, index: u32) -> bool {
         self.interface(index).is_some_and(|state| state.desired.parent.is_none())
     }
 
-    /// Takes a place for the interface of a port that was just opened.
+    /// Reserves an index for the interface of a port that was just opened.
     pub(super) fn reserve(&mut self, index: u32, name: &str) {
         self.insert_interface(index, InterfaceState::reserved(name, index));
     }
 
-    /// Gives a place back that was only reserved.
+    /// Frees an index that was only reserved.
     pub(super) fn unreserve(&mut self, index: u32) {
         if self.interface(index).is_some_and(|state| state.gleans.0 == state.gleans.1) {
             self.take_interface(index);
@@ -63,7 +63,7 @@ impl ForwarderState {
         let state = self.interfaces[index as usize].take()?;
         if self.indexes_by_name.get(&state.name) == Some(&index) {
             self.indexes_by_name.remove(&state.name);
-            // A port whose place was only reserved may have the name of a sub-interface that it was to follow.
+            // A reserved interface may have the name of a sub-interface that it replaces.
             let is_other =
                 |it: &Option<InterfaceState>| it.as_ref().is_some_and(|it| it.name == state.name);
             if let Some(other) = self.interfaces.iter().position(is_other) {
@@ -73,7 +73,7 @@ impl ForwarderState {
         Some(state)
     }
 
-    /// Puts an interface in its place, or changes it there.
+    /// Creates or changes an interface.
     pub(super) fn set_interface(
         &mut self,
         index: u32,
@@ -99,7 +99,7 @@ impl ForwarderState {
             |family: &desired::Family| if family.mtu == 0 { most } else { family.mtu.min(most) };
         let parent_up = base == index || self.interface(base).is_some_and(|p| p.desired.enabled);
         let is_up = desired.enabled && parent_up && port_up;
-        let no_vrf = || TableFull::of(Table::Vrfs, format!("there is no VRF {:?}", desired.vrf));
+        let no_vrf = || TableFull::of(Table::Vrfs, format!("VRF {:?} does not exist", desired.vrf));
         let vrf = self.vrfs.slot_of(&desired.vrf).ok_or_else(no_vrf)?;
         let link = Link { mac, tags: desired.tags.clone(), is_router: desired.ip6.forwarding };
         let mtu = (mtu(&desired.ip4), mtu(&desired.ip6));
@@ -126,7 +126,7 @@ impl ForwarderState {
                 self.fib.replace_adjacency(old.gleans.0, gleans.0);
                 self.fib.replace_adjacency(old.gleans.1, gleans.1);
                 if old.vrf != vrf {
-                    // Before workers route what it receives elsewhere.
+                    // Before workers route its packets in another VRF.
                     self.drop_host_routes(index);
                 }
                 let changed = if old.is_up == is_up { old.since.1 } else { now };
@@ -167,7 +167,7 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// What packets meet that are routed to the interface without a gateway.
+    /// The kind of the adjacency for packets that are routed to the interface without a gateway.
     fn glean_kind(&self, interface: u32) -> AdjacencyKind {
         if self.is_tunnel(interface) { AdjacencyKind::Tunnel } else { AdjacencyKind::Glean }
     }
@@ -177,19 +177,18 @@ impl ForwarderState {
         self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
     }
 
-    /// A device that came back may have another MAC address or MTU: its interfaces
-    /// are set anew.
+    /// Applies the settings of a port's interfaces again: a device that came back may have another MAC address or MTU.
     pub(super) fn reconfigure_port(&mut self, base: u32) {
         let is_set = |state: &&InterfaceState| state.base == base && !state.is_reserved();
         let of_port = (0..self.interfaces.len() as u32)
             .filter_map(|index| Some((index, self.interface(index).filter(is_set)?)));
         let mut family: Vec<(u32, String, desired::Interface)> =
             of_port.map(|(index, s)| (index, s.name.clone(), s.desired.clone())).collect();
-        // The port's own interface first: the others take its MAC address.
+        // The port's own interface first: its sub-interfaces inherit the MAC address.
         family.sort_by_key(|(index, ..)| *index != base);
         for (index, name, desired) in &family {
             if let Err(full) = self.set_interface(*index, name, desired) {
-                tracing::error!(interface = name, %full, "could not be set anew");
+                tracing::error!(interface = name, %full, "cannot apply the interface's settings to its new device");
             }
         }
         if !family.is_empty() {
@@ -197,7 +196,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes an interface out; its routes are gone already.
+    /// Removes an interface whose routes are already removed.
     pub(super) fn remove_interface(&mut self, index: u32) {
         self.forget_interface(index);
         self.reset_dad(index);
@@ -214,7 +213,7 @@ impl ForwarderState {
         }
     }
 
-    /// Writes what workers see of an interface.
+    /// Publishes an interface's flags, MAC address and VRF to the workers.
     pub(super) fn publish_flags(&self, index: u32) {
         let Some(state) = self.interface(index) else { return };
         let desired = &state.desired;
@@ -234,7 +233,7 @@ impl ForwarderState {
             | bit(self.has_active_virtual(index), VIRTUAL);
         let modes = desired.ip4.reverse_path | desired.ip6.reverse_path << 2;
         let vrf = self.vrf_id(state.vrf);
-        // Before packets come in: what the VRF's rules forbid must not pass a new interface for a moment.
+        // Before packets arrive: no packet of a new interface may bypass the rules of its VRF.
         self.set_rules_feature(index, Some(vrf));
         self.shared.interface(index).set(&state.link.mac, flags, modes, vrf);
         self.shared.features4.set(index, reverse_path::ARC_POSITION, desired.ip4.reverse_path != 0);
@@ -243,7 +242,7 @@ impl ForwarderState {
         self.shared.features6.set(index, redirect::ARC_POSITION, desired.ip6.redirects);
     }
 
-    /// Publishes tags and addresses anew, after interfaces have changed.
+    /// Publishes VLAN tags and addresses after interfaces have changed.
     pub(super) fn publish_interfaces(&mut self) {
         let mut vlans = VlanTables::default();
         let mut addresses = vec![InterfaceAddresses::default(); self.interfaces.len()];
@@ -277,7 +276,7 @@ impl ForwarderState {
         }
     }
 
-    /// The addresses that are used: not those that somebody else has.
+    /// The addresses in use: without duplicates.
     fn addresses_of(&self, index: u32, state: &InterfaceState) -> InterfaceAddresses {
         let mut addresses = InterfaceAddresses::default();
         for (address, length) in
@@ -296,7 +295,7 @@ impl ForwarderState {
         addresses
     }
 
-    /// A port's link came or went: its interfaces follow.
+    /// The link of a port has changed: its interfaces follow.
     pub(super) fn link_changed(&mut self, base: u32, is_up: bool) {
         let family: Vec<u32> = (0..self.interfaces.len() as u32)
             .filter(|index| self.interface(*index).is_some_and(|state| state.base == base))
@@ -326,7 +325,7 @@ impl ForwarderState {
         self.fib.settle();
     }
 
-    /// Counters of an interface, all workers together.
+    /// Counters of an interface, summed over the workers.
     pub(super) fn statistics(&self, index: u32) -> InterfaceStatistics {
         let mut statistics = InterfaceStatistics::default();
         for worker in &self.worker_pool.workers {
@@ -339,12 +338,12 @@ impl ForwarderState {
 }
 
 impl InterfaceState {
-    /// Whether the place is taken but nothing is set yet.
+    /// Whether the interface is reserved but not configured yet.
     fn is_reserved(&self) -> bool {
         self.gleans.0 == self.gleans.1
     }
 
-    /// The place of a port's interface that has not been set yet: no gleans.
+    /// A reserved interface has no glean adjacencies.
     fn reserved(name: &str, index: u32) -> Self {
         Self {
             name: name.to_owned(),

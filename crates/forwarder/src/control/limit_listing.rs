@@ -64,7 +64,7 @@ impl ForwarderState {
             [(true, "ipv4-reassembly"), (false, "ipv6-reassembly")].map(reassembly).into();
         limits.push(limit(
             "neighbor-packets",
-            Some(self.cache.waiting() as u64),
+            Some(self.cache.queued() as u64),
             (self.limits.neighbors * QUEUE) as u64,
             self.drops_of("neighbor-queue"),
             "16 packets wait for each neighbour that is being asked for; more are dropped.",

@@ -1,4 +1,4 @@
-//! Facts: what the forwarder tells of itself.
+//! Operational state: interfaces, neighbours, nodes, drops, workers, packet accounting.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use super::forwarder_state::{InterfaceState, ForwarderState};
 use crate::drops;
 use crate::nodes::{self, NODES};
 
-/// How busy one worker was over the last second.
+/// The load of one worker over the last second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkerLoad {
     cycles: u64,
@@ -19,12 +19,12 @@ pub struct WorkerLoad {
     load: f64,
 }
 
-/// Seconds since 1970, for people; nothing is reckoned with them.
+/// Seconds since 1970, for display only.
 pub(super) fn unix_s() -> u64 {
     unix_us() / 1_000_000
 }
 
-/// Microseconds since 1970. What is reckoned back from it by whole seconds would waver by one.
+/// Microseconds since 1970. Times that are derived from it by subtraction would jitter in whole seconds.
 pub(super) fn unix_us() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.unwrap_or_default().as_micros() as u64
@@ -38,7 +38,7 @@ pub(super) fn octets(address: std::net::IpAddr) -> Vec<u8> {
 }
 
 impl ForwarderState {
-    /// Measures how busy the workers are; called about once a second.
+    /// Measures the load of the workers; called about once a second.
     pub fn sample(&mut self) {
         let hz = clock::tsc_hz() as f64;
         for (worker, worker_load) in self.worker_pool.workers.iter().zip(&mut self.worker_load) {
@@ -58,7 +58,7 @@ impl ForwarderState {
             Some(self.interface_state(at as u32, state.as_ref()?))
         };
         let mut all: Vec<_> = known.filter_map(interface_state).collect();
-        // Their places change with each that comes or goes.
+        // Indexes change as interfaces come and go.
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
@@ -73,7 +73,7 @@ impl ForwarderState {
         let families = [&state.desired.ip4, &state.desired.ip6];
         let addresses = families.iter().flat_map(|family| &family.addresses);
         let detail = port.map(|port| match port.port.detail() {
-            // What the port says now is newer than why its link went, where it says anything.
+            // The port's current detail is newer than the reason of the last link-down.
             detail_text if detail_text.is_empty() && !port.is_up => port.reason_down.clone(),
             detail_text => detail_text,
         });
@@ -124,7 +124,7 @@ impl ForwarderState {
         }
     }
 
-    /// Packets and bytes over an adjacency, all workers together, since ever.
+    /// Packets and bytes over an adjacency since the start, summed over the workers.
     pub(super) fn sent_over(&self, adjacency: u32) -> (u64, u64) {
         let of = |worker: &stoa_engine::worker::WorkerHandle| {
             let counters = worker.counters.adjacencies.get(adjacency as usize);
@@ -156,7 +156,7 @@ impl ForwarderState {
     /// All nodes, worker by worker: inputs, the graph, `port-output`.
     pub fn list_nodes(&self) -> Vec<v1::NodeState> {
         let graph = NODES.iter().map(|spec| (spec.name, spec.description, spec.edges));
-        let output = (graph::OUTPUT, "gives packets to the ports", &[][..]);
+        let output = (graph::OUTPUT, "transmits packets to the ports", &[][..]);
         let inputs = stoa_ports::INPUTS.iter();
         let inputs = inputs.map(|name| (*name, "receives from a port", nodes::after_input(name)));
         let names: Vec<_> = graph.chain([output]).chain(inputs).collect();
@@ -177,7 +177,7 @@ impl ForwarderState {
         nodes
     }
 
-    /// All drop reasons with what they have cost so far.
+    /// All drop reasons with their counters.
     pub fn list_drops(&self) -> Vec<v1::DropState> {
         let count = |at: usize| {
             let workers =
@@ -221,14 +221,14 @@ impl ForwarderState {
         let mut total = accounting(self.worker_pool.workers.iter().map(|worker| &*worker.counters));
         total.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
         total.buffers_free += self.pool.free() + self.pool.jumbo_free();
-        total.buffers_waiting = self.cache.waiting() as u64;
-        // No driver keeps buffers: what is neither free nor waits is in the hands of a worker or
-        // of this thread, and at rest that is none.
+        total.buffers_waiting = self.cache.queued() as u64;
+        // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this thread, and
+        // an idle router holds none.
         total.buffers_busy = total.buffers.saturating_sub(total.buffers_free + total.buffers_waiting);
         total
     }
 
-    /// Whether every next hop of routes is resolved: for benches and tests.
+    /// Whether every next hop of routes is resolved: for benchmarks and tests.
     pub fn is_resolved(&self) -> bool {
         self.cache.each().all(|(_, entry)| {
             let adjacency = self.fib.adjacency(entry.adjacency);
@@ -237,8 +237,8 @@ impl ForwarderState {
     }
 }
 
-/// The packet accounting of workers together. What waits between them is counted in the rings and not
-/// reckoned from what was handed over: a packet that gets lost there is missing.
+/// The packet accounting of workers together. Packets between workers are counted in the rings and not derived from
+/// the hand-over counters: a packet that is lost there shows up as missing.
 fn accounting<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> v1::Conservation {
     let mut total = v1::Conservation::default();
     for counters in workers {
@@ -261,14 +261,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packet_that_got_lost_between_workers_is_missing() {
+    fn a_packet_lost_between_workers_unbalances_the_accounting() {
         let worker_pool = [WorkerCounters::new(1, 1, 1), WorkerCounters::new(1, 1, 1)];
         worker_pool[0].ledger.received.add(2);
         worker_pool[0].ledger.handed_out.add(2);
         worker_pool[1].ledger.handed_in.add(1);
         worker_pool[1].ledger.sent.add(1);
         assert!(!accounting(worker_pool.iter()).balanced);
-        // It waits in the ring, or was dropped by the other worker.
+        // It waits in the ring, or the other worker has dropped it.
         worker_pool[1].turns.waiting.set(1);
         let seen = accounting(worker_pool.iter());
         assert_eq!((seen.held, seen.balanced), (1, true));

@@ -1,5 +1,4 @@
-//! Which class an IP packet for one of our addresses belongs to: routing protocols
-//! must survive what everybody else sends us.
+//! Classifies IP packets to the router's own addresses, so that routing protocols survive any other traffic.
 
 use stoa_wire::protocol;
 
@@ -17,7 +16,7 @@ const LDP: u16 = 646;
 /// RFC 5883, RFC 7130).
 const UDP_PORTS: [u16; 6] = [520, 521, 3784, 3785, 4784, 6784];
 
-/// The class of a whole packet for us with this upper-layer protocol and payload.
+/// The class of an unfragmented packet to the router with this upper-layer protocol and payload.
 pub fn class_of(upper: u8, payload: &[u8]) -> Class {
     let port = |at: usize| {
         payload.get(at..at + 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -26,7 +25,7 @@ pub fn class_of(upper: u8, payload: &[u8]) -> Class {
         protocol::OSPF | protocol::VRRP | protocol::IGMP | PIM | EIGRP => true,
         // Either side may have opened the connection.
         protocol::TCP => [port(0), port(2)].iter().any(|port| [BGP, LDP].contains(port)),
-        // Only the destination says what it is: sources of BFD are in a range of their own.
+        // The destination port decides: BFD has source ports of a range of its own.
         protocol::UDP => port(2) == LDP || UDP_PORTS.contains(&port(2)),
         protocol::ICMP4 | protocol::ICMP6 => return Class::Icmp,
         _ => false,
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routing_protocols_have_a_class_of_their_own() {
+    fn routing_protocols_have_their_own_class() {
         let ports = |from: u16, to: u16| [from.to_be_bytes(), to.to_be_bytes()].concat();
         for (upper, payload, class) in [
             (89, vec![], Class::Routing),

@@ -1,7 +1,6 @@
-//! Which addresses the control thread knows as neighbours, as workers see it: enough
-//! to tell an answer to our own question from what nobody has asked for. A filter of
-//! one byte per cell: it may take a stranger for somebody known (who then only
-//! shares the budget of answers), never the other way round.
+//! Which addresses are in the neighbour cache, as workers see it: tells a reply to our request from an unsolicited
+//! one. A counting filter with one byte per cell: it may report an unknown address as known, which then shares the
+//! policer of replies, but never the other way round.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -13,7 +12,7 @@ const CELLS: usize = 1 << 16;
 /// Counts the neighbours whose hash falls into each cell.
 pub struct KnownNeighbors {
     cells: Box<[AtomicU8]>,
-    /// Seeded at random, so that nobody can choose addresses of one cell.
+    /// Randomly seeded, so that nobody can choose addresses that share a cell.
     hash: RandomState,
 }
 
@@ -29,13 +28,13 @@ impl KnownNeighbors {
         &self.cells[self.hash.hash_one((interface, address)) as usize % CELLS]
     }
 
-    /// A neighbour is known from now on; only the control thread calls this.
+    /// Adds a neighbour; only the control thread calls this.
     pub fn add(&self, interface: u32, address: IpAddr) {
         let cell = self.cell(interface, address);
         cell.store(cell.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
     }
 
-    /// A neighbour is known no more. A cell that was full once stays so.
+    /// Removes a neighbour. A cell that has saturated stays set.
     pub fn remove(&self, interface: u32, address: IpAddr) {
         let cell = self.cell(interface, address);
         let count = cell.load(Ordering::Relaxed);
@@ -44,7 +43,7 @@ impl KnownNeighbors {
         }
     }
 
-    /// Whether the address may be one that is known on that interface.
+    /// Whether the address may be a known neighbour on that interface.
     pub fn may_contain(&self, interface: u32, address: IpAddr) -> bool {
         self.cell(interface, address).load(Ordering::Relaxed) != 0
     }
@@ -55,17 +54,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_known_is_never_missed() {
+    fn known_neighbours_are_always_found() {
         let known_neighbors = KnownNeighbors::default();
         let address = |n: u32| IpAddr::V4(n.into());
         (0..1000).for_each(|n| known_neighbors.add(3, address(n)));
         assert!((0..1000).all(|n| known_neighbors.may_contain(3, address(n))));
         let others = (0..1000).filter(|n| known_neighbors.may_contain(4, address(*n))).count();
-        assert!(others < 100, "{others} strangers taken for somebody known");
+        assert!(others < 100, "{others} false positives");
         (0..1000).for_each(|n| known_neighbors.remove(3, address(n)));
         assert!((0..1000).all(|n| !known_neighbors.may_contain(3, address(n))));
         (0..300).for_each(|_| known_neighbors.add(3, address(1)));
         (0..300).for_each(|_| known_neighbors.remove(3, address(1)));
-        assert!(known_neighbors.may_contain(3, address(1)), "a full cell has lost count");
+        assert!(known_neighbors.may_contain(3, address(1)), "a saturated cell stays set");
     }
 }

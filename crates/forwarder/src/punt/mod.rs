@@ -1,7 +1,6 @@
-//! Punts: packets that leave the workers for the control thread or for Linux, and
-//! answers that workers give themselves. Each belongs to a class, and each class has
-//! a budget for every interface: a flood on one interface or in one class takes
-//! nothing from another.
+//! Punts: packets that workers hand to the control thread or to Linux, and replies that workers send themselves.
+//! Each packet belongs to a class, and each class has a policer on every interface, so that a flood on one
+//! interface or in one class does not affect the others.
 
 pub mod policer;
 pub mod classify;
@@ -11,58 +10,58 @@ use stoa_engine::Urgency;
 
 use crate::drops::Drop;
 
-/// What a packet that needs the control plane is about.
+/// The class of a packet that needs the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u16)]
 pub enum Class {
-    /// An ARP reply of a neighbour that we know or have asked for.
+    /// ARP reply of a neighbour that is in the cache or being resolved.
     ArpReply = 0,
-    /// All other ARP: questions, announcements, conflicts.
+    /// All other ARP: requests, announcements, conflicts.
     Arp = 1,
-    /// A neighbour advertisement of a neighbour that we know or have asked for.
+    /// Neighbour advertisement of a neighbour that is in the cache or being resolved.
     NdReply = 2,
     /// All other neighbour discovery.
     Nd = 3,
-    /// A packet to forward whose neighbour is not resolved.
+    /// Packet to forward whose next hop is not resolved.
     Resolve = 4,
-    /// A packet of our own whose neighbour is not resolved.
+    /// Locally generated packet whose next hop is not resolved.
     LocalResolve = 5,
-    /// Routing protocols for us: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP.
+    /// Routing protocols to the router: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP.
     Routing = 6,
-    /// ICMP for us that Linux is to see.
+    /// ICMP to the router that Linux handles.
     Icmp = 7,
-    /// Everything else for our addresses.
+    /// Everything else to the router's addresses.
     Host = 8,
-    /// Fragments for our addresses.
+    /// Fragments to the router's addresses.
     Fragment = 9,
-    /// Pings that workers answer.
+    /// Echo requests that workers answer.
     Echo = 10,
     /// ICMP errors that workers send.
     Error = 11,
     /// Multicast listener queries.
     Listener = 12,
-    /// Packets whose senders are told of a better router.
+    /// Packets for whose senders a redirect is due.
     Redirect = 13,
-    /// Frames that are no IP, for programs behind host interfaces: IS-IS (ISO 10589), LLDP (IEEE 802.1AB),
-    /// and others with a length in place of a type.
+    /// Frames that are not IP, for programs behind host interfaces: IS-IS (ISO 10589), LLDP (IEEE 802.1AB), and
+    /// other frames with a length in place of an Ethertype.
     Link = 14,
-    /// Hosts that ask for routers, and routers that advertise themselves, where we do so too.
+    /// Router solicitations, and router advertisements of others, on interfaces that advertise.
     Solicitation = 15,
 }
 
-/// What a class may cost.
+/// The policer of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Packets per second and interface.
+    /// Packets per second on one interface.
     pub rate: u32,
-    /// Packets of one interface at once.
+    /// Burst on one interface, in packets.
     pub burst: u32,
-    /// Packets per second of all interfaces together.
+    /// Packets per second on all interfaces together.
     pub total: u32,
 }
 
 impl Class {
-    /// All classes, each at its number.
+    /// All classes, each at the index of its number.
     pub const ALL: [Class; 16] = [
         Self::ArpReply,
         Self::Arp,
@@ -114,44 +113,44 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
 
-    /// What it is, for an operator.
+    /// The description that operators see.
     pub fn description(self) -> &'static str {
         match self {
             Self::ArpReply => "ARP replies of neighbours that were asked",
-            Self::Arp => "ARP questions and announcements",
+            Self::Arp => "ARP requests and announcements",
             Self::NdReply => "neighbour advertisements of neighbours that were asked",
-            Self::Nd => "neighbour solicitations and unasked advertisements",
-            Self::Resolve => "packets to neighbours that are not resolved",
-            Self::LocalResolve => "our own packets to neighbours that are not resolved",
+            Self::Nd => "neighbour solicitations and unsolicited advertisements",
+            Self::Resolve => "packets to unresolved neighbours",
+            Self::LocalResolve => "locally generated packets to unresolved neighbours",
             Self::Routing => "routing protocols: OSPF, VRRP, PIM, EIGRP, IGMP, BGP, BFD, RIP, LDP",
-            Self::Icmp => "ICMP for Linux",
-            Self::Host => "other packets for our addresses",
-            Self::Fragment => "fragments for our addresses",
-            Self::Echo => "pings answered",
-            Self::Error => "ICMP errors sent",
+            Self::Icmp => "ICMP to Linux",
+            Self::Host => "other packets to the router's addresses",
+            Self::Fragment => "fragments to the router's addresses",
+            Self::Echo => "echo requests that the router answers",
+            Self::Error => "ICMP errors that the router sends",
             Self::Listener => "multicast listener queries",
-            Self::Solicitation => "questions for routers, and advertisements of others",
-            Self::Link => "frames that are no IP, for Linux: IS-IS, LLDP",
-            Self::Redirect => "packets that leave by where they came, whose senders are redirected",
+            Self::Solicitation => "router solicitations, and router advertisements of others",
+            Self::Link => "frames that are not IP, to Linux: IS-IS, LLDP",
+            Self::Redirect => "packets that leave by the interface they came in, whose senders are redirected",
         }
     }
 
-    /// What it may cost unless the configuration says otherwise.
+    /// The policer unless the configuration sets another.
     pub fn default_limit(self) -> Limit {
         let (rate, burst, total) = match self {
             Self::ArpReply | Self::NdReply => (2000, 512, 20_000),
             Self::Arp | Self::Nd => (1000, 256, 5000),
             Self::Resolve | Self::LocalResolve => (1000, 256, 5000),
-            // A million routes by BGP at the peer's speed, or a link-state database, and beside them every hello.
+            // A full BGP table or link-state database at the peer's speed, and all hellos beside it.
             Self::Routing => (100_000, 16_384, 200_000),
-            // Whole link-state databases come at once; a loop of switches brings more than that.
+            // Whole link-state databases arrive at once; a switching loop brings more.
             Self::Link => (2000, 512, 10_000),
             Self::Icmp => (5000, 1000, 20_000),
-            // TCP to the router itself (scp) must be fast.
+            // TCP to the router itself (scp) needs throughput.
             Self::Host => (500_000, 16_384, 1_000_000),
             Self::Fragment => (20_000, 4096, 100_000),
             Self::Listener | Self::Redirect => (10, 10, 100),
-            // All who ask within three seconds get one answer.
+            // One advertisement answers all solicitations within three seconds.
             Self::Solicitation => (100, 100, 1000),
             Self::Echo => (20_000, 2000, 100_000),
             Self::Error => (1000, 100, 10_000),
@@ -159,7 +158,7 @@ impl Class {
         Limit { rate, burst, total }
     }
 
-    /// Whether the control thread sees it before others.
+    /// Whether the control thread handles it before other classes.
     pub fn urgency(self) -> Urgency {
         match self {
             Self::ArpReply | Self::NdReply | Self::Routing => Urgency::Urgent,
@@ -167,7 +166,7 @@ impl Class {
         }
     }
 
-    /// Why a packet beyond the budget is dropped.
+    /// The drop reason of a packet that exceeds the policer.
     pub fn policer_drop(self) -> Drop {
         match self {
             Self::ArpReply | Self::Arp => Drop::ArpLimited,

@@ -1,5 +1,5 @@
-//! Budgets of all classes and interfaces, which the workers share: token buckets of
-//! one word each, and counters of what passed and what did not.
+//! The control-plane policers of all classes and interfaces, shared by the workers: token buckets of one word
+//! each, and counters of conforming and exceeding packets.
 
 use stoa_engine::counters::Counter;
 use stoa_engine::{Context, INTERFACES, Vector, clock};
@@ -10,7 +10,7 @@ use super::{Class, Limit};
 
 const CLASSES: usize = Class::ALL.len();
 
-/// What one class passed and refused at one interface, on one worker.
+/// Counters of one class on one interface and worker.
 #[derive(Default, FromZeros)]
 #[repr(C)]
 struct PolicerCell {
@@ -18,17 +18,17 @@ struct PolicerCell {
     dropped: Counter,
 }
 
-/// Packets that were within a budget, and those beyond.
+/// Packets that conformed to a policer, and those that exceeded it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PolicerCounters {
-    /// Within.
+    /// Conforming packets.
     pub passed: u64,
-    /// Beyond, or without room in the ring to the control thread.
+    /// Exceeding packets, and packets that found the ring to the control thread full.
     pub dropped: u64,
 }
 
 impl PolicerCounters {
-    /// What came since.
+    /// The difference to earlier counters.
     pub fn since(self, before: Self) -> Self {
         Self { passed: self.passed - before.passed, dropped: self.dropped - before.dropped }
     }
@@ -37,11 +37,11 @@ impl PolicerCounters {
 /// The limits of one class.
 struct ClassLimits {
     interface: SharedLimit,
-    /// What an interface may send and still count as quiet: [`LOW_RATE_SHARE`] of its rate.
+    /// The rate below which an interface is low-rate: rate / [`LOW_RATE_SHARE`].
     low_rate: SharedLimit,
-    /// How far interfaces may draw on the total that are not quiet: down to its reserve.
+    /// Interfaces above that may use the total down to its reserve.
     total: SharedLimit,
-    /// How far quiet interfaces may: to the ground.
+    /// Low-rate interfaces may use the reserve as well.
     reserve: SharedLimit,
     all: SharedBucket,
 }
@@ -67,27 +67,27 @@ impl ClassLimits {
     }
 }
 
-/// An interface is quiet while it sends less than one part in so many of what it may.
+/// An interface is low-rate while it sends less than this fraction of its rate.
 const LOW_RATE_SHARE: u32 = 10;
 
-/// The budgets of all classes and interfaces.
+/// The policers of all classes and interfaces.
 ///
-/// An interface first draws on its own bucket and then on that of all interfaces, whose lower half is a
-/// reserve for quiet ones: however many ports are flooded, a port within a tenth of
-/// its rate finds room, and the sum of all still never exceeds the total.
+/// A packet takes a token from the bucket of its interface and one from the bucket that all interfaces share. The
+/// lower half of the shared bucket is reserved for low-rate interfaces: an interface that stays within a tenth of
+/// its rate is served even while others are flooded, and the sum never exceeds the total.
 pub struct Policers {
     limits: Box<[ClassLimits]>,
     /// By interface and class.
     buckets: Box<[SharedBucket]>,
-    /// The same: what is left before an interface is quiet no more.
+    /// By interface and class: decides whether an interface is low-rate.
     low_rate: Box<[SharedBucket]>,
     /// By worker; then by interface and class.
     cells: Box<[Box<[PolicerCell]>]>,
 }
 
 impl Policers {
-    /// Full budgets with the usual limits, for so many workers. Cells take no memory
-    /// until their interface sees a packet; `None`: no address space.
+    /// Full buckets with the default limits. A cell takes no memory until its interface receives a packet;
+    /// `None`: the address space is exhausted.
     pub fn new(workers: usize) -> Option<Self> {
         let cells = || PolicerCell::new_vec_zeroed(INTERFACES * CLASSES).ok().map(Vec::into);
         Some(Self {
@@ -124,8 +124,8 @@ impl Policers {
         limits.all.take(if is_low_rate { &limits.reserve } else { &limits.total }, now)
     }
 
-    /// Takes one packet of a class that `interface` received out of the budget, and
-    /// counts it. `false`: drop it as [`Class::policer_drop`].
+    /// Takes a token for one packet of a class that `interface` received, and counts the packet. `false`: drop it
+    /// with [`Class::policer_drop`].
     #[inline]
     pub fn admit(&self, cx: &Context<'_>, class: Class, interface: u32) -> bool {
         let conforming = self.conforms(class, interface, cx.now);
@@ -140,8 +140,8 @@ impl Policers {
         }
     }
 
-    /// Hands a lane to the control thread within the budget of its class at the
-    /// interface that received it; else drops it by name.
+    /// Punts a lane to the control thread when it conforms to the policer of its class and interface; drops it
+    /// otherwise.
     pub fn punt(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, class: Class) {
         let interface = vector.rx_if[lane];
         if !self.conforms(class, interface, cx.now) {
@@ -152,7 +152,7 @@ impl Policers {
         self.count(cx, class, interface, fits);
     }
 
-    /// What a class passed and dropped at an interface, all workers together.
+    /// Packets of a class that conformed and exceeded on an interface, summed over the workers.
     pub fn counters(&self, class: Class, interface: u32) -> PolicerCounters {
         let mut counters = PolicerCounters::default();
         for cells in &self.cells {
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interface_and_a_class_have_budgets_of_their_own() {
+    fn each_interface_and_class_has_its_own_policer() {
         let policers = Policers::new(1).unwrap();
         policers.set(Class::Arp, Limit { rate: 1, burst: 3, total: 50 });
         let now = clock::tsc();
@@ -182,10 +182,10 @@ mod tests {
         assert_eq!((took(Class::Arp, 1), took(Class::Arp, 2)), (4, 4));
     }
 
-    /// Ports that are flooded far beyond their rates share what all together may have; one that asks
-    /// now and then always finds room, and the total holds.
+    /// Ports that are flooded far beyond their rates share the total; a port that sends little is always served, and
+    /// the total holds.
     #[test]
-    fn flooded_ports_take_nothing_from_a_quiet_one() {
+    fn flooded_ports_do_not_starve_a_low_rate_port() {
         let policers = Policers::new(1).unwrap();
         let limit = Limit { rate: 1000, burst: 256, total: 5000 };
         policers.set(Class::Arp, limit);
@@ -200,7 +200,7 @@ mod tests {
             flooded += (1..10).map(of).sum::<u64>();
             low_rate += u64::from(step % 20 == 0 && policers.conforms(Class::Arp, 10, now));
         }
-        assert_eq!(low_rate, steps / 20, "the quiet port loses nothing");
+        assert_eq!(low_rate, steps / 20, "the low-rate port loses nothing");
         let bound = u64::from(limit.total) * seconds + 2 * u64::from(limit.total / 10);
         let all = flooded + low_rate;
         assert!(all <= bound + bound / 100, "{all} is more than {bound}");

@@ -1,4 +1,4 @@
-//! Two sessions and the wire between them, as fast and as lossy as they like.
+//! Two sessions over a simulated wire with delays and losses.
 
 use proptest::prelude::*;
 use stoa_wire::bfd::{Packet, State};
@@ -11,9 +11,9 @@ const CONFIG: Config = Config { desired_min_tx: 50_000, required_min_rx: 50_000,
 struct Pair {
     ends: [Session; 2],
     now: Micros,
-    /// What each end has heard so far.
+    /// Packets that each end has received.
     received: [Vec<Packet>; 2],
-    /// Packets towards each end are lost.
+    /// Packets to this end are lost.
     is_cut: [bool; 2],
 }
 
@@ -23,7 +23,7 @@ impl Pair {
         Self { ends, now: 0, received: [vec![], vec![]], is_cut: [false; 2] }
     }
 
-    /// Lets time pass up to a moment, from one thing that is due to the next.
+    /// Advances the time to `end`, one event after the other.
     fn until(&mut self, end: Micros) {
         loop {
             let due = self.ends.iter().map(Session::due_at).min().unwrap().max(self.now);
@@ -49,7 +49,7 @@ impl Pair {
 }
 
 #[test]
-fn a_session_comes_up_speaks_faster_and_is_given_up_in_time() {
+fn a_session_comes_up_speeds_up_and_fails_within_its_detection_time() {
     let mut pair = Pair::new(CONFIG, CONFIG);
     pair.until(3_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
@@ -62,13 +62,13 @@ fn a_session_comes_up_speaks_faster_and_is_given_up_in_time() {
     let count = pair.received[1].len() - before;
     assert!((20..=27).contains(&count), "{count}");
     assert!(pair.received[1].last().is_some_and(|packet| !packet.is_poll), "the poll was answered");
-    // One direction fails: the deaf end sees it first, and tells the other.
+    // One direction fails: the end that receives nothing detects it first and reports it.
     pair.is_cut[1] = true;
     pair.until(4_000_000 + 150_000 + 50_000);
     assert_eq!(pair.ends[1].state(), State::Down);
     assert_eq!(pair.ends[1].diagnostic(), EXPIRED);
     assert!(pair.ends[1].has_failed());
-    assert_eq!(pair.ends[1].negotiated(), None, "nobody is heard");
+    assert_eq!(pair.ends[1].negotiated(), None, "nothing is received");
     assert!((4_000_000..=pair.now).contains(&pair.ends[1].changed_at()));
     assert_eq!(pair.ends[0].remote_diagnostic(), EXPIRED);
     assert_eq!((pair.ends[0].state(), pair.ends[0].diagnostic()), (State::Down, NEIGHBOR_DOWN));
@@ -94,7 +94,7 @@ fn the_slower_of_both_sets_the_pace() {
 }
 
 #[test]
-fn who_is_told_to_be_silent_has_not_failed() {
+fn a_neighbour_that_is_administratively_down_has_not_failed() {
     let mut pair = Pair::new(CONFIG, CONFIG);
     pair.until(3_000_000);
     let now = pair.now;
@@ -106,14 +106,14 @@ fn who_is_told_to_be_silent_has_not_failed() {
 }
 
 #[test]
-fn a_neighbour_that_never_spoke_has_not_failed() {
+fn a_neighbour_whose_session_never_came_up_has_not_failed() {
     let mut session = Session::new(CONFIG, 1, 0);
     let mut sent = 0;
     for now in (0..10_000_000).step_by(10_000) {
         assert_eq!(session.expire(now), None);
         sent += usize::from(session.send(now).is_some());
     }
-    assert!((10..=14).contains(&sent), "slow while nobody is there: {sent}");
+    assert!((10..=14).contains(&sent), "the slow rate while nobody answers: {sent}");
     assert!(!session.has_failed());
 }
 
@@ -138,7 +138,7 @@ fn faster_intervals_do_not_drop_a_session_that_is_up() {
     assert_eq!(pair.states(), [State::Up, State::Up]);
     let now = pair.now;
     pair.ends[0].configure(CONFIG, now);
-    // The other side still speaks once a second until it has heard of it.
+    // The other side sends once a second until it receives the new interval.
     assert_eq!(pair.ends[0].detection_time(), 3_000_000);
     pair.until(now + 5_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
@@ -146,7 +146,7 @@ fn faster_intervals_do_not_drop_a_session_that_is_up() {
 }
 
 #[test]
-fn who_says_after_a_failure_that_it_is_shut_has_not_failed_any_more() {
+fn a_failed_session_that_reports_admin_down_has_not_failed_any_more() {
     let mut session = Session::new(CONFIG, 7, 0);
     let packet = |state, yours| Packet {
         state,
@@ -167,7 +167,7 @@ fn who_says_after_a_failure_that_it_is_shut_has_not_failed_any_more() {
 }
 
 proptest! {
-    /// Whatever is lost in whichever direction: the ends agree again once nothing is.
+    /// After any losses, both ends come up again once packets arrive.
     #[test]
     fn both_come_up_after_any_losses(
         one in (10_000..500_000_u32, 10_000..500_000_u32, 1..5_u8),
@@ -187,7 +187,7 @@ proptest! {
         let end = pair.now + 20_000_000;
         pair.until(end);
         prop_assert_eq!(pair.states(), [State::Up, State::Up]);
-        // Nothing is lost: nobody is given up.
+        // Nothing is lost: no session goes down.
         let downs = (pair.ends[0].downs, pair.ends[1].downs);
         let end = pair.now + 20_000_000;
         pair.until(end);
@@ -196,7 +196,7 @@ proptest! {
 
     /// Any packets at any time.
     #[test]
-    fn no_packet_does_harm(
+    fn arbitrary_packets_keep_the_timers_consistent(
         packets in prop::collection::vec((any::<(u8, bool, bool, u32, u32)>(), any::<(u32, u32)>(), 0..2_000_000_u64), 0..40)
     ) {
         let mut session = Session::new(CONFIG, 7, 0);

@@ -1,5 +1,5 @@
-//! The router tells hosts on its links of itself: IPv6 router advertisements (RFC 4861 6.2) and
-//! IPv4 router discovery (RFC 1256). What is said, when, and a last word before it falls silent.
+//! IPv6 router advertisements (RFC 4861 6.2) and IPv4 router discovery (RFC 1256): what is advertised and when, and
+//! the final advertisement before the router stops.
 
 mod receive;
 mod schedule;
@@ -18,15 +18,15 @@ use super::forwarder_state::ForwarderState;
 use crate::neighbor::entry::Millis;
 use schedule::{Intervals, Schedule};
 
-/// An answer waits so long at most: MAX_RA_DELAY_TIME, MAX_RESPONSE_DELAY.
+/// Longest delay of an answer, IPv4 and IPv6: MAX_RESPONSE_DELAY, MAX_RA_DELAY_TIME.
 const MAX_RESPONSE_DELAY_MS: [Millis; 2] = [2000, 500];
-/// Two advertisements are never nearer: MIN_DELAY_BETWEEN_RAS; RFC 1256 has no such limit.
+/// Shortest interval between two advertisements, IPv4 and IPv6: RFC 1256 has none; MIN_DELAY_BETWEEN_RAS.
 const MIN_GAP_MS: [Millis; 2] = [1000, 3000];
 
-/// Whether an address is sure is looked at so often.
+/// How often a tentative source address is checked again.
 const RECHECK_MS: Millis = 100;
 
-/// What is told on an interface.
+/// The advertisement of an interface and family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AdvertisementConfig {
     Ip6(desired::Advertisement),
@@ -43,18 +43,18 @@ impl AdvertisementConfig {
     }
 }
 
-/// An interface and a family that advertises, and what came of it.
+/// One interface and family that advertises.
 struct Advertiser {
     config: AdvertisementConfig,
     schedule: Schedule,
     sent: u64,
     solicitations: u64,
     inconsistent: u64,
-    /// When a contradiction was last told.
+    /// When an inconsistency was last logged.
     logged_at: Option<Millis>,
 }
 
-/// Whoever advertises, by interface and whether it is IPv6.
+/// All that advertise, by interface and whether it is IPv6.
 #[derive(Default)]
 pub(super) struct Advertisers(BTreeMap<(u32, bool), Advertiser>);
 
@@ -62,7 +62,7 @@ fn random() -> u64 {
     RandomState::new().hash_one("chance")
 }
 
-/// What an interface is to tell in both families.
+/// The configured advertisements of an interface, IPv4 and IPv6.
 fn configured_for(interface: &desired::Interface) -> [Option<AdvertisementConfig>; 2] {
     let four = interface.ip4.discovery.clone().filter(|_| interface.ip4.enabled);
     let is_ip6 = interface.ip6.advertisement.clone().filter(|_| interface.ip6.enabled);
@@ -70,7 +70,7 @@ fn configured_for(interface: &desired::Interface) -> [Option<AdvertisementConfig
 }
 
 impl ForwarderState {
-    /// Those who are to fall silent say so, while they still can: before interfaces are changed.
+    /// Sends final advertisements where advertising ends; runs before interfaces change.
     pub(super) fn retire_advertising(&mut self, desired: &DesiredState) {
         let stays = |(index, is_ip6): (u32, bool)| {
             let name = self.interface(index).map(|state| state.name.as_str());
@@ -88,7 +88,7 @@ impl ForwarderState {
         }
     }
 
-    /// Looks at all interfaces: those that are to advertise begin, or tell what is new.
+    /// Starts advertising on interfaces where it is configured, and sends changes.
     pub(super) fn review_advertising(&mut self) {
         let now = self.now();
         let mut desired = BTreeMap::new();
@@ -124,7 +124,7 @@ impl ForwarderState {
         }
     }
 
-    /// The router of an interface has changed: hosts hear of it soon.
+    /// Advertises soon again because the router of an interface has changed.
     pub(super) fn renew_advertising(&mut self, interface: u32) {
         let now = self.now();
         if let Some(advertiser) = self.advertising.0.get_mut(&(interface, true)) {
@@ -132,13 +132,13 @@ impl ForwarderState {
         }
     }
 
-    /// Says what is due.
+    /// Sends the advertisements that are due.
     pub(super) fn tick_advertising(&mut self) {
         let now = self.now();
         let due = self.advertising.0.iter().filter(|(_, it)| it.schedule.due() <= now);
         for key in due.map(|(key, _)| *key).collect::<Vec<_>>() {
             if let Some(until) = self.source_tentative_until(key) {
-                // The first of the advertisements, and an answer, are late, not left out.
+                // The initial advertisements and answers are delayed, not skipped.
                 if let Some(advertiser) = self.advertising.0.get_mut(&key) {
                     advertiser.schedule.hold(until.max(now + RECHECK_MS));
                 }
@@ -151,8 +151,8 @@ impl ForwarderState {
         }
     }
 
-    /// Until when the link-local address of an interface may be somebody else's: no router
-    /// advertisement comes from it (RFC 4861 6.1.2, RFC 4862 5.4).
+    /// Until when the link-local address of an interface is tentative: no router advertisement may use it as source
+    /// (RFC 4861 6.1.2, RFC 4862 5.4).
     fn source_tentative_until(&self, (interface, is_ip6): (u32, bool)) -> Option<Millis> {
         if !is_ip6 || self.has_virtual_routers(interface, true) {
             return None;
@@ -165,7 +165,7 @@ impl ForwarderState {
         self.advertising.0.values().map(|advertiser| advertiser.schedule.due()).min()
     }
 
-    /// Everybody hears that this router goes.
+    /// Sends the final advertisement on all interfaces.
     pub(super) fn end_advertising(&mut self) {
         for key in self.advertising.0.keys().copied().collect::<Vec<_>>() {
             self.advertise(key, true);
@@ -173,7 +173,7 @@ impl ForwarderState {
         self.advertising.0.clear();
     }
 
-    /// Sends one advertisement; whether there was an address to send it from.
+    /// Sends one advertisement. `false`: no source address.
     fn advertise(&mut self, (interface, is_ip6): (u32, bool), is_last: bool) -> bool {
         let Some(advertiser) = self.advertising.0.get(&(interface, is_ip6)) else { return false };
         let frame = match &advertiser.config {
@@ -192,7 +192,7 @@ impl ForwarderState {
         is_last: bool,
     ) -> Option<Vec<u8>> {
         if is_last && self.has_virtual_routers(interface, true) {
-            // The virtual router stays, whoever is active.
+            // The virtual router stays reachable through its other routers.
             return None;
         }
         let (source, link) = self.advertiser(interface)?;
@@ -224,7 +224,7 @@ impl ForwarderState {
         Some([&link.header(mac.0, ethertype::IP4), &packet[..]].concat())
     }
 
-    /// What came of it, for an operator.
+    /// The operational state.
     pub(super) fn advertising_state(
         &self,
         interface: u32,
@@ -256,7 +256,7 @@ fn frame6(
         hop_limit: ndp::HOP_LIMIT,
         ..ipv6::Builder::new(source, to, protocol::ICMP6)
     };
-    // That it fits was seen when it was desired.
+    // `DesiredState::parse` has checked that it fits.
     if length == 0 || header.build(head, length).is_err() {
         return Vec::new();
     }

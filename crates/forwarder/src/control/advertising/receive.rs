@@ -1,5 +1,5 @@
-//! What comes from the link: hosts that ask for routers, and other routers whose advertisements
-//! contradict ours (RFC 4861 6.2.6 and 6.2.7, RFC 1256 5.2).
+//! Receives router solicitations, and router advertisements of other routers that are inconsistent with ours
+//! (RFC 4861 6.2.6 and 6.2.7, RFC 1256 5.2).
 
 use std::net::Ipv6Addr;
 
@@ -14,11 +14,11 @@ use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::Millis;
 
-/// Time between two words in the log about routers that contradict us.
+/// Shortest interval between two log messages about inconsistent routers.
 const LOG_INTERVAL_MS: Millis = 60_000;
 
 impl ForwarderState {
-    /// A host asks for routers of this family.
+    /// Handles a router solicitation.
     pub(in crate::control) fn receive_router_solicitation(&mut self, interface: u32, is_ip6: bool) {
         let now = self.now();
         let Some(advertiser) = self.advertising.0.get_mut(&(interface, is_ip6)) else {
@@ -29,7 +29,7 @@ impl ForwarderState {
         advertiser.schedule.solicited(now, &advertiser.config.intervals(), random());
     }
 
-    /// An IPv4 packet that looks like a solicitation: from nobody, or from a neighbour.
+    /// Handles an IPv4 router solicitation; its source is unspecified or a neighbour.
     pub(in crate::control) fn receive_router_discovery(&mut self, packet: &Packet) {
         let Ok(view) = ipv4::check(packet.bytes()) else { return };
         let source = view.source();
@@ -44,7 +44,7 @@ impl ForwarderState {
         }
     }
 
-    /// Another router advertises itself.
+    /// Handles an advertisement of another router.
     pub(in crate::control) fn receive_router_advertisement(
         &mut self,
         interface: u32,
@@ -66,13 +66,13 @@ impl ForwarderState {
         if advertiser.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL_MS) {
             advertiser.logged_at = Some(now);
             tracing::warn!(interface = name, router = %source, what,
-                "another router on this link advertises something else than we do: make them agree");
+                "router advertisement of another router on the link is inconsistent with ours: configure the same values");
         }
     }
 }
 
-/// What of another router's advertisement contradicts ours (RFC 4861 6.2.7). What one of the two
-/// does not say contradicts nothing.
+/// The first value of another router's advertisement that is inconsistent with ours (RFC 4861 6.2.7). A value that
+/// one of the two leaves unspecified is consistent.
 fn inconsistency(
     config: &Advertisement,
     received: &RouterAdvertisement,
@@ -83,7 +83,7 @@ fn inconsistency(
     if differ(fixed.hop_limit.into(), received.hop_limit.into()) {
         return Some("hop limit");
     }
-    // Managed and other.
+    // The flags M and O.
     if (fixed.flags ^ received.flags) & 0xc0 != 0 {
         return Some("flags for DHCPv6");
     }
@@ -96,7 +96,7 @@ fn inconsistency(
     options.into_iter().find_map(|option| match option {
         NdpOption::Mtu(mtu) if differ(config.mtu, mtu) => Some("MTU"),
         NdpOption::Prefix(theirs) => {
-            let is_it = |ours: &&stoa_wire::ndp::PrefixTold| {
+            let is_it = |ours: &&stoa_wire::ndp::AdvertisedPrefix| {
                 ours.prefix == theirs.prefix() && ours.length == theirs.prefix_length
             };
             let ours = config.prefixes.iter().find(is_it)?;
@@ -110,7 +110,7 @@ fn inconsistency(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stoa_wire::ndp::PrefixTold;
+    use stoa_wire::ndp::AdvertisedPrefix;
     use stoa_wire::zerocopy::network_endian::{U16, U32};
 
     fn ours() -> Advertisement {
@@ -124,7 +124,7 @@ mod tests {
             reachable_time: U32::ZERO,
             retransmit_time: U32::new(1000),
         };
-        let prefix = PrefixTold {
+        let prefix = AdvertisedPrefix {
             prefix: "2001:db8::".parse().unwrap(),
             length: 64,
             flags: 0xc0,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_leave_open_is_no_contradiction() {
+    fn unspecified_values_are_consistent() {
         let say = |change: &dyn Fn(&mut RouterAdvertisement), options: &[u8]| {
             let mut received = ours().fixed;
             change(&mut received);

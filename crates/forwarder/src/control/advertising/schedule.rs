@@ -1,25 +1,25 @@
-//! When a router advertises itself: now and then, and soon when a host asks (RFC 4861 6.2.4 and
-//! 6.2.6, RFC 1256 4.3). Time and chance are given, so that this has neither.
+//! When a router advertises: at random intervals, and soon after a solicitation (RFC 4861 6.2.4 and 6.2.6,
+//! RFC 1256 4.3). The caller passes time and random numbers.
 
 use crate::neighbor::entry::Millis;
 
-/// The first advertisements follow each other sooner: MAX_INITIAL_RTR_ADVERTISEMENTS.
+/// Number of initial advertisements, which are sent sooner: MAX_INITIAL_RTR_ADVERTISEMENTS.
 const FIRST: u8 = 3;
-/// The longest time between these: MAX_INITIAL_RTR_ADVERT_INTERVAL.
+/// Longest interval between these: MAX_INITIAL_RTR_ADVERT_INTERVAL.
 const FIRST_MS: Millis = 16_000;
 
-/// How often and how soon.
+/// The intervals of one interface and family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Intervals {
-    /// Least and most milliseconds between two that nobody asked for.
+    /// Shortest and longest interval between unsolicited advertisements, in milliseconds.
     pub interval_ms: (Millis, Millis),
-    /// An answer waits so long at most, by chance.
+    /// Longest random delay of an answer.
     pub max_response_delay_ms: Millis,
-    /// Two are never nearer to each other.
+    /// Shortest interval between any two advertisements.
     pub min_gap_ms: Millis,
 }
 
-/// The advertisements of one interface in time.
+/// The timer of one interface.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
     due: Millis,
@@ -33,7 +33,7 @@ impl Schedule {
         Self { due: now, first: FIRST, sent: None }
     }
 
-    /// What is told has changed: the first of the new ones is due as soon as it may be.
+    /// The advertisement has changed: the initial phase begins again.
     pub fn renew(&mut self, now: Millis, intervals: &Intervals) {
         self.first = FIRST;
         self.due = self.sent.map_or(now, |sent| now.max(sent + intervals.min_gap_ms));
@@ -49,13 +49,13 @@ impl Schedule {
         self.due
     }
 
-    /// A host asks; `random` is any number.
+    /// Handles a solicitation; `random` is any number.
     pub fn solicited(&mut self, now: Millis, intervals: &Intervals, random: u64) {
         let earliest = self.sent.map_or(now, |sent| now.max(sent + intervals.min_gap_ms));
         self.due = self.due.min(earliest + random % (intervals.max_response_delay_ms + 1));
     }
 
-    /// One was sent; `random` is any number.
+    /// An advertisement was sent; `random` is any number.
     pub fn sent(&mut self, now: Millis, intervals: &Intervals, random: u64) {
         let (least, most) = intervals.interval_ms;
         let mut pause = least + random % (most.saturating_sub(least) + 1);
@@ -76,7 +76,7 @@ mod tests {
     const INTERVALS: Intervals = Intervals { interval_ms: (200_000, 600_000), max_response_delay_ms: 500, min_gap_ms: 3000 };
 
     #[test]
-    fn the_first_ones_follow_soon() {
+    fn initial_advertisements_follow_soon() {
         let mut schedule = Schedule::begin(7);
         assert_eq!(schedule.due(), 7);
         let mut at = 7;
@@ -93,10 +93,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever hosts do, advertisements keep apart and never stop, and each question has
-        /// its answer in time.
+        /// Whatever hosts do, advertisements keep their shortest and longest interval, and each solicitation
+        /// is answered in time.
         #[test]
-        fn questions_neither_hasten_nor_delay(
+        fn solicitations_keep_the_intervals(
             steps in prop::collection::vec((0_u64..2000, any::<bool>(), any::<u64>()), 1..400),
             least in 3000_u64..20_000,
             more in 0_u64..20_000,

@@ -8,9 +8,9 @@ use stoa_api::v1;
 use super::{ValidationErrors, address};
 use crate::bfd::session::Config;
 
-/// Microseconds between packets unless told otherwise, and packets that may be missed, and one.
+/// Default interval in microseconds, and default multiplier.
 const DEFAULT: (u32, u8) = (300_000, 3);
-/// Least microseconds: the control thread does other things as well.
+/// Shortest interval in microseconds: the control thread has other work as well.
 const MIN_INTERVAL_US: u32 = 10_000;
 
 /// The sessions of an interface.
@@ -22,8 +22,8 @@ pub(super) fn sessions(
     let mut sessions = BTreeMap::new();
     for session in desired {
         let Some(peer) = address(&session.address) else {
-            let cause = "has a BFD session with no address of 4 or 16 bytes";
-            errors.add(path.to_owned(), cause, "Name the neighbour.");
+            let cause = "has a BFD session whose address is not 4 or 16 bytes";
+            errors.add(path.to_owned(), cause, "Set the address of the neighbour.");
             continue;
         };
         let or_default = |micros: u32| if micros == 0 { DEFAULT.0 } else { micros };
@@ -35,13 +35,15 @@ pub(super) fn sessions(
         };
         if config.desired_min_tx < MIN_INTERVAL_US || config.required_min_rx < MIN_INTERVAL_US || config.multiplier == 0
         {
-            let cause =
-                format!("has a BFD session with {peer} that is too fast, or misses too much");
-            let fix = "Give intervals from 10,000 microseconds on, and a multiplier from 1 to 255.";
+            let cause = format!(
+                "has a BFD session with {peer} with the intervals {} and {} us and the multiplier {}",
+                config.desired_min_tx, config.required_min_rx, session.multiplier
+            );
+            let fix = "Use intervals of at least 10,000 us, and a multiplier from 1 to 255.";
             errors.add(path.to_owned(), cause, fix);
         } else if sessions.insert(peer, config).is_some() {
             let cause = format!("has two BFD sessions with {peer}");
-            errors.add(path.to_owned(), cause, "Send each once.");
+            errors.add(path.to_owned(), cause, "Send each session once.");
         }
     }
     sessions

@@ -5,7 +5,7 @@ use stoa_ports::PortConfig;
 use super::{DesiredState, ValidationErrors};
 
 impl DesiredState {
-    /// Frames go across from port to port, and nobody else looks at them.
+    /// A cross-connect joins two ports; nothing else handles their frames.
     pub(super) fn check_cross_connects(&self, errors: &mut ValidationErrors) {
         for (name, interface) in &self.interfaces {
             let Some(across) = &interface.cross_connect else { continue };
@@ -14,23 +14,23 @@ impl DesiredState {
             };
             for end in [name, across] {
                 if end == across && across == name {
-                    add("is cross-connected to itself".into(), "Name another interface.");
+                    add("is cross-connected to itself".into(), "Set another interface.");
                     break;
                 }
                 let is_tunnel = |port: &PortConfig| matches!(port, PortConfig::Tunnel(_));
                 if self.ports.get(end).is_none_or(is_tunnel) {
                     let cause = format!("is cross-connected, but {end:?} has no port with frames");
-                    add(cause, "Cross-connect interfaces of ports.");
+                    add(cause, "Cross-connect interfaces of Ethernet ports.");
                 }
             }
             let has_ip = interface.ip4.enabled || interface.ip6.enabled;
             if has_ip || interface.host_interface.is_some() {
                 let cause = "is cross-connected, but has IP or a host interface".to_owned();
-                add(cause, "Nothing that it receives stays here: take them away.");
+                add(cause, "Remove IP and the host interface: no packet stays in the router.");
             }
             if self.interfaces.values().any(|sub| sub.parent.as_ref() == Some(name)) {
                 let cause = "is cross-connected, but has sub-interfaces".to_owned();
-                add(cause, "Tagged frames go across, too: take the sub-interfaces away.");
+                add(cause, "Remove the sub-interfaces: tagged frames are cross-connected as well.");
             }
         }
     }
@@ -53,7 +53,7 @@ mod tests {
         v1::Port { interface, driver: Some(driver), ..v1::Port::default() }
     }
 
-    /// A cable between "a" and "b" after `change`: the reasons against it.
+    /// The errors of a cross-connect between "a" and "b" after `change`.
     fn refused(change: impl FnOnce(&mut v1::Desired)) -> String {
         let mut desired = v1::Desired {
             ports: ["a", "b"].map(|name| port(name, Driver::Null(v1::Null {}))).into(),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_cable_is_refused() {
+    fn invalid_cross_connects_are_refused() {
         assert_eq!(refused(|_| {}), "");
         let to = |across: &'static str| {
             refused(move |desired| desired.interfaces[0].cross_connect = across.to_owned())

@@ -23,8 +23,8 @@ impl DesiredState {
             _ => {
                 errors.add(
                     path.clone(),
-                    "has a MAC address that is no unicast address",
-                    "Give six bytes, the first of them even.",
+                    "has a MAC address that is not a unicast address",
+                    "Use six bytes, the first of them even.",
                 );
                 None
             }
@@ -58,11 +58,11 @@ impl DesiredState {
             bfd: super::bfd::sessions(&interface.bfd, &path, errors),
         };
         if !checked.vrf.is_empty() && !self.vrfs.contains_key(&checked.vrf) {
-            let cause = format!("is in the VRF {:?}, which is none", checked.vrf);
-            errors.add(path.clone(), cause, "Name a VRF that exists.");
+            let cause = format!("is in the VRF {:?}, which does not exist", checked.vrf);
+            errors.add(path.clone(), cause, "Use an existing VRF.");
         }
         if self.interfaces.insert(interface.name.clone(), checked).is_some() {
-            errors.add(path, "is there twice", "Give each interface a name of its own.");
+            errors.add(path, "is configured twice", "Give each interface a unique name.");
         }
     }
 
@@ -73,10 +73,10 @@ impl DesiredState {
             let Some(host_interface) = &interface.host_interface else { continue };
             let path = format!("interface {name:?}");
             if host_interface.device.is_empty() {
-                errors.add(path, "has a host interface without a device", "Name the device.");
+                errors.add(path, "has a host interface without a device", "Set the device.");
             } else if let Some(other) = seen.insert(host_interface, name) {
                 let cause = format!("has the same host interface device as {other:?}");
-                errors.add(path, cause, "Give each host interface a device of its own.");
+                errors.add(path, cause, "Give each host interface its own device.");
             }
         }
     }
@@ -84,7 +84,7 @@ impl DesiredState {
     pub(super) fn check_parents(&self, errors: &mut ValidationErrors) {
         if self.interfaces.len() > INTERFACES {
             let cause = format!("{} interfaces are more than {INTERFACES}", self.interfaces.len());
-            errors.add("interfaces".to_owned(), cause, "Spread them over several forwarders.");
+            errors.add("interfaces".to_owned(), cause, "Distribute them over several forwarders.");
         }
         let mut seen = BTreeMap::new();
         for (name, interface) in &self.interfaces {
@@ -94,28 +94,28 @@ impl DesiredState {
                     errors.add(
                         path,
                         "has VLAN tags but no parent",
-                        "Name the parent, or leave the tags out.",
+                        "Set the parent, or remove the tags.",
                     );
                 }
                 None if !self.ports.contains_key(name) => {
                     errors.add(
                         path,
                         "has neither a port nor a parent",
-                        "Give it a port, or make it a sub-interface.",
+                        "Add a port, or make it a sub-interface.",
                     );
                 }
                 None => {}
                 Some(parent) if !self.ports.contains_key(parent) => {
-                    let cause = format!("has the parent {parent:?}, which is no port");
-                    errors.add(path, cause, "Name an interface that has a port.");
+                    let cause = format!("has the parent {parent:?}, which is not a port");
+                    errors.add(path, cause, "Use an interface that has a port.");
                 }
                 Some(_) if interface.tags.is_empty() => {
-                    errors.add(path, "has a parent but no VLAN tag", "Give it an outer tag.");
+                    errors.add(path, "has a parent but no VLAN tag", "Set an outer tag.");
                 }
                 Some(parent) => {
                     if let Some(other) = seen.insert((parent, &interface.tags), name) {
                         let cause = format!("has the same tags as {other:?} on {parent:?}");
-                        errors.add(path, cause, "Give each sub-interface tags of its own.");
+                        errors.add(path, cause, "Give each sub-interface unique tags.");
                     }
                 }
             }
@@ -127,14 +127,14 @@ pub(super) fn workers(workers: Option<&v1::Workers>, errors: &mut ValidationErro
     let Some(config) = workers else { return Workers::default() };
     let path = || "workers".to_owned();
     let kernel = Kernel::choose(&config.kernel).unwrap_or_else(|error| {
-        errors.add(path(), error.to_string(), "Leave the kernel out for the best one.");
+        errors.add(path(), error.to_string(), "Remove the setting to use the best kernel.");
         Kernel::Scalar
     });
     let cpus: Vec<usize> = config.cpus.iter().map(|cpu| *cpu as usize).collect();
     let count = config.count.max(1) as usize;
     if count > 64 || (!cpus.is_empty() && cpus.len() != count) {
         let cause = format!("{count} workers on {} CPUs", cpus.len());
-        errors.add(path(), cause, "Give 1 to 64 workers, and one CPU for each of them or none.");
+        errors.add(path(), cause, "Use 1 to 64 workers, and either no CPUs or one for each worker.");
     }
     Workers {
         count,
@@ -165,8 +165,8 @@ fn family(family: Option<&v1::Family>, is_ip4: bool, path: &str, errors: &mut Va
             }
             _ => errors.add(
                 path.to_owned(),
-                "has an address that is none of its family",
-                "Give 4 or 16 bytes and a prefix length that fits.",
+                "has an address of another family or with an invalid prefix length",
+                "Use 4 or 16 bytes and a prefix length that fits.",
             ),
         }
     }

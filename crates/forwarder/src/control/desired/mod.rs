@@ -1,6 +1,5 @@
-//! What is desired, as typed values: the contract's messages checked once, so that
-//! nothing behind this file meets a name that is missing or an address of five
-//! bytes. Every reason for a refusal is found, not just the first.
+//! The desired state as typed values: the messages of the contract are checked once, so that no later code meets a
+//! missing name or an address of five bytes. Parsing reports all errors, not only the first.
 
 mod advertising;
 mod bfd;
@@ -34,14 +33,14 @@ use crate::shared::SpecialNextHop;
 /// A prefix: address without host bits, and length.
 pub type Prefix = (IpAddr, u8);
 
-/// How the workers are to be.
+/// The configuration of the workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
     /// How many, at least 1.
     pub count: usize,
-    /// Where they run; empty: anywhere.
+    /// Their CPUs; empty: not pinned.
     pub cpus: Vec<usize>,
-    /// How they wait.
+    /// How they wait for packets.
     pub polling: Polling,
     /// Packet buffers.
     pub buffers: u32,
@@ -64,82 +63,82 @@ impl Default for Workers {
     }
 }
 
-/// Packet buffers unless told otherwise.
+/// Default number of packet buffers.
 pub const BUFFERS: u32 = 16_384;
 
-/// The IPv4 or IPv6 side of an interface.
+/// The IPv4 or IPv6 configuration of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Family {
-    /// Whether it is on.
+    /// Whether the protocol is enabled.
     pub enabled: bool,
     /// Whether packets that come in here are forwarded.
     pub forwarding: bool,
-    /// Bytes of an IP packet; 0: what the port carries.
+    /// MTU of IP packets; 0: that of the port.
     pub mtu: u16,
     /// Addresses with prefix lengths, the primary first.
     pub addresses: Vec<(IpAddr, u8)>,
     /// uRPF: see [`crate::ip::reverse_path`].
     pub reverse_path: u32,
-    /// Whether senders are told of a shorter way.
+    /// Whether senders get redirects.
     pub redirects: bool,
-    /// Whether packets to the broadcast address of a network here are sent to all (RFC 2644).
+    /// Whether packets to the broadcast address of a network of this interface are broadcast (RFC 2644).
     pub directed_broadcast: bool,
-    /// Neighbours at most; 0: as usual.
+    /// Most neighbours; 0: the default.
     pub neighbor_limit: u32,
-    /// Whether we answer ARP for addresses that we route elsewhere (RFC 1027).
+    /// Proxy ARP: answer for addresses that are routed elsewhere (RFC 1027).
     pub proxy: bool,
-    /// Questions about an address before we are sure that it is ours; 0: none.
+    /// Number of DAD or ACD probes; 0: none.
     pub duplicate_detection: u8,
-    /// IPv6: what hosts hear of us.
+    /// IPv6: the router advertisement.
     pub advertisement: Option<Advertisement>,
-    /// IPv4: the same.
+    /// IPv4: router discovery.
     pub discovery: Option<Discovery>,
-    /// Routers that are shared with others of the link.
+    /// VRRP: virtual routers.
     pub virtual_routers: Vec<VirtualRouter>,
 }
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
-    /// The port's interface that a sub-interface belongs to.
+    /// The parent interface of a sub-interface.
     pub parent: Option<String>,
-    /// The tags of a sub-interface.
+    /// The tags of a sub-interface: TPID and VLAN ID.
     pub tags: Vec<(u16, u16)>,
     /// Administratively up.
     pub enabled: bool,
-    /// A MAC address of its own.
+    /// The configured MAC address.
     pub mac: Option<[u8; 6]>,
     /// IPv4.
     pub ip4: Family,
     /// IPv6.
     pub ip6: Family,
-    /// The VRF that it is in; "" is the default one.
+    /// Its VRF; "" is the default VRF.
     pub vrf: String,
-    /// Its end in Linux.
+    /// Its host interface in Linux.
     pub host_interface: Option<HostInterface>,
-    /// The interface that all its frames leave by, as they came.
+    /// The interface that its frames are cross-connected to.
     pub cross_connect: Option<String>,
-    /// Neighbours that are asked all the time whether they are there.
+    /// BFD sessions by neighbour.
     pub bfd: BTreeMap<IpAddr, crate::bfd::session::Config>,
 }
 
-/// The end in Linux of an interface.
+/// The host interface of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostInterface {
-    /// The namespace: a name, or empty for our own.
+    /// The network namespace; empty: our own.
     pub netns: String,
-    /// The device's name there.
+    /// The name of its device there.
     pub device: String,
 }
 
 impl Interface {
-    /// The tags as the VLAN table knows them.
+    /// The tags as keys of the VLAN table.
     pub fn tag_keys(&self) -> Vec<TagKey> {
         self.tags.iter().filter_map(|(tpid, vid)| tag_key(*tpid, *vid)).collect()
     }
 }
 
-/// One way of a route.
+/// A path of a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// The interface's name.
@@ -153,16 +152,16 @@ pub struct Path {
 /// What a route does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send by one of these paths.
+    /// Sends packets over one of these paths.
     Paths(Vec<Path>),
-    /// Something else.
+    /// A special next hop.
     Special(SpecialNextHop),
 }
 
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Who wants it, as the contract numbers it.
+    /// Its protocol, as numbered in the contract.
     pub protocol: i32,
     /// What it does.
     pub action: Action,
@@ -173,29 +172,29 @@ pub struct Route {
 pub struct DesiredState {
     /// The workers.
     pub workers: Workers,
-    /// Ports by the name of their interface.
+    /// Ports by interface name.
     pub ports: BTreeMap<String, PortConfig>,
-    /// Ports whose packets are shared out among all workers.
+    /// Ports with software RSS: their packets are distributed over all workers.
     pub software_rss: BTreeSet<String>,
     /// Interfaces by name.
     pub interfaces: BTreeMap<String, Interface>,
     /// Routes of the default VRF by prefix.
     pub routes: BTreeMap<Prefix, Route>,
-    /// All other VRFs by name, with their routes.
+    /// The other VRFs by name, with their routes.
     pub vrfs: BTreeMap<String, BTreeMap<Prefix, Route>>,
-    /// Room in the tables.
+    /// Sizes of the tables.
     pub limits: LimitOverrides,
-    /// Rules of policy routing by VRF and whether they are about IPv4, each by priority.
+    /// Policy-routing rules by VRF and whether they are for IPv4, each list by priority.
     pub rules: BTreeMap<(String, bool), Vec<Rule>>,
-    /// Fixed neighbours by interface and address.
+    /// Permanent neighbours by interface and address.
     pub neighbors: BTreeMap<(String, IpAddr), [u8; 6]>,
-    /// Budgets that are not the usual ones.
+    /// Policers that differ from their defaults.
     pub punts: BTreeMap<Class, Limit>,
-    /// Packets put together at a time, and of one source; 0: as usual.
+    /// Most packets in reassembly, in all and per source; 0: the default.
     pub reassembly: (u32, u32),
 }
 
-/// Gathers reasons for a refusal.
+/// Collects errors.
 #[derive(Default)]
 pub(super) struct ValidationErrors(pub(super) Vec<v1::ValidationError>);
 
@@ -214,12 +213,12 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The longest prefix of an address's family.
+/// The number of bits of an address of this family.
 pub(super) fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// The address with all bits behind the prefix cleared.
+/// The address with the host bits cleared.
 pub(super) fn network(address: IpAddr, length: u8) -> IpAddr {
     match address {
         IpAddr::V4(ip) => {
@@ -237,7 +236,7 @@ impl DesiredState {
     /// Checks a message of the contract.
     ///
     /// # Errors
-    /// All reasons why it cannot be.
+    /// All errors of the message.
     pub fn parse(desired: &v1::Desired) -> Result<Self, Vec<v1::ValidationError>> {
         let mut errors = ValidationErrors::default();
         let workers = interface::workers(desired.workers.as_ref(), &mut errors);
@@ -251,7 +250,7 @@ impl DesiredState {
                 && state.ports.insert(port.interface.clone(), config).is_some()
             {
                 let path = format!("port {:?}", port.interface);
-                errors.add(path, "is there twice", "Give each port an interface of its own.");
+                errors.add(path, "is configured twice", "Give each port its own interface.");
             }
         }
         for vrf in &desired.vrfs {
@@ -276,7 +275,7 @@ impl DesiredState {
             if config.packets > most || config.per_source > most {
                 let cause =
                     format!("{} packets, {} of one source", config.packets, config.per_source);
-                let fix = "Give at most 1,024 of both.";
+                let fix = "Use at most 1,024 for both.";
                 errors.add("reassembly".to_owned(), cause, fix);
             }
             state.reassembly = (config.packets, config.per_source);
@@ -290,18 +289,18 @@ impl DesiredState {
     fn add_vrf(&mut self, vrf: &v1::Vrf, errors: &mut ValidationErrors) {
         let path = || format!("vrf {:?}", vrf.name);
         if vrf.name.is_empty() {
-            errors.add(path(), "has no name", "Name it; the default VRF needs no entry.");
+            errors.add(path(), "has no name", "Set a name; the default VRF needs no entry.");
         } else if self.vrfs.insert(vrf.name.clone(), BTreeMap::new()).is_some() {
-            errors.add(path(), "is there twice", "Give each VRF a name of its own.");
+            errors.add(path(), "is configured twice", "Give each VRF a unique name.");
         }
     }
 
-    /// The routes of a VRF; "" is the default one.
+    /// The routes of a VRF; "" is the default VRF.
     pub fn routes_of(&self, vrf: &str) -> Option<&BTreeMap<Prefix, Route>> {
         if vrf.is_empty() { Some(&self.routes) } else { self.vrfs.get(vrf) }
     }
 
-    /// All VRFs with their routes, the default one first.
+    /// All VRFs with their routes, the default VRF first.
     pub fn all_routes(&self) -> impl Iterator<Item = (&str, &BTreeMap<Prefix, Route>)> {
         let others = self.vrfs.iter().map(|(name, routes)| (name.as_str(), routes));
         std::iter::once(("", &self.routes)).chain(others)

@@ -1,4 +1,4 @@
-//! Rules of policy routing of the contract, checked.
+//! Policy-routing rules of the contract, checked.
 
 use std::collections::HashSet;
 
@@ -8,47 +8,47 @@ use stoa_api::v1::rule::Action;
 use super::{DesiredState, Prefix, ValidationErrors, address, bits, network};
 use crate::shared::SpecialNextHop;
 
-/// What becomes of packets that a rule is about.
+/// What happens to packets that match a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RuleAction {
-    /// Routed by the table of this VRF, whose default route may not count.
+    /// Route by the table of this VRF; `true`: ignore its default route.
     Table(String, bool),
-    /// Dropped.
+    /// Drop.
     Special(SpecialNextHop),
-    /// On with the first rule of at least this priority.
+    /// Continue with the first rule of at least this priority.
     Goto(u32),
 }
 
-/// A rule of policy routing.
+/// A policy-routing rule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// The VRF whose interfaces receive the packets.
     pub vrf: String,
-    /// Whether it is about IPv4.
+    /// Whether it is for IPv4.
     pub is_ip4: bool,
-    /// The least goes first; at least 1.
+    /// The lowest goes first; at least 1.
     pub priority: u32,
-    /// Where packets come from.
+    /// Source prefix.
     pub from: Option<Prefix>,
-    /// Where they go.
+    /// Destination prefix.
     pub to: Option<Prefix>,
-    /// The interface that receives them; "": any.
+    /// The receiving interface; "": any.
     pub interface: String,
-    /// Their DSCP, at most 63.
+    /// DSCP, at most 63.
     pub dscp: Option<u8>,
-    /// What they carry.
+    /// Upper-layer protocol.
     pub ip_protocol: Option<u8>,
     /// First and last source port, at least 1.
     pub source_ports: Option<(u16, u16)>,
     /// First and last destination port, at least 1.
     pub destination_ports: Option<(u16, u16)>,
-    /// What becomes of them.
+    /// What happens to matching packets.
     pub action: RuleAction,
-    /// Who wants it, as the contract numbers it.
+    /// Its protocol, as numbered in the contract.
     pub protocol: i32,
 }
 
-/// The name of a rule in reasons.
+/// The path of a rule in errors.
 fn path(rule: &v1::Rule) -> String {
     let vrf = if rule.vrf.is_empty() { String::new() } else { format!(" of VRF {}", rule.vrf) };
     format!("IPv{} rule {}{vrf}", rule.family, rule.priority)
@@ -60,7 +60,7 @@ impl DesiredState {
         for rule in rules {
             match self.rule(rule) {
                 Ok(checked) if !seen.insert(checked.clone()) => {
-                    errors.add(path(rule), "is there twice", "Send it once.");
+                    errors.add(path(rule), "is configured twice", "Send it once.");
                 }
                 Ok(checked) => {
                     let key = (checked.vrf.clone(), checked.is_ip4);
@@ -69,7 +69,7 @@ impl DesiredState {
                 Err((cause, fix)) => errors.add(path(rule), cause, fix),
             }
         }
-        // Those of one priority stay as they were sent.
+        // Rules of one priority keep the order in which they were sent.
         self.rules.values_mut().for_each(|rules| rules.sort_by_key(|rule| rule.priority));
     }
 
@@ -77,44 +77,44 @@ impl DesiredState {
         let no = |cause: &str, fix: &'static str| Err((cause.to_owned(), fix));
         let is_vrf = |name: &String| name.is_empty() || self.vrfs.contains_key(name);
         if !matches!(rule.family, 4 | 6) {
-            return no("is of no family", "Send 4 or 6.");
+            return no("has an invalid family", "Use 4 or 6.");
         }
         if rule.priority == 0 {
-            return no("has no priority", "Send one from 1 on; 0 is for our own addresses.");
+            return no("has no priority", "Use at least 1; 0 is reserved for the router's own addresses.");
         }
         if !is_vrf(&rule.vrf) {
             return Err((
-                format!("is of the VRF {:?}, which is none", rule.vrf),
-                "Name one that exists.",
+                format!("is in the VRF {:?}, which does not exist", rule.vrf),
+                "Use an existing VRF.",
             ));
         }
         if !rule.interface.is_empty() && !self.interfaces.contains_key(&rule.interface) {
-            let cause = format!("names {:?}, which is no interface", rule.interface);
-            return Err((cause, "Name an interface that exists."));
+            let cause = format!("matches the interface {:?}, which does not exist", rule.interface);
+            return Err((cause, "Use an existing interface."));
         }
         let is_small = |value: Option<u32>, most| value.is_none_or(|value| value <= most);
         if !is_small(rule.dscp, 63) || !is_small(rule.ip_protocol, 255) {
-            return no("has a DSCP or protocol out of range", "Send at most 63 and 255.");
+            return no("has a DSCP or protocol out of range", "Use at most 63 and 255.");
         }
         let action = match &rule.action {
             Some(Action::Table(table)) if is_vrf(&table.vrf) => {
                 RuleAction::Table(table.vrf.clone(), table.beyond_default)
             }
             Some(Action::Table(table)) => {
-                let cause = format!("names the table of VRF {:?}, which is none", table.vrf);
-                return Err((cause, "Name a VRF that exists."));
+                let cause = format!("uses the table of VRF {:?}, which does not exist", table.vrf);
+                return Err((cause, "Use an existing VRF."));
             }
             Some(Action::Special(special)) => match v1::Special::try_from(*special) {
                 Ok(v1::Special::Blackhole) => RuleAction::Special(SpecialNextHop::Blackhole),
                 Ok(v1::Special::Unreachable) => RuleAction::Special(SpecialNextHop::Unreachable),
                 Ok(v1::Special::Prohibit) => RuleAction::Special(SpecialNextHop::Prohibited),
-                _ => return no("does something that no rule can", "Send a table, or a refusal."),
+                _ => return no("has an action that rules do not support", "Use a table, blackhole, unreachable or prohibit."),
             },
             Some(Action::GotoPriority(to)) if *to > rule.priority => RuleAction::Goto(*to),
             Some(Action::GotoPriority(_)) => {
-                return no("goes back, or nowhere", "Send a greater priority to go to.");
+                return no("continues with an earlier rule or itself", "Use a higher priority to go to.");
             }
-            None => return no("does nothing", "Send an action."),
+            None => return no("has no action", "Set an action."),
         };
         Ok(Rule {
             vrf: rule.vrf.clone(),
@@ -132,7 +132,7 @@ impl DesiredState {
         })
     }
 
-    /// The rules of one VRF and family, in their order.
+    /// The rules of one VRF and family, in order.
     pub fn rules_of(&self, vrf: &str, is_ip4: bool) -> &[Rule] {
         self.rules.get(&(vrf.to_owned(), is_ip4)).map_or(&[], Vec::as_slice)
     }
@@ -146,11 +146,11 @@ fn prefix(
     let ip = address(&prefix.address).filter(|ip| ip.is_ipv4() == (family == 4));
     let Some(ip) = ip.filter(|ip| prefix.length <= u32::from(bits(*ip))) else {
         let cause = "has a prefix that is too long, or of another family";
-        return Err((cause.to_owned(), "Send one of the rule's family."));
+        return Err((cause.to_owned(), "Use a prefix of the rule's family."));
     };
     let length = prefix.length as u8;
     if network(ip, length) != ip {
-        return Err((format!("has host bits set in {ip}/{length}"), "Clear them."));
+        return Err((format!("has host bits set in {ip}/{length}"), "Clear the host bits."));
     }
     Ok(Some((ip, length)))
 }
@@ -161,7 +161,7 @@ fn ports(range: Option<&v1::PortRange>) -> Result<Option<(u16, u16)>, (String, &
         (Ok(first), Ok(last)) if 0 < first && first <= last => Ok(Some((first, last))),
         _ => {
             let cause = format!("has the ports {} to {}", range.first, range.last);
-            Err((cause, "Send two ports from 1 to 65,535, the lower one first."))
+            Err((cause, "Use two ports from 1 to 65,535, the lower one first."))
         }
     }
 }
@@ -176,7 +176,7 @@ mod tests {
         v1::Rule { family: 4, priority: 100, action, ..v1::Rule::default() }
     }
 
-    /// The reasons against rules, "red" being a VRF.
+    /// The errors of rules; "red" is a VRF.
     fn refused(rules: Vec<v1::Rule>) -> Vec<String> {
         let vrfs = vec![v1::Vrf { name: "red".to_owned(), ..v1::Vrf::default() }];
         let desired = v1::Desired { vrfs, rules, ..v1::Desired::default() };
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_rule_can_be_is_refused() {
+    fn invalid_rules_are_refused() {
         let with = |change: fn(&mut v1::Rule)| {
             let mut rule = rule();
             change(&mut rule);
@@ -193,14 +193,14 @@ mod tests {
         };
         assert!(with(|_| {}).is_empty());
         let range = |first, last| Some(v1::PortRange { first, last });
-        assert_eq!(with(|rule| rule.family = 5), ["IPv5 rule 100 is of no family"]);
+        assert_eq!(with(|rule| rule.family = 5), ["IPv5 rule 100 has an invalid family"]);
         assert_eq!(with(|rule| rule.priority = 0), ["IPv4 rule 0 has no priority"]);
         let none = with(|rule| rule.vrf = "blue".to_owned());
-        assert_eq!(none, ["IPv4 rule 100 of VRF blue is of the VRF \"blue\", which is none"]);
+        assert_eq!(none, ["IPv4 rule 100 of VRF blue is in the VRF \"blue\", which does not exist"]);
         assert_eq!(with(|rule| rule.interface = "x".to_owned()).len(), 1);
         assert_eq!(with(|rule| rule.dscp = Some(64)).len(), 1);
         assert_eq!(with(|rule| rule.ip_protocol = Some(256)).len(), 1);
-        assert_eq!(with(|rule| rule.action = None), ["IPv4 rule 100 does nothing"]);
+        assert_eq!(with(|rule| rule.action = None), ["IPv4 rule 100 has no action"]);
         assert_eq!(with(|rule| rule.action = Some(Action::Special(0))).len(), 1);
         assert_eq!(with(|rule| rule.action = Some(Action::GotoPriority(100))).len(), 1);
         let from = |address: &[u8], length| {
@@ -217,11 +217,11 @@ mod tests {
             rule.source_ports = range(first, last);
             assert_eq!(refused(vec![rule]).len(), 1, "{first} to {last}");
         }
-        assert_eq!(refused(vec![rule(), rule()]), ["IPv4 rule 100 is there twice"]);
+        assert_eq!(refused(vec![rule(), rule()]), ["IPv4 rule 100 is configured twice"]);
     }
 
     #[test]
-    fn rules_stand_in_the_order_of_their_priorities() {
+    fn rules_are_ordered_by_priority() {
         let numbered = |priority, dscp| v1::Rule { priority, dscp: Some(dscp), ..rule() };
         let rules = vec![numbered(200, 1), numbered(100, 2), numbered(200, 3), numbered(100, 4)];
         let vrfs = vec![v1::Vrf { name: "red".to_owned(), ..v1::Vrf::default() }];

@@ -1,11 +1,11 @@
-//! Budgets of the control plane of the contract, checked.
+//! Control-plane policers of the contract, checked.
 
 use stoa_api::v1;
 
 use super::{DesiredState, ValidationErrors};
 use crate::punt::{Class, Limit};
 
-/// The largest rate and burst, in packets: beyond, a budget guards nothing.
+/// The highest rate and burst, in packets: a higher policer protects nothing.
 const MAX_RATE: u32 = 1_000_000;
 
 impl DesiredState {
@@ -13,19 +13,19 @@ impl DesiredState {
         let path = format!("punt class {:?}", punt.class);
         let Some(class) = Class::named(&punt.class) else {
             let known = Class::ALL.map(Class::name).join(", ");
-            return errors.add(path, "is not known", &format!("Name one of {known}."));
+            return errors.add(path, "does not exist", &format!("Use one of {known}."));
         };
         let default = class.default_limit();
         let or = |config: u32, default: u32| if config == 0 { default } else { config };
         let rate = or(punt.rate, default.rate);
-        // A total below one interface's rate would be the limit of each.
+        // A total below the rate of one interface would limit that interface.
         let total = or(punt.total, default.total.max(rate));
         let limit = Limit { rate, burst: or(punt.burst, default.burst), total };
         if limit.rate.max(limit.burst).max(limit.total) > MAX_RATE {
-            return errors.add(path, format!("is beyond {MAX_RATE}"), "Give less.");
+            return errors.add(path, format!("is above {MAX_RATE}"), "Use a lower value.");
         }
         if self.punts.insert(class, limit).is_some() {
-            errors.add(path, "is there twice", "Give each class once.");
+            errors.add(path, "is configured twice", "Send each class once.");
         }
     }
 }
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_as_usual() {
+    fn omitted_values_are_the_defaults() {
         let desired = parse(&[("arp", 0, 0, 0), ("nd", 10_000, 7, 0)]).unwrap();
         assert_eq!(desired.punts[&Class::Arp], Class::Arp.default_limit());
         let nd = Limit { rate: 10_000, burst: 7, total: 10_000 };
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_policers_are_refused() {
         let bad = [("all", 1, 1, 1), ("arp", MAX_RATE + 1, 1, 1), ("nd", 1, 1, 1), ("nd", 1, 1, 1)];
         assert_eq!(parse(&bad).unwrap_err().len(), 3);
     }

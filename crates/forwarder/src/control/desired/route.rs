@@ -1,4 +1,4 @@
-//! Routes and fixed neighbours of the contract, checked.
+//! Routes and permanent neighbours of the contract, checked.
 
 use std::net::IpAddr;
 
@@ -23,14 +23,14 @@ impl DesiredState {
         let error_path = format!("route {ip}/{length}{in_vrf}");
         let longest = u32::from(bits(ip));
         if length > longest {
-            let cause = format!("has a prefix length out of range; the greatest is {longest}");
-            return errors.add(error_path, cause, "Send a length that the address has bits for.");
+            let cause = format!("has a prefix length out of range; the maximum is {longest}");
+            return errors.add(error_path, cause, "Use a length that fits the address.");
         }
         if network(ip, length as u8) != ip {
             return errors.add(
                 error_path,
                 "has host bits set",
-                "Clear them, or send a greater length.",
+                "Clear the host bits, or use a longer prefix.",
             );
         }
         let action = match &route.action {
@@ -40,22 +40,22 @@ impl DesiredState {
                 Ok(v1::Special::Unreachable) => Action::Special(SpecialNextHop::Unreachable),
                 Ok(v1::Special::Prohibit) => Action::Special(SpecialNextHop::Prohibited),
                 Err(_) => {
-                    return errors.add(error_path, "does something unknown", "Use a newer forwarder.");
+                    return errors.add(error_path, "has an unknown action", "Use a newer forwarder.");
                 }
             },
             Some(v1::route::Action::Paths(paths)) if !paths.paths.is_empty() => {
                 Action::Paths(self.paths(&paths.paths, ip, &error_path, errors))
             }
-            _ => return errors.add(error_path, "leads nowhere", "Give it a path or a special action."),
+            _ => return errors.add(error_path, "has no path", "Set a path or a special action."),
         };
         let route = Route { protocol: route.protocol, action };
         let routes = if vrf.is_empty() { Some(&mut self.routes) } else { self.vrfs.get_mut(&vrf) };
         let Some(routes) = routes else {
-            let cause = format!("is in the VRF {vrf:?}, which is none");
-            return errors.add(error_path, cause, "Name a VRF that exists.");
+            let cause = format!("is in the VRF {vrf:?}, which does not exist");
+            return errors.add(error_path, cause, "Use an existing VRF.");
         };
         if routes.insert((ip, length as u8), route).is_some() {
-            errors.add(error_path, "is there twice", "Send each prefix once.");
+            errors.add(error_path, "is configured twice", "Send each prefix once.");
         }
     }
 
@@ -69,8 +69,8 @@ impl DesiredState {
         let mut checked = Vec::new();
         for path in paths {
             if !self.interfaces.contains_key(&path.interface) {
-                let cause = format!("leads through {:?}, which is no interface", path.interface);
-                errors.add(error_path.to_owned(), cause, "Name an interface that exists.");
+                let cause = format!("leads through {:?}, which does not exist", path.interface);
+                errors.add(error_path.to_owned(), cause, "Use an existing interface.");
             }
             let next_hop = address(&path.next_hop);
             let fits = next_hop.is_none_or(|next_hop| next_hop.is_ipv4() == ip.is_ipv4());
@@ -78,7 +78,7 @@ impl DesiredState {
                 errors.add(
                     error_path.to_owned(),
                     "has a next hop of another family",
-                    "Give one of the prefix's family.",
+                    "Use a next hop of the prefix's family.",
                 );
             }
             let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
@@ -98,9 +98,9 @@ impl DesiredState {
                 self.neighbors.insert((neighbor.interface.clone(), ip), mac);
             }
             (_, _, false) => {
-                errors.add(error_path, "is on no interface", "Name an interface that exists.")
+                errors.add(error_path, "is on an interface that does not exist", "Use an existing interface.")
             }
-            _ => errors.add(error_path, "has no address or no unicast MAC address", "Give both."),
+            _ => errors.add(error_path, "has no address or no unicast MAC address", "Set both."),
         }
     }
 }
@@ -109,7 +109,7 @@ impl DesiredState {
 mod tests {
     use super::*;
 
-    /// A route to `address/length` through interface "a" after `change`: the reasons against it.
+    /// The errors of a route to `address/length` through interface "a" after `change`.
     fn refused(address: &[u8], length: u32, change: impl FnOnce(&mut v1::Route)) -> Vec<String> {
         let path = v1::Path { interface: "a".to_owned(), ..v1::Path::default() };
         let mut route = v1::Route {
@@ -131,12 +131,12 @@ mod tests {
             ..v1::Desired::default()
         };
         let errors = DesiredState::parse(&desired).err().unwrap_or_default();
-        assert!(errors.iter().all(|error| !error.fix.is_empty()), "each says what to do");
+        assert!(errors.iter().all(|error| !error.fix.is_empty()), "each error has a fix");
         errors.into_iter().map(|error| format!("{} {}", error.path, error.cause)).collect()
     }
 
     #[test]
-    fn what_is_no_route_is_refused_by_name() {
+    fn invalid_prefixes_are_refused() {
         let asis = |_: &mut v1::Route| {};
         assert!(refused(&[10, 0, 0, 0], 8, asis).is_empty());
         assert!(refused(&[0; 16], 0, asis).is_empty());
@@ -145,9 +145,9 @@ mod tests {
             (
                 &[10, 0, 0, 0],
                 33,
-                "route 10.0.0.0/33 has a prefix length out of range; the greatest is 32",
+                "route 10.0.0.0/33 has a prefix length out of range; the maximum is 32",
             ),
-            (&[0; 16], 300, "route ::/300 has a prefix length out of range; the greatest is 128"),
+            (&[0; 16], 300, "route ::/300 has a prefix length out of range; the maximum is 128"),
             (&[0; 5], 0, "route has no prefix of 4 or 16 bytes"),
         ] {
             assert_eq!(refused(address, length, asis), [cause]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn missing_objects_are_named() {
         let to = |change: fn(&mut v1::Route)| refused(&[10, 0, 0, 0], 8, change);
         let path = |change: fn(&mut v1::Path)| {
             refused(&[10, 0, 0, 0], 8, |route| {
@@ -165,16 +165,16 @@ mod tests {
         };
         assert_eq!(
             to(|route| route.vrf = "red".to_owned()),
-            ["route 10.0.0.0/8 of VRF red is in the VRF \"red\", which is none"]
+            ["route 10.0.0.0/8 of VRF red is in the VRF \"red\", which does not exist"]
         );
         assert_eq!(
             path(|path| path.interface = "b".to_owned()),
-            ["route 10.0.0.0/8 leads through \"b\", which is no interface"]
+            ["route 10.0.0.0/8 leads through \"b\", which does not exist"]
         );
         assert_eq!(
             path(|path| path.next_hop = vec![0; 16]),
             ["route 10.0.0.0/8 has a next hop of another family"]
         );
-        assert_eq!(to(|route| route.action = None), ["route 10.0.0.0/8 leads nowhere"]);
+        assert_eq!(to(|route| route.action = None), ["route 10.0.0.0/8 has no path"]);
     }
 }

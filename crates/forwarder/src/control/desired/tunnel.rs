@@ -1,4 +1,4 @@
-//! What a tunnel cannot be, and what cannot be on one.
+//! Checks tunnels, and what is configured on them.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use stoa_ports::PortConfig;
 use super::{DesiredState, ValidationErrors};
 
 impl DesiredState {
-    /// Two tunnels of a VRF differ in their ends, and only plain interfaces stand on tunnels.
+    /// Two tunnels of a VRF differ in their endpoints, and tunnels have neither sub-interfaces nor neighbours.
     pub(super) fn check_tunnels(&self, errors: &mut ValidationErrors) {
         let is_tunnel = |name: &String| matches!(self.ports.get(name), Some(PortConfig::Tunnel(_)));
         for (name, address) in self.neighbors.keys().filter(|(name, _)| is_tunnel(name)) {
             let cause = format!("is on the tunnel {name:?}");
-            let fix = "Leave it out: a tunnel has no neighbours.";
+            let fix = "Remove it: a tunnel has no neighbours.";
             errors.add(format!("neighbor {address}"), cause, fix);
         }
         let mut seen = BTreeMap::new();
@@ -22,7 +22,7 @@ impl DesiredState {
                 && is_tunnel(parent)
             {
                 let cause = format!("is a sub-interface of the tunnel {parent:?}");
-                errors.add(path(), cause, "Tunnels carry no VLAN tags: make another tunnel.");
+                errors.add(path(), cause, "Create another tunnel: tunnels carry no VLAN tags.");
             }
             let Some(PortConfig::Tunnel(tunnel)) = self.ports.get(name) else { continue };
             if interface.host_interface.is_some() {
@@ -30,13 +30,13 @@ impl DesiredState {
                 errors.add(
                     path(),
                     cause,
-                    "Leave the host interface out: only Ethernet has one.",
+                    "Remove the host interface: only Ethernet interfaces have one.",
                 );
             }
             let ends = (&interface.vrf, tunnel.local, tunnel.remote, tunnel.encapsulation as u8);
             if let Some(other) = seen.insert(ends, name) {
-                let cause = format!("has the same ends as the tunnel {other:?}");
-                errors.add(path(), cause, "Give one of them another address, or make it GRE.");
+                let cause = format!("has the same endpoints as the tunnel {other:?}");
+                errors.add(path(), cause, "Use another address for one of them, or GRE.");
             }
         }
     }
@@ -61,7 +61,7 @@ mod tests {
         v1::Interface { name: name.to_owned(), enabled: true, ..v1::Interface::default() }
     }
 
-    /// One tunnel, "tun", after `change`: the reasons against it.
+    /// The errors of one tunnel, "tun", after `change`.
     fn refused(change: impl FnOnce(&mut v1::Desired)) -> Vec<String> {
         let mut desired = v1::Desired {
             ports: vec![tunnel("tun", &[192, 0, 2, 1], &[192, 0, 2, 2])],
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tunnel_cannot_be_is_refused() {
+    fn invalid_endpoints_are_refused() {
         assert!(refused(|_| {}).is_empty());
         let ends = |local: &'static [u8], remote: &'static [u8]| {
             refused(move |desired| desired.ports = vec![tunnel("tun", local, remote)])
@@ -88,23 +88,23 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_on_a_tunnel_is_refused() {
-        let twins = refused(|desired| {
-            desired.ports.push(tunnel("twin", &[192, 0, 2, 1], &[192, 0, 2, 2]));
-            desired.interfaces.push(interface("twin"));
+    fn invalid_configuration_on_a_tunnel_is_refused() {
+        let same_ends = refused(|desired| {
+            desired.ports.push(tunnel("other", &[192, 0, 2, 1], &[192, 0, 2, 2]));
+            desired.interfaces.push(interface("other"));
         });
-        assert_eq!(twins, ["interface \"twin\" has the same ends as the tunnel \"tun\""]);
+        assert_eq!(same_ends, ["interface \"other\" has the same endpoints as the tunnel \"tun\""]);
         let tagged = refused(|desired| {
             let outer = Some(v1::Tag { tpid: 0x8100, vid: 7 });
             let parent = "tun".to_owned();
             desired.interfaces.push(v1::Interface { parent, outer, ..interface("tun.7") });
         });
         assert_eq!(tagged, ["interface \"tun.7\" is a sub-interface of the tunnel \"tun\""]);
-        let mirrored = refused(|desired| {
+        let with_host_interface = refused(|desired| {
             let host_interface = v1::HostInterface { device: "tun".into(), netns: String::new() };
             desired.interfaces[0].host_interface = Some(host_interface);
         });
-        assert_eq!(mirrored, ["interface \"tun\" is a tunnel with a host interface"]);
+        assert_eq!(with_host_interface, ["interface \"tun\" is a tunnel with a host interface"]);
         let neighbor = refused(|desired| {
             let (interface, address) = ("tun".to_owned(), vec![192, 0, 2, 9]);
             desired.neighbors.push(v1::Neighbor { interface, address, mac: vec![2; 6] });

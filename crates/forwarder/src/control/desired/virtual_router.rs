@@ -7,33 +7,33 @@ use stoa_wire::vrrp::{INTERVAL_MAX_CS, OWNER, Version};
 
 use super::{Prefix, ValidationErrors, address, bits, network};
 
-/// Most addresses of one virtual router: their advertisement fits every link.
+/// Most addresses of one virtual router: its advertisement fits the IPv6 minimum MTU.
 const MAX_ADDRESSES: usize = 64;
 
 /// A virtual router of one interface and family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualRouter {
-    /// From 1.
+    /// VRID, from 1.
     pub vrid: u8,
-    /// Of the protocol.
+    /// Protocol version.
     pub version: Version,
     /// 1 to 254; [`OWNER`]: the addresses are the interface's own.
     pub priority: u8,
-    /// Whether a router of lower priority gives way.
+    /// Whether it preempts an active router of lower priority.
     pub preempt: bool,
-    /// For how many milliseconds it is let go on before that.
+    /// Preemption delay in milliseconds.
     pub hold_ms: u64,
-    /// Whether packets to the addresses are taken in though they are not the interface's own.
+    /// Accept_Mode: whether packets to the addresses are accepted although they are not the interface's own.
     pub accept: bool,
-    /// Centiseconds between advertisements.
+    /// Advertisement_Interval in centiseconds.
     pub interval_cs: u16,
-    /// Its addresses, at least one; of IPv6 the first is link-local.
+    /// Its addresses, at least one; the first of IPv6 is link-local.
     pub addresses: Vec<IpAddr>,
-    /// Interfaces, and by how much the priority falls while they are down.
+    /// Tracked interfaces, and by how much the priority falls while they are down.
     pub tracked: Vec<(String, u8)>,
-    /// Prefixes, and by how much the priority falls while no route to exactly them can be used.
+    /// Tracked prefixes, and by how much the priority falls while no route to exactly this prefix is usable.
     pub networks: Vec<(Prefix, u8)>,
-    /// Whether changes of its state are told in the log.
+    /// Whether state changes are logged.
     pub is_logged: bool,
 }
 
@@ -48,7 +48,7 @@ fn refuse(errors: &mut ValidationErrors, path: &str, vrid: u32, cause: &str, fix
     errors.add(format!("{path} virtual router {vrid}"), cause, fix);
 }
 
-/// The virtual routers of one family; those that are wrong are left out.
+/// The virtual routers of one family; invalid ones are reported and skipped.
 pub(super) fn virtual_routers(
     config: &[v1::VirtualRouter],
     is_ip4: bool,
@@ -59,43 +59,43 @@ pub(super) fn virtual_routers(
     for config in config {
         let mut wrong = |cause: &str, fix: &str| refuse(errors, path, config.vrid, cause, fix);
         let Some(vrid) = u8::try_from(config.vrid).ok().filter(|vrid| *vrid > 0) else {
-            wrong("has no VRID that fits", "Give one from 1 to 255.");
+            wrong("has an invalid VRID", "Use 1 to 255.");
             continue;
         };
         if routers.iter().any(|other| other.vrid == vrid) {
-            wrong("is there twice", "Give each a VRID of its own.");
+            wrong("is configured twice", "Give each a unique VRID.");
             continue;
         }
         let version = match config.version {
             2 if is_ip4 => Version::Two,
             3 => Version::Three,
             _ => {
-                wrong("has a version that is none", "Give 3, or 2 for IPv4.");
+                wrong("has an unsupported version", "Use 3, or 2 for IPv4.");
                 continue;
             }
         };
         let of_family = |bytes: &Vec<u8>| address(bytes).filter(|ip| ip.is_ipv4() == is_ip4);
         let addresses: Vec<IpAddr> = config.addresses.iter().filter_map(of_family).collect();
         if addresses.len() != config.addresses.len() || !(1..=MAX_ADDRESSES).contains(&addresses.len()) {
-            wrong("has no addresses of its family, or too many", "Give 1 to 64.");
+            wrong("has no addresses of its family, or too many", "Use 1 to 64.");
             continue;
         }
         if !matches!(addresses[0], IpAddr::V4(_)) && !is_link_local(addresses[0]) {
-            wrong("has a first address that is not link-local", "Give one of fe80::/10 first.");
+            wrong("has a first address that is not link-local", "Put an address of fe80::/10 first.");
             continue;
         }
         let whole_seconds = version == Version::Three || config.interval_cs.is_multiple_of(100);
         let most = if version == Version::Three { INTERVAL_MAX_CS.into() } else { 25_400 };
         if !(1..=most).contains(&config.interval_cs) || !whole_seconds {
             wrong(
-                "has an interval that cannot be said",
-                "Give 1 to 4,095 centiseconds; with version 2 whole seconds, up to 254.",
+                "has an invalid advertisement interval",
+                "Use 1 to 4,095 centiseconds; with version 2 whole seconds, up to 254.",
             );
             continue;
         }
         let networks: Vec<_> = config.networks.iter().filter_map(tracked_network).collect();
         if networks.len() != config.networks.len() {
-            wrong("tracks a network that is no prefix", "Send prefixes without host bits.");
+            wrong("tracks an invalid prefix", "Use prefixes without host bits.");
             continue;
         }
         let decrement = |it: &v1::TrackedInterface| it.decrement.min(u8::MAX.into()) as u8;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_by_name() {
+    fn invalid_virtual_routers_are_refused() {
         let check = |config: &[v1::VirtualRouter], is_ip4: bool| {
             let mut errors = ValidationErrors::default();
             let routers = virtual_routers(config, is_ip4, "interface \"a\"", &mut errors);
@@ -169,8 +169,8 @@ mod tests {
             })
         };
         assert_eq!(tracks(&[0; 4], 0), "");
-        assert!(tracks(&[10, 0, 0, 1], 24).contains("no prefix"));
-        assert!(tracks(&[10, 0, 0, 0], 33).contains("no prefix"));
+        assert!(tracks(&[10, 0, 0, 1], 24).contains("invalid prefix"));
+        assert!(tracks(&[10, 0, 0, 0], 33).contains("invalid prefix"));
         assert!(with(&|it| (it.version, it.interval_cs) = (2, 150)).contains("interval"));
         assert_eq!(with(&|it| (it.version, it.interval_cs) = (2, 25_400)), "");
         assert!(check(&[good(), good()], true).1[0].contains("twice"));

@@ -1,4 +1,4 @@
-//! The prefixes of each VRF: put in, taken out, walked over.
+//! The prefixes of each VRF: insert, remove, iterate.
 
 use std::net::IpAddr;
 
@@ -10,10 +10,10 @@ use crate::control::limits::{TableFull, Table};
 use crate::control::vrfs::{DEFAULT, Slot};
 
 impl Fib {
-    /// Points a prefix of a VRF to a next hop; gives the one that it had before, or 0.
+    /// Points a prefix of a VRF to a next hop; returns its previous next hop, or 0.
     ///
     /// # Errors
-    /// It does not fit.
+    /// The table is full.
     pub(in crate::control) fn insert(
         &mut self,
         slot: Slot,
@@ -28,11 +28,11 @@ impl Fib {
         done.map(Option::unwrap_or_default).map_err(|error| self.refuse(slot, address, error))
     }
 
-    /// Points each prefix of a VRF to its next hop, in their order; fastest when they ascend.
-    /// `former` is told which next hops they had before, 0: none.
+    /// Points prefixes of a VRF to their next hops, in order; fastest when they ascend. Appends the previous next hop
+    /// of each to `former`, 0 for none.
     ///
     /// # Errors
-    /// How many went in before the first that does not fit, and why that one does not.
+    /// The number of prefixes inserted before the first that does not fit, and why it does not.
     pub(in crate::control) fn insert_all(
         &mut self,
         slot: Slot,
@@ -72,7 +72,7 @@ impl Fib {
         Ok(())
     }
 
-    /// Why a route to `address` was refused; counted when it is for want of room.
+    /// The error for a refused route to `address`; counts it when a table is full.
     pub(in crate::control) fn refuse(
         &mut self,
         slot: Slot,
@@ -88,14 +88,14 @@ impl Fib {
         match error {
             LpmError::Full(what) => {
                 let limit = limit.unwrap_or(0);
-                let reason = format!("no room: {what} for {limit} prefixes are used up");
+                let reason = format!("all {limit} prefixes are in use: no {what} left");
                 self.table_full_counts.full(table, reason)
             }
             error => TableFull::of(table, error),
         }
     }
 
-    /// Takes a prefix out; one that is not there is no fault.
+    /// Removes a prefix, if present.
     pub(in crate::control) fn remove(&mut self, slot: Slot, (address, length): Prefix) {
         let Some(Some(prefixes)) = self.vrfs.get_mut(slot) else { return };
         let removed = match address {
@@ -114,7 +114,7 @@ impl Fib {
         }
     }
 
-    /// All prefixes of a VRF from a place on with their next hops, IPv4 first, in order.
+    /// All prefixes of a VRF from `(address, length)` on with their next hops, IPv4 first, in order.
     pub(in crate::control) fn routes_from(
         &self,
         slot: Slot,
@@ -144,7 +144,7 @@ impl Fib {
         Some((&prefixes.ip4, &prefixes.ip6))
     }
 
-    /// The tables of a VRF, to change.
+    /// The tables of a VRF, mutable.
     pub(in crate::control) fn tables_mut(
         &mut self,
         slot: Slot,
@@ -155,5 +155,5 @@ impl Fib {
 }
 
 fn no_vrf() -> TableFull {
-    TableFull::of(Table::Vrfs, "there is no such VRF")
+    TableFull::of(Table::Vrfs, "the VRF does not exist")
 }

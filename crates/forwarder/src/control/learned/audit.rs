@@ -1,5 +1,5 @@
-//! Counts and digests of what is learned, read from the tables themselves: not from packet accounting that
-//! would be wrong together with them.
+//! Counts and digests of learned routes, computed from the forwarding tables and not from separate counters, which
+//! would share their errors.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::control::desired::Prefix;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
-/// Routes looked at between two looks at everything else: about a millisecond.
+/// Routes per slice of an audit: about a millisecond.
 const SCAN_LIMIT: usize = 10_000;
 
-/// An audit, and how far it is.
+/// An audit in progress.
 pub struct Audit {
     slot: Slot,
     is_ip4: bool,
-    /// Whose routes are listed.
+    /// The digest slices whose routes are listed.
     slices: [bool; digest::SLICES],
-    /// Where to go on; `None`: at the shadowed routes, which are the last.
+    /// Where to continue; `None`: at the shadowed routes, which are the last.
     from: Option<(u128, u8)>,
     is_done: bool,
-    /// What the forwarder's count of changes said at the begin.
+    /// The change counter when the audit began.
     changes: u64,
     routes: u64,
     digests: Vec<u64>,
@@ -31,7 +31,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// What was found.
+    /// The result.
     pub fn reply(self, vrf: &str) -> v1::AuditRoutesReply {
         let run = |(hop, packed): (u32, Vec<u8>)| {
             let (ip4, ip6) = if self.is_ip4 { (packed, vec![]) } else { (vec![], packed) };
@@ -45,7 +45,7 @@ impl Audit {
         }
     }
 
-    /// A route with the caller's id of its hop, 0 when it is of a time before ids began anew.
+    /// Counts a route with the caller's id of its hop, 0 when the hop is of an earlier generation.
     fn count<K: Family>(&mut self, (prefix, length): (K, u8), hop: u32) {
         let slice = digest::slice(prefix.wide(), length);
         self.routes += 1;
@@ -58,14 +58,14 @@ impl Audit {
 }
 
 impl ForwarderState {
-    /// All of an audit at once: for tests.
+    /// A whole audit at once: for tests.
     pub fn audit_routes(&self, request: &v1::AuditRoutesRequest) -> Option<v1::AuditRoutesReply> {
         let mut audit = self.begin_audit(request)?;
         while !self.audit_more(&mut audit) {}
         Some(audit.reply(&request.vrf))
     }
 
-    /// Begins an audit; `None` when there is no such VRF or family.
+    /// Begins an audit; `None` for an unknown VRF or family.
     pub fn begin_audit(&self, request: &v1::AuditRoutesRequest) -> Option<Audit> {
         let slot = self.vrfs.slot_of(&request.vrf)?;
         let is_ip4 = match request.family {
@@ -93,7 +93,7 @@ impl ForwarderState {
         })
     }
 
-    /// Goes on with an audit; true once it is at the end.
+    /// Runs the next slice of an audit; true at its end.
     pub fn audit_more(&self, audit: &mut Audit) -> bool {
         if audit.changes != self.learned.changes {
             audit.is_changing = true;
@@ -140,8 +140,7 @@ impl ForwarderState {
         hop.filter(|hop| hop.generation == self.learned.generation).map_or(0, |hop| hop.id)
     }
 
-    /// Takes a learned route out of the table behind everybody's back, as a fault would: for tests
-    /// of audits. Whether there was one.
+    /// Removes a learned route from the table only, as a bug would: for tests of audits. Returns whether it existed.
     #[doc(hidden)]
     pub fn remove_from_table_only(&mut self, vrf: &str, prefix: Prefix) -> bool {
         let Some(slot) = self.vrfs.slot_of(vrf) else { return false };

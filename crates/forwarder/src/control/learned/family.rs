@@ -1,4 +1,4 @@
-//! What differs between IPv4 and IPv6 for learned routes: the bytes of a prefix, and its table.
+//! The differences between IPv4 and IPv6 for learned routes: the encoding of a prefix, and its table.
 
 use std::net::IpAddr;
 
@@ -17,12 +17,12 @@ pub(super) trait Family: Key {
 
     fn address(self) -> IpAddr;
     fn of(address: IpAddr) -> Option<Self>;
-    /// As a digest takes it.
+    /// The form that digests use.
     fn wide(self) -> u128;
-    /// The prefix in [`PACKED`](Self::PACKED) bytes, whatever its host bits.
+    /// Decodes a prefix of [`PACKED`](Self::PACKED) bytes, with any host bits.
     fn unpack(bytes: &[u8]) -> Option<(Self, u8)>;
     fn pack(self, length: u8, to: &mut Vec<u8>);
-    /// This address with all bits behind the length clear.
+    /// This address with all bits beyond the length cleared.
     fn cut(self, length: u8) -> Self;
     fn hosts(hosts: &Hosts) -> &[(Self, u32)];
     fn table(fib: &Fib, slot: Slot) -> Option<&Lpm<Self>>;

@@ -1,4 +1,4 @@
-//! Hops of learned routes and their faces: made, changed, repaired, forgotten.
+//! Hops of learned routes and their VRF hops: create, change, repair, remove.
 
 use std::collections::BTreeSet;
 
@@ -13,11 +13,11 @@ use crate::control::vrfs::Slot;
 use crate::shared::SpecialNextHop;
 use stoa_tables::next_hop::NextHop;
 
-/// What a face comes to: paths, and those that are used while none of them can be.
+/// Primary and backup paths of a VRF hop.
 type Keys = (Vec<PathKey>, Vec<PathKey>);
 
 impl ForwarderState {
-    /// Takes a hop in, or changes it with all routes on it. Nothing is changed on an error.
+    /// Adds a hop, or changes it with all routes on it. Nothing changes on an error.
     pub(super) fn set_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
         let CheckedHop { id, protocol, action, backup } = checked;
         let Some(place) = self.learned.by_id.get(&id).copied() else {
@@ -29,7 +29,7 @@ impl ForwarderState {
         for (done, next_hop) in vrf_hops.iter().enumerate() {
             if let Err(reason) = self.change_vrf_hop(*next_hop, &action, &backup) {
                 for next_hop in &vrf_hops[..done] {
-                    // There was room for it just now.
+                    // Fits: it was there a moment ago.
                     let _ = self.change_vrf_hop(*next_hop, &old.0, &old.1);
                 }
                 return Err(reason);
@@ -44,11 +44,10 @@ impl ForwarderState {
     fn add_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
         let CheckedHop { id, protocol, action, backup } = checked;
         let room = self.limits.next_hops;
-        // Stale hops are there until everything was said: a daemon that starts anew says as many
-        // again as it had.
+        // Stale hops remain until the resynchronization is complete: a restarted daemon announces as many again.
         let used = self.learned.hops.len() - self.learned.free.len();
         if used.saturating_sub(self.learned.stale) >= room {
-            let reason = format!("no room: all {room} hops of learned routes are in use");
+            let reason = format!("all {room} hops of learned routes are in use");
             return Err(self.fib.table_full_counts.full(Table::NextHops, reason).into());
         }
         let generation = self.learned.generation;
@@ -63,13 +62,13 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// The next hop that stands for a hop of the caller in a VRF and family, made when it is not there.
+    /// The next hop of a caller's hop in a VRF and family, created on first use.
     pub(super) fn vrf_hop_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, RouteError> {
         let place = self.learned.by_id.get(&id).copied();
         let hop = place.and_then(|place| self.learned.hops.get(place as usize)?.as_ref());
         let Some((place, hop)) = place.zip(hop) else {
-            let fix = "Send the hop before the routes on it; it may have been refused.";
-            return Err(RouteError::new(format!("hop {id} is not known"), fix));
+            let fix = "Send the hop before its routes; it may have been refused.";
+            return Err(RouteError::new(format!("hop {id} is unknown"), fix));
         };
         let is_it = |next_hop: &&u32| {
             let vrf_hop = self.learned.vrf_hops.get(next_hop);
@@ -101,21 +100,21 @@ impl ForwarderState {
         Ok(next_hop)
     }
 
-    /// The paths of a hop that are of the family and through interfaces that are there.
+    /// The paths of the family over existing interfaces.
     fn path_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, RouteError> {
         let Action::Paths(paths) = action else { return Ok(Keys::default()) };
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let fitting: Vec<Path> = paths.iter().filter(fits).cloned().collect();
         if fitting.is_empty() && !paths.is_empty() {
             let reason = format!("the hop has no path for IPv{}", if is_ip4 { 4 } else { 6 });
-            return Err(RouteError::new(reason, "Send gateways of the family of the routes on it."));
+            return Err(RouteError::new(reason, "Send gateways of the family of its routes."));
         }
         let backup: Vec<Path> = backup.iter().filter(fits).cloned().collect();
         Ok((self.keys_of(&fitting, is_ip4), self.keys_of(&backup, is_ip4)))
     }
 
-    /// What a next hop is to be now, and whether that is by backup paths: paths whose gateway
-    /// answers, else backup paths whose gateway does, else any whose link is up.
+    /// The next hop to use now, and whether it is of backup paths. In order of preference: paths with a reachable gateway,
+    /// backup paths with a reachable gateway, paths whose link is up, backup paths whose link is up.
     fn select_paths(
         &self,
         special: Option<SpecialNextHop>,
@@ -153,7 +152,7 @@ impl ForwarderState {
         Ok(self.set_vrf_hop(next_hop, special_of_action(action), keys)?)
     }
 
-    /// Gives a face other paths. Nothing is changed when they do not fit.
+    /// Sets the paths of a VRF hop. Nothing changes when they do not fit.
     fn set_vrf_hop(
         &mut self,
         next_hop: u32,
@@ -182,7 +181,7 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Counts the links of a face with those of its VRF while it is used, or no more.
+    /// Counts the on-link paths of a VRF hop in its VRF while prefixes use it.
     fn count_vrf_hop_links(&mut self, next_hop: u32, may_link: bool) {
         let is_linked = may_link && self.learned.hop_use(next_hop).users > 0;
         let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) else { return };
@@ -193,8 +192,7 @@ impl ForwarderState {
         }
     }
 
-    /// Follows what the numbers of prefixes have become of these next hops: stale ones that
-    /// nobody uses any more go.
+    /// Updates VRF hops whose number of prefixes has become 0 or 1: removes stale ones without prefixes.
     pub(super) fn settle_vrf_hops(&mut self, touched: &[u32]) {
         for next_hop in touched {
             self.count_vrf_hop_links(*next_hop, true);
@@ -209,7 +207,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes a face out that no prefix uses.
+    /// Removes a VRF hop that no prefix uses.
     pub(super) fn remove_vrf_hop(&mut self, next_hop: u32) {
         self.count_vrf_hop_links(next_hop, false);
         let is_stale = self.learned.is_stale(next_hop);
@@ -227,7 +225,7 @@ impl ForwarderState {
         self.unpin_all(&vrf_hop.backup);
     }
 
-    /// Takes a hop out whose faces no prefix uses.
+    /// Removes a hop whose VRF hops no prefix uses.
     pub(super) fn remove_learned_hop(&mut self, place: u32) {
         let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return };
         for next_hop in hop.vrf_hops.clone() {
@@ -244,21 +242,21 @@ impl ForwarderState {
         }
     }
 
-    /// The caller needs a hop no more.
+    /// The caller releases a hop.
     pub(super) fn release_learned_hop(&mut self, id: u32) -> Result<(), RouteError> {
         let Some(place) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
         let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
         let vrf_hops = hop.into_iter().flat_map(|hop| &hop.vrf_hops);
         let users: u32 = vrf_hops.map(|next_hop| self.learned.hop_use(*next_hop).users).sum();
         if users > 0 {
-            let fix = "Take the routes out, or send them with another hop.";
-            return Err(RouteError::new(format!("{users} routes still lead to the hop"), fix));
+            let fix = "Remove the routes, or send them with another hop.";
+            return Err(RouteError::new(format!("{users} routes still use the hop"), fix));
         }
         self.remove_learned_hop(place);
         Ok(())
     }
 
-    /// Finds the interfaces of all hops by name again, after interfaces have come or gone.
+    /// Looks up the interfaces of all hops by name again, after interfaces were added or removed.
     pub(in crate::control) fn resolve_learned(&mut self) {
         for next_hop in self.all_vrf_hops() {
             let Some(hop) = self.learned.hop_of(next_hop) else { continue };
@@ -267,12 +265,12 @@ impl ForwarderState {
             if (&keys.0, &keys.1) != (&vrf_hop.paths, &vrf_hop.backup)
                 && let Err(full) = self.set_vrf_hop(next_hop, special_of_action(&hop.action), keys)
             {
-                tracing::error!(%full, "a hop of learned routes could not follow the interfaces");
+                tracing::error!(%full, "cannot update a hop of learned routes after interface changes");
             }
         }
     }
 
-    /// An interface is about to go: no face leads through it any more.
+    /// Removes the paths through an interface that is about to be removed.
     pub(in crate::control) fn drop_learned_through(&mut self, interface: u32) {
         for next_hop in self.all_vrf_hops() {
             let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
@@ -284,7 +282,7 @@ impl ForwarderState {
             };
             let keys = (rest(&vrf_hop.paths), rest(&vrf_hop.backup));
             if self.set_vrf_hop(next_hop, None, keys).is_err() {
-                // Fewer paths need no more room than more did; but if they should, none is left.
+                // Fewer paths need no more space; if they do not fit all the same, remove all paths.
                 let _ = self.set_vrf_hop(next_hop, None, Keys::default());
             }
         }
@@ -294,8 +292,7 @@ impl ForwarderState {
         self.learned.vrf_hops.keys().copied().collect()
     }
 
-    /// Looks again at what can be used of the faces with such a path. What that costs grows with
-    /// the number of hops, not with that of prefixes.
+    /// Updates VRF hops that have a matching path. The cost grows with the number of hops, not of prefixes.
     pub(in crate::control) fn refresh_learned(&mut self, is_meant: impl Fn(&PathKey) -> bool) {
         let meant: Vec<u32> = self
             .learned
@@ -310,7 +307,7 @@ impl ForwarderState {
             if self.fib.hop(next_hop).as_ref() != Some(&value)
                 && let Err(full) = self.fib.set_hop(next_hop, &value)
             {
-                tracing::error!(%full, "a hop of learned routes could not be changed");
+                tracing::error!(%full, "cannot change a hop of learned routes");
                 continue;
             }
             if let Some(vrf_hop) = self.learned.vrf_hops.get_mut(&next_hop) {
@@ -325,13 +322,13 @@ impl VrfHop {
         self.paths.iter().chain(&self.backup).any(|key| key.interface == interface)
     }
 
-    /// The paths that packets take now.
+    /// The paths in use.
     pub(super) fn used(&self) -> &[PathKey] {
         if self.is_on_backup { &self.backup } else { &self.paths }
     }
 }
 
-/// The interfaces onto whose links paths lead.
+/// The interfaces of on-link paths.
 fn links_of(keys: &[PathKey]) -> BTreeSet<u32> {
     keys.iter().filter(|key| key.next_hop.is_none()).map(|key| key.interface).collect()
 }

@@ -1,23 +1,23 @@
-//! Which neighbours a learned route covers: their host routes depend on where the longest route
-//! to them leads. Asked for each route, so it is answered from sorted lists.
+//! Which neighbours a learned route covers: their host routes depend on the longest match. Every route needs this, so
+//! sorted lists answer it.
 
 use super::family::Family;
 use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Key;
 
-/// Neighbours by address. Some of them may be gone.
+/// Neighbours by address. Some of them may have been removed.
 #[derive(Default)]
 pub(super) struct Hosts {
-    /// The newest neighbour in it.
+    /// Serial number of the newest neighbour in it.
     newest: u32,
     pub(super) ip4: Vec<(u32, u32)>,
     pub(super) ip6: Vec<(u128, u32)>,
 }
 
 impl Hosts {
-    /// Takes in who is new.
+    /// Adds new neighbours.
     pub(super) fn follow(&mut self, cache: &Cache) {
-        // Another name was given: somebody is new.
+        // A new serial number means a new neighbour.
         if self.newest == cache.last_serial {
             return;
         }

@@ -1,4 +1,4 @@
-//! Routes of a piece on their way into the table, and what follows from each.
+//! Installs the routes of a batch in the table, and applies the consequences.
 
 use stoa_tables::lpm::{Limit, LpmError, Outcome};
 
@@ -8,17 +8,17 @@ use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 use crate::neighbor::entry::Key;
 
-/// What is to be looked at once the routes of a piece are in.
+/// What follows once the routes of a batch are installed.
 #[derive(Default)]
 struct FollowUp {
-    /// Next hops that have got their first prefix or lost their last.
+    /// Next hops that got their first prefix or lost their last.
     touched: Vec<u32>,
-    /// Neighbours whose host routes may have to give way or come back.
+    /// Neighbours whose host routes may change.
     hosts: Vec<Key>,
 }
 
 impl ForwarderState {
-    /// Puts the routes of a piece in or takes them out, in their order. What is not taken is told.
+    /// Installs or removes the routes of a batch, in order. Refused routes are reported.
     pub(super) fn apply_batch(&mut self, batch: &Batch, refused: &mut RefusedRuns) {
         match &batch.changes {
             Changes::Ip4(changes) => self.apply_changes(batch, changes, refused),
@@ -32,11 +32,11 @@ impl ForwarderState {
             .hops
             .iter()
             .map(|id| match slot {
-                // What is nowhere is out of a VRF that is gone as well.
+                // A VRF that is gone has no routes to remove.
                 None if *id == 0 => Ok(0),
                 None => {
                     let reason = format!("there is no VRF {:?}", batch.vrf);
-                    Err(RouteError::new(reason, "Configure the VRF before routes are learned for it."))
+                    Err(RouteError::new(reason, "Configure the VRF before you learn routes for it."))
                 }
                 Some(_) if *id == 0 => Ok(0),
                 Some(slot) => self.vrf_hop_for(*id, slot, K::IS_IP4),
@@ -49,7 +49,7 @@ impl ForwarderState {
                 Err(reason) => {
                     let run = (batch.vrf.as_str(), batch.hops[at as usize]);
                     refused.prefix(run, (prefix, length), reason);
-                    // Its former hop is nothing that the caller knows to be used any more.
+                    // The caller expects its previous hop to be replaced: remove the route.
                     changes.push((prefix, length, 0));
                 }
             }
@@ -59,7 +59,7 @@ impl ForwarderState {
         }
     }
 
-    /// Points prefixes to next hops of ours, or takes them out (0), in their order.
+    /// Points prefixes to learned next hops, or removes them (0), in order.
     pub(super) fn change_learned<K: Family>(
         &mut self,
         slot: Slot,
@@ -77,7 +77,7 @@ impl ForwarderState {
             let at = changes.len() - rest.len() + outcomes.len();
             rest = &rest[outcomes.len()..];
             if error == LpmError::Full(Limit::LookupWords) && retried_at != at {
-                // Memory that workers are done with by now makes room.
+                // Memory that workers have released by now may suffice.
                 self.fib.settle();
                 retried_at = at;
                 continue;
@@ -87,7 +87,7 @@ impl ForwarderState {
             let full = self.fib.refuse(slot, prefix.address(), error);
             let vrf = self.vrfs.get(slot).map_or("", |state| state.name.as_str());
             refused.prefix((vrf, hop), (*prefix, *length), &full.into());
-            // It is not where it was said to be: then nowhere.
+            // It cannot have the new next hop and must not keep the old one.
             let gone = [(*prefix, *length, 0)];
             if *next_hop != 0 && self.change_table(slot, &gone, &mut outcomes).is_ok() {
                 self.process_outcomes(slot, &gone, &outcomes, &mut follow_up);
@@ -103,8 +103,7 @@ impl ForwarderState {
         self.fib.settle();
     }
 
-    /// Changes what the table says, but where a desired route stands or, to take something out, a
-    /// neighbour's host route does.
+    /// Changes the table, except where a desired route is, or, for removals, a neighbour's host route.
     fn change_table<K: Family>(
         &mut self,
         slot: Slot,
@@ -149,7 +148,7 @@ impl ForwarderState {
             }
             let before = self.learned.remove_user(former, &mut follow_up.touched);
             let after = self.learned.add_user(next_hop, &mut follow_up.touched);
-            // From one gateway to another nothing changes for those on a link.
+            // Between two gateways, nothing changes for neighbours on a link.
             let is_alike = before.hop != 0 && after.hop != 0;
             if !is_alike || before.is_on_link || after.is_on_link {
                 follow_up.hosts.extend(self.learned.hosts.within(prefix, length));

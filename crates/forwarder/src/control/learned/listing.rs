@@ -1,4 +1,4 @@
-//! What is told of learned routes in listings and counts.
+//! Learned routes in listings and counts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::control::route_listing::contract_special;
 use crate::control::vrfs::Slot;
 
 impl ForwarderState {
-    /// A learned route as listings tell it; `None` when the next hop is not that of one.
+    /// A learned route for listings; `None` when the next hop is not of one.
     pub(in crate::control) fn learned_route(
         &self,
         slot: Slot,
@@ -58,25 +58,25 @@ impl ForwarderState {
         })
     }
 
-    /// Who has learned the routes with this next hop; `None` when it is not that of learned ones.
+    /// The protocol of the routes with this next hop; `None` when they are not learned.
     pub(in crate::control) fn learned_protocol(&self, next_hop: u32) -> Option<i32> {
         self.learned.hop_of(next_hop).map(|hop| hop.protocol)
     }
 
-    /// How the paths of a face do, of which so many were named, and what went over them.
+    /// State, packets and bytes of the paths; `named` is the number of desired paths.
     fn vrf_hop_state(&self, vrf_hop: &VrfHop, named: Option<usize>) -> (&'static str, u64, u64) {
         let Some(named) = named else { return ("active", 0, 0) };
         let (state, packets, bytes) = self.route_state(Some(vrf_hop.used()));
         let state = match state {
             _ if vrf_hop.used().is_empty() => "link down",
-            // Not all that was desired, or by other ways.
+            // Fewer paths than desired, or backup paths.
             "active" if vrf_hop.is_on_backup || vrf_hop.paths.len() < named => "partly active",
             state => state,
         };
         (state, packets, bytes)
     }
 
-    /// How many learned routes are in the tables, by VRF, family and protocol.
+    /// Number of learned routes in the tables, by VRF, family and protocol.
     pub(in crate::control) fn count_learned(&self) -> BTreeMap<(Slot, bool, i32), u64> {
         let mut counts = BTreeMap::new();
         for (next_hop, vrf_hop) in &self.learned.vrf_hops {

@@ -1,5 +1,4 @@
-//! A message of learned routes, checked before the control thread sees it and cut into pieces that
-//! it does one at a time.
+//! Parses messages of learned routes before the control thread gets them, and splits them into batches.
 
 use std::collections::HashMap;
 
@@ -10,8 +9,7 @@ use super::family::Family;
 use crate::control::desired::{Action, Path, address};
 use crate::shared::SpecialNextHop;
 
-/// Routes of a piece, at most: about a millisecond of the control thread, which looks at
-/// neighbours and all else in between.
+/// Most routes of a batch: about a millisecond of the control thread.
 pub(super) const BATCH_ROUTES: usize = 4096;
 
 /// A checked message.
@@ -23,46 +21,46 @@ pub struct Message {
     pub(super) batches: Vec<Batch>,
     pub(super) forgotten: Vec<u32>,
     pub(super) completes: bool,
-    /// What cannot be, with the reasons.
+    /// Refused runs with their errors.
     pub(super) refused: RefusedRuns,
 }
 
-/// A hop as it was said.
+/// A checked hop.
 #[derive(Clone, Debug)]
 pub(super) struct CheckedHop {
-    /// The caller's, from 1.
+    /// The caller's id, from 1.
     pub(super) id: u32,
     pub(super) protocol: i32,
     pub(super) action: Action,
-    /// Used while none of the paths can be.
+    /// Used while none of the paths is usable.
     pub(super) backup: Vec<Path>,
 }
 
-/// Changes of routes of one VRF and family, in their order.
+/// Changes of routes of one VRF and family, in order.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) vrf: String,
-    /// The caller's ids of the hops that `changes` name by their place here; 0: they go.
+    /// The caller's hop ids that `changes` refers to by index; 0 removes the route.
     pub(super) hops: Vec<u32>,
     pub(super) changes: Changes,
 }
 
-/// Prefix, length, and place of the hop.
+/// Prefix, length, and index of the hop.
 #[derive(Debug)]
 pub(super) enum Changes {
     Ip4(Vec<(u32, u8, u32)>),
     Ip6(Vec<(u128, u8, u32)>),
 }
 
-/// Runs that were not taken. Neighbouring ones of one hop and reason are one.
+/// Refused runs. Adjacent ones with the same hop and error are merged.
 #[derive(Debug, Default)]
 pub(super) struct RefusedRuns {
     pub(super) runs: Vec<v1::RefusedRun>,
-    /// How often something was refused.
+    /// Number of refused prefixes.
     pub(super) count: usize,
 }
 
-/// Why something was not taken, and what to do.
+/// Why something was refused, and how to fix it.
 #[derive(Clone, Debug)]
 pub(super) struct RouteError {
     pub(super) reason: String,
@@ -93,7 +91,7 @@ impl RefusedRuns {
         self.run(v1::RouteRun { hop, ..v1::RouteRun::default() }, reason);
     }
 
-    /// One prefix, beside the one before it where it is refused alike.
+    /// One prefix, merged with the one before it when both have the same error.
     pub(super) fn prefix<K: Family>(
         &mut self,
         (vrf, hop): (&str, u32),
@@ -120,7 +118,7 @@ impl RefusedRuns {
 }
 
 impl Message {
-    /// Checks a message. What cannot be is left out and told in the answer.
+    /// Checks a message. Invalid parts are left out and reported in the reply.
     pub fn parse(request: v1::LearnedRoutes) -> Self {
         let v1::LearnedRoutes { number, begins, hops, runs, forgotten, completes } = request;
         let mut message = Self { number, begins, forgotten, completes, ..Self::default() };
@@ -150,7 +148,7 @@ impl Message {
             let reason = format!("{} bytes are not prefixes of {} each", bytes.len(), K::PACKED);
             let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
             *if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 } = bytes;
-            return self.refused.run(run, RouteError::new(reason, "Send address and length of each."));
+            return self.refused.run(run, RouteError::new(reason, "Send address and length of each prefix."));
         }
         if open.vrf != vrf {
             self.close(open);
@@ -180,11 +178,11 @@ impl Message {
     }
 }
 
-/// A piece that is being filled.
+/// A batch that is being filled.
 struct OpenBatch<K> {
     vrf: String,
     hops: Vec<u32>,
-    /// Places of the hops.
+    /// Index of each hop.
     places: HashMap<u32, u32>,
     changes: Vec<(K, u8, u32)>,
 }
@@ -229,10 +227,10 @@ impl Packed for u128 {
 fn check<K: Family>(prefix: K, length: u8) -> Result<(), RouteError> {
     if length > K::BITS {
         let reason = format!("length {length} is out of range; the greatest is {}", K::BITS);
-        return Err(RouteError::new(reason, "Send a length that the address has bits for."));
+        return Err(RouteError::new(reason, "Send a length that fits the address."));
     }
     if prefix.cut(length) != prefix {
-        return Err(RouteError::new("has host bits set", "Clear them, or send a greater length."));
+        return Err(RouteError::new("has host bits set", "Clear the host bits, or use a longer prefix."));
     }
     Ok(())
 }
@@ -240,7 +238,7 @@ fn check<K: Family>(prefix: K, length: u8) -> Result<(), RouteError> {
 fn parse_hop(request: v1::LearnedHop) -> Result<CheckedHop, RouteError> {
     let v1::LearnedHop { id, protocol, action, backup } = request;
     if id == 0 {
-        return Err(RouteError::new("a hop has the id 0", "Count from 1: 0 takes routes out."));
+        return Err(RouteError::new("a hop has the id 0", "Count from 1: 0 removes routes."));
     }
     let action = match action {
         Some(v1::learned_hop::Action::Paths(request)) => Action::Paths(paths(request)?),
@@ -251,11 +249,11 @@ fn parse_hop(request: v1::LearnedHop) -> Result<CheckedHop, RouteError> {
                 Ok(v1::Special::Unreachable) => SpecialNextHop::Unreachable,
                 Ok(v1::Special::Prohibit) => SpecialNextHop::Prohibited,
                 Err(_) => {
-                    return Err(RouteError::new("does something unknown", "Use a newer forwarder."));
+                    return Err(RouteError::new("has an unknown action", "Use a newer forwarder."));
                 }
             })
         }
-        None => return Err(RouteError::new("does nothing", "Give it paths or a special action.")),
+        None => return Err(RouteError::new("has no action", "Set paths or a special action.")),
     };
     let backup = paths(backup.unwrap_or_default())?;
     Ok(CheckedHop { id, protocol, action, backup })
@@ -264,13 +262,13 @@ fn parse_hop(request: v1::LearnedHop) -> Result<CheckedHop, RouteError> {
 fn paths(request: v1::Paths) -> Result<Vec<Path>, RouteError> {
     if request.paths.len() > MAX_MEMBERS {
         let reason = format!("{} paths are more than {MAX_MEMBERS}", request.paths.len());
-        return Err(RouteError::new(reason, "Send the best of them."));
+        return Err(RouteError::new(reason, "Send fewer paths."));
     }
     let parse = |path: v1::Path| {
         let next_hop = address(&path.next_hop);
         if next_hop.is_none() && !path.next_hop.is_empty() {
             let reason = format!("a gateway has {} bytes", path.next_hop.len());
-            return Err(RouteError::new(reason, "Send 4 or 16 bytes, or none."));
+            return Err(RouteError::new(reason, "Use 4 or 16 bytes, or none."));
         }
         let weight = path.weight.clamp(1, u16::MAX.into()) as u16;
         Ok(Path { interface: path.interface, next_hop, weight })

@@ -1,17 +1,16 @@
-//! Routes that daemons have learned, beside those of the desired state.
+//! Routes learned from routing daemons, beside those of the desired state.
 //!
 //! ```text
-//! message ─► pieces ─► lpm: prefix ─► id of a next hop ─► face ─► hop: what the caller said
+//! message ─► batches ─► lpm: prefix ─► id of a next hop ─► VRF hop ─► hop: set by the caller
 //! ```
 //!
-//! A *hop* is what the caller of `LearnRoutes` gave an id. It has a *face* for each VRF and family
-//! with routes on it, and a face is one next hop of the forwarding table: to redirect a million
-//! prefixes is to write one word. No map has the prefixes: the value in the table tells the face,
-//! and the face tells the rest; it counts its prefixes, so that nobody has to look for them.
+//! A *hop* is what the caller of `LearnRoutes` gave an id. It has a *VRF hop* for each VRF and family with routes on
+//! it. A VRF hop is one next hop of the forwarding table: redirecting a million prefixes writes one word. No map
+//! holds the prefixes: the value in the table leads to the VRF hop, which counts its prefixes.
 //!
-//! Each message that begins anew makes what is held *stale*: it keeps forwarding, until it is said
-//! again or everything was said. A desired route goes before a learned one to the same prefix, which
-//! is kept aside (*shadowed*) and comes back. A neighbour's host route gives way to a learned one as to a
+//! A message that begins anew makes all hops and routes *stale*: they keep forwarding until they are announced again
+//! or the resynchronization completes. A desired route takes precedence over a learned one with the same prefix,
+//! which is kept aside (*shadowed*) and returns. A host route of a neighbour gives way to a learned one as to a
 //! desired one.
 
 mod audit;
@@ -41,79 +40,78 @@ use super::vrfs::Slot;
 struct Hop {
     /// The caller's id.
     id: u32,
-    /// Of the messages between two that begin anew.
+    /// Counts the messages that begin anew.
     generation: u64,
     protocol: i32,
     action: Action,
     backup: Vec<Path>,
-    /// The next hops that are its faces.
+    /// The ids of its VRF hops.
     vrf_hops: Vec<u32>,
 }
 
-/// What a hop is to one VRF and family.
+/// A hop in one VRF and family.
 pub(super) struct VrfHop {
     slot: Slot,
     is_ip4: bool,
-    /// What the paths come to now; those through interfaces that are not there are left out.
+    /// The paths over interfaces that exist.
     pub(super) paths: Vec<PathKey>,
     pub(super) backup: Vec<PathKey>,
-    /// Whether no path can be used, and a backup path is.
+    /// Whether no path is usable, and a backup path is.
     pub(super) is_on_backup: bool,
-    /// Whether its links are counted as links of the VRF.
+    /// Whether its on-link paths are counted in the VRF.
     is_linked: bool,
 }
 
-/// What is looked at for each route, by next hop.
+/// What every route needs about its next hop.
 #[derive(Clone, Copy, Default)]
 struct HopUse {
-    /// Place of the hop, plus one; 0: this next hop is none of ours.
+    /// Index of the hop plus one; 0: the next hop is not of learned routes.
     hop: u32,
-    /// Prefixes on it, the shadowed ones among them.
+    /// Number of prefixes, including shadowed ones.
     users: u32,
-    /// Whether a path leads onto a link.
+    /// Whether a path is on-link.
     is_on_link: bool,
 }
 
-/// All that is learned.
+/// All learned routes.
 #[derive(Default)]
 pub(super) struct Learned {
     hops: Vec<Option<Hop>>,
     free: Vec<u32>,
-    /// Places of the hops of this generation, by the caller's ids.
+    /// Indexes of the hops of this generation, by the caller's ids.
     by_id: HashMap<u32, u32>,
     /// By next hop.
     hop_uses: Vec<HopUse>,
     vrf_hops: HashMap<u32, VrfHop>,
     generation: u64,
-    /// Hops of former generations that are still there.
+    /// Number of hops of earlier generations.
     stale: usize,
-    /// Next hops of routes that desired ones stand before.
+    /// Next hops of routes that are shadowed by desired ones.
     shadowed: BTreeMap<(Slot, Prefix), u32>,
-    /// Everything was said since the last beginning: what is stale goes, and does not come back.
+    /// The resynchronization is complete: stale routes are removed and do not return.
     is_complete: bool,
-    /// Goes on with each change of routes or of what ids mean.
+    /// Counts changes of routes and of the meaning of ids.
     changes: u64,
-    /// The newest of the callers.
+    /// The newest caller.
     caller: u64,
-    /// Where neighbours are.
+    /// The neighbours by address.
     hosts: hosts::Hosts,
-    /// A hop that has prefixes leads onto other links than before: which neighbours have host
-    /// routes is to be looked at again.
+    /// The on-link paths of a used hop have changed: the host routes of neighbours are to be reviewed.
     are_links_new: bool,
 }
 
 impl Learned {
-    /// Whether no hop is known, and so no route.
+    /// Whether there are no hops, and so no routes.
     pub(super) fn is_empty(&self) -> bool {
         self.vrf_hops.is_empty()
     }
 
-    /// Whether the next hop is that of learned routes.
+    /// Whether the next hop is of learned routes.
     pub(super) fn has(&self, next_hop: u32) -> bool {
         self.hop_uses.get(next_hop as usize).is_some_and(|hop_use| hop_use.hop != 0)
     }
 
-    /// The face of learned routes with this next hop.
+    /// The VRF hop with this id.
     pub(super) fn vrf_hop(&self, next_hop: u32) -> Option<&VrfHop> {
         self.vrf_hops.get(&next_hop)
     }
@@ -136,13 +134,13 @@ impl Learned {
         self.hops.get(place as usize)?.as_ref()
     }
 
-    /// A prefix leads to this next hop no more.
+    /// A prefix no longer uses this next hop.
     fn remove_user(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> HopUse {
         let Some(hop_use) = self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
         else {
             return HopUse::default();
         };
-        // What the table holds beyond our count is a fault, and no reason to end.
+        // A count below zero is a bug, but no reason to panic.
         hop_use.users = hop_use.users.saturating_sub(1);
         if hop_use.users == 0 {
             touched.push(next_hop);
@@ -150,7 +148,7 @@ impl Learned {
         *hop_use
     }
 
-    /// A prefix leads to this next hop now.
+    /// A prefix now uses this next hop.
     fn add_user(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> HopUse {
         let Some(hop_use) = self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
         else {

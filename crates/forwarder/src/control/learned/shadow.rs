@@ -1,26 +1,25 @@
-//! Learned routes that a desired one to the same prefix stands before: kept aside, and brought back
-//! when it goes.
+//! Learned routes that a desired route with the same prefix shadows: kept aside, and restored when it is removed.
 
 use crate::control::desired::Prefix;
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
 impl ForwarderState {
-    /// A desired route took the place of what led to this next hop.
+    /// A desired route has replaced a route to this next hop.
     pub(in crate::control) fn shadow(&mut self, slot: Slot, prefix: Prefix, former: u32) {
         if self.learned.has(former) {
             self.learned.shadowed.insert((slot, prefix), former);
         }
     }
 
-    /// Brings a learned route back in the place of a desired one that goes; false when there is none.
+    /// Restores a shadowed learned route in place of a removed desired one; false when there is none.
     pub(in crate::control) fn unshadow(&mut self, slot: Slot, prefix: Prefix) -> bool {
         let Some(next_hop) = self.learned.shadowed.remove(&(slot, prefix)) else { return false };
         let may_come = !(self.learned.is_complete && self.learned.is_stale(next_hop));
         match may_come.then(|| self.fib.insert(slot, prefix, next_hop)) {
             Some(Ok(_)) => return true,
             Some(Err(full)) => {
-                tracing::error!(%full, ?prefix, "a learned route could not come back");
+                tracing::error!(%full, ?prefix, "cannot restore a learned route");
             }
             None => {}
         }
@@ -31,7 +30,7 @@ impl ForwarderState {
         false
     }
 
-    /// A route was learned, changed (`next_hop`) or taken back (0) that a desired one stands before.
+    /// A shadowed route was learned, changed (`next_hop`) or withdrawn (0).
     pub(super) fn change_shadowed(
         &mut self,
         slot: Slot,
@@ -47,7 +46,7 @@ impl ForwarderState {
         self.learned.remove_user(former.unwrap_or(0), touched);
     }
 
-    /// A VRF is gone with its tables: what was learned for it goes along.
+    /// Removes the learned routes of a VRF that was removed with its tables.
     pub(in crate::control) fn remove_learned_of(&mut self, slot: Slot) {
         self.learned.shadowed.retain(|(other, _), _| *other != slot);
         let vrf_hops = self.learned.vrf_hops.iter().filter(|(_, vrf_hop)| vrf_hop.slot == slot);

@@ -1,6 +1,5 @@
-//! Learned routes over the contract: one caller at a time, one message after the other, each
-//! answered once it took effect. Who sends faster than that waits: the next message is read when the one
-//! before is done.
+//! The `LearnRoutes` call: one caller at a time, and one message after the other, each answered once it has taken
+//! effect. Flow control: the next message is read when the one before is done.
 
 use std::time::Duration;
 
@@ -12,16 +11,15 @@ use super::{Audit, RouteUpdate, Message};
 use crate::control::service::{Service, await_answer, full};
 use crate::control::{ForwarderState, Request};
 
-/// Answers that may wait for the caller.
+/// Replies that may wait for the caller.
 pub(in crate::control) const REPLIES: usize = 16;
-/// Bytes of prefixes from which on a message is checked beside the thread that serves the contract.
+/// From this number of prefix bytes on, a message is parsed on a blocking thread.
 const LARGE: usize = 256 << 10;
-/// How often a place among the requests is asked for, and the pause before each: ten seconds in
-/// all.
+/// Attempts to submit a request while the queue is full, and the pause before each: ten seconds in all.
 const TRIES: u32 = 500;
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Who may tell routes: the caller with the greatest number.
+/// The callers of `LearnRoutes`: the newest one wins.
 #[derive(Clone, Debug)]
 pub(in crate::control) struct Callers(std::sync::Arc<watch::Sender<u64>>);
 
@@ -32,7 +30,7 @@ impl Default for Callers {
 }
 
 impl Callers {
-    /// A new caller, who takes the place of the one before.
+    /// Registers a new caller, which supersedes the previous one.
     fn next(&self) -> Caller {
         let mut number = 0;
         self.0.send_modify(|newest| {
@@ -50,24 +48,24 @@ struct Caller {
 }
 
 impl Caller {
-    /// Waits until another one has taken the place of this one.
+    /// Waits until another caller has superseded this one.
     async fn superseded(&mut self) {
         let number = self.number;
-        // An error means that the service is gone, and then this one is too.
+        // An error means that the service ends, and this caller with it.
         let _ = self.newest.wait_for(|newest| *newest > number).await;
     }
 }
 
 fn superseded_status() -> Status {
-    Status::aborted("another caller tells the learned routes now: there is one controller")
+    Status::aborted("another caller has taken over the learned routes: run one controller")
 }
 
 fn not_configured() -> Status {
-    Status::unavailable("nothing runs yet: apply a configuration first")
+    Status::unavailable("no configuration is applied: apply one first")
 }
 
 impl Service {
-    /// Takes in what a caller says until it ends, or another one calls.
+    /// Applies the messages of a caller until it ends or is superseded.
     pub(in crate::control) fn learn_from(
         &self,
         mut requests_in: tonic::Streaming<v1::LearnedRoutes>,
@@ -94,7 +92,7 @@ impl Service {
         receiver
     }
 
-    /// Does one message.
+    /// Applies one message.
     async fn learn(
         &self,
         caller: u64,
@@ -121,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Reads what is held of learned routes, some of it at a time.
+    /// Audits the learned routes in slices.
     pub(in crate::control) async fn audit(
         &self,
         request: v1::AuditRoutesRequest,
@@ -154,8 +152,8 @@ impl Service {
         }
     }
 
-    /// Goes on with some work on the control thread, which gives it back with whether it is done.
-    /// Waits for a place while too many requests wait: what has begun is not broken off.
+    /// Runs one slice of work on the control thread, which returns the work and whether it is done. Retries while the
+    /// request queue is full: work in progress is not aborted.
     async fn run_slices<W: Send + 'static>(
         &self,
         mut work: W,
@@ -167,7 +165,7 @@ impl Service {
                 Some(state) => run_slice(state, &mut work),
                 None => Err(not_configured()),
             };
-            // Nobody waits any more when the forwarder ends.
+            // The receiver is gone when the forwarder ends.
             let _ = reply_tx.send(done.map(|is_done| (work, is_done)));
         });
         for _ in 0..TRIES {

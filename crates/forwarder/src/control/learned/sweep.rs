@@ -1,25 +1,25 @@
-//! What was learned before the last beginning and not said again since goes, once all was said.
+//! Removes routes that were not announced again when a resynchronization completes.
 
 use super::family::Family;
 use super::message::{BATCH_ROUTES, RefusedRuns};
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 
-/// Routes looked at between two looks at everything else.
+/// Routes per slice of the scan.
 const SCAN_LIMIT: usize = 4 * BATCH_ROUTES;
 
-/// A walk through the tables that have stale routes.
+/// A scan of the tables that have stale routes.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// VRF and family, and where to go on in the last of them.
+    /// VRF and family; `from` is where to continue in the last of them.
     tables: Vec<(Slot, bool)>,
     from: Option<(u128, u8)>,
-    /// How much of the message was refused before.
+    /// Number of prefixes of the message refused before the sweep.
     refused: usize,
 }
 
 impl ForwarderState {
-    /// What is held becomes stale, and ids begin anew.
+    /// Makes everything stale; the caller assigns ids anew.
     pub(super) fn begin_generation(&mut self) {
         let learned = &mut self.learned;
         learned.generation += 1;
@@ -44,7 +44,7 @@ impl ForwarderState {
         }
     }
 
-    /// A walk through the tables where stale routes are: none when there is none.
+    /// A scan of the tables that have stale routes.
     pub(super) fn sweep(&mut self, refused: &RefusedRuns) -> Sweep {
         self.learned.is_complete = true;
         let is_meant = |next_hop: u32| {
@@ -57,7 +57,7 @@ impl ForwarderState {
         Sweep { tables, from: None, refused: refused.count }
     }
 
-    /// Goes on with a walk; true once it is at the end.
+    /// Runs the next slice of a scan; true at its end.
     pub(super) fn sweep_more(&mut self, sweep: &mut Sweep, refused: &mut RefusedRuns) -> bool {
         if let Some((slot, is_ip4)) = sweep.tables.last().copied() {
             let from = sweep.from.unwrap_or_default();
@@ -78,7 +78,7 @@ impl ForwarderState {
         true
     }
 
-    /// Takes stale routes out from a place on; gives the next place.
+    /// Removes stale routes from `from` on; returns where to continue.
     fn sweep_table<K: Family>(
         &mut self,
         slot: Slot,
@@ -101,7 +101,7 @@ impl ForwarderState {
         next
     }
 
-    /// No table has a stale route any more: what still counts some has lost them by a fault.
+    /// No table has a stale route any more: resets counts that a bug has left above 0.
     fn write_off_stale(&mut self) {
         let vrf_hops: Vec<u32> = self.learned.vrf_hops.keys().copied().collect();
         let stale: Vec<u32> =

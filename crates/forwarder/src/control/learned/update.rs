@@ -1,5 +1,4 @@
-//! A message of learned routes on the control thread: done piece by piece, with neighbours and
-//! everything else in between.
+//! Applies a message of learned routes on the control thread in batches, between which other work runs.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use super::message::{Message, BATCH_ROUTES, CheckedHop};
 use super::sweep::Sweep;
 use crate::control::forwarder_state::ForwarderState;
 
-/// A message, and how far it is.
+/// A message in progress.
 pub struct RouteUpdate {
     caller: u64,
     message: Message,
@@ -17,7 +16,7 @@ pub struct RouteUpdate {
     took: Duration,
 }
 
-/// What comes next.
+/// The next step.
 enum Stage {
     Hops(std::vec::IntoIter<CheckedHop>),
     Batches(usize),
@@ -25,19 +24,19 @@ enum Stage {
     Done,
 }
 
-/// Another caller has taken the place of this one.
+/// A newer caller has superseded this one.
 #[derive(Debug)]
 pub struct Superseded;
 
 impl RouteUpdate {
-    /// A message of a caller; of two callers the one with the greater number counts.
+    /// A message of a caller; the caller with the highest number wins.
     pub fn new(caller: u64, mut message: Message) -> Self {
         let hops = std::mem::take(&mut message.hops);
         let stage = Stage::Hops(hops.into_iter());
         Self { caller, message, stage, took: Duration::ZERO }
     }
 
-    /// What is answered once all is done.
+    /// The reply after the last step.
     pub fn reply(self) -> v1::LearnedRoutesReply {
         v1::LearnedRoutesReply {
             number: self.message.number,
@@ -48,17 +47,17 @@ impl RouteUpdate {
 }
 
 impl ForwarderState {
-    /// Does a whole message at once: for tests and benches.
+    /// Applies a whole message at once: for tests and benchmarks.
     pub fn learn_routes(&mut self, request: v1::LearnedRoutes) -> v1::LearnedRoutesReply {
         let mut update = RouteUpdate::new(self.learned.caller, Message::parse(request));
         while !self.continue_update(&mut update).unwrap_or(true) {}
         update.reply()
     }
 
-    /// Does the next piece of a message; true once all is done.
+    /// Runs the next step of a message; true once it is applied.
     ///
     /// # Errors
-    /// A newer caller has taken the place of this one; nothing more of the message is done.
+    /// A newer caller has superseded this one; the rest of the message is discarded.
     pub fn continue_update(&mut self, update: &mut RouteUpdate) -> Result<bool, Superseded> {
         if update.caller < self.learned.caller {
             return Err(Superseded);

@@ -80,7 +80,7 @@ impl ForwarderState {
         }
         // While it waits, this column says where it came from.
         packet.adjacency = worker as u32;
-        if let Err(reason) = self.cache.wait(&key, packet) {
+        if let Err(reason) = self.cache.enqueue(&key, packet) {
             self.count_drop(reason);
         }
         self.solicit_now(key);

@@ -17,7 +17,7 @@ type Replies = tonic::Streaming<v1::LearnedRoutesReply>;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A forwarder that serves, and a client of it.
+/// A running forwarder and a client of it.
 async fn forwarder(folder: &tempfile::TempDir) -> (ForwarderClient<Channel>, impl FnOnce()) {
     let socket = folder.path().join("forwarder");
     let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
@@ -34,7 +34,7 @@ async fn forwarder(folder: &tempfile::TempDir) -> (ForwarderClient<Channel>, imp
     (client, end)
 }
 
-/// One port that swallows everything.
+/// One null port.
 fn desired() -> v1::Desired {
     let workers = v1::Workers {
         buffers: 1024,
@@ -52,7 +52,7 @@ fn desired() -> v1::Desired {
     v1::Desired { workers: Some(workers), ports, interfaces, ..Default::default() }
 }
 
-/// So many routes on one hop.
+/// That many routes on one hop.
 fn learned_routes(number: u64, routes: u32) -> v1::LearnedRoutes {
     let path = v1::Path { interface: "a".into(), next_hop: vec![10, 0, 0, 2], weight: 1 };
     let action = Some(v1::learned_hop::Action::Paths(v1::Paths { paths: vec![path] }));
@@ -80,18 +80,18 @@ async fn call(client: &mut ForwarderClient<Channel>) -> (Sender, Replies) {
 }
 
 #[tokio::test]
-async fn messages_are_answered_and_a_newer_caller_takes_the_place_of_the_one_before() {
+async fn messages_are_answered_and_a_newer_caller_supersedes_the_older() {
     let folder = tempfile::tempdir().unwrap();
     let (mut client, end) = forwarder(&folder).await;
     let scenario = async {
-        // Before the first state there is nothing to learn routes for.
+        // Nothing is configured yet.
         let (sender, mut replies) = call(&mut client).await;
         sender.send(learned_routes(1, 1)).await.unwrap();
         assert_eq!(replies.message().await.unwrap_err().code(), Code::Unavailable);
         client.apply(desired()).await.unwrap();
 
         let (sender, mut replies) = call(&mut client).await;
-        // Large enough to be checked on the side, and done in pieces.
+        // Large enough to be parsed on a blocking thread and applied in batches.
         for (number, routes) in [(7, 100_000), (8, 3)] {
             sender.send(learned_routes(number, routes)).await.unwrap();
             let reply = replies.message().await.unwrap().unwrap();
@@ -105,7 +105,7 @@ async fn messages_are_answered_and_a_newer_caller_takes_the_place_of_the_one_bef
         newer.send(learned_routes(1, 2)).await.unwrap();
         assert_eq!(newer_replies.message().await.unwrap().unwrap().number, 1);
         drop(newer);
-        assert!(newer_replies.message().await.unwrap().is_none(), "it ends as its caller does");
+        assert!(newer_replies.message().await.unwrap().is_none(), "it ends when its caller does");
         let unknown = v1::AuditRoutesRequest { vrf: "red".into(), family: 4, slices: vec![] };
         assert_eq!(client.audit_routes(unknown).await.unwrap_err().code(), Code::NotFound);
     };
