@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::CommandFactory;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 use stoa_api::v1::Store;
-use stoa_console::line;
 use stoa_console::completion::{self, Completion, Tree};
+use stoa_console::line;
 use stoa_console::session::{Session, Which};
 
 use super::configure::{self, State};
@@ -64,7 +64,12 @@ impl ConsoleCompleter {
     }
 
     /// Configuration mode.
-    fn configuration_offers(&mut self, line: &str, before: &[String], state: &State) -> Vec<Completion> {
+    fn configuration_offers(
+        &mut self,
+        line: &str,
+        before: &[String],
+        state: &State,
+    ) -> Vec<Completion> {
         let Some((command, rest)) = before.split_first() else {
             return listed(&configure::COMMANDS);
         };
@@ -72,8 +77,9 @@ impl ConsoleCompleter {
         match command.as_str() {
             "set" | "delete" | "show" | "edit" => {
                 let tree = self.tree(line);
-                let there =
-                    |path: &str| tree.map(|tree| completion::configured(tree, path)).unwrap_or_default();
+                let there = |path: &str| {
+                    tree.map(|tree| completion::configured(tree, path)).unwrap_or_default()
+                };
                 completion::next(&words, &there)
             }
             "commit" => listed(&[
@@ -90,7 +96,10 @@ impl ConsoleCompleter {
 }
 
 fn listed(words: &[(&str, &str)]) -> Vec<Completion> {
-    words.iter().map(|(word, help)| Completion { word: (*word).into(), help: (*help).into() }).collect()
+    words
+        .iter()
+        .map(|(word, help)| Completion { word: (*word).into(), help: (*help).into() })
+        .collect()
 }
 
 /// Operational mode: the commands of the shell with their subcommands and options.
@@ -107,8 +116,9 @@ fn operational_offers(before: &[String]) -> Vec<Completion> {
     let about =
         |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
     let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set());
-    let mut offers: Vec<_> =
-        subcommands.map(|it| Completion { word: it.get_name().to_owned(), help: about(it) }).collect();
+    let mut offers: Vec<_> = subcommands
+        .map(|it| Completion { word: it.get_name().to_owned(), help: about(it) })
+        .collect();
     let options = command.get_arguments().filter_map(|argument| {
         let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
         Some(Completion { word: format!("--{}", argument.get_long()?), help })

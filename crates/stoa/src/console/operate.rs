@@ -1,8 +1,12 @@
 //! Operational mode: the commands of the shell, each in its own process.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use clap::CommandFactory;
+
 use super::pipe::{self, Pipe};
+use crate::CommandLine;
 use crate::failure::{Failure, to_stderr};
 use crate::operator::SocketArgument;
 
@@ -23,6 +27,9 @@ pub const COMMANDS: [(&str, &str); 14] = [
     ("configure", "Enter configuration mode"),
     ("exit", "Leave the console"),
 ];
+
+/// Names of standard output.
+const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// Programs of the system.
 const SYSTEM: [&str; 2] = ["ping", "traceroute"];
@@ -63,6 +70,9 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
             command.arg("--json");
         }
     }
+    if first == "capture" && !pipes.is_empty() {
+        command.args(text_option(rest)?);
+    }
     let failed = |error| Failure::context(first, error);
     if pipes.is_empty() {
         // The child is in the same process group, so Ctrl-C reaches both. The console must survive it.
@@ -72,6 +82,25 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     }
     let output = command.stderr(Stdio::inherit()).output().map_err(failed)?;
     pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
+}
+
+/// The option that makes `capture` print text. Its standard output is a pipe if there are filters, so that it would write
+/// pcapng, and the console would write that to the terminal.
+fn text_option(arguments: &[String]) -> Result<Option<&'static str>, Failure> {
+    let line = ["stoa", "capture"].into_iter().chain(arguments.iter().map(String::as_str));
+    // The command itself reports wrong usage.
+    let Ok(matches) = CommandLine::command().try_get_matches_from(line) else { return Ok(None) };
+    let Some(matches) = matches.subcommand_matches("capture") else { return Ok(None) };
+    match matches.get_one::<PathBuf>("write") {
+        Some(file) if STDOUT.iter().any(|name| file == Path::new(name)) => {
+            Err(Failure::Message(format!(
+                "--write {}: pcapng is binary, and filters need text: name a file, or leave --write out for text",
+                file.display()
+            )))
+        }
+        Some(_) => Ok(None),
+        None => Ok((!matches.get_flag("lines")).then_some("--lines")),
+    }
 }
 
 /// Ignores Ctrl-C in this process until it is dropped.
@@ -102,6 +131,25 @@ impl Drop for InterruptGuard {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_get_text_of_a_capture() {
+        let option = |line: &str| {
+            text_option(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(option("eth0 -c 2").ok(), Some(Some("--lines")));
+        assert_eq!(option("eth0 --lines").ok(), Some(None));
+        assert_eq!(option("eth0 --write a.pcapng").ok(), Some(None));
+        assert_eq!(option("--nonsense").ok(), Some(None));
+        for line in ["eth0 --write -", "eth0 -ew-", "eth0 --write=/dev/stdout"] {
+            assert!(matches!(option(line), Err(Failure::Message(_))), "{line}");
         }
     }
 }
