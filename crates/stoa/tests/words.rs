@@ -28,11 +28,25 @@ const PRIVATE: [(&[&str], &str); 19] = [
     (&["anyway"], "force"),
 ];
 
+/// Files that may contain a private word, and the reason.
+const ALLOWED: [(&str, &[&str]); 4] = [
+    // Names an old configuration may have, with the new ones.
+    (
+        "crates/controller/src/renamed_names.rs",
+        &["mirror", "door", "mend", "anyway", "told", "sight"],
+    ),
+    // The name of an interface: a VLAN trunk.
+    ("docs/guide/interfaces.md", &["trunk"]),
+    ("docs/guide/examples.md", &["trunk"]),
+    // A device that is a VLAN trunk.
+    ("crates/lab/src/vlan.rs", &["trunk"]),
+];
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Every file below a folder whose name ends so.
+/// Every file below a folder with that ending.
 fn files(folder: &Path, end: &str, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -50,7 +64,10 @@ fn private_words(origin: &str, text: &str) -> Vec<String> {
     for (number, line) in (1..).zip(text.lines()) {
         for word in line.split(|letter: char| !letter.is_ascii_alphabetic()) {
             let lower = word.to_ascii_lowercase();
-            if let Some((_, instead)) = PRIVATE.iter().find(|(words, _)| words.contains(&&*lower)) {
+            let is_allowed =
+                ALLOWED.iter().any(|(file, words)| *file == origin && words.contains(&&*lower));
+            let known = PRIVATE.iter().find(|(words, _)| words.contains(&&*lower));
+            if let Some((_, instead)) = known.filter(|_| !is_allowed) {
                 faults.push(format!(
                     "{origin}:{number}: \"{word}\": write {instead}: {}",
                     line.trim()
@@ -61,7 +78,7 @@ fn private_words(origin: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// The string literals of a Rust source before its unit tests, one a line; line numbers stay.
+/// The string literals of a Rust source before its unit tests, without `{variable}`; line numbers stay.
 fn literals(source: &str) -> String {
     let mut kept = String::new();
     let source = source.split("#[cfg(test)]").next().unwrap_or_default();
@@ -75,7 +92,7 @@ fn literals(source: &str) -> String {
                     letters.next();
                 }
             }
-            // A quotation mark as a character is no beginning of a literal.
+            // The character '"' does not start a literal.
             '"' if !is_literal && last == '\'' => {}
             '"' => {
                 is_literal = !is_literal;
@@ -86,6 +103,12 @@ fn literals(source: &str) -> String {
                     kept.push('\n');
                 }
                 kept.push(' ');
+            }
+            // The name of a variable is not part of the message.
+            '{' if is_literal => {
+                while letters.peek().is_some_and(|next| !"}\"\n".contains(*next)) {
+                    letters.next();
+                }
             }
             letter if is_literal => kept.push(letter),
             _ => {}
@@ -107,6 +130,8 @@ fn check(folders: &[&str], end: &str, least: usize, read: impl Fn(&str) -> Strin
         let path = root().join(folder);
         if path.is_dir() { files(&path, end, &mut found) } else { found.push(path) }
     }
+    // Unit tests in files of their own write no messages for operators.
+    found.retain(|path| !path.ends_with("tests.rs") && !path.iter().any(|part| part == "tests"));
     assert!(found.len() >= least, "{} files in {folders:?}", found.len());
     let faults: Vec<String> = found
         .iter()
@@ -119,13 +144,14 @@ fn check(folders: &[&str], end: &str, least: usize, read: impl Fn(&str) -> Strin
 }
 
 #[test]
-fn a_private_word_is_found() {
+fn private_words_are_found() {
     assert_eq!(private_words("a", "show doors\nleaf mend-it {").len(), 2);
     assert_eq!(private_words("a", "outdoors, recommend").len(), 0);
     assert_eq!(
         literals("say(\"told\"); // heard\nlet a = '\"';\n\"a\\\"door\""),
         " told \n\n a door "
     );
+    assert_eq!(literals("say(\"a {told:?} b\")"), " a } b ");
 }
 
 #[test]
@@ -156,11 +182,26 @@ fn pages_use_the_words_of_the_field() {
     );
 }
 
-/// Commands, errors, log lines, metrics, state: whatever a program of ours writes.
+/// Commands, errors, log lines, metrics, state: all output of the programs.
 #[test]
 fn messages_use_the_words_of_the_field() {
-    let crates =
-        ["console", "controller", "engine", "forwarder", "northbound", "ports", "stoa", "traffic"];
+    let crates = [
+        "api",
+        "bgp",
+        "console",
+        "controller",
+        "engine",
+        "forwarder",
+        "lab",
+        "log",
+        "memif",
+        "northbound",
+        "ports",
+        "stoa",
+        "tables",
+        "traffic",
+        "wire",
+    ];
     let folders = crates.map(|name| format!("crates/{name}/src"));
     check(&folders.each_ref().map(String::as_str), ".rs", 400, literals);
 }
