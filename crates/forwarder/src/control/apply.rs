@@ -10,8 +10,8 @@ use stoa_wire::ethernet::Mac;
 
 use super::apply_routes::broadcast_routes_of;
 use super::desired::{DesiredState, Interface, Workers};
-use super::limits::{TableFull, Limits};
 use super::forwarder_state::{ForwarderState, StartError};
+use super::limits::{Limits, TableFull};
 use super::ports::PortOpener;
 use super::reopen::Reopened;
 use super::routes::directed_broadcasts;
@@ -27,8 +27,11 @@ pub struct ApplyError {
 
 impl ApplyError {
     fn one(path: impl Into<String>, cause: impl ToString, fix: &str) -> Self {
-        let error =
-            v1::ValidationError { path: path.into(), cause: cause.to_string(), fix: fix.to_owned() };
+        let error = v1::ValidationError {
+            path: path.into(),
+            cause: cause.to_string(),
+            fix: fix.to_owned(),
+        };
         Self { errors: vec![error], is_full: false }
     }
 
@@ -103,7 +106,7 @@ impl Forwarder {
         if self.desired.as_ref() == Some(&desired) {
             return Ok(v1::Applied::default());
         }
-        self.admit(&desired)?;
+        self.check_limits(&desired)?;
         let limits = self.limits.with(&desired.limits);
         let fits = |state: &ForwarderState| state.has(&desired.workers) && state.limits == limits;
         let mut state = match self.state.take().filter(fits) {
@@ -111,7 +114,8 @@ impl Forwarder {
             // The workers of a refused first state have ended by now.
             None => {
                 let (open, former) = (self.open.clone(), self.pool);
-                let state = ForwarderState::start(&desired.workers, limits, open, self.by_hand, former);
+                let state =
+                    ForwarderState::start(&desired.workers, limits, open, self.by_hand, former);
                 state.map_err(|error| start(&error))?
             }
         };
@@ -136,7 +140,7 @@ impl Forwarder {
     }
 
     /// Checks limits, and settings that are fixed while the forwarder runs.
-    fn admit(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
+    fn check_limits(&mut self, desired: &DesiredState) -> Result<(), ApplyError> {
         let runs = self.state.as_ref().filter(|_| self.desired.is_some());
         let limits = self.limits.with(&desired.limits);
         if runs.is_some_and(|state| !state.has(&desired.workers)) {
@@ -147,7 +151,7 @@ impl Forwarder {
             let cause = "the limits of tables are fixed while the forwarder runs";
             return Err(ApplyError::one("limits", cause, "Restart Stoa to change them."));
         }
-        limits.admit(desired).map_err(|(path, full)| {
+        limits.check(desired).map_err(|(path, full)| {
             let refused = ApplyError::full(path, &full);
             if let Some(state) = &mut self.state {
                 state.fib.table_full_counts.count(full.table);

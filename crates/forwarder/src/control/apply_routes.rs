@@ -21,7 +21,8 @@ impl ForwarderState {
             let broadcast_routes = broadcast_routes.get(state.name.as_str());
             let stays = |prefix: &Prefix| {
                 routes.is_some_and(|routes| routes.contains_key(prefix))
-                    || broadcast_routes.is_some_and(|broadcast_routes| broadcast_routes.contains_key(prefix))
+                    || broadcast_routes
+                        .is_some_and(|broadcast_routes| broadcast_routes.contains_key(prefix))
             };
             let gone = state.routes.keys().filter(|prefix| !stays(prefix));
             let gone = gone.filter(|prefix| !self.is_virtual_route(slot, prefix));

@@ -11,10 +11,10 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::{ipv4, ipv6, protocol, udp};
 
 use super::desired::{DesiredState, network};
-use super::listing::{octets, unix_us};
 use super::forwarder_state::ForwarderState;
+use super::listing::{octets, unix_us};
 use crate::bfd::Peers;
-use crate::bfd::session::{StateChange, Micros, Session};
+use crate::bfd::session::{Micros, Session, StateChange};
 use crate::drops::Drop;
 use crate::neighbor::entry::Key;
 
@@ -78,8 +78,11 @@ impl ForwarderState {
                 None => {
                     self.bfd.last_discriminator += 1;
                     // Unique within this forwarder, and most likely different from those before a restart.
-                    let local_discriminator = self.bfd.last_discriminator ^ (std::process::id() << 12);
-                    self.bfd.by_peer.insert(key, Session::new(config, local_discriminator.max(1), now));
+                    let local_discriminator =
+                        self.bfd.last_discriminator ^ (std::process::id() << 12);
+                    self.bfd
+                        .by_peer
+                        .insert(key, Session::new(config, local_discriminator.max(1), now));
                 }
             }
         }
@@ -191,10 +194,12 @@ impl ForwarderState {
         let mut control = [0; bfd::LENGTH];
         bfd::build(&mut control, packet).ok()?;
         let from = SOURCE_PORTS.0 + (packet.mine % SOURCE_PORTS.1) as u16;
-        let is_same_subnet = |own: IpAddr, length: u8| network(own, length) == network(peer, length);
+        let is_same_subnet =
+            |own: IpAddr, length: u8| network(own, length) == network(peer, length);
         match peer {
             IpAddr::V4(destination) => {
-                let is_same_subnet = |it: &&(std::net::Ipv4Addr, u8)| is_same_subnet(it.0.into(), it.1);
+                let is_same_subnet =
+                    |it: &&(std::net::Ipv4Addr, u8)| is_same_subnet(it.0.into(), it.1);
                 let (source, _) = *own.ip4.iter().find(is_same_subnet)?;
                 let (head, body) = message.split_at_mut(ipv4::LENGTH);
                 let pseudo = Pseudo::Ip4 { source, destination };
@@ -209,7 +214,8 @@ impl ForwarderState {
                 Some((message, "ip4-lookup"))
             }
             IpAddr::V6(destination) => {
-                let is_same_subnet = |it: &&(std::net::Ipv6Addr, u8)| is_same_subnet(it.0.into(), it.1);
+                let is_same_subnet =
+                    |it: &&(std::net::Ipv6Addr, u8)| is_same_subnet(it.0.into(), it.1);
                 let source = match destination.is_unicast_link_local() {
                     true => self.confirmed_link_local(interface)?,
                     false => own.ip6.iter().find(is_same_subnet)?.0,

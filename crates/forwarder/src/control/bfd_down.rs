@@ -1,10 +1,8 @@
-//! Static routes all of whose gateways are silent, as BFD tells: they are taken out of the tables, so
-//! that a learned route to the same prefix or a shorter route takes their place, and come back with
-//! the first gateway that speaks again.
+//! Static routes all of whose gateways BFD has declared down: they are withdrawn from the tables, so that a learned
+//! route with the same prefix or a shorter route takes over, and reinstalled with the first gateway that recovers.
 //!
-//! That costs as much as they have prefixes, and comes second: what routes with another way lead to
-//! was changed before, in one word for each set of paths. It needs nobody but the forwarder, and
-//! makes no circle: BFD speaks to neighbours on the link, whatever routes there are beyond it.
+//! The cost grows with the number of prefixes, so this comes second: sets with another path were changed before, in
+//! one word each. There is no dependency loop: BFD runs with neighbours on the link, whatever the routes beyond.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +14,7 @@ use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
 
 impl ForwarderState {
-    /// Takes out static routes whose gateways have fallen silent, and puts in again those of which
-    /// one speaks.
+    /// Withdraws static routes whose gateways are all down, and reinstalls those with a gateway that has recovered.
     pub(super) fn review_bfd_down_routes(&mut self) {
         let (back, gone) = (self.reinstall_bfd_up(), self.withdraw_bfd_down());
         if back + gone == 0 {
@@ -28,15 +25,15 @@ impl ForwarderState {
         if gone > 0 {
             tracing::warn!(
                 routes = gone,
-                "BFD: static routes are out, all their gateways are silent"
+                "BFD: static routes withdrawn: all their gateways are down"
             );
         }
         if back > 0 {
-            tracing::info!(routes = back, "BFD: static routes are back");
+            tracing::info!(routes = back, "BFD: static routes reinstalled");
         }
     }
 
-    /// Whether none of these paths can be used, for want of a neighbour that BFD misses.
+    /// Whether none of these paths is usable, and BFD has declared at least one gateway down.
     fn is_bfd_down(&self, keys: &[PathKey]) -> bool {
         let has_failed = |key: &PathKey| {
             key.next_hop.is_some_and(|gateway| self.bfd.has_failed(&(key.interface, gateway)))
@@ -91,8 +88,8 @@ impl ForwarderState {
             match self.set_route(slot, prefix, &route) {
                 Ok(()) => count += 1,
                 Err(full) => {
-                    tracing::error!(%full, ?prefix, "a static route could not come back");
-                    // The next time that a link or neighbour changes it is tried again.
+                    tracing::error!(%full, ?prefix, "cannot reinstall a static route");
+                    // Retried at the next change of a link or neighbour.
                     if let Some(state) = self.vrfs.get_mut(slot) {
                         state.bfd_down.insert(prefix, route);
                     }
@@ -102,12 +99,12 @@ impl ForwarderState {
         count
     }
 
-    /// Whether a desired route is out for this reason.
+    /// Whether BFD has withdrawn a desired route.
     pub(super) fn is_bfd_down_route(&self, slot: Slot, prefix: &Prefix) -> bool {
         self.vrfs.get(slot).is_some_and(|state| state.bfd_down.contains_key(prefix))
     }
 
-    /// Forgets silent routes that are desired no more, or otherwise.
+    /// Discards withdrawn routes that are no longer desired, or have changed.
     pub(super) fn forget_bfd_down(&mut self, desired: &DesiredState) {
         let slots: Vec<Slot> = self.vrfs.iter().map(|(slot, _)| slot).collect();
         for slot in slots {

@@ -1,4 +1,4 @@
-//! The loop of the control thread: requests, punted packets, ports, time.
+//! The loop of the control thread: requests, punted packets, ports, timers.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use super::apply::Forwarder;
 use super::limit_listing::limit;
 use crate::neighbor::entry::Millis;
 
-/// How long the loop sleeps at most: ports and neighbours are looked at this often.
+/// Longest sleep: the interval at which ports and neighbours are serviced.
 const TICK: Duration = Duration::from_millis(100);
-/// Requests that may wait.
+/// Capacity of the request queue.
 const REQUESTS: usize = 256;
 
-/// Requests done between two looks at everything else.
+/// Most requests in a row before other work.
 const REQUESTS_AT_ONCE: usize = 16;
 
-/// Something to do on the control thread.
+/// A function to run on the control thread.
 pub type Request = Box<dyn FnOnce(&mut Forwarder) + Send>;
 
 enum Message {
@@ -30,7 +30,7 @@ enum Message {
     Stop,
 }
 
-/// The way to the control thread.
+/// The request queue of the control thread.
 #[derive(Clone)]
 pub struct Requests {
     sender: SyncSender<Message>,
@@ -40,17 +40,17 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Asks the control thread to do something; `false` when too much waits already.
+    /// Submits a request; `false` when the queue is full.
     #[must_use]
     pub fn submit(&self, request: Request) -> bool {
         self.try_submit(request).is_ok()
     }
 
-    /// The same; gives the request back when too much waits, so that it can be asked again.
+    /// The same; returns the request when the queue is full, for another attempt.
     pub(super) fn try_submit(&self, request: Request) -> Result<(), Request> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let sent = self.sender.try_send(Message::Do(request));
-        // Fails only when the counter is full, and then the loop wakes anyway.
+        // Fails only when the counter saturates, and then the loop wakes up anyway.
         let _ = self.wakeup.write(1);
         let Err(TrySendError::Full(message) | TrySendError::Disconnected(message)) = sent else {
             return Ok(());
@@ -63,23 +63,23 @@ impl Requests {
         }
     }
 
-    /// Requests that wait, for `stoa show limits`.
+    /// The request queue in `stoa show limits`.
     pub fn limit(&self) -> v1::LimitState {
         let [waiting, refused] =
             [&self.waiting, &self.refused].map(|it| it.load(Ordering::Relaxed));
-        let fix = "Ask less often, or one after the other.";
+        let fix = "Send fewer requests at a time.";
         limit("requests", Some(waiting), REQUESTS as u64, refused, fix)
     }
 
     /// Ends the control thread.
     pub fn stop(&self) {
-        // It has ended already when nobody receives.
+        // A receiver that is gone means that the thread has ended.
         let _ = self.sender.send(Message::Stop);
         let _ = self.wakeup.write(1);
     }
 }
 
-/// The control thread's own state.
+/// The state of the control thread.
 pub struct ControlLoop {
     forwarder: Forwarder,
     requests: Receiver<Message>,
@@ -88,11 +88,11 @@ pub struct ControlLoop {
 }
 
 impl ControlLoop {
-    /// A control thread that is not running yet, and the way to it. `alias` marks devices in Linux
-    /// as this forwarder's.
+    /// A control thread that is not running yet, and its request queue. `alias` marks the devices in Linux of this
+    /// forwarder.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is left.
     pub fn new(alias: String) -> std::io::Result<(Requests, Self)> {
         let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
         let wakeup = Arc::new(EventFd::from_value_and_flags(0, flags)?);
@@ -104,7 +104,7 @@ impl ControlLoop {
         Ok((Requests { sender, wakeup, waiting, refused }, control_loop))
     }
 
-    /// Runs until told to stop.
+    /// Runs until [`Requests::stop`].
     pub fn run(mut self) {
         let mut ticked = Instant::now();
         let mut sampled = Instant::now();
@@ -145,21 +145,21 @@ impl ControlLoop {
         }
     }
 
-    /// The last thing that this thread does: whoever relies on this router hears that it goes.
+    /// Ends: neighbours of this router are notified.
     fn end(mut self) {
         if let Some(state) = self.forwarder.state() {
             state.announce_shutdown();
         }
     }
 
-    /// Waits for something to do, at most so long; whether a port called.
+    /// Sleeps until there is work or `longest` has passed; returns whether a port is ready.
     fn sleep(&mut self, longest: Duration) -> bool {
         let mut trace_capture = vec![PollFd::new(self.wakeup.as_fd(), PollFlags::POLLIN)];
         let mut timeout = longest;
         let mut is_port_ready = false;
         if let Some(state) = self.forwarder.state() {
             state.worker_pool.punt_wakeup.lie_down();
-            // What was punted before the wakeup was set rings no wakeup.
+            // Packets punted before the wakeup was armed do not trigger it.
             if state.has_punts() {
                 timeout = Duration::ZERO;
             }
@@ -175,33 +175,36 @@ impl ControlLoop {
                 trace_capture.extend(ports.map(|port| PollFd::new(port, PollFlags::POLLIN)));
             }
             let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO);
-            // An interrupted or failed wait is a short one.
+            // An interrupted or failed poll counts as a short one.
             let _ = poll(&mut trace_capture, timeout);
             is_port_ready = trace_capture[2..].iter().any(|port| port.any().unwrap_or(true));
             state.worker_pool.punt_wakeup.get_up();
         } else {
-            let _ = poll(&mut trace_capture, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO));
+            let _ = poll(
+                &mut trace_capture,
+                PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO),
+            );
         }
-        // Empty already when something else woke the loop.
+        // Empty when something else woke the loop.
         let _ = self.wakeup.read();
         is_port_ready
     }
 }
 
 impl super::ForwarderState {
-    /// Takes in punted packets and lets the ports work.
+    /// Services the ports and processes punted packets.
     pub fn poll(&mut self) {
         self.service_ports();
         self.process_punts();
     }
 
-    /// Does what cannot wait for the next tick.
+    /// Runs the timers that cannot wait for the next tick.
     pub fn run_due_timers(&mut self) {
         self.tick_virtual_routers();
         self.tick_advertising();
     }
 
-    /// How long there is nothing for [`Self::run_due_timers`] to do.
+    /// Time until [`Self::run_due_timers`] has something to do.
     fn time_to_next_timer(&self) -> Duration {
         let both = [self.advertising_due(), self.virtual_routers_due()];
         let due = both.into_iter().flatten().min();
@@ -209,15 +212,15 @@ impl super::ForwarderState {
         Duration::from_millis(pause)
     }
 
-    /// Hosts hear that this router goes.
+    /// Sends the final messages of this router.
     fn announce_shutdown(&mut self) {
-        // While those that are active still are: they speak for the virtual routers.
+        // While virtual routers are still active: final advertisements come from their addresses.
         self.end_advertising();
         self.end_virtual_routers();
         self.flush();
     }
 
-    /// Does what time demands.
+    /// Runs the periodic work.
     pub fn tick(&mut self) {
         self.run_due_timers();
         self.tick_neighbors();

@@ -144,15 +144,15 @@ fn generator(
     let default = GeneratorConfig::default();
     let mac = <[u8; 6]>::try_from(config.destination_mac.as_slice()).ok();
     if mac.is_none() && !config.destination_mac.is_empty() {
-        errors.add(
-            path(),
-            "has a destination MAC that is not six bytes",
-            "Use six bytes or none.",
-        );
+        errors.add(path(), "has a destination MAC that is not six bytes", "Use six bytes or none.");
         return None;
     }
     Some(GeneratorConfig {
-        frame: if config.frame == 0 { default.frame } else { config.frame.min(u16::MAX.into()) as u16 },
+        frame: if config.frame == 0 {
+            default.frame
+        } else {
+            config.frame.min(u16::MAX.into()) as u16
+        },
         count: config.count,
         rate: config.rate,
         destination_mac: mac,

@@ -14,7 +14,7 @@ use stoa_tables::lpm::{Ip4Lpm, Ip4LpmReader, Ip6Lpm, Ip6LpmReader, LpmCapacity};
 use stoa_tables::next_hop::{Member, NextHop, NextHopCapacity, NextHopError, NextHops};
 
 use super::desired::{Prefix, bits};
-use super::limits::{TableFull, Limits, TableFullCounts, Table};
+use super::limits::{Limits, Table, TableFull, TableFullCounts};
 use super::vrfs::{DEFAULT, Slot};
 use crate::kernel::Kernel;
 use crate::shared::{Readers, SpecialNextHop};
@@ -98,7 +98,11 @@ impl Fib {
     ///
     /// # Errors
     /// Memory is exhausted.
-    pub fn new(limits: Limits, kernel: Kernel, quiescence: Arc<Quiescence>) -> Result<Self, TableFull> {
+    pub fn new(
+        limits: Limits,
+        kernel: Kernel,
+        quiescence: Arc<Quiescence>,
+    ) -> Result<Self, TableFull> {
         let objects = limits.next_hops * 2;
         let hops = NextHopCapacity { objects, buckets: objects * 16 };
         let default = Prefixes::new(limits.routes4, limits.routes6).ok_or_else(no_memory)?;
@@ -140,7 +144,9 @@ impl Fib {
     /// Adds empty tables of another VRF.
     pub(super) fn add_vrf(&mut self, slot: Slot) -> Result<(), TableFull> {
         let Some(prefixes) = Prefixes::new(self.vrf_routes, self.vrf_routes) else {
-            return Err(self.table_full_counts.full(Table::Vrfs, "no memory for the tables of a VRF"));
+            return Err(self
+                .table_full_counts
+                .full(Table::Vrfs, "no memory for the tables of a VRF"));
         };
         if slot >= self.vrfs.len() {
             self.vrfs.resize_with(slot + 1, || None);

@@ -1,5 +1,5 @@
-//! The forwarder's state on the control thread: workers, ports, interfaces,
-//! tables and neighbours. The files beside this one each do one part of it.
+//! The forwarder's state on the control thread: workers, ports, interfaces, tables and neighbours. The other files of
+//! this module implement one part each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -15,7 +15,7 @@ use stoa_ports::PortConfig;
 use super::desired::{self, Route, Workers};
 use super::fib::Fib;
 use super::learned::Learned;
-use super::limits::{TableFull, Limits, Table};
+use super::limits::{Limits, Table, TableFull};
 use super::ports::PortOpener;
 use super::vrfs::{Slot, Vrfs};
 use crate::drops::{self, Drop};
@@ -23,7 +23,7 @@ use crate::neighbor::cache::Cache;
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::nodes::{ENTRY, NODES};
-use crate::punt::policer::{Policers, PolicerCounters};
+use crate::punt::policer::{PolicerCounters, Policers};
 use crate::punt::{Class, Limit};
 use crate::shared::{Addresses, Shared};
 
@@ -37,7 +37,7 @@ pub(super) struct PortState {
     pub(super) reason_down: String,
 }
 
-/// An interface in its place.
+/// An interface at its index.
 pub(super) struct InterfaceState {
     pub(super) name: String,
     pub(super) desired: desired::Interface,
@@ -45,15 +45,16 @@ pub(super) struct InterfaceState {
     pub(super) base: u32,
     pub(super) link: Link,
     pub(super) is_up: bool,
-    /// When it came into being, and since when its link is as it is; seconds since 1970.
+    /// Time of creation, and of the last link change; seconds since 1970.
     pub(super) since: (u64, u64),
     /// IP MTU of IPv4 and IPv6.
     pub(super) mtu: (u16, u16),
     /// Glean adjacencies of IPv4 and IPv6.
     pub(super) gleans: (u32, u32),
-    /// The VRF that it is in.
+    /// Its VRF.
     pub(super) vrf: Slot,
-    /// What its counters said when it came into being.
+    /// Its counters at its creation.
+    /// Its policer counters then.
     pub(super) baseline: InterfaceStatistics,
     /// What its budgets said then.
     pub(super) policed: [PolicerCounters; Class::ALL.len()],
@@ -72,7 +73,7 @@ pub struct InterfaceStatistics {
     pub tx_bytes: u64,
     /// Packets dropped after they were received.
     pub rx_drops: u64,
-    /// Packets that the port did not take.
+    /// Packets that the port did not accept.
     pub tx_drops: u64,
 }
 
@@ -98,14 +99,14 @@ impl InterfaceStatistics {
     }
 }
 
-/// A route as it stands in the table.
+/// A route in the table.
 pub(super) struct Installed {
     pub(super) route: Route,
-    /// The set of paths, when it has one.
+    /// Its set of paths, if any.
     pub(super) set: Option<Vec<super::fib::PathKey>>,
 }
 
-/// Why the plane could not be made.
+/// Why the workers could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// No packet memory.
@@ -119,7 +120,7 @@ pub enum StartError {
     Fib(#[from] TableFull),
 }
 
-/// Everything that runs once the first state was desired.
+/// Everything that runs once a desired state was applied.
 pub struct ForwarderState {
     pub(super) pool: &'static Pool,
     pub(super) worker_pool: WorkerPool,
@@ -128,56 +129,56 @@ pub struct ForwarderState {
     pub(super) fib: Fib,
     pub(super) ports: BTreeMap<String, PortState>,
     pub(super) interfaces: Vec<Option<InterfaceState>>,
-    /// Where they are, by name: a route names its interface, and there are many routes.
+    /// Interface indexes by name: routes refer to interfaces by name, and there are many routes.
     pub(super) indexes_by_name: HashMap<String, u32>,
     pub(super) vrfs: Vrfs,
     pub(super) learned: Learned,
     pub(super) rules: super::policy::ActiveRules,
     pub(super) limits: Limits,
-    /// Host interfaces in Linux, by their interface.
+    /// Host interfaces by the name of their interface.
     pub(super) host_interfaces: BTreeMap<String, super::host_interfaces::HostInterfaceState>,
-    /// What marks devices in Linux as ours.
+    /// Marks our devices in Linux.
     pub(super) alias: String,
     pub(super) permanent: BTreeMap<(u32, IpAddr), [u8; 6]>,
     pub(super) cache: Cache,
     pub(super) addresses: Addresses,
     /// Drops on this thread, by reason.
     pub(super) dropped: Vec<u64>,
-    /// When it began; `None`: time stands still but for what is skipped.
+    /// Start time; `None`: the clock is stopped, and only [`Self::skip`] advances it.
     pub(super) started: Option<Instant>,
-    /// Multicast listener reports that are still to be sent.
+    /// Multicast listener reports to send.
     pub(super) reports: super::mld_reports::Pending,
-    /// Time that was skipped.
+    /// Time that was skipped, in milliseconds.
     pub(super) skipped_ms: Millis,
     pub(super) open: PortOpener,
-    /// Punts that wait until those before an answer to a question are taken in.
+    /// Punts deferred until older packets have joined the queue of their neighbour.
     pub(super) deferred: super::punts::Deferred,
-    /// Ports whose packets are shared out among all workers.
+    /// Ports with software RSS.
     pub(super) software_rss: BTreeSet<String>,
-    /// Ports whose device is not there are waited for, not refused.
+    /// Ports whose device is missing are retried later, not refused.
     pub(super) may_defer_ports: bool,
-    /// What the workers were started as.
+    /// The configuration with which the workers were started.
     pub(super) workers: Workers,
     pub(super) next_queue: usize,
-    /// When an address conflict was last said.
+    /// When an address conflict was last logged.
     pub(super) last_conflict_log: Option<Millis>,
-    /// Receive queues by name, and the worker that owns each.
+    /// Receive queues by name, and the worker that polls each.
     pub(super) queues: Vec<(String, usize)>,
     pub(super) worker_load: Vec<super::listing::WorkerLoad>,
-    /// Budgets that are not the usual ones.
+    /// Policers that differ from their defaults.
     pub(super) punts: BTreeMap<Class, Limit>,
-    /// Our addresses on links that are up.
+    /// Duplicate address detection of our addresses on links that are up.
     pub(super) dad: BTreeMap<(u32, IpAddr), super::neighbors::DadEntry>,
     pub(super) trace_capture: super::trace_capture::TraceCaptureState,
-    /// Who tells hosts of us.
+    /// Router advertisements and router discovery.
     pub(super) advertising: super::advertising::Advertisers,
-    /// Routers that are shared with others.
+    /// VRRP.
     pub(super) virtual_routers: super::vrrp::VirtualRouters,
     pub(super) bfd: super::bfd::Sessions,
 }
 
 impl ForwarderState {
-    /// Starts workers with nothing to do. `former`: buffers of those who ended before them.
+    /// Starts idle workers. `former`: the buffers of earlier workers.
     pub(super) fn start(
         workers: &Workers,
         limits: Limits,
@@ -188,10 +189,10 @@ impl ForwarderState {
         let pool = Pool::leak_after(former, workers.buffers, workers.huge_pages)?;
         let quiescence = Quiescence::new(workers.count);
         let fib = Fib::new(limits, workers.kernel, quiescence.clone())?;
-        let none = || TableFull::of(Table::Vrfs, "there is no default VRF");
+        let none = || TableFull::of(Table::Vrfs, "the default VRF does not exist");
         let readers = fib.readers().ok_or_else(none)?;
         let policers = Policers::new(workers.count)
-            .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the budgets"))?;
+            .ok_or_else(|| TableFull::of(Table::Interfaces, "no memory for the policers"))?;
         let shared = Arc::new(Shared::new(readers, workers.kernel, policers, &quiescence));
         stoa_engine::column::limit(workers.kernel.width());
         let plan = Plan {
@@ -244,7 +245,7 @@ impl ForwarderState {
         })
     }
 
-    /// How many next hops were changed so far: what repairs cost, whatever the number of prefixes.
+    /// Number of changes of next hops: the cost of repairs, independent of the number of prefixes.
     pub fn hops_changed(&self) -> u64 {
         self.fib.hops_set
     }
@@ -265,19 +266,19 @@ impl ForwarderState {
         elapsed + self.skipped_ms * 1_000
     }
 
-    /// Makes all that waits for time think that so much more has passed: for tests.
+    /// Advances the time: for tests.
     pub fn skip(&mut self, time: Duration) {
         self.skipped_ms += time.as_millis() as Millis;
         self.shared.reassembly.skip(time.as_millis() as u64);
     }
 
-    /// From now on time passes only when it is skipped: for tests.
+    /// Stops the clock; from now on only [`Self::skip`] advances it: for tests.
     pub fn stop_time(&mut self) {
         self.skipped_ms = self.now();
         self.started = None;
     }
 
-    /// Lets workers without threads make one turn each; returns the packets that they took in.
+    /// Runs one main-loop iteration of each worker without a thread; returns the number of received packets.
     pub fn step(&mut self) -> usize {
         self.worker_pool.workers.iter_mut().map(stoa_engine::worker::WorkerHandle::step).sum()
     }
@@ -292,28 +293,28 @@ impl ForwarderState {
         self.interfaces.get(index as usize)?.as_ref()
     }
 
-    /// Tells all workers.
+    /// Sends a command to all workers.
     pub(super) fn send_to_workers(&mut self, command: impl Fn() -> Command) {
         for worker in &mut self.worker_pool.workers {
             worker.tell(command());
         }
     }
 
-    /// Waits until the workers have done what they were told: for tests.
+    /// Waits until the workers have executed their commands: for tests.
     #[must_use]
     pub fn is_settled(&mut self, patience: Duration) -> bool {
         self.worker_pool.workers.iter_mut().all(|worker| worker.settle(patience))
     }
 
-    /// Counts a packet that this thread dropped.
+    /// Counts a packet dropped by this thread.
     pub(super) fn count_drop(&mut self, reason: Drop) {
         self.dropped[reason.reason().0 as usize] += 1;
     }
 
-    /// Sends a whole frame through an interface.
+    /// Sends a frame out of an interface.
     pub(super) fn send_frame(&mut self, interface: u32, frame: &[u8]) {
         if self.is_tunnel(interface) {
-            // Nobody is at its other end who would ask, answer or listen by frames.
+            // A tunnel has neither neighbours nor link-layer listeners.
             return;
         }
         let Some(mut packet) = self.pool.packet() else { return };
@@ -325,12 +326,12 @@ impl ForwarderState {
         self.inject(packet, graph::OUTPUT);
     }
 
-    /// Puts a packet before a node of the first worker.
+    /// Injects a packet before a node of the first worker.
     pub(super) fn inject(&mut self, packet: stoa_engine::Packet, node: &str) {
         self.inject_at(0, packet, node);
     }
 
-    /// Puts a packet before a node of a worker.
+    /// Injects a packet before a node of a worker.
     pub(super) fn inject_at(&mut self, worker: usize, packet: stoa_engine::Packet, node: &str) {
         let Some(node) = graph::index_of(NODES, node) else { return };
         if let Some(worker) = self.worker_pool.workers.get_mut(worker)
@@ -340,8 +341,8 @@ impl ForwarderState {
         }
     }
 
-    /// Waits until workers have sent what this thread has put into their graphs: a last word
-    /// before a port or the forwarder goes. Not for long: nobody depends on it.
+    /// Waits until workers have sent the packets that this thread has injected: final messages before a port closes or the
+    /// forwarder ends. The wait is short, as nothing depends on it.
     pub(super) fn flush(&mut self) {
         const PATIENCE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + PATIENCE;
@@ -354,7 +355,7 @@ impl ForwarderState {
                 std::thread::sleep(Duration::from_micros(50));
                 continue;
             }
-            // The turn that took them ends with sending.
+            // The iteration that took them ends with transmission.
             let epoch = *epoch.get_or_insert_with(|| self.fib.quiescence().advance());
             if self.fib.quiescence().safe() >= epoch {
                 return;

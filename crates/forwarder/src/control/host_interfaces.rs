@@ -14,8 +14,8 @@ use stoa_wire::ethernet::ethertype;
 
 use super::apply::ApplyError;
 use super::desired::{DesiredState, HostInterface};
-use super::limits::Table;
 use super::forwarder_state::ForwarderState;
+use super::limits::Table;
 use crate::nodes::{HOST_INTERFACE_ENTRY, NODES};
 
 /// Interval between attempts to open a host interface.
@@ -167,7 +167,10 @@ impl ForwarderState {
         let (port, last_try, reason_down) = match port {
             Some(Ok(port)) => (Some(port), now, "not up yet".to_owned()),
             Some(Err(error)) => {
-                tracing::warn!(interface = name, "cannot open the host interface: {error}; retrying every second");
+                tracing::warn!(
+                    interface = name,
+                    "cannot open the host interface: {error}; retrying every second"
+                );
                 (None, now, error.to_string())
             }
             // Another interface has just closed it.
@@ -193,7 +196,10 @@ impl ForwarderState {
         self.unpair(index, host_device);
         self.forget_queues(&queue_name(name));
         self.remove_queues(index);
-        self.send_to_workers(|| Command::Map { interface: index, base: stoa_engine::output::NO_INTERFACE });
+        self.send_to_workers(|| Command::Map {
+            interface: index,
+            base: stoa_engine::output::NO_INTERFACE,
+        });
         self.host_interfaces.remove(name);
     }
 
@@ -314,7 +320,9 @@ impl ForwarderState {
     /// Copies a packet that this thread has punted to Linux: ARP and neighbour advertisements concern both. Returns
     /// whether there is a host interface.
     pub(super) fn copy_to_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
-        let Some(host_interface) = self.shared.interface(packet.rx_if).host_pair() else { return false };
+        let Some(host_interface) = self.shared.interface(packet.rx_if).host_pair() else {
+            return false;
+        };
         let Some(state) = self.interface(packet.rx_if) else { return false };
         let bytes = packet.bytes();
         let kind = if bytes.first().is_some_and(|first| first >> 4 == 6) {

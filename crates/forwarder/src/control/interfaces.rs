@@ -10,9 +10,9 @@ use stoa_tables::adjacency::{Adjacency, AdjacencyKind};
 use stoa_wire::ethernet::Mac;
 
 use super::desired;
+use super::forwarder_state::{ForwarderState, InterfaceState, InterfaceStatistics};
+use super::limits::{Table, TableFull};
 use super::listing::unix_s;
-use super::limits::{TableFull, Table};
-use super::forwarder_state::{InterfaceStatistics, InterfaceState, ForwarderState};
 use super::vrfs::DEFAULT;
 use crate::ethernet::interface_flags::{
     ADVERTISE6, CROSS_CONNECT, DISCOVERY4, FORWARD4, FORWARD6, IP4, IP6, UP, VIRTUAL, VRRP4, VRRP6,
@@ -110,7 +110,11 @@ impl ForwarderState {
                 return false;
             }
             let insert_interface = old.base == base && old.is_up == is_up && old.name == name;
-            insert_interface && old.link == link && old.mtu == mtu && old.desired == *desired && old.vrf == vrf
+            insert_interface
+                && old.link == link
+                && old.mtu == mtu
+                && old.desired == *desired
+                && old.vrf == vrf
         };
         if self.interface(index).is_some_and(|old| !old.is_reserved() && same(old)) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Everything that is bounded, for `stoa show limits`: tables, buffers, rings, budgets, and
-//! what waits. Each row counts the refusals of its own bound.
+//! Everything that is bounded, for `stoa show limits`: tables, buffers, rings, policers and queues. Each row counts the
+//! refusals of its own bound.
 
 use stoa_api::v1;
 use stoa_engine::counters::{Counter, LoopCounters};
@@ -11,7 +11,7 @@ use crate::neighbor::entry::QUEUE;
 use crate::punt::Class;
 
 impl ForwarderState {
-    /// All limits, with what is used and how often there was no room.
+    /// All limits, with their use and the number of refusals.
     pub fn list_limits(&self) -> Vec<v1::LimitState> {
         let tables = self.limits().into_iter().map(|state| v1::LimitState {
             name: state.name,
@@ -29,7 +29,7 @@ impl ForwarderState {
         limits
     }
 
-    /// Packet memory: each kind of buffer has a stock of its own.
+    /// Packet memory: each kind of buffer has its own pool.
     fn buffer_limits(&self) -> [v1::LimitState; 2] {
         let used = |all: u32, free: u64| Some(u64::from(all).saturating_sub(free));
         let plain = self.pool.count();
@@ -40,19 +40,19 @@ impl ForwarderState {
                 used(plain, self.pool.free() + self.sum(|turns| &turns.cached)),
                 plain.into(),
                 self.sum(|turns| &turns.exhausted),
-                "Raise /stoa-system:system/workers/buffers and start Stoa again.",
+                "Raise /stoa-system:system/workers/buffers and restart Stoa.",
             ),
             limit(
                 "jumbo-buffers",
                 used(jumbo, self.pool.jumbo_free()),
                 jumbo.into(),
                 self.sum(|turns| &turns.jumbo_exhausted),
-                "This limit is fixed: large frames wait at their port, or are dropped, until one is free.",
+                "This limit is fixed: large frames wait at their port, or are dropped, until a buffer is free.",
             ),
         ]
     }
 
-    /// What keeps packets for a while.
+    /// Packets that wait for fragments or neighbours.
     fn waiting_limits(&self) -> Vec<v1::LimitState> {
         let reassembly = |(is_ip4, name)| {
             let (used, refused) = self.shared.reassembly.used(is_ip4);
@@ -67,12 +67,12 @@ impl ForwarderState {
             Some(self.cache.queued() as u64),
             (self.limits.neighbors * QUEUE) as u64,
             self.drops_of("neighbor-queue"),
-            "16 packets wait for each neighbour that is being asked for; more are dropped.",
+            "16 packets wait for each neighbour that is being resolved; more are dropped.",
         ));
         limits
     }
 
-    /// Rings between threads. A ring whose use is not told is filled and emptied by workers alone.
+    /// Rings between threads. A ring without a use figure is filled and emptied by workers alone.
     fn ring_limits(&self) -> Vec<v1::LimitState> {
         let workers = self.worker_pool.workers.len() as u64;
         let waiting = self.worker_pool.workers.iter().map(stoa_engine::worker::WorkerHandle::punts);
@@ -84,54 +84,52 @@ impl ForwarderState {
                 Some(workers),
                 WORKERS_MAX as u64,
                 0,
-                "This limit is fixed: spread ports over several routers.",
+                "This limit is fixed: distribute ports over several routers.",
             ),
             limit(
                 "punt-urgent",
                 Some(punts.0 as u64),
                 workers * URGENT_RING as u64,
                 urgent_full,
-                "Answers and routing protocols on their way to the control thread; it is overloaded.",
+                "Replies and routing protocols on their way to the control thread. If refused: it is overloaded.",
             ),
             limit(
                 "punt-usual",
                 Some(punts.1 as u64),
                 workers * RING as u64,
                 self.drops_of("punt-full").saturating_sub(urgent_full),
-                "All else on its way to the control thread; it is overloaded: `stoa show punts`.",
+                "All other punts on their way to the control thread. If refused: see `stoa show punts`.",
             ),
             limit(
                 "handoff-rings",
                 None,
-                // One to send through another worker, one to share packets out among them.
+                // One ring to transmit through another worker, one for software RSS.
                 2 * workers * workers.saturating_sub(1) * RING as u64,
                 self.drops_of("handoff-full"),
-                "Packets on their way to another worker: give ports a queue per worker.",
+                "Packets on their way to another worker: configure a queue per worker on the ports.",
             ),
             limit(
                 "transmit-queues",
                 None,
                 0,
                 self.drops_of("tx-full"),
-                "Ports choose their length; a full one means that the other side is too slow.",
+                "Ports set their length; a full one means that the other side is too slow.",
             ),
         ]
     }
 
-    /// Packets per second that classes may cost, all interfaces together.
+    /// The total rate of each control-plane policer.
     fn policer_limits(&self) -> impl Iterator<Item = v1::LimitState> {
         let sums = self.list_punts().into_iter().filter(|row| row.interface.is_empty());
         let policer = |(class, row): (Class, v1::PuntState)| {
-            let fix = format!(
-                "Packets per second: {}. `stoa show punts` tells more.",
-                class.description()
-            );
-            limit(&format!("budget-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
+            let fix =
+                format!("Packets per second: {}. See `stoa show punts`.", class.description());
+            limit(&format!("policer-{}", class.name()), None, row.rate.into(), row.dropped, &fix)
         };
         Class::ALL.into_iter().zip(sums).map(policer)
     }
 
-    /// Who watches.
+    /// Captures and traces.
     fn trace_capture_limits(&self) -> [v1::LimitState; 4] {
         let captures = self.capture_statistics();
         let trace = self.trace_statistics();
@@ -141,18 +139,18 @@ impl ForwarderState {
                 Some(captures.running as u64),
                 CAPTURES as u64,
                 captures.refused,
-                "End one of them.",
+                "Stop one of them.",
             ),
             limit(
                 "capture-bytes",
                 None,
                 captures.capacity,
                 captures.missed,
-                "Refused are frames; capture less: a filter, --snap-length, another interface.",
+                "Refused are frames; capture less: by a filter, --snap-length, or on another interface.",
             ),
             limit(
                 "traced-packets",
-                // One that has all its packets is done, not full.
+                // A trace that has all its packets is complete, not full.
                 (trace.taken < trace.asked).then_some(trace.taken),
                 trace.asked,
                 0,
@@ -168,7 +166,7 @@ impl ForwarderState {
         ]
     }
 
-    /// A counter of all workers together.
+    /// A counter summed over the workers.
     fn sum(&self, of: fn(&LoopCounters) -> &Counter) -> u64 {
         self.worker_pool.workers.iter().map(|worker| of(&worker.counters.turns).get()).sum()
     }
@@ -179,7 +177,7 @@ impl ForwarderState {
     }
 }
 
-/// A row; `used`: `None` when nobody counts it. `limit`: 0 when others choose it.
+/// A row. `used`: `None` when nothing counts it. `limit`: 0 when it is set elsewhere.
 pub(super) fn limit(
     name: &str,
     used: Option<u64>,

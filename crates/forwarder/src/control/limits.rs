@@ -1,5 +1,4 @@
-//! Limits of the control thread's tables: what each holds, what it can hold, and how often
-//! somebody was refused for lack of room.
+//! Limits of the control thread's tables: use, capacity and number of refusals.
 
 use stoa_api::v1;
 use stoa_engine::INTERFACES;
@@ -9,15 +8,15 @@ use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
 use crate::ip::policy::RULES;
 
-/// Room in the tables, fixed when the forwarder gets its first state. Memory is taken as the
-/// tables fill, so that a high limit costs address space only.
+/// Capacity of the tables, fixed when the forwarder gets its first state. Tables take memory as they fill, so a high
+/// limit costs only address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// IPv4 prefixes of the default VRF.
     pub routes4: usize,
     /// IPv6 prefixes of the default VRF.
     pub routes6: usize,
-    /// Prefixes of each other VRF, of one family.
+    /// Prefixes of each other VRF, per family.
     pub vrf_routes: usize,
     /// Next hops: sets of paths, and neighbours.
     pub next_hops: usize,
@@ -41,9 +40,10 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// These, but for what is asked otherwise; 0 asks for nothing.
+    /// These limits with the configured ones in their place; 0 keeps a limit.
     pub fn with(self, overrides: &LimitOverrides) -> Self {
-        let or = |overrides: usize, default: usize| if overrides == 0 { default } else { overrides };
+        let or =
+            |overrides: usize, default: usize| if overrides == 0 { default } else { overrides };
         Self {
             routes4: or(overrides.routes4, self.routes4),
             routes6: or(overrides.routes6, self.routes6),
@@ -54,8 +54,8 @@ impl Limits {
         }
     }
 
-    /// Whether so many routes fit: where they do not, and why.
-    pub(super) fn admit(&self, desired: &DesiredState) -> Result<(), (String, TableFull)> {
+    /// Checks that rules and routes fit; on an error, returns the path and the reason.
+    pub(super) fn check(&self, desired: &DesiredState) -> Result<(), (String, TableFull)> {
         let vrfs = desired.vrfs.len() + 1;
         if vrfs > VRFS {
             let reason = format!("{vrfs} VRFs are more than {VRFS}, the default one among them");
@@ -89,7 +89,7 @@ impl Limits {
     }
 }
 
-/// Limits that are asked for; 0: as usual.
+/// Configured limits; 0: the default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // as in `Limits`
 pub struct LimitOverrides {
@@ -103,7 +103,7 @@ pub struct LimitOverrides {
 
 impl From<&v1::Limits> for LimitOverrides {
     fn from(overrides: &v1::Limits) -> Self {
-        // The tables themselves have room for so many: a contract that asks for more gets that.
+        // The tables support no more: a higher configured limit is capped.
         let most = |overrides: u32| (overrides as usize).min(MAX_LIMIT);
         Self {
             routes4: most(overrides.ip4_routes),
@@ -140,15 +140,15 @@ pub enum Table {
     Interfaces,
     /// VRFs.
     Vrfs,
-    /// Rules of policy routing of one VRF and family.
+    /// Policy-routing rules of one VRF and family.
     Rules,
 }
 
-/// How many kinds of tables there are.
+/// Number of tables.
 const TABLES: usize = 10;
 
 impl Table {
-    /// Its name in `stoa show limits`, which is the name of its setting where it has one.
+    /// Its name in `stoa show limits`, which is the name of its setting if it has one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ip4Routes => "ipv4-routes",
@@ -164,29 +164,29 @@ impl Table {
         }
     }
 
-    /// What an operator does who meets the limit.
+    /// What an operator does when the limit is reached.
     pub fn fix(self) -> String {
         match self {
             Self::Interfaces | Self::Vrfs | Self::Rules => {
-                "This limit is fixed: use fewer, or spread them over several routers.".to_owned()
+                "This limit is fixed: use fewer, or distribute them over several routers.".to_owned()
             }
             Self::InterfaceNeighbors => {
-                "Raise stoa-ip:neighbor-limit of the interface and family, or that of all: neighbors."
+                "Raise stoa-ip:neighbor-limit of the interface and family, or the limit of all: neighbors."
                     .to_owned()
             }
             _ => format!(
-                "Ask for less, or raise /stoa-system:system/limits/{} and start Stoa again.",
+                "Configure fewer, or raise /stoa-system:system/limits/{} and restart Stoa.",
                 self.name()
             ),
         }
     }
 }
 
-/// Why a table refused.
+/// A table is full, or refused an entry for another reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct TableFull {
-    /// Which table it is.
+    /// The table.
     pub table: Table,
     text: String,
 }
@@ -197,18 +197,18 @@ impl TableFull {
     }
 }
 
-/// Refusals by table, since the start.
+/// Number of refusals by table, since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableFullCounts([u64; TABLES]);
 
 impl TableFullCounts {
-    /// A table is full: counts it and says so.
+    /// Counts a full table and returns the error.
     pub(super) fn full(&mut self, table: Table, error: impl std::fmt::Display) -> TableFull {
         self.count(table);
         TableFull::of(table, error)
     }
 
-    /// Counts a refusal for lack of room.
+    /// Counts a refusal.
     pub(super) fn count(&mut self, table: Table) {
         self.0[table as usize] += 1;
     }
@@ -219,23 +219,23 @@ impl TableFullCounts {
     }
 }
 
-/// One limit and how near it is.
+/// The state of one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitState {
-    /// What is limited.
+    /// Its name.
     pub name: String,
-    /// How much there is of it now.
+    /// Entries in use.
     pub used: u64,
-    /// How much there can be.
+    /// Capacity.
     pub limit: u64,
-    /// How often somebody was refused for it since the start.
+    /// Number of refusals since the start.
     pub refused: u64,
-    /// What to do when it is reached; empty when nothing has to be done.
+    /// What to do when it is reached.
     pub fix: String,
 }
 
 impl ForwarderState {
-    /// Neighbours of the interface and family that is nearest to its limit, and that limit.
+    /// Neighbours of the interface and family closest to its limit, and that limit.
     fn fullest_neighbors(&self) -> (usize, usize) {
         let occupancy = self.cache.occupancy();
         let default = occupancy.default_limit();
@@ -250,8 +250,8 @@ impl ForwarderState {
         link_families.max_by(is_fuller).unwrap_or((0, default))
     }
 
-    /// All tables of the control thread, with what they hold. Each other VRF has room of its own:
-    /// the fullest of them is told; so have interfaces for neighbours.
+    /// All tables of the control thread with their use. VRFs have a capacity each, and so have interfaces for neighbours:
+    /// the fullest one is listed.
     pub fn limits(&self) -> Vec<LimitState> {
         let fib = self.fib.usage();
         let interfaces = self.interfaces.iter().flatten().count();
@@ -287,7 +287,7 @@ impl ForwarderState {
             used: used as u64,
             limit: limit as u64,
             refused,
-            fix: "Nothing has to be done: who has not answered for longest makes room, then who is stale.".to_owned(),
+            fix: "No action needed: unresolved neighbours are evicted first, oldest first, then stale ones.".to_owned(),
         }));
         limits
     }

@@ -7,7 +7,7 @@ use stoa_engine::counters::WorkerCounters;
 use stoa_engine::{clock, graph};
 use stoa_tables::adjacency::AdjacencyKind;
 
-use super::forwarder_state::{InterfaceState, ForwarderState};
+use super::forwarder_state::{ForwarderState, InterfaceState};
 use crate::drops;
 use crate::nodes::{self, NODES};
 
@@ -45,7 +45,8 @@ impl ForwarderState {
             let cycles = worker.counters.turns.busy_cycles.get();
             if let Some(at) = worker_load.at {
                 let elapsed = at.elapsed().as_secs_f64() * hz;
-                worker_load.load = ((cycles - worker_load.cycles) as f64 / elapsed.max(1.0)).min(1.0);
+                worker_load.load =
+                    ((cycles - worker_load.cycles) as f64 / elapsed.max(1.0)).min(1.0);
             }
             (worker_load.cycles, worker_load.at) = (cycles, Some(Instant::now()));
         }
@@ -205,7 +206,7 @@ impl ForwarderState {
                 polling: worker.shown.polling().name().to_owned(),
                 loops: turns.turns.get(),
                 sleeps: turns.sleeps.get(),
-            busy: self.worker_load[at].load,
+                busy: self.worker_load[at].load,
                 queues: self.queues.iter().filter(|q| q.1 == at).map(|q| q.0.clone()).collect(),
                 packets,
                 vector: packets as f64 / (turns.busy_turns.get().max(1) as f64),
@@ -224,7 +225,8 @@ impl ForwarderState {
         total.buffers_waiting = self.cache.queued() as u64;
         // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this thread, and
         // an idle router holds none.
-        total.buffers_busy = total.buffers.saturating_sub(total.buffers_free + total.buffers_waiting);
+        total.buffers_busy =
+            total.buffers.saturating_sub(total.buffers_free + total.buffers_waiting);
         total
     }
 

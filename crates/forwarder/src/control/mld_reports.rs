@@ -1,6 +1,6 @@
-//! Multicast groups that we listen to: reported to the link, so that switches that snoop let
-//! neighbour solicitations through to us (RFC 3810, RFC 4541 3). All-nodes is never reported
-//! (RFC 3810 6), nor are IPv4's link-local groups, which switches let through (RFC 4541 2.1.2).
+//! Multicast listener reports: snooping switches need them to forward neighbour solicitations to us (RFC 3810,
+//! RFC 4541 3). All-nodes is never reported (RFC 3810 6), and neither are IPv4's link-local groups, which switches
+//! always forward (RFC 4541 2.1.2).
 
 use std::net::Ipv6Addr;
 
@@ -14,23 +14,23 @@ use crate::neighbor::entry::Millis;
 
 /// How often a change is reported (RFC 3810 9.1: the robustness variable).
 const ROBUSTNESS: u32 = 2;
-/// Pause between two reports of one change (RFC 3810 9.11: the unsolicited report interval).
+/// Interval between reports of one change (RFC 3810 9.11: the unsolicited report interval).
 const REPORT_INTERVAL_MS: Millis = 1000;
-/// Groups of one report: its packet stays below 1,280 bytes.
+/// Groups per report: its packet stays below 1,280 bytes.
 const MAX_GROUPS: usize = 60;
 
-/// Reports that are still to be sent: interface, when, how many more.
+/// Reports to send: interface, time, and how many are left.
 pub(super) type Pending = Vec<(u32, Millis, u32)>;
 
 impl ForwarderState {
-    /// The groups of an interface have changed, or it came up: says so now and once more.
+    /// Reports the groups of an interface now and once more, after they changed or the interface came up.
     pub(super) fn report_groups(&mut self, interface: u32) {
         self.reports.retain(|(at, ..)| *at != interface);
         self.send_report(interface, Record::ToExclude);
         self.reports.push((interface, self.now() + REPORT_INTERVAL_MS, ROBUSTNESS - 1));
     }
 
-    /// Reports that are due.
+    /// Sends the reports that are due.
     pub(super) fn tick_reports(&mut self) {
         let now = self.now();
         let (due, rest) =
@@ -45,9 +45,8 @@ impl ForwarderState {
         }
     }
 
-    /// Somebody asks which groups are desired: all that we are in, at once. The answer is one
-    /// packet a query, so that nobody has to wait for others' (RFC 3810 5.1.3 allows any delay
-    /// up to what the query says).
+    /// Answers a query with all our groups, at once and in one packet. RFC 3810 5.1.3 allows any delay up to that of
+    /// the query.
     pub(super) fn answer_query(&mut self, interface: u32) {
         self.send_report(interface, Record::IsExclude);
     }
@@ -56,8 +55,8 @@ impl ForwarderState {
         let Some(state) = self.interface(interface).filter(|state| state.is_up) else { return };
         let Some(own) = self.addresses.of(interface) else { return };
         let Some(local) = own.link_local else { return };
-        // Before the address is sure, reports are from nobody (RFC 3590 section 4): switches that
-        // snoop hear them all the same.
+        // While the address is tentative, reports have an unspecified source (RFC 3590 section 4), which snooping
+        // switches accept.
         let source = self.confirmed_link_local(interface).unwrap_or(Ipv6Addr::UNSPECIFIED);
         let addresses = own.ip6.iter().map(|(address, _)| *address).chain([local]);
         let addresses = addresses.chain(own.virtual6.iter().copied());

@@ -1,24 +1,26 @@
-//! The control thread: it obeys the contract, writes the tables, and looks after
-//! ports and neighbours. Workers never wait for it.
+//! The control thread: applies the desired state, writes the tables, and services ports and neighbours. Workers never
+//! wait for it.
 
 mod advertising;
 mod apply;
 mod apply_routes;
 mod bfd;
+mod bfd_down;
+mod control_loop;
 pub mod desired;
 mod desired_port;
-mod listing;
 mod fib;
+mod forwarder_state;
 mod host_interfaces;
 mod interfaces;
 mod learned;
 mod limit_listing;
 mod limits;
+mod listing;
 mod mld_reports;
-mod control_loop;
 mod neighbors;
 mod paging;
-mod forwarder_state;
+mod pending_port;
 mod policy;
 mod ports;
 mod punts;
@@ -28,20 +30,18 @@ mod route_counts;
 mod route_listing;
 mod routes;
 mod service;
-mod bfd_down;
 pub mod trace_capture;
 mod tunnels;
 mod vrfs;
 mod vrrp;
-mod pending_port;
 
 use std::path::PathBuf;
 
-pub use apply::{Forwarder, ApplyError};
-pub use learned::{Audit, RouteUpdate, Message};
-pub use limits::{LimitOverrides, TableFull, LimitState, Limits, Table};
-pub use control_loop::{Request, ControlLoop};
-pub use forwarder_state::{InterfaceStatistics, ForwarderState, StartError};
+pub use apply::{ApplyError, Forwarder};
+pub use control_loop::{ControlLoop, Request};
+pub use forwarder_state::{ForwarderState, InterfaceStatistics, StartError};
+pub use learned::{Audit, Message, RouteUpdate};
+pub use limits::{LimitOverrides, LimitState, Limits, Table, TableFull};
 pub use ports::PortOpener;
 pub use route_listing::Listing;
 pub use vrfs::VRFS;
@@ -49,17 +49,17 @@ pub use vrfs::VRFS;
 /// How to run the forwarder.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The Unix socket where the contract is served.
+    /// The Unix socket on which the contract is served.
     pub socket: PathBuf,
 }
 
 /// Why the forwarder ended.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The socket cannot be had.
+    /// The socket cannot be opened.
     #[error(transparent)]
     Socket(#[from] stoa_api::unix::Error),
-    /// The service broke off.
+    /// The service failed.
     #[error("the contract's service ended: {0}")]
     Service(#[from] tonic::transport::Error),
     /// The system refused a thread, a descriptor or a signal handler.
@@ -81,16 +81,16 @@ pub fn run(options: Options) -> Result<(), Error> {
         .build()?;
     let owner = format!("stoa host interface of {}", options.socket.display());
     let (requests, control_loop) = ControlLoop::new(owner)?;
-    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
+    let thread =
+        std::thread::Builder::new().name("control".to_owned()).spawn(|| control_loop.run())?;
     let served = runtime.block_on(service::serve(&options, requests.clone()));
     requests.stop();
-    // A control thread that panicked has said so on stderr.
+    // A control thread that panicked has reported it on stderr.
     let _ = thread.join();
     served
 }
 
-/// A thread that panicked leaves a forwarder that looks alive and is not: end the
-/// process instead, so that the supervisor starts a whole one.
+/// Ends the process when a thread panics: the supervisor restarts it, instead of a forwarder that only looks alive.
 fn end_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -99,5 +99,5 @@ fn end_on_panic() {
     }));
 }
 
-/// What the process says after a panic.
+/// Exit status after a panic.
 const EXIT_PANIC: i32 = 101;

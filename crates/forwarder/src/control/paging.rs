@@ -1,4 +1,4 @@
-//! Listings over the contract: routes page by page, as fast as they are read.
+//! Listings over the contract: routes page by page, as fast as the client reads.
 
 use std::time::Duration;
 
@@ -8,18 +8,16 @@ use tonic::{Code, Status};
 use super::Listing;
 use super::service::{Service, full};
 
-/// Routes that are told at a time: about a millisecond of the control thread, which looks at neighbours
-/// and all else in between.
+/// Routes per page: about a millisecond of the control thread.
 pub(super) const PAGE: usize = 1024;
 
-/// How often a page of a listing is asked for again while too many requests wait, and the pause
-/// before each: ten seconds in all.
+/// Attempts to get a page while the request queue is full, and the pause before each: ten seconds in all.
 const PAGE_TRIES: u32 = 500;
 const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 impl Service {
-    /// The next page of a listing and the rest of it; `None` when nothing runs. What has begun is not
-    /// broken off because others ask at the same time: it waits for a place.
+    /// The next page of a listing and the rest of it; `None` before the first configuration. Retries while the request
+    /// queue is full: a listing in progress is not aborted.
     async fn page(
         &self,
         listing: &Listing,
@@ -41,7 +39,8 @@ impl Service {
         Err(full())
     }
 
-    /// Tells routes page by page, as fast as they are read, until all are told or nobody listens.
+    /// Sends routes page by page, until the listing ends or the client goes away.
+    // The client may be gone.
     pub(super) async fn list_routes_to(
         &self,
         mut listing: Listing,
@@ -74,18 +73,18 @@ impl Service {
 
 #[cfg(test)]
 mod tests {
-    use super::super::learned::Callers;
     use super::super::control_loop::ControlLoop;
+    use super::super::learned::Callers;
     use super::*;
 
     #[tokio::test]
-    async fn a_listing_waits_for_a_place_among_requests() {
+    async fn a_listing_retries_while_the_request_queue_is_full() {
         let (requests, control_loop) = ControlLoop::new(String::new()).unwrap();
         while requests.submit(Box::new(|_| {})) {}
         let service = Service { requests: requests.clone(), callers: Callers::default() };
         let (sender, mut received) = tokio::sync::mpsc::channel(PAGE);
         let listing = Listing::new(v1::ListRoutesRequest::default());
-        // The control thread begins after the page was refused once.
+        // The control thread starts after the page was refused once.
         let begin = async {
             while requests.limit().refused < 2 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -97,7 +96,7 @@ mod tests {
         requests.stop();
         thread.join().unwrap();
         drop(sender);
-        // Nothing runs: no route, and no error either.
+        // Nothing is configured: no route, and no error either.
         assert!(received.recv().await.is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! A port whose device is not there yet: it is down and says why, and opens by itself when it
-//! can. So a router that starts again comes up with the ports that are there.
+//! A port whose device is missing: it is down with a reason, and is opened once the device appears. So a restarted
+//! router comes up with the ports that exist.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use stoa_ports::PortConfig;
 
 use super::ports::PortOpener;
 
-/// How often it is tried again.
+/// Interval between attempts.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A port that is not there, or no longer waits.
+/// A port that is waiting for its device, or was opened meanwhile.
 pub(super) struct PendingPort {
     config: PortConfig,
     pool: &'static Pool,
@@ -21,13 +21,18 @@ pub(super) struct PendingPort {
     last_try: Instant,
     reason: String,
     is_reported: bool,
-    /// What the operator wants of the port when it comes.
+    /// The configured state for when it is opened.
     enabled: bool,
 }
 
 impl PendingPort {
-    /// Waits until `config` can be opened, which just failed because of `reason`.
-    pub(super) fn new(config: PortConfig, pool: &'static Pool, open: PortOpener, reason: String) -> Self {
+    /// Waits until `config` can be opened, which just failed with `reason`.
+    pub(super) fn new(
+        config: PortConfig,
+        pool: &'static Pool,
+        open: PortOpener,
+        reason: String,
+    ) -> Self {
         Self {
             config,
             pool,
@@ -109,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    /// A port that shows whether it is enabled.
+    /// A port that records whether it is enabled.
     struct Switch(Arc<AtomicBool>);
 
     impl Port for Switch {
@@ -135,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_wants_waits_too() {
+    fn the_configured_state_is_kept_until_the_port_opens() {
         let (there, enabled) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
         let (is_there, shown) = (there.clone(), enabled.clone());
         let open: PortOpener = Arc::new(move |_, _| match is_there.load(Ordering::Relaxed) {
@@ -145,13 +150,13 @@ mod tests {
         let pool = Pool::leak(512, HugePages::Never).unwrap();
         let config = PortConfig::Null(NullConfig::default());
         let mut port = PendingPort::new(config, pool, open, "not there".into());
-        assert_eq!(port.service().len(), 1, "it says why it is down");
+        assert_eq!(port.service().len(), 1, "it reports why it is down");
         port.set_enabled(false);
         there.store(true, Ordering::Relaxed);
         port.last_try = Instant::now().checked_sub(RETRY_INTERVAL).unwrap();
         port.service();
         assert_eq!(port.mac(), [2, 0, 0, 0, 0, 1]);
-        assert!(!enabled.load(Ordering::Relaxed), "it comes as it was desired meanwhile");
+        assert!(!enabled.load(Ordering::Relaxed), "it opens as configured meanwhile");
         port.set_enabled(true);
         assert!(enabled.load(Ordering::Relaxed));
     }

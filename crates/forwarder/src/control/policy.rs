@@ -1,4 +1,4 @@
-//! Rules of policy routing: from what is desired to what workers read, and what they did.
+//! Policy-routing rules: compiles the desired rules for the workers, and reports their counters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -10,20 +10,22 @@ use stoa_api::v1::rule::Action;
 
 use super::desired::{DesiredState, Prefix, Rule as DesiredRule, RuleAction};
 use super::forwarder_state::ForwarderState;
-use crate::ip::policy::{ANY, PolicyAction, Hits, Match, OWN_TABLE, ARC_POSITION, Policies, Policy, Rule, Rules};
+use crate::ip::policy::{
+    ANY, ARC_POSITION, Hits, Match, OWN_TABLE, Policies, Policy, PolicyAction, Rule, Rules,
+};
 use crate::shared::SpecialNextHop;
 
-/// An interface that is not there receives nothing.
+/// Index that no interface has: rules for missing interfaces match nothing.
 const NO_INTERFACE: u32 = ANY - 1;
 
-/// The rules in effect.
+/// The active rules.
 #[derive(Default)]
 pub(super) struct ActiveRules {
-    /// As they were desired, in their order.
+    /// The desired rules, in order.
     rules: BTreeMap<(String, bool), Vec<DesiredRule>>,
-    /// What each did so far.
+    /// Counters of each rule.
     hits: HashMap<DesiredRule, Arc<Hits>>,
-    /// What workers read.
+    /// The compiled rules that workers read.
     policies: Policies,
 }
 
@@ -66,7 +68,7 @@ impl Bits for u128 {
 }
 
 impl ForwarderState {
-    /// Brings the desired rules into effect. Interfaces and VRFs are in their places.
+    /// Activates the desired rules. Interfaces and VRFs are configured before.
     pub(super) fn set_rules(&mut self, desired: &DesiredState) {
         let workers = self.workers.count;
         let mut former = std::mem::take(&mut self.rules.hits);
@@ -94,7 +96,7 @@ impl ForwarderState {
         }
     }
 
-    /// Whether packets that this interface receives are looked at by rules: where its VRF has some.
+    /// Enables rules on an interface whose VRF has some.
     pub(super) fn set_rules_feature(&self, index: u32, vrf: Option<u32>) {
         let policy = vrf.and_then(|vrf| self.rules.policies.of(vrf));
         let has4 = policy.is_some_and(|policy| !policy.ip4.list.is_empty());
@@ -103,12 +105,12 @@ impl ForwarderState {
         self.shared.features6.set(index, ARC_POSITION, has6);
     }
 
-    /// The rules of one VRF and family as workers read them; none: no list at all.
+    /// Compiles the rules of one VRF and family; without rules the list is empty.
     fn compile<K: Bits>(&self, vrf: u32, desired: &[DesiredRule]) -> Rules<K> {
         if desired.is_empty() {
             return Rules { list: Vec::new(), is_deep: false };
         }
-        // The VRF's own table goes before the rules of its priority.
+        // The VRF's own table precedes the rules of its priority.
         let own_at = desired.partition_point(|rule| rule.priority < OWN_TABLE);
         let place_of = |priority: u32| {
             let at = desired.partition_point(|rule| rule.priority < priority);
@@ -120,7 +122,7 @@ impl ForwarderState {
             let action = match &rule.action {
                 RuleAction::Table(name, beyond_default) => {
                     let slot = self.vrfs.slot_of(name);
-                    // Checked before: the VRF is there.
+                    // `DesiredState::parse` has checked that the VRF exists.
                     let vrf = slot.map_or(vrf, |slot| self.vrf_id(slot));
                     PolicyAction::Table { vrf, beyond_default: *beyond_default }
                 }
@@ -156,7 +158,7 @@ impl ForwarderState {
         }
     }
 
-    /// The rules in effect in their order, by VRF and family.
+    /// The active rules in order, by VRF and family.
     pub fn list_rules(&self) -> Vec<v1::RuleState> {
         let mut lists: Vec<_> = self.rules.rules.iter().collect();
         lists.sort_by_key(|((vrf, is_ip4), _)| (vrf, !is_ip4));
@@ -168,7 +170,7 @@ impl ForwarderState {
     }
 }
 
-/// A rule in the words of the contract.
+/// A rule as a message of the contract.
 fn rule_message(rule: &DesiredRule) -> v1::Rule {
     let prefix = |prefix: Option<Prefix>| {
         prefix.map(|(ip, length)| v1::Prefix { address: ip_bytes(ip), length: length.into() })

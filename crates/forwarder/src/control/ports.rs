@@ -1,4 +1,4 @@
-//! Ports: opening, closing, and what happens when their link goes up or down.
+//! Ports: opening, closing, and link changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use stoa_ports::{OpenError, PortConfig};
 use super::forwarder_state::{ForwarderState, PortState};
 use super::pending_port::PendingPort;
 
-/// How long workers may take to let go of a port's queues.
+/// How long workers may take to release a port's queues.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How ports are opened: [`stoa_ports::open`], or a test's own.
+/// Opens ports: [`stoa_ports::open`], or a function of a test.
 pub type PortOpener =
     Arc<dyn Fn(&PortConfig, &'static Pool) -> Result<Box<dyn Port>, OpenError> + Send + Sync>;
 
 impl ForwarderState {
-    /// Opens a port; its queues come when its link is up.
+    /// Opens a port; its queues come with its link.
     pub(super) fn open_port(
         &self,
         config: &PortConfig,
@@ -34,7 +34,7 @@ impl ForwarderState {
                     interface = name,
                     driver = config.driver(),
                     reason = reason_down,
-                    "a port waits"
+                    "the port cannot be opened yet; retrying"
                 );
                 Box::new(PendingPort::new(sized, self.pool, self.open.clone(), reason_down.clone()))
             }
@@ -44,7 +44,7 @@ impl ForwarderState {
         Ok(PortState { port, config, interface, is_up, queues, reason_down })
     }
 
-    /// Fills in one transmit queue for each worker, where that was left open.
+    /// Sets one transmit queue for each worker where the number is not configured.
     fn sized(&self, config: &PortConfig) -> PortConfig {
         let mut config = config.clone();
         let workers = self.worker_pool.workers.len() as u16;
@@ -58,7 +58,7 @@ impl ForwarderState {
         config
     }
 
-    /// Closes a port: the workers drop its queues first.
+    /// Closes a port: the workers release its queues first.
     pub(super) fn close_port(&mut self, name: &str) {
         let Some(state) = self.ports.remove(name) else { return };
         self.forget_queues(name);
@@ -71,17 +71,16 @@ impl ForwarderState {
         self.settle();
     }
 
-    /// Waits until the workers have done what they were told.
+    /// Waits until the workers have executed their commands.
     pub(super) fn settle(&mut self) {
         for worker in &mut self.worker_pool.workers {
             if !worker.settle(SETTLE_TIMEOUT) {
-                tracing::error!("a worker does not answer; it goes on with what it has");
+                tracing::error!("a worker does not respond; it keeps its previous queues");
             }
         }
     }
 
-    /// Lets all ports do what they have to. When several come up together, all of
-    /// them can send before the first one receives.
+    /// Services all ports. When several come up together, all of them can transmit before the first one receives.
     pub fn service_ports(&mut self) {
         let names: Vec<String> = self.ports.keys().cloned().collect();
         let mut rx_queues = Vec::new();
@@ -110,7 +109,7 @@ impl ForwarderState {
         self.service_host_interfaces();
     }
 
-    /// Gives a port's transmit queues to the workers, and its receive queues back.
+    /// Adds a port's transmit queues to the workers; returns its receive queues.
     fn port_up(&mut self, name: &str, queues: Queues) -> Vec<Box<dyn RxQueue>> {
         let Some(state) = self.ports.get(name) else { return Vec::new() };
         let base = state.interface;
@@ -123,7 +122,7 @@ impl ForwarderState {
             state.queues = (queues.rx.len() as u32, queues.tx.len() as u32);
         }
         self.add_tx_queues(base, queues.tx);
-        // Announcements go another way to the workers: they must find the queues.
+        // Announcements take another path to the workers: the queues must be there first.
         self.settle();
         tracing::info!(port = name, "up");
         self.link_changed(base, true);
@@ -144,14 +143,14 @@ impl ForwarderState {
         }
     }
 
-    /// Spreads receive queues over the workers in turn.
+    /// Assigns receive queues to the workers round-robin.
     fn add_rx_queues(&mut self, name: &str, rx: Vec<Box<dyn RxQueue>>) {
         let Some(state) = self.ports.get(name) else { return };
         let (interface, node) = (state.interface, Self::entry());
         let input = stoa_ports::input_of(state.port.driver());
         let input = (crate::nodes::NODES.len() + 1 + input) as u16;
         self.forget_queues(name);
-        // With a queue for each worker the port spreads by itself.
+        // With a queue for each worker, the port itself distributes the flows.
         let is_software_rss =
             self.software_rss.contains(name) && self.is_short_of_queues(rx.len() as u32);
         let software_rss =
@@ -165,7 +164,7 @@ impl ForwarderState {
         }
     }
 
-    /// Whether there are workers that own none of so many receive queues.
+    /// Whether some workers have no receive queue.
     pub(super) fn is_short_of_queues(&self, queues: u32) -> bool {
         (queues as usize) < self.worker_pool.workers.len()
     }

@@ -1,5 +1,5 @@
-//! Punts on the control thread: what workers handed over, the urgent first and a
-//! bounded number at a time, and what the budgets say of themselves.
+//! Punts on the control thread: processes packets from workers, urgent ones first and in bounded batches, and
+//! manages the policers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,21 +13,19 @@ use crate::drops::Drop;
 use crate::punt::policer::PolicerCounters;
 use crate::punt::{Class, Limit};
 
-/// Packets taken in from each worker between two looks at everything else. What is
-/// urgent never waits for more than one round of what is not.
+/// Packets per worker in one round. An urgent packet waits for at most one round of the others.
 const BATCHES: [(Urgency, usize); 2] = [(Urgency::Urgent, 256), (Urgency::Usual, 128)];
 
-/// What came while it was looked for packets that wait for a neighbour, by worker. Empty again
-/// at the end of each round.
+/// Punts that were taken from the rings ahead of their turn, by worker. Empty at the end of each round.
 #[derive(Default)]
 pub(super) struct Deferred {
     punts: VecDeque<(usize, Punt)>,
-    /// How many more may be set aside in this round.
+    /// How many more may be deferred in this round.
     capacity: usize,
 }
 
 impl ForwarderState {
-    /// Takes in what the workers have handed over; returns how many packets.
+    /// Processes the packets from the workers; returns their number.
     pub fn process_punts(&mut self) -> usize {
         let mut processed = 0;
         self.deferred.capacity = BATCHES[1].1 * self.worker_pool.workers.len();
@@ -63,7 +61,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes in a packet of a protocol that this thread speaks itself.
+    /// Handles a packet of a protocol that this thread implements.
     fn receive_routing(&mut self, packet: &Packet) {
         let bytes = packet.bytes();
         let protocol = match bytes.first().map(|byte| byte >> 4) {
@@ -77,10 +75,9 @@ impl ForwarderState {
         }
     }
 
-    /// Takes in what came before the answer that is being looked at, at most a batch of each
-    /// worker: what is to wait for a neighbour is in its queue before that is let go. All else
-    /// is set aside until then: a question may tell where another neighbour is, for which the
-    /// same is due.
+    /// Moves packets that wait for a neighbour from the rings to its queue before a reply resolves it, at most a batch of
+    /// each worker, so that later packets do not overtake them. Other punts are deferred: one of them may resolve
+    /// another neighbour, which needs the same.
     pub(super) fn drain_resolves(&mut self) {
         let (urgency, batch) = BATCHES[1];
         for at in 0..self.worker_pool.workers.len() {
@@ -100,7 +97,7 @@ impl ForwarderState {
         }
     }
 
-    /// Sets the budgets: those that are not named are the usual ones.
+    /// Sets the policers; those that are not configured have their defaults.
     pub(super) fn set_policers(&mut self, desired: &BTreeMap<Class, Limit>) {
         for class in Class::ALL {
             let of = |limits: &BTreeMap<Class, Limit>| {
@@ -113,26 +110,27 @@ impl ForwarderState {
         self.punts = desired.clone();
     }
 
-    /// What the budgets of an interface have passed and dropped so far.
+    /// The policer counters of an interface.
     pub(super) fn policed(&self, interface: u32) -> [PolicerCounters; Class::ALL.len()] {
         Class::ALL.map(|class| self.shared.policers.counters(class, interface))
     }
 
-    /// Each class: first all interfaces together, then each that had packets of it.
+    /// Each class: first the sum of all interfaces, then each interface with packets of the class.
     pub fn list_punts(&self) -> Vec<v1::PuntState> {
         let mut rows = Vec::new();
         for class in Class::ALL {
             let limit = self.punts.get(&class).copied().unwrap_or(class.default_limit());
-            let row = |interface: &str, counters: PolicerCounters, rate: u32, burst: u32| v1::PuntState {
-                class: class.name().to_owned(),
-                description: class.description().to_owned(),
-                interface: interface.to_owned(),
-                passed: counters.passed,
-                dropped: counters.dropped,
-                rate,
-                burst,
-                urgent: class.urgency() == Urgency::Urgent,
-            };
+            let row =
+                |interface: &str, counters: PolicerCounters, rate: u32, burst: u32| v1::PuntState {
+                    class: class.name().to_owned(),
+                    description: class.description().to_owned(),
+                    interface: interface.to_owned(),
+                    passed: counters.passed,
+                    dropped: counters.dropped,
+                    rate,
+                    burst,
+                    urgent: class.urgency() == Urgency::Urgent,
+                };
             let at = rows.len();
             let mut total_of = PolicerCounters::default();
             for (index, state) in self.interfaces.iter().enumerate() {

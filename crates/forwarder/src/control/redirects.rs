@@ -1,5 +1,4 @@
-//! Redirects on the control thread: is there really a shorter way, and what is it
-//! (RFC 1812 5.2.7.2, RFC 4861 8.2)?
+//! Redirects: decides whether a sender has a better next hop, and sends it (RFC 1812 5.2.7.2, RFC 4861 8.2).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,8 +10,8 @@ use stoa_wire::{icmp4, ipv4, ipv6, ndp, protocol};
 use super::forwarder_state::ForwarderState;
 
 impl ForwarderState {
-    /// A packet has left by the interface it came from: tells its sender, when sender, next hop
-    /// and we are on one link.
+    /// Handles a packet that left by the interface it came in: redirects its sender when sender, next hop and this router
+    /// share a link.
     pub(super) fn send_redirect(&mut self, packet: &Packet) {
         let message = match packet.bytes().first().map(|byte| byte >> 4) {
             Some(4) => self.redirect4(packet).map(|message| (message, "ip4-lookup")),
@@ -28,7 +27,7 @@ impl ForwarderState {
         }
     }
 
-    /// Where the packet went: the neighbour, or `destination` itself when it is on the link.
+    /// The next hop of the packet: a neighbour, or `destination` when it is on the link.
     fn next_hop(&self, packet: &Packet, destination: IpAddr) -> Option<(IpAddr, Option<Mac>)> {
         let state = self.interface(packet.rx_if)?;
         if [state.gleans.0, state.gleans.1].contains(&packet.adjacency) {
@@ -44,7 +43,7 @@ impl ForwarderState {
 
     fn redirect4(&self, packet: &Packet) -> Option<Vec<u8>> {
         let bytes = packet.bytes();
-        // The copy may be cut: only the header is looked at.
+        // The copy may be truncated: only the header is read.
         let header = bytes.first_chunk::<{ ipv4::LENGTH }>()?;
         let at =
             |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
@@ -79,7 +78,7 @@ impl ForwarderState {
         let (IpAddr::V6(target), mac) = self.next_hop(packet, destination.into())? else {
             return None;
         };
-        // RFC 4861 8.2: a router is named by its link-local address, which we must know.
+        // RFC 4861 8.2: the target is a link-local address unless it is the destination.
         let is_named = target == destination || target.is_unicast_link_local();
         let us = self.addresses.of(packet.rx_if)?.link_local?;
         if !is_named || target == source || !self.is_on_link(packet.rx_if, source.into()) {

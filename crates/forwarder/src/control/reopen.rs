@@ -1,6 +1,6 @@
-//! Ports whose settings change: the new one is opened first where both can stand side by side, so
-//! that a change that is refused has touched nothing. Where not, all that stand in the way of
-//! others are closed before any of those is opened: so two ports may change places.
+//! Ports whose settings change. A new port is opened beside the old one where both can coexist, so that a refused change
+//! touches nothing. Otherwise all conflicting ports are closed before any new one is opened: so two ports can swap
+//! their devices.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,19 @@ use super::apply::ApplyError;
 use super::desired::DesiredState;
 use super::forwarder_state::{ForwarderState, PortState};
 
-/// Ports of the new settings by name; `None`: one that others have to make room for.
+/// Changed ports by name; `None`: another port must be closed first.
 pub(super) type Reopened = Vec<(String, Option<PortState>)>;
 
 impl ForwarderState {
-    /// Opens the ports that changed, or are spread otherwise, beside the old ones. Nothing is
-    /// changed yet.
-    pub(super) fn open_changed(&self, desired: &DesiredState) -> (Reopened, Vec<v1::ValidationError>) {
+    /// Opens changed ports beside the old ones. Nothing else changes yet.
+    pub(super) fn open_changed(
+        &self,
+        desired: &DesiredState,
+    ) -> (Reopened, Vec<v1::ValidationError>) {
         let (mut opened, mut errors) = (Reopened::new(), Vec::new());
         for (name, config) in &desired.ports {
-            let Some(old) = self.ports.get(name).filter(|old| !is_unchanged(self, desired, name, old))
+            let Some(old) =
+                self.ports.get(name).filter(|old| !is_unchanged(self, desired, name, old))
             else {
                 continue;
             };
@@ -30,7 +33,7 @@ impl ForwarderState {
             }
             match self.open_port(config, (name, old.interface)) {
                 Ok(state) => opened.push((name.clone(), Some(state))),
-                // The old one holds some.
+                // The old port holds buffers.
                 Err(OpenError::Buffers { .. }) => opened.push((name.clone(), None)),
                 Err(error) => errors.extend(ApplyError::port(name, &error).errors),
             }
@@ -38,29 +41,33 @@ impl ForwarderState {
         (opened, errors)
     }
 
-    /// Whether a port with these settings can only be opened when some are closed that will be.
+    /// Whether a port with these settings conflicts with ports that will be closed.
     pub(super) fn must_close_others(&self, desired: &DesiredState, config: &PortConfig) -> bool {
         let mut all = self.ports.iter();
-        all.any(|(name, old)| config.excludes(&old.config) && !is_unchanged(self, desired, name, old))
+        all.any(|(name, old)| {
+            config.excludes(&old.config) && !is_unchanged(self, desired, name, old)
+        })
     }
 
-    /// Puts the new ports in the places of the old ones. When one cannot be opened after all, it
-    /// stops there, and the way back to the former state opens what was closed.
+    /// Replaces the old ports by the new ones. When one cannot be opened after all, it stops there, and the rollback opens
+    /// what was closed.
     pub(super) fn replace_changed(
         &mut self,
         desired: &DesiredState,
         opened: Reopened,
         applied: &mut v1::Applied,
     ) -> Result<(), ApplyError> {
-        let deferred: BTreeSet<_> = opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
+        let deferred: BTreeSet<_> =
+            opened.iter().filter(|it| it.1.is_none()).map(|it| &it.0).collect();
         let deferred: Vec<(String, &PortConfig)> = deferred
             .into_iter()
             .filter_map(|name| Some((name.clone(), desired.ports.get(name)?)))
             .collect();
         let mut opened_beside: Vec<_> =
             opened.into_iter().filter_map(|(name, state)| Some((name, state?))).collect();
-        let excluded_by_late = |old: &PortState| deferred.iter().any(|(_, new)| new.excludes(&old.config));
-        // Those last that nobody waits for: they are not touched when one fails.
+        let excluded_by_late =
+            |old: &PortState| deferred.iter().any(|(_, new)| new.excludes(&old.config));
+        // Ports without conflicts last: they are not touched when one fails.
         let is_first = |(name, _): &(String, _)| self.ports.get(name).is_some_and(excluded_by_late);
         let last = opened_beside.extract_if(.., |it| !is_first(it)).collect::<Vec<_>>();
         let leaves = |(name, old): &(&String, &PortState)| {
@@ -83,7 +90,7 @@ impl ForwarderState {
             match self.open_port(config, (name, index)) {
                 Ok(state) => self.replace_port(desired, name.clone(), state, applied),
                 Err(error) => {
-                    // Places of ports that are new.
+                    // Indexes of new ports.
                     let unopened = deferred.iter().zip(&indexes).skip_while(|it| it.0.0 != *name);
                     unopened.filter_map(|it| *it.1).for_each(|index| self.unreserve(index));
                     return Err(ApplyError::port(name, &error));
@@ -97,7 +104,7 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Puts an open port in its place; one that is there is closed.
+    /// Puts an open port in place and closes its predecessor.
     fn replace_port(
         &mut self,
         desired: &DesiredState,
@@ -118,8 +125,13 @@ impl ForwarderState {
     }
 }
 
-/// Whether a port goes on as it is.
-fn is_unchanged(state: &ForwarderState, desired: &DesiredState, name: &str, old: &PortState) -> bool {
+/// Whether a port does not change.
+fn is_unchanged(
+    state: &ForwarderState,
+    desired: &DesiredState,
+    name: &str,
+    old: &PortState,
+) -> bool {
     desired.ports.get(name) == Some(&old.config)
         && state.software_rss.contains(name) == desired.software_rss.contains(name)
 }

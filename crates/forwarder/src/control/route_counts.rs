@@ -1,15 +1,13 @@
-//! How many routes there are, by VRF, family and protocol: kept as they come and go, so that to
-//! ask for the number of a million costs nothing.
+//! Number of routes by VRF, family and protocol: maintained incrementally, so that reading it is free.
 
 use stoa_api::v1;
 
 use super::desired::{Action, Prefix};
-use super::forwarder_state::{Installed, ForwarderState};
+use super::forwarder_state::{ForwarderState, Installed};
 use super::vrfs::{Slot, VrfState};
 use crate::shared::SpecialNextHop;
 
-/// The routes of one VRF that are listed. A few kinds: looked for one after the other. Those that
-/// everybody knows are told even where there is none.
+/// The listed routes of one VRF; a short list. Well-known protocols are listed even without routes.
 #[derive(Clone, Debug)]
 pub(super) struct RouteCounts(Vec<Count>);
 
@@ -41,13 +39,13 @@ impl RouteCounts {
     }
 }
 
-/// A network's broadcast addresses come with it and are neither listed nor counted.
+/// Broadcast addresses belong to their network and are neither listed nor counted.
 fn is_listed(installed: &Installed) -> bool {
     !matches!(installed.route.action, Action::Special(SpecialNextHop::Broadcast))
 }
 
 impl VrfState {
-    /// Puts a route in; gives the one that was there.
+    /// Inserts a route; returns the previous one.
     pub(super) fn insert(&mut self, prefix: Prefix, installed: Installed) -> Option<Installed> {
         if is_listed(&installed) {
             *self.counts.count_mut(prefix.0.is_ipv4(), installed.route.protocol) += 1;
@@ -56,7 +54,7 @@ impl VrfState {
         self.uncount(&prefix, old)
     }
 
-    /// Takes a route out.
+    /// Removes a route.
     pub(super) fn remove(&mut self, prefix: &Prefix) -> Option<Installed> {
         let old = self.routes.remove(prefix);
         self.uncount(prefix, old)
@@ -71,7 +69,7 @@ impl VrfState {
 }
 
 impl ForwarderState {
-    /// How many routes are listed, by VRF, family and protocol.
+    /// Number of listed routes, by VRF, family and protocol.
     pub fn count_routes(&self) -> Vec<v1::RouteCount> {
         let learned = self.count_learned();
         let of_vrf = |(slot, state): (Slot, &VrfState)| {
@@ -108,9 +106,9 @@ mod tests {
     }
 
     proptest! {
-        /// As many as are listed, whatever came, changed and went.
+        /// The counts equal those of the listing after any changes.
         #[test]
-        fn counts_are_those_of_the_routes(
+        fn counts_equal_the_listing(
             changes in prop::collection::vec((any::<bool>(), 0..4_u8, 0..3_i32, 0..3_u8), 0..200)
         ) {
             let mut state = VrfState::new("", 0);

@@ -1,47 +1,45 @@
-//! Listings of routes. There may be millions: the control thread looks at some of them at a time,
-//! and at neighbours and everything else in between.
+//! Listings of routes. There may be millions: the control thread lists them in pages, between which other work runs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use stoa_api::v1;
 
 use super::desired::{Action, Path, Prefix, Route, address, bits, network};
-use super::listing::octets;
 use super::forwarder_state::ForwarderState;
+use super::listing::octets;
 use super::vrfs::{Slot, VrfState};
 use crate::shared::SpecialNextHop;
 
-/// What asks for the routes of all VRFs.
+/// The name of a request for all VRFs.
 const ALL_VRFS: &str = "all";
 
-/// A listing of routes: what is asked for, and how far it is. Routes that come or go while it is
-/// under way are in it or not; all others are in it once.
+/// A listing of routes and its position. Routes that change during the listing may be missing; all others are in it
+/// once.
 #[derive(Clone)]
 pub struct Listing {
     request: v1::ListRoutesRequest,
-    /// The first and the last that can be asked for, in the order of the tables; `None`: nothing can.
+    /// The first and last prefix to list, in table order; `None`: nothing matches.
     window: Option<(Prefix, Prefix)>,
-    /// The VRF that is next, and the last prefix of it that was looked at.
+    /// The next VRF, and its last prefix that was visited.
     next: Option<(Slot, Option<Prefix>)>,
 }
 
-/// The state of a route all of whose gateways BFD misses.
-const BFD_DOWN: &str = "silent gateway";
+/// The state of a route whose gateways BFD has declared down.
+const BFD_DOWN: &str = "gateway BFD-down";
 
-/// The first place of a table and the last, were there prefixes of any length.
+/// The first and last position of a table, over prefixes of any length.
 const WHOLE: (Prefix, Prefix) =
     ((IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), (IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u8::MAX));
 
 impl Listing {
-    /// A listing of routes of a family (4, 6, or 0 for both), or of the one that covers an
-    /// address; of one VRF, or of all of them. Where it begins and ends is found at once, however
-    /// many routes stand before.
+    /// A listing by family (4, 6, or 0 for both), prefix or longest match of an address, of one VRF or all. Seeking its
+    /// start and end is fast in a table of any size.
     pub fn new(request: v1::ListRoutesRequest) -> Self {
         let window = window(&request);
         Self { request, window, next: Some((0, None)) }
     }
 
-    /// Whether all of it was told.
+    /// Whether the listing is complete.
     pub fn is_done(&self) -> bool {
         self.next.is_none()
     }
@@ -50,7 +48,8 @@ impl Listing {
         self.request.vrf == ALL_VRFS || self.request.vrf == vrf.name
     }
 
-    /// Whether routes of this protocol are asked for.
+    /// Whether routes of this protocol are requested.
+    /// The rest of a table after the last visited prefix.
     fn asks_for_protocol(&self, protocol: i32) -> bool {
         self.request.protocol.is_none_or(|only| only == protocol)
     }
@@ -58,13 +57,13 @@ impl Listing {
     /// The part of a table that is still to be told, behind the last that was looked at.
     fn rest(&self, last: Option<Prefix>) -> Option<(Prefix, Prefix)> {
         let (first, end) = self.window?;
-        // The next place: no prefix is longer than an address.
+        // The next position: no prefix is longer than an address.
         let begin = last.map_or(first, |(address, length)| (address, length.saturating_add(1)));
         (begin <= end).then_some((begin, end))
     }
 }
 
-/// Between which places of a table the routes stand that are asked for. What no prefix is asks for nothing.
+/// The range of a table that a request covers. An invalid prefix matches nothing.
 fn window(request: &v1::ListRoutesRequest) -> Option<(Prefix, Prefix)> {
     let read = |prefix: &v1::Prefix| {
         let to = address(&prefix.address)?;
@@ -78,13 +77,13 @@ fn window(request: &v1::ListRoutesRequest) -> Option<(Prefix, Prefix)> {
     };
     if let Some(within) = &request.within {
         let within = read(within)?;
-        // All below it begin in it, and shorter ones of the same address stand before it.
+        // Longer prefixes follow it, and shorter ones of the same address precede it.
         first = first.max(within);
         last = last.min((last_address(&within), u8::MAX));
     }
     if let Some(after) = &request.after {
         let after = read(after)?;
-        // The next place: no prefix is longer than an address.
+        // The next position: no prefix is longer than an address.
         first = first.max((after.0, after.1 + 1));
     }
     (first <= last).then_some((first, last))
@@ -104,12 +103,12 @@ fn last_address((address, length): &Prefix) -> IpAddr {
 }
 
 impl ForwarderState {
-    /// All routes that are asked for, at once.
+    /// All requested routes at once.
     pub fn list_routes(&self, request: &v1::ListRoutesRequest) -> Vec<v1::RouteState> {
         self.list_more_routes(&mut Listing::new(request.clone()), usize::MAX)
     }
 
-    /// The next routes of a listing: looks at no more than `at_most` of them.
+    /// The next routes of a listing: visits at most `at_most` of them.
     pub fn list_more_routes(&self, listing: &mut Listing, at_most: usize) -> Vec<v1::RouteState> {
         let mut routes = Vec::new();
         let mut left = at_most;
@@ -156,7 +155,7 @@ impl ForwarderState {
         routes
     }
 
-    /// Whether the protocol of a route is asked for: looked at before all else is found out about it.
+    /// Whether the protocol of a route is requested: checked before the route is assembled.
     fn is_asked_for(&self, listing: &Listing, slot: Slot, prefix: &Prefix, next_hop: u32) -> bool {
         listing.request.protocol.is_none() || {
             let desired = || Some(self.vrfs.route(slot, prefix)?.route.protocol);
@@ -165,17 +164,17 @@ impl ForwarderState {
         }
     }
 
-    /// The route of the table to this prefix; `None` when it is one that is not listed.
+    /// The route of the table to this prefix; `None` when it is not listed.
     fn route_at(&self, slot: Slot, prefix: &Prefix, next_hop: u32) -> Option<v1::RouteState> {
         let learned = self.learned_route(slot, prefix, next_hop);
         learned.or_else(|| self.route(slot, prefix))
     }
 
-    /// The longest route of a VRF that covers an address, and is no longer than `most`.
+    /// The longest match of an address in a VRF, among prefixes of at most `most` bits.
     fn covering(&self, slot: Slot, to: IpAddr, most: u8) -> Option<v1::RouteState> {
         let prefix = |length| (network(to, length), length);
         (0..=most).rev().map(prefix).find_map(|prefix| {
-            // A network's broadcast addresses are not listed, and cover nothing else.
+            // Broadcast addresses are not listed, and cover nothing else.
             if self.vrfs.route(slot, &prefix).is_some() {
                 return Some(self.route(slot, &prefix));
             }
@@ -184,8 +183,8 @@ impl ForwarderState {
         })?
     }
 
-    /// The static routes of a VRF that are out of the tables because BFD misses their gateways: no more than the
-    /// configuration has, and so told at once.
+    /// The static routes of a VRF that are withdrawn because BFD has declared their gateways down. The configuration bounds
+    /// their number, so they need no pages.
     fn bfd_down_routes(&self, slot: Slot, listing: &Listing) -> Vec<v1::RouteState> {
         let Some((state, (first, last))) = self.vrfs.get(slot).zip(listing.window) else {
             return Vec::new();
@@ -201,7 +200,7 @@ impl ForwarderState {
         told.map(|route| v1::RouteState {
             route: Some(route),
             state: BFD_DOWN.to_owned(),
-            reason: vec!["BFD misses its gateway".to_owned()],
+            reason: vec!["BFD has declared its gateways down".to_owned()],
             ..Default::default()
         })
         .collect()
@@ -219,7 +218,7 @@ impl ForwarderState {
         Some(v1::RouteState { route: Some(route), state, packets, bytes, ..Default::default() })
     }
 
-    /// Whether this is the host route of an own address that is not used, for somebody else has it.
+    /// Whether this is the host route of one of our addresses that is disabled as a duplicate.
     fn is_given_up(&self, slot: Slot, action: &Action, prefix: &Prefix) -> bool {
         matches!(action, Action::Special(SpecialNextHop::Local))
             && self.duplicates().any(|(interface, address)| {
@@ -227,8 +226,7 @@ impl ForwarderState {
             })
     }
 
-    /// How the paths of a set do, and what went over them. Prefixes that share a set
-    /// share its figures.
+    /// State, packets and bytes of a set of paths. Prefixes that share a set share its counters.
     pub(super) fn route_state(
         &self,
         set: Option<&[super::fib::PathKey]>,
@@ -261,7 +259,7 @@ impl ForwarderState {
     }
 }
 
-/// A desired route as the contract tells it; `None`: one that is not listed.
+/// A desired route as a message of the contract; `None` when it is not listed.
 fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route> {
     let path = |path: &Path| v1::Path {
         interface: path.interface.clone(),
@@ -269,7 +267,7 @@ fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route>
         weight: path.weight.into(),
     };
     let action = match &route.action {
-        // A network's broadcast addresses come with it and are not listed.
+        // Broadcast addresses belong to their network and are not listed.
         Action::Special(SpecialNextHop::Broadcast) => return None,
         Action::Special(special) => v1::route::Action::Special(contract_special(*special).into()),
         Action::Paths(paths) => {
@@ -284,7 +282,7 @@ fn route_message(vrf: &str, prefix: &Prefix, route: &Route) -> Option<v1::Route>
     })
 }
 
-/// A verdict as the contract tells it.
+/// A special next hop as an enumeration of the contract.
 pub(super) fn contract_special(special: SpecialNextHop) -> v1::Special {
     match special {
         SpecialNextHop::Local => v1::Special::Local,
@@ -304,7 +302,7 @@ mod tests {
         v1::Prefix { address: octets(address), length: length.parse().unwrap() }
     }
 
-    /// Which of these a listing looks at.
+    /// The prefixes that a listing covers.
     fn asked(request: v1::ListRoutesRequest) -> Vec<&'static str> {
         let all = [
             "0.0.0.0/0",
@@ -330,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_is_of_a_family_a_prefix_and_what_comes_behind() {
+    fn a_listing_selects_by_family_prefix_and_position() {
         let rest = v1::ListRoutesRequest::default;
         assert_eq!(asked(rest()).len(), 11);
         assert_eq!(asked(v1::ListRoutesRequest { family: 4, ..rest() }).len(), 7);

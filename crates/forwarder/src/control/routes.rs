@@ -1,32 +1,31 @@
-//! Routes: from what is desired to prefixes, sets of paths and next hops.
+//! Routes: maps desired routes to prefixes, sets of paths and next hops.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::desired::{Action, DesiredState, Interface, Path, Prefix, Route, bits, network};
 use super::fib::{PathKey, PathSet, hop_of};
+use super::forwarder_state::{ForwarderState, Installed};
 use super::limits::TableFull;
-use super::forwarder_state::{Installed, ForwarderState};
 use super::vrfs::{DEFAULT, Slot};
 use crate::neighbor::entry::Key;
 use crate::shared::SpecialNextHop;
 
-/// Routes that go into a table together.
+/// Routes per batch of table changes.
 const BATCH: usize = 4096;
 
-/// A route that has its next hop and is not in the table yet.
+/// A route whose next hop is allocated, before it is in the table.
 struct Prepared<'a> {
     prefix: Prefix,
     route: &'a Route,
-    /// The paths that `hop` stands for, which it uses already.
+    /// The paths of `hop`, which are already counted as used.
     set: Option<Vec<PathKey>>,
     hop: u32,
 }
 
 impl ForwarderState {
-    /// Puts routes of the default VRF in, changes them, or takes them out (`None`), one after the
-    /// other, and closes the batch: what applying a state does once it knows what has changed.
-    /// The desired state knows nothing of it; for benches.
+    /// Changes or removes (`None`) routes of the default VRF one after the other, and closes the batch: what applying a
+    /// state does after the comparison. The desired state is not changed; for benchmarks.
     ///
     /// # Errors
     /// The first route that does not fit; those before it are changed.
@@ -44,7 +43,7 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Puts a route in, or changes it. Nothing is changed when it does not fit.
+    /// Adds or changes a route. Nothing changes when it does not fit.
     pub(super) fn set_route(
         &mut self,
         slot: Slot,
@@ -52,7 +51,7 @@ impl ForwarderState {
         route: &Route,
     ) -> Result<(), TableFull> {
         let prepared = self.prepare(prefix, route)?;
-        // A neighbour's host route gives way to one that is desired, and so does a learned one.
+        // A desired route replaces a neighbour's host route, and shadows a learned route.
         match self.fib.insert(slot, prefix, prepared.hop) {
             Ok(former) => self.shadow(slot, prefix, former),
             Err(full) => {
@@ -64,10 +63,10 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Puts routes in, or changes them, in their order; fastest when they ascend.
+    /// Adds or changes routes, in order; fastest when they ascend.
     ///
     /// # Errors
-    /// The first that does not fit, and why; those before it are in.
+    /// The first that does not fit, and why; those before it are in the table.
     pub(super) fn set_routes(
         &mut self,
         slot: Slot,
@@ -82,8 +81,7 @@ impl ForwarderState {
                     Ok(prepared) => batch.push(prepared),
                     Err(full) if batch.is_empty() => return Err((*first, full)),
                     Err(_) => {
-                        // What the routes before it led to may make room for its next hop: nobody
-                        // was refused yet.
+                        // Installing the routes before it may free a next hop: not a refusal yet.
                         self.fib.table_full_counts = table_full_counts;
                         break;
                     }
@@ -95,7 +93,11 @@ impl ForwarderState {
         Ok(())
     }
 
-    fn set_batch(&mut self, slot: Slot, batch: Vec<Prepared<'_>>) -> Result<(), (Prefix, TableFull)> {
+    fn set_batch(
+        &mut self,
+        slot: Slot,
+        batch: Vec<Prepared<'_>>,
+    ) -> Result<(), (Prefix, TableFull)> {
         let hops: Vec<_> = batch.iter().map(|route| (route.prefix, route.hop)).collect();
         let mut former = Vec::with_capacity(hops.len());
         let pinned = self.fib.insert_all(slot, &hops, &mut former);
@@ -122,14 +124,14 @@ impl ForwarderState {
         Ok(Prepared { prefix, route, set, hop })
     }
 
-    /// Lets go of what a route that does not fit was prepared with.
+    /// Releases the set of a route that does not fit.
     fn abandon(&mut self, prepared: Prepared<'_>) {
         if let Some(keys) = prepared.set {
             self.release_set(&keys);
         }
     }
 
-    /// Writes down that a route is in the table now.
+    /// Records that a route is in the table.
     fn install(&mut self, slot: Slot, prepared: Prepared<'_>) {
         let Prepared { prefix, route, set, .. } = prepared;
         self.vrfs.count_links(slot, set.as_deref(), true);
@@ -143,7 +145,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes a route out. A learned one comes back in its place, or a neighbour's host route.
+    /// Removes a route. A shadowed learned route or a neighbour's host route takes its place.
     pub(super) fn remove_route(&mut self, slot: Slot, prefix: Prefix) {
         let state = self.vrfs.get_mut(slot);
         let Some(installed) = state.and_then(|state| state.remove(&prefix)) else { return };
@@ -166,7 +168,7 @@ impl ForwarderState {
     pub(super) fn keys_of(&self, paths: &[Path], is_ip4: bool) -> Vec<PathKey> {
         let key = |path: &Path| {
             let interface = self.index_of(&path.interface)?;
-            // A tunnel leads to one place, whatever gateway is named behind it.
+            // A tunnel has one endpoint, whatever gateway is configured.
             let next_hop = path.next_hop.filter(|_| !self.is_tunnel(interface));
             Some(PathKey { interface, next_hop, is_ip4, weight: path.weight })
         };
@@ -175,7 +177,7 @@ impl ForwarderState {
         keys
     }
 
-    /// The next hop of a set of paths, made when it is not there.
+    /// The next hop of a set of paths, created on first use.
     fn acquire_set(&mut self, keys: &[PathKey]) -> Result<u32, TableFull> {
         if let Some(set) = self.fib.sets.get_mut(keys) {
             set.users += 1;
@@ -207,7 +209,7 @@ impl ForwarderState {
         self.unpin_all(keys);
     }
 
-    /// Keeps the gateways of all paths, or of none.
+    /// Pins the gateways of all paths, or of none.
     pub(super) fn pin_all(&mut self, keys: &[PathKey]) -> Result<(), TableFull> {
         for (pinned, key) in keys.iter().enumerate() {
             if let Some(next_hop) = key.next_hop
@@ -228,15 +230,19 @@ impl ForwarderState {
         }
     }
 
-    /// The paths that can be used now, as adjacencies with weights. A gateway that does
-    /// not answer is left out while another path is there: its flows go on elsewhere.
+    /// The usable paths as adjacencies with weights. Paths with an unreachable gateway are left out while there is another
+    /// path.
     fn usable(&self, keys: &[PathKey]) -> Vec<(u32, u16)> {
         let paths = self.live_paths(keys);
         let all_unreachable = paths.iter().all(|(is_unreachable, _)| *is_unreachable);
-        paths.into_iter().filter(|(is_unreachable, _)| all_unreachable || !is_unreachable).map(|(_, path)| path).collect()
+        paths
+            .into_iter()
+            .filter(|(is_unreachable, _)| all_unreachable || !is_unreachable)
+            .map(|(_, path)| path)
+            .collect()
     }
 
-    /// The paths whose links are up: whether the gateway was lost, adjacency and weight.
+    /// The paths whose links are up: whether the gateway is unreachable, adjacency and weight.
     pub(super) fn live_paths(&self, keys: &[PathKey]) -> Vec<(bool, (u32, u16))> {
         let path = |key: &PathKey| {
             let interface = self.interface(key.interface).filter(|state| state.is_up)?;
@@ -254,28 +260,29 @@ impl ForwarderState {
         keys.iter().filter_map(path).collect()
     }
 
-    /// A gateway was lost or came back: the sets of paths through it follow.
+    /// The reachability of a gateway has changed: updates the sets of paths through it.
     pub(super) fn refresh_sets_through(&mut self, (interface, address): Key) {
         if self.cache.get(&(interface, address)).is_none_or(|entry| entry.pins == 0) {
             return;
         }
-        let is_through = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
-        // One path alone leads to its gateway whatever that does.
+        let is_through =
+            |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
+        // A single path is used even when its gateway is unreachable.
         self.refresh_sets_where(|keys| keys.len() > 1 && keys.iter().any(is_through));
         self.refresh_learned(is_through);
         self.fib.settle();
     }
 
-    /// A gateway was given up, or is there again: the sets of paths through it follow at once.
+    /// BFD has changed the state of a gateway: updates all sets of paths through it.
     pub(super) fn refresh_sets_of(&mut self, (interface, address): Key) {
-        let is_through = |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
+        let is_through =
+            |key: &PathKey| key.interface == interface && key.next_hop == Some(address);
         self.refresh_sets_where(|keys| keys.iter().any(is_through));
         self.refresh_learned(is_through);
         self.fib.settle();
     }
 
-    /// Looks at all sets of paths through an interface again: what a link that comes
-    /// or goes costs does not grow with the number of prefixes.
+    /// Updates all sets of paths through an interface: the cost of a link change does not grow with the number of prefixes.
     pub(super) fn refresh_sets(&mut self, interface: u32) {
         self.refresh_sets_where(|keys| keys.iter().any(|key| key.interface == interface));
         self.refresh_learned(|key| key.interface == interface);
@@ -288,14 +295,14 @@ impl ForwarderState {
             let hop = hop_of(&self.usable(&keys));
             let Some(id) = self.fib.sets.get(&keys).map(|set| set.hop) else { continue };
             if let Err(full) = self.fib.set_hop(id, &hop) {
-                tracing::error!(%full, "a set of paths could not be changed");
+                tracing::error!(%full, "cannot change a set of paths");
             }
         }
     }
 }
 
-/// Routes that a directly connected IPv4 network brings with it: its broadcast
-/// addresses, which are never forwarded (RFC 2644, RFC 1812 4.2.2.11).
+/// The broadcast addresses of a directly connected IPv4 network as routes: packets to them are never forwarded
+/// (RFC 2644, RFC 1812 4.2.2.11).
 pub(super) fn broadcasts(
     (address, length): Prefix,
     route: &Route,
@@ -309,8 +316,10 @@ pub(super) fn broadcasts(
     match &route.action {
         Action::Paths(paths) if on_link(paths) && (1..=30).contains(&length) => {
             let refuse = |ip: Ipv4Addr| {
-                let route =
-                    Route { protocol: route.protocol, action: Action::Special(SpecialNextHop::Broadcast) };
+                let route = Route {
+                    protocol: route.protocol,
+                    action: Action::Special(SpecialNextHop::Broadcast),
+                };
                 ((IpAddr::V4(ip), 32), route)
             };
             let mut refused = vec![refuse(first)];
@@ -328,8 +337,7 @@ fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
     (u32::from(first) | u32::MAX >> length).into()
 }
 
-/// Broadcast addresses of networks whose interface may send to them: as neighbours whose MAC
-/// address is everybody's (RFC 2644).
+/// Broadcast addresses of networks with directed broadcast, as neighbours with the broadcast MAC address (RFC 2644).
 pub(super) fn directed_broadcasts(desired: &DesiredState) -> Vec<(&String, IpAddr)> {
     let willing = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
     willing

@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Code, Response, Status};
 
+use super::control_loop::Requests;
 use super::desired::DesiredState;
 use super::learned::Callers;
-use super::control_loop::Requests;
 use super::paging::PAGE;
 use super::trace_capture::Reader;
-use super::{Error, Forwarder, Listing, Options, ForwarderState};
+use super::{Error, Forwarder, ForwarderState, Listing, Options};
 use crate::kernel::Kernel;
 
-/// How long a request may take on the control thread.
+/// Longest time of a request on the control thread.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Messages of a capture that may wait for the one who listens.
+/// Capture messages that may wait for the client.
 const CAPTURE_MESSAGES: usize = 16;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -42,16 +42,16 @@ pub(super) async fn serve(options: &Options, requests: Requests) -> Result<(), E
     let service = ForwarderServer::new(Service { requests, callers: Callers::default() })
         .max_decoding_message_size(MESSAGE_LIMIT_BYTES);
     tracing::info!(socket = %options.socket.display(), "the forwarder listens");
-    // Nobody is told where systemd did not start this process itself.
+    // Does nothing unless systemd started this process.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
     let incoming = UnixListenerStream::new(listener);
     let server = tonic::transport::Server::builder().add_service(service);
-    // A stream that a client holds open must not keep the forwarder from ending.
+    // An open stream of a client must not keep the forwarder from ending.
     tokio::select! {
         served = server.serve_with_incoming(incoming) => served?,
         () = end => {}
     }
-    // Somebody may have removed it already.
+    // It may already be removed.
     let _ = std::fs::remove_file(&options.socket);
     Ok(())
 }
@@ -63,14 +63,14 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Does something on the control thread and waits for what it says.
+    /// Runs a function on the control thread and returns its result.
     pub(super) async fn on_control<T: Send + 'static>(
         &self,
         action: impl FnOnce(&mut Forwarder) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
         let (reply_tx, reply_rx) = oneshot::channel();
         let request = Box::new(move |forwarder: &mut Forwarder| {
-            // Nobody waits any more when the client went away.
+            // The client may be gone.
             let _ = reply_tx.send(action(forwarder));
         });
         if !self.requests.submit(request) {
@@ -79,19 +79,19 @@ impl Service {
         await_answer(reply_rx).await
     }
 
-    /// Does something with what runs.
+    /// Runs a function on the running state.
     async fn on_running<T: Send + 'static>(
         &self,
         action: impl FnOnce(&mut ForwarderState) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
         self.on_control(|forwarder| match forwarder.state() {
             Some(state) => action(state),
-            None => Err(Status::unavailable("nothing runs yet: apply a configuration first")),
+            None => Err(Status::unavailable("no configuration is applied: apply one first")),
         })
         .await
     }
 
-    /// Reads facts; nothing when nothing runs yet.
+    /// Reads operational state; the default before the first configuration.
     async fn read<T: Default + Send + 'static>(
         &self,
         read: impl FnOnce(&ForwarderState) -> T + Send + 'static,
@@ -103,8 +103,7 @@ impl Service {
     }
 }
 
-/// Hands captured frames to the one who listens, until they go away; then the workers
-/// capture no more.
+/// Sends captured frames to a client until it goes away, which ends the capture.
 fn forward_capture(
     mut reader: Reader,
     sender: &tokio::sync::mpsc::Sender<Result<v1::CaptureReply, Status>>,
@@ -120,7 +119,7 @@ fn forward_capture(
     });
 }
 
-/// What the control thread answers to a request.
+/// The reply of the control thread to a request.
 pub(super) async fn await_answer<T>(
     reply_rx: oneshot::Receiver<Result<T, Status>>,
 ) -> Result<T, Status> {
@@ -132,7 +131,7 @@ pub(super) async fn await_answer<T>(
 }
 
 pub(super) fn full() -> Status {
-    Status::resource_exhausted("too many requests wait: try again")
+    Status::resource_exhausted("the request queue is full: try again")
 }
 
 fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
@@ -140,7 +139,7 @@ fn stream<T>(items: Vec<T>) -> Response<Stream<T>> {
     Response::new(tokio_stream::iter(items))
 }
 
-/// Differs from forwarder to forwarder: time and process.
+/// Differs between forwarders: time and process id.
 fn boot_id() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(|| {
@@ -149,7 +148,7 @@ fn boot_id() -> u64 {
     })
 }
 
-/// When the forwarder began, in seconds since 1970.
+/// Start time of the forwarder, in seconds since 1970.
 fn started_unix_s() -> u64 {
     static STARTED: OnceLock<u64> = OnceLock::new();
     *STARTED.get_or_init(super::listing::unix_s)
@@ -354,7 +353,7 @@ impl Contract for Service {
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let thread = thread.spawn(move || forward_capture(reader, &sender));
         thread.map_err(|error| {
-            Status::resource_exhausted(format!("no thread to capture by: {error}"))
+            Status::resource_exhausted(format!("cannot start a capture thread: {error}"))
         })?;
         Ok(Response::new(ReceiverStream::new(receiver)))
     }

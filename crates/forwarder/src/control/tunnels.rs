@@ -1,21 +1,20 @@
-//! Tunnels as workers see them: the ports that are tunnels, by the interfaces behind them.
+//! Publishes tunnels to the workers: the ports that are tunnels, with their interfaces.
 
 use stoa_ports::{PortConfig, TunnelConfig};
 
 use super::forwarder_state::ForwarderState;
 use crate::tunnel::{Tunnel, Tunnels};
 
-/// TTL or hop limit of outer packets, unless told otherwise: what IANA recommends for TTLs.
+/// Default TTL or hop limit of outer packets: IANA's recommended TTL.
 const HOP_LIMIT: u8 = 64;
 
 impl ForwarderState {
-    /// Whether the interface is that of a tunnel: everything that is sent to it goes to the same
-    /// place, so it has no neighbours.
+    /// Whether the interface is a tunnel: everything sent to it goes to one endpoint, so it has no neighbours.
     pub(super) fn is_tunnel(&self, index: u32) -> bool {
         self.interface(index).is_some_and(|state| self.tunnel_of(&state.name).is_some())
     }
 
-    /// The tunnel behind the interface of that name.
+    /// The tunnel of the interface with that name.
     pub(super) fn tunnel_of(&self, name: &str) -> Option<&TunnelConfig> {
         match &self.ports.get(name)?.config {
             PortConfig::Tunnel(config) => Some(config),
@@ -23,7 +22,7 @@ impl ForwarderState {
         }
     }
 
-    /// Publishes all tunnels anew.
+    /// Publishes all tunnels.
     pub(super) fn publish_tunnels(&mut self) {
         let mut tunnels = Tunnels::default();
         for (index, state) in self.interfaces.iter().enumerate() {

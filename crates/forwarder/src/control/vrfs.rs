@@ -1,33 +1,33 @@
-//! VRFs: routing tables beside the default one, each with its own routes, addresses and
-//! neighbours' host routes. An interface is in one of them; what it receives is routed there.
+//! VRFs: routing tables with their own routes, addresses and host routes of neighbours. An interface is in one VRF, which
+//! routes the packets that it receives.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::desired::{DesiredState, Prefix, Route, bits, network};
 use super::fib::PathKey;
+use super::forwarder_state::{ForwarderState, Installed};
 use super::limits::TableFull;
-use super::forwarder_state::{Installed, ForwarderState};
 use super::route_counts::RouteCounts;
 use crate::shared::{DEFAULT_VRF, VrfReaders, VrfTables, vrf_id};
 
-/// VRFs that a forwarder has at most, the default one among them.
+/// Most VRFs of a forwarder, including the default one.
 pub const VRFS: usize = 256;
 
-/// The place of a VRF; 0 is the default one.
+/// The index of a VRF; 0 is the default one.
 pub type Slot = usize;
 
-/// The place of the default VRF.
+/// The slot of the default VRF.
 pub const DEFAULT: Slot = 0;
 
 /// A VRF on the control thread.
 pub(super) struct VrfState {
-    /// "" is the default one.
+    /// "" is the default VRF.
     pub(super) name: String,
-    /// The name by which workers know it.
+    /// Its id in the workers.
     pub(super) id: u32,
     pub(super) routes: BTreeMap<Prefix, Installed>,
-    /// DesiredState, and out of the table while all their gateways are silent.
+    /// Desired routes withdrawn while all their gateways are BFD-down.
     pub(super) bfd_down: BTreeMap<Prefix, Route>,
     pub(super) counts: RouteCounts,
 }
@@ -35,42 +35,42 @@ pub(super) struct VrfState {
 /// All VRFs by slot.
 pub(super) struct Vrfs {
     slots: Vec<Option<VrfState>>,
-    /// How many prefixes a VRF has on the link of an interface, that is, without a gateway.
+    /// Number of on-link paths of prefixes by interface and VRF.
     links: BTreeMap<(u32, Slot), usize>,
-    /// How many VRFs there were so far.
+    /// Number of VRFs created so far.
     generation: u32,
 }
 
 impl Vrfs {
-    /// The default one alone.
+    /// Only the default VRF.
     pub(super) fn new() -> Self {
         let mut vrfs = Self { slots: Vec::new(), links: BTreeMap::new(), generation: 0 };
         vrfs.slots.push(Some(VrfState::new("", DEFAULT_VRF)));
         vrfs
     }
 
-    /// How many there are, the default one among them.
+    /// Number of VRFs, including the default one.
     pub(super) fn len(&self) -> usize {
         self.slots.iter().flatten().count()
     }
 
-    /// All of them in the order of their slots.
+    /// All VRFs in the order of their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Slot, &VrfState)> {
         let known = self.slots.iter().enumerate();
         known.filter_map(|(slot, state)| Some((slot, state.as_ref()?)))
     }
 
-    /// One of them.
+    /// The VRF in a slot.
     pub(super) fn get(&self, slot: Slot) -> Option<&VrfState> {
         self.slots.get(slot)?.as_ref()
     }
 
-    /// One of them, to change.
+    /// The VRF in a slot, mutable.
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut VrfState> {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// The slot of that name; "" is the default one.
+    /// The slot of a VRF by name; "" is the default one.
     pub(super) fn slot_of(&self, name: &str) -> Option<Slot> {
         self.iter().find(|(_, state)| state.name == name).map(|(slot, _)| slot)
     }
@@ -80,14 +80,13 @@ impl Vrfs {
         self.get(slot)?.routes.get(prefix)
     }
 
-    /// The VRFs that have a prefix on the link of an interface: its own, and those into
-    /// which such a route was leaked.
+    /// The VRFs with a prefix on the link of an interface: its own, and those with a route leaked into them.
     pub(super) fn on_link(&self, interface: u32) -> Vec<Slot> {
         let links = self.links.range((interface, 0)..=(interface, Slot::MAX));
         links.map(|((_, slot), _)| *slot).collect()
     }
 
-    /// Keeps the count of prefixes that a VRF has on the links of interfaces.
+    /// Maintains the number of on-link paths.
     pub(super) fn count_links(&mut self, slot: Slot, set: Option<&[PathKey]>, more: bool) {
         for key in set.unwrap_or_default().iter().filter(|key| key.next_hop.is_none()) {
             let at = (key.interface, slot);
@@ -108,8 +107,8 @@ impl VrfState {
 }
 
 impl ForwarderState {
-    /// The paths of the longest route to an address that has at least so many bits, desired or
-    /// learned, and its backup paths. Neighbours' host routes follow from it and do not count.
+    /// The paths and backup paths of the longest match of an address, among desired and learned routes of at least `least`
+    /// bits. Host routes of neighbours are derived from it and do not count.
     fn longest(&self, slot: Slot, address: IpAddr, least: u8) -> [&[PathKey]; 2] {
         let none = self.learned.is_empty();
         for length in (least..=bits(address)).rev() {
@@ -125,28 +124,27 @@ impl ForwarderState {
         [&[], &[]]
     }
 
-    /// Whether the route of any VRF sees the address on the link of the interface.
+    /// Whether a route of any VRF has the address on the link of the interface.
     pub(super) fn leads_to_link(&self, interface: u32, address: IpAddr) -> bool {
         let sees = |slot| self.links_of(slot, address).contains(&interface);
         self.vrfs.on_link(interface).into_iter().any(sees)
     }
 
-    /// Whether the longest route to an address leads through other interfaces alone, and
-    /// is not the default route.
+    /// Whether the longest match of an address leads through other interfaces only, and is not the default route.
     pub(super) fn leads_elsewhere(&self, slot: Slot, address: IpAddr, interface: u32) -> bool {
         let [keys, backup] = self.longest(slot, address, 1);
         let mut all = keys.iter().chain(backup);
         !keys.is_empty() && all.all(|key| key.interface != interface)
     }
 
-    /// The interfaces on whose links the longest route of a VRF sees an address: a longer
-    /// route elsewhere must not be overridden by who happens to be on the link.
+    /// The interfaces on whose links the longest match of a VRF has an address. A neighbour on the link must not override a
+    /// longer route that leads elsewhere.
     pub(super) fn links_of(&self, slot: Slot, address: IpAddr) -> Vec<u32> {
         let keys = self.longest(slot, address, 0).into_iter().flatten();
         keys.filter(|key| key.next_hop.is_none()).map(|key| key.interface).collect()
     }
 
-    /// Makes the VRFs that are new. Workers see their tables before any interface is in one.
+    /// Creates new VRFs. Workers get their tables before any interface is in one.
     pub(super) fn add_vrfs(&mut self, desired: &DesiredState) -> Result<(), TableFull> {
         let mut added = false;
         for name in desired.vrfs.keys() {
@@ -154,7 +152,7 @@ impl ForwarderState {
                 continue;
             }
             let free = (1..self.vrfs.slots.len()).find(|slot| self.vrfs.slots[*slot].is_none());
-            // `admit` has counted them; some of the former state may still be here.
+            // `Limits::check` has counted them; some VRFs of the previous state may still exist.
             let slot = free.unwrap_or(self.vrfs.slots.len());
             self.fib.add_vrf(slot)?;
             self.vrfs.generation += 1;
@@ -171,8 +169,8 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Takes the VRFs out that are not desired: their routes and interfaces are gone already.
-    /// The tables go back to the system when no worker can see them any more.
+    /// Removes VRFs that are not desired, after their routes and interfaces. Their memory is freed when no worker reads
+    /// their tables any more.
     pub(super) fn remove_stale_vrfs(&mut self, desired: &DesiredState) {
         let is_stale =
             |state: &VrfState| !state.name.is_empty() && !desired.vrfs.contains_key(&state.name);
@@ -203,7 +201,7 @@ impl ForwarderState {
         self.shared.vrfs.publish(VrfTables { by_slot }, &mut self.graveyard);
     }
 
-    /// The name by which workers know the VRF of a slot.
+    /// The id of a VRF in the workers.
     pub(super) fn vrf_id(&self, slot: Slot) -> u32 {
         self.vrfs.get(slot).map_or(DEFAULT_VRF, |state| state.id)
     }

@@ -2,9 +2,9 @@
 //! Each packet belongs to a class, and each class has a policer on every interface, so that a flood on one
 //! interface or in one class does not affect the others.
 
-pub mod policer;
 pub mod classify;
 pub mod known_neighbors;
+pub mod policer;
 
 use stoa_engine::Urgency;
 
@@ -131,7 +131,9 @@ impl Class {
             Self::Listener => "multicast listener queries",
             Self::Solicitation => "router solicitations, and router advertisements of others",
             Self::Link => "frames that are not IP, to Linux: IS-IS, LLDP",
-            Self::Redirect => "packets that leave by the interface they came in, whose senders are redirected",
+            Self::Redirect => {
+                "packets that leave by the interface they came in, whose senders are redirected"
+            }
         }
     }
 

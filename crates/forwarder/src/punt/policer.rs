@@ -50,8 +50,13 @@ impl ClassLimits {
     fn new(limit: Limit) -> Self {
         let closed = || SharedLimit::new(0, 0, 1);
         let all = SharedBucket::default();
-        let limits =
-            Self { interface: closed(), low_rate: closed(), total: closed(), reserve: closed(), all };
+        let limits = Self {
+            interface: closed(),
+            low_rate: closed(),
+            total: closed(),
+            reserve: closed(),
+            all,
+        };
         limits.set(limit);
         limits
     }

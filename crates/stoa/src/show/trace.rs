@@ -66,7 +66,7 @@ fn step(step: &TraceStep) -> String {
         let next_hop = if is_known { "next hop " } else { "" };
         let _ = write!(text, ", {next_hop}{}", step.adjacency);
     }
-    let with_length = ["received ", "sent on ", "given to host interface "];
+    let with_length = ["received ", "sent on ", "sent to host interface "];
     if with_length.iter().any(|text| step.what.starts_with(text)) {
         let _ = write!(text, ", {} bytes, worker {}", step.length, step.worker);
     }
@@ -171,8 +171,8 @@ Packet 1, 01:46:43.000004 UTC, eth0: sent on eth1
             one.adjacency = adjacency.into();
             assert!(step(&one).ends_with(expected), "{}", step(&one));
         }
-        let given = super::tests::one("port-output", "given to host interface lab/out", 0, &[]);
-        assert!(step(&given).ends_with("given to host interface lab/out, 60 bytes, worker 0"));
+        let given = super::tests::one("port-output", "sent to host interface lab/out", 0, &[]);
+        assert!(step(&given).ends_with("sent to host interface lab/out, 60 bytes, worker 0"));
     }
 
     #[test]

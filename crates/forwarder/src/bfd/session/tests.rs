@@ -125,7 +125,9 @@ fn new_intervals_are_negotiated() {
     pair.ends[0].configure(Config { required_min_rx: 300_000, ..CONFIG }, now);
     pair.until(now + 1_000_000);
     assert_eq!(pair.ends[0].detection_time(), 900_000);
-    assert!(pair.received[1].iter().any(|packet| packet.is_poll && packet.required_min_rx == 300_000));
+    assert!(
+        pair.received[1].iter().any(|packet| packet.is_poll && packet.required_min_rx == 300_000)
+    );
     assert!(pair.received[0].iter().any(|packet| packet.is_final));
     assert_eq!(pair.states(), [State::Up, State::Up]);
 }
@@ -142,7 +144,10 @@ fn faster_intervals_do_not_drop_a_session_that_is_up() {
     assert_eq!(pair.ends[0].detection_time(), 3_000_000);
     pair.until(now + 5_000_000);
     assert_eq!(pair.states(), [State::Up, State::Up]);
-    assert_eq!((pair.ends[0].detection_time(), pair.ends[0].downs, pair.ends[1].downs), (150_000, 0, 0));
+    assert_eq!(
+        (pair.ends[0].detection_time(), pair.ends[0].downs, pair.ends[1].downs),
+        (150_000, 0, 0)
+    );
 }
 
 #[test]

@@ -39,7 +39,11 @@ impl AdvertisementConfig {
             Self::Ip4(config) => (0, config.interval_ms),
             Self::Ip6(config) => (1, config.interval_ms),
         };
-        Intervals { interval_ms, max_response_delay_ms: MAX_RESPONSE_DELAY_MS[at], min_gap_ms: MIN_GAP_MS[at] }
+        Intervals {
+            interval_ms,
+            max_response_delay_ms: MAX_RESPONSE_DELAY_MS[at],
+            min_gap_ms: MIN_GAP_MS[at],
+        }
     }
 }
 
@@ -75,7 +79,8 @@ impl ForwarderState {
         let stays = |(index, is_ip6): (u32, bool)| {
             let name = self.interface(index).map(|state| state.name.as_str());
             let desired = name.and_then(|name| desired.interfaces.get(name));
-            desired.is_some_and(|it| it.enabled && configured_for(it)[usize::from(is_ip6)].is_some())
+            desired
+                .is_some_and(|it| it.enabled && configured_for(it)[usize::from(is_ip6)].is_some())
         };
         let gone = self.advertising.0.keys().copied().filter(|key| !stays(*key));
         let gone: Vec<_> = gone.collect();
@@ -98,7 +103,8 @@ impl ForwarderState {
                 continue;
             }
             let config = configured_for(&state.desired).into_iter().enumerate();
-            let config = config.filter_map(|(is_ip6, config)| Some(((index as u32, is_ip6 == 1), config?)));
+            let config =
+                config.filter_map(|(is_ip6, config)| Some(((index as u32, is_ip6 == 1), config?)));
             desired.extend(config);
         }
         self.advertising.0.retain(|key, _| desired.contains_key(key));
@@ -178,7 +184,9 @@ impl ForwarderState {
         let Some(advertiser) = self.advertising.0.get(&(interface, is_ip6)) else { return false };
         let frame = match &advertiser.config {
             AdvertisementConfig::Ip4(config) => self.discovery_frame(interface, config, is_last),
-            AdvertisementConfig::Ip6(config) => self.advertisement_frame(interface, config, is_last),
+            AdvertisementConfig::Ip6(config) => {
+                self.advertisement_frame(interface, config, is_last)
+            }
         };
         let Some(frame) = frame else { return false };
         self.send_frame(interface, &frame);
@@ -207,7 +215,8 @@ impl ForwarderState {
     ) -> Option<Vec<u8>> {
         let link = &self.interface(interface)?.link;
         let own = &self.addresses.of(interface)?.ip4;
-        let addresses = own.iter().take(irdp::MOST).map(|(address, _)| (*address, config.preference));
+        let addresses =
+            own.iter().take(irdp::MOST).map(|(address, _)| (*address, config.preference));
         let addresses: Vec<_> = addresses.collect();
         let (source, _) = addresses.first()?;
         let (to, mac) = match config.broadcast {

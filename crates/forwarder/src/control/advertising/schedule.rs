@@ -73,7 +73,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const INTERVALS: Intervals = Intervals { interval_ms: (200_000, 600_000), max_response_delay_ms: 500, min_gap_ms: 3000 };
+    const INTERVALS: Intervals =
+        Intervals { interval_ms: (200_000, 600_000), max_response_delay_ms: 500, min_gap_ms: 3000 };
 
     #[test]
     fn initial_advertisements_follow_soon() {

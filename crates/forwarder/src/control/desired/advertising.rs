@@ -93,7 +93,8 @@ pub(super) fn advertisement(
     let mut wrong = |cause: &str| errors.add(path.to_owned(), cause, "Use IPv6 addresses.");
     let mut prefixes = Vec::new();
     for prefix_config in &config.prefixes {
-        let known = prefix_config.prefix.as_ref().and_then(|it| Some((ip6(&it.address)?, it.length)));
+        let known =
+            prefix_config.prefix.as_ref().and_then(|it| Some((ip6(&it.address)?, it.length)));
         let Some((prefix, length)) = known.filter(|(_, length)| *length <= 128) else {
             wrong("advertises an invalid prefix");
             continue;
@@ -198,7 +199,8 @@ mod tests {
         let prefix = v1::Prefix { address: vec![0; 16], length: 129 };
         let prefix_config = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };
         assert!(
-            refused(v1::RouterAdvertising { prefixes: vec![prefix_config], ..good() })[0].contains("prefix")
+            refused(v1::RouterAdvertising { prefixes: vec![prefix_config], ..good() })[0]
+                .contains("prefix")
         );
         let prefix = v1::Prefix { address: vec![0; 16], length: 64 };
         let prefix_config = v1::AdvertisedPrefix { prefix: Some(prefix), ..Default::default() };

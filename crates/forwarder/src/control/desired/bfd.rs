@@ -33,7 +33,9 @@ pub(super) fn sessions(
             required_min_rx: or_default(session.required_min_rx_us),
             multiplier: if session.multiplier == 0 { DEFAULT.1 } else { multiplier },
         };
-        if config.desired_min_tx < MIN_INTERVAL_US || config.required_min_rx < MIN_INTERVAL_US || config.multiplier == 0
+        if config.desired_min_tx < MIN_INTERVAL_US
+            || config.required_min_rx < MIN_INTERVAL_US
+            || config.multiplier == 0
         {
             let cause = format!(
                 "has a BFD session with {peer} with the intervals {} and {} us and the multiplier {}",

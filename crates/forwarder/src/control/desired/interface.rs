@@ -10,12 +10,17 @@ use stoa_engine::worker::Polling;
 use super::advertising::{advertisement, discovery};
 use super::virtual_router::virtual_routers;
 use super::{
-    BUFFERS, DesiredState, Family, HostInterface, Interface, ValidationErrors, Workers, address, bits,
+    BUFFERS, DesiredState, Family, HostInterface, Interface, ValidationErrors, Workers, address,
+    bits,
 };
 use crate::kernel::Kernel;
 
 impl DesiredState {
-    pub(super) fn add_interface(&mut self, interface: &v1::Interface, errors: &mut ValidationErrors) {
+    pub(super) fn add_interface(
+        &mut self,
+        interface: &v1::Interface,
+        errors: &mut ValidationErrors,
+    ) {
         let path = format!("interface {:?}", interface.name);
         let mac = match interface.mac.as_slice() {
             [] => None,
@@ -134,7 +139,11 @@ pub(super) fn workers(workers: Option<&v1::Workers>, errors: &mut ValidationErro
     let count = config.count.max(1) as usize;
     if count > 64 || (!cpus.is_empty() && cpus.len() != count) {
         let cause = format!("{count} workers on {} CPUs", cpus.len());
-        errors.add(path(), cause, "Use 1 to 64 workers, and either no CPUs or one for each worker.");
+        errors.add(
+            path(),
+            cause,
+            "Use 1 to 64 workers, and either no CPUs or one for each worker.",
+        );
     }
     Workers {
         count,
@@ -154,7 +163,12 @@ pub(super) fn workers(workers: Option<&v1::Workers>, errors: &mut ValidationErro
     }
 }
 
-fn family(family: Option<&v1::Family>, is_ip4: bool, path: &str, errors: &mut ValidationErrors) -> Family {
+fn family(
+    family: Option<&v1::Family>,
+    is_ip4: bool,
+    path: &str,
+    errors: &mut ValidationErrors,
+) -> Family {
     let Some(config) = family else { return Family::default() };
     let mut addresses = Vec::new();
     for config in &config.addresses {

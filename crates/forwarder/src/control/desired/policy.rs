@@ -80,7 +80,10 @@ impl DesiredState {
             return no("has an invalid family", "Use 4 or 6.");
         }
         if rule.priority == 0 {
-            return no("has no priority", "Use at least 1; 0 is reserved for the router's own addresses.");
+            return no(
+                "has no priority",
+                "Use at least 1; 0 is reserved for the router's own addresses.",
+            );
         }
         if !is_vrf(&rule.vrf) {
             return Err((
@@ -108,11 +111,19 @@ impl DesiredState {
                 Ok(v1::Special::Blackhole) => RuleAction::Special(SpecialNextHop::Blackhole),
                 Ok(v1::Special::Unreachable) => RuleAction::Special(SpecialNextHop::Unreachable),
                 Ok(v1::Special::Prohibit) => RuleAction::Special(SpecialNextHop::Prohibited),
-                _ => return no("has an action that rules do not support", "Use a table, blackhole, unreachable or prohibit."),
+                _ => {
+                    return no(
+                        "has an action that rules do not support",
+                        "Use a table, blackhole, unreachable or prohibit.",
+                    );
+                }
             },
             Some(Action::GotoPriority(to)) if *to > rule.priority => RuleAction::Goto(*to),
             Some(Action::GotoPriority(_)) => {
-                return no("continues with an earlier rule or itself", "Use a higher priority to go to.");
+                return no(
+                    "continues with an earlier rule or itself",
+                    "Use a higher priority to go to.",
+                );
             }
             None => return no("has no action", "Set an action."),
         };
@@ -196,7 +207,10 @@ mod tests {
         assert_eq!(with(|rule| rule.family = 5), ["IPv5 rule 100 has an invalid family"]);
         assert_eq!(with(|rule| rule.priority = 0), ["IPv4 rule 0 has no priority"]);
         let none = with(|rule| rule.vrf = "blue".to_owned());
-        assert_eq!(none, ["IPv4 rule 100 of VRF blue is in the VRF \"blue\", which does not exist"]);
+        assert_eq!(
+            none,
+            ["IPv4 rule 100 of VRF blue is in the VRF \"blue\", which does not exist"]
+        );
         assert_eq!(with(|rule| rule.interface = "x".to_owned()).len(), 1);
         assert_eq!(with(|rule| rule.dscp = Some(64)).len(), 1);
         assert_eq!(with(|rule| rule.ip_protocol = Some(256)).len(), 1);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use stoa_api::v1;
 
-use super::{Action, DesiredState, Path, ValidationErrors, Route, address, bits, network};
+use super::{Action, DesiredState, Path, Route, ValidationErrors, address, bits, network};
 use crate::shared::SpecialNextHop;
 
 impl DesiredState {
@@ -40,7 +40,11 @@ impl DesiredState {
                 Ok(v1::Special::Unreachable) => Action::Special(SpecialNextHop::Unreachable),
                 Ok(v1::Special::Prohibit) => Action::Special(SpecialNextHop::Prohibited),
                 Err(_) => {
-                    return errors.add(error_path, "has an unknown action", "Use a newer forwarder.");
+                    return errors.add(
+                        error_path,
+                        "has an unknown action",
+                        "Use a newer forwarder.",
+                    );
                 }
             },
             Some(v1::route::Action::Paths(paths)) if !paths.paths.is_empty() => {
@@ -97,9 +101,11 @@ impl DesiredState {
             (Some(ip), Some(mac), true) => {
                 self.neighbors.insert((neighbor.interface.clone(), ip), mac);
             }
-            (_, _, false) => {
-                errors.add(error_path, "is on an interface that does not exist", "Use an existing interface.")
-            }
+            (_, _, false) => errors.add(
+                error_path,
+                "is on an interface that does not exist",
+                "Use an existing interface.",
+            ),
             _ => errors.add(error_path, "has no address or no unicast MAC address", "Set both."),
         }
     }

@@ -76,12 +76,17 @@ pub(super) fn virtual_routers(
         };
         let of_family = |bytes: &Vec<u8>| address(bytes).filter(|ip| ip.is_ipv4() == is_ip4);
         let addresses: Vec<IpAddr> = config.addresses.iter().filter_map(of_family).collect();
-        if addresses.len() != config.addresses.len() || !(1..=MAX_ADDRESSES).contains(&addresses.len()) {
+        if addresses.len() != config.addresses.len()
+            || !(1..=MAX_ADDRESSES).contains(&addresses.len())
+        {
             wrong("has no addresses of its family, or too many", "Use 1 to 64.");
             continue;
         }
         if !matches!(addresses[0], IpAddr::V4(_)) && !is_link_local(addresses[0]) {
-            wrong("has a first address that is not link-local", "Put an address of fe80::/10 first.");
+            wrong(
+                "has a first address that is not link-local",
+                "Put an address of fe80::/10 first.",
+            );
             continue;
         }
         let whole_seconds = version == Version::Three || config.interval_cs.is_multiple_of(100);
@@ -108,7 +113,11 @@ pub(super) fn virtual_routers(
             accept: config.accept,
             interval_cs: config.interval_cs as u16,
             addresses,
-            tracked: config.tracked.iter().map(|it| (it.interface.clone(), decrement(it))).collect(),
+            tracked: config
+                .tracked
+                .iter()
+                .map(|it| (it.interface.clone(), decrement(it)))
+                .collect(),
             networks,
             is_logged: config.log,
         });

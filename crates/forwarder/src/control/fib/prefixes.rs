@@ -6,7 +6,7 @@ use stoa_tables::lpm::{Ip4Lpm, Ip6Lpm, LpmError, Outcome};
 
 use super::Fib;
 use crate::control::desired::Prefix;
-use crate::control::limits::{TableFull, Table};
+use crate::control::limits::{Table, TableFull};
 use crate::control::vrfs::{DEFAULT, Slot};
 
 impl Fib {

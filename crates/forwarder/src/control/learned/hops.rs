@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::message::{RouteError, CheckedHop};
-use super::{VrfHop, Hop};
+use super::message::{CheckedHop, RouteError};
+use super::{Hop, VrfHop};
 use crate::control::TableFull;
 use crate::control::desired::{Action, Path};
 use crate::control::fib::{PathKey, hop_of};
-use crate::control::limits::Table;
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::limits::Table;
 use crate::control::vrfs::Slot;
 use crate::shared::SpecialNextHop;
 use stoa_tables::next_hop::NextHop;
@@ -63,7 +63,12 @@ impl ForwarderState {
     }
 
     /// The next hop of a caller's hop in a VRF and family, created on first use.
-    pub(super) fn vrf_hop_for(&mut self, id: u32, slot: Slot, is_ip4: bool) -> Result<u32, RouteError> {
+    pub(super) fn vrf_hop_for(
+        &mut self,
+        id: u32,
+        slot: Slot,
+        is_ip4: bool,
+    ) -> Result<u32, RouteError> {
         let place = self.learned.by_id.get(&id).copied();
         let hop = place.and_then(|place| self.learned.hops.get(place as usize)?.as_ref());
         let Some((place, hop)) = place.zip(hop) else {
@@ -101,7 +106,12 @@ impl ForwarderState {
     }
 
     /// The paths of the family over existing interfaces.
-    fn path_keys(&self, action: &Action, backup: &[Path], is_ip4: bool) -> Result<Keys, RouteError> {
+    fn path_keys(
+        &self,
+        action: &Action,
+        backup: &[Path],
+        is_ip4: bool,
+    ) -> Result<Keys, RouteError> {
         let Action::Paths(paths) = action else { return Ok(Keys::default()) };
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let fitting: Vec<Path> = paths.iter().filter(fits).cloned().collect();
@@ -126,7 +136,8 @@ impl ForwarderState {
         }
         let (first, second) = (self.live_paths(paths), self.live_paths(backup));
         let choose = |live: &[(bool, (u32, u16))], with_unreachable: bool| {
-            let usable = live.iter().filter(|(is_unreachable, _)| with_unreachable || !is_unreachable);
+            let usable =
+                live.iter().filter(|(is_unreachable, _)| with_unreachable || !is_unreachable);
             usable.map(|(_, way)| *way).collect::<Vec<_>>()
         };
         let choices = [(&first, false), (&second, false), (&first, true), (&second, true)];
@@ -145,7 +156,8 @@ impl ForwarderState {
         action: &Action,
         backup: &[Path],
     ) -> Result<(), RouteError> {
-        let Some(is_ip4) = self.learned.vrf_hops.get(&next_hop).map(|vrf_hop| vrf_hop.is_ip4) else {
+        let Some(is_ip4) = self.learned.vrf_hops.get(&next_hop).map(|vrf_hop| vrf_hop.is_ip4)
+        else {
             return Ok(());
         };
         let keys = self.path_keys(action, backup, is_ip4)?;
@@ -261,7 +273,9 @@ impl ForwarderState {
         for next_hop in self.all_vrf_hops() {
             let Some(hop) = self.learned.hop_of(next_hop) else { continue };
             let Some(vrf_hop) = self.learned.vrf_hops.get(&next_hop) else { continue };
-            let Ok(keys) = self.path_keys(&hop.action, &hop.backup, vrf_hop.is_ip4) else { continue };
+            let Ok(keys) = self.path_keys(&hop.action, &hop.backup, vrf_hop.is_ip4) else {
+                continue;
+            };
             if (&keys.0, &keys.1) != (&vrf_hop.paths, &vrf_hop.backup)
                 && let Err(full) = self.set_vrf_hop(next_hop, special_of_action(&hop.action), keys)
             {

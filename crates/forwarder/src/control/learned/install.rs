@@ -3,7 +3,7 @@
 use stoa_tables::lpm::{Limit, LpmError, Outcome};
 
 use super::family::Family;
-use super::message::{Changes, Batch, RouteError, RefusedRuns};
+use super::message::{Batch, Changes, RefusedRuns, RouteError};
 use crate::control::forwarder_state::ForwarderState;
 use crate::control::vrfs::Slot;
 use crate::neighbor::entry::Key;
@@ -26,7 +26,12 @@ impl ForwarderState {
         }
     }
 
-    fn apply_changes<K: Family>(&mut self, batch: &Batch, requested: &[(K, u8, u32)], refused: &mut RefusedRuns) {
+    fn apply_changes<K: Family>(
+        &mut self,
+        batch: &Batch,
+        requested: &[(K, u8, u32)],
+        refused: &mut RefusedRuns,
+    ) {
         let slot = self.vrfs.slot_of(&batch.vrf);
         let next_hops: Vec<Result<u32, RouteError>> = batch
             .hops
@@ -36,7 +41,10 @@ impl ForwarderState {
                 None if *id == 0 => Ok(0),
                 None => {
                     let reason = format!("there is no VRF {:?}", batch.vrf);
-                    Err(RouteError::new(reason, "Configure the VRF before you learn routes for it."))
+                    Err(RouteError::new(
+                        reason,
+                        "Configure the VRF before you learn routes for it.",
+                    ))
                 }
                 Some(_) if *id == 0 => Ok(0),
                 Some(slot) => self.vrf_hop_for(*id, slot, K::IS_IP4),

@@ -6,8 +6,8 @@ use stoa_api::v1;
 
 use super::VrfHop;
 use crate::control::desired::{Action, Path, Prefix};
-use crate::control::listing::octets;
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::listing::octets;
 use crate::control::route_listing::contract_special;
 use crate::control::vrfs::Slot;
 
@@ -24,7 +24,9 @@ impl ForwarderState {
         let is_ip4 = prefix.0.is_ipv4();
         let fits = |path: &&Path| path.next_hop.is_none_or(|gateway| gateway.is_ipv4() == is_ip4);
         let action = match &hop.action {
-            Action::Special(special) => v1::route::Action::Special(contract_special(*special).into()),
+            Action::Special(special) => {
+                v1::route::Action::Special(contract_special(*special).into())
+            }
             Action::Paths(paths) => {
                 let used = if vrf_hop.is_on_backup { &hop.backup } else { paths };
                 let told = used.iter().filter(fits).map(|path| v1::Path {
@@ -82,7 +84,8 @@ impl ForwarderState {
         for (next_hop, vrf_hop) in &self.learned.vrf_hops {
             let Some(hop) = self.learned.hop_of(*next_hop) else { continue };
             let users = self.learned.hop_use(*next_hop).users;
-            *counts.entry((vrf_hop.slot, vrf_hop.is_ip4, hop.protocol)).or_default() += u64::from(users);
+            *counts.entry((vrf_hop.slot, vrf_hop.is_ip4, hop.protocol)).or_default() +=
+                u64::from(users);
         }
         for ((slot, prefix), next_hop) in &self.learned.shadowed {
             let Some(hop) = self.learned.hop_of(*next_hop) else { continue };

@@ -140,7 +140,12 @@ impl Message {
         message
     }
 
-    fn add_run<K: Packed>(&mut self, open: &mut OpenBatch<K>, (vrf, hop): (&str, u32), bytes: Vec<u8>) {
+    fn add_run<K: Packed>(
+        &mut self,
+        open: &mut OpenBatch<K>,
+        (vrf, hop): (&str, u32),
+        bytes: Vec<u8>,
+    ) {
         if bytes.is_empty() {
             return;
         }
@@ -148,7 +153,9 @@ impl Message {
             let reason = format!("{} bytes are not prefixes of {} each", bytes.len(), K::PACKED);
             let mut run = v1::RouteRun { vrf: vrf.to_owned(), hop, ..Default::default() };
             *if K::IS_IP4 { &mut run.ip4 } else { &mut run.ip6 } = bytes;
-            return self.refused.run(run, RouteError::new(reason, "Send address and length of each prefix."));
+            return self
+                .refused
+                .run(run, RouteError::new(reason, "Send address and length of each prefix."));
         }
         if open.vrf != vrf {
             self.close(open);
@@ -230,7 +237,10 @@ fn check<K: Family>(prefix: K, length: u8) -> Result<(), RouteError> {
         return Err(RouteError::new(reason, "Send a length that fits the address."));
     }
     if prefix.cut(length) != prefix {
-        return Err(RouteError::new("has host bits set", "Clear the host bits, or use a longer prefix."));
+        return Err(RouteError::new(
+            "has host bits set",
+            "Clear the host bits, or use a longer prefix.",
+        ));
     }
     Ok(())
 }

@@ -14,23 +14,23 @@
 //! desired one.
 
 mod audit;
-mod listing;
 mod family;
 mod hops;
 mod hosts;
-mod update;
+mod install;
+mod listing;
 mod message;
 mod shadow;
 mod stream;
 mod sweep;
-mod install;
+mod update;
 
 use std::collections::{BTreeMap, HashMap};
 
 pub use audit::Audit;
-pub use update::RouteUpdate;
 pub use message::Message;
 pub(super) use stream::Callers;
+pub use update::RouteUpdate;
 
 use super::desired::{Action, Path, Prefix};
 use super::fib::PathKey;
@@ -136,7 +136,8 @@ impl Learned {
 
     /// A prefix no longer uses this next hop.
     fn remove_user(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> HopUse {
-        let Some(hop_use) = self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
+        let Some(hop_use) =
+            self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
         else {
             return HopUse::default();
         };
@@ -150,7 +151,8 @@ impl Learned {
 
     /// A prefix now uses this next hop.
     fn add_user(&mut self, next_hop: u32, touched: &mut Vec<u32>) -> HopUse {
-        let Some(hop_use) = self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
+        let Some(hop_use) =
+            self.hop_uses.get_mut(next_hop as usize).filter(|hop_use| hop_use.hop != 0)
         else {
             return HopUse::default();
         };

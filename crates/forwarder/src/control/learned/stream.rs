@@ -7,7 +7,7 @@ use stoa_api::v1;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::Status;
 
-use super::{Audit, RouteUpdate, Message};
+use super::{Audit, Message, RouteUpdate};
 use crate::control::service::{Service, await_answer, full};
 use crate::control::{ForwarderState, Request};
 

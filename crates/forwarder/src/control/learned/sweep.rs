@@ -51,7 +51,8 @@ impl ForwarderState {
             self.learned.hop_use(next_hop).users > 0 && self.learned.is_stale(next_hop)
         };
         let vrf_hops = self.learned.vrf_hops.iter().filter(|(next_hop, _)| is_meant(**next_hop));
-        let mut tables: Vec<_> = vrf_hops.map(|(_, vrf_hop)| (vrf_hop.slot, vrf_hop.is_ip4)).collect();
+        let mut tables: Vec<_> =
+            vrf_hops.map(|(_, vrf_hop)| (vrf_hop.slot, vrf_hop.is_ip4)).collect();
         tables.sort_unstable();
         tables.dedup();
         Sweep { tables, from: None, refused: refused.count }

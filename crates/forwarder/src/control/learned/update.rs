@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use stoa_api::v1;
 
-use super::message::{Message, BATCH_ROUTES, CheckedHop};
+use super::message::{BATCH_ROUTES, CheckedHop, Message};
 use super::sweep::Sweep;
 use crate::control::forwarder_state::ForwarderState;
 

@@ -1,5 +1,4 @@
-//! What the control thread does about neighbours: adjacencies, host routes,
-//! questions, and what a link that comes or goes means for them.
+//! Neighbour entries: adjacencies, host routes, solicitations, and the effect of link changes.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,18 +9,17 @@ use stoa_tables::next_hop::NextHop;
 use stoa_wire::ethernet::ethertype;
 
 use crate::control::fib::host;
-use crate::control::limits::{TableFull, Table};
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::limits::{Table, TableFull};
 use crate::control::vrfs::Slot;
 use crate::drops::Drop;
 use crate::icmp::IcmpCause;
 use crate::neighbor::cache::Action;
-use crate::neighbor::occupancy::Admission;
 use crate::neighbor::entry::{Entry, Key, RETRANSMIT_MS, State};
+use crate::neighbor::occupancy::Admission;
 
 impl ForwarderState {
-    /// Adds a neighbour with its adjacency, next hop and host route. `is_desired`: the
-    /// configuration needs it.
+    /// Adds a neighbour with its adjacency, next hop and host route. `is_desired`: the configuration needs it.
     pub(super) fn add_neighbor(&mut self, key: Key, is_desired: bool) -> Result<(), TableFull> {
         let state = self.interface(key.0);
         let family = state.map(|s| if key.1.is_ipv4() { &s.desired.ip4 } else { &s.desired.ip6 });
@@ -36,11 +34,11 @@ impl ForwarderState {
                 self.forget(victim);
             }
             Admission::InterfaceFull => {
-                let reason = "the interface has as many neighbours as it may have";
+                let reason = "the interface has reached its neighbour limit";
                 return Err(self.fib.table_full_counts.full(Table::InterfaceNeighbors, reason));
             }
             Admission::TableFull => {
-                let reason = "the neighbour table has no room for another on this interface";
+                let reason = "all entries of the neighbour table are in use";
                 return Err(self.fib.table_full_counts.full(Table::Neighbors, reason));
             }
         }
@@ -62,8 +60,8 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Host routes are there while their link is up: without it, packets take the
-    /// network's route, which knows that the link is down.
+    /// Adds or removes the host routes of an interface's neighbours with its link. Without them, packets take the route of
+    /// the network, which reports the link as down.
     pub(in crate::control) fn host_routes_follow(&mut self, interface: u32) {
         let is_up = self.interface(interface).is_some_and(|state| state.is_up);
         for key in self.cache.of_interface(interface) {
@@ -75,7 +73,7 @@ impl ForwarderState {
         }
     }
 
-    /// Takes the host routes to all neighbours of an interface out of all VRFs.
+    /// Removes the host routes of an interface's neighbours from all VRFs.
     pub(in crate::control) fn drop_host_routes(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
             self.drop_host_route(key);
@@ -97,8 +95,8 @@ impl ForwarderState {
         }
     }
 
-    /// Leads packets for a neighbour on the link straight to it, unless another
-    /// route says otherwise or the link is down: in each VRF that has the link.
+    /// Adds a host route to a neighbour in each VRF that has its link, unless another route takes precedence or the link
+    /// is down.
     pub(in crate::control) fn add_host_route(&mut self, key: Key) {
         let prefix = host(key.1);
         let Some(hop) = self.cache.get(&key).map(|entry| entry.next_hop) else { return };
@@ -109,7 +107,7 @@ impl ForwarderState {
             if self.fib.get(slot, prefix).is_some() || !self.is_routed_to_link(slot, key) {
                 continue;
             }
-            // Without room the subnet's route goes on serving it.
+            // When the table is full, the route of the subnet still serves it.
             if self.fib.insert(slot, prefix, hop).is_ok()
                 && let Some(entry) = self.cache.get_mut(&key)
                 && !entry.routed_in.contains(&slot)
@@ -119,12 +117,12 @@ impl ForwarderState {
         }
     }
 
-    /// Whether the longest desired or learned route over the neighbour leads to its very link.
+    /// Whether the longest desired or learned match of the neighbour leads to its link.
     fn is_routed_to_link(&self, slot: Slot, key: Key) -> bool {
         self.links_of(slot, key.1).contains(&key.0)
     }
 
-    /// Looks at all host routes again, after desired routes have changed.
+    /// Reviews all host routes after routes have changed.
     pub(in crate::control) fn review_host_routes(&mut self) {
         let keys: Vec<Key> = self.cache.iter().map(|(key, _)| *key).collect();
         for key in keys {
@@ -132,7 +130,7 @@ impl ForwarderState {
         }
     }
 
-    /// Looks at the host routes to one neighbour again.
+    /// Reviews the host routes of one neighbour.
     pub(in crate::control) fn review_host_routes_to(&mut self, key: Key) {
         let routed_in = self.cache.get(&key).map(|entry| entry.routed_in.clone());
         for slot in routed_in.unwrap_or_default() {
@@ -147,7 +145,12 @@ impl ForwarderState {
         self.add_host_route(key);
     }
 
-    pub(super) fn build_adjacency(&self, key: Key, kind: AdjacencyKind, entry: &Entry) -> Adjacency {
+    pub(super) fn build_adjacency(
+        &self,
+        key: Key,
+        kind: AdjacencyKind,
+        entry: &Entry,
+    ) -> Adjacency {
         let ethertype = if key.1.is_ipv4() { ethertype::IP4 } else { ethertype::IP6 };
         let state = self.interface(key.0);
         let mtu = state.map_or(0, |s| if key.1.is_ipv4() { s.mtu.0 } else { s.mtu.1 });
@@ -159,13 +162,13 @@ impl ForwarderState {
         Adjacency { interface: key.0, mtu, kind, context: entry.serial.into(), rewrite }
     }
 
-    /// Gives a neighbour a new adjacency of a kind.
+    /// Replaces the adjacency of a neighbour.
     pub(super) fn set_adjacency(&mut self, key: Key, kind: AdjacencyKind) {
         self.set_adjacency_after(key, kind, VecDeque::new());
     }
 
-    /// The same, behind packets that have waited for it: the workers have them before the
-    /// straight way is open to later ones.
+    /// The same, after packets that have waited for it: workers get these before later packets can use the new
+    /// adjacency, which keeps their order.
     fn set_adjacency_after(&mut self, key: Key, kind: AdjacencyKind, waiting: VecDeque<Packet>) {
         let Some(entry) = self.cache.get(&key) else { return };
         let old = entry.adjacency;
@@ -185,12 +188,14 @@ impl ForwarderState {
                     entry.adjacency = new;
                 }
             }
-            Err(full) => tracing::error!(%full, "a neighbour could not be changed"),
+            Err(full) => {
+                tracing::error!(%full, neighbor = %key.1, "cannot change the adjacency of a neighbour")
+            }
         }
         self.fib.settle();
     }
 
-    /// A neighbour has a MAC address now: packets that waited go.
+    /// A neighbour is resolved: sends the packets that wait for it.
     pub(super) fn resolved(&mut self, key: Key) {
         let Some(entry) = self.cache.get_mut(&key) else { return };
         let waiting = std::mem::take(&mut entry.queue);
@@ -198,8 +203,8 @@ impl ForwarderState {
         self.refresh_sets_through(key);
     }
 
-    /// Lets a packet go by an adjacency of its neighbour, at the worker that it came from: there
-    /// it stays in front of what comes later.
+    /// Sends a packet over an adjacency of its neighbour, by the worker that it came from: it stays ahead of later
+    /// packets.
     pub(super) fn send_to_neighbor(
         &mut self,
         key: Key,
@@ -211,7 +216,7 @@ impl ForwarderState {
         self.inject_at(worker, packet, "neighbor-send");
     }
 
-    /// Does what is due about neighbours.
+    /// Runs the timers of the neighbour cache.
     pub fn tick_neighbors(&mut self) {
         let now = self.now();
         let workers = &self.worker_pool.workers;
@@ -243,7 +248,7 @@ impl ForwarderState {
         let frame = link.solicit((source, !self.is_tentative((key.0, source))), key.1, known);
         let adjacency = self.cache.get(&key).and_then(|entry| self.fib.adjacency(entry.adjacency));
         if adjacency.is_some_and(|adjacency| adjacency.kind == AdjacencyKind::Drop) {
-            // The first question after a failure opens the way for packets again.
+            // The first solicitation after a failure queues packets again.
             self.set_adjacency(key, AdjacencyKind::Incomplete);
         }
         self.send_frame(key.0, &frame);
@@ -274,8 +279,12 @@ impl ForwarderState {
         self.fib.settle();
     }
 
-    /// A route leads through this neighbour: keep it, and ask for it now.
-    pub(in crate::control) fn pin(&mut self, interface: u32, address: IpAddr) -> Result<(), TableFull> {
+    /// Pins a neighbour that a route leads through, and solicits it.
+    pub(in crate::control) fn pin(
+        &mut self,
+        interface: u32,
+        address: IpAddr,
+    ) -> Result<(), TableFull> {
         let key = (interface, address);
         match self.cache.get_mut(&key) {
             Some(entry) => entry.pins += 1,
@@ -295,8 +304,12 @@ impl ForwarderState {
         }
     }
 
-    /// Fixes a neighbour's MAC address.
-    pub(in crate::control) fn set_permanent(&mut self, key: Key, mac: [u8; 6]) -> Result<(), TableFull> {
+    /// Sets the MAC address of a permanent neighbour.
+    pub(in crate::control) fn set_permanent(
+        &mut self,
+        key: Key,
+        mac: [u8; 6],
+    ) -> Result<(), TableFull> {
         if self.cache.get(&key).is_none() {
             self.add_neighbor(key, true)?;
         }
@@ -307,7 +320,7 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// A fixed neighbour becomes one like all others: it is asked for anew.
+    /// Turns a permanent neighbour into a dynamic one, which is resolved anew.
     pub(in crate::control) fn unset_permanent(&mut self, key: Key) {
         let now = self.now();
         if self.cache.get(&key).is_some() {
@@ -318,7 +331,7 @@ impl ForwarderState {
         }
     }
 
-    /// The link is gone: what was learnt on it holds no more.
+    /// The link is down: removes or resets what was learned on it.
     pub(in crate::control) fn forget_learnt(&mut self, interface: u32) {
         let now = self.now();
         for key in self.cache.of_interface(interface) {
@@ -342,7 +355,7 @@ impl ForwarderState {
         }
     }
 
-    /// The interface's networks changed: neighbours that are no longer on the link go.
+    /// The interface's networks have changed: removes neighbours that are not on the link any more.
     pub(in crate::control) fn forget_off_link(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
             let is_pinned = self.cache.get(&key).is_some_and(|entry| entry.pins > 0);
@@ -352,14 +365,14 @@ impl ForwarderState {
         }
     }
 
-    /// The interface goes away with all its neighbours.
+    /// Removes all neighbours of an interface that is removed.
     pub(in crate::control) fn forget_interface(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
             self.forget(key);
         }
     }
 
-    /// The interface's MAC, tags or MTU changed: write the adjacencies anew.
+    /// Rewrites the adjacencies after a change of MAC address, tags or MTU.
     pub(in crate::control) fn refresh_neighbors(&mut self, interface: u32) {
         for key in self.cache.of_interface(interface) {
             let Some(entry) = self.cache.get(&key) else { continue };

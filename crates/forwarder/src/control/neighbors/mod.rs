@@ -1,5 +1,4 @@
-//! Neighbours on the control thread: what workers hand over, what the cache wants
-//! done, and the adjacencies that come of it.
+//! Neighbours on the control thread: packets from workers, the timers of the cache, adjacencies.
 
 mod adjacencies;
 mod dad;
@@ -37,7 +36,7 @@ impl ForwarderState {
         }
     }
 
-    /// Our address on the neighbour's network to ask from.
+    /// Our address on the neighbour's network: the source of solicitations.
     fn source_for(&self, key: Key) -> Option<IpAddr> {
         let own = self.addresses.of(key.0)?;
         match key.1 {

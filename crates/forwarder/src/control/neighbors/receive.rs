@@ -1,6 +1,5 @@
-//! What the control thread hears of neighbours: ARP and neighbour discovery, and what
-//! of it is believed. A lie is dropped by name; the checks that need no state were done
-//! by `receive_arp-input` and `receive_nd-input`.
+//! Receives ARP and neighbour discovery, and validates it: invalid packets are dropped with a reason. `arp-input` and
+//! `nd-input` have done the stateless checks.
 
 use std::net::IpAddr;
 
@@ -14,7 +13,7 @@ use crate::drops::Drop;
 use crate::neighbor::entry::{GC_STALE_MS, Key, State};
 
 impl ForwarderState {
-    /// ARP: answer who asks for us, learn who speaks to us (RFC 826, RFC 5227).
+    /// ARP: replies to requests for our addresses, and learns from senders (RFC 826, RFC 5227).
     pub(in crate::control) fn receive_arp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Ok(message) = arp::check(packet.bytes()) else { return };
@@ -27,8 +26,9 @@ impl ForwarderState {
         let target = IpAddr::V4(message.target());
         let is_for_us = self.is_ours(interface, target);
         let probes_ours = message.is_probe() && self.is_tentative((interface, target));
-        // Who else is of the virtual router may have it for a while.
-        let is_vrrp_address = self.is_vrrp_address(interface, if probes_ours { target } else { sender });
+        // Another router of the virtual router may have it.
+        let is_vrrp_address =
+            self.is_vrrp_address(interface, if probes_ours { target } else { sender });
         if (self.is_ours(interface, sender) || probes_ours) && !is_vrrp_address {
             let address = if probes_ours { target } else { sender };
             return self.address_conflict((interface, address), &message.sender_mac.to_string());
@@ -46,7 +46,7 @@ impl ForwarderState {
             }
             return self.count_drop(Drop::ArpUnsolicited);
         }
-        // An announcement changes who is known and adds nobody (RFC 5227 3, RFC 826).
+        // An announcement updates known neighbours and adds none (RFC 5227 3, RFC 826).
         let is_new = is_for_us && message.is_request();
         if !message.is_probe() && self.is_on_link(interface, sender) && (is_new || is_known) {
             let is_reply = message.is_reply() && !message.is_announcement();
@@ -77,7 +77,9 @@ impl ForwarderState {
                 }
                 self.receive_advertisement(packet.rx_if, message, options);
             }
-            Ok(ndp::Message::RouterSolicitation(_)) => self.receive_router_solicitation(packet.rx_if, true),
+            Ok(ndp::Message::RouterSolicitation(_)) => {
+                self.receive_router_solicitation(packet.rx_if, true)
+            }
             Ok(ndp::Message::RouterAdvertisement(message, options)) => {
                 self.receive_router_advertisement(packet.rx_if, view.source(), message, options);
             }
@@ -85,7 +87,7 @@ impl ForwarderState {
         }
     }
 
-    /// Somebody asks for an address (RFC 4861 7.2.3).
+    /// Handles a neighbour solicitation (RFC 4861 7.2.3).
     fn receive_solicitation(
         &mut self,
         interface: u32,
@@ -123,7 +125,7 @@ impl ForwarderState {
             });
             return match is_own {
                 true => self.count_drop(Drop::LoopedBack),
-                // Somebody else wants it as well (RFC 4862 5.4.3).
+                // Another host probes the same address (RFC 4862 5.4.3).
                 false => self.address_conflict(ours, &reported),
             };
         }
@@ -141,14 +143,19 @@ impl ForwarderState {
         if at.is_some() || to.is_unspecified() {
             self.send_frame(interface, &reply);
         } else {
-            // Who asks does not say where to answer: ask back (RFC 4861 7.2.4).
+            // No link-layer address to reply to: resolve it first (RFC 4861 7.2.4).
             let header = link.header([0; 6], 0).len();
             self.send_packet(interface, reply.get(header..).unwrap_or_default());
         }
     }
 
-    /// Somebody says where an address is (RFC 4861 7.2.5).
-    fn receive_advertisement(&mut self, interface: u32, message: &ndp::Neighbor, options: Options<'_>) {
+    /// Handles a neighbour advertisement (RFC 4861 7.2.5).
+    fn receive_advertisement(
+        &mut self,
+        interface: u32,
+        message: &ndp::Neighbor,
+        options: Options<'_>,
+    ) {
         let key: Key = (interface, IpAddr::V6(message.target()));
         let reported = options.target_mac();
         if reported.is_some_and(|mac| !mac.is_unicast()) {
@@ -171,14 +178,14 @@ impl ForwarderState {
         let mac = match reported {
             Some(mac) => mac.0,
             None if is_resolved => entry.mac,
-            // It does not say where it is, and nobody knows (RFC 4861 7.2.5).
+            // Without a MAC address for an unresolved neighbour (RFC 4861 7.2.5).
             None => return self.count_drop(Drop::NdUnsolicited),
         };
         let is_other = is_resolved && entry.mac != mac;
         if !is_other || message.has(ndp::flag::OVERRIDE) {
             return self.learn(key, mac, message.has(ndp::flag::SOLICITED));
         }
-        // Somebody speaks for it but would not take its place: what we know is doubtful.
+        // Another MAC address without the override flag: the entry becomes stale.
         self.cache.change(&key, |entry| {
             if entry.state == State::Reachable {
                 (entry.state, entry.deadline) = (State::Stale, now + GC_STALE_MS);
@@ -186,10 +193,9 @@ impl ForwarderState {
         });
     }
 
-    /// Proxy ARP (RFC 1027): whether we answer for an address that is not ours, because
-    /// the interface is told to and a route leads to it through another interface. The
-    /// default route counts for nobody, and a probe is never answered: its sender would
-    /// think that its own address is taken.
+    /// Proxy ARP (RFC 1027): whether to reply for an address that is not ours. The interface must have it enabled, and a
+    /// route other than the default route must lead to the address through another interface. A probe is never
+    /// answered: its sender would see its own address as taken.
     fn is_proxied(&self, interface: u32, message: &arp::Packet) -> bool {
         let Some(state) = self.interface(interface).filter(|state| state.desired.ip4.proxy) else {
             return false;

@@ -1,15 +1,15 @@
-//! What the control thread learns of neighbours: where they are, and who is asked for.
+//! Resolution: learns the MAC addresses of neighbours, and queues packets that wait for one.
 
 use std::net::IpAddr;
 
 use stoa_engine::Packet;
 
-use crate::control::limits::{TableFull, Table};
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::limits::{Table, TableFull};
 use crate::drops::Drop;
 use crate::neighbor::entry::{Key, RETRANSMIT_MS, State};
 
-/// The reason for which a packet goes whose neighbour finds no room.
+/// The drop reason of a packet for whose neighbour there is no entry left.
 fn full_drop(full: &TableFull) -> Drop {
     match full.table {
         Table::InterfaceNeighbors => Drop::InterfaceNeighbors,
@@ -18,7 +18,7 @@ fn full_drop(full: &TableFull) -> Drop {
 }
 
 impl ForwarderState {
-    /// Sends an IP packet of our own to a host on the link, once that is resolved.
+    /// Sends a locally generated IP packet to a neighbour once that is resolved.
     pub(super) fn send_packet(&mut self, interface: u32, bytes: &[u8]) {
         let Some(mut packet) = self.pool.packet() else { return };
         if bytes.is_empty() || !packet.set_bytes(bytes) {
@@ -29,7 +29,7 @@ impl ForwarderState {
         self.resolve(0, packet);
     }
 
-    /// Takes in that a neighbour has this MAC; `is_reply`: it answered us.
+    /// Updates a neighbour's MAC address; `is_reply`: it answered our solicitation.
     pub(super) fn learn(&mut self, key: Key, mac: [u8; 6], is_reply: bool) {
         if mac[0] & 1 != 0 || mac == [0; 6] {
             return;
@@ -58,7 +58,7 @@ impl ForwarderState {
         }
     }
 
-    /// A packet of a worker for a neighbour that is not resolved.
+    /// Handles a packet that a worker punted because its neighbour is not resolved.
     pub(in crate::control) fn resolve(&mut self, worker: usize, mut packet: Packet) {
         let interface = packet.tx_if;
         let Some(address) = self.neighbor_of(&packet) else {
@@ -74,11 +74,11 @@ impl ForwarderState {
             }
         }
         if self.cache.get(&key).is_some_and(|entry| entry.state.is_resolved()) {
-            // It was resolved while the packet was on its way here.
+            // Resolved while the packet was on its way here.
             let Some(adjacency) = self.cache.get(&key).map(|entry| entry.adjacency) else { return };
             return self.send_to_neighbor(key, (worker, adjacency), packet);
         }
-        // While it waits, this column says where it came from.
+        // While it waits, this column holds its worker.
         packet.adjacency = worker as u32;
         if let Err(reason) = self.cache.enqueue(&key, packet) {
             self.count_drop(reason);
@@ -86,7 +86,7 @@ impl ForwarderState {
         self.solicit_now(key);
     }
 
-    /// Asks for a neighbour that nobody has asked for yet, without waiting for the tick.
+    /// Solicits a new neighbour at once, without waiting for the tick.
     pub(super) fn solicit_now(&mut self, key: Key) {
         let now = self.now();
         let Some(entry) = self.cache.get_mut(&key) else { return };
@@ -96,7 +96,7 @@ impl ForwarderState {
         }
     }
 
-    /// The neighbour that a packet waits for: the one that its `hash` column names (see
+    /// The neighbour that a packet waits for: the one with the serial number in its `hash` column (see
     /// `neighbor-resolve`), or its destination.
     fn neighbor_of(&self, packet: &Packet) -> Option<IpAddr> {
         if let Some(key) = self.cache.by_serial(packet.hash)

@@ -1,5 +1,5 @@
-//! One capture: it arms the workers; a thread of its own empties their rings for as long
-//! as somebody listens. The control thread has no part in it.
+//! One capture: arms the workers; a separate thread drains their rings for as long as the client reads. The control
+//! thread is not involved.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use super::timestamps::ClockReference;
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops;
 
-/// Bytes that one worker can hold until they are read.
+/// Ring size per worker, in bytes.
 const RING: usize = 4 << 20;
-/// Bytes of frames in one message.
+/// Bytes of frames per message.
 const BATCH: usize = 256 << 10;
-/// Frames in one message.
+/// Frames per message.
 const FRAMES: usize = 1024;
-/// Directions when none is named: received and sent.
+/// Default directions: received and sent.
 const DEFAULT: u8 = Direction::Rx as u8 | Direction::Tx as u8;
-/// How long the reader rests when there is nothing to read.
+/// How long the reader sleeps when the rings are empty.
 const IDLE_SLEEP: Duration = Duration::from_millis(5);
 
-/// What the control thread keeps of a capture.
+/// The control thread's part of a capture.
 pub(super) struct Capture {
     interface: String,
     selection: Arc<Selection>,
@@ -44,33 +44,32 @@ impl Capture {
         self.missed.iter().map(|missed| missed.get()).sum()
     }
 
-    /// Whether somebody reads.
+    /// Whether the client still reads.
     pub(super) fn is_read(&self) -> bool {
         Arc::strong_count(&self.read) > 1
     }
 }
 
-/// What captures take and what they miss.
+/// Use and losses of captures.
 pub(in crate::control) struct CaptureStatistics {
-    /// Captures that run.
+    /// Running captures.
     pub running: usize,
-    /// Captures that found no place, since the start.
+    /// Captures refused since the start.
     pub refused: u64,
-    /// Bytes of frames that may wait for the readers.
+    /// Capacity of the rings, in bytes.
     pub capacity: u64,
-    /// Frames that found no room, since the start.
+    /// Frames lost to full rings since the start.
     pub missed: u64,
 }
 
-/// The reading end of a capture. Once it is dropped, the next tick of the control thread
-/// ends the capture.
+/// The reading end of a capture. The tick of the control thread that follows its drop ends the capture.
 pub struct Reader {
     _read: Arc<()>,
     rings: Vec<rtrb::Consumer<u8>>,
     missed: Vec<Arc<Counter>>,
     selection: Arc<Selection>,
     interfaces: Vec<v1::CaptureInterface>,
-    /// Frames that are still desired; `None`: no end.
+    /// Frames still requested; `None`: no limit.
     left: Option<u64>,
 }
 
@@ -88,16 +87,16 @@ fn directions(desired: &[i32]) -> u8 {
 }
 
 impl ForwarderState {
-    /// Starts a capture; it lasts as long as the reader.
+    /// Starts a capture; it ends with its reader.
     ///
     /// # Errors
-    /// There is no such interface, the filter is no program, or all places are taken.
+    /// The interface does not exist, the filter is invalid, or the maximum number of captures runs.
     pub fn start_capture(&mut self, request: &v1::CaptureRequest) -> Result<Reader, Status> {
         let selection = self.selection(&request.interface, &request.filter)?;
         let Some(slot) = self.trace_capture.captures.iter().position(Option::is_none) else {
             self.trace_capture.refused += 1;
             let most = self.trace_capture.captures.len();
-            let message = format!("{most} captures run, more are not possible: end one of them");
+            let message = format!("{most} captures run, the maximum: stop one of them");
             return Err(Status::resource_exhausted(message));
         };
         let snap = if request.snap_length == 0 { usize::MAX } else { request.snap_length as usize };
@@ -127,7 +126,7 @@ impl ForwarderState {
         Ok(Reader { _read: read, rings, missed, selection, interfaces, left })
     }
 
-    /// Ends captures that nobody reads any more.
+    /// Ends captures whose reader is gone.
     pub(super) fn end_unread_captures(&mut self) {
         for slot in 0..self.trace_capture.captures.len() {
             let place = &mut self.trace_capture.captures[slot];
@@ -138,12 +137,12 @@ impl ForwarderState {
         }
     }
 
-    /// Captures that run.
+    /// Number of running captures.
     pub fn captures(&self) -> usize {
         self.trace_capture.captures.iter().flatten().count()
     }
 
-    /// What captures take and what they miss.
+    /// Use and losses of captures.
     pub(in crate::control) fn capture_statistics(&self) -> CaptureStatistics {
         let running = self.trace_capture.captures.iter().flatten();
         let missed = running.clone().map(Capture::missed).sum::<u64>();
@@ -158,10 +157,10 @@ impl ForwarderState {
 }
 
 impl Reader {
-    /// Reads until `send` says that nobody listens, or all that was desired is there.
+    /// Reads until `send` returns `false`, or all requested frames are sent.
     pub fn run(&mut self, mut send: impl FnMut(v1::CaptureReply) -> bool) {
         let interfaces = std::mem::take(&mut self.interfaces);
-        // The first answer tells the listener that the capture runs.
+        // The first reply reports that the capture runs.
         if !send(v1::CaptureReply { interfaces, ..Default::default() }) {
             return;
         }
@@ -170,7 +169,7 @@ impl Reader {
             let reply = self.read();
             let is_news = !reply.frames.is_empty() || reply.missed != last_missed;
             last_missed = reply.missed;
-            // An empty answer asks whether somebody is still there.
+            // An empty reply checks whether the client is still there.
             if !send(reply) {
                 return;
             }
@@ -180,7 +179,7 @@ impl Reader {
         }
     }
 
-    /// What is in the rings now, in the order of time, and how much was missed.
+    /// The frames in the rings, in order of time, and the number of lost ones.
     pub fn read(&mut self) -> v1::CaptureReply {
         let clock = ClockReference::now();
         let (mut frames, mut bytes) = (Vec::new(), 0);
@@ -206,7 +205,7 @@ impl Reader {
     }
 }
 
-/// A frame as the contract has it; `None` when the filter does not want it after all.
+/// A frame as a message of the contract; `None` when the filter rejects it.
 fn frame(
     head: Head,
     bytes: &[u8],
@@ -216,7 +215,7 @@ fn frame(
     let (mut data, mut length) = (bytes.to_vec(), head.length);
     if head.bare != 0 {
         if let Some(ethertype) = ethertype(bytes) {
-            // A link layer of zeros: the packet never got one.
+            // The packet never had a link-layer header: an all-zero one takes its place.
             data.splice(0..0, [[0; 12].as_slice(), &ethertype.to_be_bytes()].concat());
             length += 14;
         }
@@ -242,7 +241,7 @@ fn frame(
     })
 }
 
-/// The ethertype of an IP packet; `None` when it is none.
+/// The Ethertype of an IP packet.
 fn ethertype(bytes: &[u8]) -> Option<u16> {
     match bytes.first()? >> 4 {
         4 => Some(0x0800),

@@ -1,10 +1,9 @@
-//! Traces and captures on the control thread: it arms the workers and reads what they
-//! wrote down.
+//! Traces and captures on the control thread: arms the workers and reads their records.
 
 mod capture;
 mod packets;
-mod trace;
 mod timestamps;
+mod trace;
 
 pub use capture::Reader;
 
@@ -17,20 +16,20 @@ use tonic::Status;
 
 use super::forwarder_state::ForwarderState;
 
-/// The name that stands for all interfaces.
+/// The name of all interfaces.
 const ANY: &str = "any";
 
-/// What is traced and captured now.
+/// The running trace and captures.
 #[derive(Default)]
 pub(super) struct TraceCaptureState {
     trace: Option<trace::Trace>,
     captures: [Option<capture::Capture>; stoa_engine::trace_capture::CAPTURES],
-    /// Captures that found no place, and frames that those missed which are over.
+    /// Captures refused, and frames lost by captures that have ended.
     refused: u64,
     missed: u64,
 }
 
-/// The filter of a request; `None` takes everything.
+/// The filter of a request; `None` accepts everything.
 fn filter(program: &[v1::FilterInstruction]) -> Result<Option<Filter>, Status> {
     if program.is_empty() {
         return Ok(None);
@@ -45,11 +44,11 @@ fn filter(program: &[v1::FilterInstruction]) -> Result<Option<Filter>, Status> {
     };
     let program: Option<Vec<Instruction>> = program.iter().map(narrow).collect();
     let program =
-        program.ok_or_else(|| Status::invalid_argument("the filter is no BPF program"))?;
+        program.ok_or_else(|| Status::invalid_argument("the filter is not a BPF program"))?;
     let checked = Filter::check(program);
     checked
         .map(Some)
-        .map_err(|bad| Status::invalid_argument(format!("the filter is refused: {bad}")))
+        .map_err(|bad| Status::invalid_argument(format!("the filter is invalid: {bad}")))
 }
 
 impl ForwarderState {
@@ -65,13 +64,13 @@ impl ForwarderState {
                 self.interfaces.iter().flatten().map(|state| state.name.as_str()).collect();
             let there = there.join(", ");
             let message =
-                format!("there is no interface {interface:?}; there are: {there}, or \"{ANY}\"");
+                format!("interface {interface:?} does not exist; use one of {there}, or \"{ANY}\"");
             return Err(Status::not_found(message));
         }
         Ok(Arc::new(selection))
     }
 
-    /// Points a selection at the interface of that name; `false` when there is none now.
+    /// Points a selection at the interface of that name; `false` when it does not exist.
     fn bind(&self, name: &str, selection: &Selection) -> bool {
         if name == ANY {
             selection.select_all();
@@ -83,7 +82,7 @@ impl ForwarderState {
             return false;
         };
         if state.base == index {
-            // All that passes the port, whatever its tags.
+            // All frames of the port, with any tags.
             let known = self.interfaces.iter().enumerate();
             let on_port =
                 known.filter(|(_, one)| one.as_ref().is_some_and(|one| one.base == index));
@@ -96,7 +95,7 @@ impl ForwarderState {
         true
     }
 
-    /// Finds the interfaces again after the configuration has changed.
+    /// Looks up the interfaces again after a configuration change.
     pub(super) fn rebind_trace_capture(&mut self) {
         let traces = self.trace_capture.trace.iter().map(trace::Trace::bound);
         let captures = self.trace_capture.captures.iter().flatten().map(capture::Capture::bound);
@@ -105,7 +104,7 @@ impl ForwarderState {
         }
     }
 
-    /// Gathers what workers wrote down; called about ten times a second.
+    /// Gathers the workers' records; called about ten times a second.
     pub(super) fn tick_trace_capture(&mut self) {
         self.end_unread_captures();
         let Some(trace) = &mut self.trace_capture.trace else { return };
@@ -115,15 +114,15 @@ impl ForwarderState {
         }
     }
 
-    /// The name of an interface or the place of a host interface, "" when there is none.
+    /// The name of an interface, or the location of a host interface; "" when there is none.
     fn name_of(&self, index: u32) -> String {
         let name = self.interface(index).map(|state| state.name.clone());
         name.or_else(|| self.host_interface_at(index)).unwrap_or_default()
     }
 }
 
-/// The eight bytes behind the MAC addresses of frames with these tags, and which bits
-/// of them matter: types and VLAN ids, not priorities.
+/// The mask and value of the eight bytes behind the MAC addresses of frames with these tags: TPIDs and VLAN IDs, without
+/// priorities.
 fn tag_mask(tags: &[(u16, u16)]) -> (u64, u64) {
     let shift = |at: usize, word: u32| u64::from(word) << (32 - 32 * at);
     let each = tags.iter().take(2).enumerate();
@@ -138,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_become_marks() {
+    fn tags_become_masks() {
         assert_eq!(tag_mask(&[]), (0, 0));
         assert_eq!(tag_mask(&[(0x8100, 100)]), (0xffff_0fff_0000_0000, 0x8100_0064_0000_0000));
         let double = (0xffff_0fff_ffff_0fff, 0x88a8_0007_8100_0008);
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_none_is_refused() {
+    fn invalid_filters_are_refused() {
         let one = |code, k| v1::FilterInstruction { code, k, ..Default::default() };
         assert!(filter(&[]).unwrap().is_none());
         assert!(filter(&[one(6, 1)]).unwrap().is_some());

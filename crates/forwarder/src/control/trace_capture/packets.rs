@@ -1,5 +1,4 @@
-//! From steps of all workers to packets: which step belongs to which packet, and what
-//! each says, in words.
+//! Assembles the steps of all workers into packets, and describes each step.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +16,7 @@ use crate::icmp::IcmpCause;
 use crate::nodes::{ENTRY, HOST_INTERFACE_ENTRY, NODES};
 use crate::punt::Class;
 
-/// The node that gives packets to a host interface.
+/// The node that sends packets to a host interface.
 const HOST_INTERFACE: &str = "host-interface-output";
 /// Nodes that send without a next hop.
 const HOST_INTERFACE_NODES: [&str; 2] = [HOST_INTERFACE, HOST_INTERFACE_ENTRY];
@@ -25,7 +24,7 @@ const HOST_INTERFACE_NODES: [&str; 2] = [HOST_INTERFACE, HOST_INTERFACE_ENTRY];
 /// Nodes that answer a packet in its own buffer.
 const ANSWERERS: [&str; 4] = ["icmp4-echo", "icmp6-echo", "icmp4-error", "icmp6-error"];
 
-/// The name of a node, of `port-output`, or of an input: numbered as counters are.
+/// The name of a node, of `port-output`, or of an input, by counter index.
 fn node_name(at: u16) -> &'static str {
     let at = usize::from(at);
     match NODES.get(at) {
@@ -40,7 +39,7 @@ fn edge_name(node: u16, edge: u16) -> Option<&'static str> {
     NODES.get(usize::from(node))?.edges.get(usize::from(edge)).copied()
 }
 
-/// What the data of packets before a node begins with.
+/// What the data of packets before a node starts with.
 pub(super) fn start_of(node: &str) -> Start {
     let is_ip = |layer: &&str| node.starts_with(*layer);
     match node {
@@ -54,28 +53,28 @@ fn reason(at: u16) -> (&'static str, &'static str) {
     drops::all().nth(at.into()).map_or(("?", "?"), |reason| (reason.name, reason.description))
 }
 
-/// A packet whose steps are being put together.
+/// A packet whose steps are being assembled.
 struct PacketTrace {
     packet: v1::TracedPacket,
-    /// What the data begins with now.
+    /// What the data starts with now.
     start: Start,
     offset: u16,
-    /// The node that answered it.
+    /// The outcome of the node that answered it.
     answered: Option<String>,
 }
 
 impl PacketTrace {
-    /// A packet was made from this one: a fragment.
+    /// A packet was derived from this one: a fragment.
     fn made(&mut self, number: u32) {
-        const MADE: &str = "goes on as packet";
+        const MADE: &str = "continues as packet";
         self.packet.outcome = match self.packet.outcome.starts_with(MADE) {
             true => format!("{}, {number}", self.packet.outcome),
             false => format!("{MADE} {number}"),
         };
     }
 
-    /// What the data begins with when a node has moved on from the frame to what is in it: its
-    /// last two bytes before that tell.
+    /// What the data starts with after a node has advanced beyond the frame header, whose last two bytes are the
+    /// Ethertype.
     fn behind(&self, offset: u16) -> Start {
         let moved = usize::from(offset.saturating_sub(self.offset));
         let frame = self.packet.steps.last().map_or(&[][..], |last| &last.head);
@@ -85,12 +84,12 @@ impl PacketTrace {
         }
     }
 
-    /// The packet, once all its steps are there.
+    /// The packet, after its last step.
     fn done(mut self) -> v1::TracedPacket {
         if let (true, Some(last)) = (self.packet.outcome.is_empty(), self.packet.steps.last()) {
             self.packet.outcome = match last.next.as_str() {
                 node if node.ends_with("-reassembly") => {
-                    format!("kept by {node}: a part of a larger packet")
+                    format!("held by {node}: a fragment of a larger packet")
                 }
                 node => format!("on its way to {node}"),
             };
@@ -99,12 +98,12 @@ impl PacketTrace {
     }
 }
 
-/// Which packets steps are of.
+/// Assigns steps to packets.
 struct Sorted {
-    /// Of each step the number of its packet, from 1. `None`: the packet's beginning was lost, or
-    /// it is of an earlier trace.
+    /// Of each step the number of its packet, from 1. `None`: the first step was lost, or belongs to an earlier
+    /// trace.
     packets: Vec<Option<u32>>,
-    /// Of each packet the number of the one that it was made from; 0: it was received.
+    /// Of each packet the number of the packet it was derived from; 0: it was received.
     parents: Vec<u32>,
 }
 
@@ -135,8 +134,7 @@ impl Sorted {
 }
 
 impl ForwarderState {
-    /// Puts steps, in the order of time, together by packets: the newest `max` of them. Words are made
-    /// for those alone.
+    /// Assembles steps, in order of time, into packets: the newest `max` of them. Only these are described.
     pub(super) fn packets(&self, steps: &[Step], max: usize) -> Vec<v1::TracedPacket> {
         let Sorted { packets, parents } = Sorted::new(steps);
         let left_out = parents.len().saturating_sub(max) as u32;
@@ -144,7 +142,8 @@ impl ForwarderState {
             let place = packet.and_then(|number| number.checked_sub(left_out + 1));
             place.map(|place| (*at, record, place as usize))
         });
-        let adjacency_names = self.adjacency_names(kept.clone().map(|(_, record, _)| record.adjacency).collect());
+        let adjacency_names =
+            self.adjacency_names(kept.clone().map(|(_, record, _)| record.adjacency).collect());
         let describer = StepDescriber { state: self, adjacency_names };
         let mut paths: Vec<PacketTrace> = Vec::new();
         for (at, record, place) in kept {
@@ -170,7 +169,7 @@ impl ForwarderState {
         paths.into_iter().map(PacketTrace::done).collect()
     }
 
-    /// Next hops and interfaces of adjacencies, in words: one look through the tables for all.
+    /// Next hops and interfaces of adjacencies as text, by one pass over the tables.
     fn adjacency_names(&self, asked: HashSet<u32>) -> HashMap<u32, String> {
         let mut adjacency_names = HashMap::new();
         for state in self.interfaces.iter().flatten() {
@@ -190,15 +189,15 @@ impl ForwarderState {
     }
 }
 
-/// Who says what steps mean.
+/// Describes steps.
 struct StepDescriber<'a> {
     state: &'a ForwarderState,
-    /// Adjacencies in words.
+    /// Text of the adjacencies.
     adjacency_names: HashMap<u32, String>,
 }
 
 impl StepDescriber<'_> {
-    /// Adds one step and what it means for the packet.
+    /// Adds one step and its effect on the packet.
     fn add_step(&self, path: &mut PacketTrace, at: u64, record: &Record) {
         let mut step = v1::TraceStep {
             worker: record.worker.into(),
@@ -210,11 +209,11 @@ impl StepDescriber<'_> {
         };
         self.describe(path, &mut step, record);
         if is_of(record, ENTRY) && !step.rx_interface.is_empty() {
-            // It has found the sub-interface.
+            // The node has found the sub-interface.
             path.packet.interface = step.rx_interface.clone();
         }
         if ANSWERERS.contains(&step.node.as_str()) && !ends(&step) {
-            step.what = format!("answers it; the answer goes {}", step.what);
+            step.what = format!("answers it; the reply goes {}", step.what);
             path.packet.outcome = format!("answered by {}", step.node);
             path.answered = Some(path.packet.outcome.clone());
         } else if ends(&step) {
@@ -224,7 +223,7 @@ impl StepDescriber<'_> {
             };
         }
         if let Some(made) = path.packet.steps.first_mut().filter(|first| first.node.is_empty()) {
-            // The node that made it says so when it is done.
+            // The node that derived the packet is recorded when it is done.
             made.node = step.node.clone();
         }
         if !step.drop.is_empty() {
@@ -236,11 +235,11 @@ impl StepDescriber<'_> {
         if path.packet.steps.len() < STEPS {
             path.packet.steps.push(step);
         } else {
-            path.packet.outcome = format!("more than {STEPS} steps: the rest is left out");
+            path.packet.outcome = format!("more than {STEPS} steps: the rest is not shown");
         }
     }
 
-    /// What happened: node, edge, drop reason, words; and what the data begins with after.
+    /// Fills in node, edge, drop reason and text, and updates what the data starts with.
     fn describe(&self, path: &mut PacketTrace, step: &mut v1::TraceStep, record: &Record) {
         let last = path.packet.steps.last();
         let waits_at = last.map(|last| last.next.clone()).unwrap_or_default();
@@ -278,7 +277,7 @@ impl StepDescriber<'_> {
                 step.node = OUTPUT.to_owned();
                 step.tx_interface = self.state.name_of(record.tx_if);
                 step.what = match self.state.host_interface_at(record.tx_if) {
-                    Some(host_interface) => format!("given to host interface {host_interface}"),
+                    Some(host_interface) => format!("sent to host interface {host_interface}"),
                     None => format!("sent on {}", step.tx_interface),
                 };
                 path.start = Start::Ethernet;
@@ -291,7 +290,7 @@ impl StepDescriber<'_> {
             }
             Event::Made { .. } => {
                 step.node = waits_at;
-                step.what = format!("made from packet {}", path.packet.derived_from);
+                step.what = format!("derived from packet {}", path.packet.derived_from);
             }
         }
     }
@@ -308,16 +307,16 @@ impl StepDescriber<'_> {
             let (name, description) = reason(next & !DROP);
             step.drop = name.to_owned();
             step.what = format!("dropped, {name}: {description}");
-            // The node had moved on to the payload before it gave up.
+            // The node had advanced to the payload before the drop.
             path.start = path.behind(record.offset);
             return;
         }
         if next == TAKEN {
-            step.what = "taken in by the router".to_owned();
+            step.what = "consumed by the router".to_owned();
             return;
         }
         if next == HANDED {
-            step.what = "left to the same node of another worker".to_owned();
+            step.what = "continued by the same node of another worker".to_owned();
             return;
         }
         let Some(edge) = edge_name(node, next) else { return };
@@ -333,35 +332,34 @@ impl StepDescriber<'_> {
             step.what = format!("to {edge}, {}: {}", description.0, description.1);
         }
         if HOST_INTERFACE_NODES.contains(&step.node.as_str()) || step.node == "cross-connect" {
-            // No next hop has to do with it.
+            // No next hop is involved.
             step.tx_interface = self.state.name_of(record.tx_if);
         } else if edge.ends_with("-rewrite") || edge == OUTPUT || edge == "neighbor-resolve" {
-            step.adjacency = self.adjacency_names.get(&record.adjacency).cloned().unwrap_or_default();
+            step.adjacency =
+                self.adjacency_names.get(&record.adjacency).cloned().unwrap_or_default();
             step.tx_interface = self.state.name_of(record.tx_if);
         }
     }
 }
 
-/// Whether a node is done with a packet, and is this one.
+/// Whether this is the step of a node of this name.
 fn is_of(record: &Record, name: &str) -> bool {
     matches!(record.event, Event::Passed { node, .. } if node_name(node) == name)
 }
 
-/// Whether a step may be the last: none that leads on, but for errors that are told.
+/// Whether a step can be the last: it leads nowhere, or reports an error.
 fn ends(step: &v1::TraceStep) -> bool {
     !step.drop.is_empty() || step.next.is_empty()
 }
 
-/// Why a packet was handed to the control thread.
+/// Why a packet was punted to the control thread.
 fn reason_punted(cause: u16) -> &'static str {
     match Class::of(cause) {
         Some(Class::Arp | Class::ArpReply) => "ARP",
         Some(Class::Nd | Class::NdReply) => "neighbour discovery",
-        Some(Class::Resolve | Class::LocalResolve) => {
-            "the neighbour's MAC address is not known yet"
-        }
+        Some(Class::Resolve | Class::LocalResolve) => "the neighbour's MAC address is not resolved",
         Some(class) => class.name(),
-        None => "it says not why",
+        None => "unknown reason",
     }
 }
 
@@ -370,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_node_has_a_name_and_a_start() {
+    fn every_node_has_a_name_and_a_data_start() {
         assert_eq!(node_name(0), NODES[0].name);
         assert_eq!(node_name(NODES.len() as u16), OUTPUT);
         assert_eq!(node_name(NODES.len() as u16 + 1), stoa_ports::INPUTS[0]);

@@ -1,5 +1,4 @@
-//! One trace: it arms the workers, gathers the steps that they wrote down, and gives
-//! them out packet by packet.
+//! One trace: arms the workers, gathers the steps that they record, and returns them packet by packet.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,22 +14,21 @@ use tonic::Status;
 use super::timestamps::ClockReference;
 use crate::control::forwarder_state::ForwarderState;
 
-/// Packets of a trace at most.
+/// Most packets of a trace.
 pub const PACKETS: u32 = 1000;
-/// Packets when no number is asked for.
+/// Default number of packets.
 const DEFAULT: u32 = 10;
-/// Steps that are kept for each packet, on average.
+/// Steps stored per packet, on average.
 pub const STEPS: usize = 32;
-/// Steps that one worker can hold until they are gathered.
+/// Ring size per worker, in steps.
 const RING: usize = 8192;
-/// How long packets may be on their way after the last one came: neighbours that do
-/// not answer are given up by then.
+/// How long packets may be in transit after the last one was captured: unanswered neighbours have failed by then.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// A step and when it was, in nanoseconds since 1970.
+/// A step and its time, in nanoseconds since 1970.
 pub(super) type Step = (u64, Record);
 
-/// A trace, running or done.
+/// A trace, running or complete.
 pub(super) struct Trace {
     interface: String,
     expression: String,
@@ -41,7 +39,7 @@ pub(super) struct Trace {
     lost: Vec<Arc<Counter>>,
     steps: Vec<Step>,
     lost_on_gather: u64,
-    /// When the last packet was taken.
+    /// When the last packet was selected.
     full_since: Option<Instant>,
     is_armed: bool,
 }
@@ -51,7 +49,7 @@ impl Trace {
         (&self.interface, &self.selection)
     }
 
-    /// Takes over what the workers wrote down.
+    /// Gathers the workers' records.
     pub(super) fn gather(&mut self) {
         let clock = ClockReference::now();
         let capacity = self.capacity();
@@ -69,12 +67,12 @@ impl Trace {
         }
     }
 
-    /// Whether the workers need not look for its packets any more.
+    /// Whether the workers can stop selecting packets.
     pub(super) fn is_done(&self) -> bool {
         self.is_armed && self.full_since.is_some_and(|since| since.elapsed() > LINGER)
     }
 
-    /// Steps that are kept.
+    /// Capacity for steps.
     fn capacity(&self) -> usize {
         self.count as usize * STEPS
     }
@@ -84,26 +82,26 @@ impl Trace {
     }
 }
 
-/// What the trace takes and what it loses; all 0 when there is none.
+/// Use and losses of the trace; all 0 without one.
 #[derive(Default)]
 pub(in crate::control) struct TraceStatistics {
-    /// Packets that are traced.
+    /// Packets traced so far.
     pub taken: u64,
-    /// Packets that were asked for.
+    /// Packets requested.
     pub asked: u64,
-    /// Steps that are kept.
+    /// Steps stored.
     pub steps: u64,
-    /// Steps that can be kept.
+    /// Capacity for steps.
     pub capacity: u64,
-    /// Steps that found no room.
+    /// Steps lost for want of space.
     pub lost: u64,
 }
 
 impl ForwarderState {
-    /// Starts a trace in place of the former.
+    /// Starts a trace, which replaces the previous one.
     ///
     /// # Errors
-    /// There is no such interface, the filter is no program, or too much is asked for.
+    /// The interface does not exist, the filter is invalid, or too many packets are requested.
     pub fn start_trace(&mut self, request: &v1::StartTraceRequest) -> Result<u32, Status> {
         let count = if request.count == 0 { DEFAULT } else { request.count };
         if count > PACKETS {
@@ -138,13 +136,13 @@ impl ForwarderState {
         Ok(count)
     }
 
-    /// Forgets the trace.
+    /// Discards the trace.
     pub fn clear_trace(&mut self) {
         self.disarm_trace();
         self.trace_capture.trace = None;
     }
 
-    /// The workers look for no traced packets any more; what was found stays.
+    /// Disarms the workers; recorded steps are kept.
     pub(super) fn disarm_trace(&mut self) {
         let Some(trace) = self.trace_capture.trace.as_mut().filter(|trace| trace.is_armed) else {
             return;
@@ -153,7 +151,7 @@ impl ForwarderState {
         self.send_to_workers(|| Command::Trace(None));
     }
 
-    /// What the trace takes and what it loses.
+    /// Use and losses of the trace.
     pub(in crate::control) fn trace_statistics(&self) -> TraceStatistics {
         self.trace_capture.trace.as_ref().map_or_else(TraceStatistics::default, |trace| {
             let left = trace.left.load(Ordering::Relaxed).min(trace.count);
@@ -167,11 +165,13 @@ impl ForwarderState {
         })
     }
 
-    /// What was traced so far: the newest `max` packets, all when it is 0.
+    /// The packets traced so far: the newest `max`, or all when it is 0.
     pub fn trace(&mut self, max: u32) -> v1::GetTraceReply {
-        let Some(trace) = &mut self.trace_capture.trace else { return v1::GetTraceReply::default() };
+        let Some(trace) = &mut self.trace_capture.trace else {
+            return v1::GetTraceReply::default();
+        };
         trace.gather();
-        // Workers write side by side: one order for all.
+        // Workers record in parallel: sort into one order.
         trace.steps.sort_by_key(|(at, _)| *at);
         let Some(trace) = &self.trace_capture.trace else { return v1::GetTraceReply::default() };
         let max = if max == 0 { usize::MAX } else { max as usize };

@@ -1,4 +1,4 @@
-//! What a virtual router does: it speaks, takes its addresses in, and lets them go.
+//! Runs the actions of a virtual router: advertises, takes over its addresses, and releases them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,27 +8,27 @@ use stoa_wire::ethernet::{Mac, ethertype};
 use stoa_wire::vrrp::{self, Fields};
 use stoa_wire::{ipv4, ipv6, protocol};
 
-use super::state_machine::{VrrpAction, State};
+use super::state_machine::{State, VrrpAction};
 use super::{Key, Router};
 use crate::control::desired::{Action, Route};
-use crate::control::listing::unix_s;
 use crate::control::fib::host;
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::listing::unix_s;
 use crate::ethernet::interface_flags::VIRTUAL;
 use crate::ethernet::mac_word;
 use crate::neighbor::messages::Link;
 use crate::shared::{Addresses, SpecialNextHop, scope};
 
-/// Bytes for the longest advertisement, its IP header included.
+/// Longest advertisement, including its IP header.
 const MAX_PACKET: usize = ipv6::LEAST_MTU;
 
-/// The route to an address of a virtual router that is active.
+/// The route to an address of an active virtual router.
 fn route() -> Route {
     Route { protocol: v1::Protocol::Direct as i32, action: Action::Special(SpecialNextHop::Local) }
 }
 
 impl ForwarderState {
-    /// Does what a machine wants done; what workers know is published afterwards.
+    /// Runs the actions of a state machine; the caller publishes the result to the workers.
     pub(super) fn run_actions(&mut self, key: Key, actions: &[VrrpAction]) {
         for action in actions {
             match action {
@@ -39,8 +39,7 @@ impl ForwarderState {
         }
     }
 
-    /// The address that advertisements come from: the primary one, or the link-local one, which has
-    /// to be ours alone for sure.
+    /// The source address of advertisements: the primary address, or the link-local address once it is not tentative.
     pub(super) fn vrrp_source(&self, (interface, is_ip6, _): Key) -> Option<IpAddr> {
         if is_ip6 {
             return self.confirmed_link_local(interface).map(IpAddr::V6);
@@ -49,7 +48,7 @@ impl ForwarderState {
         own.ip4.first().map(|(address, _)| IpAddr::V4(*address))
     }
 
-    /// Whether one waits for its interface or an address.
+    /// Whether a virtual router waits for its interface or an address.
     pub(in crate::control) fn has_waiting_virtual_routers(&self) -> bool {
         let mut all = self.virtual_routers.0.values();
         all.any(|router| router.machine.state() == State::Initialize)
@@ -67,7 +66,7 @@ impl ForwarderState {
             priority,
             interval_cs: router.desired.interval_cs,
         };
-        // So that switches learn where the address is now (RFC 9568 8.1.2, 8.2.2).
+        // The virtual MAC address, so that switches learn its new port (RFC 9568 8.1.2, 8.2.2).
         let link = Link { mac: vrrp::mac(key.2, key.1).0, ..link };
         let frame = advertisement(&link, source, &fields, &router.desired.addresses);
         self.send_frame(key.0, &frame);
@@ -88,13 +87,13 @@ impl ForwarderState {
             let prefix = host(address);
             let is_local = matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
             if is_local || self.vrfs.route(slot, &prefix).is_some() {
-                // Every link has link-local addresses of its own; what is desired goes before.
+                // Link-local addresses belong to one link; desired routes take precedence.
                 continue;
             }
             match self.set_route(slot, prefix, &route()) {
                 Ok(()) => routes.push((slot, prefix)),
                 Err(full) => {
-                    tracing::error!(%address, %full, "no room for the address of a virtual router");
+                    tracing::error!(%address, %full, "cannot add the route of a virtual router's address");
                 }
             }
         }
@@ -111,7 +110,7 @@ impl ForwarderState {
         log_transition(&name, key, router, "no longer active");
         let routes = std::mem::take(&mut router.routes);
         for (slot, prefix) in routes {
-            // Somebody may have desired another route meanwhile.
+            // A desired route may have replaced it.
             if self.vrfs.route(slot, &prefix).is_some_and(|it| it.route == route()) {
                 self.remove_route(slot, prefix);
             }
@@ -119,7 +118,7 @@ impl ForwarderState {
         self.fib.settle();
     }
 
-    /// Whether a route was put in by a virtual router: no desired state knows it.
+    /// Whether a virtual router added this route, which is not in the desired state.
     pub(in crate::control) fn is_virtual_route(
         &self,
         slot: crate::control::vrfs::Slot,
@@ -128,7 +127,7 @@ impl ForwarderState {
         self.virtual_routers.0.values().any(|router| router.routes.contains(&(slot, *prefix)))
     }
 
-    /// Tells workers which addresses are ours now, and the link who has them.
+    /// Publishes our virtual addresses to the workers, and announces them on the link.
     pub(super) fn publish_virtual_routers(&mut self) {
         let active = |key: &Key, router: &Router| {
             (router.machine.state() == State::Active)
@@ -157,8 +156,8 @@ impl ForwarderState {
         }
     }
 
-    /// Gratuitous ARP, or unsolicited neighbour advertisements, for all addresses (RFC 9568 6.4.1);
-    /// and routers of IPv6 tell hosts of themselves.
+    /// Announces all addresses by gratuitous ARP or unsolicited neighbour advertisements (RFC 9568 6.4.1), and for IPv6
+    /// by a router advertisement.
     fn announce_virtual(&mut self, key: Key) {
         let Some(router) = self.virtual_routers.0.get(&key) else { return };
         for address in router.desired.addresses.clone() {
@@ -174,7 +173,7 @@ impl ForwarderState {
         }
     }
 
-    /// Adds what virtual routers bring to the addresses of all interfaces.
+    /// Adds the addresses of active virtual routers to those of the interfaces.
     pub(in crate::control) fn add_virtual_addresses(&self, addresses: &mut Addresses) {
         addresses.virtual_addresses.clear();
         for (key, router) in &self.virtual_routers.0 {
@@ -195,19 +194,19 @@ impl ForwarderState {
         }
     }
 
-    /// Whether an interface has virtual routers of a family, whose protocol is ours there.
+    /// Whether an interface has virtual routers of a family.
     pub(in crate::control) fn has_virtual_routers(&self, interface: u32, is_ip6: bool) -> bool {
         self.virtual_routers_of(interface, is_ip6).next().is_some()
     }
 
-    /// Whether one of an interface's is active.
+    /// Whether a virtual router of an interface is active.
     pub(in crate::control) fn has_active_virtual(&self, interface: u32) -> bool {
         let is_active = |(_, router): (u8, &Router)| router.machine.state() == State::Active;
         [false, true].into_iter().any(|six| self.virtual_routers_of(interface, six).any(is_active))
     }
 }
 
-/// One line for each change, where it is desired.
+/// Logs a transition, where configured.
 fn log_transition(interface: &str, key: Key, router: &Router, what: &str) {
     let family = if key.1 { "IPv6" } else { "IPv4" };
     let (vrid, priority) = (key.2, router.machine.priority());
@@ -218,7 +217,7 @@ fn log_transition(interface: &str, key: Key, router: &Router, what: &str) {
     }
 }
 
-/// An advertisement as a frame; empty when it cannot be.
+/// An advertisement as a frame; empty when it cannot be built.
 fn advertisement(link: &Link, source: IpAddr, fields: &Fields, addresses: &[IpAddr]) -> Vec<u8> {
     let mut packet = [0; MAX_PACKET];
     let (begin, group, kind, pseudo) = match source {

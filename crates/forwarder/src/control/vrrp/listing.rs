@@ -1,11 +1,11 @@
-//! Virtual routers for an operator, in the words of ietf-vrrp (RFC 8347).
+//! Operational state of virtual routers, as in ietf-vrrp (RFC 8347).
 
 use stoa_api::v1;
 
 use super::state_machine::{MasterReason, State};
 use super::{Event, Router};
-use crate::control::listing::octets;
 use crate::control::forwarder_state::ForwarderState;
+use crate::control::listing::octets;
 
 impl ForwarderState {
     /// The virtual routers of an interface.

@@ -1,10 +1,10 @@
-//! Virtual routers (VRRP, RFC 9568; version 2 by RFC 3768): with other routers of a link they agree
-//! who has an address. Who is active answers for it, with a MAC address that moves along.
+//! Virtual routers (VRRP, RFC 9568; version 2 by RFC 3768): the routers of a link elect an active one, which answers for
+//! the virtual addresses with a virtual MAC address.
 
 mod actions;
+mod listing;
 mod receive;
 mod state_machine;
-mod listing;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,19 +12,19 @@ use std::net::{IpAddr, Ipv6Addr};
 use stoa_wire::vrrp;
 
 use super::desired::{self, Action, DesiredState, Prefix, VirtualRouter};
-use super::listing::unix_s;
 use super::fib::PathKey;
 use super::forwarder_state::ForwarderState;
+use super::listing::unix_s;
 use super::vrfs::{DEFAULT, Slot};
 use crate::neighbor::entry::Millis;
 use crate::neighbor::messages::Link;
 use crate::shared::SpecialNextHop;
-use state_machine::{VrrpAction, Machine, Parameters, State};
+use state_machine::{Machine, Parameters, State, VrrpAction};
 
 /// Interface, whether it is IPv6, VRID.
 type Key = (u32, bool, u8);
 
-/// What was counted of a virtual router.
+/// Counters of a virtual router.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     transitions: u64,
@@ -36,7 +36,7 @@ struct Counts {
     address_errors: u64,
 }
 
-/// What happened last, in the words of ietf-vrrp.
+/// The last event, as in ietf-vrrp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     None,
@@ -58,12 +58,12 @@ struct Router {
     last_advertisement_source: Option<IpAddr>,
     /// When it left [`State::Initialize`]; seconds since 1970.
     up_unix_s: u64,
-    /// When its state became what it is; seconds since 1970.
+    /// Time of the last state change; seconds since 1970.
     changed_unix_s: u64,
     created_unix_s: u64,
-    /// The routes that it has put in.
+    /// The routes that it added.
     routes: Vec<(Slot, Prefix)>,
-    /// Whether the link was told that it is active.
+    /// Whether it has announced its addresses since it became active.
     is_announced: bool,
 }
 
@@ -80,7 +80,7 @@ fn parameters(desired: &VirtualRouter, priority: u8) -> Parameters {
     }
 }
 
-/// The virtual routers of an interface, with whether they are of IPv6.
+/// The virtual routers of an interface, with whether they are for IPv6.
 fn desired_by(
     interface: &desired::Interface,
 ) -> impl Iterator<Item = (bool, &VirtualRouter)> + use<'_> {
@@ -90,7 +90,7 @@ fn desired_by(
     four.map(|it| (false, it)).chain(six.map(|it| (true, it)))
 }
 
-/// Whether one can become the other without letting its addresses go.
+/// Whether one can become the other without releasing its addresses.
 fn is_same(one: &VirtualRouter, other: &VirtualRouter) -> bool {
     one.addresses == other.addresses
         && one.version == other.version
@@ -98,7 +98,7 @@ fn is_same(one: &VirtualRouter, other: &VirtualRouter) -> bool {
 }
 
 impl ForwarderState {
-    /// Those that go, or change so much that they are others, resign while they still can.
+    /// Resigns where virtual routers are removed or replaced; runs before interfaces change.
     pub(super) fn retire_virtual_routers(&mut self, desired: &DesiredState) {
         let stays = |(interface, is_ip6, vrid): Key, router: &Router| {
             let Some(state) = self.interface(interface) else { return false };
@@ -131,8 +131,8 @@ impl ForwarderState {
         self.run_actions(key, &actions);
     }
 
-    /// Looks at all interfaces: makes the virtual routers that are new, starts and stops them with
-    /// their interface, and lowers the priority of those that track what is down.
+    /// Reviews all interfaces: creates new virtual routers, starts and stops them with their interface, and applies
+    /// tracking to their priority.
     pub(super) fn review_virtual_routers(&mut self) {
         let mut desired: BTreeMap<Key, VirtualRouter> = BTreeMap::new();
         for (index, state) in self.interfaces.iter().enumerate() {
@@ -158,7 +158,7 @@ impl ForwarderState {
         }
     }
 
-    /// Whether anything has changed.
+    /// Returns whether anything has changed.
     fn review_virtual_router(&mut self, key: Key, desired: VirtualRouter) -> bool {
         let priority = self.tracked_priority(key.0, &desired);
         let now = self.now();
@@ -207,7 +207,7 @@ impl ForwarderState {
         has_changed
     }
 
-    /// The priority less what is tracked and down; an owner's never falls.
+    /// The priority minus the decrements of tracked objects that are down; that of an owner is fixed.
     fn tracked_priority(&self, interface: u32, desired: &VirtualRouter) -> u8 {
         if desired.is_owner() {
             return desired.priority;
@@ -224,9 +224,11 @@ impl ForwarderState {
         desired.priority.saturating_sub(less).max(1)
     }
 
-    /// Whether a VRF has a route to exactly this prefix that leads somewhere now.
+    /// Whether a VRF has a usable route to exactly this prefix.
     fn reaches(&self, slot: Slot, prefix: Prefix) -> bool {
-        let leads = |keys: &[PathKey]| self.live_paths(keys).iter().any(|(is_unreachable, _)| !is_unreachable);
+        let leads = |keys: &[PathKey]| {
+            self.live_paths(keys).iter().any(|(is_unreachable, _)| !is_unreachable)
+        };
         if let Some(installed) = self.vrfs.route(slot, &prefix) {
             let is_local = matches!(installed.route.action, Action::Special(SpecialNextHop::Local));
             return is_local || installed.set.as_deref().is_some_and(leads);
@@ -236,7 +238,7 @@ impl ForwarderState {
         vrf_hop.is_some_and(|vrf_hop| leads(&vrf_hop.paths) || leads(&vrf_hop.backup))
     }
 
-    /// Looks whether networks that are tracked have come or gone.
+    /// Checks whether tracked networks have changed.
     pub(super) fn follow_tracked_networks(&mut self) {
         let has_moved = |(key, router): (&Key, &Router)| {
             !router.desired.networks.is_empty()
@@ -247,7 +249,7 @@ impl ForwarderState {
         }
     }
 
-    /// Does what time demands.
+    /// Runs the timers.
     pub(super) fn tick_virtual_routers(&mut self) {
         let now = self.now();
         let is_due = |router: &Router| router.machine.due().is_some_and(|due| due <= now);
@@ -268,7 +270,7 @@ impl ForwarderState {
         }
     }
 
-    /// When the next one has something to do.
+    /// When the next timer expires.
     pub(super) fn virtual_routers_due(&self) -> Option<Millis> {
         self.virtual_routers.0.values().filter_map(|router| router.machine.due()).min()
     }
@@ -280,8 +282,7 @@ impl ForwarderState {
         }
     }
 
-    /// The MAC address under which an address of an interface is known, while a virtual router
-    /// that is active has it.
+    /// The virtual MAC address of an address on an interface, while its virtual router is active.
     pub(super) fn virtual_mac(&self, interface: u32, address: IpAddr) -> Option<[u8; 6]> {
         let of_family = self.virtual_routers_of(interface, address.is_ipv6());
         let mut active = of_family.filter(|(_, it)| it.machine.state() == State::Active);
@@ -289,20 +290,19 @@ impl ForwarderState {
         found.map(|(vrid, _)| vrrp::mac(vrid, address.is_ipv6()).0)
     }
 
-    /// Whether an address of an interface is to belong to one of its virtual routers: others of
-    /// the link may have it for a while.
+    /// Whether an address of an interface belongs to one of its virtual routers: another router may have it.
     pub(super) fn is_vrrp_address(&self, interface: u32, address: IpAddr) -> bool {
         self.interface(interface).is_some_and(|state| {
             desired_by(&state.desired).any(|(_, router)| router.addresses.contains(&address))
         })
     }
 
-    /// Whether somebody else is to answer for it now.
+    /// Whether another router answers for it now.
     pub(super) fn is_inactive_vrrp_address(&self, interface: u32, address: IpAddr) -> bool {
         self.is_vrrp_address(interface, address) && self.virtual_mac(interface, address).is_none()
     }
 
-    /// Whether a MAC address is that of a virtual router that is active on the interface.
+    /// Whether a MAC address belongs to an active virtual router of the interface.
     pub(super) fn is_virtual_mac(&self, interface: u32, mac: [u8; 6]) -> bool {
         let is_it = |is_ip6: bool| {
             let mut all = self.virtual_routers_of(interface, is_ip6);
@@ -322,7 +322,7 @@ impl ForwarderState {
         self.virtual_routers.0.range(range).map(|(key, router)| (key.2, router))
     }
 
-    /// How frames about one of our addresses begin: with its virtual MAC address while it has one.
+    /// The link-layer header for one of our addresses: with its virtual MAC address while it has one.
     pub(super) fn link_for(&self, interface: u32, address: IpAddr) -> Option<Link> {
         let link = self.interface(interface)?.link.clone();
         Some(match self.virtual_mac(interface, address) {
@@ -331,8 +331,8 @@ impl ForwarderState {
         })
     }
 
-    /// Where IPv6 router advertisements of an interface come from: with virtual routers, from the
-    /// active one; from nobody while none is (RFC 9568 6.4.2).
+    /// The source of an interface's IPv6 router advertisements: with virtual routers, the active one, and none while none
+    /// is active (RFC 9568 6.4.2).
     pub(super) fn advertiser(&self, interface: u32) -> Option<(Ipv6Addr, Link)> {
         let own = self.interface(interface)?.link.clone();
         let mut all = self.virtual_routers_of(interface, true).peekable();

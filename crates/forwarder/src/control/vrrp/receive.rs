@@ -1,4 +1,4 @@
-//! What a virtual router hears: advertisements of the other routers (RFC 9568 section 7.1).
+//! Receives advertisements of other routers (RFC 9568 section 7.1).
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use stoa_wire::checksum::Pseudo;
 use stoa_wire::vrrp::{self, RESIGNS, VrrpError};
 use stoa_wire::{ipv4, ipv6, protocol};
 
-use super::state_machine::{VrrpAction, Received, State};
+use super::state_machine::{Received, State, VrrpAction};
 use super::{Event, Key};
 use crate::control::forwarder_state::ForwarderState;
 use crate::drops::Drop;
 use crate::neighbor::entry::Millis;
 
-/// Source, pseudo header, hop limit and message of a packet that carries VRRP and nothing else.
+/// Source, pseudo header, hop limit and message of a VRRP packet.
 fn open(bytes: &[u8]) -> Option<(IpAddr, Pseudo, u8, &[u8])> {
     if bytes.first()? >> 4 == 4 {
         let view = ipv4::check(bytes).ok()?;
@@ -27,7 +27,7 @@ fn open(bytes: &[u8]) -> Option<(IpAddr, Pseudo, u8, &[u8])> {
 }
 
 impl ForwarderState {
-    /// An advertisement came in.
+    /// Handles an advertisement.
     pub(in crate::control) fn receive_vrrp(&mut self, packet: &Packet) {
         let interface = packet.rx_if;
         let Some((source, pseudo, hop_limit, message)) = open(packet.bytes()) else {
@@ -51,14 +51,14 @@ impl ForwarderState {
         }
         router.counts.received += 1;
         if router.desired.is_owner() {
-            // The addresses are ours, whatever others say.
+            // The addresses are the interface's own.
             return self.count_drop(Drop::VrrpIgnored);
         }
         let priority = view.fields.priority;
         router.counts.priority_zero_received += u64::from(priority == RESIGNS);
         let is_other = view.fields.interval_cs != router.desired.interval_cs;
         router.counts.interval_errors += u64::from(is_other);
-        // RFC 3768 7.1: with version 2 all have one interval. None at all would make us take over at once.
+        // RFC 3768 7.1: with version 2 all routers have one interval. An interval of 0 would make us take over at once.
         if view.fields.interval_cs == 0 || is_other && view.fields.version == vrrp::Version::Two {
             return self.count_drop(Drop::VrrpIgnored);
         }
@@ -84,7 +84,7 @@ impl ForwarderState {
     }
 }
 
-/// The reason for each rule that an advertisement breaks.
+/// The drop reason of an invalid advertisement.
 fn drop_reason(error: VrrpError) -> Drop {
     match error {
         VrrpError::BadHopLimit => Drop::VrrpHopLimit,

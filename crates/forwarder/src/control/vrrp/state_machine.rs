@@ -1,5 +1,5 @@
-//! The state machine of a virtual router (RFC 9568 section 6.4). Time and advertisements are given,
-//! what is to be done is answered: it touches nothing itself.
+//! The state machine of a virtual router (RFC 9568 section 6.4). It takes time and advertisements, and returns actions: it
+//! has no side effects.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -8,36 +8,36 @@ use stoa_wire::vrrp::{OWNER, RESIGNS};
 
 use crate::neighbor::entry::Millis;
 
-/// How a virtual router is to behave.
+/// The parameters of a virtual router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// 1 to 254, or [`OWNER`].
     pub priority: u8,
-    /// Whether a router of lower priority gives way.
+    /// Preempt_Mode: whether it preempts an active router of lower priority.
     pub preempt: bool,
-    /// How long a router of lower priority is let go on before that.
+    /// Preemption delay.
     pub hold_ms: Millis,
     /// Our own Advertisement_Interval.
     pub interval_ms: Millis,
 }
 
-/// Where it stands.
+/// The state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The interface is down, or has no address to speak from.
+    /// The interface is down, or has no source address.
     Initialize,
     /// Another router is active.
     Backup,
-    /// This router is.
+    /// This router is active.
     Active,
 }
 
-/// What is to be done, in this order.
+/// What to do, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VrrpAction {
-    /// Take the addresses in, and say so to the link.
+    /// Accept packets to the addresses, and announce them.
     TakeOver,
-    /// Let the addresses go.
+    /// Release the addresses.
     GiveUp,
     /// Send an advertisement with this priority.
     Advertise(u8),
@@ -46,20 +46,20 @@ pub enum VrrpAction {
 /// Why it became active last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MasterReason {
-    /// It never was.
+    /// It never was active.
     NotYet,
-    /// It has the addresses by itself, or the highest priority from the start.
+    /// It owns the addresses.
     Priority,
-    /// It took the place of a router of lower priority.
+    /// It preempted a router of lower priority.
     Preempted,
-    /// The active router fell silent or resigned.
+    /// The active router timed out or resigned.
     NoResponse,
 }
 
-/// An advertisement that was heard for this virtual router.
+/// A received advertisement of this virtual router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who says it.
+    /// Its source.
     pub source: IpAddr,
     /// Its priority.
     pub priority: u8,
@@ -72,24 +72,24 @@ pub struct Received {
 pub struct Machine {
     parameters: Parameters,
     state: State,
-    /// When something is to happen; of no interest in [`State::Initialize`].
+    /// When the timer expires; unused in [`State::Initialize`].
     due: Millis,
     /// The interval of the active router: Active_Adver_Interval.
     active_interval_ms: Millis,
-    /// Since when a router of lower priority was heard, and until when it is let go on.
+    /// When to preempt a router of lower priority that is advertising.
     preempt_at: Option<Millis>,
     reason: MasterReason,
 }
 
 impl Machine {
-    /// Not started.
+    /// In [`State::Initialize`].
     pub fn new(parameters: Parameters) -> Self {
         let active_interval_ms = parameters.interval_ms;
         let (state, due, reason) = (State::Initialize, 0, MasterReason::NotYet);
         Self { parameters, state, due, active_interval_ms, preempt_at: None, reason }
     }
 
-    /// Where it stands.
+    /// The state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -99,7 +99,7 @@ impl Machine {
         self.reason
     }
 
-    /// When [`Self::expire`] is to be called; `None`: not until something else happens.
+    /// When to call [`Self::expire`]; `None`: no timer runs.
     pub fn due(&self) -> Option<Millis> {
         (self.state != State::Initialize).then_some(self.due)
     }
@@ -109,12 +109,12 @@ impl Machine {
         (256 - Millis::from(self.parameters.priority)) * self.active_interval_ms / 256
     }
 
-    /// Active_Down_Interval: how long the active router may be silent.
+    /// Active_Down_Interval: after this time without an advertisement, the active router is down.
     pub fn down_ms(&self) -> Millis {
         3 * self.active_interval_ms + self.skew_ms()
     }
 
-    /// Other rules from now on; who is an owner stays one, and nobody else becomes one.
+    /// Changes the parameters; ownership of the addresses must not change.
     pub fn set_parameters(&mut self, parameters: Parameters) {
         self.parameters = parameters;
         if self.state == State::Active {
@@ -122,7 +122,7 @@ impl Machine {
         }
     }
 
-    /// The priority now.
+    /// The current priority.
     pub fn priority(&self) -> u8 {
         self.parameters.priority
     }
@@ -141,7 +141,7 @@ impl Machine {
         Vec::new()
     }
 
-    /// It is to end. Who is active and can still speak says so.
+    /// Shuts down; an active router that can send resigns.
     pub fn stop(&mut self, can_send: bool) -> Vec<VrrpAction> {
         let was = std::mem::replace(&mut self.state, State::Initialize);
         self.preempt_at = None;
@@ -152,20 +152,21 @@ impl Machine {
         }
     }
 
-    /// Time has come.
+    /// The timer may have expired.
     pub fn expire(&mut self, now: Millis) -> Vec<VrrpAction> {
         match self.state {
             _ if now < self.due => Vec::new(),
             State::Initialize => Vec::new(),
             State::Active => {
-                // Late once is no reason to be late ever after, nor to catch up.
+                // After a delay, skip the missed advertisements.
                 let next = self.due + self.parameters.interval_ms;
                 self.due = if next > now { next } else { now + self.parameters.interval_ms };
                 vec![VrrpAction::Advertise(self.parameters.priority)]
             }
             State::Backup => {
                 let preempts = self.preempt_at.is_some();
-                let reason = if preempts { MasterReason::Preempted } else { MasterReason::NoResponse };
+                let reason =
+                    if preempts { MasterReason::Preempted } else { MasterReason::NoResponse };
                 self.take_over(now, reason)
             }
         }
@@ -178,7 +179,7 @@ impl Machine {
         vec![VrrpAction::Advertise(self.parameters.priority), VrrpAction::TakeOver]
     }
 
-    /// An advertisement came; `own` is the address that ours come from.
+    /// Handles an advertisement; `own` is the source address of ours.
     pub fn receive(&mut self, now: Millis, received: &Received, own: IpAddr) -> Vec<VrrpAction> {
         match self.state {
             State::Initialize => Vec::new(),
@@ -201,33 +202,38 @@ impl Machine {
             self.follow(now, received);
             return;
         }
-        // A router of lower priority: what it says does not count, once it had its time.
+        // A router of lower priority: after the preemption delay, its advertisements do not restart the timer.
         let since = *self.preempt_at.get_or_insert(now + self.parameters.hold_ms);
         if now < since {
             self.follow(now, received);
         }
     }
 
-    /// The active router lives.
+    /// Restarts the timer of the active router.
     fn follow(&mut self, now: Millis, received: &Received) {
-        // Who says none cannot be waited for by it.
+        // An interval of 0 is invalid: use ours.
         let said = Some(received.interval_ms).filter(|interval_ms| *interval_ms > 0);
         self.active_interval_ms = said.unwrap_or(self.parameters.interval_ms);
         self.due = now + self.down_ms();
     }
 
-    fn receive_as_active(&mut self, now: Millis, received: &Received, own: IpAddr) -> Vec<VrrpAction> {
+    fn receive_as_active(
+        &mut self,
+        now: Millis,
+        received: &Received,
+        own: IpAddr,
+    ) -> Vec<VrrpAction> {
         if received.priority == RESIGNS {
             self.due = now + self.parameters.interval_ms;
             return vec![VrrpAction::Advertise(self.parameters.priority)];
         }
-        // Who has the higher priority, and of equals the higher address, is active.
+        // The higher priority is active; the higher address breaks a tie.
         let is_higher = match received.priority.cmp(&self.parameters.priority) {
             Ordering::Equal => received.source > own,
             order => order == Ordering::Greater,
         };
         if !is_higher {
-            // RFC 9568 6.4.3: it shall hear at once that it is not alone.
+            // RFC 9568 6.4.3: it must learn at once that another router is active.
             self.due = now + self.parameters.interval_ms;
             return vec![VrrpAction::Advertise(self.parameters.priority)];
         }

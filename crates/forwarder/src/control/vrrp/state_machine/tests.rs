@@ -1,4 +1,4 @@
-//! Tests of the state machine: each line of RFC 9568 section 6.4, and several routers on one link.
+//! Tests of the state machine: each case of RFC 9568 section 6.4, and several routers on one link.
 
 use std::collections::VecDeque;
 
@@ -23,10 +23,10 @@ fn receive(machine: &mut Machine, now: Millis, priority: u8) -> Vec<VrrpAction> 
 }
 
 #[test]
-fn a_backup_takes_over_when_nobody_is_heard() {
+fn a_backup_takes_over_when_no_advertisement_arrives() {
     let mut machine = Machine::new(parameters(100));
     assert_eq!((machine.due(), machine.start(0)), (None, vec![]));
-    assert_eq!(machine.start(5), vec![], "it runs already");
+    assert_eq!(machine.start(5), vec![], "it is already running");
     // Three intervals and (256 - 100) / 256 of one.
     assert_eq!((machine.state(), machine.due()), (State::Backup, Some(3609)));
     assert_eq!(machine.expire(3608), vec![]);
@@ -34,7 +34,7 @@ fn a_backup_takes_over_when_nobody_is_heard() {
     assert_eq!((machine.state(), machine.reason()), (State::Active, MasterReason::NoResponse));
     assert_eq!(machine.due(), Some(4609));
     assert_eq!(machine.expire(4609), vec![VrrpAction::Advertise(100)]);
-    // Somebody had stopped us for a while: no more than one.
+    // The process was stopped for a while: one advertisement, not several.
     assert_eq!(machine.expire(9999), vec![VrrpAction::Advertise(100)]);
     assert_eq!(machine.due(), Some(10_999));
     assert_eq!(machine.stop(true), vec![VrrpAction::Advertise(0), VrrpAction::GiveUp]);
@@ -52,23 +52,23 @@ fn an_owner_is_active_at_once() {
 }
 
 #[test]
-fn a_backup_follows_who_is_higher_and_learns_its_interval() {
+fn a_backup_follows_a_higher_priority_and_learns_its_interval() {
     let mut machine = Machine::new(parameters(100));
     machine.start(0);
     let slow = Received { interval_ms: 4000, ..received(150) };
     assert_eq!(machine.receive(10, &slow, address(5)), vec![]);
     assert_eq!(machine.down_ms(), 12_000 + 4000 * 156 / 256);
     assert_eq!(machine.due(), Some(10 + machine.down_ms()));
-    // Equal is as good as higher for a backup.
+    // An equal priority counts as higher for a backup.
     receive(&mut machine, 20, 100);
     assert_eq!(machine.due(), Some(20 + 3609));
-    // It resigns: only the skew is waited for.
+    // It resigns: only Skew_Time remains.
     assert_eq!(receive(&mut machine, 30, RESIGNS), vec![]);
     assert_eq!(machine.due(), Some(30 + 609));
 }
 
 #[test]
-fn who_is_lower_is_not_heard_when_we_preempt() {
+fn a_lower_priority_is_ignored_with_preemption() {
     let mut machine = Machine::new(parameters(100));
     machine.start(0);
     receive(&mut machine, 1000, 50);
@@ -89,11 +89,11 @@ fn who_is_lower_is_not_heard_when_we_preempt() {
     }
     receive(&mut holding, 10_000, 50);
     receive(&mut holding, 11_000, 50);
-    assert_eq!(holding.due(), Some(9000 + 3609), "its time is over");
+    assert_eq!(holding.due(), Some(9000 + 3609), "the preemption delay is over");
 }
 
 #[test]
-fn an_active_router_yields_to_who_is_higher() {
+fn an_active_router_yields_to_a_higher_priority() {
     let active = || {
         let mut machine = Machine::new(parameters(100));
         machine.start(0);
@@ -101,7 +101,7 @@ fn an_active_router_yields_to_who_is_higher() {
         machine
     };
     assert_eq!(receive(&mut active(), 4000, 101), vec![VrrpAction::GiveUp]);
-    // Of equals, the higher address: 9 is above 5.
+    // The higher address breaks a tie: 9 is above 5.
     assert_eq!(receive(&mut active(), 4000, 100), vec![VrrpAction::GiveUp]);
     let lower = Received { source: address(4), ..received(100) };
     assert_eq!(active().receive(4000, &lower, address(5)), vec![VrrpAction::Advertise(100)]);
@@ -112,26 +112,27 @@ fn an_active_router_yields_to_who_is_higher() {
     assert_eq!((machine.state(), machine.due()), (State::Backup, Some(4000 + 3609)));
 }
 
-/// Routers on one link whose frames may be lost, in steps of 10 ms.
+/// Routers on one link that may lose frames, in steps of 10 ms.
 struct Link {
     routers: Vec<Machine>,
-    /// Whether each can be heard and hears.
+    /// Whether each is connected to the link.
     plugged: Vec<bool>,
-    /// Those who think that they have the addresses.
+    /// Those that hold the addresses.
     holders: Vec<bool>,
-    /// Advertisements that nobody has heard yet, and whose they are.
+    /// Advertisements in transit, and their senders.
     on_the_way: VecDeque<(usize, Received)>,
     now: Millis,
 }
 
 impl Link {
-    /// What a router wants done is done before anybody hears anything.
+    /// Actions of a router run before any other router receives its advertisements.
     fn run_actions(&mut self, who: usize, actions: Vec<VrrpAction>) {
         self.perform(who, actions);
         while let Some((from, received)) = self.on_the_way.pop_front() {
             for other in (0..self.routers.len()).filter(|other| *other != from) {
                 if self.plugged[other] {
-                    let actions = self.routers[other].receive(self.now, &received, address(other as u8));
+                    let actions =
+                        self.routers[other].receive(self.now, &received, address(other as u8));
                     self.perform(other, actions);
                 }
             }
@@ -142,11 +143,11 @@ impl Link {
         for action in actions {
             match action {
                 VrrpAction::TakeOver => {
-                    assert!(!self.holders[who], "taken over twice");
+                    assert!(!self.holders[who], "took over twice");
                     self.holders[who] = true;
                 }
                 VrrpAction::GiveUp => {
-                    assert!(self.holders[who], "given up what it does not have");
+                    assert!(self.holders[who], "released addresses that it does not hold");
                     self.holders[who] = false;
                 }
                 VrrpAction::Advertise(priority) if self.plugged[who] => {
@@ -172,8 +173,8 @@ impl Link {
 }
 
 proptest! {
-    /// Whatever happened before: once the link is whole for a while, exactly one router is active,
-    /// and with preemption it is the highest.
+    /// After any history, once the link is intact for a while, exactly one router is active, and with preemption it has the
+    /// highest priority.
     #[test]
     fn one_is_active_in_the_end(
         priorities in prop::collection::vec(1_u8..=254, 2..5),
