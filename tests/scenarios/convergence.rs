@@ -30,7 +30,7 @@ fn learns(daemon: &str, route_source: &str, more: &[&str], routes: u64) -> Resul
     let given = ["--daemon", daemon, "--route-source", route_source, "--peers", "2"];
     let figures = bench(&[&given, more].concat(), routes)?;
     assert_eq!(
-        (&figures["daemon"], &figures["route-source"]),
+        (&figures["daemon"], &figures["route_source"]),
         (&daemon.into(), &route_source.into())
     );
     assert_eq!(figures["verified_by_traffic"], routes, "{figures}");
@@ -53,7 +53,7 @@ fn learns_by_ospf(daemon: &str, route_source: &str) -> Result<()> {
     let figures =
         bench(&["--protocol", "ospf", "--daemon", daemon, "--route-source", route_source], MANY)?;
     assert_eq!(
-        (&figures["protocol"], &figures["route-source"]),
+        (&figures["protocol"], &figures["route_source"]),
         (&"ospf".into(), &route_source.into())
     );
     assert_eq!(figures["verified_by_traffic"], MANY, "{figures}");
@@ -92,8 +92,8 @@ fn bird_by_its_bgp_session() -> Result<()> {
 
 #[test]
 fn the_other_route_sources() -> Result<()> {
-    beside(&[&|| learns("frr", "linux", &[], FEW).map(|_| ()), &|| {
-        learns("bird", "linux", &[], FEW).map(|_| ())
+    beside(&[&|| learns("frr", "netlink", &[], FEW).map(|_| ()), &|| {
+        learns("bird", "netlink", &[], FEW).map(|_| ())
     }])
 }
 
@@ -124,7 +124,7 @@ fn ipv6_and_ospf_of_both_daemons() -> Result<()> {
 fn the_kernel_alone_is_the_comparison() -> Result<()> {
     for (daemon, family) in [("frr", "ipv4"), ("bird", "ipv4"), ("bird", "ipv6")] {
         let figures = bench(&["--daemon", daemon, "--kernel", "--family", family], MANY)?;
-        assert_eq!(figures["route-source"], "kernel");
+        assert_eq!(figures["route_source"], "kernel");
         assert!(figures["learn_s"].as_f64() > Some(0.0), "{figures}");
     }
     Ok(())

@@ -62,8 +62,8 @@ pub enum Daemon {
 pub enum Target {
     /// To Stoa by zebra's FPM (FRR only).
     Fpm,
-    /// To Stoa by the Linux kernel's table.
-    Linux,
+    /// To Stoa over netlink, from a table of the Linux kernel.
+    Netlink,
     /// To Stoa by an internal BGP session.
     Bgp,
     /// To the Linux kernel, without Stoa: the comparison.

@@ -120,7 +120,7 @@ pub(super) fn bird_configuration(setting: &Setting) -> String {
                  {family} {{ import none; export where {learned}; add paths tx; next hop keep; }}; }}"
             );
         }
-        Target::Linux | Target::Kernel | Target::Fpm => {
+        Target::Netlink | Target::Kernel | Target::Fpm => {
             let graceful = if setting.restarts { "graceful restart; " } else { "" };
             let _ = writeln!(
                 text,
@@ -134,7 +134,7 @@ pub(super) fn bird_configuration(setting: &Setting) -> String {
 /// BGP with each peer.
 fn bird_peers(text: &mut String, setting: &Setting, family: &str, graceful: &str) {
     // BIRD sees a next hop go with its link only when it resolves it by the route to that link.
-    let gateway = if setting.target == Target::Linux && setting.peers > 1 {
+    let gateway = if setting.target == Target::Netlink && setting.peers > 1 {
         let _ = writeln!(text, "protocol direct {{ check link yes; {family}; }}");
         "gateway recursive; "
     } else {
@@ -165,7 +165,7 @@ mod tests {
         let by_bgp = bird_configuration(&setting(Daemon::Bird, Target::Bgp, 2));
         assert!(by_bgp.contains("add paths tx") && !by_bgp.contains("protocol kernel"), "{by_bgp}");
         assert!(by_bgp.contains("neighbor 198.18.5.12 as 65102"), "{by_bgp}");
-        let by_linux = bird_configuration(&setting(Daemon::Bird, Target::Linux, 1));
+        let by_linux = bird_configuration(&setting(Daemon::Bird, Target::Netlink, 1));
         assert!(by_linux.contains("protocol kernel") && !by_linux.contains("1790"), "{by_linux}");
         let frr = bgpd_configuration(&setting(Daemon::Frr, Target::Bgp, 1));
         assert!(frr.contains("neighbor 127.0.0.1 addpath-tx-all-paths"), "{frr}");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_family_and_the_protocol_are_the_wanted_ones() {
-        let six = Setting { six: true, ..setting(Daemon::Bird, Target::Linux, 1) };
+        let six = Setting { six: true, ..setting(Daemon::Bird, Target::Netlink, 1) };
         let bird = bird_configuration(&six);
         assert!(bird.contains("neighbor 2001:db8:5::b as 65101"), "{bird}");
         assert!(bird.contains("ipv6 {") && !bird.contains("ipv4"), "{bird}");

@@ -45,7 +45,7 @@ pub struct Figures {
     /// What the first audit said that could compare all.
     pub kill_controller_audit: Option<String>,
     /// Seconds from when the killed daemon was started again until it had said all anew and the audit was equal, of as many routes.
-    /// `None` with [`Target::Linux`](super::Target::Linux): the routes stay in the kernel, and nothing is said anew.
+    /// `None` with [`Target::Netlink`](super::Target::Netlink): the routes stay in the kernel, and nothing is said anew.
     pub kill_daemon_s: Option<f64>,
     /// Seconds of them until the daemon had learned all itself.
     pub kill_daemon_learned_s: Option<f64>,

@@ -33,7 +33,7 @@ const AFTER: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug)]
 pub(super) struct Killed {
     /// Seconds until all routes were said anew and the audit is equal: from the controller's death, which its supervisor fixes, or from the
-    /// daemon's return, which is ours to begin. `None`: not in time, or the daemon of [`Target::Linux`] was killed, whose routes stay in the
+    /// daemon's return, which is ours to begin. `None`: not in time, or the daemon of [`Target::Netlink`] was killed, whose routes stay in the
     /// kernel.
     pub(super) back_s: Option<f64>,
     /// Seconds from the daemon's return until it said that it had learned all itself.
@@ -97,7 +97,7 @@ pub(super) fn daemon(
             std::thread::sleep(LOOK);
         }
         let learned = begun.elapsed().as_secs_f64();
-        if workload.target == Target::Linux {
+        if workload.target == Target::Netlink {
             // The daemon leaves the kernel's routes where they are: the route source has nothing to hear anew, and nothing is measured by it.
             while Instant::now() < end {
                 let said = router.json(&["show", "routes", "audit", "--json"])?;

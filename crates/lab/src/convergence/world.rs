@@ -163,7 +163,7 @@ fn configuration(side: &Side, netns: &str, folder: &Path, workload: &Workload) -
 fn route_source(target: Target, netns: &str) -> Option<Value> {
     let (kind, route_source) = match target {
         Target::Fpm => ("fpm", json!({ "netns": netns })),
-        Target::Linux => ("netlink", json!({ "netns": netns })),
+        Target::Netlink => ("netlink", json!({ "netns": netns })),
         Target::Bgp => {
             let route_source = json!({
                 "netns": netns, "bgp-address": BGP_ROUTE_SOURCE, "bgp-port": BGP_PORT, "as": ASN,

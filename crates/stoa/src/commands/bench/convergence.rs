@@ -173,7 +173,7 @@ fn target(arguments: &Arguments) -> Result<(convergence::Daemon, Target), Failur
             );
         }
         Some(RouteSource::Fpm) => Target::Fpm,
-        Some(RouteSource::Netlink) => Target::Linux,
+        Some(RouteSource::Netlink) => Target::Netlink,
         Some(RouteSource::Bgp) => Target::Bgp,
         None => default,
     };
@@ -217,7 +217,7 @@ fn text(figures: &Figures) -> String {
     };
     let to = match figures.route_source {
         Target::Fpm => "to Stoa over fpm",
-        Target::Linux => "to Stoa over netlink",
+        Target::Netlink => "to Stoa over netlink",
         Target::Bgp => "to Stoa over bgp",
         Target::Kernel => "to the Linux kernel",
     };
