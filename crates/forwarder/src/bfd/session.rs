@@ -37,8 +37,8 @@ pub struct StateChange {
 #[derive(Clone, Debug)]
 pub struct Session {
     config: Config,
-    /// The parameters before a change, until the other side answers our poll: until then we send no less often
-    /// and detect no sooner than before (RFC 5880 section 6.8.3).
+    /// The parameters before a change, until the other side answers our poll: until then we send no less
+    /// often and detect no sooner than before (RFC 5880 section 6.8.3).
     previous: Option<Config>,
     state: State,
     diagnostic: u8,
@@ -127,8 +127,8 @@ impl Session {
         Some((self.interval(), self.remote_interval(), self.remote.multiplier.max(1)))
     }
 
-    /// Whether the session was up and is not up any more. A neighbour that is administratively down has not failed
-    /// (RFC 5882 section 3.2), and neither has one whose session never came up.
+    /// Whether the session was up and is not up any more. A neighbour that is administratively down has not
+    /// failed (RFC 5882 section 3.2), and neither has one whose session never came up.
     pub fn has_failed(&self) -> bool {
         self.was_up && self.state != State::Up && self.remote.state != State::AdminDown
     }
@@ -265,8 +265,8 @@ impl Session {
         self.config.required_min_rx.max(previous).max(self.remote.desired_min_tx)
     }
 
-    /// The interval reduced by up to 25 %, so that sessions do not synchronize (RFC 5880 section 6.8.7). With a
-    /// multiplier of 1, it is reduced by at least 10 %.
+    /// The interval reduced by up to 25 %, so that sessions do not synchronize (RFC 5880 section 6.8.7). With
+    /// a multiplier of 1, it is reduced by at least 10 %.
     fn jittered(&mut self, interval: u32) -> u32 {
         self.jitter = self.jitter.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let jitter = u64::from(self.jitter >> 16) * u64::from(interval) / 4 / 65_536;

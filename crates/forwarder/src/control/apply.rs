@@ -75,8 +75,8 @@ impl Forwarder {
         Self { desired: None, state: None, limits, open, by_hand, alias, pool: None }
     }
 
-    /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers and
-    /// [`ForwarderState::skip`] advances the time.
+    /// The same without threads and clock, for deterministic tests: [`ForwarderState::step`] runs the workers
+    /// and [`ForwarderState::skip`] advances the time.
     pub fn by_hand(limits: Limits, open: PortOpener) -> Self {
         Self { by_hand: true, ..Self::new(limits, open) }
     }
@@ -179,7 +179,8 @@ impl ForwarderState {
         }
     }
 
-    /// Moves to the desired state. On an error it stops half-way, and the caller converges on the previous state.
+    /// Moves to the desired state. On an error it stops half-way, and the caller converges on the previous
+    /// state.
     fn converge(&mut self, desired: &DesiredState) -> Result<v1::Applied, ApplyError> {
         let mut applied = v1::Applied { changed: true, ..v1::Applied::default() };
         let host_interfaces = self.open_host_interfaces(desired)?;
@@ -216,8 +217,8 @@ impl ForwarderState {
         Ok(applied)
     }
 
-    /// Opens ports with new names. When one fails, or `errors` is not empty, nothing changes. Ports that need another
-    /// port closed first are opened with the `changed` ones.
+    /// Opens ports with new names. When one fails, or `errors` is not empty, nothing changes. Ports that need
+    /// another port closed first are opened with the `changed` ones.
     fn open_added(
         &mut self,
         desired: &DesiredState,

@@ -35,7 +35,8 @@ impl ForwarderState {
         stale.len() as u32
     }
 
-    /// Removes routes through an interface that is about to be removed; `add_routes` adds the desired ones again.
+    /// Removes routes through an interface that is about to be removed; `add_routes` adds the desired ones
+    /// again.
     pub(super) fn drop_routes_through(&mut self, index: u32) {
         let through = |keys: &Vec<PathKey>| keys.iter().any(|k| k.interface == index);
         let mut gone: Vec<(Slot, Prefix)> = Vec::new();

@@ -33,8 +33,8 @@ pub(super) struct Sessions {
     due_at: Micros,
     /// A neighbour has failed or recovered: static routes are to be reviewed.
     is_review_pending: bool,
-    /// Not before that: when many neighbours fail one after the other, the reviews must leave time for the timers of the
-    /// sessions.
+    /// Not before that: when many neighbours fail one after the other, the reviews must leave time for the
+    /// timers of the sessions.
     next_review_at: Micros,
 }
 
@@ -120,7 +120,8 @@ impl ForwarderState {
         Some(Duration::from_micros(review_in.map_or(session_in, |it| it.min(session_in))))
     }
 
-    /// Reviews static routes whose gateways have failed or recovered; returns the microseconds until a later review.
+    /// Reviews static routes whose gateways have failed or recovered; returns the microseconds until a later
+    /// review.
     fn review_bfd_down(&mut self) -> Option<Micros> {
         if !self.bfd.is_review_pending {
             return None;

@@ -1,8 +1,10 @@
-//! Static routes all of whose gateways BFD has declared down: they are withdrawn from the tables, so that a learned
-//! route with the same prefix or a shorter route takes over, and reinstalled with the first gateway that recovers.
+//! Static routes all of whose gateways BFD has declared down: they are withdrawn from the tables, so that a
+//! learned route with the same prefix or a shorter route takes over, and reinstalled with the first gateway
+//! that recovers.
 //!
-//! The cost grows with the number of prefixes, so this comes second: sets with another path were changed before, in
-//! one word each. There is no dependency loop: BFD runs with neighbours on the link, whatever the routes beyond.
+//! The cost grows with the number of prefixes, so this comes second: sets with another path were changed
+//! before, in one word each. There is no dependency loop: BFD runs with neighbours on the link, whatever the
+//! routes beyond.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +16,8 @@ use super::forwarder_state::ForwarderState;
 use super::vrfs::Slot;
 
 impl ForwarderState {
-    /// Withdraws static routes whose gateways are all down, and reinstalls those with a gateway that has recovered.
+    /// Withdraws static routes whose gateways are all down, and reinstalls those with a gateway that has
+    /// recovered.
     pub(super) fn review_bfd_down_routes(&mut self) {
         let (back, gone) = (self.reinstall_bfd_up(), self.withdraw_bfd_down());
         if back + gone == 0 {

@@ -88,8 +88,8 @@ pub struct ControlLoop {
 }
 
 impl ControlLoop {
-    /// A control thread that is not running yet, and its request queue. `alias` marks the devices in Linux of this
-    /// forwarder.
+    /// A control thread that is not running yet, and its request queue. `alias` marks the devices in Linux of
+    /// this forwarder.
     ///
     /// # Errors
     /// No file descriptor is left.

@@ -1,5 +1,5 @@
-//! The forwarder's state on the control thread: workers, ports, interfaces, tables and neighbours. The other files of
-//! this module implement one part each.
+//! The forwarder's state on the control thread: workers, ports, interfaces, tables and neighbours. The other
+//! files of this module implement one part each.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -341,8 +341,8 @@ impl ForwarderState {
         }
     }
 
-    /// Waits until workers have sent the packets that this thread has injected: final messages before a port closes or the
-    /// forwarder ends. The wait is short, as nothing depends on it.
+    /// Waits until workers have sent the packets that this thread has injected: final messages before a port
+    /// closes or the forwarder ends. The wait is short, as nothing depends on it.
     pub(super) fn flush(&mut self) {
         const PATIENCE: Duration = Duration::from_millis(100);
         let deadline = Instant::now() + PATIENCE;

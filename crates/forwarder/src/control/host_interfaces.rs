@@ -1,6 +1,6 @@
-//! Host interfaces in Linux: open and close them, and keep them in sync with their interfaces. A host interface is a
-//! port of its own. Its index counts down from the highest interface index, so that it never collides with a
-//! configured interface.
+//! Host interfaces in Linux: open and close them, and keep them in sync with their interfaces. A host
+//! interface is a port of its own. Its index counts down from the highest interface index, so that it never
+//! collides with a configured interface.
 
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -94,8 +94,9 @@ impl ForwarderState {
         (self.open)(&PortConfig::HostInterface(config), self.pool)
     }
 
-    /// Opens new host interfaces without changing anything else: programs use those that exist, and a refused change
-    /// must not take them away. At the start, failures are retried later: forwarding does not wait for Linux.
+    /// Opens new host interfaces without changing anything else: programs use those that exist, and a refused
+    /// change must not take them away. At the start, failures are retried later: forwarding does not wait for
+    /// Linux.
     pub(super) fn open_host_interfaces(
         &self,
         desired: &DesiredState,
@@ -125,8 +126,8 @@ impl ForwarderState {
         Ok(opened)
     }
 
-    /// Closes host interfaces that are no longer desired and adds the opened ones; runs when nothing else can be
-    /// refused.
+    /// Closes host interfaces that are no longer desired and adds the opened ones; runs when nothing else can
+    /// be refused.
     pub(super) fn set_host_interfaces(
         &mut self,
         desired: &DesiredState,
@@ -317,8 +318,8 @@ impl ForwarderState {
         self.remove_queues(index);
     }
 
-    /// Copies a packet that this thread has punted to Linux: ARP and neighbour advertisements concern both. Returns
-    /// whether there is a host interface.
+    /// Copies a packet that this thread has punted to Linux: ARP and neighbour advertisements concern both.
+    /// Returns whether there is a host interface.
     pub(super) fn copy_to_host_interface(&mut self, packet: &Packet, source: [u8; 6]) -> bool {
         let Some(host_interface) = self.shared.interface(packet.rx_if).host_pair() else {
             return false;

@@ -1,5 +1,5 @@
-//! Interfaces and sub-interfaces: their indexes, their addresses, and the effect of link changes on routes and
-//! neighbours.
+//! Interfaces and sub-interfaces: their indexes, their addresses, and the effect of link changes on routes
+//! and neighbours.
 
 use std::net::IpAddr;
 
@@ -181,7 +181,8 @@ impl ForwarderState {
         self.fib.add_adjacency(&Adjacency { interface, mtu, kind, context: 0, rewrite })
     }
 
-    /// Applies the settings of a port's interfaces again: a device that came back may have another MAC address or MTU.
+    /// Applies the settings of a port's interfaces again: a device that came back may have another MAC
+    /// address or MTU.
     pub(super) fn reconfigure_port(&mut self, base: u32) {
         let is_set = |state: &&InterfaceState| state.base == base && !state.is_reserved();
         let of_port = (0..self.interfaces.len() as u32)

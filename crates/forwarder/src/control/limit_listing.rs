@@ -1,5 +1,5 @@
-//! Everything that is bounded, for `stoa show limits`: tables, buffers, rings, policers and queues. Each row counts the
-//! refusals of its own bound.
+//! Everything that is bounded, for `stoa show limits`: tables, buffers, rings, policers and queues. Each row
+//! counts the refusals of its own bound.
 
 use stoa_api::v1;
 use stoa_engine::counters::{Counter, LoopCounters};

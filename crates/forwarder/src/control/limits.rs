@@ -8,8 +8,8 @@ use super::forwarder_state::ForwarderState;
 use super::vrfs::VRFS;
 use crate::ip::policy::RULES;
 
-/// Capacity of the tables, fixed when the forwarder gets its first state. Tables take memory as they fill, so a high
-/// limit costs only address space.
+/// Capacity of the tables, fixed when the forwarder gets its first state. Tables take memory as they fill, so
+/// a high limit costs only address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// IPv4 prefixes of the default VRF.
@@ -250,8 +250,8 @@ impl ForwarderState {
         link_families.max_by(is_fuller).unwrap_or((0, default))
     }
 
-    /// All tables of the control thread with their use. VRFs have a capacity each, and so have interfaces for neighbours:
-    /// the fullest one is listed.
+    /// All tables of the control thread with their use. VRFs have a capacity each, and so have interfaces for
+    /// neighbours: the fullest one is listed.
     pub fn limits(&self) -> Vec<LimitState> {
         let fib = self.fib.usage();
         let interfaces = self.interfaces.iter().flatten().count();

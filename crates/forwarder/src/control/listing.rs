@@ -223,8 +223,8 @@ impl ForwarderState {
         total.buffers = (self.pool.count() + self.pool.jumbo_count()).into();
         total.buffers_free += self.pool.free() + self.pool.jumbo_free();
         total.buffers_waiting = self.cache.queued() as u64;
-        // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this thread, and
-        // an idle router holds none.
+        // Drivers keep no buffers: one that is neither free nor waiting is held by a worker or by this
+        // thread, and an idle router holds none.
         total.buffers_busy =
             total.buffers.saturating_sub(total.buffers_free + total.buffers_waiting);
         total
@@ -239,8 +239,8 @@ impl ForwarderState {
     }
 }
 
-/// The packet accounting of workers together. Packets between workers are counted in the rings and not derived from
-/// the hand-over counters: a packet that is lost there shows up as missing.
+/// The packet accounting of workers together. Packets between workers are counted in the rings and not
+/// derived from the hand-over counters: a packet that is lost there shows up as missing.
 fn accounting<'a>(workers: impl Iterator<Item = &'a WorkerCounters>) -> v1::Conservation {
     let mut total = v1::Conservation::default();
     for counters in workers {

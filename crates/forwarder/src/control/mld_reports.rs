@@ -1,6 +1,6 @@
-//! Multicast listener reports: snooping switches need them to forward neighbour solicitations to us (RFC 3810,
-//! RFC 4541 3). All-nodes is never reported (RFC 3810 6), and neither are IPv4's link-local groups, which switches
-//! always forward (RFC 4541 2.1.2).
+//! Multicast listener reports: snooping switches need them to forward neighbour solicitations to us (RFC
+//! 3810, RFC 4541 3). All-nodes is never reported (RFC 3810 6), and neither are IPv4's link-local groups,
+//! which switches always forward (RFC 4541 2.1.2).
 
 use std::net::Ipv6Addr;
 
@@ -45,8 +45,8 @@ impl ForwarderState {
         }
     }
 
-    /// Answers a query with all our groups, at once and in one packet. RFC 3810 5.1.3 allows any delay up to that of
-    /// the query.
+    /// Answers a query with all our groups, at once and in one packet. RFC 3810 5.1.3 allows any delay up to
+    /// that of the query.
     pub(super) fn answer_query(&mut self, interface: u32) {
         self.send_report(interface, Record::IsExclude);
     }
@@ -55,8 +55,8 @@ impl ForwarderState {
         let Some(state) = self.interface(interface).filter(|state| state.is_up) else { return };
         let Some(own) = self.addresses.of(interface) else { return };
         let Some(local) = own.link_local else { return };
-        // While the address is tentative, reports have an unspecified source (RFC 3590 section 4), which snooping
-        // switches accept.
+        // While the address is tentative, reports have an unspecified source (RFC 3590 section 4), which
+        // snooping switches accept.
         let source = self.confirmed_link_local(interface).unwrap_or(Ipv6Addr::UNSPECIFIED);
         let addresses = own.ip6.iter().map(|(address, _)| *address).chain([local]);
         let addresses = addresses.chain(own.virtual6.iter().copied());

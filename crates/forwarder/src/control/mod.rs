@@ -1,5 +1,5 @@
-//! The control thread: applies the desired state, writes the tables, and services ports and neighbours. Workers never
-//! wait for it.
+//! The control thread: applies the desired state, writes the tables, and services ports and neighbours.
+//! Workers never wait for it.
 
 mod advertising;
 mod apply;
@@ -90,7 +90,8 @@ pub fn run(options: Options) -> Result<(), Error> {
     served
 }
 
-/// Ends the process when a thread panics: the supervisor restarts it, instead of a forwarder that only looks alive.
+/// Ends the process when a thread panics: the supervisor restarts it, instead of a forwarder that only looks
+/// alive.
 fn end_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -16,8 +16,8 @@ const PAGE_TRIES: u32 = 500;
 const PAGE_PAUSE: Duration = Duration::from_millis(20);
 
 impl Service {
-    /// The next page of a listing and the rest of it; `None` before the first configuration. Retries while the request
-    /// queue is full: a listing in progress is not aborted.
+    /// The next page of a listing and the rest of it; `None` before the first configuration. Retries while
+    /// the request queue is full: a listing in progress is not aborted.
     async fn page(
         &self,
         listing: &Listing,

@@ -1,5 +1,5 @@
-//! A port whose device is missing: it is down with a reason, and is opened once the device appears. So a restarted
-//! router comes up with the ports that exist.
+//! A port whose device is missing: it is down with a reason, and is opened once the device appears. So a
+//! restarted router comes up with the ports that exist.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};

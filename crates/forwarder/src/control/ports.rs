@@ -80,7 +80,8 @@ impl ForwarderState {
         }
     }
 
-    /// Services all ports. When several come up together, all of them can transmit before the first one receives.
+    /// Services all ports. When several come up together, all of them can transmit before the first one
+    /// receives.
     pub fn service_ports(&mut self) {
         let names: Vec<String> = self.ports.keys().cloned().collect();
         let mut rx_queues = Vec::new();

@@ -75,9 +75,9 @@ impl ForwarderState {
         }
     }
 
-    /// Moves packets that wait for a neighbour from the rings to its queue before a reply resolves it, at most a batch of
-    /// each worker, so that later packets do not overtake them. Other punts are deferred: one of them may resolve
-    /// another neighbour, which needs the same.
+    /// Moves packets that wait for a neighbour from the rings to its queue before a reply resolves it, at
+    /// most a batch of each worker, so that later packets do not overtake them. Other punts are deferred: one
+    /// of them may resolve another neighbour, which needs the same.
     pub(super) fn drain_resolves(&mut self) {
         let (urgency, batch) = BATCHES[1];
         for at in 0..self.worker_pool.workers.len() {

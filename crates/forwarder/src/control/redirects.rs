@@ -10,8 +10,8 @@ use stoa_wire::{icmp4, ipv4, ipv6, ndp, protocol};
 use super::forwarder_state::ForwarderState;
 
 impl ForwarderState {
-    /// Handles a packet that left by the interface it came in: redirects its sender when sender, next hop and this router
-    /// share a link.
+    /// Handles a packet that left by the interface it came in: redirects its sender when sender, next hop and
+    /// this router share a link.
     pub(super) fn send_redirect(&mut self, packet: &Packet) {
         let message = match packet.bytes().first().map(|byte| byte >> 4) {
             Some(4) => self.redirect4(packet).map(|message| (message, "ip4-lookup")),

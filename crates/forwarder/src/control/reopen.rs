@@ -1,6 +1,6 @@
-//! Ports whose settings change. A new port is opened beside the old one where both can coexist, so that a refused change
-//! touches nothing. Otherwise all conflicting ports are closed before any new one is opened: so two ports can swap
-//! their devices.
+//! Ports whose settings change. A new port is opened beside the old one where both can coexist, so that a
+//! refused change touches nothing. Otherwise all conflicting ports are closed before any new one is opened:
+//! so two ports can swap their devices.
 
 use std::collections::BTreeSet;
 
@@ -49,8 +49,8 @@ impl ForwarderState {
         })
     }
 
-    /// Replaces the old ports by the new ones. When one cannot be opened after all, it stops there, and the rollback opens
-    /// what was closed.
+    /// Replaces the old ports by the new ones. When one cannot be opened after all, it stops there, and the
+    /// rollback opens what was closed.
     pub(super) fn replace_changed(
         &mut self,
         desired: &DesiredState,

@@ -1,4 +1,5 @@
-//! Listings of routes. There may be millions: the control thread lists them in pages, between which other work runs.
+//! Listings of routes. There may be millions: the control thread lists them in pages, between which other
+//! work runs.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,8 +14,8 @@ use crate::shared::SpecialNextHop;
 /// The name of a request for all VRFs.
 const ALL_VRFS: &str = "all";
 
-/// A listing of routes and its position. Routes that change during the listing may be missing; all others are in it
-/// once.
+/// A listing of routes and its position. Routes that change during the listing may be missing; all others are
+/// in it once.
 #[derive(Clone)]
 pub struct Listing {
     request: v1::ListRoutesRequest,
@@ -32,8 +33,8 @@ const WHOLE: (Prefix, Prefix) =
     ((IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0), (IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), u8::MAX));
 
 impl Listing {
-    /// A listing by family (4, 6, or 0 for both), prefix or longest match of an address, of one VRF or all. Seeking its
-    /// start and end is fast in a table of any size.
+    /// A listing by family (4, 6, or 0 for both), prefix or longest match of an address, of one VRF or all.
+    /// Seeking its start and end is fast in a table of any size.
     pub fn new(request: v1::ListRoutesRequest) -> Self {
         let window = window(&request);
         Self { request, window, next: Some((0, None)) }
@@ -183,8 +184,8 @@ impl ForwarderState {
         })?
     }
 
-    /// The static routes of a VRF that are withdrawn because BFD has declared their gateways down. The configuration bounds
-    /// their number, so they need no pages.
+    /// The static routes of a VRF that are withdrawn because BFD has declared their gateways down. The
+    /// configuration bounds their number, so they need no pages.
     fn bfd_down_routes(&self, slot: Slot, listing: &Listing) -> Vec<v1::RouteState> {
         let Some((state, (first, last))) = self.vrfs.get(slot).zip(listing.window) else {
             return Vec::new();

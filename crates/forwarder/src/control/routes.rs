@@ -24,8 +24,8 @@ struct Prepared<'a> {
 }
 
 impl ForwarderState {
-    /// Changes or removes (`None`) routes of the default VRF one after the other, and closes the batch: what applying a
-    /// state does after the comparison. The desired state is not changed; for benchmarks.
+    /// Changes or removes (`None`) routes of the default VRF one after the other, and closes the batch: what
+    /// applying a state does after the comparison. The desired state is not changed; for benchmarks.
     ///
     /// # Errors
     /// The first route that does not fit; those before it are changed.
@@ -230,8 +230,8 @@ impl ForwarderState {
         }
     }
 
-    /// The usable paths as adjacencies with weights. Paths with an unreachable gateway are left out while there is another
-    /// path.
+    /// The usable paths as adjacencies with weights. Paths with an unreachable gateway are left out while
+    /// there is another path.
     fn usable(&self, keys: &[PathKey]) -> Vec<(u32, u16)> {
         let paths = self.live_paths(keys);
         let all_unreachable = paths.iter().all(|(is_unreachable, _)| *is_unreachable);
@@ -282,7 +282,8 @@ impl ForwarderState {
         self.fib.settle();
     }
 
-    /// Updates all sets of paths through an interface: the cost of a link change does not grow with the number of prefixes.
+    /// Updates all sets of paths through an interface: the cost of a link change does not grow with the
+    /// number of prefixes.
     pub(super) fn refresh_sets(&mut self, interface: u32) {
         self.refresh_sets_where(|keys| keys.iter().any(|key| key.interface == interface));
         self.refresh_learned(|key| key.interface == interface);
@@ -301,8 +302,8 @@ impl ForwarderState {
     }
 }
 
-/// The broadcast addresses of a directly connected IPv4 network as routes: packets to them are never forwarded
-/// (RFC 2644, RFC 1812 4.2.2.11).
+/// The broadcast addresses of a directly connected IPv4 network as routes: packets to them are never
+/// forwarded (RFC 2644, RFC 1812 4.2.2.11).
 pub(super) fn broadcasts(
     (address, length): Prefix,
     route: &Route,
@@ -337,7 +338,8 @@ fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
     (u32::from(first) | u32::MAX >> length).into()
 }
 
-/// Broadcast addresses of networks with directed broadcast, as neighbours with the broadcast MAC address (RFC 2644).
+/// Broadcast addresses of networks with directed broadcast, as neighbours with the broadcast MAC address (RFC
+/// 2644).
 pub(super) fn directed_broadcasts(desired: &DesiredState) -> Vec<(&String, IpAddr)> {
     let willing = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
     willing

@@ -9,7 +9,8 @@ use crate::tunnel::{Tunnel, Tunnels};
 const HOP_LIMIT: u8 = 64;
 
 impl ForwarderState {
-    /// Whether the interface is a tunnel: everything sent to it goes to one endpoint, so it has no neighbours.
+    /// Whether the interface is a tunnel: everything sent to it goes to one endpoint, so it has no
+    /// neighbours.
     pub(super) fn is_tunnel(&self, index: u32) -> bool {
         self.interface(index).is_some_and(|state| self.tunnel_of(&state.name).is_some())
     }

@@ -1,5 +1,5 @@
-//! VRFs: routing tables with their own routes, addresses and host routes of neighbours. An interface is in one VRF, which
-//! routes the packets that it receives.
+//! VRFs: routing tables with their own routes, addresses and host routes of neighbours. An interface is in
+//! one VRF, which routes the packets that it receives.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -107,8 +107,8 @@ impl VrfState {
 }
 
 impl ForwarderState {
-    /// The paths and backup paths of the longest match of an address, among desired and learned routes of at least `least`
-    /// bits. Host routes of neighbours are derived from it and do not count.
+    /// The paths and backup paths of the longest match of an address, among desired and learned routes of at
+    /// least `least` bits. Host routes of neighbours are derived from it and do not count.
     fn longest(&self, slot: Slot, address: IpAddr, least: u8) -> [&[PathKey]; 2] {
         let none = self.learned.is_empty();
         for length in (least..=bits(address)).rev() {
@@ -130,15 +130,16 @@ impl ForwarderState {
         self.vrfs.on_link(interface).into_iter().any(sees)
     }
 
-    /// Whether the longest match of an address leads through other interfaces only, and is not the default route.
+    /// Whether the longest match of an address leads through other interfaces only, and is not the default
+    /// route.
     pub(super) fn leads_elsewhere(&self, slot: Slot, address: IpAddr, interface: u32) -> bool {
         let [keys, backup] = self.longest(slot, address, 1);
         let mut all = keys.iter().chain(backup);
         !keys.is_empty() && all.all(|key| key.interface != interface)
     }
 
-    /// The interfaces on whose links the longest match of a VRF has an address. A neighbour on the link must not override a
-    /// longer route that leads elsewhere.
+    /// The interfaces on whose links the longest match of a VRF has an address. A neighbour on the link must
+    /// not override a longer route that leads elsewhere.
     pub(super) fn links_of(&self, slot: Slot, address: IpAddr) -> Vec<u32> {
         let keys = self.longest(slot, address, 0).into_iter().flatten();
         keys.filter(|key| key.next_hop.is_none()).map(|key| key.interface).collect()
@@ -169,8 +170,8 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Removes VRFs that are not desired, after their routes and interfaces. Their memory is freed when no worker reads
-    /// their tables any more.
+    /// Removes VRFs that are not desired, after their routes and interfaces. Their memory is freed when no
+    /// worker reads their tables any more.
     pub(super) fn remove_stale_vrfs(&mut self, desired: &DesiredState) {
         let is_stale =
             |state: &VrfState| !state.name.is_empty() && !desired.vrfs.contains_key(&state.name);

@@ -1,6 +1,6 @@
-//! Which addresses are in the neighbour cache, as workers see it: tells a reply to our request from an unsolicited
-//! one. A counting filter with one byte per cell: it may report an unknown address as known, which then shares the
-//! policer of replies, but never the other way round.
+//! Which addresses are in the neighbour cache, as workers see it: tells a reply to our request from an
+//! unsolicited one. A counting filter with one byte per cell: it may report an unknown address as known,
+//! which then shares the policer of replies, but never the other way round.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

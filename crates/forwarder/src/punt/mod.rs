@@ -1,6 +1,6 @@
-//! Punts: packets that workers hand to the control thread or to Linux, and replies that workers send themselves.
-//! Each packet belongs to a class, and each class has a policer on every interface, so that a flood on one
-//! interface or in one class does not affect the others.
+//! Punts: packets that workers hand to the control thread or to Linux, and replies that workers send
+//! themselves. Each packet belongs to a class, and each class has a policer on every interface, so that a
+//! flood on one interface or in one class does not affect the others.
 
 pub mod classify;
 pub mod known_neighbors;
@@ -42,8 +42,8 @@ pub enum Class {
     Listener = 12,
     /// Packets for whose senders a redirect is due.
     Redirect = 13,
-    /// Frames that are not IP, for programs behind host interfaces: IS-IS (ISO 10589), LLDP (IEEE 802.1AB), and
-    /// other frames with a length in place of an Ethertype.
+    /// Frames that are not IP, for programs behind host interfaces: IS-IS (ISO 10589), LLDP (IEEE 802.1AB),
+    /// and other frames with a length in place of an Ethertype.
     Link = 14,
     /// Router solicitations, and router advertisements of others, on interfaces that advertise.
     Solicitation = 15,

@@ -77,9 +77,9 @@ const LOW_RATE_SHARE: u32 = 10;
 
 /// The policers of all classes and interfaces.
 ///
-/// A packet takes a token from the bucket of its interface and one from the bucket that all interfaces share. The
-/// lower half of the shared bucket is reserved for low-rate interfaces: an interface that stays within a tenth of
-/// its rate is served even while others are flooded, and the sum never exceeds the total.
+/// A packet takes a token from the bucket of its interface and one from the bucket that all interfaces share.
+/// The lower half of the shared bucket is reserved for low-rate interfaces: an interface that stays within a
+/// tenth of its rate is served even while others are flooded, and the sum never exceeds the total.
 pub struct Policers {
     limits: Box<[ClassLimits]>,
     /// By interface and class.
@@ -129,8 +129,8 @@ impl Policers {
         limits.all.take(if is_low_rate { &limits.reserve } else { &limits.total }, now)
     }
 
-    /// Takes a token for one packet of a class that `interface` received, and counts the packet. `false`: drop it
-    /// with [`Class::policer_drop`].
+    /// Takes a token for one packet of a class that `interface` received, and counts the packet. `false`:
+    /// drop it with [`Class::policer_drop`].
     #[inline]
     pub fn admit(&self, cx: &Context<'_>, class: Class, interface: u32) -> bool {
         let conforming = self.conforms(class, interface, cx.now);
@@ -145,8 +145,8 @@ impl Policers {
         }
     }
 
-    /// Punts a lane to the control thread when it conforms to the policer of its class and interface; drops it
-    /// otherwise.
+    /// Punts a lane to the control thread when it conforms to the policer of its class and interface; drops
+    /// it otherwise.
     pub fn punt(&self, cx: &mut Context<'_>, vector: &mut Vector, lane: usize, class: Class) {
         let interface = vector.rx_if[lane];
         if !self.conforms(class, interface, cx.now) {
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!((took(Class::Arp, 1), took(Class::Arp, 2)), (4, 4));
     }
 
-    /// Ports that are flooded far beyond their rates share the total; a port that sends little is always served, and
-    /// the total holds.
+    /// Ports that are flooded far beyond their rates share the total; a port that sends little is always
+    /// served, and the total holds.
     #[test]
     fn flooded_ports_do_not_starve_a_low_rate_port() {
         let policers = Policers::new(1).unwrap();

@@ -1,5 +1,5 @@
-//! IPv6 router advertisements (RFC 4861 6.2) and IPv4 router discovery (RFC 1256): what is advertised and when, and
-//! the final advertisement before the router stops.
+//! IPv6 router advertisements (RFC 4861 6.2) and IPv4 router discovery (RFC 1256): what is advertised and
+//! when, and the final advertisement before the router stops.
 
 mod receive;
 mod schedule;
@@ -157,8 +157,8 @@ impl ForwarderState {
         }
     }
 
-    /// Until when the link-local address of an interface is tentative: no router advertisement may use it as source
-    /// (RFC 4861 6.1.2, RFC 4862 5.4).
+    /// Until when the link-local address of an interface is tentative: no router advertisement may use it as
+    /// source (RFC 4861 6.1.2, RFC 4862 5.4).
     fn source_tentative_until(&self, (interface, is_ip6): (u32, bool)) -> Option<Millis> {
         if !is_ip6 || self.has_virtual_routers(interface, true) {
             return None;

@@ -66,13 +66,13 @@ impl ForwarderState {
         if advertiser.logged_at.is_none_or(|at| now >= at + LOG_INTERVAL_MS) {
             advertiser.logged_at = Some(now);
             tracing::warn!(interface = name, router = %source, what,
-                "router advertisement of another router on the link is inconsistent with ours: configure the same values");
+                "another router advertises a different value: configure the same on both");
         }
     }
 }
 
-/// The first value of another router's advertisement that is inconsistent with ours (RFC 4861 6.2.7). A value that
-/// one of the two leaves unspecified is consistent.
+/// The first value of another router's advertisement that is inconsistent with ours (RFC 4861 6.2.7). A value
+/// that one of the two leaves unspecified is consistent.
 fn inconsistency(
     config: &Advertisement,
     received: &RouterAdvertisement,

@@ -1,5 +1,5 @@
-//! The advertised configuration of an interface, checked: IPv6 router advertisements (RFC 4861 6.2) and IPv4 router
-//! discovery (RFC 1256).
+//! The advertised configuration of an interface, checked: IPv6 router advertisements (RFC 4861 6.2) and IPv4
+//! router discovery (RFC 1256).
 
 use std::net::{IpAddr, Ipv6Addr};
 

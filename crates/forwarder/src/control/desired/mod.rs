@@ -1,5 +1,5 @@
-//! The desired state as typed values: the messages of the contract are checked once, so that no later code meets a
-//! missing name or an address of five bytes. Parsing reports all errors, not only the first.
+//! The desired state as typed values: the messages of the contract are checked once, so that no later code
+//! meets a missing name or an address of five bytes. Parsing reports all errors, not only the first.
 
 mod advertising;
 mod bfd;

@@ -7,7 +7,8 @@ use stoa_ports::PortConfig;
 use super::{DesiredState, ValidationErrors};
 
 impl DesiredState {
-    /// Two tunnels of a VRF differ in their endpoints, and tunnels have neither sub-interfaces nor neighbours.
+    /// Two tunnels of a VRF differ in their endpoints, and tunnels have neither sub-interfaces nor
+    /// neighbours.
     pub(super) fn check_tunnels(&self, errors: &mut ValidationErrors) {
         let is_tunnel = |name: &String| matches!(self.ports.get(name), Some(PortConfig::Tunnel(_)));
         for (name, address) in self.neighbors.keys().filter(|(name, _)| is_tunnel(name)) {
@@ -90,10 +91,10 @@ mod tests {
     #[test]
     fn invalid_configuration_on_a_tunnel_is_refused() {
         let same_ends = refused(|desired| {
-            desired.ports.push(tunnel("other", &[192, 0, 2, 1], &[192, 0, 2, 2]));
-            desired.interfaces.push(interface("other"));
+            desired.ports.push(tunnel("tun2", &[192, 0, 2, 1], &[192, 0, 2, 2]));
+            desired.interfaces.push(interface("tun2"));
         });
-        assert_eq!(same_ends, ["interface \"other\" has the same endpoints as the tunnel \"tun\""]);
+        assert_eq!(same_ends, ["interface \"tun2\" has the same endpoints as the tunnel \"tun\""]);
         let tagged = refused(|desired| {
             let outer = Some(v1::Tag { tpid: 0x8100, vid: 7 });
             let parent = "tun".to_owned();

@@ -28,8 +28,8 @@ impl Fib {
         done.map(Option::unwrap_or_default).map_err(|error| self.refuse(slot, address, error))
     }
 
-    /// Points prefixes of a VRF to their next hops, in order; fastest when they ascend. Appends the previous next hop
-    /// of each to `former`, 0 for none.
+    /// Points prefixes of a VRF to their next hops, in order; fastest when they ascend. Appends the previous
+    /// next hop of each to `former`, 0 for none.
     ///
     /// # Errors
     /// The number of prefixes inserted before the first that does not fit, and why it does not.

@@ -1,5 +1,5 @@
-//! Counts and digests of learned routes, computed from the forwarding tables and not from separate counters, which
-//! would share their errors.
+//! Counts and digests of learned routes, computed from the forwarding tables and not from separate counters,
+//! which would share their errors.
 
 use std::collections::BTreeMap;
 
@@ -140,7 +140,8 @@ impl ForwarderState {
         hop.filter(|hop| hop.generation == self.learned.generation).map_or(0, |hop| hop.id)
     }
 
-    /// Removes a learned route from the table only, as a bug would: for tests of audits. Returns whether it existed.
+    /// Removes a learned route from the table only, as a bug would: for tests of audits. Returns whether it
+    /// existed.
     #[doc(hidden)]
     pub fn remove_from_table_only(&mut self, vrf: &str, prefix: Prefix) -> bool {
         let Some(slot) = self.vrfs.slot_of(vrf) else { return false };

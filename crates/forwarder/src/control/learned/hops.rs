@@ -44,7 +44,8 @@ impl ForwarderState {
     fn add_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
         let CheckedHop { id, protocol, action, backup } = checked;
         let room = self.limits.next_hops;
-        // Stale hops remain until the resynchronization is complete: a restarted daemon announces as many again.
+        // Stale hops remain until the resynchronization is complete: a restarted daemon announces as many
+        // again.
         let used = self.learned.hops.len() - self.learned.free.len();
         if used.saturating_sub(self.learned.stale) >= room {
             let reason = format!("all {room} hops of learned routes are in use");
@@ -123,8 +124,9 @@ impl ForwarderState {
         Ok((self.keys_of(&fitting, is_ip4), self.keys_of(&backup, is_ip4)))
     }
 
-    /// The next hop to use now, and whether it is of backup paths. In order of preference: paths with a reachable gateway,
-    /// backup paths with a reachable gateway, paths whose link is up, backup paths whose link is up.
+    /// The next hop to use now, and whether it is of backup paths. In order of preference: paths with a
+    /// reachable gateway, backup paths with a reachable gateway, paths whose link is up, backup paths whose
+    /// link is up.
     fn select_paths(
         &self,
         special: Option<SpecialNextHop>,

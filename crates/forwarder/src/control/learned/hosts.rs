@@ -1,5 +1,5 @@
-//! Which neighbours a learned route covers: their host routes depend on the longest match. Every route needs this, so
-//! sorted lists answer it.
+//! Which neighbours a learned route covers: their host routes depend on the longest match. Every route needs
+//! this, so sorted lists answer it.
 
 use super::family::Family;
 use crate::neighbor::cache::Cache;

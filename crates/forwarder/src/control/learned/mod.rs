@@ -4,14 +4,14 @@
 //! message ─► batches ─► lpm: prefix ─► id of a next hop ─► VRF hop ─► hop: set by the caller
 //! ```
 //!
-//! A *hop* is what the caller of `LearnRoutes` gave an id. It has a *VRF hop* for each VRF and family with routes on
-//! it. A VRF hop is one next hop of the forwarding table: redirecting a million prefixes writes one word. No map
-//! holds the prefixes: the value in the table leads to the VRF hop, which counts its prefixes.
+//! A *hop* is what the caller of `LearnRoutes` gave an id. It has a *VRF hop* for each VRF and family with
+//! routes on it. A VRF hop is one next hop of the forwarding table: redirecting a million prefixes writes one
+//! word. No map holds the prefixes: the value in the table leads to the VRF hop, which counts its prefixes.
 //!
-//! A message that begins anew makes all hops and routes *stale*: they keep forwarding until they are announced again
-//! or the resynchronization completes. A desired route takes precedence over a learned one with the same prefix,
-//! which is kept aside (*shadowed*) and returns. A host route of a neighbour gives way to a learned one as to a
-//! desired one.
+//! A message that begins anew makes all hops and routes *stale*: they keep forwarding until they are
+//! announced again or the resynchronization completes. A desired route takes precedence over a learned one
+//! with the same prefix, which is kept aside (*shadowed*) and returns. A host route of a neighbour gives way
+//! to a learned one as to a desired one.
 
 mod audit;
 mod family;

@@ -1,4 +1,5 @@
-//! Learned routes that a desired route with the same prefix shadows: kept aside, and restored when it is removed.
+//! Learned routes that a desired route with the same prefix shadows: kept aside, and restored when it is
+//! removed.
 
 use crate::control::desired::Prefix;
 use crate::control::forwarder_state::ForwarderState;

@@ -1,5 +1,5 @@
-//! The `LearnRoutes` call: one caller at a time, and one message after the other, each answered once it has taken
-//! effect. Flow control: the next message is read when the one before is done.
+//! The `LearnRoutes` call: one caller at a time, and one message after the other, each answered once it has
+//! taken effect. Flow control: the next message is read when the one before is done.
 
 use std::time::Duration;
 
@@ -152,8 +152,8 @@ impl Service {
         }
     }
 
-    /// Runs one slice of work on the control thread, which returns the work and whether it is done. Retries while the
-    /// request queue is full: work in progress is not aborted.
+    /// Runs one slice of work on the control thread, which returns the work and whether it is done. Retries
+    /// while the request queue is full: work in progress is not aborted.
     async fn run_slices<W: Send + 'static>(
         &self,
         mut work: W,

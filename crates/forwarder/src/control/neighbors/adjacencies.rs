@@ -19,7 +19,8 @@ use crate::neighbor::entry::{Entry, Key, RETRANSMIT_MS, State};
 use crate::neighbor::occupancy::Admission;
 
 impl ForwarderState {
-    /// Adds a neighbour with its adjacency, next hop and host route. `is_desired`: the configuration needs it.
+    /// Adds a neighbour with its adjacency, next hop and host route. `is_desired`: the configuration needs
+    /// it.
     pub(super) fn add_neighbor(&mut self, key: Key, is_desired: bool) -> Result<(), TableFull> {
         let state = self.interface(key.0);
         let family = state.map(|s| if key.1.is_ipv4() { &s.desired.ip4 } else { &s.desired.ip6 });
@@ -60,8 +61,8 @@ impl ForwarderState {
         Ok(())
     }
 
-    /// Adds or removes the host routes of an interface's neighbours with its link. Without them, packets take the route of
-    /// the network, which reports the link as down.
+    /// Adds or removes the host routes of an interface's neighbours with its link. Without them, packets take
+    /// the route of the network, which reports the link as down.
     pub(in crate::control) fn host_routes_follow(&mut self, interface: u32) {
         let is_up = self.interface(interface).is_some_and(|state| state.is_up);
         for key in self.cache.of_interface(interface) {
@@ -95,8 +96,8 @@ impl ForwarderState {
         }
     }
 
-    /// Adds a host route to a neighbour in each VRF that has its link, unless another route takes precedence or the link
-    /// is down.
+    /// Adds a host route to a neighbour in each VRF that has its link, unless another route takes precedence
+    /// or the link is down.
     pub(in crate::control) fn add_host_route(&mut self, key: Key) {
         let prefix = host(key.1);
         let Some(hop) = self.cache.get(&key).map(|entry| entry.next_hop) else { return };
@@ -167,8 +168,8 @@ impl ForwarderState {
         self.set_adjacency_after(key, kind, VecDeque::new());
     }
 
-    /// The same, after packets that have waited for it: workers get these before later packets can use the new
-    /// adjacency, which keeps their order.
+    /// The same, after packets that have waited for it: workers get these before later packets can use the
+    /// new adjacency, which keeps their order.
     fn set_adjacency_after(&mut self, key: Key, kind: AdjacencyKind, waiting: VecDeque<Packet>) {
         let Some(entry) = self.cache.get(&key) else { return };
         let old = entry.adjacency;
@@ -203,8 +204,8 @@ impl ForwarderState {
         self.refresh_sets_through(key);
     }
 
-    /// Sends a packet over an adjacency of its neighbour, by the worker that it came from: it stays ahead of later
-    /// packets.
+    /// Sends a packet over an adjacency of its neighbour, by the worker that it came from: it stays ahead of
+    /// later packets.
     pub(super) fn send_to_neighbor(
         &mut self,
         key: Key,

@@ -1,6 +1,7 @@
-//! Duplicate address detection (RFC 4862 5.4) and IPv4 address conflict detection (RFC 5227): probes our addresses,
-//! announces them (RFC 5227 3, RFC 4861 7.2.6), defends them (RFC 5227 2.4), and disables duplicates. An address is
-//! usable while it is tentative, as in RFC 4429: a restarted router must not wait (decision 13).
+//! Duplicate address detection (RFC 4862 5.4) and IPv4 address conflict detection (RFC 5227): probes our
+//! addresses, announces them (RFC 5227 3, RFC 4861 7.2.6), defends them (RFC 5227 2.4), and disables
+//! duplicates. An address is usable while it is tentative, as in RFC 4429: a restarted router must not wait
+//! (decision 13).
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -170,8 +171,8 @@ impl ForwarderState {
         matches!(status, Some(AddressStatus::Tentative(..)))
     }
 
-    /// The earliest time at which the link-local address of an interface can be preferred; `None`: it is, or detection is
-    /// off.
+    /// The earliest time at which the link-local address of an interface can be preferred; `None`: it is, or
+    /// detection is off.
     pub(in crate::control) fn tentative_until(&self, interface: u32) -> Option<Millis> {
         let asks = self.interface(interface)?.desired.ip6.duplicate_detection > 0;
         if !asks || self.is_tunnel(interface) {
@@ -187,8 +188,8 @@ impl ForwarderState {
         }
     }
 
-    /// The link-local address of an interface unless it is tentative. Addresses that others store for long must not be
-    /// tentative (RFC 4862 5.4).
+    /// The link-local address of an interface unless it is tentative. Addresses that others store for long
+    /// must not be tentative (RFC 4862 5.4).
     pub(in crate::control) fn confirmed_link_local(&self, interface: u32) -> Option<Ipv6Addr> {
         let address = self.addresses.of(interface)?.link_local?;
         self.tentative_until(interface).is_none().then_some(address)
@@ -226,7 +227,7 @@ impl ForwarderState {
         }
         if self.last_conflict_log.is_none_or(|said| now >= said + CONFLICT_LOG_INTERVAL_MS) {
             self.last_conflict_log = Some(now);
-            tracing::warn!(address = %key.1, mac, "address conflict: another host uses our address; change one of the two");
+            tracing::warn!(address = %key.1, mac, "address conflict: another host uses our address; change one of them");
         }
     }
 

@@ -1,5 +1,5 @@
-//! Receives ARP and neighbour discovery, and validates it: invalid packets are dropped with a reason. `arp-input` and
-//! `nd-input` have done the stateless checks.
+//! Receives ARP and neighbour discovery, and validates it: invalid packets are dropped with a reason.
+//! `arp-input` and `nd-input` have done the stateless checks.
 
 use std::net::IpAddr;
 
@@ -193,9 +193,9 @@ impl ForwarderState {
         });
     }
 
-    /// Proxy ARP (RFC 1027): whether to reply for an address that is not ours. The interface must have it enabled, and a
-    /// route other than the default route must lead to the address through another interface. A probe is never
-    /// answered: its sender would see its own address as taken.
+    /// Proxy ARP (RFC 1027): whether to reply for an address that is not ours. The interface must have it
+    /// enabled, and a route other than the default route must lead to the address through another interface.
+    /// A probe is never answered: its sender would see its own address as taken.
     fn is_proxied(&self, interface: u32, message: &arp::Packet) -> bool {
         let Some(state) = self.interface(interface).filter(|state| state.desired.ip4.proxy) else {
             return false;

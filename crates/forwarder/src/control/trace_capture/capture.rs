@@ -1,5 +1,5 @@
-//! One capture: arms the workers; a separate thread drains their rings for as long as the client reads. The control
-//! thread is not involved.
+//! One capture: arms the workers; a separate thread drains their rings for as long as the client reads. The
+//! control thread is not involved.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -121,8 +121,8 @@ impl ForwarderState {
     }
 }
 
-/// The mask and value of the eight bytes behind the MAC addresses of frames with these tags: TPIDs and VLAN IDs, without
-/// priorities.
+/// The mask and value of the eight bytes behind the MAC addresses of frames with these tags: TPIDs and VLAN
+/// IDs, without priorities.
 fn tag_mask(tags: &[(u16, u16)]) -> (u64, u64) {
     let shift = |at: usize, word: u32| u64::from(word) << (32 - 32 * at);
     let each = tags.iter().take(2).enumerate();

@@ -73,8 +73,8 @@ impl PacketTrace {
         };
     }
 
-    /// What the data starts with after a node has advanced beyond the frame header, whose last two bytes are the
-    /// Ethertype.
+    /// What the data starts with after a node has advanced beyond the frame header, whose last two bytes are
+    /// the Ethertype.
     fn behind(&self, offset: u16) -> Start {
         let moved = usize::from(offset.saturating_sub(self.offset));
         let frame = self.packet.steps.last().map_or(&[][..], |last| &last.head);
@@ -100,8 +100,8 @@ impl PacketTrace {
 
 /// Assigns steps to packets.
 struct Sorted {
-    /// Of each step the number of its packet, from 1. `None`: the first step was lost, or belongs to an earlier
-    /// trace.
+    /// Of each step the number of its packet, from 1. `None`: the first step was lost, or belongs to an
+    /// earlier trace.
     packets: Vec<Option<u32>>,
     /// Of each packet the number of the packet it was derived from; 0: it was received.
     parents: Vec<u32>,

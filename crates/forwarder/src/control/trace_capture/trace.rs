@@ -22,7 +22,8 @@ const DEFAULT: u32 = 10;
 pub const STEPS: usize = 32;
 /// Ring size per worker, in steps.
 const RING: usize = 8192;
-/// How long packets may be in transit after the last one was captured: unanswered neighbours have failed by then.
+/// How long packets may be in transit after the last one was captured: unanswered neighbours have failed by
+/// then.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// A step and its time, in nanoseconds since 1970.

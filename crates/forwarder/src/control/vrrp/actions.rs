@@ -39,7 +39,8 @@ impl ForwarderState {
         }
     }
 
-    /// The source address of advertisements: the primary address, or the link-local address once it is not tentative.
+    /// The source address of advertisements: the primary address, or the link-local address once it is not
+    /// tentative.
     pub(super) fn vrrp_source(&self, (interface, is_ip6, _): Key) -> Option<IpAddr> {
         if is_ip6 {
             return self.confirmed_link_local(interface).map(IpAddr::V6);
@@ -156,8 +157,8 @@ impl ForwarderState {
         }
     }
 
-    /// Announces all addresses by gratuitous ARP or unsolicited neighbour advertisements (RFC 9568 6.4.1), and for IPv6
-    /// by a router advertisement.
+    /// Announces all addresses by gratuitous ARP or unsolicited neighbour advertisements (RFC 9568 6.4.1),
+    /// and for IPv6 by a router advertisement.
     fn announce_virtual(&mut self, key: Key) {
         let Some(router) = self.virtual_routers.0.get(&key) else { return };
         for address in router.desired.addresses.clone() {

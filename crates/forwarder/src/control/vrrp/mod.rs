@@ -1,5 +1,5 @@
-//! Virtual routers (VRRP, RFC 9568; version 2 by RFC 3768): the routers of a link elect an active one, which answers for
-//! the virtual addresses with a virtual MAC address.
+//! Virtual routers (VRRP, RFC 9568; version 2 by RFC 3768): the routers of a link elect an active one, which
+//! answers for the virtual addresses with a virtual MAC address.
 
 mod actions;
 mod listing;
@@ -131,8 +131,8 @@ impl ForwarderState {
         self.run_actions(key, &actions);
     }
 
-    /// Reviews all interfaces: creates new virtual routers, starts and stops them with their interface, and applies
-    /// tracking to their priority.
+    /// Reviews all interfaces: creates new virtual routers, starts and stops them with their interface, and
+    /// applies tracking to their priority.
     pub(super) fn review_virtual_routers(&mut self) {
         let mut desired: BTreeMap<Key, VirtualRouter> = BTreeMap::new();
         for (index, state) in self.interfaces.iter().enumerate() {
@@ -331,8 +331,8 @@ impl ForwarderState {
         })
     }
 
-    /// The source of an interface's IPv6 router advertisements: with virtual routers, the active one, and none while none
-    /// is active (RFC 9568 6.4.2).
+    /// The source of an interface's IPv6 router advertisements: with virtual routers, the active one, and
+    /// none while none is active (RFC 9568 6.4.2).
     pub(super) fn advertiser(&self, interface: u32) -> Option<(Ipv6Addr, Link)> {
         let own = self.interface(interface)?.link.clone();
         let mut all = self.virtual_routers_of(interface, true).peekable();

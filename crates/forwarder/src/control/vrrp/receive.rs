@@ -58,7 +58,8 @@ impl ForwarderState {
         router.counts.priority_zero_received += u64::from(priority == RESIGNS);
         let is_other = view.fields.interval_cs != router.desired.interval_cs;
         router.counts.interval_errors += u64::from(is_other);
-        // RFC 3768 7.1: with version 2 all routers have one interval. An interval of 0 would make us take over at once.
+        // RFC 3768 7.1: with version 2 all routers have one interval. An interval of 0 would make us take
+        // over at once.
         if view.fields.interval_cs == 0 || is_other && view.fields.version == vrrp::Version::Two {
             return self.count_drop(Drop::VrrpIgnored);
         }

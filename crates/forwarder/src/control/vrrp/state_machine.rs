@@ -1,5 +1,5 @@
-//! The state machine of a virtual router (RFC 9568 section 6.4). It takes time and advertisements, and returns actions: it
-//! has no side effects.
+//! The state machine of a virtual router (RFC 9568 section 6.4). It takes time and advertisements, and
+//! returns actions: it has no side effects.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -202,7 +202,8 @@ impl Machine {
             self.follow(now, received);
             return;
         }
-        // A router of lower priority: after the preemption delay, its advertisements do not restart the timer.
+        // A router of lower priority: after the preemption delay, its advertisements do not restart the
+        // timer.
         let since = *self.preempt_at.get_or_insert(now + self.parameters.hold_ms);
         if now < since {
             self.follow(now, received);

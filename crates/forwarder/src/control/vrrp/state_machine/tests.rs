@@ -173,8 +173,8 @@ impl Link {
 }
 
 proptest! {
-    /// After any history, once the link is intact for a while, exactly one router is active, and with preemption it has the
-    /// highest priority.
+    /// After any history, once the link is intact for a while, exactly one router is active, and with
+    /// preemption it has the highest priority.
     #[test]
     fn one_is_active_in_the_end(
         priorities in prop::collection::vec(1_u8..=254, 2..5),
