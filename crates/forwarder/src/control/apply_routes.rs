@@ -41,9 +41,9 @@ impl ForwarderState {
         let through = |keys: &Vec<PathKey>| keys.iter().any(|k| k.interface == index);
         let mut gone: Vec<(Slot, Prefix)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
-            let led =
+            let affected =
                 state.routes.iter().filter(|(_, route)| route.set.as_ref().is_some_and(through));
-            gone.extend(led.map(|(prefix, _)| (slot, *prefix)));
+            gone.extend(affected.map(|(prefix, _)| (slot, *prefix)));
         }
         for (slot, prefix) in gone {
             self.remove_route(slot, prefix);

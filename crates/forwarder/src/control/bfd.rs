@@ -31,7 +31,7 @@ pub(super) struct Sessions {
     last_discriminator: u32,
     /// When the next timer of any session expires.
     due_at: Micros,
-    /// A neighbour has failed or recovered: static routes are to be reviewed.
+    /// A neighbour has failed or recovered: static routes need a review.
     is_review_pending: bool,
     /// Not before that: when many neighbours fail one after the other, the reviews must leave time for the
     /// timers of the sessions.

@@ -56,11 +56,11 @@ impl ForwarderState {
         }
         let mut gone: Vec<(Slot, Prefix, Route)> = Vec::new();
         for (slot, state) in self.vrfs.iter() {
-            let led = state.routes.iter().filter(|(_, one)| {
+            let affected = state.routes.iter().filter(|(_, one)| {
                 one.route.protocol == i32::from(v1::Protocol::Static)
                     && one.set.as_ref().is_some_and(|keys| bfd_down.contains(keys))
             });
-            gone.extend(led.map(|(prefix, one)| (slot, *prefix, one.route.clone())));
+            gone.extend(affected.map(|(prefix, one)| (slot, *prefix, one.route.clone())));
         }
         let count = gone.len();
         for (slot, prefix, route) in gone {

@@ -54,9 +54,8 @@ pub(super) struct InterfaceState {
     /// Its VRF.
     pub(super) vrf: Slot,
     /// Its counters at its creation.
-    /// Its policer counters then.
     pub(super) baseline: InterfaceStatistics,
-    /// What its budgets said then.
+    /// Its policer counters then.
     pub(super) policed: [PolicerCounters; Class::ALL.len()],
 }
 

@@ -32,7 +32,7 @@ pub(super) struct HostInterfaceState {
     is_up: bool,
     reason_down: String,
     /// The interface that is paired with it.
-    host_device: Option<u32>,
+    paired_interface: Option<u32>,
 }
 
 impl HostInterfaceState {
@@ -184,7 +184,7 @@ impl ForwarderState {
             last_try,
             is_up: false,
             reason_down,
-            host_device: None,
+            paired_interface: None,
         };
         self.host_interfaces.insert(name.to_owned(), state);
         self.send_to_workers(|| Command::Map { interface: index, base: index });
@@ -193,8 +193,8 @@ impl ForwarderState {
 
     fn close_host_interface(&mut self, name: &str) {
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
-        let (index, host_device) = (state.index, state.host_device.take());
-        self.unpair(index, host_device);
+        let (index, paired_interface) = (state.index, state.paired_interface.take());
+        self.unpair(index, paired_interface);
         self.forget_queues(&queue_name(name));
         self.remove_queues(index);
         self.send_to_workers(|| Command::Map {
@@ -204,9 +204,9 @@ impl ForwarderState {
         self.host_interfaces.remove(name);
     }
 
-    fn unpair(&self, index: u32, host_device: Option<u32>) {
+    fn unpair(&self, index: u32, paired_interface: Option<u32>) {
         self.shared.interface(index).set_host_pair(None, [0; 8]);
-        if let Some(interface) = host_device {
+        if let Some(interface) = paired_interface {
             self.shared.interface(interface).set_host_pair(None, [0; 8]);
         }
     }
@@ -225,7 +225,7 @@ impl ForwarderState {
                     PortEvent::Down(reason) => self.host_interface_down(&name, reason),
                 }
             }
-            self.host_device(&name);
+            self.pair(&name);
         }
     }
 
@@ -264,7 +264,7 @@ impl ForwarderState {
     }
 
     /// Pairs interface and host interface for the workers while both exist and the host interface is up.
-    fn host_device(&mut self, name: &str) {
+    fn pair(&mut self, name: &str) {
         let interface = self.index_of(name).filter(|_| self.host_interfaces[name].is_up);
         let tags = interface.and_then(|index| self.interface(index)).map(|state| {
             let mut tags = [0; 8];
@@ -275,7 +275,8 @@ impl ForwarderState {
             tags
         });
         let Some(state) = self.host_interfaces.get_mut(name) else { return };
-        let (index, before) = (state.index, std::mem::replace(&mut state.host_device, interface));
+        let (index, before) =
+            (state.index, std::mem::replace(&mut state.paired_interface, interface));
         if before != interface {
             self.unpair(index, before);
         }
@@ -312,8 +313,8 @@ impl ForwarderState {
             tracing::warn!(interface = name, reason, "the host interface is down");
         }
         (state.is_up, state.reason_down) = (false, reason);
-        let (index, host_device) = (state.index, state.host_device.take());
-        self.unpair(index, host_device);
+        let (index, paired_interface) = (state.index, state.paired_interface.take());
+        self.unpair(index, paired_interface);
         self.forget_queues(&queue_name(name));
         self.remove_queues(index);
     }

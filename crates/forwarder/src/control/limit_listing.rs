@@ -151,8 +151,8 @@ impl ForwarderState {
             limit(
                 "traced-packets",
                 // A trace that has all its packets is complete, not full.
-                (trace.taken < trace.asked).then_some(trace.taken),
-                trace.asked,
+                (trace.traced < trace.requested).then_some(trace.traced),
+                trace.requested,
                 0,
                 "Start another trace: `stoa trace add --count` follows up to 1,000 packets.",
             ),

@@ -90,12 +90,12 @@ pub fn run(options: Options) -> Result<(), Error> {
     served
 }
 
-/// Ends the process when a thread panics: the supervisor restarts it, instead of a forwarder that only looks
-/// alive.
+/// Ends the process when a thread panics: the supervisor restarts it, instead of leaving a forwarder
+/// without that thread.
 fn end_on_panic() {
-    let usual = std::panic::take_hook();
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        usual(info);
+        default_hook(info);
         std::process::exit(EXIT_PANIC);
     }));
 }

@@ -40,7 +40,6 @@ impl Service {
     }
 
     /// Sends routes page by page, until the listing ends or the client goes away.
-    // The client may be gone.
     pub(super) async fn list_routes_to(
         &self,
         mut listing: Listing,
@@ -54,7 +53,7 @@ impl Service {
                 }
                 Ok(None) => return,
                 Err(status) => {
-                    // Who does not listen any more need not know.
+                    // The client may be gone.
                     let _ = sender.send(Err(status)).await;
                     return;
                 }

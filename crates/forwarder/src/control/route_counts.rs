@@ -112,10 +112,10 @@ mod tests {
             changes in prop::collection::vec((any::<bool>(), 0..4_u8, 0..3_i32, 0..3_u8), 0..200)
         ) {
             let mut state = VrfState::new("", 0);
-            for (is_ip4, place, protocol, what) in changes {
+            for (is_ip4, octet, protocol, what) in changes {
                 let address = match is_ip4 {
-                    true => IpAddr::V4(Ipv4Addr::new(10, place, 0, 0)),
-                    false => IpAddr::V6(Ipv6Addr::new(0xfd00, place.into(), 0, 0, 0, 0, 0, 0)),
+                    true => IpAddr::V4(Ipv4Addr::new(10, octet, 0, 0)),
+                    false => IpAddr::V6(Ipv6Addr::new(0xfd00, octet.into(), 0, 0, 0, 0, 0, 0)),
                 };
                 match what {
                     0 => drop(state.remove(&(address, 16))),

@@ -50,12 +50,11 @@ impl Listing {
     }
 
     /// Whether routes of this protocol are requested.
-    /// The rest of a table after the last visited prefix.
     fn asks_for_protocol(&self, protocol: i32) -> bool {
         self.request.protocol.is_none_or(|only| only == protocol)
     }
 
-    /// The part of a table that is still to be told, behind the last that was looked at.
+    /// The rest of a table after the last visited prefix.
     fn rest(&self, last: Option<Prefix>) -> Option<(Prefix, Prefix)> {
         let (first, end) = self.window?;
         // The next position: no prefix is longer than an address.
@@ -197,14 +196,16 @@ impl ForwarderState {
                 && listing.asks_for_protocol(route.protocol)
         };
         let bfd_down = state.bfd_down.iter().filter(is_asked);
-        let told = bfd_down.filter_map(|(prefix, route)| route_message(&state.name, prefix, route));
-        told.map(|route| v1::RouteState {
-            route: Some(route),
-            state: BFD_DOWN.to_owned(),
-            reason: vec!["BFD has declared its gateways down".to_owned()],
-            ..Default::default()
-        })
-        .collect()
+        let routes =
+            bfd_down.filter_map(|(prefix, route)| route_message(&state.name, prefix, route));
+        routes
+            .map(|route| v1::RouteState {
+                route: Some(route),
+                state: BFD_DOWN.to_owned(),
+                reason: vec!["BFD has declared its gateways down".to_owned()],
+                ..Default::default()
+            })
+            .collect()
     }
 
     fn route(&self, slot: Slot, prefix: &Prefix) -> Option<v1::RouteState> {
@@ -304,7 +305,7 @@ mod tests {
     }
 
     /// The prefixes that a listing covers.
-    fn asked(request: v1::ListRoutesRequest) -> Vec<&'static str> {
+    fn listed(request: v1::ListRoutesRequest) -> Vec<&'static str> {
         let all = [
             "0.0.0.0/0",
             "10.0.0.0/7",
@@ -321,9 +322,9 @@ mod tests {
         let listing = Listing::new(request);
         let is_asked = |text: &&str| {
             let prefix = prefix(text);
-            let place = (address(&prefix.address).unwrap(), prefix.length as u8);
+            let position = (address(&prefix.address).unwrap(), prefix.length as u8);
             let Some((first, last)) = listing.rest(None) else { return false };
-            (first..=last).contains(&place)
+            (first..=last).contains(&position)
         };
         all.into_iter().filter(is_asked).collect()
     }
@@ -331,23 +332,23 @@ mod tests {
     #[test]
     fn a_listing_selects_by_family_prefix_and_position() {
         let rest = v1::ListRoutesRequest::default;
-        assert_eq!(asked(rest()).len(), 11);
-        assert_eq!(asked(v1::ListRoutesRequest { family: 4, ..rest() }).len(), 7);
+        assert_eq!(listed(rest()).len(), 11);
+        assert_eq!(listed(v1::ListRoutesRequest { family: 4, ..rest() }).len(), 7);
         let ip6 = v1::ListRoutesRequest { family: 6, ..rest() };
-        assert_eq!(asked(ip6.clone()), ["::/0", "fd00::/8", "fd00::/64", "fe80::1/128"]);
+        assert_eq!(listed(ip6.clone()), ["::/0", "fd00::/8", "fd00::/64", "fe80::1/128"]);
         let within = v1::ListRoutesRequest { within: Some(prefix("10.0.0.0/8")), ..rest() };
         let below = ["10.0.0.0/8", "10.0.0.0/24", "10.255.255.255/32"];
-        assert_eq!(asked(within.clone()), below);
+        assert_eq!(listed(within.clone()), below);
         let after = v1::ListRoutesRequest { after: Some(prefix("10.0.0.0/8")), ..within.clone() };
-        assert_eq!(asked(after), below[1..]);
+        assert_eq!(listed(after), below[1..]);
         let past = v1::ListRoutesRequest { after: Some(prefix("11.0.0.0/8")), ..within.clone() };
-        assert!(asked(past).is_empty());
-        assert!(asked(v1::ListRoutesRequest { family: 6, ..within }).is_empty());
+        assert!(listed(past).is_empty());
+        assert!(listed(v1::ListRoutesRequest { family: 6, ..within }).is_empty());
         let last = v1::ListRoutesRequest { after: Some(prefix("fe80::1/128")), ..ip6 };
-        assert!(asked(last).is_empty());
+        assert!(listed(last).is_empty());
         let wrong = v1::Prefix { address: vec![1, 2, 3], length: 8 };
-        assert!(asked(v1::ListRoutesRequest { within: Some(wrong), ..rest() }).is_empty());
+        assert!(listed(v1::ListRoutesRequest { within: Some(wrong), ..rest() }).is_empty());
         let wrong = v1::Prefix { address: vec![10, 0, 0, 0], length: 33 };
-        assert!(asked(v1::ListRoutesRequest { after: Some(wrong), ..rest() }).is_empty());
+        assert!(listed(v1::ListRoutesRequest { after: Some(wrong), ..rest() }).is_empty());
     }
 }

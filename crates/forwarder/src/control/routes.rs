@@ -341,8 +341,8 @@ fn last(first: Ipv4Addr, length: u8) -> Ipv4Addr {
 /// Broadcast addresses of networks with directed broadcast, as neighbours with the broadcast MAC address (RFC
 /// 2644).
 pub(super) fn directed_broadcasts(desired: &DesiredState) -> Vec<(&String, IpAddr)> {
-    let willing = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
-    willing
+    let enabled = desired.interfaces.iter().filter(|(_, state)| state.ip4.directed_broadcast);
+    enabled
         .flat_map(|(name, interface)| {
             let networks = interface.ip4.addresses.iter().filter(|(_, length)| *length <= 30);
             networks.filter_map(move |(own, length)| match network(*own, *length) {

@@ -126,8 +126,8 @@ impl ForwarderState {
 
     /// Whether a route of any VRF has the address on the link of the interface.
     pub(super) fn leads_to_link(&self, interface: u32, address: IpAddr) -> bool {
-        let sees = |slot| self.links_of(slot, address).contains(&interface);
-        self.vrfs.on_link(interface).into_iter().any(sees)
+        let is_on_link_of = |slot| self.links_of(slot, address).contains(&interface);
+        self.vrfs.on_link(interface).into_iter().any(is_on_link_of)
     }
 
     /// Whether the longest match of an address leads through other interfaces only, and is not the default

@@ -104,8 +104,8 @@ mod tests {
         ) {
             let intervals = Intervals { interval_ms: (least, least + more), ..INTERVALS };
             let mut schedule = Schedule::begin(0);
-            let (mut now, mut last, mut asked) = (0, None::<u64>, None::<u64>);
-            for (pause, asks, random) in steps {
+            let (mut now, mut last, mut solicited_at) = (0, None::<u64>, None::<u64>);
+            for (pause, is_solicited, random) in steps {
                 let until = now + pause;
                 // The control thread is punctual here.
                 while schedule.due() <= until {
@@ -114,15 +114,15 @@ mod tests {
                         prop_assert!(now - last >= intervals.min_gap_ms, "{last} {now}");
                         prop_assert!(now - last <= least + more);
                     }
-                    if let Some(asked) = asked.take() {
-                        prop_assert!(now - asked <= intervals.min_gap_ms + intervals.max_response_delay_ms);
+                    if let Some(solicited_at) = solicited_at.take() {
+                        prop_assert!(now - solicited_at <= intervals.min_gap_ms + intervals.max_response_delay_ms);
                     }
                     schedule.sent(now, &intervals, random);
                     last = Some(now);
                 }
                 now = until;
-                if asks {
-                    asked = asked.or(Some(now));
+                if is_solicited {
+                    solicited_at = solicited_at.or(Some(now));
                     schedule.solicited(now, &intervals, random);
                     prop_assert!(schedule.due() >= now);
                 }

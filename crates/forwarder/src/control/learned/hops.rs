@@ -20,10 +20,10 @@ impl ForwarderState {
     /// Adds a hop, or changes it with all routes on it. Nothing changes on an error.
     pub(super) fn set_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
         let CheckedHop { id, protocol, action, backup } = checked;
-        let Some(place) = self.learned.by_id.get(&id).copied() else {
+        let Some(index) = self.learned.by_id.get(&id).copied() else {
             return self.add_learned_hop(CheckedHop { id, protocol, action, backup });
         };
-        let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return Ok(()) };
+        let Some(Some(hop)) = self.learned.hops.get(index as usize) else { return Ok(()) };
         let vrf_hops = hop.vrf_hops.clone();
         let old = (hop.action.clone(), hop.backup.clone());
         for (done, next_hop) in vrf_hops.iter().enumerate() {
@@ -35,7 +35,7 @@ impl ForwarderState {
                 return Err(reason);
             }
         }
-        if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
+        if let Some(Some(hop)) = self.learned.hops.get_mut(index as usize) {
             (hop.protocol, hop.action, hop.backup) = (protocol, action, backup);
         }
         Ok(())
@@ -43,23 +43,23 @@ impl ForwarderState {
 
     fn add_learned_hop(&mut self, checked: CheckedHop) -> Result<(), RouteError> {
         let CheckedHop { id, protocol, action, backup } = checked;
-        let room = self.limits.next_hops;
+        let limit = self.limits.next_hops;
         // Stale hops remain until the resynchronization is complete: a restarted daemon announces as many
         // again.
         let used = self.learned.hops.len() - self.learned.free.len();
-        if used.saturating_sub(self.learned.stale) >= room {
-            let reason = format!("all {room} hops of learned routes are in use");
+        if used.saturating_sub(self.learned.stale) >= limit {
+            let reason = format!("all {limit} hops of learned routes are in use");
             return Err(self.fib.table_full_counts.full(Table::NextHops, reason).into());
         }
         let generation = self.learned.generation;
         let hop = Hop { id, generation, protocol, action, backup, vrf_hops: Vec::new() };
         let learned = &mut self.learned;
-        let place = learned.free.pop().unwrap_or_else(|| {
+        let index = learned.free.pop().unwrap_or_else(|| {
             learned.hops.push(None);
             learned.hops.len() as u32 - 1
         });
-        learned.hops[place as usize] = Some(hop);
-        learned.by_id.insert(id, place);
+        learned.hops[index as usize] = Some(hop);
+        learned.by_id.insert(id, index);
         Ok(())
     }
 
@@ -70,9 +70,9 @@ impl ForwarderState {
         slot: Slot,
         is_ip4: bool,
     ) -> Result<u32, RouteError> {
-        let place = self.learned.by_id.get(&id).copied();
-        let hop = place.and_then(|place| self.learned.hops.get(place as usize)?.as_ref());
-        let Some((place, hop)) = place.zip(hop) else {
+        let index = self.learned.by_id.get(&id).copied();
+        let hop = index.and_then(|index| self.learned.hops.get(index as usize)?.as_ref());
+        let Some((index, hop)) = index.zip(hop) else {
             let fix = "Send the hop before its routes; it may have been refused.";
             return Err(RouteError::new(format!("hop {id} is unknown"), fix));
         };
@@ -98,9 +98,9 @@ impl ForwarderState {
         let vrf_hop = VrfHop { slot, is_ip4, paths, backup, is_on_backup, is_linked: false };
         self.learned.vrf_hops.insert(next_hop, vrf_hop);
         let hop_use = self.learned.hop_use_mut(next_hop);
-        (hop_use.hop, hop_use.users) = (place + 1, 0);
+        (hop_use.hop, hop_use.users) = (index + 1, 0);
         hop_use.is_on_link = !links_of(&all).is_empty();
-        if let Some(Some(hop)) = self.learned.hops.get_mut(place as usize) {
+        if let Some(Some(hop)) = self.learned.hops.get_mut(index as usize) {
             hop.vrf_hops.push(next_hop);
         }
         Ok(next_hop)
@@ -140,7 +140,7 @@ impl ForwarderState {
         let choose = |live: &[(bool, (u32, u16))], with_unreachable: bool| {
             let usable =
                 live.iter().filter(|(is_unreachable, _)| with_unreachable || !is_unreachable);
-            usable.map(|(_, way)| *way).collect::<Vec<_>>()
+            usable.map(|(_, path)| *path).collect::<Vec<_>>()
         };
         let choices = [(&first, false), (&second, false), (&first, true), (&second, true)];
         for (at, (live, with_unreachable)) in choices.into_iter().enumerate() {
@@ -211,11 +211,11 @@ impl ForwarderState {
         for next_hop in touched {
             self.count_vrf_hop_links(*next_hop, true);
             if self.learned.hop_use(*next_hop).users == 0 && self.learned.is_stale(*next_hop) {
-                let place = self.learned.hop_use(*next_hop).hop - 1;
+                let index = self.learned.hop_use(*next_hop).hop - 1;
                 self.remove_vrf_hop(*next_hop);
-                let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
+                let hop = self.learned.hops.get(index as usize).and_then(Option::as_ref);
                 if hop.is_some_and(|hop| hop.vrf_hops.is_empty()) {
-                    self.remove_learned_hop(place);
+                    self.remove_learned_hop(index);
                 }
             }
         }
@@ -229,8 +229,8 @@ impl ForwarderState {
         let stale = &mut self.fib.stale_hops;
         *stale = stale.saturating_sub(usize::from(is_stale));
         let hop_use = std::mem::take(self.learned.hop_use_mut(next_hop));
-        if let Some(place) = hop_use.hop.checked_sub(1)
-            && let Some(Some(hop)) = self.learned.hops.get_mut(place as usize)
+        if let Some(index) = hop_use.hop.checked_sub(1)
+            && let Some(Some(hop)) = self.learned.hops.get_mut(index as usize)
         {
             hop.vrf_hops.retain(|it| *it != next_hop);
         }
@@ -240,14 +240,14 @@ impl ForwarderState {
     }
 
     /// Removes a hop whose VRF hops no prefix uses.
-    pub(super) fn remove_learned_hop(&mut self, place: u32) {
-        let Some(Some(hop)) = self.learned.hops.get(place as usize) else { return };
+    pub(super) fn remove_learned_hop(&mut self, index: u32) {
+        let Some(Some(hop)) = self.learned.hops.get(index as usize) else { return };
         for next_hop in hop.vrf_hops.clone() {
             self.remove_vrf_hop(next_hop);
         }
         let learned = &mut self.learned;
-        if let Some(hop) = learned.hops[place as usize].take() {
-            learned.free.push(place);
+        if let Some(hop) = learned.hops[index as usize].take() {
+            learned.free.push(index);
             if hop.generation == learned.generation {
                 learned.by_id.remove(&hop.id);
             } else {
@@ -258,15 +258,15 @@ impl ForwarderState {
 
     /// The caller releases a hop.
     pub(super) fn release_learned_hop(&mut self, id: u32) -> Result<(), RouteError> {
-        let Some(place) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
-        let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
+        let Some(index) = self.learned.by_id.get(&id).copied() else { return Ok(()) };
+        let hop = self.learned.hops.get(index as usize).and_then(Option::as_ref);
         let vrf_hops = hop.into_iter().flat_map(|hop| &hop.vrf_hops);
         let users: u32 = vrf_hops.map(|next_hop| self.learned.hop_use(*next_hop).users).sum();
         if users > 0 {
             let fix = "Remove the routes, or send them with another hop.";
             return Err(RouteError::new(format!("{users} routes still use the hop"), fix));
         }
-        self.remove_learned_hop(place);
+        self.remove_learned_hop(index);
         Ok(())
     }
 

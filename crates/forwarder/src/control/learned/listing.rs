@@ -29,12 +29,12 @@ impl ForwarderState {
             }
             Action::Paths(paths) => {
                 let used = if vrf_hop.is_on_backup { &hop.backup } else { paths };
-                let told = used.iter().filter(fits).map(|path| v1::Path {
+                let shown = used.iter().filter(fits).map(|path| v1::Path {
                     interface: path.interface.clone(),
                     next_hop: path.next_hop.map(octets).unwrap_or_default(),
                     weight: path.weight.into(),
                 });
-                v1::route::Action::Paths(v1::Paths { paths: told.collect() })
+                v1::route::Action::Paths(v1::Paths { paths: shown.collect() })
             }
         };
         let named = match &hop.action {

@@ -169,15 +169,15 @@ impl Message {
             if open.changes.len() == BATCH_ROUTES {
                 self.close(open);
             }
-            let place = open.place(hop);
-            open.changes.push((prefix, length, place));
+            let index = open.index(hop);
+            open.changes.push((prefix, length, index));
         }
     }
 
     fn close<K: Packed>(&mut self, open: &mut OpenBatch<K>) {
         let changes = std::mem::take(&mut open.changes);
         let hops = std::mem::take(&mut open.hops);
-        open.places.clear();
+        open.indexes.clear();
         if !changes.is_empty() {
             let vrf = open.vrf.clone();
             self.batches.push(Batch { vrf, hops, changes: K::changes(changes) });
@@ -190,18 +190,18 @@ struct OpenBatch<K> {
     vrf: String,
     hops: Vec<u32>,
     /// Index of each hop.
-    places: HashMap<u32, u32>,
+    indexes: HashMap<u32, u32>,
     changes: Vec<(K, u8, u32)>,
 }
 
 impl<K> OpenBatch<K> {
-    fn place(&mut self, hop: u32) -> u32 {
+    fn index(&mut self, hop: u32) -> u32 {
         let last = self.hops.len() as u32;
         if self.hops.last() == Some(&hop) {
             return last - 1;
         }
         let hops = &mut self.hops;
-        *self.places.entry(hop).or_insert_with(|| {
+        *self.indexes.entry(hop).or_insert_with(|| {
             hops.push(hop);
             last
         })
@@ -210,8 +210,8 @@ impl<K> OpenBatch<K> {
 
 impl<K> Default for OpenBatch<K> {
     fn default() -> Self {
-        let (hops, places) = Default::default();
-        Self { vrf: String::new(), hops, places, changes: Vec::new() }
+        let (hops, indexes) = Default::default();
+        Self { vrf: String::new(), hops, indexes, changes: Vec::new() }
     }
 }
 

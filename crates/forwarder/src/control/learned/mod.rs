@@ -96,7 +96,7 @@ pub(super) struct Learned {
     caller: u64,
     /// The neighbours by address.
     hosts: hosts::Hosts,
-    /// The on-link paths of a used hop have changed: the host routes of neighbours are to be reviewed.
+    /// The on-link paths of a used hop have changed: the host routes of neighbours need a review.
     are_links_new: bool,
 }
 
@@ -130,8 +130,8 @@ impl Learned {
 
     /// The hop that a next hop belongs to.
     fn hop_of(&self, next_hop: u32) -> Option<&Hop> {
-        let place = self.hop_use(next_hop).hop.checked_sub(1)?;
-        self.hops.get(place as usize)?.as_ref()
+        let index = self.hop_use(next_hop).hop.checked_sub(1)?;
+        self.hops.get(index as usize)?.as_ref()
     }
 
     /// A prefix no longer uses this next hop.

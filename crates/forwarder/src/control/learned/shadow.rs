@@ -54,12 +54,12 @@ impl ForwarderState {
         let vrf_hops: Vec<u32> = vrf_hops.map(|(next_hop, _)| *next_hop).collect();
         for next_hop in &vrf_hops {
             self.learned.hop_use_mut(*next_hop).users = 0;
-            let place = self.learned.hop_use(*next_hop).hop.saturating_sub(1);
+            let index = self.learned.hop_use(*next_hop).hop.saturating_sub(1);
             let is_stale = self.learned.is_stale(*next_hop);
             self.remove_vrf_hop(*next_hop);
-            let hop = self.learned.hops.get(place as usize).and_then(Option::as_ref);
+            let hop = self.learned.hops.get(index as usize).and_then(Option::as_ref);
             if is_stale && hop.is_some_and(|hop| hop.vrf_hops.is_empty()) {
-                self.remove_learned_hop(place);
+                self.remove_learned_hop(index);
             }
         }
         self.learned.changes += u64::from(!vrf_hops.is_empty());

@@ -138,7 +138,7 @@ impl Service {
                     let audit = match audit {
                         Some(audit) => audit,
                         None => match state.begin_audit(&request_template) {
-                            Some(begun) => audit.insert(begun),
+                            Some(new) => audit.insert(new),
                             None => return Ok(true),
                         },
                     };

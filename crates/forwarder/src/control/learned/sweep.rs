@@ -35,11 +35,11 @@ impl ForwarderState {
         if self.learned.stale == 0 {
             return;
         }
-        for place in 0..self.learned.hops.len() as u32 {
-            let Some(Some(hop)) = self.learned.hops.get(place as usize) else { continue };
+        for index in 0..self.learned.hops.len() as u32 {
+            let Some(Some(hop)) = self.learned.hops.get(index as usize) else { continue };
             let is_used = |next_hop: &u32| self.learned.hop_use(*next_hop).users > 0;
             if hop.generation != self.learned.generation && !hop.vrf_hops.iter().any(is_used) {
-                self.remove_learned_hop(place);
+                self.remove_learned_hop(index);
             }
         }
     }

@@ -63,9 +63,9 @@ impl ForwarderState {
             return Err(Superseded);
         }
         self.learned.caller = update.caller;
-        let began = Instant::now();
+        let started = Instant::now();
         let is_done = self.run_stage(update);
-        update.took += began.elapsed();
+        update.took += started.elapsed();
         Ok(is_done)
     }
 

@@ -225,7 +225,8 @@ impl ForwarderState {
             entry.last_defended = Some(now);
             self.announce(key);
         }
-        if self.last_conflict_log.is_none_or(|said| now >= said + CONFLICT_LOG_INTERVAL_MS) {
+        if self.last_conflict_log.is_none_or(|last_log| now >= last_log + CONFLICT_LOG_INTERVAL_MS)
+        {
             self.last_conflict_log = Some(now);
             tracing::warn!(address = %key.1, mac, "address conflict: another host uses our address; change one of them");
         }

@@ -129,8 +129,8 @@ impl ForwarderState {
     /// Ends captures whose reader is gone.
     pub(super) fn end_unread_captures(&mut self) {
         for slot in 0..self.trace_capture.captures.len() {
-            let place = &mut self.trace_capture.captures[slot];
-            if let Some(over) = place.take_if(|capture| !capture.is_read()) {
+            let index = &mut self.trace_capture.captures[slot];
+            if let Some(over) = index.take_if(|capture| !capture.is_read()) {
                 self.trace_capture.missed += over.missed();
                 self.send_to_workers(|| Command::Capture { slot, tap: None });
             }

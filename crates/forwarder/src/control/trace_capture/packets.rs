@@ -65,7 +65,7 @@ struct PacketTrace {
 
 impl PacketTrace {
     /// A packet was derived from this one: a fragment.
-    fn made(&mut self, number: u32) {
+    fn first_step(&mut self, number: u32) {
         const MADE: &str = "continues as packet";
         self.packet.outcome = match self.packet.outcome.starts_with(MADE) {
             true => format!("{}, {number}", self.packet.outcome),
@@ -139,16 +139,16 @@ impl ForwarderState {
         let Sorted { packets, parents } = Sorted::new(steps);
         let left_out = parents.len().saturating_sub(max) as u32;
         let kept = steps.iter().zip(&packets).filter_map(|((at, record), packet)| {
-            let place = packet.and_then(|number| number.checked_sub(left_out + 1));
-            place.map(|place| (*at, record, place as usize))
+            let index = packet.and_then(|number| number.checked_sub(left_out + 1));
+            index.map(|index| (*at, record, index as usize))
         });
         let adjacency_names =
             self.adjacency_names(kept.clone().map(|(_, record, _)| record.adjacency).collect());
         let describer = StepDescriber { state: self, adjacency_names };
         let mut paths: Vec<PacketTrace> = Vec::new();
-        for (at, record, place) in kept {
-            if place == paths.len() {
-                let number = left_out + place as u32 + 1;
+        for (at, record, index) in kept {
+            if index == paths.len() {
+                let number = left_out + index as u32 + 1;
                 let derived_from = parents[number as usize - 1];
                 let interface = self.name_of(record.rx_if);
                 let packet = v1::TracedPacket {
@@ -159,28 +159,28 @@ impl ForwarderState {
                     ..Default::default()
                 };
                 if let Some(parent) = derived_from.checked_sub(left_out + 1) {
-                    paths[parent as usize].made(number);
+                    paths[parent as usize].first_step(number);
                 }
                 let start = if derived_from == 0 { Start::Ethernet } else { Start::Ip };
                 paths.push(PacketTrace { packet, start, offset: record.offset, answered: None });
             }
-            describer.add_step(&mut paths[place], at, record);
+            describer.add_step(&mut paths[index], at, record);
         }
         paths.into_iter().map(PacketTrace::done).collect()
     }
 
     /// Next hops and interfaces of adjacencies as text, by one pass over the tables.
-    fn adjacency_names(&self, asked: HashSet<u32>) -> HashMap<u32, String> {
+    fn adjacency_names(&self, requested: HashSet<u32>) -> HashMap<u32, String> {
         let mut adjacency_names = HashMap::new();
         for state in self.interfaces.iter().flatten() {
             for glean in [state.gleans.0, state.gleans.1] {
-                if asked.contains(&glean) {
+                if requested.contains(&glean) {
                     adjacency_names.insert(glean, format!("connected network on {}", state.name));
                 }
             }
         }
         for ((interface, address), entry) in self.cache.each() {
-            if asked.contains(&entry.adjacency) {
+            if requested.contains(&entry.adjacency) {
                 let name = self.name_of(*interface);
                 adjacency_names.insert(entry.adjacency, format!("{address} on {name}"));
             }
@@ -222,9 +222,11 @@ impl StepDescriber<'_> {
                 None => step.what.clone(),
             };
         }
-        if let Some(made) = path.packet.steps.first_mut().filter(|first| first.node.is_empty()) {
+        if let Some(first_step) =
+            path.packet.steps.first_mut().filter(|first| first.node.is_empty())
+        {
             // The node that derived the packet is recorded when it is done.
-            made.node = step.node.clone();
+            first_step.node = step.node.clone();
         }
         if !step.drop.is_empty() {
             path.packet.drop = step.drop.clone();

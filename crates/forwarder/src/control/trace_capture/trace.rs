@@ -87,14 +87,14 @@ impl Trace {
 #[derive(Default)]
 pub(in crate::control) struct TraceStatistics {
     /// Packets traced so far.
-    pub taken: u64,
+    pub traced: u64,
     /// Packets requested.
-    pub asked: u64,
+    pub requested: u64,
     /// Steps stored.
     pub steps: u64,
     /// Capacity for steps.
     pub capacity: u64,
-    /// Steps lost for want of space.
+    /// Steps lost to full storage.
     pub lost: u64,
 }
 
@@ -157,8 +157,8 @@ impl ForwarderState {
         self.trace_capture.trace.as_ref().map_or_else(TraceStatistics::default, |trace| {
             let left = trace.left.load(Ordering::Relaxed).min(trace.count);
             TraceStatistics {
-                taken: (trace.count - left).into(),
-                asked: trace.count.into(),
+                traced: (trace.count - left).into(),
+                requested: trace.count.into(),
                 steps: trace.steps.len() as u64,
                 capacity: trace.capacity() as u64,
                 lost: trace.lost(),

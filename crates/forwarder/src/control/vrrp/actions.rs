@@ -189,8 +189,8 @@ impl ForwarderState {
             own.virtual6.extend(six);
             let vrf = own.vrf;
             for address in &router.desired.addresses {
-                let place = scope(key.0, vrf, *address);
-                addresses.virtual_addresses.insert((place, *address), router.desired.accept);
+                let scope_id = scope(key.0, vrf, *address);
+                addresses.virtual_addresses.insert((scope_id, *address), router.desired.accept);
             }
         }
     }

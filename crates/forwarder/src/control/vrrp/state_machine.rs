@@ -199,22 +199,22 @@ impl Machine {
         }
         if !self.parameters.preempt || received.priority >= self.parameters.priority {
             self.preempt_at = None;
-            self.follow(now, received);
+            self.restart_timer(now, received);
             return;
         }
         // A router of lower priority: after the preemption delay, its advertisements do not restart the
         // timer.
         let since = *self.preempt_at.get_or_insert(now + self.parameters.hold_ms);
         if now < since {
-            self.follow(now, received);
+            self.restart_timer(now, received);
         }
     }
 
     /// Restarts the timer of the active router.
-    fn follow(&mut self, now: Millis, received: &Received) {
+    fn restart_timer(&mut self, now: Millis, received: &Received) {
         // An interval of 0 is invalid: use ours.
-        let said = Some(received.interval_ms).filter(|interval_ms| *interval_ms > 0);
-        self.active_interval_ms = said.unwrap_or(self.parameters.interval_ms);
+        let interval_ms = Some(received.interval_ms).filter(|interval_ms| *interval_ms > 0);
+        self.active_interval_ms = interval_ms.unwrap_or(self.parameters.interval_ms);
         self.due = now + self.down_ms();
     }
 
@@ -239,7 +239,7 @@ impl Machine {
             return vec![VrrpAction::Advertise(self.parameters.priority)];
         }
         self.state = State::Backup;
-        self.follow(now, received);
+        self.restart_timer(now, received);
         vec![VrrpAction::GiveUp]
     }
 }
