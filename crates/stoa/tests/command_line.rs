@@ -125,7 +125,10 @@ fn without_a_router_the_message_says_how_to_start_one() {
 fn the_error_of_a_bad_address_names_its_interface() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.json");
-    let address = |ip: &str, family: &str, length| serde_json::json!({ format!("ietf-ip:{family}"): { "address": [{ "ip": ip, "prefix-length": length }] } });
+    let address = |ip: &str, family: &str, length| {
+        let address = serde_json::json!([{ "ip": ip, "prefix-length": length }]);
+        serde_json::json!({ format!("ietf-ip:{family}"): { "address": address } })
+    };
     for (family, ip, example) in
         [("ipv4", "10.1.0.300", "10.0.0.1"), ("ipv6", "fd00::g", "fd00::1")]
     {

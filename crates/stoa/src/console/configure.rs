@@ -105,7 +105,8 @@ impl ConfigurationMode {
             "set" => runtime.block_on(session.set(&words))?,
             "delete" => {
                 if words.is_empty() {
-                    return Err(Failure::Message("`delete` needs the words of a node, such as `delete interfaces interface lan`".into()));
+                    let text = "`delete` needs the words of a node, such as `delete interfaces interface lan`";
+                    return Err(Failure::Message(text.into()));
                 }
                 runtime.block_on(session.delete(&words))?;
             }

@@ -1,7 +1,7 @@
 //! The console: `stoa` without arguments at a terminal.
 //!
-//! Operational mode runs the commands of the shell. Configuration mode holds the lock and edits the candidate. Lines may
-//! also come from a file or a pipe, without a prompt.
+//! Operational mode runs the commands of the shell. Configuration mode holds the lock and edits the candidate. Lines
+//! may also come from a file or a pipe, without a prompt.
 
 mod complete;
 mod configure;

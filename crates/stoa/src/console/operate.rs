@@ -84,8 +84,8 @@ pub fn run(socket: &SocketArgument, words: &[String], pipes: &[Pipe]) -> Result<
     pipe::write(&String::from_utf8_lossy(&output.stdout), pipes, &mut std::io::stdout().lock())
 }
 
-/// The option that makes `capture` print text. Its standard output is a pipe if there are filters, so that it would write
-/// pcapng, and the console would write that to the terminal.
+/// The option that makes `capture` print text. With filters, its standard output is a pipe, so that it would write
+/// pcapng, which the console would pass on to the terminal.
 fn text_option(arguments: &[String]) -> Result<Option<&'static str>, Failure> {
     let line = ["stoa", "capture"].into_iter().chain(arguments.iter().map(String::as_str));
     // The command itself reports wrong usage.

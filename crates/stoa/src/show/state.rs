@@ -7,7 +7,7 @@ use stoa_api::v1::ShowStateRequest;
 use crate::failure::Failure;
 use crate::operator::Client;
 
-/// Requests the data at a path, with a maximum number of routes of each table, and prints it; with `on_one_line` without
+/// Requests the data at a path, with a maximum number of routes of each table, and prints it; `on_one_line` removes the
 /// line breaks.
 pub async fn show(
     client: &mut Client,

@@ -54,7 +54,7 @@ enum Kill {
     Daemon,
 }
 
-/// Measure the time until a daemon's routes carry traffic, after changes, link failures and crashes (needs root, FRR or BIRD)
+/// Measure the time until a daemon's routes carry traffic, also after failures (needs root, FRR or BIRD)
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stoa bench convergence --daemon bird --routes 1000000
